@@ -1,0 +1,204 @@
+//! The one registry of answer codes, and the shape in which the gate says no.
+//!
+//! Codes are fixed by the product specification; each has a page in `docs/errors/`, and a test
+//! checks that the page exists. Nothing here knows HTTP: the mapping to a status stands in
+//! `http/problem.rs`.
+
+use serde::{Deserialize, Serialize};
+
+/// Every code that an answer, a record or a metric label can carry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum Code {
+    /// No key, or one that is unknown or revoked.
+    Unauthenticated,
+    /// The message's HMAC is missing though required, or does not match.
+    SignatureInvalid,
+    /// Not JSON, or not what the schema asks for.
+    SchemaInvalid,
+    /// The caller may not do this (role, identity, allowlist).
+    Forbidden,
+    /// A safety rule fired on some text of the message.
+    SafetyViolation,
+    /// The remaining budget is zero or less.
+    BudgetExhausted,
+    /// The budget relay does not add up against the task's ledger.
+    BudgetMismatch,
+    /// The task goes in circles.
+    LoopDetected,
+    /// The contract of this edge refuses.
+    ContractViolation,
+    /// Nobody live can take this handoff.
+    NoCapableAgent,
+    /// The receiver would lack what it needs to go on.
+    IncompleteContext,
+    /// The request contradicts what is already recorded.
+    Conflict,
+    /// The fencing token is not the current one.
+    StaleLease,
+    /// No such thing within this tenant.
+    NotFound,
+    /// The path exists, the method does not.
+    MethodNotAllowed,
+    /// The body is not `application/json`.
+    UnsupportedMediaType,
+    /// The body is larger than the configured limit.
+    PayloadTooLarge,
+    /// A query parameter, header or path segment is malformed.
+    InvalidRequest,
+    /// A queue is full; come back later.
+    Overloaded,
+    /// The store cannot be reached; nothing was written.
+    Unavailable,
+    /// A defect of the broker.
+    Internal,
+}
+
+impl Code {
+    /// All codes, in the order of the registry.
+    pub const ALL: [Self; 21] = [
+        Self::Unauthenticated,
+        Self::SignatureInvalid,
+        Self::SchemaInvalid,
+        Self::Forbidden,
+        Self::SafetyViolation,
+        Self::BudgetExhausted,
+        Self::BudgetMismatch,
+        Self::LoopDetected,
+        Self::ContractViolation,
+        Self::NoCapableAgent,
+        Self::IncompleteContext,
+        Self::Conflict,
+        Self::StaleLease,
+        Self::NotFound,
+        Self::MethodNotAllowed,
+        Self::UnsupportedMediaType,
+        Self::PayloadTooLarge,
+        Self::InvalidRequest,
+        Self::Overloaded,
+        Self::Unavailable,
+        Self::Internal,
+    ];
+
+    /// The code as it stands on the wire.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Unauthenticated => "UNAUTHENTICATED",
+            Self::SignatureInvalid => "SIGNATURE_INVALID",
+            Self::SchemaInvalid => "SCHEMA_INVALID",
+            Self::Forbidden => "FORBIDDEN",
+            Self::SafetyViolation => "SAFETY_VIOLATION",
+            Self::BudgetExhausted => "BUDGET_EXHAUSTED",
+            Self::BudgetMismatch => "BUDGET_MISMATCH",
+            Self::LoopDetected => "LOOP_DETECTED",
+            Self::ContractViolation => "CONTRACT_VIOLATION",
+            Self::NoCapableAgent => "NO_CAPABLE_AGENT",
+            Self::IncompleteContext => "INCOMPLETE_CONTEXT",
+            Self::Conflict => "CONFLICT",
+            Self::StaleLease => "STALE_LEASE",
+            Self::NotFound => "NOT_FOUND",
+            Self::MethodNotAllowed => "METHOD_NOT_ALLOWED",
+            Self::UnsupportedMediaType => "UNSUPPORTED_MEDIA_TYPE",
+            Self::PayloadTooLarge => "PAYLOAD_TOO_LARGE",
+            Self::InvalidRequest => "INVALID_REQUEST",
+            Self::Overloaded => "OVERLOADED",
+            Self::Unavailable => "UNAVAILABLE",
+            Self::Internal => "INTERNAL",
+        }
+    }
+
+    /// Reads a code back from the wire or from the store.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|code| code.as_str() == text)
+    }
+
+    /// Precedence among gate failures (lower is named first): the order of the specification, §2.2.
+    #[must_use]
+    pub const fn precedence(self) -> u8 {
+        match self {
+            Self::Unauthenticated => 0,
+            Self::SignatureInvalid => 1,
+            Self::SchemaInvalid => 2,
+            Self::Forbidden => 3,
+            Self::SafetyViolation => 4,
+            Self::BudgetExhausted => 5,
+            Self::BudgetMismatch => 6,
+            Self::LoopDetected => 7,
+            Self::ContractViolation => 8,
+            Self::NoCapableAgent => 9,
+            Self::IncompleteContext => 10,
+            _ => 11,
+        }
+    }
+}
+
+impl std::fmt::Display for Code {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// Where in the gate a failure was found (specification §2.2, in this order).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Stage {
+    /// The API key.
+    Key,
+    /// The HMAC over the canonical message.
+    Signature,
+    /// JSON and JSON Schema.
+    Schema,
+    /// The key's agent is the sender.
+    Identity,
+    /// The sender's handoff targets.
+    Allowlist,
+    /// A live target exists.
+    Route,
+    /// The edge's contract.
+    Contract,
+    /// What the receiver needs is there.
+    Completeness,
+    /// Money.
+    Budget,
+    /// Circles.
+    Loop,
+    /// Injected instructions.
+    Safety,
+    /// Not the gate: what the ledger found in the recorded state.
+    State,
+}
+
+/// One reason why the gate says no: which stage, which code, where in the message, and a sentence
+/// for the sender.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Failure {
+    /// The stage that found it.
+    pub stage: Stage,
+    /// The answer code it stands for.
+    pub code: Code,
+    /// RFC 6901 JSON pointer into the message; empty for the whole message.
+    pub pointer: String,
+    /// What is wrong and, where that is known, how to mend it.
+    pub message: String,
+}
+
+impl Failure {
+    /// A failure at `pointer`.
+    #[must_use]
+    pub fn new(
+        stage: Stage,
+        code: Code,
+        pointer: impl Into<String>,
+        message: impl Into<String>,
+    ) -> Self {
+        Self { stage, code, pointer: pointer.into(), message: message.into() }
+    }
+}
+
+/// The primary reason among several failures: the first by [`Code::precedence`].
+#[must_use]
+pub fn primary(failures: &[Failure]) -> Option<Code> {
+    failures.iter().map(|failure| failure.code).min_by_key(|code| code.precedence())
+}
