@@ -1,1 +1,10 @@
-fn main(){}
+//! The binary: parse, call the command, and the only exit.
+
+/// Chosen for small allocations from many threads, which is what JSON is.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+#[expect(clippy::disallowed_methods, reason = "this is the only exit")]
+fn main() {
+    std::process::exit(handoffd::cli::main());
+}

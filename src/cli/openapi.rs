@@ -1,0 +1,18 @@
+//! `handoffd openapi`.
+
+use super::Exit;
+use crate::http::router;
+
+/// Prints the document of this build.
+pub(super) fn run() -> Exit {
+    match router::openapi().to_pretty_json() {
+        Ok(text) => {
+            println!("{text}");
+            Exit::Well
+        }
+        Err(err) => {
+            eprintln!("handoffd: {err}");
+            Exit::Unreachable
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! `handoffd trace TASK`: what happened, for people.
+
+use clap::Args as ClapArgs;
+use serde_json::Value;
+
+use super::client::{Client, ClientError};
+use super::{Exit, Output};
+use crate::config::Config;
+use crate::domain::ids::TaskId;
+
+/// `handoffd trace`.
+#[derive(Debug, ClapArgs)]
+pub(super) struct Args {
+    /// The task's UUID
+    task: TaskId,
+    /// The broker; the configured listener unless said
+    #[arg(long, env = "HANDOFFD_URL")]
+    url: Option<String>,
+    /// The key; the data directory's admin key unless said
+    #[arg(long, env = "HANDOFFD_API_KEY", hide_env_values = true)]
+    key: Option<String>,
+}
+
+/// Fetches a trace and prints it.
+pub(super) async fn run(args: Args, config: Config, output: Output) -> Exit {
+    let fetched = async {
+        Client::new(args.url, args.key, &config)?.get(&format!("/tasks/{}/trace", args.task)).await
+    }
+    .await;
+    match fetched {
+        Ok(trace) => {
+            match output {
+                Output::Json => println!("{trace}"),
+                Output::Text => print!("{}", render(&trace)),
+            }
+            Exit::Well
+        }
+        Err(err @ ClientError::Refused(404, _)) => {
+            eprintln!("handoffd: {err}");
+            Exit::No
+        }
+        Err(err) => {
+            eprintln!("handoffd: {err}");
+            Exit::Unreachable
+        }
+    }
+}
+
+fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {
+    value.pointer(pointer).and_then(Value::as_str).unwrap_or("-")
+}
+
+fn list<'a>(value: &'a Value, pointer: &str) -> &'a [Value] {
+    value.pointer(pointer).and_then(Value::as_array).map_or(&[], Vec::as_slice)
+}
+
+/// A trace so that a person understands it.
+pub(super) fn render(trace: &Value) -> String {
+    use std::fmt::Write;
+    let mut out = String::new();
+    let _ = writeln!(out, "Task {}  {}", text(trace, "/taskId"), text(trace, "/status"));
+    let _ = writeln!(out, "\nHandoffs, in the order they were committed");
+    for (place, handoff) in list(trace, "/handoffs").iter().enumerate() {
+        let _ = writeln!(
+            out,
+            "  {}. {} -> {}  {}{}",
+            place + 1,
+            text(handoff, "/fromAgent/agentId"),
+            text(handoff, "/toAgent/agentId"),
+            text(handoff, "/status"),
+            match handoff.get("reason").and_then(Value::as_str) {
+                Some(reason) => format!(" ({reason})"),
+                None => String::new(),
+            },
+        );
+        let _ = writeln!(out, "     {}", text(handoff, "/taskDescription"));
+        let _ = writeln!(
+            out,
+            "     record {}, ${} on this hop, handoff {}",
+            handoff.get("leafIndex").and_then(Value::as_i64).unwrap_or(-1),
+            handoff.pointer("/cost/usd").and_then(Value::as_f64).unwrap_or(0.0),
+            text(handoff, "/handoffId"),
+        );
+    }
+    let _ = writeln!(out, "\nEverything that was recorded");
+    for record in list(trace, "/records") {
+        let who = match record.pointer("/actor/agentId").and_then(Value::as_str) {
+            Some(agent) => agent,
+            None => text(record, "/actor/role"),
+        };
+        let reason = record.get("reason").and_then(Value::as_str).unwrap_or("");
+        let _ = writeln!(
+            out,
+            "  {:>4}  {}  {:<14} {:<22} {}",
+            record.get("leafIndex").and_then(Value::as_i64).unwrap_or(-1),
+            text(record, "/time").get(11..23).unwrap_or("-"),
+            text(record, "/kind"),
+            who,
+            reason,
+        );
+    }
+    let _ = writeln!(out, "\nCost");
+    for agent in list(trace, "/cost/perAgent") {
+        let _ = writeln!(
+            out,
+            "  {:<26} ${}",
+            text(agent, "/agentId"),
+            agent.get("usd").and_then(Value::as_f64).unwrap_or(0.0),
+        );
+    }
+    let _ = writeln!(
+        out,
+        "  {:<26} ${}",
+        "total",
+        trace.pointer("/cost/totalUSD").and_then(Value::as_f64).unwrap_or(0.0),
+    );
+    let well = trace.pointer("/verification/ok").and_then(Value::as_bool).unwrap_or(false);
+    let _ = writeln!(
+        out,
+        "\nVerification: {}",
+        if well {
+            format!(
+                "{} records and {} contents recomputed, all well",
+                trace.pointer("/verification/records").and_then(Value::as_u64).unwrap_or(0),
+                trace.pointer("/verification/contents").and_then(Value::as_u64).unwrap_or(0),
+            )
+        } else {
+            format!("BAD: {}", trace.pointer("/verification/firstBad").unwrap_or(&Value::Null))
+        }
+    );
+    out
+}

@@ -1,0 +1,59 @@
+//! `handoffd validate FILE`: what of the gate needs no broker.
+
+use std::path::PathBuf;
+
+use clap::Args as ClapArgs;
+use serde_json::json;
+
+use super::{Exit, Output};
+use crate::domain::failure::{Failure, primary};
+use crate::gate::{Gate, budget, completeness, json, safety};
+
+/// `handoffd validate`.
+#[derive(Debug, ClapArgs)]
+pub(super) struct Args {
+    /// A handoff message in JSON
+    file: PathBuf,
+}
+
+/// Runs schema, completeness, budget and safety over a file.
+pub(super) fn run(args: &Args, output: Output) -> Exit {
+    let bytes = match std::fs::read(&args.file) {
+        Ok(bytes) => bytes,
+        Err(err) => {
+            eprintln!("handoffd: {}: {err}", args.file.display());
+            return Exit::Unreachable;
+        }
+    };
+    let failures = judge(&bytes);
+    let reason = primary(&failures).map(|code| code.as_str());
+    match output {
+        Output::Json => println!(
+            "{}",
+            json!({ "valid": failures.is_empty(), "reason": reason, "failures": failures })
+        ),
+        Output::Text if failures.is_empty() => println!("valid"),
+        Output::Text => {
+            println!("not valid: {}", reason.unwrap_or_default());
+            for failure in &failures {
+                println!("  {} {}: {}", failure.code, failure.pointer, failure.message);
+            }
+        }
+    }
+    if failures.is_empty() { Exit::Well } else { Exit::No }
+}
+
+fn judge(bytes: &[u8]) -> Vec<Failure> {
+    let message = match json::parse(bytes) {
+        Ok(message) => message,
+        Err(fault) => return vec![fault.into_failure()],
+    };
+    let gate = Gate::new();
+    if let Err(failures) = gate.schemas.check(&message) {
+        return failures;
+    }
+    let mut failures = completeness::check(&message, &[]);
+    failures.extend(budget::check(&message));
+    failures.extend(gate.scanner.scan(&message).iter().map(safety::to_failure));
+    failures
+}

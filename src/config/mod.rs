@@ -1,0 +1,322 @@
+//! Settings: `config/default.toml` compiled in, over it a file, over it the environment. That file is
+//! the documentation; an unknown or unreadable key is an error that names it.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::Deserialize;
+
+/// The defaults, as shipped and documented.
+pub const DEFAULTS: &str = include_str!("../../config/default.toml");
+
+/// What is wrong with the settings.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("configuration: {0}")]
+pub struct ConfigError(pub String);
+
+/// All settings; see `config/default.toml` for units and meaning.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[expect(missing_docs, reason = "config/default.toml documents every key")]
+pub struct Config {
+    pub server: Server,
+    pub database: Database,
+    pub auth: Auth,
+    pub ledger: Ledger,
+    pub delivery: Delivery,
+    pub egress: Egress,
+    pub log: Log,
+}
+
+/// `[server]`.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[expect(missing_docs, reason = "config/default.toml documents every key")]
+pub struct Server {
+    pub listen: SocketAddr,
+    #[serde(deserialize_with = "maybe_address")]
+    pub metrics_listen: Option<SocketAddr>,
+    pub data_dir: PathBuf,
+    pub max_body_bytes: usize,
+    pub body_timeout_ms: u64,
+    pub max_requests: usize,
+    pub stop_timeout_ms: u64,
+}
+
+/// `[database]`.
+#[derive(Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[expect(missing_docs, reason = "config/default.toml documents every key")]
+pub struct Database {
+    pub url: String,
+    pub max_connections: u32,
+    pub acquire_timeout_ms: u64,
+}
+
+impl std::fmt::Debug for Database {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // The URL may hold a password.
+        f.debug_struct("Database").field("max_connections", &self.max_connections).finish()
+    }
+}
+
+/// `[auth]`.
+#[derive(Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[expect(missing_docs, reason = "config/default.toml documents every key")]
+pub struct Auth {
+    pub admin_key: String,
+    pub master_key: String,
+    pub tenant: crate::domain::ids::TenantId,
+    pub cache_ttl_ms: u64,
+    pub rotation_overlap_s: u64,
+}
+
+impl std::fmt::Debug for Auth {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Auth").field("tenant", &self.tenant).finish()
+    }
+}
+
+/// `[ledger]`.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[expect(missing_docs, reason = "config/default.toml documents every key")]
+pub struct Ledger {
+    pub queue: usize,
+    pub batch: usize,
+    pub workers: usize,
+    pub conflict_tries: u32,
+}
+
+/// `[delivery]`.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[expect(missing_docs, reason = "config/default.toml documents every key")]
+pub struct Delivery {
+    pub retry_base_ms: u64,
+    pub retry_cap_ms: u64,
+    pub max_attempts: u32,
+    pub verdict_timeout_ms: u64,
+    pub lease_ms: u64,
+    pub claim_ttl_ms: u64,
+    pub max_in_flight: usize,
+    pub poll_ms: u64,
+    pub broker_timeout_ms: u64,
+    pub breaker_failures: u32,
+    pub connect_timeout_ms: u64,
+}
+
+impl Delivery {
+    /// How long a broker's own claim lasts: longer than any attempt can take. Claims of a dead
+    /// broker are released much sooner, by its silence.
+    #[must_use]
+    pub const fn broker_claim(&self) -> Duration {
+        Duration::from_mins(10)
+    }
+}
+
+/// `[egress]`.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[expect(missing_docs, reason = "config/default.toml documents every key")]
+pub struct Egress {
+    pub allow: String,
+}
+
+/// `[log]`.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[expect(missing_docs, reason = "config/default.toml documents every key")]
+pub struct Log {
+    pub filter: String,
+    pub format: LogFormat,
+}
+
+/// How log lines are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LogFormat {
+    /// One JSON object a line.
+    Json,
+    /// For people.
+    Text,
+}
+
+fn maybe_address<'de, D: serde::Deserializer<'de>>(
+    from: D,
+) -> Result<Option<SocketAddr>, D::Error> {
+    let text = String::deserialize(from)?;
+    if text.is_empty() {
+        return Ok(None);
+    }
+    text.parse().map(Some).map_err(|_| {
+        serde::de::Error::custom(format!("'{text}' is not an address such as 127.0.0.1:9090"))
+    })
+}
+
+/// Short environment names and the keys they stand for (specification §8).
+const SHORT: [(&str, &str); 7] = [
+    ("HANDOFFD_DATABASE_URL", "database.url"),
+    ("HANDOFFD_LISTEN", "server.listen"),
+    ("HANDOFFD_METRICS_LISTEN", "server.metrics_listen"),
+    ("HANDOFFD_DATA_DIR", "server.data_dir"),
+    ("HANDOFFD_ADMIN_KEY", "auth.admin_key"),
+    ("HANDOFFD_MASTER_KEY", "auth.master_key"),
+    ("HANDOFFD_EGRESS_ALLOW", "egress.allow"),
+];
+
+/// Variables with the prefix that are no settings.
+const NOT_SETTINGS: [&str; 3] = ["HANDOFFD_URL", "HANDOFFD_API_KEY", "HANDOFFD_CONFIG"];
+
+impl Config {
+    /// Reads the settings from the defaults, a file and an environment.
+    ///
+    /// # Errors
+    /// [`ConfigError`] naming the key.
+    pub fn load(
+        file: Option<&std::path::Path>,
+        environment: impl IntoIterator<Item = (String, String)>,
+    ) -> Result<Self, ConfigError> {
+        let wrong = |err: config::ConfigError| ConfigError(err.to_string());
+        let mut builder = config::Config::builder()
+            .add_source(config::File::from_str(DEFAULTS, config::FileFormat::Toml));
+        if let Some(path) = file {
+            let text = std::fs::read_to_string(path)
+                .map_err(|err| ConfigError(format!("{}: {err}", path.display())))?;
+            builder = builder.add_source(config::File::from_str(&text, config::FileFormat::Toml));
+        }
+        let mut variables: Vec<(String, String)> = environment
+            .into_iter()
+            .filter(|(name, _)| {
+                name.starts_with("HANDOFFD_")
+                    && !name.starts_with("HANDOFFD_TEST_")
+                    && !NOT_SETTINGS.contains(&name.as_str())
+            })
+            .collect();
+        variables.sort();
+        let known = config::Config::builder()
+            .add_source(config::File::from_str(DEFAULTS, config::FileFormat::Toml))
+            .build()
+            .map_err(wrong)?;
+        for (name, value) in variables {
+            let key = match SHORT.iter().find(|(short, _)| *short == name) {
+                Some((_, key)) => (*key).to_owned(),
+                None => name["HANDOFFD_".len()..].to_ascii_lowercase().replacen("__", ".", 1),
+            };
+            if known.get::<config::Value>(&key).is_err() {
+                return Err(ConfigError(format!(
+                    "{name} is no setting (see config/default.toml; HANDOFFD_<SECTION>__<KEY>)"
+                )));
+            }
+            builder = builder.set_override(key, value).map_err(wrong)?;
+        }
+        let config: Self = builder
+            .build()
+            .map_err(wrong)?
+            .try_deserialize()
+            .map_err(|err| ConfigError(err.to_string()))?;
+        config.check()
+    }
+
+    fn check(self) -> Result<Self, ConfigError> {
+        let positive = [
+            ("server.max_body_bytes", self.server.max_body_bytes as u64),
+            ("server.max_requests", self.server.max_requests as u64),
+            ("database.max_connections", u64::from(self.database.max_connections)),
+            ("ledger.queue", self.ledger.queue as u64),
+            ("ledger.batch", self.ledger.batch as u64),
+            ("ledger.workers", self.ledger.workers as u64),
+            ("delivery.max_attempts", u64::from(self.delivery.max_attempts)),
+            ("delivery.max_in_flight", self.delivery.max_in_flight as u64),
+            ("delivery.poll_ms", self.delivery.poll_ms),
+            ("delivery.verdict_timeout_ms", self.delivery.verdict_timeout_ms),
+            ("delivery.lease_ms", self.delivery.lease_ms),
+            ("delivery.claim_ttl_ms", self.delivery.claim_ttl_ms),
+            ("delivery.breaker_failures", u64::from(self.delivery.breaker_failures)),
+        ];
+        if let Some((name, _)) = positive.iter().find(|(_, value)| *value == 0) {
+            return Err(ConfigError(format!("{name} must be at least 1")));
+        }
+        if !self.auth.admin_key.is_empty() && self.auth.admin_key.len() < 24 {
+            return Err(ConfigError(
+                "auth.admin_key (HANDOFFD_ADMIN_KEY) must have at least 24 characters".to_owned(),
+            ));
+        }
+        Ok(self)
+    }
+
+    /// Where the data is: the URL as set, or SQLite in the data directory.
+    #[must_use]
+    pub fn database_url(&self) -> String {
+        if self.database.url.is_empty() {
+            format!("sqlite:{}", self.server.data_dir.join("handoffd.db").display())
+        } else {
+            self.database.url.clone()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn load(environment: &[(&str, &str)]) -> Result<Config, ConfigError> {
+        Config::load(
+            None,
+            environment.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())),
+        )
+    }
+
+    #[test]
+    fn the_defaults_stand_by_themselves() {
+        let config = load(&[]).unwrap();
+        assert_eq!(config.server.listen.to_string(), "127.0.0.1:8080");
+        assert_eq!(config.server.metrics_listen, None);
+        assert_eq!(config.database_url(), "sqlite:./handoffd-data/handoffd.db");
+        assert_eq!(config.delivery.verdict_timeout_ms, 30_000, "specification §5");
+        assert_eq!(config.delivery.lease_ms, 15 * 60 * 1_000, "specification §5");
+    }
+
+    #[test]
+    fn the_environment_wins_by_short_and_by_long_name() {
+        let config = load(&[
+            ("HANDOFFD_LISTEN", "0.0.0.0:1"),
+            ("HANDOFFD_METRICS_LISTEN", "127.0.0.1:9090"),
+            ("HANDOFFD_DELIVERY__MAX_ATTEMPTS", "3"),
+            ("HANDOFFD_LOG__FORMAT", "text"),
+            ("PATH", "/bin"),
+        ])
+        .unwrap();
+        assert_eq!(config.server.listen.port(), 1);
+        assert!(config.server.metrics_listen.is_some());
+        assert_eq!(config.delivery.max_attempts, 3);
+        assert_eq!(config.log.format, LogFormat::Text);
+    }
+
+    #[test]
+    fn an_error_names_the_key() {
+        for (name, value, expected) in [
+            ("HANDOFFD_LEDGER__BATHC", "3", "HANDOFFD_LEDGER__BATHC"),
+            ("HANDOFFD_LEDGER__BATCH", "many", "ledger.batch"),
+            ("HANDOFFD_LEDGER__BATCH", "0", "ledger.batch"),
+            ("HANDOFFD_LISTEN", "nowhere", "server.listen"),
+            ("HANDOFFD_METRICS_LISTEN", "nowhere", "nowhere"),
+            ("HANDOFFD_ADMIN_KEY", "short", "HANDOFFD_ADMIN_KEY"),
+        ] {
+            let message = load(&[(name, value)]).unwrap_err().to_string();
+            assert!(message.contains(expected), "{name}={value}: {message}");
+        }
+    }
+
+    #[test]
+    fn a_file_with_an_unknown_key_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("h.toml");
+        std::fs::write(&path, "[ledger]\nbathc = 3\n").unwrap();
+        assert!(Config::load(Some(&path), []).unwrap_err().to_string().contains("bathc"));
+        std::fs::write(&path, "[ledger]\nbatch = 3\n").unwrap();
+        assert_eq!(Config::load(Some(&path), []).unwrap().ledger.batch, 3);
+    }
+}

@@ -1,0 +1,119 @@
+//! Who is who: keys and agents as a broker looks them up for each request. Read through a short
+//! cache; this broker's own changes count at once, another broker's within `auth.cache_ttl_ms`.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use moka::future::Cache;
+
+use crate::clock::Clock;
+use crate::domain::ids::{AgentId, TenantId};
+use crate::domain::roster::Roster;
+use crate::store::{AgentRow, KeyRow, Role, Store, StoreError};
+use crate::vault::hash_api_key;
+
+/// Who calls.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Principal {
+    /// For which organisation.
+    pub tenant: TenantId,
+    /// As what.
+    pub role: Role,
+    /// As which agent, for [`Role::Agent`].
+    pub agent: Option<AgentId>,
+    /// With which key.
+    pub key_id: String,
+}
+
+/// The agents of one tenant with what the store keeps of each.
+#[derive(Debug, Default)]
+pub struct Agents {
+    /// For routing.
+    pub roster: Roster,
+    rows: std::collections::HashMap<AgentId, AgentRow>,
+}
+
+impl Agents {
+    /// One agent's row.
+    #[must_use]
+    pub fn row(&self, id: &AgentId) -> Option<&AgentRow> {
+        self.rows.get(id)
+    }
+}
+
+/// The cached lookups.
+pub struct Directory {
+    store: Arc<dyn Store>,
+    clock: Arc<dyn Clock>,
+    keys: Cache<Vec<u8>, Option<KeyRow>>,
+    agents: Cache<TenantId, Arc<Agents>>,
+}
+
+/// Keys and unknown keys remembered at most.
+const MAX_KEYS: u64 = 100_000;
+/// Tenants remembered at most.
+const MAX_TENANTS: u64 = 10_000;
+
+impl Directory {
+    /// Over a store; `ttl` bounds how old an answer may be.
+    #[must_use]
+    pub fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>, ttl: Duration) -> Self {
+        let keys = Cache::builder().max_capacity(MAX_KEYS).time_to_live(ttl).build();
+        let agents = Cache::builder().max_capacity(MAX_TENANTS).time_to_live(ttl).build();
+        Self { store, clock, keys, agents }
+    }
+
+    /// Who uses this key; `None` if nobody may.
+    ///
+    /// # Errors
+    /// When the store cannot say.
+    pub async fn authenticate(&self, key: &str) -> Result<Option<Principal>, Arc<StoreError>> {
+        let hash = hash_api_key(key);
+        let store = Arc::clone(&self.store);
+        let row =
+            self.keys.try_get_with_by_ref(&hash, async { store.find_key(&hash).await }).await?;
+        let now = self.clock.now();
+        let Some(row) = row.filter(|row| row.expires_at.is_none_or(|until| now < until)) else {
+            return Ok(None);
+        };
+        if let Some(agent) = &row.agent
+            && self.agents(&row.tenant).await?.row(agent).is_none()
+        {
+            // The key of an agent that was removed.
+            return Ok(None);
+        }
+        Ok(Some(Principal {
+            tenant: row.tenant,
+            role: row.role,
+            agent: row.agent,
+            key_id: row.key_id,
+        }))
+    }
+
+    /// The agents of a tenant.
+    ///
+    /// # Errors
+    /// When the store cannot say.
+    pub async fn agents(&self, tenant: &TenantId) -> Result<Arc<Agents>, Arc<StoreError>> {
+        let store = Arc::clone(&self.store);
+        self.agents
+            .try_get_with_by_ref(tenant, async {
+                let (rows, in_flight) = store.list_agents(tenant).await?;
+                let roster =
+                    Roster::new(rows.iter().map(|row| row.agent.clone()).collect(), in_flight);
+                let rows = rows.into_iter().map(|row| (row.agent.agent_id.clone(), row)).collect();
+                Ok(Arc::new(Agents { roster, rows }))
+            })
+            .await
+    }
+
+    /// Forgets a tenant's agents after a change.
+    pub async fn agents_changed(&self, tenant: &TenantId) {
+        self.agents.invalidate(tenant).await;
+    }
+
+    /// Forgets a key after a change.
+    pub async fn key_changed(&self, row: &KeyRow) {
+        self.keys.invalidate(&row.hash).await;
+    }
+}

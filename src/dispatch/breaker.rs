@@ -1,0 +1,299 @@
+//! A circuit breaker for one receiver: a dead receiver is asked rarely, not by every delivery.
+//!
+//! ```text
+//!            threshold failures in a row              cool-down over, next permit
+//!   Closed ─────────────────────────────▶ Open ─────────────────────────────▶ HalfOpen
+//!     ▲                                    ▲  ▲                                │   │
+//!     │                                    │  └── failure: cool-down doubles ──┘   │
+//!     └──────────── success (from anywhere) ───────────────────────────────────────┘
+//! ```
+//!
+//! Pure: the time comes in as microseconds since any fixed epoch. The caller holds one breaker for
+//! each receiver behind a lock, asks [`Breaker::permits`] before an attempt and reports its end.
+
+use std::time::Duration;
+
+/// Thresholds and times of a [`Breaker`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BreakerSettings {
+    /// Failures in a row that open the breaker; 0 counts as 1.
+    pub failure_threshold: u32,
+    /// How long the breaker stays open the first time.
+    pub cool_down_base: Duration,
+    /// Upper bound of the cool-down, which doubles with each failed probe.
+    pub cool_down_cap: Duration,
+    /// After this long a probe that never reported counts as lost and another may start. Should be
+    /// longer than the whole-attempt timeout of the receiver.
+    pub probe_timeout: Duration,
+}
+
+impl Default for BreakerSettings {
+    /// 5 failures; 1 s doubled up to 60 s; a probe is lost after 120 s.
+    fn default() -> Self {
+        Self {
+            failure_threshold: 5,
+            cool_down_base: Duration::from_secs(1),
+            cool_down_cap: Duration::from_mins(1),
+            probe_timeout: Duration::from_mins(2),
+        }
+    }
+}
+
+/// What the breaker says to an attempt that wants to start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Permit {
+    /// Go ahead.
+    Granted,
+    /// Go ahead as the single probe; its end decides whether the breaker closes.
+    Probe,
+    /// Not now. Worth asking again at `retry_at_us` (microseconds, the caller's epoch).
+    Denied {
+        /// The earliest time at which the answer can differ without a report coming in.
+        retry_at_us: i64,
+    },
+}
+
+/// The breaker's state, for metrics and operators.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum BreakerState {
+    /// Attempts flow.
+    Closed,
+    /// Nothing is sent until the cool-down is over.
+    Open,
+    /// One probe is under way.
+    HalfOpen,
+}
+
+impl BreakerState {
+    /// The word used for metric labels.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Closed => "closed",
+            Self::Open => "open",
+            Self::HalfOpen => "half_open",
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Phase {
+    Closed { failures: u32 },
+    Open { openings: u32, until_us: i64 },
+    HalfOpen { openings: u32, lost_at_us: i64 },
+}
+
+/// The circuit breaker of one receiver.
+#[derive(Debug, Clone)]
+pub struct Breaker {
+    settings: BreakerSettings,
+    phase: Phase,
+}
+
+impl Breaker {
+    /// A closed breaker.
+    pub fn new(settings: BreakerSettings) -> Self {
+        Self { settings, phase: Phase::Closed { failures: 0 } }
+    }
+
+    /// May an attempt start now? Takes the probe's place if this is the probe.
+    pub fn permits(&mut self, now_us: i64) -> Permit {
+        match self.phase {
+            Phase::Closed { .. } => Permit::Granted,
+            Phase::Open { openings, until_us }
+            | Phase::HalfOpen { openings, lost_at_us: until_us } => {
+                if now_us < until_us {
+                    return Permit::Denied { retry_at_us: until_us };
+                }
+                self.phase = Phase::HalfOpen {
+                    openings,
+                    lost_at_us: after(now_us, self.settings.probe_timeout),
+                };
+                Permit::Probe
+            }
+        }
+    }
+
+    /// The receiver answered sensibly (a rejection is an answer too): closed, all counts forgotten.
+    ///
+    /// An attempt that started before the breaker opened may report here while it is open; that is
+    /// fresh proof of life and closes it as well.
+    pub fn on_success(&mut self) {
+        self.phase = Phase::Closed { failures: 0 };
+    }
+
+    /// An attempt failed at `now_us`.
+    ///
+    /// While open, late reports of attempts that started earlier change nothing: otherwise the
+    /// last stragglers of one burst would stretch the cool-down several times over.
+    pub fn on_failure(&mut self, now_us: i64) {
+        match self.phase {
+            Phase::Closed { failures } => {
+                let failures = failures.saturating_add(1);
+                if failures >= self.settings.failure_threshold {
+                    self.open(1, now_us);
+                } else {
+                    self.phase = Phase::Closed { failures };
+                }
+            }
+            Phase::Open { .. } => {}
+            Phase::HalfOpen { openings, .. } => self.open(openings.saturating_add(1), now_us),
+        }
+    }
+
+    /// An attempt ended without saying anything about the receiver (cancelled before it was sent):
+    /// if it was the probe, the next caller may probe at once.
+    pub fn on_abandoned(&mut self, now_us: i64) {
+        if let Phase::HalfOpen { openings, .. } = self.phase {
+            self.phase = Phase::Open { openings, until_us: now_us };
+        }
+    }
+
+    /// The present state. An open breaker whose cool-down is over stays `Open` until a probe starts.
+    pub fn state(&self) -> BreakerState {
+        match self.phase {
+            Phase::Closed { .. } => BreakerState::Closed,
+            Phase::Open { .. } => BreakerState::Open,
+            Phase::HalfOpen { .. } => BreakerState::HalfOpen,
+        }
+    }
+
+    /// When the next probe may start, in microseconds; `None` while closed.
+    pub fn next_probe_at(&self) -> Option<i64> {
+        match self.phase {
+            Phase::Closed { .. } => None,
+            Phase::Open { until_us, .. } => Some(until_us),
+            Phase::HalfOpen { lost_at_us, .. } => Some(lost_at_us),
+        }
+    }
+
+    fn open(&mut self, openings: u32, now_us: i64) {
+        let doublings = openings.saturating_sub(1).min(31);
+        let cool_down = self
+            .settings
+            .cool_down_base
+            .saturating_mul(1 << doublings)
+            .min(self.settings.cool_down_cap);
+        self.phase = Phase::Open { openings, until_us: after(now_us, cool_down) };
+    }
+}
+
+fn after(now_us: i64, wait: Duration) -> i64 {
+    now_us.saturating_add(i64::try_from(wait.as_micros()).unwrap_or(i64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const SECOND: i64 = 1_000_000;
+
+    fn opened() -> Breaker {
+        let mut breaker = Breaker::new(BreakerSettings::default());
+        for _ in 0..5 {
+            assert_eq!(breaker.permits(0), Permit::Granted);
+            breaker.on_failure(0);
+        }
+        breaker
+    }
+
+    #[test]
+    fn opens_after_the_threshold_and_only_in_a_row() {
+        let mut breaker = Breaker::new(BreakerSettings::default());
+        for _ in 0..4 {
+            breaker.on_failure(0);
+        }
+        breaker.on_success();
+        for _ in 0..4 {
+            breaker.on_failure(0);
+        }
+        assert_eq!(breaker.state(), BreakerState::Closed);
+        assert_eq!(breaker.next_probe_at(), None);
+        breaker.on_failure(0);
+        assert_eq!(breaker.state(), BreakerState::Open);
+        assert_eq!(breaker.next_probe_at(), Some(SECOND));
+    }
+
+    #[test]
+    fn lets_one_probe_through_and_closes_on_its_success() {
+        let mut breaker = opened();
+        assert_eq!(breaker.permits(SECOND - 1), Permit::Denied { retry_at_us: SECOND });
+        assert_eq!(breaker.permits(SECOND), Permit::Probe);
+        assert_eq!(breaker.state(), BreakerState::HalfOpen);
+        assert!(matches!(breaker.permits(SECOND), Permit::Denied { .. }));
+        breaker.on_success();
+        assert_eq!(breaker.permits(SECOND), Permit::Granted);
+    }
+
+    #[test]
+    fn cool_down_doubles_to_the_cap_and_starts_over_after_a_success() {
+        let mut breaker = opened();
+        let mut now = SECOND;
+        for expected in [2, 4, 8, 16, 32, 60, 60] {
+            assert_eq!(breaker.permits(now), Permit::Probe);
+            breaker.on_failure(now);
+            assert_eq!(breaker.next_probe_at(), Some(now + expected * SECOND));
+            now += expected * SECOND;
+        }
+        assert_eq!(breaker.permits(now), Permit::Probe);
+        breaker.on_success();
+        for _ in 0..5 {
+            breaker.on_failure(now);
+        }
+        assert_eq!(breaker.next_probe_at(), Some(now + SECOND));
+    }
+
+    #[test]
+    fn stragglers_do_not_stretch_the_cool_down_and_may_close() {
+        let mut breaker = opened();
+        breaker.on_failure(SECOND / 2);
+        assert_eq!(breaker.next_probe_at(), Some(SECOND));
+        breaker.on_success();
+        assert_eq!(breaker.state(), BreakerState::Closed);
+    }
+
+    #[test]
+    fn a_lost_or_abandoned_probe_is_replaced() {
+        let mut breaker = opened();
+        assert_eq!(breaker.permits(SECOND), Permit::Probe);
+        let lost_at = 121 * SECOND;
+        assert_eq!(breaker.permits(lost_at - 1), Permit::Denied { retry_at_us: lost_at });
+        assert_eq!(breaker.permits(lost_at), Permit::Probe);
+        breaker.on_abandoned(lost_at + 1);
+        assert_eq!(breaker.permits(lost_at + 1), Permit::Probe);
+        let mut closed = Breaker::new(BreakerSettings::default());
+        closed.on_abandoned(0);
+        assert_eq!(closed.state(), BreakerState::Closed);
+    }
+
+    proptest! {
+        /// Whatever happens: between two probes lies a cool-down or an end of the first, a denial
+        /// names a later time, and at that time the answer is no denial.
+        #[test]
+        fn never_locks_up(steps in proptest::collection::vec((0_u8..4, 0_i64..5 * SECOND), 1..200)) {
+            let mut breaker = Breaker::new(BreakerSettings::default());
+            let mut now = 0;
+            for (action, pause) in steps {
+                now += pause;
+                match action {
+                    0 => breaker.on_success(),
+                    1 => breaker.on_failure(now),
+                    2 => breaker.on_abandoned(now),
+                    _ => match breaker.permits(now) {
+                        Permit::Granted => prop_assert_eq!(breaker.state(), BreakerState::Closed),
+                        Permit::Probe => {
+                            prop_assert_eq!(breaker.state(), BreakerState::HalfOpen);
+                            let denied = matches!(breaker.permits(now), Permit::Denied { .. });
+                            prop_assert!(denied);
+                        }
+                        Permit::Denied { retry_at_us } => {
+                            prop_assert!(retry_at_us > now);
+                            prop_assert_eq!(breaker.next_probe_at(), Some(retry_at_us));
+                            prop_assert_eq!(breaker.clone().permits(retry_at_us), Permit::Probe);
+                        }
+                    },
+                }
+            }
+        }
+    }
+}

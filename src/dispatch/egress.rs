@@ -1,0 +1,296 @@
+//! The egress guard: the one door through which the broker calls out.
+//!
+//! Whoever registers an agent chooses the address the broker will call, so without a guard every
+//! tenant could reach the broker's own network (server-side request forgery). Names are judged
+//! after resolution, in the resolver itself: the addresses that passed are the addresses that are
+//! connected to, so a name that changes its answer between check and use gains nothing. URLs that
+//! hold an address never reach a resolver, so they are judged before; [`GuardedClient::request`]
+//! does both, and hands out nothing that skips it.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use ipnet::{IpNet, Ipv4Net};
+use reqwest::dns::{Addrs, Name, Resolve, Resolving};
+use url::{Host, Url};
+
+use super::addresses::{embedded_v4, special_range};
+
+/// What is sent as `User-Agent`.
+pub const USER_AGENT: &str = concat!("handoffd/", env!("CARGO_PKG_VERSION"));
+
+/// Which addresses may be called: ordinary public ones, and what the operator allowed besides.
+#[derive(Debug, Clone, Default)]
+pub struct EgressPolicy {
+    allowed: Vec<IpNet>,
+}
+
+/// An entry of `HANDOFFD_EGRESS_ALLOW` that is no address and no CIDR.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{entry}` is neither a CIDR such as 10.0.0.0/8 or fd00::/8 nor an IP address")]
+pub struct BadCidr {
+    /// The entry as it was written.
+    pub entry: String,
+}
+
+/// Why a target may not be called. The text names no address that the caller did not know before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum EgressDenied {
+    /// The address lies in a range that is refused.
+    #[error("{range} addresses are refused unless HANDOFFD_EGRESS_ALLOW names them")]
+    Address {
+        /// The refused address, in canonical form. For the operator's log, not for a tenant.
+        address: IpAddr,
+        /// The range's name, such as `loopback`.
+        range: &'static str,
+    },
+    /// The text is no absolute URL.
+    #[error("not an absolute URL: {0}")]
+    Syntax(url::ParseError),
+    /// Neither `http` nor `https`.
+    #[error("only http and https URLs can be called")]
+    Scheme,
+    /// The URL carries a user name or password.
+    #[error("a URL with a user name or password is refused")]
+    Userinfo,
+    /// Port 0, which nothing can listen on.
+    #[error("port 0 cannot be called")]
+    Port,
+}
+
+impl EgressPolicy {
+    /// A policy from networks that are allowed although special.
+    pub fn new(allowed: Vec<IpNet>) -> Self {
+        Self { allowed: allowed.into_iter().map(unmapped).collect() }
+    }
+
+    /// Reads `HANDOFFD_EGRESS_ALLOW`: CIDRs or single addresses, separated by commas or spaces.
+    pub fn parse(list: &str) -> Result<Self, BadCidr> {
+        Self::from_entries(list.split([',', ' ', '\t', '\n']))
+    }
+
+    /// Reads one CIDR or address an entry; empty entries are passed over.
+    pub fn from_entries<'a>(entries: impl IntoIterator<Item = &'a str>) -> Result<Self, BadCidr> {
+        entries
+            .into_iter()
+            .map(str::trim)
+            .filter(|entry| !entry.is_empty())
+            .map(|entry| {
+                entry
+                    .parse::<IpNet>()
+                    .or_else(|_| entry.parse::<IpAddr>().map(IpNet::from))
+                    .map_err(|_| BadCidr { entry: entry.to_owned() })
+            })
+            .collect::<Result<Vec<_>, _>>()
+            .map(Self::new)
+    }
+
+    /// May this address be connected to?
+    ///
+    /// An allowed network opens its addresses, and also IPv6 addresses that carry only addresses
+    /// it holds (NAT64, 6to4, Teredo).
+    pub fn permits(&self, ip: IpAddr) -> Result<(), EgressDenied> {
+        let address = ip.to_canonical();
+        let Some(range) = special_range(address) else {
+            return Ok(());
+        };
+        let embedded = match address {
+            IpAddr::V6(v6) => embedded_v4(v6),
+            IpAddr::V4(_) => Vec::new(),
+        };
+        let carried_allowed = !embedded.is_empty()
+            && embedded
+                .into_iter()
+                .map(IpAddr::V4)
+                .all(|inner| special_range(inner).is_none() || self.allows(inner));
+        if carried_allowed || self.allows(address) {
+            Ok(())
+        } else {
+            Err(EgressDenied::Address { address, range })
+        }
+    }
+
+    /// Checks all of a URL that can be checked before resolution, and parses it.
+    ///
+    /// Fit both for an attempt and for telling someone who registers a URL early. A name that
+    /// passes here is still judged by its addresses when it is called.
+    pub fn check_url(&self, text: &str) -> Result<Url, EgressDenied> {
+        let url = Url::parse(text).map_err(EgressDenied::Syntax)?;
+        if !matches!(url.scheme(), "http" | "https") {
+            return Err(EgressDenied::Scheme);
+        }
+        if !url.username().is_empty() || url.password().is_some() {
+            return Err(EgressDenied::Userinfo);
+        }
+        if url.port() == Some(0) {
+            return Err(EgressDenied::Port);
+        }
+        // The parser has already turned 0x7f.1, 2130706433 and the like into addresses.
+        match url.host() {
+            Some(Host::Ipv4(v4)) => self.permits(v4.into())?,
+            Some(Host::Ipv6(v6)) => self.permits(v6.into())?,
+            Some(Host::Domain(_)) => {}
+            None => return Err(EgressDenied::Syntax(url::ParseError::EmptyHost)),
+        }
+        Ok(url)
+    }
+
+    fn allows(&self, address: IpAddr) -> bool {
+        self.allowed.iter().any(|network| network.contains(&address))
+    }
+}
+
+/// An IPv6 network of mapped addresses becomes the IPv4 network that is meant.
+fn unmapped(network: IpNet) -> IpNet {
+    if let IpNet::V6(v6) = network
+        && let Some(v4) = v6.network().to_ipv4_mapped()
+        && let Some(prefix) = v6.prefix_len().checked_sub(96)
+        && let Ok(v4) = Ipv4Net::new(v4, prefix)
+    {
+        return v4.into();
+    }
+    network.trunc()
+}
+
+/// A resolver that drops every address the policy refuses; what is left is what is connected to.
+struct GuardedResolver {
+    policy: Arc<EgressPolicy>,
+    inner: Arc<dyn Resolve>,
+}
+
+impl Resolve for GuardedResolver {
+    fn resolve(&self, name: Name) -> Resolving {
+        let policy = Arc::clone(&self.policy);
+        let lookup = self.inner.resolve(name);
+        Box::pin(async move {
+            let (mut kept, mut denied) = (Vec::new(), None);
+            for address in lookup.await? {
+                match policy.permits(address.ip()) {
+                    Ok(()) => kept.push(address),
+                    Err(why) => denied = Some(why),
+                }
+            }
+            match (kept.is_empty(), denied) {
+                (false, _) => Ok(Box::new(kept.into_iter()) as Addrs),
+                (true, Some(why)) => Err(why.into()),
+                (true, None) => Err("the name has no addresses".into()),
+            }
+        })
+    }
+}
+
+/// The operating system's resolver.
+struct SystemResolver;
+
+impl Resolve for SystemResolver {
+    fn resolve(&self, name: Name) -> Resolving {
+        Box::pin(async move {
+            // The port is the connector's to fill in.
+            let found: Vec<SocketAddr> =
+                tokio::net::lookup_host((name.as_str(), 0)).await?.collect();
+            Ok(Box::new(found.into_iter()) as Addrs)
+        })
+    }
+}
+
+/// Times and sizes of the connection pool.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ClientSettings {
+    /// For resolution, TCP and TLS together. Keep it below the attempts' timeouts: only a connect
+    /// that fails by its own timeout is known not to have reached the receiver.
+    pub connect_timeout: Duration,
+    /// How long an unused connection is kept.
+    pub pool_idle_timeout: Duration,
+    /// How many unused connections are kept for each receiver.
+    pub pool_max_idle_per_host: usize,
+}
+
+impl Default for ClientSettings {
+    /// 5 s to connect; idle connections for 30 s (shorter than most servers' own limit, so that
+    /// they rarely close one under us), 16 for each receiver.
+    fn default() -> Self {
+        Self {
+            connect_timeout: Duration::from_secs(5),
+            pool_idle_timeout: Duration::from_secs(30),
+            pool_max_idle_per_host: 16,
+        }
+    }
+}
+
+/// An HTTP client that can only call what its policy permits. Cheap to clone; clones share a pool.
+///
+/// No proxies (one would resolve names behind our back), no redirects, no retries of its own, TLS
+/// certificates checked against the system's roots or, where a system has none (bare containers),
+/// against Mozilla's compiled-in roots.
+#[derive(Debug, Clone)]
+pub struct GuardedClient {
+    http: reqwest::Client,
+    policy: Arc<EgressPolicy>,
+}
+
+/// Builds the guarded client. Fails only where TLS cannot be set up at all.
+pub fn client(
+    policy: EgressPolicy,
+    settings: &ClientSettings,
+) -> Result<GuardedClient, reqwest::Error> {
+    client_with_resolver(policy, settings, Arc::new(SystemResolver))
+}
+
+pub(super) fn client_with_resolver(
+    policy: EgressPolicy,
+    settings: &ClientSettings,
+    inner: Arc<dyn Resolve>,
+) -> Result<GuardedClient, reqwest::Error> {
+    // A second installation fails and leaves the first in place, which is as good.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let policy = Arc::new(policy);
+    let resolver = Arc::new(GuardedResolver { policy: Arc::clone(&policy), inner });
+    let builder = || {
+        reqwest::Client::builder()
+            .no_proxy()
+            .redirect(reqwest::redirect::Policy::none())
+            .retry(reqwest::retry::never())
+            .referer(false)
+            .dns_resolver(Arc::clone(&resolver))
+            .connect_timeout(settings.connect_timeout)
+            .pool_idle_timeout(settings.pool_idle_timeout)
+            .pool_max_idle_per_host(settings.pool_max_idle_per_host)
+            .tcp_nodelay(true)
+            .user_agent(USER_AGENT)
+    };
+    let http = builder()
+        .build()
+        .or_else(|_| builder().tls_backend_preconfigured(compiled_in_roots()).build())?;
+    Ok(GuardedClient { http, policy })
+}
+
+fn compiled_in_roots() -> rustls::ClientConfig {
+    let roots = webpki_roots::TLS_SERVER_ROOTS.to_vec();
+    let mut config = rustls::ClientConfig::builder()
+        .with_root_certificates(rustls::RootCertStore { roots })
+        .with_no_client_auth();
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    config
+}
+
+impl GuardedClient {
+    /// Starts a request, once the URL has passed [`EgressPolicy::check_url`].
+    pub fn request(
+        &self,
+        method: reqwest::Method,
+        url: &str,
+    ) -> Result<reqwest::RequestBuilder, EgressDenied> {
+        let url = self.policy.check_url(url)?;
+        Ok(self.http.request(method, url))
+    }
+
+    /// The policy in force, for early checks of URLs that someone registers.
+    pub fn policy(&self) -> &EgressPolicy {
+        &self.policy
+    }
+}
+
+#[cfg(test)]
+#[path = "egress_tests.rs"]
+mod tests;

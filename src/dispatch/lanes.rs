@@ -1,0 +1,256 @@
+//! Lanes: one for each receiver, so that a slow or dead one never delays another. A lane bounds what
+//! is on its way, holds the circuit breaker, and remembers that more waits in the outbox. Pure but
+//! for its lock; time is handed in.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::breaker::{Breaker, BreakerSettings, BreakerState, Permit};
+use crate::domain::ids::Micros;
+use crate::store::Receiver;
+
+/// In flight to a receiver whose own limit is not known yet.
+const FIRST_LIMIT: u32 = 16;
+/// Lanes kept although idle; beyond it the idle ones go.
+const MAX_IDLE: usize = 10_000;
+
+struct Lane {
+    in_flight: u32,
+    limit: u32,
+    backlog: bool,
+    breaker: Breaker,
+}
+
+struct State {
+    lanes: HashMap<Receiver, Lane>,
+    in_flight: usize,
+    wakes: BTreeSet<(Micros, Receiver)>,
+}
+
+/// All lanes of one broker.
+pub(super) struct Lanes {
+    state: Mutex<State>,
+    max_in_flight: usize,
+    breaker: BreakerSettings,
+}
+
+/// How an attempt speaks of its receiver's health.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Health {
+    /// It answered.
+    Well,
+    /// It did not, or with a failure.
+    Ill,
+    /// Nothing was tried.
+    Unknown,
+}
+
+impl Lanes {
+    pub(super) fn new(max_in_flight: usize, breaker: BreakerSettings) -> Self {
+        let state = State { lanes: HashMap::new(), in_flight: 0, wakes: BTreeSet::new() };
+        Self { state: Mutex::new(state), max_in_flight, breaker }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes a place for a handoff that is about to be committed. None where older ones wait: they
+    /// go first.
+    pub(super) fn reserve(&self, receiver: &Receiver, now: Micros) -> bool {
+        let mut state = self.lock();
+        let full = state.in_flight >= self.max_in_flight;
+        let lane = state.lane(receiver, self.breaker);
+        if lane.backlog || full || lane.in_flight >= lane.limit {
+            lane.backlog = true;
+            return false;
+        }
+        if let Permit::Denied { retry_at_us } = lane.breaker.permits(now.0) {
+            lane.backlog = true;
+            state.wakes.insert((Micros(retry_at_us), receiver.clone()));
+            return false;
+        }
+        lane.in_flight += 1;
+        state.in_flight += 1;
+        true
+    }
+
+    /// Takes as many places as there are for what waits in the outbox, `most` at most; the caller
+    /// gives back what it does not use.
+    pub(super) fn reserve_many(&self, receiver: &Receiver, now: Micros, most: u32) -> u32 {
+        let mut state = self.lock();
+        let room = self.max_in_flight.saturating_sub(state.in_flight);
+        let lane = state.lane(receiver, self.breaker);
+        lane.backlog = true;
+        let free = lane.limit.saturating_sub(lane.in_flight).min(most);
+        let free = free.min(u32::try_from(room).unwrap_or(u32::MAX));
+        if free == 0 {
+            return 0;
+        }
+        let taken = match lane.breaker.permits(now.0) {
+            Permit::Granted => free,
+            Permit::Probe => 1,
+            Permit::Denied { retry_at_us } => {
+                state.wakes.insert((Micros(retry_at_us), receiver.clone()));
+                return 0;
+            }
+        };
+        lane.in_flight += taken;
+        state.in_flight += taken as usize;
+        taken
+    }
+
+    /// Gives places back that nothing was sent with.
+    pub(super) fn give_back(&self, receiver: &Receiver, places: u32, now: Micros) {
+        let mut state = self.lock();
+        state.in_flight = state.in_flight.saturating_sub(places as usize);
+        if let Some(lane) = state.lanes.get_mut(receiver) {
+            lane.in_flight = lane.in_flight.saturating_sub(places);
+            if places > 0 && lane.in_flight == 0 {
+                lane.breaker.on_abandoned(now.0);
+            }
+        }
+    }
+
+    /// An attempt is over. Returns whether more waits in the outbox for this receiver.
+    pub(super) fn done(&self, receiver: &Receiver, health: Health, now: Micros) -> bool {
+        let mut state = self.lock();
+        state.in_flight = state.in_flight.saturating_sub(1);
+        let Some(lane) = state.lanes.get_mut(receiver) else { return false };
+        lane.in_flight = lane.in_flight.saturating_sub(1);
+        match health {
+            Health::Well => lane.breaker.on_success(),
+            Health::Ill => lane.breaker.on_failure(now.0),
+            Health::Unknown => lane.breaker.on_abandoned(now.0),
+        }
+        lane.backlog
+    }
+
+    /// The outbox was asked and gave all it had: nothing more waits, as far as is known.
+    pub(super) fn drained(&self, receiver: &Receiver) {
+        if let Some(lane) = self.lock().lanes.get_mut(receiver) {
+            lane.backlog = false;
+        }
+    }
+
+    /// Something was just committed that had no place. Returns whether the outbox must be asked now:
+    /// not where an attempt under way will do so when it ends.
+    pub(super) fn must_look(&self, receiver: &Receiver) -> bool {
+        let mut state = self.lock();
+        let lane = state.lane(receiver, self.breaker);
+        let known = lane.backlog && lane.in_flight > 0;
+        lane.backlog = true;
+        !known
+    }
+
+    /// More waits in the outbox.
+    pub(super) fn backlog(&self, receiver: &Receiver) {
+        self.lock().lane(receiver, self.breaker).backlog = true;
+    }
+
+    /// The receiver's own bound.
+    pub(super) fn limit(&self, receiver: &Receiver, limit: u32) {
+        self.lock().lane(receiver, self.breaker).limit = limit.max(1);
+    }
+
+    /// Look at that receiver's outbox again at `at`.
+    pub(super) fn wake_at(&self, receiver: &Receiver, at: Micros) {
+        self.lock().wakes.insert((at, receiver.clone()));
+    }
+
+    /// Receivers whose time has come, and when the next one's will.
+    pub(super) fn due(&self, now: Micros) -> (Vec<Receiver>, Option<Micros>) {
+        let mut state = self.lock();
+        let mut due = Vec::new();
+        while state.wakes.first().is_some_and(|(at, _)| *at <= now) {
+            due.extend(state.wakes.pop_first().map(|(_, receiver)| receiver));
+        }
+        (due, state.wakes.first().map(|(at, _)| *at))
+    }
+
+    /// Receivers by breaker state: closed, open, half open. Idle lanes beyond a bound are let go.
+    pub(super) fn census(&self) -> [(BreakerState, i64); 3] {
+        let mut state = self.lock();
+        if state.lanes.len() > MAX_IDLE {
+            state.lanes.retain(|_, lane| {
+                lane.in_flight > 0 || lane.backlog || lane.breaker.state() != BreakerState::Closed
+            });
+        }
+        [BreakerState::Closed, BreakerState::Open, BreakerState::HalfOpen].map(|wanted| {
+            let count = state.lanes.values().filter(|lane| lane.breaker.state() == wanted).count();
+            (wanted, i64::try_from(count).unwrap_or(i64::MAX))
+        })
+    }
+}
+
+impl State {
+    fn lane(&mut self, receiver: &Receiver, breaker: BreakerSettings) -> &mut Lane {
+        self.lanes.entry(receiver.clone()).or_insert_with(|| Lane {
+            in_flight: 0,
+            limit: FIRST_LIMIT,
+            backlog: false,
+            breaker: Breaker::new(breaker),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn receiver(name: &str) -> Receiver {
+        ("t".parse().unwrap(), name.parse().unwrap())
+    }
+
+    fn lanes(max: usize) -> Lanes {
+        Lanes::new(max, BreakerSettings { failure_threshold: 2, ..BreakerSettings::default() })
+    }
+
+    #[test]
+    fn a_full_receiver_leaves_the_others_alone() {
+        let lanes = lanes(100);
+        let (slow, quick) = (receiver("slow"), receiver("quick"));
+        lanes.limit(&slow, 2);
+        assert!(lanes.reserve(&slow, Micros(0)) && lanes.reserve(&slow, Micros(0)));
+        assert!(!lanes.reserve(&slow, Micros(0)));
+        assert!(lanes.reserve(&quick, Micros(0)));
+    }
+
+    #[test]
+    fn what_waits_goes_before_what_comes() {
+        let lanes = lanes(100);
+        let one = receiver("one");
+        lanes.limit(&one, 1);
+        assert!(lanes.reserve(&one, Micros(0)));
+        assert!(!lanes.reserve(&one, Micros(0)));
+        assert!(lanes.done(&one, Health::Well, Micros(0)), "something waits");
+        assert!(!lanes.reserve(&one, Micros(0)), "the waiting one is first");
+        assert_eq!(lanes.reserve_many(&one, Micros(0), 8), 1);
+        lanes.drained(&one);
+        lanes.give_back(&one, 1, Micros(0));
+        assert!(lanes.reserve(&one, Micros(0)));
+    }
+
+    #[test]
+    fn the_whole_broker_is_bounded_too() {
+        let lanes = lanes(3);
+        assert_eq!(lanes.reserve_many(&receiver("a"), Micros(0), 8), 3);
+        assert_eq!(lanes.reserve_many(&receiver("b"), Micros(0), 8), 0);
+    }
+
+    #[test]
+    fn a_dead_receiver_is_asked_again_by_one_probe() {
+        let lanes = lanes(100);
+        let dead = receiver("dead");
+        for _ in 0..2 {
+            assert!(lanes.reserve(&dead, Micros(0)));
+            lanes.done(&dead, Health::Ill, Micros(0));
+        }
+        assert!(!lanes.reserve(&dead, Micros(1)), "the breaker is open");
+        let (_, next) = lanes.due(Micros(1));
+        let at = next.expect("a wake for the probe");
+        assert_eq!(lanes.due(at).0, [dead.clone()]);
+        assert_eq!(lanes.reserve_many(&dead, at, 8), 1, "one probe");
+        assert!(!lanes.done(&dead, Health::Well, at) || lanes.reserve_many(&dead, at, 8) == 8);
+    }
+}

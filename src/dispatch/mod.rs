@@ -1,0 +1,16 @@
+//! The delivery edge: what leaves the broker, and what may come back.
+//!
+//! The rooms below know neither the store nor the ledger. An attempt goes in as a request and
+//! comes out as an [`answer::AttemptOutcome`]; what that means for the handoff is decided
+//! elsewhere. `addresses`, `answer`, `backoff`, `breaker` and `standard_webhooks` are pure: time
+//! and randomness are handed to them.
+
+pub mod addresses;
+pub mod answer;
+pub mod backoff;
+pub mod breaker;
+pub mod dispatcher;
+pub mod egress;
+mod lanes;
+pub mod standard_webhooks;
+pub mod webhook;

@@ -1,0 +1,285 @@
+//! One attempt at delivering by webhook: sign, POST, read the answer, say what it means.
+//!
+//! The request follows Standard Webhooks 1.0.1 and the product specification, section 3. Every way
+//! in which it can end is an [`AttemptOutcome`]; nothing here returns an error or panics on what a
+//! receiver does.
+
+use std::error::Error;
+use std::fmt;
+use std::io;
+use std::time::Duration;
+
+use bytes::Bytes;
+use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
+use reqwest::{Method, Response};
+use tokio::time::{Instant, timeout_at};
+
+use super::answer::{AttemptFailure, AttemptOutcome, FailureClass, body_matters, classify};
+use super::egress::{EgressDenied, GuardedClient};
+use super::standard_webhooks::{
+    HEADER_ID, HEADER_SIGNATURE, HEADER_TIMESTAMP, WebhookSecret, signature,
+};
+
+/// How much of an answer is read, in bytes.
+pub const ANSWER_MAX_BYTES: usize = 1024 * 1024;
+
+/// Sends webhooks through the guarded client. Cheap to clone; clones share connections.
+#[derive(Debug, Clone)]
+pub struct WebhookClient {
+    client: GuardedClient,
+}
+
+/// One attempt, ready to be signed and sent.
+pub struct WebhookRequest {
+    /// Where to, as the receiver registered it; checked by the egress guard at each attempt.
+    pub url: String,
+    /// The JSON document, exactly the bytes that are signed and sent.
+    pub body: Bytes,
+    /// `webhook-id`: the same for every attempt at this delivery, so that receivers can drop
+    /// repeats.
+    pub id: String,
+    /// `webhook-timestamp`: the time of this attempt, Unix seconds.
+    pub timestamp_s: i64,
+    /// Signing secrets, at least one; two while one is rotated out.
+    pub secrets: Vec<WebhookSecret>,
+    /// What else the receiver is told.
+    pub headers: HandoffHeaders,
+    /// For the whole attempt, from resolution to the last byte of the answer.
+    pub timeout: Duration,
+}
+
+/// Headers besides those of Standard Webhooks; each is sent if set.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct HandoffHeaders {
+    /// `traceparent`, W3C Trace Context.
+    pub traceparent: Option<String>,
+    /// `tracestate`, W3C Trace Context.
+    pub tracestate: Option<String>,
+    /// `Handoff-Id`.
+    pub handoff_id: Option<String>,
+    /// `Handoff-Task-Id`.
+    pub task_id: Option<String>,
+    /// `Handoff-Attempt`, from 1.
+    pub attempt: Option<u32>,
+    /// `Handoff-Fencing-Token`, which verdict callbacks carry back.
+    pub fencing_token: Option<i64>,
+}
+
+/// How long an attempt took.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Timing {
+    /// From the start of signing to the outcome.
+    pub elapsed: Duration,
+}
+
+impl fmt::Debug for WebhookRequest {
+    /// Leaves out the body and the URL's path and query: content and capability URLs stay out of
+    /// logs.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WebhookRequest")
+            .field("id", &self.id)
+            .field("timestamp_s", &self.timestamp_s)
+            .field("body_bytes", &self.body.len())
+            .field("headers", &self.headers)
+            .field("timeout", &self.timeout)
+            .finish_non_exhaustive()
+    }
+}
+
+impl WebhookClient {
+    /// Sends through this client, under its policy.
+    pub fn new(client: GuardedClient) -> Self {
+        Self { client }
+    }
+
+    /// Makes one attempt. Dropping the future abandons it; the receiver may have seen it then.
+    pub async fn send(&self, request: WebhookRequest) -> (AttemptOutcome, Timing) {
+        let started = Instant::now();
+        let outcome = match self.attempt(request, started).await {
+            Ok(outcome) => outcome,
+            Err(failure) => AttemptOutcome::Failed(failure),
+        };
+        let elapsed = started.elapsed();
+        (outcome, Timing { elapsed })
+    }
+
+    async fn attempt(
+        &self,
+        request: WebhookRequest,
+        started: Instant,
+    ) -> Result<AttemptOutcome, AttemptFailure> {
+        let headers = signed_headers(&request)?;
+        let deadline = started + request.timeout;
+        let sending = self
+            .client
+            .request(Method::POST, &request.url)
+            .map_err(denied)?
+            .headers(headers)
+            .body(request.body)
+            .send();
+        let response = match timeout_at(deadline, sending).await {
+            Ok(result) => result.map_err(|error| failure_of(&error))?,
+            Err(_) => {
+                return Err(AttemptFailure::reached(
+                    FailureClass::Timeout,
+                    None,
+                    "no answer in time",
+                ));
+            }
+        };
+        let status = response.status().as_u16();
+        let retry_after = response
+            .headers()
+            .get(RETRY_AFTER)
+            .and_then(|value| value.to_str().ok())
+            .map(str::to_owned);
+        let body = if body_matters(status) {
+            match timeout_at(deadline, read_body(response)).await {
+                Ok(body) => body?,
+                Err(_) => {
+                    return Err(AttemptFailure::reached(
+                        FailureClass::Timeout,
+                        Some(status),
+                        format!("answered {status}, but its body did not end in time"),
+                    ));
+                }
+            }
+        } else {
+            Vec::new()
+        };
+        let now_s = request.timestamp_s.saturating_add_unsigned(started.elapsed().as_secs());
+        Ok(classify(status, retry_after.as_deref(), &body, now_s))
+    }
+}
+
+fn signed_headers(request: &WebhookRequest) -> Result<HeaderMap, AttemptFailure> {
+    if request.secrets.is_empty() {
+        return Err(AttemptFailure::unreached(
+            FailureClass::Request,
+            "there is no secret to sign with",
+        ));
+    }
+    let signature = signature(&request.secrets, &request.id, request.timestamp_s, &request.body);
+    let more = &request.headers;
+    let values = [
+        (HEADER_ID, Some(request.id.clone())),
+        (HEADER_TIMESTAMP, Some(request.timestamp_s.to_string())),
+        (HEADER_SIGNATURE, Some(signature)),
+        ("traceparent", more.traceparent.clone()),
+        ("tracestate", more.tracestate.clone()),
+        ("handoff-id", more.handoff_id.clone()),
+        ("handoff-task-id", more.task_id.clone()),
+        ("handoff-attempt", more.attempt.map(|n| n.to_string())),
+        ("handoff-fencing-token", more.fencing_token.map(|token| token.to_string())),
+    ];
+    let mut headers = HeaderMap::with_capacity(values.len() + 2);
+    let json = HeaderValue::from_static("application/json");
+    headers.insert(ACCEPT, json.clone());
+    headers.insert(CONTENT_TYPE, json);
+    for (name, value) in values {
+        let Some(value) = value else { continue };
+        let value = HeaderValue::try_from(value).map_err(|_| {
+            AttemptFailure::unreached(
+                FailureClass::Request,
+                format!("the value for the header {name} is not legal in HTTP"),
+            )
+        })?;
+        headers.insert(HeaderName::from_static(name), value);
+    }
+    Ok(headers)
+}
+
+/// Reads an answer's body, up to [`ANSWER_MAX_BYTES`].
+async fn read_body(mut response: Response) -> Result<Vec<u8>, AttemptFailure> {
+    let status = response.status().as_u16();
+    let mut body = Vec::new();
+    loop {
+        match response.chunk().await {
+            Ok(None) => return Ok(body),
+            Ok(Some(chunk)) if body.len() + chunk.len() <= ANSWER_MAX_BYTES => {
+                body.extend_from_slice(&chunk);
+            }
+            Ok(Some(_)) => {
+                return Err(AttemptFailure::reached(
+                    FailureClass::BodyTooLarge,
+                    Some(status),
+                    format!("answered {status} with more than {ANSWER_MAX_BYTES} bytes"),
+                ));
+            }
+            Err(_) => {
+                return Err(AttemptFailure::reached(
+                    FailureClass::Protocol,
+                    Some(status),
+                    format!("answered {status}, but the connection broke within its body"),
+                ));
+            }
+        }
+    }
+}
+
+fn denied(why: EgressDenied) -> AttemptFailure {
+    AttemptFailure::unreached(FailureClass::Egress, why.to_string())
+}
+
+/// What a client error says about the attempt.
+///
+/// "Connect" errors cover resolution, TCP and the TLS handshake, all of which end before the first
+/// byte of the request is written. Whatever else happened may have happened after: `reached` then.
+fn failure_of(error: &reqwest::Error) -> AttemptFailure {
+    if let Some(why) = find::<EgressDenied>(error) {
+        return denied(*why);
+    }
+    if error.is_builder() {
+        return AttemptFailure::unreached(FailureClass::Request, "the URL cannot be requested");
+    }
+    if error.is_connect() {
+        let (class, detail) = if error.is_dns() {
+            let detail = "the receiver's name does not resolve";
+            (FailureClass::Dns, detail.to_owned())
+        } else if error.is_timeout() {
+            let detail = "no connection in time";
+            (FailureClass::Timeout, detail.to_owned())
+        } else if let Some(tls) = find::<rustls::Error>(error) {
+            (FailureClass::Tls, format!("TLS handshake failed: {tls}"))
+        } else if let Some(io) = find::<io::Error>(error) {
+            (FailureClass::Connect, format!("no connection: {}", io.kind()))
+        } else {
+            (FailureClass::Connect, "no connection".to_owned())
+        };
+        return AttemptFailure::unreached(class, detail);
+    }
+    if error.is_timeout() {
+        return AttemptFailure::reached(FailureClass::Timeout, None, "no answer in time");
+    }
+    AttemptFailure::reached(
+        FailureClass::Protocol,
+        None,
+        "the connection broke, or what came was not HTTP, before an answer was there",
+    )
+}
+
+/// Finds an error of type `E` among an error and its causes.
+///
+/// An `io::Error` that wraps another error names as its source that error's source and skips the
+/// error itself, so it is opened by hand.
+fn find<'a, E: Error + 'static>(error: &'a (dyn Error + 'static)) -> Option<&'a E> {
+    let mut next = Some(error);
+    while let Some(error) = next {
+        if let Some(found) = error.downcast_ref::<E>() {
+            return Some(found);
+        }
+        next = match error.downcast_ref::<io::Error>().and_then(io::Error::get_ref) {
+            Some(inner) => Some(inner),
+            None => error.source(),
+        };
+    }
+    None
+}
+
+#[cfg(test)]
+#[path = "webhook_tests.rs"]
+mod tests;
+
+#[cfg(test)]
+#[path = "webhook_tls_tests.rs"]
+mod tls_tests;

@@ -1,0 +1,180 @@
+//! The canonical handoff message (seed 000 §5.2), parsed once: the value for the gate, its RFC 8785
+//! form in members for hashing and storing, and the typed fields that the broker itself acts on.
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::canonical::CanonicalObject;
+use super::handoff::Cost;
+use super::ids::{AgentId, ExecutionId, HandoffId, TaskId};
+use super::money::Usd;
+
+/// Members that never travel with the stored or delivered message.
+const APART: [&str; 2] = ["checkpoint", "personalDataPayload"];
+
+/// Members of a message that describe the sender's state: its checkpoint when it gave none.
+const STATE_MEMBERS: [&str; 5] =
+    ["taskDescription", "completedSubtasks", "remainingSubtasks", "currentState", "constraints"];
+
+/// To whom a handoff is addressed.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Address {
+    /// One agent.
+    pub agent_id: Option<AgentId>,
+    /// Any agent of a type.
+    pub agent_type: Option<String>,
+    /// Within a semver range.
+    pub agent_version: Option<String>,
+    /// Any agent that can do this.
+    pub capability: Option<String>,
+}
+
+/// Who sends.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Sender {
+    /// The agent.
+    pub agent_id: AgentId,
+    /// Its version.
+    pub agent_version: String,
+    /// Its run.
+    pub execution_id: ExecutionId,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct RawCost {
+    #[serde(rename = "costSpentSoFarUSD")]
+    spent: Usd,
+    #[serde(rename = "costBudgetRemainingUSD")]
+    remaining: Usd,
+    token_spent: RawTokens,
+}
+
+#[derive(Deserialize)]
+struct RawTokens {
+    prompt: u64,
+    completion: u64,
+}
+
+/// The fields that the broker acts on.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Envelope {
+    /// `handoffId`.
+    pub handoff_id: HandoffId,
+    /// `taskId`.
+    pub task_id: TaskId,
+    /// `parentHandoffId`.
+    pub parent_handoff_id: Option<HandoffId>,
+    /// `fromAgent`.
+    pub from_agent: Sender,
+    /// `toAgent`.
+    pub to_agent: Address,
+    /// `costTracking`.
+    #[serde(deserialize_with = "cost")]
+    pub cost_tracking: Cost,
+    /// `traceparent`.
+    pub traceparent: String,
+    /// `contractId`.
+    pub contract_id: Option<String>,
+    /// `capabilitiesRequired`.
+    #[serde(default)]
+    pub capabilities_required: Vec<String>,
+}
+
+fn cost<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Cost, D::Error> {
+    RawCost::deserialize(from).map(|raw| Cost {
+        spent: raw.spent,
+        remaining: raw.remaining,
+        prompt_tokens: raw.token_spent.prompt,
+        completion_tokens: raw.token_spent.completion,
+    })
+}
+
+/// A person's data that came with a message: kept apart, indexed by subject.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PersonalDatum {
+    /// Whose data it is.
+    pub subject_id: String,
+    /// RFC 8785 form of the subject's entry, `{"data":…,"subjectId":…}`.
+    pub canonical: Vec<u8>,
+}
+
+/// A message whose schema has been checked.
+#[derive(Debug)]
+pub struct Message {
+    value: Value,
+    canonical: CanonicalObject,
+    envelope: Envelope,
+}
+
+impl Message {
+    /// Types a message.
+    ///
+    /// # Errors
+    /// The sentence of what does not fit; a message that passed the schema has none.
+    pub fn new(value: Value, canonical: CanonicalObject) -> Result<Self, String> {
+        let envelope = Envelope::deserialize(&value).map_err(|err| err.to_string())?;
+        Ok(Self { value, canonical, envelope })
+    }
+
+    /// The whole message as parsed.
+    #[must_use]
+    pub const fn value(&self) -> &Value {
+        &self.value
+    }
+
+    /// The typed fields.
+    #[must_use]
+    pub const fn envelope(&self) -> &Envelope {
+        &self.envelope
+    }
+
+    /// Canonical form of everything, for telling a replay from a conflict.
+    #[must_use]
+    pub fn whole(&self) -> Vec<u8> {
+        self.canonical.all()
+    }
+
+    /// Canonical form of what is stored beside the log and delivered.
+    #[must_use]
+    pub fn content(&self) -> Vec<u8> {
+        self.canonical.without(&APART)
+    }
+
+    /// Canonical form of the sender's own checkpoint, if it sent one.
+    #[must_use]
+    pub fn checkpoint(&self) -> Option<Vec<u8>> {
+        self.canonical.member("checkpoint").map(<[u8]>::to_vec)
+    }
+
+    /// The sender's state as far as the message tells it: what a rollback restores for a sender that
+    /// keeps no checkpoint.
+    #[must_use]
+    pub fn implied_checkpoint(&self) -> Vec<u8> {
+        let state = STATE_MEMBERS
+            .iter()
+            .filter_map(|name| Some(((*name).to_owned(), self.value.get(*name)?.clone())))
+            .collect::<serde_json::Map<_, _>>();
+        super::canonical::to_vec(&Value::Object(state))
+    }
+
+    /// Personal data by subject.
+    #[must_use]
+    pub fn personal_data(&self) -> Vec<PersonalDatum> {
+        self.value
+            .pointer("/personalDataPayload/subjects")
+            .and_then(Value::as_array)
+            .into_iter()
+            .flatten()
+            .filter_map(|entry| {
+                Some(PersonalDatum {
+                    subject_id: entry.get("subjectId")?.as_str()?.to_owned(),
+                    canonical: super::canonical::to_vec(entry),
+                })
+            })
+            .collect()
+    }
+}

@@ -1,0 +1,208 @@
+//! A task's life: what its handoffs do to it (specification §5).
+
+use serde::{Deserialize, Serialize};
+
+use super::handoff::CheckpointRef;
+use super::ids::{AgentId, Micros, TaskId, TenantId};
+use super::money::Usd;
+
+/// Where a task stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum TaskStatus {
+    /// Back with its sender: the last handoff was undone or never left.
+    PendingHandoff,
+    /// A handoff is on its way.
+    HandingOff,
+    /// A receiver works on it.
+    Running,
+    /// A person must decide.
+    Escalated,
+    /// Done.
+    Completed,
+    /// Withdrawn.
+    Canceled,
+}
+
+/// What can happen to a task.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum TaskEvent {
+    /// A handoff was committed.
+    Submit,
+    /// A receiver accepted.
+    Accept,
+    /// A handoff was undone; its sender has the task again.
+    RollBack,
+    /// The task is done.
+    Complete,
+    /// The task is withdrawn.
+    Cancel,
+}
+
+/// A transition that the table does not have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("a task that is {} cannot {}", from.as_str(), event.verb())]
+pub struct IllegalTaskTransition {
+    /// Where the task stands.
+    pub from: TaskStatus,
+    /// What was asked of it.
+    pub event: TaskEvent,
+}
+
+impl TaskStatus {
+    /// All states.
+    pub const ALL: [Self; 6] = [
+        Self::PendingHandoff,
+        Self::HandingOff,
+        Self::Running,
+        Self::Escalated,
+        Self::Completed,
+        Self::Canceled,
+    ];
+
+    /// As it stands on the wire and in the store.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::PendingHandoff => "PENDING_HANDOFF",
+            Self::HandingOff => "HANDING_OFF",
+            Self::Running => "RUNNING",
+            Self::Escalated => "ESCALATED",
+            Self::Completed => "COMPLETED",
+            Self::Canceled => "CANCELED",
+        }
+    }
+
+    /// Reads a status back.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|status| status.as_str() == text)
+    }
+
+    /// The task has ended.
+    #[must_use]
+    pub const fn is_final(self) -> bool {
+        matches!(self, Self::Completed | Self::Canceled)
+    }
+
+    /// The transition table. An ended task takes nothing more; what still happens to its last
+    /// handoffs (a late acceptance, a rollback) leaves it ended.
+    pub const fn next(self, event: TaskEvent) -> Result<Self, IllegalTaskTransition> {
+        use TaskEvent as E;
+        Ok(match (self, event) {
+            (Self::Completed, E::Complete | E::Accept | E::RollBack) => Self::Completed,
+            (Self::Canceled, E::Cancel | E::Accept | E::RollBack) => Self::Canceled,
+            (Self::PendingHandoff | Self::HandingOff | Self::Running, E::Submit) => {
+                Self::HandingOff
+            }
+            (Self::PendingHandoff | Self::HandingOff | Self::Running, E::Accept) => Self::Running,
+            (Self::PendingHandoff | Self::HandingOff | Self::Running, E::RollBack) => {
+                Self::PendingHandoff
+            }
+            (Self::Escalated, E::Accept | E::RollBack) => Self::Escalated,
+            (Self::PendingHandoff | Self::Running | Self::Escalated, E::Complete) => {
+                Self::Completed
+            }
+            (
+                Self::PendingHandoff | Self::HandingOff | Self::Running | Self::Escalated,
+                E::Cancel,
+            ) => Self::Canceled,
+            (from, event) => return Err(IllegalTaskTransition { from, event }),
+        })
+    }
+}
+
+impl TaskEvent {
+    /// All events.
+    pub const ALL: [Self; 5] =
+        [Self::Submit, Self::Accept, Self::RollBack, Self::Complete, Self::Cancel];
+
+    /// For messages and diagrams.
+    #[must_use]
+    pub const fn verb(self) -> &'static str {
+        match self {
+            Self::Submit => "be handed off",
+            Self::Accept => "be accepted",
+            Self::RollBack => "be rolled back",
+            Self::Complete => "be completed",
+            Self::Cancel => "be canceled",
+        }
+    }
+}
+
+/// The row of one task.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Task {
+    /// Its organisation.
+    pub tenant: TenantId,
+    /// Its id.
+    pub id: TaskId,
+    /// Where it stands.
+    pub status: TaskStatus,
+    /// Who has it: the sender before the first acceptance, then the last receiver that accepted.
+    pub holder: AgentId,
+    /// The checkpoint that a rollback made current.
+    pub checkpoint: Option<CheckpointRef>,
+    /// The last fencing token given out; only ever grows.
+    pub fence: i64,
+    /// Handoffs committed on it, which is also the order in which they are delivered.
+    pub handoffs: i64,
+    /// Handoffs whose outbox row still waits.
+    pub undelivered: i64,
+    /// Failures since the last acceptance.
+    pub failures: i64,
+    /// The highest cumulative cost that a handoff reported.
+    pub spent: Usd,
+    /// What the last handoff said is left.
+    pub remaining: Usd,
+    /// When it was first seen.
+    pub created_at: Micros,
+    /// When it last changed.
+    pub updated_at: Micros,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_ended_task_stays_as_it_ended() {
+        for from in [TaskStatus::Completed, TaskStatus::Canceled] {
+            for event in TaskEvent::ALL {
+                if let Ok(to) = from.next(event) {
+                    assert_eq!(to, from, "{event:?}");
+                }
+            }
+            assert!(from.next(TaskEvent::Submit).is_err());
+        }
+    }
+
+    #[test]
+    fn the_ordinary_life_and_a_rollback() {
+        let mut status = TaskStatus::PendingHandoff;
+        for (event, expected) in [
+            (TaskEvent::Submit, "HANDING_OFF"),
+            (TaskEvent::RollBack, "PENDING_HANDOFF"),
+            (TaskEvent::Submit, "HANDING_OFF"),
+            (TaskEvent::Accept, "RUNNING"),
+            (TaskEvent::Submit, "HANDING_OFF"),
+            (TaskEvent::Accept, "RUNNING"),
+            (TaskEvent::Complete, "COMPLETED"),
+        ] {
+            status = status.next(event).unwrap();
+            assert_eq!(status.as_str(), expected);
+        }
+    }
+
+    #[test]
+    fn a_task_on_its_way_cannot_be_declared_done() {
+        assert!(TaskStatus::HandingOff.next(TaskEvent::Complete).is_err());
+    }
+
+    #[test]
+    fn names_survive_the_store() {
+        for status in TaskStatus::ALL {
+            assert_eq!(TaskStatus::parse(status.as_str()), Some(status));
+        }
+    }
+}

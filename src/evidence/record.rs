@@ -1,0 +1,324 @@
+//! The audit record: one entry of a tenant's append-only log (specification §6).
+//!
+//! A record is drafted by the ledger and sealed under the log's head: it gets its leaf index and the
+//! hash of the record before it, is written in RFC 8785 form, and those very bytes are hashed and
+//! kept. `recordHash` is `SHA-256(0x00 || bytes)`: the leaf hash of RFC 6962 §2.1, so that the chain
+//! and the Merkle tree speak of the same thing. Free text never stands in a record, only a
+//! commitment to it: a record cannot be erased, its content can.
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use super::commitment::{Part, hash_text};
+use crate::domain::canonical;
+use crate::domain::handoff::Cost;
+use crate::domain::ids::{AgentId, ContentId, ExecutionId, HandoffId, Micros, TaskId, TenantId};
+
+/// What a record tells of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum RecordKind {
+    /// A handoff was committed: one a boundary (ruling X12).
+    Handoff,
+    /// The gate refused a submission of an authenticated sender.
+    Refused,
+    /// A handoff to oneself.
+    NoOp,
+    /// A refused handoff was kept for a person.
+    DeadLettered,
+    /// The receiver accepted.
+    Accepted,
+    /// The receiver rejected.
+    Rejected,
+    /// The receiver completed.
+    Completed,
+    /// The receiver failed, or delivery was given up.
+    Failed,
+    /// A deadline passed.
+    Expired,
+    /// The sender's checkpoint became current again.
+    RolledBack,
+    /// A checkpoint was stored.
+    Checkpoint,
+    /// The task was completed.
+    TaskCompleted,
+    /// An agent was registered.
+    AgentCreated,
+    /// An agent was changed.
+    AgentUpdated,
+    /// An agent was removed.
+    AgentDeleted,
+    /// An agent's endpoint said it is gone.
+    EndpointDisabled,
+    /// A secret or key of an agent was replaced.
+    SecretRotated,
+    /// A key was made.
+    KeyCreated,
+    /// A key was revoked.
+    KeyRevoked,
+}
+
+impl RecordKind {
+    /// As it stands in the record.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Handoff => "HANDOFF",
+            Self::Refused => "REFUSED",
+            Self::NoOp => "NO_OP",
+            Self::DeadLettered => "DEAD_LETTERED",
+            Self::Accepted => "ACCEPTED",
+            Self::Rejected => "REJECTED",
+            Self::Completed => "COMPLETED",
+            Self::Failed => "FAILED",
+            Self::Expired => "EXPIRED",
+            Self::RolledBack => "ROLLED_BACK",
+            Self::Checkpoint => "CHECKPOINT",
+            Self::TaskCompleted => "TASK_COMPLETED",
+            Self::AgentCreated => "AGENT_CREATED",
+            Self::AgentUpdated => "AGENT_UPDATED",
+            Self::AgentDeleted => "AGENT_DELETED",
+            Self::EndpointDisabled => "ENDPOINT_DISABLED",
+            Self::SecretRotated => "SECRET_ROTATED",
+            Self::KeyCreated => "KEY_CREATED",
+            Self::KeyRevoked => "KEY_REVOKED",
+        }
+    }
+}
+
+/// Who did it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Actor {
+    /// `agent`, `operator`, `auditor`, `admin` or `broker`.
+    pub role: String,
+    /// The agent, where it is one.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub agent_id: Option<AgentId>,
+    /// The key used.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub key_id: Option<String>,
+}
+
+impl Actor {
+    /// The broker itself (a deadline, a delivery).
+    #[must_use]
+    pub fn broker() -> Self {
+        Self { role: "broker".to_owned(), agent_id: None, key_id: None }
+    }
+}
+
+/// An agent as it was when the record was made.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Party {
+    /// The agent.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub agent_id: Option<AgentId>,
+    /// Its type.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub agent_type: Option<String>,
+    /// Its version.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub agent_version: Option<String>,
+    /// Its run.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub execution_id: Option<ExecutionId>,
+}
+
+/// The contract that ruled the edge.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ContractRef {
+    /// Its id.
+    pub id: String,
+    /// Its version.
+    pub version: String,
+}
+
+/// A record's content on its way into the store.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Content {
+    /// Under which it is kept.
+    pub id: ContentId,
+    /// The content.
+    pub part: Part,
+}
+
+/// One subject's data on its way into the store.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PersonalPart {
+    /// Whose.
+    pub subject_id: String,
+    /// The data.
+    pub part: Part,
+}
+
+/// A record before it has its place in the log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Draft {
+    /// Whose log.
+    pub tenant: TenantId,
+    /// What it tells of.
+    pub kind: RecordKind,
+    /// When.
+    pub at: Micros,
+    /// Who.
+    pub actor: Actor,
+    /// On which task.
+    pub task_id: Option<TaskId>,
+    /// On which handoff.
+    pub handoff_id: Option<HandoffId>,
+    /// The handoff before.
+    pub parent_handoff_id: Option<HandoffId>,
+    /// From whom.
+    pub from: Option<Party>,
+    /// To whom.
+    pub to: Option<Party>,
+    /// Under which contract.
+    pub contract: Option<ContractRef>,
+    /// The status that resulted.
+    pub status: Option<&'static str>,
+    /// A code, never free text.
+    pub reason: Option<String>,
+    /// What the message said it has cost.
+    pub cost: Option<Cost>,
+    /// The message, or what the actor said.
+    pub content: Option<Content>,
+    /// The checkpoint that goes with it.
+    pub checkpoint_commitment: Option<[u8; 32]>,
+    /// Personal data, by subject.
+    pub personal: Vec<PersonalPart>,
+}
+
+impl Draft {
+    /// A draft with nothing but its kind.
+    #[must_use]
+    pub const fn new(tenant: TenantId, kind: RecordKind, at: Micros, actor: Actor) -> Self {
+        Self {
+            tenant,
+            kind,
+            at,
+            actor,
+            task_id: None,
+            handoff_id: None,
+            parent_handoff_id: None,
+            from: None,
+            to: None,
+            contract: None,
+            status: None,
+            reason: None,
+            cost: None,
+            content: None,
+            checkpoint_commitment: None,
+            personal: Vec::new(),
+        }
+    }
+}
+
+/// The end of a tenant's log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LogHead {
+    /// Whose log.
+    pub tenant: TenantId,
+    /// The log's own id: a UUID made with the tenant.
+    pub log_id: String,
+    /// How many records it has; the next leaf index.
+    pub size: i64,
+    /// Hash of the last record; empty when there is none.
+    pub hash: Vec<u8>,
+}
+
+/// The record as written; field order does not matter, RFC 8785 sorts.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Body<'a> {
+    v: u8,
+    log_id: &'a str,
+    tenant: &'a str,
+    leaf_index: i64,
+    previous_record_hash: Option<String>,
+    kind: &'static str,
+    time: String,
+    actor: &'a Actor,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    task_id: Option<TaskId>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    handoff_id: Option<HandoffId>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    parent_handoff_id: Option<HandoffId>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    from_agent: Option<&'a Party>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    to_agent: Option<&'a Party>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    contract: Option<&'a ContractRef>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    status: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cost_at_handoff: Option<Cost>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    message_commitment: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    checkpoint_commitment: Option<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    personal_data_commitments: Vec<String>,
+}
+
+/// A record with its place in the log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sealed {
+    /// The log.
+    pub log_id: String,
+    /// Its place.
+    pub leaf_index: i64,
+    /// `SHA-256(0x00 || body)`.
+    pub hash: [u8; 32],
+    /// The bytes hashed and kept: RFC 8785 JSON.
+    pub body: Vec<u8>,
+}
+
+/// The hash of a record's bytes: RFC 6962 §2.1's leaf hash.
+#[must_use]
+pub fn record_hash(body: &[u8]) -> [u8; 32] {
+    Sha256::new().chain_update([0u8]).chain_update(body).finalize().into()
+}
+
+/// Gives a draft its place at the head of its log, and moves the head on.
+#[must_use]
+pub fn seal(head: &mut LogHead, draft: &Draft) -> Sealed {
+    let body = Body {
+        v: 1,
+        log_id: &head.log_id,
+        tenant: draft.tenant.as_str(),
+        leaf_index: head.size,
+        previous_record_hash: (!head.hash.is_empty()).then(|| hash_text(&head.hash)),
+        kind: draft.kind.as_str(),
+        time: draft.at.rfc3339(),
+        actor: &draft.actor,
+        task_id: draft.task_id,
+        handoff_id: draft.handoff_id,
+        parent_handoff_id: draft.parent_handoff_id,
+        from_agent: draft.from.as_ref(),
+        to_agent: draft.to.as_ref(),
+        contract: draft.contract.as_ref(),
+        status: draft.status,
+        reason: draft.reason.as_deref(),
+        cost_at_handoff: draft.cost,
+        message_commitment: draft.content.as_ref().map(|c| hash_text(&c.part.commitment)),
+        checkpoint_commitment: draft.checkpoint_commitment.map(|c| hash_text(&c)),
+        personal_data_commitments: draft
+            .personal
+            .iter()
+            .map(|datum| hash_text(&datum.part.commitment))
+            .collect(),
+    };
+    // A struct of texts and finite numbers always serialises.
+    let body = canonical::to_vec(&serde_json::to_value(&body).unwrap_or_default());
+    let hash = record_hash(&body);
+    let sealed = Sealed { log_id: head.log_id.clone(), leaf_index: head.size, hash, body };
+    head.size += 1;
+    head.hash = hash.to_vec();
+    sealed
+}

@@ -1,0 +1,373 @@
+//! Strict JSON: the one way in for a message body.
+//!
+//! What two readers could understand differently (duplicate keys, integers that a double cannot
+//! hold, lone surrogates) never gets as far as a hash or a signature. RFC 8259 and RFC 7493 (I-JSON),
+//! specification §2.2 stage 3. Cost is linear in the body; nesting is bounded before anything recurses.
+
+use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
+use serde_json::{Map, Number, Value};
+
+use crate::domain::failure::{Code, Failure, Stage};
+
+/// Deepest nesting of arrays and objects, the top-level object counted (specification §2.2).
+pub const MAX_DEPTH: usize = 64;
+
+/// Largest magnitude of an integer literal: 2^53 − 1 (RFC 7493, §2.2).
+pub const MAX_SAFE_INTEGER: u64 = 9_007_199_254_740_991;
+
+/// Longest text from the body that a message repeats, in characters.
+const MAX_ECHO: usize = 80;
+
+/// Why a body was not taken. Both hold a [`Stage::Schema`] failure with [`Code::SchemaInvalid`]; the
+/// difference is the HTTP status.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum JsonFault {
+    /// No unambiguous JSON text: broken syntax, invalid UTF-8, duplicate keys, nesting over
+    /// [`MAX_DEPTH`], lone surrogates, numbers outside the range of a double. HTTP 400.
+    #[error("{}", .0.message)]
+    Malformed(Failure),
+    /// JSON, but nothing the schema could accept: the top level is not an object, or an integer
+    /// literal lies beyond ±[`MAX_SAFE_INTEGER`]. HTTP 422.
+    #[error("{}", .0.message)]
+    Unacceptable(Failure),
+}
+
+impl JsonFault {
+    /// The failure to report.
+    #[must_use]
+    pub const fn failure(&self) -> &Failure {
+        match self {
+            Self::Malformed(failure) | Self::Unacceptable(failure) => failure,
+        }
+    }
+
+    /// The failure to report, by value.
+    #[must_use]
+    pub fn into_failure(self) -> Failure {
+        match self {
+            Self::Malformed(failure) | Self::Unacceptable(failure) => failure,
+        }
+    }
+
+    /// Whether the body is no unambiguous JSON at all (HTTP 400 instead of 422).
+    #[must_use]
+    pub const fn is_malformed(&self) -> bool {
+        matches!(self, Self::Malformed(_))
+    }
+}
+
+/// Parses a message body into a JSON object.
+///
+/// # Errors
+///
+/// [`JsonFault`], with a JSON pointer where one is known and the line and column otherwise.
+pub fn parse(bytes: &[u8]) -> Result<Value, JsonFault> {
+    let text = std::str::from_utf8(bytes).map_err(|error| {
+        let (line, column) = position(bytes, error.valid_up_to());
+        malformed("", format!("The body is not valid UTF-8 at line {line}, column {column}."))
+    })?;
+    let unsafe_integer = match prescan(bytes) {
+        Prescan::TooDeep(offset) => {
+            let (line, column) = position(bytes, offset);
+            return Err(malformed(
+                "",
+                format!(
+                    "The body nests more than {MAX_DEPTH} arrays and objects at line {line}, column {column}."
+                ),
+            ));
+        }
+        Prescan::Passed { unsafe_integer } => unsafe_integer,
+    };
+    let mut state = State::default();
+    let mut reader = serde_json::Deserializer::from_str(text);
+    let parsed = Strict(&mut state)
+        .deserialize(&mut reader)
+        .and_then(|value| reader.end().map(|()| value))
+        .map_err(|error| state.into_fault(&error))?;
+    if !parsed.is_object() {
+        return Err(unacceptable(
+            "",
+            format!("The body must be a JSON object and is {}.", kind(&parsed)),
+        ));
+    }
+    if let Some(offset) = unsafe_integer {
+        let (line, column) = position(bytes, offset);
+        return Err(unacceptable(
+            &pointer_at(bytes, offset),
+            format!(
+                "The integer at line {line}, column {column} lies beyond ±{MAX_SAFE_INTEGER} (2^53 − 1) and cannot be kept exactly; send it as a string."
+            ),
+        ));
+    }
+    Ok(parsed)
+}
+
+fn malformed(pointer: &str, message: String) -> JsonFault {
+    JsonFault::Malformed(Failure::new(Stage::Schema, Code::SchemaInvalid, pointer, message))
+}
+
+fn unacceptable(pointer: &str, message: String) -> JsonFault {
+    JsonFault::Unacceptable(Failure::new(Stage::Schema, Code::SchemaInvalid, pointer, message))
+}
+
+const fn kind(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "a boolean",
+        Value::Number(_) => "a number",
+        Value::String(_) => "a string",
+        Value::Array(_) => "an array",
+        Value::Object(_) => "an object",
+    }
+}
+
+/// Line and column (in characters), both from 1, of a byte offset.
+fn position(bytes: &[u8], offset: usize) -> (usize, usize) {
+    let before = bytes.get(..offset).unwrap_or(bytes);
+    let line = before.split(|byte| *byte == b'\n').count();
+    let start = before.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+    let column = before[start..].iter().filter(|byte| **byte & 0xc0 != 0x80).count() + 1;
+    (line, column)
+}
+
+enum Prescan {
+    TooDeep(usize),
+    Passed { unsafe_integer: Option<usize> },
+}
+
+/// One pass over the bytes, before any recursion: finds nesting that is too deep, and the first
+/// integer literal out of range (which the parser would quietly turn into a double).
+fn prescan(bytes: &[u8]) -> Prescan {
+    let mut depth = 0_usize;
+    let mut unsafe_integer = None;
+    let mut at = 0;
+    while let Some(&byte) = bytes.get(at) {
+        match byte {
+            b'"' => at = string_end(bytes, at),
+            b'[' | b'{' => {
+                depth += 1;
+                if depth > MAX_DEPTH {
+                    return Prescan::TooDeep(at);
+                }
+            }
+            b']' | b'}' => depth = depth.saturating_sub(1),
+            b'-' | b'0'..=b'9' => {
+                let start = at;
+                while bytes.get(at + 1).is_some_and(|next| number_byte(*next)) {
+                    at += 1;
+                }
+                if unsafe_integer.is_none() && !is_safe(&bytes[start..=at]) {
+                    unsafe_integer = Some(start);
+                }
+            }
+            _ => {}
+        }
+        at += 1;
+    }
+    Prescan::Passed { unsafe_integer }
+}
+
+/// The offset of the quote that closes the string opened at `open` (or the last byte).
+fn string_end(bytes: &[u8], open: usize) -> usize {
+    let mut at = open + 1;
+    while let Some(&byte) = bytes.get(at) {
+        match byte {
+            b'"' => return at,
+            b'\\' => at += 2,
+            _ => at += 1,
+        }
+    }
+    bytes.len().saturating_sub(1)
+}
+
+const fn number_byte(byte: u8) -> bool {
+    matches!(byte, b'0'..=b'9' | b'.' | b'e' | b'E' | b'+' | b'-')
+}
+
+fn is_safe(literal: &[u8]) -> bool {
+    let digits = literal.strip_prefix(b"-").unwrap_or(literal);
+    if !digits.iter().all(u8::is_ascii_digit) {
+        return true; // a fraction or an exponent: a double by its own notation
+    }
+    digits.len() <= 16
+        && digits.iter().fold(0_u64, |sum, digit| sum * 10 + u64::from(digit - b'0'))
+            <= MAX_SAFE_INTEGER
+}
+
+/// The JSON pointer of the value that starts at `offset` in a text already known to be valid.
+fn pointer_at(bytes: &[u8], offset: usize) -> String {
+    enum Level {
+        Array(usize),
+        Object(String),
+    }
+    let mut levels: Vec<Level> = Vec::new();
+    let mut expects_key = false;
+    let mut at = 0;
+    while at < offset {
+        match bytes[at] {
+            b'"' => {
+                let end = string_end(bytes, at);
+                if expects_key && let Some(Level::Object(key)) = levels.last_mut() {
+                    *key = serde_json::from_slice(&bytes[at..=end]).unwrap_or_default();
+                    expects_key = false;
+                }
+                at = end;
+            }
+            b'{' => {
+                levels.push(Level::Object(String::new()));
+                expects_key = true;
+            }
+            b'[' => {
+                levels.push(Level::Array(0));
+                expects_key = false;
+            }
+            b']' | b'}' => {
+                levels.pop();
+                expects_key = false;
+            }
+            b',' => match levels.last_mut() {
+                Some(Level::Array(index)) => *index += 1,
+                Some(Level::Object(_)) => expects_key = true,
+                None => {}
+            },
+            _ => {}
+        }
+        at += 1;
+    }
+    levels.iter().fold(String::new(), |mut pointer, level| {
+        match level {
+            Level::Array(index) => push_segment(&mut pointer, &index.to_string()),
+            Level::Object(key) => push_segment(&mut pointer, key),
+        }
+        pointer
+    })
+}
+
+/// Appends one reference token to a JSON pointer, escaped after RFC 6901, §3.
+pub fn push_segment(pointer: &mut String, segment: &str) {
+    pointer.push('/');
+    for character in segment.chars() {
+        match character {
+            '~' => pointer.push_str("~0"),
+            '/' => pointer.push_str("~1"),
+            other => pointer.push(other),
+        }
+    }
+}
+
+/// Where in the document a duplicate key was found: filled in while the error travels outwards, so
+/// that a document without faults pays nothing for it.
+#[derive(Default)]
+struct State {
+    duplicate: Option<String>,
+    /// From the inside out.
+    trail: Vec<String>,
+}
+
+impl State {
+    fn into_fault(self, error: &serde_json::Error) -> JsonFault {
+        let (line, column) = (error.line(), error.column());
+        let Some(key) = self.duplicate else {
+            let detail = error.to_string();
+            let detail = detail.split(" at line ").next().unwrap_or_default();
+            return malformed(
+                "",
+                format!("The body is not valid JSON at line {line}, column {column}: {detail}."),
+            );
+        };
+        let mut pointer = String::new();
+        for segment in self.trail.iter().rev() {
+            push_segment(&mut pointer, segment);
+        }
+        let name: String = key.chars().take(MAX_ECHO).collect();
+        push_segment(&mut pointer, &key);
+        malformed(
+            &pointer,
+            format!("The key `{name}` occurs twice in one object (line {line}, column {column})."),
+        )
+    }
+}
+
+/// Builds a [`Value`] and refuses duplicate keys.
+struct Strict<'s>(&'s mut State);
+
+impl<'de> DeserializeSeed<'de> for Strict<'_> {
+    type Value = Value;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Strict<'_> {
+    type Value = Value;
+
+    fn expecting(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("a JSON value")
+    }
+
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
+        Ok(Value::Bool(value))
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
+        Ok(Value::from(value))
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
+        Ok(Value::from(value))
+    }
+
+    fn visit_f64<E: serde::de::Error>(self, value: f64) -> Result<Value, E> {
+        Number::from_f64(value)
+            .map(Value::Number)
+            .ok_or_else(|| E::custom("number out of the range of a double"))
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Value, E> {
+        Ok(Value::String(value.to_owned()))
+    }
+
+    fn visit_string<E>(self, value: String) -> Result<Value, E> {
+        Ok(Value::String(value))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut access: A) -> Result<Value, A::Error> {
+        let mut items = Vec::new();
+        loop {
+            match access.next_element_seed(Strict(self.0)) {
+                Ok(Some(item)) => items.push(item),
+                Ok(None) => return Ok(Value::Array(items)),
+                Err(error) => {
+                    self.0.trail.push(items.len().to_string());
+                    return Err(error);
+                }
+            }
+        }
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<Value, A::Error> {
+        let mut members = Map::new();
+        while let Some(key) = access.next_key::<String>()? {
+            if members.contains_key(&key) {
+                self.0.duplicate = Some(key);
+                return Err(A::Error::custom("duplicate key"));
+            }
+            match access.next_value_seed(Strict(self.0)) {
+                Ok(value) => members.insert(key, value),
+                Err(error) => {
+                    self.0.trail.push(key);
+                    return Err(error);
+                }
+            };
+        }
+        Ok(Value::Object(members))
+    }
+}
+
+#[cfg(test)]
+mod tests;

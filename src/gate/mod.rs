@@ -1,0 +1,212 @@
+//! The gate: proves a message fit to act on (specification §2.2). One file a stage, each a pure
+//! function of the message and of what was looked up for it; this file runs them in order.
+
+use serde_json::Value;
+
+pub mod address;
+pub mod budget;
+pub mod completeness;
+pub mod json;
+pub mod safety;
+pub mod schema;
+pub mod signature;
+
+use crate::domain::agent::Agent;
+use crate::domain::canonical::CanonicalObject;
+use crate::domain::failure::{Code, Failure, Stage, primary};
+use crate::domain::ids::{AgentId, HandoffId, TaskId};
+use crate::domain::message::Message;
+use crate::domain::roster::Roster;
+
+/// What does not change between messages: compiled schemas and rules.
+pub struct Gate {
+    /// The message schemas.
+    pub schemas: schema::Schemas,
+    /// The safety rules.
+    pub scanner: safety::Scanner,
+}
+
+/// What was looked up for one message.
+pub struct Lookup<'a> {
+    /// The agent that the key is bound to; `None` for a person's key.
+    pub caller: Option<&'a AgentId>,
+    /// The agents of the tenant.
+    pub roster: &'a Roster,
+    /// The caller's valid signing secrets.
+    pub signing_secrets: &'a [&'a [u8]],
+}
+
+/// What the gate says.
+pub enum Verdict {
+    /// Fit to act on.
+    Pass(Box<Passed>),
+    /// Not JSON: there is nothing to speak of.
+    Malformed(Failure),
+    /// Not fit.
+    Refused(Box<Refused>),
+}
+
+/// A message that passed.
+pub struct Passed {
+    /// The message.
+    pub message: Message,
+    /// Where it goes.
+    pub target: Agent,
+    /// It is addressed to its own sender.
+    pub to_itself: bool,
+}
+
+/// A message that did not.
+pub struct Refused {
+    /// Everything that was found, in stage order.
+    pub failures: Vec<Failure>,
+    /// The message, where its schema held.
+    pub message: Option<Message>,
+    /// Where it would have gone, where the route was found.
+    pub target: Option<Agent>,
+    /// Rules that fired.
+    pub findings: Vec<safety::Finding>,
+    /// For the log line of an allowlist refusal.
+    pub allowlist: Option<AllowlistViolation>,
+    /// `taskId` and `handoffId`, where they could be read though the schema did not hold.
+    pub ids: (Option<TaskId>, Option<HandoffId>),
+}
+
+/// A handoff to a target that the sender may not hand off to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AllowlistViolation {
+    /// Who tried.
+    pub source: AgentId,
+    /// To whom, as addressed.
+    pub target: String,
+    /// How many entries the sender's list has.
+    pub allowlist_size: usize,
+}
+
+impl Refused {
+    fn early(failures: Vec<Failure>, value: Option<&Value>) -> Verdict {
+        let ids = value.map_or((None, None), |value| {
+            let text = |name| value.get(name).and_then(Value::as_str);
+            (
+                text("taskId").and_then(|id| id.parse().ok()),
+                text("handoffId").and_then(|id| id.parse().ok()),
+            )
+        });
+        Verdict::Refused(Box::new(Self {
+            ids,
+            failures,
+            message: None,
+            target: None,
+            findings: Vec::new(),
+            allowlist: None,
+        }))
+    }
+
+    /// The primary reason (specification §2.2).
+    #[must_use]
+    pub fn reason(&self) -> Code {
+        primary(&self.failures).unwrap_or(Code::Internal)
+    }
+}
+
+impl Default for Gate {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Gate {
+    /// Compiles schemas and rules; some milliseconds, once.
+    #[must_use]
+    pub fn new() -> Self {
+        Self { schemas: schema::Schemas::new(), scanner: safety::Scanner::builtin() }
+    }
+
+    /// Runs every stage after the key.
+    #[must_use]
+    pub fn run(&self, body: &[u8], lookup: &Lookup<'_>) -> Verdict {
+        let value = match json::parse(body) {
+            Ok(value) => value,
+            Err(fault) if fault.is_malformed() => return Verdict::Malformed(fault.into_failure()),
+            Err(fault) => return Refused::early(vec![fault.into_failure()], None),
+        };
+        let Some(canonical) = CanonicalObject::from_value(&value) else {
+            return Refused::early(
+                vec![Failure::new(
+                    Stage::Schema,
+                    Code::SchemaInvalid,
+                    "",
+                    "a message is a JSON object",
+                )],
+                None,
+            );
+        };
+        let required = lookup
+            .caller
+            .and_then(|id| lookup.roster.find(id))
+            .is_some_and(|agent| agent.require_signature);
+        if let Err(failure) = signature::verify(
+            &canonical,
+            value.get(signature::FIELD),
+            lookup.signing_secrets,
+            required,
+        ) {
+            return Refused::early(vec![failure], Some(&value));
+        }
+        if let Err(failures) = self.schemas.check(&value) {
+            return Refused::early(failures, Some(&value));
+        }
+        match Message::new(value, canonical) {
+            Ok(message) => self.judge(message, lookup),
+            Err(why) => Refused::early(
+                vec![Failure::new(Stage::Schema, Code::SchemaInvalid, "", why)],
+                None,
+            ),
+        }
+    }
+
+    /// From identity on all stages run, and all failures are reported.
+    fn judge(&self, message: Message, lookup: &Lookup<'_>) -> Verdict {
+        let envelope = message.envelope();
+        let sender = &envelope.from_agent.agent_id;
+        let mut failures = Vec::new();
+        if lookup.caller != Some(sender) {
+            failures.push(Failure::new(
+                Stage::Identity,
+                Code::Forbidden,
+                "/fromAgent/agentId",
+                "the key that was used is not this agent's",
+            ));
+        }
+        let found = match lookup.roster.find(sender) {
+            Some(source) => address::resolve(
+                source,
+                &envelope.to_agent,
+                &envelope.capabilities_required,
+                lookup.roster,
+            ),
+            // Whoever is not registered has no allowlist.
+            None => address::Found::stranger(sender, &envelope.to_agent),
+        };
+        failures.extend(found.failures);
+        let required_state = found.target.as_ref().map_or(&[][..], |agent| &agent.required_state);
+        failures.extend(completeness::check(message.value(), required_state));
+        failures.extend(budget::check(message.value()));
+        let findings = self.scanner.scan(message.value());
+        failures.extend(findings.iter().map(safety::to_failure));
+        match found.target {
+            Some(target) if failures.is_empty() => {
+                let to_itself = target.agent_id == *sender;
+                Verdict::Pass(Box::new(Passed { message, target, to_itself }))
+            }
+            target => Verdict::Refused(Box::new(Refused {
+                ids: (Some(envelope.task_id), Some(envelope.handoff_id)),
+                failures,
+                message: Some(message),
+                target,
+                findings,
+                allowlist: found.violation,
+            })),
+        }
+    }
+}

@@ -1,0 +1,31 @@
+//! The safety stage (seed 000 §6.1 and §10.1, specification §2.2 stage 11): instructions hidden in what
+//! should be data.
+//!
+//! Every string of a message, keys included, at any depth, is held against weighted pattern rules
+//! (`config/safety-rules.json`). [`normalize`] undoes the usual disguises first, [`rules`] loads and
+//! compiles the rules, [`scanner`] walks the message and keeps the score. Everything is linear in the
+//! size of the message. What the rules catch and what they miss is measured in `docs/safety.md`.
+
+pub mod normalize;
+pub mod rules;
+pub mod scanner;
+
+use crate::domain::failure::{Code, Failure, Stage};
+
+pub use rules::FieldClass;
+pub use scanner::{Finding, Scanner};
+
+/// The failure that stands for a finding. Names the rule and the place; the text itself is not
+/// repeated, since the answer and the logs are read elsewhere than the dead letter.
+#[must_use]
+pub fn to_failure(finding: &Finding) -> Failure {
+    Failure::new(
+        Stage::Safety,
+        Code::SafetyViolation,
+        finding.pointer.clone(),
+        format!(
+            "Rule `{}` ({}) fired at byte {} of this text.",
+            finding.rule, finding.family, finding.offset
+        ),
+    )
+}

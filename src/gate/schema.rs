@@ -1,0 +1,347 @@
+//! The schema stage (seed 000 §5.2, §6.1, §14.3; specification §2.1 and §2.2 stage 3).
+//!
+//! The schemas are the JSON Schema 2020-12 documents under `schemas/handoff/`, compiled once, with
+//! formats asserted, without any look-up outside the binary and with patterns in linear time. What a
+//! schema cannot say (versions and ranges of versions) is checked here as well.
+//!
+//! Messages name what was expected and never repeat content from below `/personalDataPayload` or
+//! `/checkpoint`.
+
+mod messages;
+
+use std::collections::BTreeSet;
+
+use jsonschema::error::ValidationErrorKind;
+use jsonschema::{PatternOptions, ValidationError, Validator};
+use semver::{Version, VersionReq};
+use serde_json::Value;
+
+use crate::domain::failure::{Code, Failure, Stage};
+use crate::gate::json::push_segment;
+use messages::{MAX_ECHO, MAX_NAME, nearest, sentence, shown};
+
+/// The schema versions this broker knows, oldest first; all of one major.
+pub const VERSIONS: &[&str] = &["2.0", "2.1"];
+
+/// The major version they share.
+const MAJOR: u32 = 2;
+
+const DOCUMENTS: &[&str] = &[
+    include_str!("../../schemas/handoff/2.0.json"),
+    include_str!("../../schemas/handoff/2.1.json"),
+];
+
+/// At most this many failures are reported for one message.
+pub const MAX_FAILURES: usize = 100;
+
+/// Of an array longer than the schema allows, only so many items are looked at for further errors.
+const SAMPLE_ITEMS: usize = 100;
+
+/// The text of a schema document (`"2.0"` or `"2.0.0"`), as it is served.
+#[must_use]
+pub fn document(version: &str) -> Option<&'static str> {
+    let version =
+        version.strip_suffix(".0").filter(|shorter| shorter.contains('.')).unwrap_or(version);
+    let at = VERSIONS.iter().position(|known| *known == version)?;
+    DOCUMENTS.get(at).copied()
+}
+
+/// Reads a range of semantic versions, as `toAgent.agentVersion` holds one. Takes the comma of Cargo
+/// and the space of npm between comparators (`>=1.5.0 <2.0.0`); `None` if it is no range. A bare
+/// version means "compatible with" (`1.5.0` is `^1.5.0`).
+#[must_use]
+pub fn version_range(text: &str) -> Option<VersionReq> {
+    VersionReq::parse(text).ok().or_else(|| {
+        let mut joined = String::with_capacity(text.len());
+        for word in text.split_whitespace() {
+            if !joined.is_empty()
+                && joined.ends_with(|c: char| c.is_ascii_alphanumeric() || c == '*')
+            {
+                joined.push(',');
+            }
+            joined.push_str(word);
+        }
+        VersionReq::parse(&joined).ok()
+    })
+}
+
+/// The version a message claims, and the schema it was held against.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SchemaVersion {
+    /// Always 2 for a message that passed.
+    pub major: u32,
+    /// The minor the message claims; it may be newer than any that is known here.
+    pub minor: u32,
+    /// The entry of [`VERSIONS`] that the message was validated against.
+    pub validated_against: &'static str,
+}
+
+/// One compiled schema.
+struct Compiled {
+    version: &'static str,
+    validator: Validator,
+    names: Vec<String>,
+}
+
+impl Compiled {
+    fn new(version: &'static str, schema: &Value) -> Self {
+        let validator = jsonschema::draft202012::options()
+            .offline()
+            .with_pattern_options(PatternOptions::regex())
+            .should_validate_formats(true)
+            .build(schema)
+            .expect("the compiled-in schemas are valid, as the tests of this file prove");
+        let names = schema["properties"]
+            .as_object()
+            .map(|properties| properties.keys().cloned().collect())
+            .unwrap_or_default();
+        Self { version, validator, names }
+    }
+}
+
+/// All schemas, compiled. Build one and share it; checking takes `&self`.
+pub struct Schemas {
+    /// As in [`VERSIONS`].
+    known: Vec<Compiled>,
+    /// The newest known schema, open at the top level and for any `schemaVersion`: for newer minors.
+    open: Compiled,
+}
+
+impl std::fmt::Debug for Schemas {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Schemas").field("known", &VERSIONS).finish_non_exhaustive()
+    }
+}
+
+impl Default for Schemas {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Schemas {
+    /// Compiles the schemas (some milliseconds).
+    ///
+    /// # Panics
+    ///
+    /// Never with the documents that are compiled in; the tests of this file build them.
+    #[must_use]
+    pub fn new() -> Self {
+        let documents: Vec<(&'static str, Value)> = VERSIONS
+            .iter()
+            .zip(DOCUMENTS)
+            .map(|(version, text)| {
+                (*version, serde_json::from_str(text).expect("the compiled-in schemas are JSON"))
+            })
+            .collect();
+        let known =
+            documents.iter().map(|(version, schema)| Compiled::new(version, schema)).collect();
+        let (newest, mut schema) = documents.last().cloned().expect("there is a schema");
+        schema["additionalProperties"] = Value::Bool(true);
+        schema["properties"]["schemaVersion"] = serde_json::json!({"type": "string"});
+        Self { known, open: Compiled::new(newest, &schema) }
+    }
+
+    /// Checks a message against the schema of the version it claims.
+    ///
+    /// A known minor is held strictly to its own schema. A newer minor is held to the newest known
+    /// one with unknown top-level fields let through. Another major, or a `schemaVersion` that is
+    /// missing or malformed, fails at `/schemaVersion`.
+    ///
+    /// # Errors
+    ///
+    /// [`Code::SchemaInvalid`] failures, one for each thing wrong, at most [`MAX_FAILURES`]. The pointer
+    /// of a missing or unknown field is that field's own path.
+    pub fn check(&self, message: &Value) -> Result<SchemaVersion, Vec<Failure>> {
+        let claimed = match message.get("schemaVersion") {
+            None => None,
+            Some(value) => value
+                .as_str()
+                .map_or(Some(Err(value)), |text| Some(parse_version(text).ok_or(value))),
+        };
+        let mut found = Found::default();
+        let (compiled, minor) = match claimed {
+            Some(Ok((MAJOR, minor))) => {
+                let known = usize::try_from(minor).ok().and_then(|minor| self.known.get(minor));
+                (known.unwrap_or(&self.open), minor)
+            }
+            Some(Ok((major, _))) => {
+                let message = format!(
+                    "Schema major version {major} is not supported; this broker takes {}.",
+                    VERSIONS.join(" and ")
+                );
+                return Err(vec![invalid("/schemaVersion".to_owned(), message)]);
+            }
+            Some(Err(value)) => {
+                found.add(
+                    "/schemaVersion".to_owned(),
+                    format!(
+                        "`schemaVersion` must be a string like `{}`{}.",
+                        VERSIONS.last().unwrap_or(&""),
+                        shown(value)
+                    ),
+                );
+                (&self.open, 0)
+            }
+            None => (&self.open, 0),
+        };
+        self.collect(compiled, message, &mut found);
+        semantic(message, &mut found);
+        if found.failures.is_empty() {
+            Ok(SchemaVersion { major: MAJOR, minor, validated_against: compiled.version })
+        } else {
+            Err(found.failures)
+        }
+    }
+
+    fn collect(&self, compiled: &Compiled, message: &Value, found: &mut Found) {
+        if compiled.validator.is_valid(message) {
+            return;
+        }
+        let sample = sampled(message, &compiled.names, found);
+        for error in compiled.validator.iter_errors(sample.as_ref().unwrap_or(message)) {
+            if found.failures.len() >= MAX_FAILURES {
+                return;
+            }
+            self.explain(compiled, &error, found);
+        }
+    }
+
+    /// Turns one error of the validator into failures.
+    fn explain(&self, compiled: &Compiled, error: &ValidationError<'_>, found: &mut Found) {
+        let at = error.instance_path().as_str();
+        match error.kind() {
+            ValidationErrorKind::Required { property } => {
+                let name = property.as_str().unwrap_or_default();
+                let mut pointer = at.to_owned();
+                push_segment(&mut pointer, name);
+                found.add(pointer, format!("The required field `{name}` is missing."));
+            }
+            ValidationErrorKind::AdditionalProperties { unexpected } if at.is_empty() => {
+                for name in unexpected.iter().take(MAX_FAILURES) {
+                    let mut pointer = String::new();
+                    if name.len() <= MAX_NAME {
+                        push_segment(&mut pointer, name);
+                    }
+                    found.add(pointer, self.unknown_field(compiled, name));
+                }
+            }
+            kind => found.add(at.to_owned(), sentence(kind, at, error.instance())),
+        }
+    }
+
+    fn unknown_field(&self, compiled: &Compiled, name: &str) -> String {
+        let echo: String = name.chars().take(MAX_ECHO).collect();
+        let version = compiled.version;
+        if let Some(other) =
+            self.known.iter().find(|other| other.names.iter().any(|known| known == name))
+        {
+            return format!(
+                "`{echo}` is a field of schema {}, not of {version}; set `schemaVersion` to `{}` to send it.",
+                other.version, other.version
+            );
+        }
+        match nearest(name, &compiled.names) {
+            Some(known) => {
+                format!("`{echo}` is not a field of schema {version}; did you mean `{known}`?")
+            }
+            None => format!("`{echo}` is not a field of schema {version}."),
+        }
+    }
+}
+
+/// Failures so far, each pair of pointer and sentence once.
+#[derive(Default)]
+struct Found {
+    failures: Vec<Failure>,
+    seen: BTreeSet<(String, String)>,
+}
+
+impl Found {
+    fn add(&mut self, pointer: String, message: String) {
+        if self.failures.len() < MAX_FAILURES
+            && self.seen.insert((pointer.clone(), message.clone()))
+        {
+            self.failures.push(invalid(pointer, message));
+        }
+    }
+}
+
+fn invalid(pointer: String, message: String) -> Failure {
+    Failure::new(Stage::Schema, Code::SchemaInvalid, pointer, message)
+}
+
+/// `2.1` and `2.1.0` alike; digits without leading zeros.
+fn parse_version(text: &str) -> Option<(u32, u32)> {
+    let numbers = text
+        .split('.')
+        .map(|part| {
+            let plain = part.bytes().all(|byte| byte.is_ascii_digit())
+                && (part.len() == 1 || !part.starts_with('0'));
+            if plain { part.parse().ok() } else { None }
+        })
+        .collect::<Option<Vec<u32>>>()?;
+    match numbers[..] {
+        [major, minor] | [major, minor, _] => Some((major, minor)),
+        _ => None,
+    }
+}
+
+/// A copy of the message in which arrays over the schema's limit are cut, so that ten megabytes of
+/// bad items do not become as many errors; each cut is itself a failure. `names` are the schema's own
+/// top-level fields. `None` if no array is so long.
+fn sampled(message: &Value, names: &[String], found: &mut Found) -> Option<Value> {
+    const LIMIT: usize = 10_000; // `maxItems` of every array in the schemas
+    let mut long: Vec<String> = Vec::new();
+    for name in names {
+        let items = message.get(name).and_then(Value::as_array);
+        if items.is_some_and(|items| items.len() > LIMIT) {
+            long.push(format!("/{name}"));
+        }
+    }
+    let subjects = "/personalDataPayload/subjects";
+    if message.pointer(subjects).and_then(Value::as_array).is_some_and(|all| all.len() > LIMIT) {
+        long.push(subjects.to_owned());
+    }
+    if long.is_empty() {
+        return None;
+    }
+    let mut copy = message.clone();
+    for pointer in long {
+        if let Some(items) = copy.pointer_mut(&pointer).and_then(Value::as_array_mut) {
+            items.truncate(SAMPLE_ITEMS);
+        }
+        found.add(pointer, format!("Must have at most {LIMIT} items."));
+    }
+    Some(copy)
+}
+
+/// What a schema cannot say: versions are semantic versions, ranges are ranges of them.
+fn semantic(message: &Value, found: &mut Found) {
+    let from = "/fromAgent/agentVersion";
+    if let Some(text) = message.pointer(from).and_then(Value::as_str)
+        && !text.is_empty()
+        && Version::parse(text).is_err()
+    {
+        let is = shown(&Value::from(text));
+        found.add(from.to_owned(), format!("Must be a semantic version like `2.1.0`{is}."));
+    }
+    let mut range = |pointer: String, target: Option<&Value>| {
+        if let Some(text) =
+            target.and_then(|target| target.get("agentVersion")).and_then(Value::as_str)
+            && !text.is_empty()
+            && version_range(text).is_none()
+        {
+            let is = shown(&Value::from(text));
+            found.add(pointer, format!("Must be a range of semantic versions like `>=1.5.0`{is}."));
+        }
+    };
+    range("/toAgent/agentVersion".to_owned(), message.get("toAgent"));
+    let receivers = message.get("receiverList").and_then(Value::as_array);
+    for (index, receiver) in receivers.into_iter().flatten().enumerate() {
+        range(format!("/receiverList/{index}/agentVersion"), Some(receiver));
+    }
+}
+
+#[cfg(test)]
+mod tests;

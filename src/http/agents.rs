@@ -1,0 +1,585 @@
+//! `/agents` and the allowlist (specification §4.1, §4.2).
+
+use std::time::Duration;
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use utoipa::{IntoParams, ToSchema};
+
+use super::Api;
+use super::auth::{Anyone, Operator};
+use super::extract::{Id, Ids, Json, Params};
+use super::problem::{Problem, ProblemDetails};
+use crate::clock;
+use crate::directory::{Agents, Principal};
+use crate::domain::agent::{Agent, AgentSpec, Target};
+use crate::domain::failure::{Code, Failure, Stage};
+use crate::domain::ids::{AgentId, Micros};
+use crate::intake::actor;
+use crate::ledger::command::{
+    AgentChange, ChangeAgent, Command, CreateAgent, Kind, LedgerError, Reply,
+};
+use crate::store::{AgentRow, KeyRow, Role};
+use crate::vault::{AgentSecrets, SecretKind, hash_api_key, new_api_key};
+
+/// An agent as shown: never with its secrets.
+fn view(row: &AgentRow, agents: &Agents) -> Value {
+    let mut value = serde_json::to_value(&row.agent).unwrap_or_default();
+    if let Some(object) = value.as_object_mut() {
+        object
+            .insert("unknownTargets".to_owned(), json!(agents.roster.unknown_targets(&row.agent)));
+        object.insert("createdAt".to_owned(), json!(row.created_at.rfc3339()));
+        object.insert("updatedAt".to_owned(), json!(row.updated_at.rfc3339()));
+    }
+    value
+}
+
+async fn change(
+    api: &Api,
+    principal: &Principal,
+    agent: AgentId,
+    change: AgentChange,
+) -> Result<Reply, Problem> {
+    let reply = api
+        .intake
+        .ledger
+        .handle(Command {
+            tenant: principal.tenant.clone(),
+            at: api.now(),
+            actor: actor(principal),
+            kind: Kind::ChangeAgent(Box::new(ChangeAgent { agent, change })),
+        })
+        .await;
+    // Also after an error: an unanswered commit may have got through.
+    api.intake.directory.agents_changed(&principal.tenant).await;
+    Ok(reply?)
+}
+
+async fn changed(
+    api: &Api,
+    principal: &Principal,
+    agent: AgentId,
+    what: AgentChange,
+) -> Result<AgentRow, Problem> {
+    match change(api, principal, agent, what).await? {
+        Reply::Agent(row) => Ok(row),
+        other => Err(LedgerError::Internal(format!("unexpected reply {other:?}")).into()),
+    }
+}
+
+/// Register an agent; its key and secrets are shown this once.
+#[utoipa::path(
+    post, path = "/agents", tag = "agents", operation_id = "createAgent",
+    request_body(content = Object, description = "An agent; see the documentation of GET /agents/{agentId}", content_type = "application/json"),
+    responses(
+        (status = 201, description = "The agent, with `apiKey`, `signingSecret` and `webhookSecret`", body = Object),
+        (status = 400, description = "Not JSON", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 401, description = "No valid key", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 403, description = "Not an operator", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 409, description = "The id is taken", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 413, description = "The body is too large", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 415, description = "Not application/json", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 422, description = "The agent does not fit", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 503, description = "Overloaded, or the store is away", body = ProblemDetails, content_type = "application/problem+json"),
+    ),
+    security(("bearer" = []), ("apiKey" = []))
+)]
+pub async fn create(
+    State(api): State<Api>,
+    Operator(principal): Operator,
+    Json(spec): Json<AgentSpec>,
+) -> Result<(StatusCode, axum::Json<Value>), Problem> {
+    let now = api.now();
+    let id = match &spec.agent_id {
+        Some(id) => id.clone(),
+        None => format!("agent_{}", clock::time_ordered_id(now).simple())
+            .parse()
+            .map_err(|_| Problem::new(Code::Internal, "no id could be made"))?,
+    };
+    let agent = spec.apply(&Agent::new(id.clone())).map_err(|(pointer, message)| {
+        Problem::refusal(
+            vec![Failure::new(Stage::Schema, Code::SchemaInvalid, pointer, message)],
+            false,
+        )
+    })?;
+    let tenant = principal.tenant.clone();
+    let vault = &api.intake.vault;
+    let sealing = |_| Problem::new(Code::Internal, "a secret could not be sealed");
+    let mut secrets = AgentSecrets::default();
+    let signing = secrets.rotate(vault, &tenant, &id, SecretKind::Signing, now).map_err(sealing)?;
+    let webhook = secrets.rotate(vault, &tenant, &id, SecretKind::Webhook, now).map_err(sealing)?;
+    let key = new_api_key();
+    let row = AgentRow {
+        tenant: tenant.clone(),
+        agent,
+        secrets: secrets.to_text(),
+        created_at: now,
+        updated_at: now,
+    };
+    let reply = api
+        .intake
+        .ledger
+        .handle(Command {
+            tenant: tenant.clone(),
+            at: now,
+            actor: actor(&principal),
+            kind: Kind::CreateAgent(Box::new(CreateAgent {
+                row,
+                key: KeyRow {
+                    tenant: tenant.clone(),
+                    key_id: format!("key_{}", clock::time_ordered_id(now).simple()),
+                    hash: hash_api_key(&key),
+                    role: Role::Agent,
+                    agent: Some(id),
+                    label: "made with the agent".to_owned(),
+                    created_at: now,
+                    expires_at: None,
+                },
+            })),
+        })
+        .await;
+    api.intake.directory.agents_changed(&tenant).await;
+    let Reply::Agent(row) = reply? else {
+        return Err(Problem::new(Code::Internal, "unexpected reply"));
+    };
+    let agents = api.intake.directory.agents(&tenant).await?;
+    let mut shown = view(&row, &agents);
+    shown["apiKey"] = json!(*key);
+    shown["signingSecret"] = json!(*signing);
+    shown["webhookSecret"] = json!(*webhook);
+    Ok((StatusCode::CREATED, axum::Json(shown)))
+}
+
+/// List the tenant's agents.
+#[utoipa::path(
+    get, path = "/agents", tag = "agents", operation_id = "listAgents",
+    responses(
+        (status = 200, description = "`{items: [agent]}`, by id", body = Object),
+        (status = 401, description = "No valid key", body = ProblemDetails, content_type = "application/problem+json"),
+    ),
+    security(("bearer" = []), ("apiKey" = []))
+)]
+pub async fn list(
+    State(api): State<Api>,
+    Anyone(principal): Anyone,
+) -> Result<axum::Json<Value>, Problem> {
+    let agents = api.intake.directory.agents(&principal.tenant).await?;
+    let items: Vec<Value> = agents
+        .roster
+        .iter()
+        .filter_map(|agent| agents.row(&agent.agent_id))
+        .map(|row| view(row, &agents))
+        .collect();
+    Ok(axum::Json(json!({ "items": items })))
+}
+
+/// Read one agent.
+#[utoipa::path(
+    get, path = "/agents/{agentId}", tag = "agents", operation_id = "getAgent",
+    params(("agentId" = String, Path, description = "The agent's id")),
+    responses(
+        (status = 200, description = "The agent, without its secrets; `unknownTargets` names allowlist entries that name nobody", body = Object),
+        (status = 401, description = "No valid key", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 404, description = "No such agent", body = ProblemDetails, content_type = "application/problem+json"),
+    ),
+    security(("bearer" = []), ("apiKey" = []))
+)]
+pub async fn get(
+    State(api): State<Api>,
+    Anyone(principal): Anyone,
+    Id(id): Id<AgentId>,
+) -> Result<axum::Json<Value>, Problem> {
+    let agents = api.intake.directory.agents(&principal.tenant).await?;
+    let row = agents.row(&id).ok_or_else(|| Problem::not_found("agent"))?;
+    Ok(axum::Json(view(row, &agents)))
+}
+
+/// Change an agent: a list replaces, `[]` clears, an absent member leaves alone. An agent may change
+/// its own `state`.
+#[utoipa::path(
+    patch, path = "/agents/{agentId}", tag = "agents", operation_id = "patchAgent",
+    params(("agentId" = String, Path, description = "The agent's id")),
+    request_body(content = Object, description = "What to change", content_type = "application/json"),
+    responses(
+        (status = 200, description = "The agent as it is now", body = Object),
+        (status = 400, description = "Not JSON", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 401, description = "No valid key", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 403, description = "Not an operator", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 404, description = "No such agent", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 413, description = "The body is too large", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 415, description = "Not application/json", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 422, description = "The change does not fit", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 503, description = "Overloaded, or the store is away", body = ProblemDetails, content_type = "application/problem+json"),
+    ),
+    security(("bearer" = []), ("apiKey" = []))
+)]
+pub async fn patch(
+    State(api): State<Api>,
+    Anyone(principal): Anyone,
+    Id(id): Id<AgentId>,
+    Json(spec): Json<AgentSpec>,
+) -> Result<axum::Json<Value>, Problem> {
+    let own_state = principal.agent.as_ref() == Some(&id)
+        && spec == AgentSpec { state: spec.state, ..AgentSpec::default() };
+    if !own_state && !matches!(principal.role, Role::Operator | Role::Admin) {
+        return Err(Problem::new(
+            Code::Forbidden,
+            "only an operator may do this; an agent may change its own `state`",
+        ));
+    }
+    if spec.agent_id.as_ref().is_some_and(|other| *other != id) {
+        return Err(Problem::refusal(
+            vec![Failure::new(
+                Stage::Schema,
+                Code::SchemaInvalid,
+                "/agentId",
+                "an agent's id cannot be changed",
+            )],
+            false,
+        ));
+    }
+    let row = changed(&api, &principal, id, AgentChange::Patch(Box::new(spec))).await?;
+    let agents = api.intake.directory.agents(&principal.tenant).await?;
+    Ok(axum::Json(view(&row, &agents)))
+}
+
+/// Remove an agent; its keys stop working.
+#[utoipa::path(
+    delete, path = "/agents/{agentId}", tag = "agents", operation_id = "deleteAgent",
+    params(("agentId" = String, Path, description = "The agent's id")),
+    responses(
+        (status = 204, description = "Gone"),
+        (status = 401, description = "No valid key", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 403, description = "Not an operator", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 404, description = "No such agent", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 503, description = "Overloaded, or the store is away", body = ProblemDetails, content_type = "application/problem+json"),
+    ),
+    security(("bearer" = []), ("apiKey" = []))
+)]
+pub async fn delete(
+    State(api): State<Api>,
+    Operator(principal): Operator,
+    Id(id): Id<AgentId>,
+) -> Result<StatusCode, Problem> {
+    change(&api, &principal, id, AgentChange::Delete).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Whom an agent may hand off to.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct TargetsView {
+    /// The agent.
+    pub agent_id: String,
+    /// Agents by id, or `type:<agentType>`; empty: nobody.
+    pub handoff_targets: Vec<String>,
+    /// Entries that name nobody; they are kept, and ignored at run time.
+    pub unknown_targets: Vec<String>,
+}
+
+fn targets(row: &AgentRow, agents: &Agents) -> axum::Json<TargetsView> {
+    axum::Json(TargetsView {
+        agent_id: row.agent.agent_id.to_string(),
+        handoff_targets: row.agent.handoff_targets.iter().map(ToString::to_string).collect(),
+        unknown_targets: agents.roster.unknown_targets(&row.agent),
+    })
+}
+
+/// Read an agent's allowlist.
+#[utoipa::path(
+    get, path = "/agents/{agentId}/handoff-targets", tag = "allowlist", operation_id = "getHandoffTargets",
+    params(("agentId" = String, Path, description = "The agent's id")),
+    responses(
+        (status = 200, description = "The allowlist", body = TargetsView),
+        (status = 401, description = "No valid key", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 404, description = "No such agent", body = ProblemDetails, content_type = "application/problem+json"),
+    ),
+    security(("bearer" = []), ("apiKey" = []))
+)]
+pub async fn get_targets(
+    State(api): State<Api>,
+    Anyone(principal): Anyone,
+    Id(id): Id<AgentId>,
+) -> Result<axum::Json<TargetsView>, Problem> {
+    let agents = api.intake.directory.agents(&principal.tenant).await?;
+    let row = agents.row(&id).ok_or_else(|| Problem::not_found("agent"))?;
+    Ok(targets(row, &agents))
+}
+
+/// `{"handoffTargets": […]}`; a bare array is understood too.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct NamedTargets {
+    /// The list.
+    #[serde(alias = "handoff_targets")]
+    handoff_targets: Vec<Target>,
+}
+
+/// Replace an agent's allowlist.
+#[utoipa::path(
+    put, path = "/agents/{agentId}/handoff-targets", tag = "allowlist", operation_id = "putHandoffTargets",
+    params(("agentId" = String, Path, description = "The agent's id")),
+    request_body(content = Object, description = "`{\"handoffTargets\": [\"agent-id\", \"type:agent-type\"]}`", content_type = "application/json"),
+    responses(
+        (status = 200, description = "The allowlist as it is now", body = TargetsView),
+        (status = 400, description = "Not JSON", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 401, description = "No valid key", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 403, description = "Not an operator", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 404, description = "No such agent", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 413, description = "The body is too large", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 415, description = "Not application/json", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 422, description = "Not a list of targets", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 503, description = "Overloaded, or the store is away", body = ProblemDetails, content_type = "application/problem+json"),
+    ),
+    security(("bearer" = []), ("apiKey" = []))
+)]
+pub async fn put_targets(
+    State(api): State<Api>,
+    Operator(principal): Operator,
+    Id(id): Id<AgentId>,
+    super::extract::JsonBytes(body): super::extract::JsonBytes,
+) -> Result<axum::Json<TargetsView>, Problem> {
+    let value = match serde_json::from_slice::<Value>(&body) {
+        // The strict parser takes objects only; a bare list is wrapped.
+        Ok(Value::Array(list)) => json!({ "handoffTargets": list }),
+        _ => super::extract::parse(&body)?,
+    };
+    let NamedTargets { handoff_targets } = super::extract::typed(value)?;
+    let row = changed(&api, &principal, id, AgentChange::SetTargets(handoff_targets)).await?;
+    let agents = api.intake.directory.agents(&principal.tenant).await?;
+    Ok(targets(&row, &agents))
+}
+
+macro_rules! one_target {
+    ($(#[$doc:meta])* $name:ident, $method:ident, $operation:literal, $change:path) => {
+        $(#[$doc])*
+        #[utoipa::path(
+            $method, path = "/agents/{agentId}/handoff-targets/{target}", tag = "allowlist", operation_id = $operation,
+            params(
+                ("agentId" = String, Path, description = "The agent's id"),
+                ("target" = String, Path, description = "An agent's id, or `type:<agentType>`"),
+            ),
+            responses(
+                (status = 200, description = "The allowlist as it is now", body = TargetsView),
+                (status = 401, description = "No valid key", body = ProblemDetails, content_type = "application/problem+json"),
+                (status = 403, description = "Not an operator", body = ProblemDetails, content_type = "application/problem+json"),
+                (status = 404, description = "No such agent, or not a target", body = ProblemDetails, content_type = "application/problem+json"),
+                (status = 422, description = "The list is full", body = ProblemDetails, content_type = "application/problem+json"),
+                (status = 503, description = "Overloaded, or the store is away", body = ProblemDetails, content_type = "application/problem+json"),
+            ),
+            security(("bearer" = []), ("apiKey" = []))
+        )]
+        pub async fn $name(
+            State(api): State<Api>,
+            Operator(principal): Operator,
+            Ids(id, target): Ids<AgentId, Target>,
+        ) -> Result<axum::Json<TargetsView>, Problem> {
+            let row = changed(&api, &principal, id, $change(target)).await?;
+            let agents = api.intake.directory.agents(&principal.tenant).await?;
+            Ok(targets(&row, &agents))
+        }
+    };
+}
+
+one_target!(
+    /// Add one entry to an agent's allowlist.
+    add_target, post, "addHandoffTarget", AgentChange::AddTarget
+);
+one_target!(
+    /// Take one entry out of an agent's allowlist.
+    remove_target, delete, "removeHandoffTarget", AgentChange::RemoveTarget
+);
+
+/// The whole allowlist as a graph.
+#[utoipa::path(
+    get, path = "/allowlist", tag = "allowlist", operation_id = "getAllowlist",
+    responses(
+        (status = 200, description = "`{nodes: [{agentId, agentType}], edges: [{source, target, resolved: [agentId], unknown}]}`", body = Object),
+        (status = 401, description = "No valid key", body = ProblemDetails, content_type = "application/problem+json"),
+    ),
+    security(("bearer" = []), ("apiKey" = []))
+)]
+pub async fn allowlist(
+    State(api): State<Api>,
+    Anyone(principal): Anyone,
+) -> Result<axum::Json<Value>, Problem> {
+    let agents = api.intake.directory.agents(&principal.tenant).await?;
+    let roster = &agents.roster;
+    let nodes: Vec<Value> = roster
+        .iter()
+        .map(|agent| json!({ "agentId": agent.agent_id, "agentType": agent.agent_type }))
+        .collect();
+    let edges: Vec<Value> = roster
+        .iter()
+        .flat_map(|agent| agent.handoff_targets.iter().map(move |target| (agent, target)))
+        .map(|(agent, target)| {
+            let resolved: Vec<&AgentId> = match target {
+                Target::Agent(id) => {
+                    roster.find(id).map(|found| &found.agent_id).into_iter().collect()
+                }
+                Target::Type(name) => roster.of_type(name).map(|found| &found.agent_id).collect(),
+            };
+            json!({
+                "source": agent.agent_id,
+                "target": target,
+                "unknown": resolved.is_empty(),
+                "resolved": resolved,
+            })
+        })
+        .collect();
+    Ok(axum::Json(json!({ "nodes": nodes, "edges": edges })))
+}
+
+/// What to look for.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct MatchParams {
+    /// Agents that can do this.
+    capability: Option<String>,
+    /// Agents whose name, description, specialization or examples share words with this.
+    task: Option<String>,
+}
+
+/// Find agents that could take something, best first.
+#[utoipa::path(
+    get, path = "/agents/match", tag = "agents", operation_id = "matchAgents",
+    params(MatchParams),
+    responses(
+        (status = 200, description = "`{items: [{agentId, agentType, agentVersion, name, description, live, score}]}`", body = Object),
+        (status = 400, description = "Neither capability nor task", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 401, description = "No valid key", body = ProblemDetails, content_type = "application/problem+json"),
+    ),
+    security(("bearer" = []), ("apiKey" = []))
+)]
+pub async fn find_match(
+    State(api): State<Api>,
+    Anyone(principal): Anyone,
+    Params(params): Params<MatchParams>,
+) -> Result<axum::Json<Value>, Problem> {
+    if params.capability.is_none() && params.task.is_none() {
+        return Err(Problem::invalid("say what to match: capability=… or task=…"));
+    }
+    let agents = api.intake.directory.agents(&principal.tenant).await?;
+    let words = params.task.as_deref().map(words);
+    let mut found: Vec<(f64, &Agent)> = agents
+        .roster
+        .iter()
+        .filter(|agent| agent.accepts_handoffs)
+        .filter(|agent| {
+            params.capability.as_ref().is_none_or(|wanted| {
+                agent.capabilities.contains(wanted) || agent.specialization.as_ref() == Some(wanted)
+            })
+        })
+        .filter_map(|agent| match &words {
+            None => Some((1.0, agent)),
+            Some(wanted) => {
+                let score = likeness(agent, wanted);
+                (score > 0.0).then_some((score, agent))
+            }
+        })
+        .collect();
+    found.sort_by(|a, b| {
+        b.1.is_live()
+            .cmp(&a.1.is_live())
+            .then_with(|| b.0.total_cmp(&a.0))
+            .then_with(|| b.1.agent_version.cmp_precedence(&a.1.agent_version))
+            .then_with(|| a.1.agent_id.cmp(&b.1.agent_id))
+    });
+    let items: Vec<Value> = found
+        .into_iter()
+        .take(50)
+        .map(|(score, agent)| {
+            json!({
+                "agentId": agent.agent_id,
+                "agentType": agent.agent_type,
+                "agentVersion": agent.agent_version,
+                "name": agent.name,
+                "description": agent.description,
+                "live": agent.is_live(),
+                "score": score,
+            })
+        })
+        .collect();
+    Ok(axum::Json(json!({ "items": items })))
+}
+
+fn words(text: &str) -> std::collections::BTreeSet<String> {
+    text.split(|c: char| !c.is_alphanumeric())
+        .filter(|word| word.chars().count() > 2)
+        .map(str::to_lowercase)
+        .collect()
+}
+
+/// The share of the wanted words that an agent's own description has.
+fn likeness(agent: &Agent, wanted: &std::collections::BTreeSet<String>) -> f64 {
+    let own: std::collections::BTreeSet<String> = [&agent.name, &agent.description]
+        .into_iter()
+        .chain(&agent.specialization)
+        .chain(&agent.examples)
+        .chain(&agent.capabilities)
+        .chain(&agent.domains)
+        .flat_map(|text| words(text))
+        .collect();
+    if wanted.is_empty() {
+        return 0.0;
+    }
+    wanted.intersection(&own).count() as f64 / wanted.len() as f64
+}
+
+/// How to replace a secret.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct RotateBody {
+    /// How long the old one stays valid, in seconds.
+    #[serde(default)]
+    overlap_seconds: Option<u64>,
+}
+
+/// Replace an agent's signing or webhook secret; the old one stays valid for a while.
+#[utoipa::path(
+    post, path = "/agents/{agentId}/secrets/{kind}/rotate", tag = "agents", operation_id = "rotateSecret",
+    params(
+        ("agentId" = String, Path, description = "The agent's id"),
+        ("kind" = String, Path, description = "`signing` or `webhook`"),
+    ),
+    request_body(content = Object, description = "`{overlapSeconds?}`: how long the old secret stays valid", content_type = "application/json"),
+    responses(
+        (status = 200, description = "`{signingSecret}` or `{webhookSecret}`, shown this once, and `oldValidUntil`", body = Object),
+        (status = 400, description = "Not JSON", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 401, description = "No valid key", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 403, description = "Not an operator", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 404, description = "No such agent or secret", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 409, description = "Changed meanwhile", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 413, description = "The body is too large", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 415, description = "Not application/json", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 422, description = "The body does not fit", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 503, description = "Overloaded, or the store is away", body = ProblemDetails, content_type = "application/problem+json"),
+    ),
+    security(("bearer" = []), ("apiKey" = []))
+)]
+pub async fn rotate_secret(
+    State(api): State<Api>,
+    Operator(principal): Operator,
+    Ids(id, kind): Ids<AgentId, String>,
+    Json(body): Json<RotateBody>,
+) -> Result<axum::Json<Value>, Problem> {
+    let (kind, name) = match kind.as_str() {
+        "signing" => (SecretKind::Signing, "signingSecret"),
+        "webhook" => (SecretKind::Webhook, "webhookSecret"),
+        _ => return Err(Problem::not_found("secret")),
+    };
+    let agents = api.intake.directory.agents(&principal.tenant).await?;
+    let row = agents.row(&id).ok_or_else(|| Problem::not_found("agent"))?;
+    let overlap = body.overlap_seconds.unwrap_or(api.config.auth.rotation_overlap_s);
+    let until: Micros = api.now().plus(Duration::from_secs(overlap.min(365 * 86_400)));
+    let mut secrets = AgentSecrets::parse(&row.secrets);
+    let text = secrets
+        .rotate(&api.intake.vault, &principal.tenant, &id, kind, until)
+        .map_err(|_| Problem::new(Code::Internal, "a secret could not be sealed"))?;
+    let from = row.secrets.clone();
+    changed(&api, &principal, id, AgentChange::Secrets { from, to: secrets.to_text() }).await?;
+    Ok(axum::Json(json!({ (name): *text, "oldValidUntil": until.rfc3339() })))
+}

@@ -1,0 +1,88 @@
+//! Who calls, as extractors: a handler's signature says who may use it.
+
+use axum::extract::FromRequestParts;
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, header};
+
+use super::Api;
+use super::problem::Problem;
+use crate::directory::Principal;
+use crate::domain::failure::Code;
+use crate::domain::ids::AgentId;
+use crate::store::Role;
+
+/// Anybody with a key of the tenant.
+pub struct Anyone(pub Principal);
+
+/// An agent, by its own key.
+pub struct AsAgent {
+    /// The key's principal.
+    pub principal: Principal,
+    /// The agent.
+    pub id: AgentId,
+}
+
+/// Runs the tenant: operator or admin.
+pub struct Operator(pub Principal);
+
+/// Reads evidence: auditor, operator or admin.
+pub struct Auditor(pub Principal);
+
+/// Makes keys: admin.
+pub struct Admin(pub Principal);
+
+fn key_of(headers: &HeaderMap) -> Option<&str> {
+    let bearer = headers.get(header::AUTHORIZATION).and_then(|value| {
+        let (scheme, key) = value.to_str().ok()?.split_once(' ')?;
+        scheme.eq_ignore_ascii_case("bearer").then_some(key.trim())
+    });
+    bearer.or_else(|| headers.get("x-api-key")?.to_str().ok().map(str::trim))
+}
+
+async fn authenticate(parts: &Parts, api: &Api) -> Result<Principal, Problem> {
+    let unknown = || {
+        Problem::new(
+            Code::Unauthenticated,
+            "send a valid key as `Authorization: Bearer …` or `X-API-Key`",
+        )
+    };
+    let key = key_of(&parts.headers).ok_or_else(unknown)?;
+    api.intake.directory.authenticate(key).await?.ok_or_else(unknown)
+}
+
+fn forbidden(who: &str) -> Problem {
+    Problem::new(Code::Forbidden, format!("only {who} may do this"))
+}
+
+macro_rules! extractor {
+    ($name:ident, $who:literal, |$principal:ident| $made:expr) => {
+        impl FromRequestParts<Api> for $name {
+            type Rejection = Problem;
+            async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, Problem> {
+                let $principal = authenticate(parts, api).await?;
+                let made: Option<Self> = $made;
+                made.ok_or_else(|| forbidden($who))
+            }
+        }
+    };
+}
+
+extractor!(Anyone, "a key of the tenant", |principal| Some(Self(principal)));
+extractor!(AsAgent, "an agent, with its own key,", |principal| {
+    principal.agent.clone().map(|id| Self { principal, id })
+});
+extractor!(Operator, "an operator", |principal| {
+    matches!(principal.role, Role::Operator | Role::Admin).then_some(Self(principal))
+});
+extractor!(Auditor, "an auditor or operator", |principal| {
+    (principal.role != Role::Agent).then_some(Self(principal))
+});
+extractor!(Admin, "an admin", |principal| {
+    (principal.role == Role::Admin).then_some(Self(principal))
+});
+
+/// The agent that a caller's view is limited to: its own, or everything for people.
+#[must_use]
+pub fn limited_to(principal: &Principal) -> Option<AgentId> {
+    (principal.role == Role::Agent).then(|| principal.agent.clone()).flatten()
+}

@@ -1,0 +1,62 @@
+//! `/openapi.json`, `/docs` and the pages of the error codes: all from within the binary, without any
+//! CDN.
+
+use axum::Router;
+use axum::extract::Path;
+use axum::http::header;
+use axum::response::{IntoResponse, Redirect, Response};
+use axum::routing::get;
+use utoipa_swagger_ui::SwaggerUi;
+
+use super::Api;
+use super::problem::Problem;
+
+macro_rules! error_pages {
+    ($($code:literal),* $(,)?) => {
+        /// The page of an error code, in Markdown.
+        fn error_page(code: &str) -> Option<&'static str> {
+            match code {
+                $( $code => Some(include_str!(concat!("../../docs/errors/", $code, ".md"))), )*
+                _ => None,
+            }
+        }
+    };
+}
+
+error_pages!(
+    "UNAUTHENTICATED",
+    "SIGNATURE_INVALID",
+    "SCHEMA_INVALID",
+    "FORBIDDEN",
+    "SAFETY_VIOLATION",
+    "BUDGET_EXHAUSTED",
+    "BUDGET_MISMATCH",
+    "LOOP_DETECTED",
+    "CONTRACT_VIOLATION",
+    "NO_CAPABLE_AGENT",
+    "INCOMPLETE_CONTEXT",
+    "CONFLICT",
+    "STALE_LEASE",
+    "NOT_FOUND",
+    "METHOD_NOT_ALLOWED",
+    "UNSUPPORTED_MEDIA_TYPE",
+    "PAYLOAD_TOO_LARGE",
+    "INVALID_REQUEST",
+    "OVERLOADED",
+    "UNAVAILABLE",
+    "INTERNAL",
+);
+
+/// Pages for people; the document itself is served as `/openapi.json`.
+pub fn routes(document: utoipa::openapi::OpenApi) -> Router<Api> {
+    let ui: Router<Api> = SwaggerUi::new("/docs/api").url("/openapi.json", document).into();
+    Router::new()
+        .route("/docs", get(|| async { Redirect::temporary("/docs/api/") }))
+        .route("/docs/errors/{code}", get(error))
+        .merge(ui)
+}
+
+async fn error(Path(code): Path<String>) -> Result<Response, Problem> {
+    let page = error_page(&code).ok_or_else(|| Problem::not_found("error code"))?;
+    Ok(([(header::CONTENT_TYPE, "text/markdown; charset=utf-8")], page).into_response())
+}

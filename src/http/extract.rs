@@ -1,0 +1,263 @@
+//! Bodies, ids and pages, each with an error that says what is wrong.
+
+use std::str::FromStr;
+use std::time::Duration;
+
+use axum::body::Bytes;
+use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, header};
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::Api;
+use super::problem::Problem;
+use crate::domain::failure::{Code, Failure, Stage};
+use crate::domain::ids::Micros;
+use crate::gate::json;
+use crate::store::Cursor;
+
+/// The body's bytes: `application/json`, within the size limit, sent in time.
+pub struct JsonBytes(pub Bytes);
+
+impl FromRequest<Api> for JsonBytes {
+    type Rejection = Problem;
+    async fn from_request(request: Request, api: &Api) -> Result<Self, Problem> {
+        if !is_json(request.headers()) {
+            return Err(Problem::new(
+                Code::UnsupportedMediaType,
+                "send the body with `Content-Type: application/json`",
+            ));
+        }
+        read(request, api).await.map(Self)
+    }
+}
+
+fn is_json(headers: &HeaderMap) -> bool {
+    headers
+        .get(header::CONTENT_TYPE)
+        .and_then(|value| value.to_str().ok())
+        .and_then(|value| value.split(';').next())
+        .map(|kind| kind.trim().to_ascii_lowercase())
+        .is_some_and(|kind| {
+            kind == "application/json"
+                || (kind.starts_with("application/") && kind.ends_with("+json"))
+        })
+}
+
+async fn read(request: Request, api: &Api) -> Result<Bytes, Problem> {
+    let limit = api.config.server.max_body_bytes;
+    let too_large =
+        || Problem::new(Code::PayloadTooLarge, format!("a body may have {limit} bytes at most"));
+    let declared = request
+        .headers()
+        .get(header::CONTENT_LENGTH)
+        .and_then(|value| value.to_str().ok())
+        .and_then(|value| value.parse::<u64>().ok());
+    if declared.is_some_and(|length| length > limit as u64) {
+        return Err(too_large());
+    }
+    let reading = axum::body::to_bytes(request.into_body(), limit);
+    match tokio::time::timeout(Duration::from_millis(api.config.server.body_timeout_ms), reading)
+        .await
+    {
+        Ok(Ok(bytes)) => Ok(bytes),
+        Ok(Err(err)) => {
+            let over = std::error::Error::source(&err)
+                .is_some_and(|source| source.to_string().contains("length limit"));
+            Err(if over || err.to_string().contains("length limit") {
+                too_large()
+            } else {
+                Problem::invalid("the body could not be read to its end")
+            })
+        }
+        Err(_) => Err(Problem::invalid("the body took too long to arrive")),
+    }
+}
+
+/// A body as strict JSON of a type. An empty body counts as `{}`.
+pub struct Json<T>(pub T);
+
+impl<T: DeserializeOwned> FromRequest<Api> for Json<T> {
+    type Rejection = Problem;
+    async fn from_request(request: Request, api: &Api) -> Result<Self, Problem> {
+        let json = is_json(request.headers());
+        let bytes = read(request, api).await?;
+        if bytes.is_empty() {
+            return typed(Value::Object(serde_json::Map::new())).map(Self);
+        }
+        if !json {
+            return Err(Problem::new(
+                Code::UnsupportedMediaType,
+                "send the body with `Content-Type: application/json`",
+            ));
+        }
+        typed(parse(&bytes)?).map(Self)
+    }
+}
+
+/// Strict JSON, as for messages.
+pub fn parse(bytes: &[u8]) -> Result<Value, Problem> {
+    json::parse(bytes).map_err(|fault| {
+        if fault.is_malformed() {
+            Problem::malformed(fault.into_failure())
+        } else {
+            Problem::refusal(vec![fault.into_failure()], false)
+        }
+    })
+}
+
+/// A value as a type, with what does not fit.
+pub fn typed<T: DeserializeOwned>(value: Value) -> Result<T, Problem> {
+    T::deserialize(value).map_err(|err| {
+        Problem::refusal(
+            vec![Failure::new(Stage::Schema, Code::SchemaInvalid, "", err.to_string())],
+            false,
+        )
+    })
+}
+
+/// One path segment as an id: what cannot be one names nothing.
+pub struct Id<T>(pub T);
+
+impl<T: FromStr> FromRequestParts<Api> for Id<T> {
+    type Rejection = Problem;
+    async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, Problem> {
+        let Path(text) = Path::<String>::from_request_parts(parts, api)
+            .await
+            .map_err(|_| Problem::not_found("resource"))?;
+        if text.contains('\0') {
+            // No id has a NUL, and Postgres takes none in a text.
+            return Err(Problem::not_found("resource"));
+        }
+        text.parse().map(Self).map_err(|_| Problem::not_found("resource"))
+    }
+}
+
+/// Two path segments as ids.
+pub struct Ids<A, B>(pub A, pub B);
+
+impl<A: FromStr, B: FromStr> FromRequestParts<Api> for Ids<A, B> {
+    type Rejection = Problem;
+    async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, Problem> {
+        let Path((first, second)) = Path::<(String, String)>::from_request_parts(parts, api)
+            .await
+            .map_err(|_| Problem::not_found("resource"))?;
+        match (first.parse(), second.parse()) {
+            (Ok(first), Ok(second)) => Ok(Self(first, second)),
+            _ => Err(Problem::not_found("resource")),
+        }
+    }
+}
+
+/// A query string as a type; unknown parameters are errors.
+pub struct Params<T>(pub T);
+
+impl<T: DeserializeOwned> FromRequestParts<Api> for Params<T> {
+    type Rejection = Problem;
+    async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, Problem> {
+        Query::<T>::from_request_parts(parts, api)
+            .await
+            .map(|Query(params)| Self(params))
+            .map_err(|err| Problem::invalid(err.body_text()))
+    }
+}
+
+/// The largest page.
+pub const MAX_PAGE: i64 = 500;
+const DEFAULT_PAGE: i64 = 50;
+
+/// `limit` as asked, within bounds.
+pub fn page_size(limit: Option<i64>) -> Result<i64, Problem> {
+    match limit {
+        None => Ok(DEFAULT_PAGE),
+        Some(limit) if (1..=MAX_PAGE).contains(&limit) => Ok(limit),
+        Some(_) => Err(Problem::invalid(format!("limit must be between 1 and {MAX_PAGE}"))),
+    }
+}
+
+/// An opaque cursor as text.
+#[must_use]
+pub fn write_cursor(cursor: &Cursor) -> String {
+    URL_SAFE_NO_PAD.encode(format!("{}:{}", cursor.0.0, cursor.1))
+}
+
+/// Reads back a cursor that this broker gave out.
+pub fn read_cursor(text: Option<&str>) -> Result<Option<Cursor>, Problem> {
+    text.map(|text| {
+        let plain = URL_SAFE_NO_PAD
+            .decode(text)
+            .ok()
+            .and_then(|bytes| String::from_utf8(bytes).ok())
+            .ok_or_else(bad_cursor)?;
+        let (at, id) = plain.split_once(':').ok_or_else(bad_cursor)?;
+        let id: uuid::Uuid = id.parse().map_err(|_| bad_cursor())?;
+        Ok((Micros(at.parse().map_err(|_| bad_cursor())?), id.to_string()))
+    })
+    .transpose()
+}
+
+fn bad_cursor() -> Problem {
+    Problem::invalid("cursor is not one that this broker gave out")
+}
+
+/// A query parameter as an id or a status.
+pub fn parameter<T: FromStr>(name: &str, text: Option<&str>) -> Result<Option<T>, Problem> {
+    text.map(|text| text.parse().map_err(|_| Problem::invalid(format!("{name} is malformed"))))
+        .transpose()
+}
+
+/// `Prefer: wait=N` (RFC 7240 §4.3), N in seconds up to 60.
+pub fn preferred_wait(headers: &HeaderMap) -> Result<Option<Duration>, Problem> {
+    for value in headers.get_all("prefer") {
+        let text = value.to_str().map_err(|_| Problem::invalid("Prefer is malformed"))?;
+        for preference in text.split([',', ';']) {
+            let Some((name, value)) = preference.split_once('=') else { continue };
+            if !name.trim().eq_ignore_ascii_case("wait") {
+                continue;
+            }
+            let seconds: u64 = value
+                .trim()
+                .trim_matches('"')
+                .parse()
+                .map_err(|_| Problem::invalid("Prefer: wait takes whole seconds"))?;
+            return Ok(Some(Duration::from_secs(seconds.min(60))));
+        }
+    }
+    Ok(None)
+}
+
+/// `Idempotency-Key`, bare or quoted.
+pub fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Problem> {
+    let Some(value) = headers.get("idempotency-key") else { return Ok(None) };
+    let text = value.to_str().unwrap_or_default().trim();
+    let bare = text.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).unwrap_or(text);
+    if bare.is_empty() || bare.len() > 255 || bare.contains('"') {
+        return Err(Problem::invalid(
+            "Idempotency-Key must be 1 to 255 visible ASCII characters, bare or in double quotes",
+        ));
+    }
+    Ok(Some(bare.to_owned()))
+}
+
+/// A request's own `traceparent`, if it is a valid one of version 00 (W3C Trace Context §3.2).
+#[must_use]
+pub fn traceparent(headers: &HeaderMap) -> Option<String> {
+    let text = headers.get("traceparent")?.to_str().ok()?.trim();
+    let mut parts = text.split('-');
+    let hex = |part: Option<&str>, len: usize| {
+        part.filter(|part| {
+            part.len() == len
+                && part.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
+        })
+        .map(|part| part.bytes().any(|b| b != b'0'))
+    };
+    let valid = parts.next() == Some("00")
+        && hex(parts.next(), 32) == Some(true)
+        && hex(parts.next(), 16) == Some(true)
+        && hex(parts.next(), 2).is_some()
+        && parts.next().is_none();
+    valid.then(|| text.to_owned())
+}

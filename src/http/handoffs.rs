@@ -1,0 +1,325 @@
+//! `/handoffs`: submitting, validating, reading.
+
+use std::time::Duration;
+
+use axum::extract::State;
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+
+use super::Api;
+use super::auth::{Anyone, limited_to};
+use super::extract::{
+    Id, JsonBytes, Params, idempotency_key, page_size, parameter, preferred_wait, read_cursor,
+    traceparent,
+};
+use super::problem::{FailureView, Problem, ProblemDetails, view};
+use super::views::{HandoffView, Links, Page, Receipt, SubmittedView};
+use crate::directory::Principal;
+use crate::domain::failure::{Code, primary};
+use crate::domain::handoff::{Handoff, HandoffStatus};
+use crate::domain::ids::{AgentId, HandoffId, TaskId};
+use crate::intake::{Answer, Request};
+use crate::store::HandoffFilter;
+
+/// How often a wait looks for what another broker may have recorded.
+const WAIT_POLL: Duration = Duration::from_millis(250);
+
+/// Submit a handoff: the gate, one commit, then delivery.
+#[utoipa::path(
+    post, path = "/handoffs", tag = "handoffs", operation_id = "submitHandoff",
+    request_body(content = Object, description = "The canonical handoff message; see /schemas/handoff/2.1", content_type = "application/json"),
+    params(
+        ("Idempotency-Key" = Option<String>, Header, description = "Makes a repeated submission safe"),
+        ("Prefer" = Option<String>, Header, description = "`wait=N`: hold the answer up to N seconds (60 at most) for the verdict"),
+        ("traceparent" = Option<String>, Header, description = "W3C trace context"),
+    ),
+    responses(
+        (status = 200, description = "The verdict came within the wait, or a handoff to oneself", body = SubmittedView),
+        (status = 202, description = "Committed", body = SubmittedView),
+        (status = 400, description = "Not JSON", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 401, description = "No valid key, or a wrong signature", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 403, description = "Not the key's agent, or not on the allowlist", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 409, description = "The id exists with another content, or the task has ended", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 413, description = "The body is too large", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 415, description = "Not application/json", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 422, description = "Refused by the gate", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 503, description = "Overloaded, or the store is away: nothing was written", body = ProblemDetails, content_type = "application/problem+json"),
+    ),
+    security(("bearer" = []), ("apiKey" = []))
+)]
+pub async fn submit(
+    State(api): State<Api>,
+    Anyone(principal): Anyone,
+    headers: HeaderMap,
+    JsonBytes(body): JsonBytes,
+) -> Result<Response, Problem> {
+    let wait = preferred_wait(&headers)?;
+    let request =
+        Request { idempotency_key: idempotency_key(&headers)?, traceparent: traceparent(&headers) };
+    match api.intake.submit(&principal, body, request).await? {
+        Answer::Submitted { handoff, receipt, replayed } => {
+            let receipt = match &receipt {
+                Some(sealed) => Some(Receipt::from(sealed)),
+                None => receipt_of(&api, &handoff).await?,
+            };
+            submitted(&api, *handoff, receipt, replayed, wait).await
+        }
+        Answer::Refused { failures, dead_letter, replayed } => {
+            let failures = match dead_letter {
+                Some(id) if failures.is_empty() => api
+                    .store
+                    .find_dead_letter(&(principal.tenant.clone(), id))
+                    .await?
+                    .map_or(failures, |row| row.failures),
+                _ => failures,
+            };
+            Err(Problem::refusal(failures, replayed))
+        }
+        Answer::Malformed(failure) => Err(Problem::malformed(failure)),
+    }
+}
+
+async fn receipt_of(api: &Api, handoff: &Handoff) -> Result<Option<Receipt>, Problem> {
+    let key = (handoff.tenant.clone(), handoff.id);
+    Ok(api.store.find_receipt(&key).await?.as_ref().map(Receipt::from))
+}
+
+async fn submitted(
+    api: &Api,
+    mut handoff: Handoff,
+    receipt: Option<Receipt>,
+    replayed: bool,
+    wait: Option<Duration>,
+) -> Result<Response, Problem> {
+    let no_op = handoff.status == HandoffStatus::NoOp;
+    let mut settled = false;
+    if let Some(wait) = wait.filter(|_| !no_op) {
+        handoff = await_verdict(api, handoff, wait).await?;
+        settled = handoff.status != HandoffStatus::Pending;
+    }
+    // A replay answers as the first time did; only who waits asks for what became of it.
+    let status = match (no_op, settled) {
+        (true, _) => HandoffStatus::NoOp,
+        (false, true) => handoff.status,
+        (false, false) => HandoffStatus::Pending,
+    };
+    let links = Links::of(&handoff);
+    let view = SubmittedView {
+        handoff_id: handoff.id.to_string(),
+        task_id: handoff.task_id.to_string(),
+        status: status.as_str().to_owned(),
+        reason: if settled { handoff.reason.clone() } else { None },
+        receipt,
+        links: links.clone(),
+    };
+    let code = if no_op || settled { StatusCode::OK } else { StatusCode::ACCEPTED };
+    let mut response = (code, axum::Json(view)).into_response();
+    let headers = response.headers_mut();
+    if let Ok(location) = HeaderValue::from_str(&links.itself) {
+        headers.insert(header::LOCATION, location);
+    }
+    if settled {
+        headers.insert(
+            HeaderName::from_static("preference-applied"),
+            HeaderValue::from_str(&format!("wait={}", wait.unwrap_or_default().as_secs()))
+                .unwrap_or(HeaderValue::from_static("wait")),
+        );
+    }
+    if replayed {
+        headers.insert(
+            HeaderName::from_static("idempotency-replayed"),
+            HeaderValue::from_static("true"),
+        );
+    }
+    Ok(response)
+}
+
+async fn await_verdict(api: &Api, handoff: Handoff, wait: Duration) -> Result<Handoff, Problem> {
+    let key = (handoff.tenant.clone(), handoff.id);
+    let watch = api.intake.ledger.watch(key.clone());
+    let deadline = tokio::time::Instant::now() + wait;
+    let mut latest = handoff;
+    loop {
+        // Registered before the state is read, so that no change falls between.
+        let changed = watch.changed();
+        if let Some(found) = api.store.find_handoff(&key).await? {
+            latest = found;
+        }
+        if latest.status != HandoffStatus::Pending {
+            return Ok(latest);
+        }
+        tokio::select! {
+            () = changed => {}
+            () = tokio::time::sleep(WAIT_POLL) => {}
+            () = tokio::time::sleep_until(deadline) => return Ok(latest),
+            () = api.stopping.cancelled() => return Ok(latest),
+        }
+    }
+}
+
+/// What the gate would say.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct ValidationView {
+    /// It would pass.
+    pub valid: bool,
+    /// The primary reason, where it would not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// Everything that was found.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub failures: Vec<FailureView>,
+}
+
+/// Ask what the gate would say; writes nothing.
+#[utoipa::path(
+    post, path = "/handoffs/validate", tag = "handoffs", operation_id = "validateHandoff",
+    request_body(content = Object, description = "The canonical handoff message", content_type = "application/json"),
+    responses(
+        (status = 200, description = "What the gate would say", body = ValidationView),
+        (status = 401, description = "No valid key", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 413, description = "The body is too large", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 415, description = "Not application/json", body = ProblemDetails, content_type = "application/problem+json"),
+    ),
+    security(("bearer" = []), ("apiKey" = []))
+)]
+pub async fn validate(
+    State(api): State<Api>,
+    Anyone(principal): Anyone,
+    JsonBytes(body): JsonBytes,
+) -> Result<axum::Json<ValidationView>, Problem> {
+    Ok(axum::Json(match api.intake.validate(&principal, body).await? {
+        Ok(()) => ValidationView { valid: true, reason: None, failures: Vec::new() },
+        Err(failures) => ValidationView {
+            valid: false,
+            reason: primary(&failures).map(|code| code.as_str().to_owned()),
+            failures: failures.iter().map(view).collect(),
+        },
+    }))
+}
+
+/// A handoff that the caller may see.
+pub async fn find(api: &Api, principal: &Principal, id: HandoffId) -> Result<Handoff, Problem> {
+    api.store
+        .find_handoff(&(principal.tenant.clone(), id))
+        .await?
+        .filter(|handoff| {
+            limited_to(principal)
+                .is_none_or(|agent| handoff.source == agent || handoff.target == agent)
+        })
+        .ok_or_else(|| Problem::not_found("handoff"))
+}
+
+/// What to show besides.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct GetParams {
+    /// `message`: show the stored message too.
+    include: Option<String>,
+}
+
+/// Read one handoff.
+#[utoipa::path(
+    get, path = "/handoffs/{handoffId}", tag = "handoffs", operation_id = "getHandoff",
+    params(("handoffId" = String, Path, description = "The handoff's UUID"), GetParams),
+    responses(
+        (status = 200, description = "The handoff", body = HandoffView),
+        (status = 400, description = "A malformed parameter", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 401, description = "No valid key", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 404, description = "No such handoff, or not the caller's", body = ProblemDetails, content_type = "application/problem+json"),
+    ),
+    security(("bearer" = []), ("apiKey" = []))
+)]
+pub async fn get(
+    State(api): State<Api>,
+    Anyone(principal): Anyone,
+    Id(id): Id<HandoffId>,
+    Params(params): Params<GetParams>,
+) -> Result<axum::Json<HandoffView>, Problem> {
+    let handoff = find(&api, &principal, id).await?;
+    let mut view = HandoffView::from(&handoff);
+    view.receipt = receipt_of(&api, &handoff).await?;
+    match params.include.as_deref() {
+        None => {}
+        Some("message") => {
+            if let Some(content) = handoff.content_id {
+                view.message = api
+                    .store
+                    .find_content(&principal.tenant, content)
+                    .await?
+                    .and_then(|bytes| serde_json::from_slice(&bytes).ok());
+            }
+        }
+        Some(_) => return Err(Problem::invalid("include can be: message")),
+    }
+    Ok(axum::Json(view))
+}
+
+/// Which handoffs to list.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct ListParams {
+    /// On this task.
+    task_id: Option<String>,
+    /// In this state.
+    status: Option<String>,
+    /// From this agent.
+    from_agent: Option<String>,
+    /// To this agent.
+    to_agent: Option<String>,
+    /// `nextCursor` of the page before.
+    cursor: Option<String>,
+    /// Rows a page, 1 to 500; 50 unless said.
+    #[param(minimum = 1, maximum = 500)]
+    limit: Option<i64>,
+}
+
+/// List handoffs, newest first; an agent sees those it sends or receives.
+#[utoipa::path(
+    get, path = "/handoffs", tag = "handoffs", operation_id = "listHandoffs",
+    params(ListParams),
+    responses(
+        (status = 200, description = "One page", body = Page<HandoffView>),
+        (status = 400, description = "A malformed parameter", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 401, description = "No valid key", body = ProblemDetails, content_type = "application/problem+json"),
+    ),
+    security(("bearer" = []), ("apiKey" = []))
+)]
+pub async fn list(
+    State(api): State<Api>,
+    Anyone(principal): Anyone,
+    Params(params): Params<ListParams>,
+) -> Result<axum::Json<Page<HandoffView>>, Problem> {
+    let limit = page_size(params.limit)?;
+    let filter = HandoffFilter {
+        task_id: parameter::<TaskId>("taskId", params.task_id.as_deref())?,
+        status: params
+            .status
+            .as_deref()
+            .map(|text| {
+                HandoffStatus::parse(text).ok_or_else(|| Problem::invalid("status is not one"))
+            })
+            .transpose()?,
+        source: parameter::<AgentId>("fromAgent", params.from_agent.as_deref())?,
+        target: parameter::<AgentId>("toAgent", params.to_agent.as_deref())?,
+        party: limited_to(&principal),
+    };
+    let after = read_cursor(params.cursor.as_deref())?;
+    let rows =
+        api.store.list_handoffs(&principal.tenant, &filter, after.as_ref(), limit + 1).await?;
+    Ok(axum::Json(Page::new(
+        rows,
+        limit,
+        |row| (row.created_at, row.id.to_string()),
+        |row| HandoffView::from(row),
+    )))
+}
+
+/// Not the caller's to decide.
+#[must_use]
+pub fn not_the_receiver() -> Problem {
+    Problem::new(Code::Forbidden, "only the handoff's receiver may say this")
+}

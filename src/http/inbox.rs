@@ -1,0 +1,175 @@
+//! `GET /agents/{agentId}/inbox`: pull receivers long-poll for their handoffs (specification §3).
+
+use std::time::Duration;
+
+use axum::extract::State;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use utoipa::{IntoParams, ToSchema};
+
+use super::Api;
+use super::auth::AsAgent;
+use super::extract::{Id, Params};
+use super::handoffs::not_the_receiver;
+use super::problem::{Problem, ProblemDetails};
+use crate::domain::agent::PERSONAL_DATA_PERMISSION;
+use crate::domain::ids::{AgentId, Micros};
+use crate::evidence::record::Actor;
+use crate::ledger::command::{Command, Kind, Lease, Reply};
+use crate::store::Claim;
+
+/// How often a poll looks for what other brokers may have committed.
+const LOOK_AGAIN: Duration = Duration::from_millis(500);
+
+/// How to ask.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct InboxParams {
+    /// Seconds to wait for a handoff when there is none, up to 60.
+    #[param(minimum = 0, maximum = 60)]
+    wait: Option<u64>,
+    /// Handoffs to claim at most, 1 to 100; 1 unless said.
+    #[param(minimum = 1, maximum = 100)]
+    max: Option<i64>,
+}
+
+/// One claimed handoff.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct InboxItem {
+    /// The handoff.
+    pub handoff_id: String,
+    /// Its task.
+    pub task_id: String,
+    /// Counts claims, from 1.
+    pub attempt: i32,
+    /// Give this back with the verdict.
+    pub fencing_token: i64,
+    /// Without a verdict by then, RFC 3339, the handoff returns to the inbox.
+    pub claimed_until: String,
+    /// W3C trace context.
+    pub traceparent: String,
+    /// The message.
+    #[schema(value_type = Object)]
+    pub message: Value,
+}
+
+/// What was claimed.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct InboxView {
+    /// Oldest first; empty when the wait ran out.
+    pub items: Vec<InboxItem>,
+}
+
+/// Claim handoffs; waits for one where there is none.
+#[utoipa::path(
+    get, path = "/agents/{agentId}/inbox", tag = "inbox", operation_id = "pollInbox",
+    params(("agentId" = String, Path, description = "The agent's id"), InboxParams),
+    responses(
+        (status = 200, description = "What was claimed", body = InboxView),
+        (status = 400, description = "A malformed parameter", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 401, description = "No valid key", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 403, description = "Not this agent's key", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 409, description = "The agent takes its handoffs by webhook", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 503, description = "Overloaded, or the store is away", body = ProblemDetails, content_type = "application/problem+json"),
+    ),
+    security(("bearer" = []), ("apiKey" = []))
+)]
+pub async fn poll(
+    State(api): State<Api>,
+    caller: AsAgent,
+    Id(id): Id<AgentId>,
+    Params(params): Params<InboxParams>,
+) -> Result<axum::Json<InboxView>, Problem> {
+    if id != caller.id {
+        return Err(not_the_receiver());
+    }
+    let max = params.max.unwrap_or(1);
+    if !(1..=100).contains(&max) {
+        return Err(Problem::invalid("max must be between 1 and 100"));
+    }
+    let wait = Duration::from_secs(params.wait.unwrap_or(0).min(60));
+    let deadline = tokio::time::Instant::now() + wait;
+    let receiver = (caller.principal.tenant.clone(), id);
+    let watch = api.intake.ledger.watch_inbox(receiver.clone());
+    loop {
+        // Registered before the store is asked, so that no handoff falls between.
+        let arrived = watch.changed();
+        let items = claim(&api, &caller, &receiver, max).await?;
+        if !items.is_empty() || tokio::time::Instant::now() >= deadline {
+            return Ok(axum::Json(InboxView { items }));
+        }
+        tokio::select! {
+            () = arrived => {}
+            () = tokio::time::sleep(LOOK_AGAIN) => {}
+            () = tokio::time::sleep_until(deadline) => {}
+            () = api.stopping.cancelled() => return Ok(axum::Json(InboxView { items: vec![] })),
+        }
+    }
+}
+
+async fn claim(
+    api: &Api,
+    caller: &AsAgent,
+    receiver: &crate::store::Receiver,
+    max: i64,
+) -> Result<Vec<InboxItem>, Problem> {
+    let now = api.now();
+    let until = now.plus(Duration::from_millis(api.config.delivery.claim_ttl_ms));
+    let agents = api.intake.directory.agents(&receiver.0).await?;
+    let entitled = agents.row(&caller.id).is_some_and(|row| {
+        row.agent.permissions.iter().any(|name| name == PERSONAL_DATA_PERMISSION)
+    });
+    if agents
+        .row(&caller.id)
+        .is_some_and(|row| row.agent.delivery.mode != crate::domain::handoff::DeliveryMode::Pull)
+    {
+        return Err(Problem::new(
+            crate::domain::failure::Code::Conflict,
+            "this agent takes its handoffs by webhook; set delivery.mode to pull to use the inbox",
+        ));
+    }
+    let claims = api.store.claim(receiver, &api.broker, now, until, max).await?;
+    // Together, so that they share a batch.
+    let leases = claims.into_iter().map(|claim| lease(api, claim, entitled, now, until));
+    let mut items = Vec::new();
+    for leased in futures_util::future::join_all(leases).await {
+        items.extend(leased?);
+    }
+    Ok(items)
+}
+
+async fn lease(
+    api: &Api,
+    claim: Claim,
+    entitled: bool,
+    now: Micros,
+    until: Micros,
+) -> Result<Option<InboxItem>, Problem> {
+    let reply = api
+        .intake
+        .ledger
+        .handle(Command {
+            tenant: claim.tenant.clone(),
+            at: now,
+            actor: Actor::broker(),
+            kind: Kind::Lease(Lease {
+                task_id: claim.task_id,
+                handoff_id: claim.handoff_id,
+                attempt: claim.attempt,
+            }),
+        })
+        .await?;
+    let Reply::Leased { handoff, .. } = reply else { return Ok(None) };
+    let body = claim.delivered(entitled);
+    Ok(Some(InboxItem {
+        handoff_id: handoff.id.to_string(),
+        task_id: handoff.task_id.to_string(),
+        attempt: claim.attempt,
+        fencing_token: handoff.fencing_token,
+        claimed_until: until.rfc3339(),
+        traceparent: claim.traceparent,
+        message: serde_json::from_slice(&body).unwrap_or_default(),
+    }))
+}

@@ -1,0 +1,197 @@
+//! `/keys`: who may call, for admins.
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use super::Api;
+use super::auth::Admin;
+use super::extract::{Id, Json};
+use super::problem::{Problem, ProblemDetails};
+use crate::clock;
+use crate::directory::Principal;
+use crate::domain::failure::{Code, Failure, Stage};
+use crate::domain::ids::{AgentId, Micros};
+use crate::intake::actor;
+use crate::ledger::command::{Command, Kind, LedgerError, Reply};
+use crate::store::{KeyRow, Role};
+use crate::vault::{hash_api_key, new_api_key};
+
+/// A key, without the key.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct KeyView {
+    /// Its public name.
+    pub key_id: String,
+    /// `agent`, `operator`, `auditor` or `admin`.
+    pub role: Role,
+    /// The agent it is bound to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub agent_id: Option<String>,
+    /// For people.
+    pub label: String,
+    /// When it was made, RFC 3339.
+    pub created_at: String,
+    /// When it stopped working, or will.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub expires_at: Option<String>,
+    /// The key itself: only in the answer that made it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub api_key: Option<String>,
+}
+
+impl From<&KeyRow> for KeyView {
+    fn from(row: &KeyRow) -> Self {
+        Self {
+            key_id: row.key_id.clone(),
+            role: row.role,
+            agent_id: row.agent.as_ref().map(ToString::to_string),
+            label: row.label.clone(),
+            created_at: row.created_at.rfc3339(),
+            expires_at: row.expires_at.map(Micros::rfc3339),
+            api_key: None,
+        }
+    }
+}
+
+/// All keys of the tenant.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct KeysView {
+    /// The keys, by age.
+    pub items: Vec<KeyView>,
+}
+
+/// A key to make.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct KeyBody {
+    /// What it may do.
+    role: Role,
+    /// The agent it is bound to; needed for role `agent`, and for no other.
+    #[serde(default)]
+    #[schema(value_type = Option<String>)]
+    agent_id: Option<AgentId>,
+    /// For people, 200 characters at most.
+    #[serde(default)]
+    label: String,
+}
+
+fn wrong(pointer: &str, message: &str) -> Problem {
+    Problem::refusal(
+        vec![Failure::new(Stage::Schema, Code::SchemaInvalid, pointer, message)],
+        false,
+    )
+}
+
+async fn carry_out(api: &Api, principal: &Principal, kind: Kind) -> Result<KeyRow, Problem> {
+    let reply = api
+        .intake
+        .ledger
+        .handle(Command {
+            tenant: principal.tenant.clone(),
+            at: api.now(),
+            actor: actor(principal),
+            kind,
+        })
+        .await?;
+    match reply {
+        Reply::Key(row) => {
+            api.intake.directory.key_changed(&row).await;
+            Ok(row)
+        }
+        other => Err(LedgerError::Internal(format!("unexpected reply {other:?}")).into()),
+    }
+}
+
+/// Make a key; it is shown this once.
+#[utoipa::path(
+    post, path = "/keys", tag = "keys", operation_id = "createKey",
+    request_body(content = KeyBody, content_type = "application/json"),
+    responses(
+        (status = 201, description = "The key", body = KeyView),
+        (status = 400, description = "Not JSON", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 401, description = "No valid key", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 403, description = "Not an admin", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 413, description = "The body is too large", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 415, description = "Not application/json", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 422, description = "The key does not fit", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 503, description = "Overloaded, or the store is away", body = ProblemDetails, content_type = "application/problem+json"),
+    ),
+    security(("bearer" = []), ("apiKey" = []))
+)]
+pub async fn create(
+    State(api): State<Api>,
+    Admin(principal): Admin,
+    Json(body): Json<KeyBody>,
+) -> Result<(StatusCode, axum::Json<KeyView>), Problem> {
+    if body.label.chars().count() > 200 || body.label.contains('\0') {
+        return Err(wrong("/label", "must be 200 characters at most, without NUL"));
+    }
+    match (body.role, &body.agent_id) {
+        (Role::Agent, None) => return Err(wrong("/agentId", "an agent's key needs its agent")),
+        (Role::Agent, Some(id)) => {
+            if api.intake.directory.agents(&principal.tenant).await?.row(id).is_none() {
+                return Err(wrong("/agentId", "there is no such agent"));
+            }
+        }
+        (_, Some(_)) => return Err(wrong("/agentId", "only an agent's key is bound to one")),
+        (_, None) => {}
+    }
+    let now = api.now();
+    let key = new_api_key();
+    let row = KeyRow {
+        tenant: principal.tenant.clone(),
+        key_id: format!("key_{}", clock::time_ordered_id(now).simple()),
+        hash: hash_api_key(&key),
+        role: body.role,
+        agent: body.agent_id,
+        label: body.label,
+        created_at: now,
+        expires_at: None,
+    };
+    let row = carry_out(&api, &principal, Kind::CreateKey(Box::new(row))).await?;
+    let mut view = KeyView::from(&row);
+    view.api_key = Some(key.to_string());
+    Ok((StatusCode::CREATED, axum::Json(view)))
+}
+
+/// List the tenant's keys, without the keys.
+#[utoipa::path(
+    get, path = "/keys", tag = "keys", operation_id = "listKeys",
+    responses(
+        (status = 200, description = "The keys", body = KeysView),
+        (status = 401, description = "No valid key", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 403, description = "Not an admin", body = ProblemDetails, content_type = "application/problem+json"),
+    ),
+    security(("bearer" = []), ("apiKey" = []))
+)]
+pub async fn list(
+    State(api): State<Api>,
+    Admin(principal): Admin,
+) -> Result<axum::Json<KeysView>, Problem> {
+    let rows = api.store.list_keys(&principal.tenant).await?;
+    Ok(axum::Json(KeysView { items: rows.iter().map(KeyView::from).collect() }))
+}
+
+/// Revoke a key.
+#[utoipa::path(
+    delete, path = "/keys/{keyId}", tag = "keys", operation_id = "revokeKey",
+    params(("keyId" = String, Path, description = "The key's public name")),
+    responses(
+        (status = 200, description = "Revoked", body = KeyView),
+        (status = 401, description = "No valid key", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 403, description = "Not an admin", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 404, description = "No such key", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 503, description = "Overloaded, or the store is away", body = ProblemDetails, content_type = "application/problem+json"),
+    ),
+    security(("bearer" = []), ("apiKey" = []))
+)]
+pub async fn revoke(
+    State(api): State<Api>,
+    Admin(principal): Admin,
+    Id(key_id): Id<String>,
+) -> Result<axum::Json<KeyView>, Problem> {
+    let row = carry_out(&api, &principal, Kind::RevokeKey { key_id }).await?;
+    Ok(axum::Json(KeyView::from(&row)))
+}

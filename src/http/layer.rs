@@ -1,0 +1,136 @@
+//! What surrounds every request: a slot or a clear no, an id, a span, counts, and errors written out.
+
+use std::sync::Arc;
+
+use axum::extract::{MatchedPath, Request, State};
+use axum::http::{HeaderValue, StatusCode};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use tracing::Instrument;
+
+use super::Api;
+use super::extract::traceparent;
+use super::problem::{Problem, render};
+use crate::clock;
+use crate::domain::failure::Code;
+use crate::telemetry;
+
+/// Paths that answer whatever the load.
+const ALWAYS: [&str; 3] = ["/livez", "/readyz", "/metrics"];
+
+/// The outermost layer.
+pub async fn surround(State(api): State<Api>, request: Request, next: Next) -> Response {
+    let began = tokio::time::Instant::now();
+    let path = request.uri().path().to_owned();
+    let method = request.method().clone();
+    let route = request
+        .extensions()
+        .get::<MatchedPath>()
+        .map_or_else(|| "unmatched".to_owned(), |matched| matched.as_str().to_owned());
+    let request_id = request
+        .headers()
+        .get("x-request-id")
+        .and_then(|value| value.to_str().ok())
+        .filter(|text| is_request_id(text))
+        .map_or_else(|| clock::random_id().to_string(), str::to_owned);
+    let span = tracing::info_span!(
+        "http.request",
+        otel.name = format!("{method} {route}"),
+        otel.kind = "server",
+        http.request.method = %method,
+        http.route = route,
+        http.response.status_code = tracing::field::Empty,
+        request_id,
+    );
+    telemetry::continue_trace(&span, traceparent(request.headers()).as_deref());
+
+    let slot = api.slots.try_acquire();
+    let response = if slot.is_err() && !ALWAYS.contains(&path.as_str()) {
+        Problem::new(Code::Overloaded, "too many requests are under way; try again").into_response()
+    } else {
+        // Apart, so that a panic in a handler ends in an answer and not in a cut connection.
+        let handling = tokio::spawn(next.run(request).instrument(span.clone()));
+        let guard = AbortOnDrop(handling);
+        guard.outcome().await.unwrap_or_else(|| {
+            tracing::error!(parent: &span, "a handler panicked");
+            Problem::new(
+                Code::Internal,
+                "the broker failed; the request id tells the operator more",
+            )
+            .into_response()
+        })
+    };
+    let mut response = finish(response, &path, &request_id);
+    let status = response.status();
+    span.record("http.response.status_code", status.as_u16());
+    let elapsed = began.elapsed();
+    api.metrics
+        .http_requests
+        .with_label_values(&[method_label(&method), &route, status.as_str()])
+        .inc();
+    api.metrics.http_seconds.with_label_values(&[&route]).observe(elapsed.as_secs_f64());
+    span.in_scope(|| {
+        let elapsed_ms = elapsed.as_secs_f64() * 1_000.0;
+        if status.is_server_error() {
+            tracing::warn!(%method, path, status = status.as_u16(), elapsed_ms, "answered");
+        } else {
+            tracing::debug!(%method, path, status = status.as_u16(), elapsed_ms, "answered");
+        }
+    });
+    if let Ok(value) = HeaderValue::from_str(&request_id) {
+        response.headers_mut().insert("x-request-id", value);
+    }
+    response
+}
+
+/// A client that goes away ends its handler, as it would without the spawn.
+struct AbortOnDrop(tokio::task::JoinHandle<Response>);
+
+impl AbortOnDrop {
+    async fn outcome(mut self) -> Option<Response> {
+        (&mut self.0).await.ok()
+    }
+}
+
+impl Drop for AbortOnDrop {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+fn is_request_id(text: &str) -> bool {
+    (1..=128).contains(&text.len())
+        && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.:".contains(&b))
+}
+
+/// Methods as a bounded set of labels.
+const fn method_label(method: &axum::http::Method) -> &'static str {
+    match *method {
+        axum::http::Method::GET => "GET",
+        axum::http::Method::POST => "POST",
+        axum::http::Method::PUT => "PUT",
+        axum::http::Method::PATCH => "PATCH",
+        axum::http::Method::DELETE => "DELETE",
+        axum::http::Method::HEAD => "HEAD",
+        _ => "other",
+    }
+}
+
+/// Problems are written out here, where the request is known; so is what axum itself refuses.
+fn finish(response: Response, path: &str, request_id: &str) -> Response {
+    if let Some(problem) = response.extensions().get::<Arc<Problem>>() {
+        return render(problem, path, request_id);
+    }
+    let problem = match response.status() {
+        StatusCode::NOT_FOUND => Problem::new(Code::NotFound, "there is nothing at this path"),
+        StatusCode::METHOD_NOT_ALLOWED => {
+            Problem::new(Code::MethodNotAllowed, "this path does not take this method")
+        }
+        _ => return response,
+    };
+    let mut rendered = render(&problem, path, request_id);
+    if let Some(allow) = response.headers().get(axum::http::header::ALLOW) {
+        rendered.headers_mut().insert(axum::http::header::ALLOW, allow.clone());
+    }
+    rendered
+}

@@ -1,0 +1,72 @@
+//! The API: extract, call one use case, respond. `router.rs` holds the whole route table.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+pub mod agents;
+pub mod auth;
+pub mod dead_letters;
+pub mod docs;
+pub mod extract;
+pub mod handoffs;
+pub mod inbox;
+pub mod keys;
+pub mod layer;
+pub mod problem;
+pub mod router;
+pub mod service;
+pub mod tasks;
+pub mod trace;
+pub mod verdicts;
+pub mod views;
+
+use crate::clock::Clock;
+use crate::config::Config;
+use crate::intake::Intake;
+use crate::metrics::Metrics;
+use crate::store::Store;
+
+/// What handlers work with. Cheap to clone.
+#[derive(Clone)]
+pub struct Api(Arc<ApiParts>);
+
+/// The parts of an [`Api`].
+pub struct ApiParts {
+    /// Submissions; holds the ledger, the directory, the vault and the clock too.
+    pub intake: Intake,
+    /// Reads.
+    pub store: Arc<dyn Store>,
+    /// Settings.
+    pub config: Config,
+    /// Instruments.
+    pub metrics: Arc<Metrics>,
+    /// Turns false when the broker stops taking.
+    pub accepting: Arc<AtomicBool>,
+    /// This broker's name.
+    pub broker: String,
+    /// Ends long waits when the broker stops.
+    pub stopping: tokio_util::sync::CancellationToken,
+    /// Bounds the requests under way.
+    pub slots: tokio::sync::Semaphore,
+}
+
+impl Api {
+    /// Over its parts.
+    #[must_use]
+    pub fn new(parts: ApiParts) -> Self {
+        Self(Arc::new(parts))
+    }
+
+    /// Now.
+    #[must_use]
+    pub fn now(&self) -> crate::domain::ids::Micros {
+        Clock::now(&*self.intake.clock)
+    }
+}
+
+impl std::ops::Deref for Api {
+    type Target = ApiParts;
+    fn deref(&self) -> &ApiParts {
+        &self.0
+    }
+}

@@ -1,0 +1,309 @@
+//! The one door for errors: RFC 9457 problem details, with Orbit's `error` object as an extension
+//! member (ruling X13). Nothing of the inside leaks through a 5xx.
+
+use std::sync::Arc;
+
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use crate::domain::failure::{Code, Failure, primary};
+use crate::intake::IntakeError;
+use crate::ledger::command::LedgerError;
+use crate::store::StoreError;
+
+/// An answer that says no. Rendered by the outermost layer, which knows the request.
+#[derive(Debug, Clone)]
+pub struct Problem {
+    /// The HTTP status.
+    pub status: StatusCode,
+    /// The code.
+    pub code: Code,
+    /// A sentence for this very case.
+    pub detail: String,
+    /// What the gate or a validation found.
+    pub failures: Vec<Failure>,
+    /// When to come back, in seconds.
+    pub retry_after: Option<u64>,
+    /// It was said before.
+    pub replayed: bool,
+}
+
+/// The status that a code usually has.
+#[must_use]
+pub const fn status_of(code: Code) -> StatusCode {
+    match code {
+        Code::Unauthenticated | Code::SignatureInvalid => StatusCode::UNAUTHORIZED,
+        Code::Forbidden => StatusCode::FORBIDDEN,
+        Code::NotFound => StatusCode::NOT_FOUND,
+        Code::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
+        Code::Conflict | Code::StaleLease => StatusCode::CONFLICT,
+        Code::PayloadTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+        Code::UnsupportedMediaType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
+        Code::InvalidRequest => StatusCode::BAD_REQUEST,
+        Code::Overloaded | Code::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+        Code::Internal => StatusCode::INTERNAL_SERVER_ERROR,
+        Code::SchemaInvalid
+        | Code::SafetyViolation
+        | Code::BudgetExhausted
+        | Code::BudgetMismatch
+        | Code::LoopDetected
+        | Code::ContractViolation
+        | Code::NoCapableAgent
+        | Code::IncompleteContext => StatusCode::UNPROCESSABLE_ENTITY,
+    }
+}
+
+const fn title(code: Code) -> &'static str {
+    match code {
+        Code::Unauthenticated => "A valid API key is needed",
+        Code::SignatureInvalid => "The message's signature does not hold",
+        Code::SchemaInvalid => "The document does not fit its schema",
+        Code::Forbidden => "Not allowed",
+        Code::SafetyViolation => "The message carries text that a safety rule forbids",
+        Code::BudgetExhausted => "No budget is left",
+        Code::BudgetMismatch => "The budget relay does not add up",
+        Code::LoopDetected => "The task goes in circles",
+        Code::ContractViolation => "The contract of this edge refuses",
+        Code::NoCapableAgent => "Nobody can take this handoff",
+        Code::IncompleteContext => "The receiver would lack context",
+        Code::Conflict => "This contradicts what is recorded",
+        Code::StaleLease => "The lease is another's by now",
+        Code::NotFound => "Not found",
+        Code::MethodNotAllowed => "Method not allowed",
+        Code::UnsupportedMediaType => "Unsupported media type",
+        Code::PayloadTooLarge => "The body is too large",
+        Code::InvalidRequest => "The request is malformed",
+        Code::Overloaded => "Overloaded",
+        Code::Unavailable => "Unavailable",
+        Code::Internal => "An internal error",
+    }
+}
+
+impl Problem {
+    /// A problem with the code's usual status.
+    #[must_use]
+    pub fn new(code: Code, detail: impl Into<String>) -> Self {
+        Self {
+            status: status_of(code),
+            code,
+            detail: detail.into(),
+            failures: Vec::new(),
+            retry_after: matches!(code, Code::Overloaded | Code::Unavailable).then_some(1),
+            replayed: false,
+        }
+    }
+
+    /// What the gate found; the primary reason rules code and status.
+    #[must_use]
+    pub fn refusal(failures: Vec<Failure>, replayed: bool) -> Self {
+        let code = primary(&failures).unwrap_or(Code::Internal);
+        let detail = failures
+            .iter()
+            .find(|failure| failure.code == code)
+            .map(|failure| failure.message.clone())
+            .unwrap_or_default();
+        Self { failures, replayed, ..Self::new(code, detail) }
+    }
+
+    /// The body is no JSON at all.
+    #[must_use]
+    pub fn malformed(failure: Failure) -> Self {
+        Self {
+            status: StatusCode::BAD_REQUEST,
+            failures: vec![failure.clone()],
+            ..Self::new(Code::SchemaInvalid, failure.message)
+        }
+    }
+
+    /// No such thing within this tenant.
+    #[must_use]
+    pub fn not_found(what: &str) -> Self {
+        Self::new(Code::NotFound, format!("there is no such {what}"))
+    }
+
+    /// A malformed query parameter, header or path segment.
+    #[must_use]
+    pub fn invalid(detail: impl Into<String>) -> Self {
+        Self::new(Code::InvalidRequest, detail)
+    }
+}
+
+impl From<LedgerError> for Problem {
+    fn from(err: LedgerError) -> Self {
+        match &err {
+            LedgerError::Internal(why) => {
+                tracing::error!(error = %why, "a command failed");
+                Self::new(
+                    Code::Internal,
+                    "the broker failed; the request id tells the operator more",
+                )
+            }
+            LedgerError::IdempotencyMismatch => Self {
+                status: StatusCode::UNPROCESSABLE_ENTITY,
+                ..Self::new(Code::Conflict, err.to_string())
+            },
+            LedgerError::Invalid(pointer, message) => Self::refusal(
+                vec![Failure::new(
+                    crate::domain::failure::Stage::Schema,
+                    Code::SchemaInvalid,
+                    pointer.clone(),
+                    message.clone(),
+                )],
+                false,
+            ),
+            LedgerError::Unavailable => {
+                Self::new(Code::Unavailable, "the store cannot be reached; try again")
+            }
+            _ => Self::new(err.code(), err.to_string()),
+        }
+    }
+}
+
+impl From<StoreError> for Problem {
+    fn from(err: StoreError) -> Self {
+        match err {
+            StoreError::Refused(why) => {
+                tracing::error!(error = %why, "the store refused");
+                Self::new(
+                    Code::Internal,
+                    "the broker failed; the request id tells the operator more",
+                )
+            }
+            StoreError::Unavailable(why) | StoreError::Conflict(why) => {
+                tracing::warn!(error = %why, "the store is unavailable");
+                Self::new(Code::Unavailable, "the store cannot be reached; try again")
+            }
+        }
+    }
+}
+
+impl From<Arc<StoreError>> for Problem {
+    fn from(err: Arc<StoreError>) -> Self {
+        StoreError::clone(&err).into()
+    }
+}
+
+impl From<IntakeError> for Problem {
+    fn from(err: IntakeError) -> Self {
+        match err {
+            IntakeError::Ledger(err) => err.into(),
+            IntakeError::Store => {
+                Self::new(Code::Unavailable, "the store cannot be reached; try again")
+            }
+        }
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let mut response = self.status.into_response();
+        response.extensions_mut().insert(Arc::new(self));
+        response
+    }
+}
+
+/// RFC 9457, with the specification's extension members (§2.4).
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ProblemDetails {
+    /// Where the code is explained.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// The code in a few words.
+    pub title: String,
+    /// The HTTP status.
+    pub status: u16,
+    /// A sentence for this very case.
+    pub detail: String,
+    /// The path that was asked.
+    pub instance: String,
+    /// The code.
+    pub code: String,
+    /// The primary reason of a refusal; the same as `code`.
+    pub reason: String,
+    /// Everything that was found.
+    pub failures: Vec<FailureView>,
+    /// Names this request in the broker's log.
+    pub request_id: String,
+    /// For Orbit's clients.
+    pub error: OrbitError,
+}
+
+/// One finding.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct FailureView {
+    /// The gate's stage.
+    pub stage: String,
+    /// Its code.
+    pub code: String,
+    /// RFC 6901 pointer into the body.
+    pub pointer: String,
+    /// What is wrong.
+    pub message: String,
+}
+
+/// Orbit's error object (seed 003).
+#[derive(Debug, Serialize, ToSchema)]
+pub struct OrbitError {
+    /// The code.
+    pub code: String,
+    /// The sentence.
+    pub message: String,
+    /// The HTTP status.
+    pub status: u16,
+}
+
+/// A failure as shown.
+#[must_use]
+pub fn view(failure: &Failure) -> FailureView {
+    FailureView {
+        stage: serde_json::to_value(failure.stage)
+            .ok()
+            .and_then(|stage| stage.as_str().map(str::to_owned))
+            .unwrap_or_default(),
+        code: failure.code.as_str().to_owned(),
+        pointer: failure.pointer.clone(),
+        message: failure.message.clone(),
+    }
+}
+
+/// Writes a problem out for the request it answers.
+#[must_use]
+pub fn render(problem: &Problem, instance: &str, request_id: &str) -> Response {
+    let code = problem.code.as_str().to_owned();
+    let details = ProblemDetails {
+        kind: format!("/docs/errors/{code}"),
+        title: title(problem.code).to_owned(),
+        status: problem.status.as_u16(),
+        detail: problem.detail.clone(),
+        instance: instance.to_owned(),
+        reason: code.clone(),
+        failures: problem.failures.iter().map(view).collect(),
+        request_id: request_id.to_owned(),
+        error: OrbitError {
+            code: code.clone(),
+            message: problem.detail.clone(),
+            status: problem.status.as_u16(),
+        },
+        code,
+    };
+    let body = serde_json::to_vec(&details).unwrap_or_default();
+    let mut response = (problem.status, body).into_response();
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+    if let Some(seconds) = problem.retry_after {
+        headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+    }
+    if problem.status == StatusCode::UNAUTHORIZED {
+        headers.insert(
+            header::WWW_AUTHENTICATE,
+            HeaderValue::from_static("Bearer realm=\"handoffd\""),
+        );
+    }
+    if problem.replayed {
+        headers.insert("idempotency-replayed", HeaderValue::from_static("true"));
+    }
+    response
+}

@@ -1,0 +1,98 @@
+//! The broker itself: health, metrics, schemas.
+
+use std::sync::atomic::Ordering;
+
+use axum::extract::{Path, State};
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde_json::{Value, json};
+
+use super::Api;
+use super::problem::{Problem, ProblemDetails};
+use crate::domain::failure::Code;
+use crate::gate::schema;
+
+/// The process runs.
+#[utoipa::path(
+    get, path = "/livez", tag = "service", operation_id = "livez",
+    responses((status = 200, description = "It runs", body = String, content_type = "text/plain"))
+)]
+pub async fn livez() -> &'static str {
+    "ok\n"
+}
+
+/// The broker takes requests: the store answers and no stop is under way.
+#[utoipa::path(
+    get, path = "/readyz", tag = "service", operation_id = "readyz",
+    responses(
+        (status = 200, description = "Ready", body = String, content_type = "text/plain"),
+        (status = 503, description = "Stopping, or the store is away", body = ProblemDetails, content_type = "application/problem+json"),
+    )
+)]
+pub async fn readyz(State(api): State<Api>) -> Result<&'static str, Problem> {
+    if !api.accepting.load(Ordering::Acquire) {
+        return Err(Problem::new(Code::Unavailable, "the broker is stopping"));
+    }
+    api.store.ping().await?;
+    Ok("ok\n")
+}
+
+/// Metrics in Prometheus' text format.
+#[utoipa::path(
+    get, path = "/metrics", tag = "service", operation_id = "metrics",
+    responses((status = 200, description = "Metrics", body = String, content_type = "text/plain; version=0.0.4"))
+)]
+pub async fn metrics(State(api): State<Api>) -> Result<Response, Problem> {
+    match api.store.depths().await {
+        Ok(depths) => {
+            let metrics = &api.metrics;
+            metrics.store_up.set(1);
+            metrics.outbox_depth.set(depths.outbox);
+            metrics.dead_letters.set(depths.dead_letters);
+            metrics.log_records.set(depths.records);
+            let age = depths.oldest.map_or(0, |at| api.now().since(at).as_secs());
+            metrics.outbox_oldest_seconds.set(i64::try_from(age).unwrap_or(i64::MAX));
+        }
+        Err(_) => api.metrics.store_up.set(0),
+    }
+    let text = api
+        .metrics
+        .render()
+        .map_err(|_| Problem::new(Code::Internal, "the metrics cannot be encoded"))?;
+    Ok(([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response())
+}
+
+/// The message schemas that this broker knows.
+#[utoipa::path(
+    get, path = "/schemas", tag = "schemas", operation_id = "listSchemas",
+    responses((status = 200, description = "`{items: [{name, version, href}]}`", body = Object))
+)]
+pub async fn schemas() -> axum::Json<Value> {
+    let items: Vec<Value> = schema::VERSIONS
+        .iter()
+        .map(|version| {
+            json!({
+                "name": "handoff",
+                "version": version,
+                "href": format!("/schemas/handoff/{version}"),
+            })
+        })
+        .collect();
+    axum::Json(json!({ "items": items }))
+}
+
+/// One message schema: JSON Schema 2020-12.
+#[utoipa::path(
+    get, path = "/schemas/handoff/{version}", tag = "schemas", operation_id = "getHandoffSchema",
+    params(("version" = String, Path, description = "e.g. `2.1`")),
+    responses(
+        (status = 200, description = "The schema", body = Object, content_type = "application/schema+json"),
+        (status = 404, description = "No such version", body = ProblemDetails, content_type = "application/problem+json"),
+    )
+)]
+pub async fn handoff_schema(Path(version): Path<String>) -> Result<Response, Problem> {
+    let document =
+        schema::document(&version).ok_or_else(|| Problem::not_found("schema version"))?;
+    Ok((StatusCode::OK, [(header::CONTENT_TYPE, "application/schema+json")], document)
+        .into_response())
+}

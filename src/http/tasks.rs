@@ -1,0 +1,315 @@
+//! `/tasks`: reading, completing, checkpoints.
+
+use axum::extract::State;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use utoipa::{IntoParams, ToSchema};
+
+use super::Api;
+use super::auth::{Anyone, AsAgent, limited_to};
+use super::extract::{Id, Ids, Json, JsonBytes, Params, page_size, parse, read_cursor};
+use super::problem::{Problem, ProblemDetails};
+use super::views::{Page, TaskView};
+use crate::clock;
+use crate::directory::Principal;
+use crate::domain::canonical;
+use crate::domain::failure::{Code, Failure, Stage};
+use crate::domain::ids::{ExecutionId, TaskId};
+use crate::domain::task::{Task, TaskStatus};
+use crate::evidence::commitment::{Part, Subject, hash_text, unpack};
+use crate::intake::{actor, content};
+use crate::ledger::command::{Command, CompleteTask, Kind, LedgerError, PutCheckpoint, Reply};
+use crate::store::{CheckpointRow, HandoffFilter, Role, TaskFilter};
+
+/// A task that the caller may see: an agent sees those it has a part in.
+pub async fn find(api: &Api, principal: &Principal, id: TaskId) -> Result<Task, Problem> {
+    let unknown = || Problem::not_found("task");
+    let task = api.store.find_task(&(principal.tenant.clone(), id)).await?.ok_or_else(unknown)?;
+    if let Some(agent) = limited_to(principal)
+        && task.holder != agent
+    {
+        let filter =
+            HandoffFilter { task_id: Some(id), party: Some(agent), ..HandoffFilter::default() };
+        if api.store.list_handoffs(&principal.tenant, &filter, None, 1).await?.is_empty() {
+            return Err(unknown());
+        }
+    }
+    Ok(task)
+}
+
+/// Read one task.
+#[utoipa::path(
+    get, path = "/tasks/{taskId}", tag = "tasks", operation_id = "getTask",
+    params(("taskId" = String, Path, description = "The task's UUID")),
+    responses(
+        (status = 200, description = "The task", body = TaskView),
+        (status = 401, description = "No valid key", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 404, description = "No such task, or not the caller's", body = ProblemDetails, content_type = "application/problem+json"),
+    ),
+    security(("bearer" = []), ("apiKey" = []))
+)]
+pub async fn get(
+    State(api): State<Api>,
+    Anyone(principal): Anyone,
+    Id(id): Id<TaskId>,
+) -> Result<axum::Json<TaskView>, Problem> {
+    let task = find(&api, &principal, id).await?;
+    let mut view = TaskView::from(&task);
+    if let Some(at) = task.checkpoint {
+        let run = (principal.tenant.clone(), id, at.execution_id);
+        if let Some(row) = api.store.find_checkpoint(&run, Some(at.seq)).await?
+            && limited_to(&principal).is_none_or(|agent| row.agent == agent)
+        {
+            view.checkpoint_state = Some(state_of(&row)?);
+        }
+    }
+    Ok(axum::Json(view))
+}
+
+fn state_of(row: &CheckpointRow) -> Result<Value, Problem> {
+    unpack(row.part.codec, &row.part.bytes)
+        .ok()
+        .and_then(|bytes| serde_json::from_slice(&bytes).ok())
+        .ok_or_else(|| Problem::new(Code::Internal, "the checkpoint cannot be read"))
+}
+
+/// Which tasks to list.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct ListParams {
+    /// In this state.
+    status: Option<String>,
+    /// `nextCursor` of the page before.
+    cursor: Option<String>,
+    /// Rows a page, 1 to 500; 50 unless said.
+    #[param(minimum = 1, maximum = 500)]
+    limit: Option<i64>,
+}
+
+/// List tasks, newest first; an agent sees those it has a part in.
+#[utoipa::path(
+    get, path = "/tasks", tag = "tasks", operation_id = "listTasks",
+    params(ListParams),
+    responses(
+        (status = 200, description = "One page", body = Page<TaskView>),
+        (status = 400, description = "A malformed parameter", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 401, description = "No valid key", body = ProblemDetails, content_type = "application/problem+json"),
+    ),
+    security(("bearer" = []), ("apiKey" = []))
+)]
+pub async fn list(
+    State(api): State<Api>,
+    Anyone(principal): Anyone,
+    Params(params): Params<ListParams>,
+) -> Result<axum::Json<Page<TaskView>>, Problem> {
+    let limit = page_size(params.limit)?;
+    let filter = TaskFilter {
+        status: params
+            .status
+            .as_deref()
+            .map(|text| {
+                TaskStatus::parse(text).ok_or_else(|| Problem::invalid("status is not one"))
+            })
+            .transpose()?,
+        party: limited_to(&principal),
+    };
+    let after = read_cursor(params.cursor.as_deref())?;
+    let rows = api.store.list_tasks(&principal.tenant, &filter, after.as_ref(), limit + 1).await?;
+    Ok(axum::Json(Page::new(
+        rows,
+        limit,
+        |row| (row.created_at, row.id.to_string()),
+        |row| TaskView::from(row),
+    )))
+}
+
+/// Declare a task done: its current holder, or an operator.
+#[utoipa::path(
+    post, path = "/tasks/{taskId}/complete", tag = "tasks", operation_id = "completeTask",
+    params(("taskId" = String, Path, description = "The task's UUID")),
+    request_body(content = Object, description = "`{output}`", content_type = "application/json"),
+    responses(
+        (status = 200, description = "The task as it is now", body = TaskView),
+        (status = 400, description = "Not JSON", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 401, description = "No valid key", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 403, description = "Not its holder", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 404, description = "No such task", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 409, description = "Not in this state", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 413, description = "The body is too large", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 415, description = "Not application/json", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 422, description = "The body does not fit", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 503, description = "Overloaded, or the store is away", body = ProblemDetails, content_type = "application/problem+json"),
+    ),
+    security(("bearer" = []), ("apiKey" = []))
+)]
+pub async fn complete(
+    State(api): State<Api>,
+    Anyone(principal): Anyone,
+    Id(id): Id<TaskId>,
+    Json(said): Json<serde_json::Map<String, Value>>,
+) -> Result<axum::Json<TaskView>, Problem> {
+    find(&api, &principal, id).await?;
+    if principal.role == Role::Auditor {
+        return Err(Problem::new(Code::Forbidden, "an auditor changes nothing"));
+    }
+    let now = api.now();
+    let reply = api
+        .intake
+        .ledger
+        .handle(Command {
+            tenant: principal.tenant.clone(),
+            at: now,
+            actor: actor(&principal),
+            kind: Kind::CompleteTask(Box::new(CompleteTask {
+                task_id: id,
+                by: limited_to(&principal),
+                content: content(&canonical::to_vec(&Value::Object(said)), now),
+            })),
+        })
+        .await?;
+    match reply {
+        Reply::Task(task) => Ok(axum::Json(TaskView::from(&task))),
+        other => Err(LedgerError::Internal(format!("unexpected reply {other:?}")).into()),
+    }
+}
+
+/// A stored checkpoint.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct CheckpointView {
+    /// Its task.
+    pub task_id: String,
+    /// The run whose state it is.
+    pub execution_id: String,
+    /// Its number within that run, from 1.
+    pub seq: i64,
+    /// Whose.
+    pub agent_id: String,
+    /// `sha256:…`: what records name it by.
+    pub commitment: String,
+    /// When it was stored, RFC 3339.
+    pub created_at: String,
+    /// The state; not repeated when it is stored.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>)]
+    pub state: Option<Value>,
+}
+
+impl From<&CheckpointRow> for CheckpointView {
+    fn from(row: &CheckpointRow) -> Self {
+        Self {
+            task_id: row.task_id.to_string(),
+            execution_id: row.at.execution_id.to_string(),
+            seq: row.at.seq,
+            agent_id: row.agent.to_string(),
+            commitment: hash_text(&row.part.commitment),
+            created_at: row.created_at.rfc3339(),
+            state: None,
+        }
+    }
+}
+
+/// Store a checkpoint ahead of a handoff; the body is the state itself, a JSON object.
+#[utoipa::path(
+    put, path = "/tasks/{taskId}/checkpoints/{executionId}", tag = "tasks", operation_id = "putCheckpoint",
+    params(
+        ("taskId" = String, Path, description = "The task's UUID; it need not exist yet"),
+        ("executionId" = String, Path, description = "The UUID of the agent's run"),
+    ),
+    request_body(content = Object, description = "The state", content_type = "application/json"),
+    responses(
+        (status = 200, description = "Stored", body = CheckpointView),
+        (status = 400, description = "Not JSON", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 401, description = "No valid key", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 403, description = "Another agent's run, or no agent's key", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 404, description = "Not UUIDs", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 409, description = "The task has ended", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 413, description = "The body is too large", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 415, description = "Not application/json", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 422, description = "Not an object", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 503, description = "Overloaded, or the store is away", body = ProblemDetails, content_type = "application/problem+json"),
+    ),
+    security(("bearer" = []), ("apiKey" = []))
+)]
+pub async fn put_checkpoint(
+    State(api): State<Api>,
+    caller: AsAgent,
+    Ids(task_id, execution_id): Ids<TaskId, ExecutionId>,
+    JsonBytes(body): JsonBytes,
+) -> Result<axum::Json<CheckpointView>, Problem> {
+    let tenant = caller.principal.tenant.clone();
+    let state = parse(&body)?;
+    if !state.is_object() {
+        return Err(Problem::refusal(
+            vec![Failure::new(
+                Stage::Schema,
+                Code::SchemaInvalid,
+                "",
+                "a checkpoint is a JSON object",
+            )],
+            false,
+        ));
+    }
+    let run = (tenant.clone(), task_id, execution_id);
+    if let Some(last) = api.store.find_checkpoint(&run, None).await?
+        && last.agent != caller.id
+    {
+        return Err(Problem::new(Code::Forbidden, "this run is another agent's"));
+    }
+    if let Some(task) = api.store.find_task(&(tenant.clone(), task_id)).await?
+        && task.status.is_final()
+    {
+        return Err(Problem::new(Code::Conflict, "the task has ended"));
+    }
+    let reply = api
+        .intake
+        .ledger
+        .handle(Command {
+            tenant,
+            at: api.now(),
+            actor: actor(&caller.principal),
+            kind: Kind::PutCheckpoint(Box::new(PutCheckpoint {
+                task_id,
+                execution_id,
+                agent: caller.id,
+                part: Part::new(Subject::Checkpoint, clock::random(), &canonical::to_vec(&state)),
+            })),
+        })
+        .await?;
+    match reply {
+        Reply::Checkpoint(row) => Ok(axum::Json(CheckpointView::from(&row))),
+        other => Err(LedgerError::Internal(format!("unexpected reply {other:?}")).into()),
+    }
+}
+
+/// Read a run's last checkpoint; an agent reads its own only.
+#[utoipa::path(
+    get, path = "/tasks/{taskId}/checkpoints/{executionId}", tag = "tasks", operation_id = "getCheckpoint",
+    params(
+        ("taskId" = String, Path, description = "The task's UUID"),
+        ("executionId" = String, Path, description = "The UUID of the agent's run"),
+    ),
+    responses(
+        (status = 200, description = "The checkpoint with its state", body = CheckpointView),
+        (status = 401, description = "No valid key", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 404, description = "No such checkpoint, or not the caller's", body = ProblemDetails, content_type = "application/problem+json"),
+    ),
+    security(("bearer" = []), ("apiKey" = []))
+)]
+pub async fn get_checkpoint(
+    State(api): State<Api>,
+    Anyone(principal): Anyone,
+    Ids(task_id, execution_id): Ids<TaskId, ExecutionId>,
+) -> Result<axum::Json<CheckpointView>, Problem> {
+    let run = (principal.tenant.clone(), task_id, execution_id);
+    let row = api
+        .store
+        .find_checkpoint(&run, None)
+        .await?
+        .filter(|row| limited_to(&principal).is_none_or(|agent| row.agent == agent))
+        .ok_or_else(|| Problem::not_found("checkpoint"))?;
+    let mut view = CheckpointView::from(&row);
+    view.state = Some(state_of(&row)?);
+    Ok(axum::Json(view))
+}

@@ -1,0 +1,176 @@
+//! What receivers say by callback: accept, reject, heartbeat, complete, fail (specification §3).
+
+use std::time::Duration;
+
+use axum::extract::State;
+use axum::http::HeaderMap;
+use serde_json::Value;
+
+use super::Api;
+use super::auth::AsAgent;
+use super::extract::{Id, Json};
+use super::handoffs::{find, not_the_receiver};
+use super::problem::{Problem, ProblemDetails};
+use super::views::HandoffView;
+use crate::domain::canonical;
+use crate::domain::failure::{Code, Failure, Stage};
+use crate::domain::ids::HandoffId;
+use crate::intake::{actor, content};
+use crate::ledger::command::{Command, Kind, LedgerError, Reply, Verdict, Word};
+
+type Body = Json<serde_json::Map<String, Value>>;
+
+macro_rules! verdict_endpoint {
+    ($(#[$doc:meta])* $name:ident, $path:literal, $operation:literal, $body:literal, |$said:ident| $word:expr) => {
+        $(#[$doc])*
+        #[utoipa::path(
+            post, path = $path, tag = "verdicts", operation_id = $operation,
+            params(
+                ("handoffId" = String, Path, description = "The handoff's UUID"),
+                ("Handoff-Fencing-Token" = Option<i64>, Header, description = "The token that came with the delivery; or `fencingToken` in the body"),
+            ),
+            request_body(content = Object, description = $body, content_type = "application/json"),
+            responses(
+                (status = 200, description = "The handoff as it is now", body = HandoffView),
+                (status = 400, description = "Not JSON", body = ProblemDetails, content_type = "application/problem+json"),
+                (status = 401, description = "No valid key", body = ProblemDetails, content_type = "application/problem+json"),
+                (status = 403, description = "Not the receiver's key", body = ProblemDetails, content_type = "application/problem+json"),
+                (status = 404, description = "No such handoff", body = ProblemDetails, content_type = "application/problem+json"),
+                (status = 409, description = "A stale token, or not in this state", body = ProblemDetails, content_type = "application/problem+json"),
+                (status = 413, description = "The body is too large", body = ProblemDetails, content_type = "application/problem+json"),
+                (status = 415, description = "Not application/json", body = ProblemDetails, content_type = "application/problem+json"),
+                (status = 422, description = "The token is missing, or the body does not fit", body = ProblemDetails, content_type = "application/problem+json"),
+                (status = 503, description = "Overloaded, or the store is away", body = ProblemDetails, content_type = "application/problem+json"),
+            ),
+            security(("bearer" = []), ("apiKey" = []))
+        )]
+        pub async fn $name(
+            State(api): State<Api>,
+            caller: AsAgent,
+            Id(id): Id<HandoffId>,
+            headers: HeaderMap,
+            Json($said): Body,
+        ) -> Result<axum::Json<HandoffView>, Problem> {
+            let word = $word;
+            say(&api, &caller, id, &headers, $said, word).await
+        }
+    };
+}
+
+verdict_endpoint!(
+    /// Take the task.
+    accept, "/handoffs/{handoffId}/accept", "acceptHandoff", "Free; kept with the record",
+    |said| Word::Accept
+);
+verdict_endpoint!(
+    /// Refuse the task: it goes back to the sender's checkpoint.
+    reject, "/handoffs/{handoffId}/reject", "rejectHandoff", "`{reason, details}`",
+    |said| Word::Reject(text(&said, "reason")?.unwrap_or_else(|| "REJECTED".to_owned()))
+);
+verdict_endpoint!(
+    /// Extend the lease.
+    heartbeat, "/handoffs/{handoffId}/heartbeat", "heartbeatHandoff", "Empty",
+    |said| Word::Heartbeat
+);
+verdict_endpoint!(
+    /// Done.
+    complete, "/handoffs/{handoffId}/complete", "completeHandoff",
+    "`{result, costTracking?, iterations?, conversationSummary?}`",
+    |said| Word::Complete
+);
+verdict_endpoint!(
+    /// Give up: the task goes back to the sender's checkpoint.
+    fail, "/handoffs/{handoffId}/fail", "failHandoff", "`{error}`",
+    |said| Word::Fail(match said.get("error") {
+        Some(Value::String(error)) => error.clone(),
+        Some(Value::Object(error)) => error
+            .get("message")
+            .or_else(|| error.get("code"))
+            .and_then(Value::as_str)
+            .unwrap_or("FAILED")
+            .to_owned(),
+        _ => "FAILED".to_owned(),
+    })
+);
+
+fn wrong(pointer: &str, message: &str) -> Problem {
+    Problem::refusal(
+        vec![Failure::new(Stage::Schema, Code::SchemaInvalid, pointer, message)],
+        false,
+    )
+}
+
+fn text(said: &serde_json::Map<String, Value>, name: &str) -> Result<Option<String>, Problem> {
+    match said.get(name) {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::String(text)) if !text.is_empty() => Ok(Some(text.clone())),
+        Some(_) => Err(wrong(&format!("/{name}"), "must be a non-empty string")),
+    }
+}
+
+fn fencing_token(
+    headers: &HeaderMap,
+    said: &mut serde_json::Map<String, Value>,
+) -> Result<i64, Problem> {
+    let in_body = match said.remove("fencingToken") {
+        None | Some(Value::Null) => None,
+        Some(Value::Number(number)) => {
+            Some(number.as_i64().ok_or_else(|| wrong("/fencingToken", "must be a whole number"))?)
+        }
+        Some(Value::String(text)) => {
+            Some(text.parse().map_err(|_| wrong("/fencingToken", "must be a whole number"))?)
+        }
+        Some(_) => return Err(wrong("/fencingToken", "must be a whole number")),
+    };
+    let in_header = headers
+        .get("handoff-fencing-token")
+        .map(|value| {
+            value
+                .to_str()
+                .ok()
+                .and_then(|text| text.trim().parse().ok())
+                .ok_or_else(|| Problem::invalid("Handoff-Fencing-Token must be a whole number"))
+        })
+        .transpose()?;
+    in_header.or(in_body).ok_or_else(|| {
+        wrong(
+            "/fencingToken",
+            "the fencing token that came with the delivery is needed, here or in the Handoff-Fencing-Token header",
+        )
+    })
+}
+
+async fn say(
+    api: &Api,
+    caller: &AsAgent,
+    id: HandoffId,
+    headers: &HeaderMap,
+    mut said: serde_json::Map<String, Value>,
+    word: Word,
+) -> Result<axum::Json<HandoffView>, Problem> {
+    let handoff = find(api, &caller.principal, id).await?;
+    if handoff.target != caller.id {
+        return Err(not_the_receiver());
+    }
+    let fencing_token = fencing_token(headers, &mut said)?;
+    let now = api.now();
+    let content =
+        (!said.is_empty()).then(|| content(&canonical::to_vec(&Value::Object(said)), now));
+    let command = Command {
+        tenant: caller.principal.tenant.clone(),
+        at: now,
+        actor: actor(&caller.principal),
+        kind: Kind::Verdict(Box::new(Verdict {
+            task_id: handoff.task_id,
+            handoff_id: id,
+            word,
+            fencing_token,
+            content,
+            lease_until: now.plus(Duration::from_millis(api.config.delivery.lease_ms)),
+        })),
+    };
+    match api.intake.ledger.handle(command).await? {
+        Reply::Handoff { handoff, .. } => Ok(axum::Json(HandoffView::from(&handoff))),
+        other => Err(LedgerError::Internal(format!("unexpected reply {other:?}")).into()),
+    }
+}

@@ -1,0 +1,308 @@
+//! What callers see of rows.
+
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use crate::domain::handoff::{CheckpointRef, Cost, Handoff};
+use crate::domain::task::Task;
+use crate::evidence::commitment::hash_text;
+use crate::evidence::record::Sealed;
+
+/// Where a handoff's record stands in the log.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Receipt {
+    /// The log.
+    pub log_id: String,
+    /// The record's place in it.
+    pub leaf_index: i64,
+    /// `sha256:…` over the record.
+    pub record_hash: String,
+}
+
+impl From<&Sealed> for Receipt {
+    fn from(sealed: &Sealed) -> Self {
+        Self {
+            log_id: sealed.log_id.clone(),
+            leaf_index: sealed.leaf_index,
+            record_hash: hash_text(&sealed.hash),
+        }
+    }
+}
+
+/// Where to go from here.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+pub struct Links {
+    /// The handoff.
+    #[serde(rename = "self")]
+    pub itself: String,
+    /// Everything that happened on its task.
+    pub trace: String,
+}
+
+impl Links {
+    /// Of a handoff.
+    #[must_use]
+    pub fn of(handoff: &Handoff) -> Self {
+        Self {
+            itself: format!("/handoffs/{}", handoff.id),
+            trace: format!("/tasks/{}/trace", handoff.task_id),
+        }
+    }
+}
+
+/// The answer to a submission.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SubmittedView {
+    /// The handoff.
+    pub handoff_id: String,
+    /// Its task.
+    pub task_id: String,
+    /// `PENDING`, `NO_OP`, or what was waited for.
+    pub status: String,
+    /// Why it ended badly, if it did while waited for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// Its record.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub receipt: Option<Receipt>,
+    /// Where to look.
+    pub links: Links,
+}
+
+/// Cumulative cost as the message states it.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct CostView {
+    /// US dollars so far.
+    #[serde(rename = "costSpentSoFarUSD")]
+    pub spent: f64,
+    /// US dollars left.
+    #[serde(rename = "costBudgetRemainingUSD")]
+    pub remaining: f64,
+    /// Tokens so far.
+    pub token_spent: TokensView,
+}
+
+/// Tokens by direction.
+#[derive(Debug, Clone, Copy, Default, Serialize, ToSchema)]
+pub struct TokensView {
+    /// Read.
+    pub prompt: u64,
+    /// Written.
+    pub completion: u64,
+}
+
+impl From<Cost> for CostView {
+    fn from(cost: Cost) -> Self {
+        Self {
+            spent: cost.spent.as_f64(),
+            remaining: cost.remaining.as_f64(),
+            token_spent: TokensView {
+                prompt: cost.prompt_tokens,
+                completion: cost.completion_tokens,
+            },
+        }
+    }
+}
+
+/// Who sends or receives.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PartyView {
+    /// The agent.
+    pub agent_id: String,
+    /// Its type.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub agent_type: Option<String>,
+    /// Its version.
+    pub agent_version: String,
+    /// Its run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub execution_id: Option<String>,
+}
+
+/// Names a checkpoint.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct CheckpointRefView {
+    /// The run whose state it is.
+    pub execution_id: String,
+    /// Its number within that run, from 1.
+    pub seq: i64,
+}
+
+impl From<CheckpointRef> for CheckpointRefView {
+    fn from(at: CheckpointRef) -> Self {
+        Self { execution_id: at.execution_id.to_string(), seq: at.seq }
+    }
+}
+
+/// A handoff.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct HandoffView {
+    /// Its id.
+    pub handoff_id: String,
+    /// Its task.
+    pub task_id: String,
+    /// The handoff before it.
+    pub parent_handoff_id: Option<String>,
+    /// Where it stands.
+    pub status: String,
+    /// Why it ended badly, or why the last attempt failed.
+    pub reason: Option<String>,
+    /// Who sent it.
+    pub from_agent: PartyView,
+    /// Who receives it, as the route resolved it.
+    pub to_agent: PartyView,
+    /// `webhook` or `pull`.
+    pub delivery_mode: String,
+    /// Attempts at delivery.
+    pub attempts: i32,
+    /// The current fencing token.
+    pub fencing_token: i64,
+    /// When the verdict or the lease is due, RFC 3339.
+    pub deadline_at: Option<String>,
+    /// What it cost, cumulative.
+    pub cost_tracking: CostView,
+    /// What a rollback restores.
+    pub checkpoint: Option<CheckpointRefView>,
+    /// Its trace context.
+    pub traceparent: String,
+    /// When it was committed, RFC 3339.
+    pub created_at: String,
+    /// When the receiver accepted.
+    pub accepted_at: Option<String>,
+    /// When it ended.
+    pub ended_at: Option<String>,
+    /// Its record; only on the handoff's own page.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub receipt: Option<Receipt>,
+    /// The message; only where asked for with `include=message`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>)]
+    pub message: Option<serde_json::Value>,
+    /// Where to look.
+    pub links: Links,
+}
+
+impl From<&Handoff> for HandoffView {
+    fn from(handoff: &Handoff) -> Self {
+        Self {
+            handoff_id: handoff.id.to_string(),
+            task_id: handoff.task_id.to_string(),
+            parent_handoff_id: handoff.parent_id.map(|id| id.to_string()),
+            status: handoff.status.as_str().to_owned(),
+            reason: handoff.reason.clone(),
+            from_agent: PartyView {
+                agent_id: handoff.source.to_string(),
+                agent_type: None,
+                agent_version: handoff.source_version.clone(),
+                execution_id: Some(handoff.source_execution.to_string()),
+            },
+            to_agent: PartyView {
+                agent_id: handoff.target.to_string(),
+                agent_type: Some(handoff.target_type.clone()),
+                agent_version: handoff.target_version.clone(),
+                execution_id: None,
+            },
+            delivery_mode: handoff.mode.as_str().to_owned(),
+            attempts: handoff.attempts,
+            fencing_token: handoff.fencing_token,
+            deadline_at: handoff.deadline_at.map(crate::domain::ids::Micros::rfc3339),
+            cost_tracking: handoff.cost.into(),
+            checkpoint: handoff.checkpoint.map(Into::into),
+            traceparent: handoff.traceparent.clone(),
+            created_at: handoff.created_at.rfc3339(),
+            accepted_at: handoff.accepted_at.map(crate::domain::ids::Micros::rfc3339),
+            ended_at: handoff.ended_at.map(crate::domain::ids::Micros::rfc3339),
+            receipt: None,
+            message: None,
+            links: Links::of(handoff),
+        }
+    }
+}
+
+/// A task.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct TaskView {
+    /// Its id.
+    pub task_id: String,
+    /// Where it stands.
+    pub status: String,
+    /// Which agent has it.
+    pub holder: String,
+    /// The checkpoint that a rollback made current.
+    pub checkpoint: Option<CheckpointRefView>,
+    /// That checkpoint's state; only on the task's own page, and for an agent only its own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>)]
+    pub checkpoint_state: Option<serde_json::Value>,
+    /// Handoffs committed on it.
+    pub handoffs: i64,
+    /// Handoffs that wait for delivery.
+    pub undelivered: i64,
+    /// Failures since the last acceptance.
+    pub failures: i64,
+    /// US dollars so far.
+    #[serde(rename = "costSpentSoFarUSD")]
+    pub spent: f64,
+    /// US dollars left, as the last handoff said.
+    #[serde(rename = "costBudgetRemainingUSD")]
+    pub remaining: f64,
+    /// When it was first seen, RFC 3339.
+    pub created_at: String,
+    /// When it last changed, RFC 3339.
+    pub updated_at: String,
+}
+
+impl From<&Task> for TaskView {
+    fn from(task: &Task) -> Self {
+        Self {
+            task_id: task.id.to_string(),
+            status: task.status.as_str().to_owned(),
+            holder: task.holder.to_string(),
+            checkpoint: task.checkpoint.map(Into::into),
+            checkpoint_state: None,
+            handoffs: task.handoffs,
+            undelivered: task.undelivered,
+            failures: task.failures,
+            spent: task.spent.as_f64(),
+            remaining: task.remaining.as_f64(),
+            created_at: task.created_at.rfc3339(),
+            updated_at: task.updated_at.rfc3339(),
+        }
+    }
+}
+
+/// One page of a list, newest first.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Page<T> {
+    /// The rows.
+    pub items: Vec<T>,
+    /// Give this as `cursor` for the next page; absent on the last.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next_cursor: Option<String>,
+}
+
+impl<T> Page<T> {
+    /// A page of at most `limit` rows, from up to one more.
+    pub fn new<R>(
+        mut rows: Vec<R>,
+        limit: i64,
+        cursor: impl Fn(&R) -> crate::store::Cursor,
+        view: impl Fn(&R) -> T,
+    ) -> Self {
+        let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+        let more = rows.len() > limit;
+        rows.truncate(limit);
+        let next_cursor = more
+            .then(|| rows.last().map(|row| super::extract::write_cursor(&cursor(row))))
+            .flatten();
+        Self { items: rows.iter().map(view).collect(), next_cursor }
+    }
+}

@@ -1,0 +1,423 @@
+//! The write path. Commands wait in one bounded queue; a worker takes whatever waits, opens one
+//! transaction for all of it, decides each command in order over what it sees, commits, and only then
+//! answers each caller and hands deliverable handoffs to the dispatcher. One waiting command commits
+//! at once; a crowd shares the fsync and the lock of the log's head.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::{Mutex as AsyncMutex, Notify, mpsc, oneshot};
+use tokio_util::task::TaskTracker;
+
+use crate::domain::handoff::{DeliveryMode, HandoffStatus};
+use crate::metrics::Metrics;
+use crate::store::{Claim, HandoffKey, Needs, Receiver, Store, StoreError};
+
+mod agents;
+pub mod command;
+pub mod decide;
+pub mod plan;
+mod submit;
+mod verdict;
+
+use command::{Command, Kind, LedgerError, Reply};
+use plan::Plan;
+
+/// How the ledger works.
+#[derive(Debug, Clone, Copy)]
+pub struct Settings {
+    /// Commands that may wait; more are refused as overload.
+    pub queue: usize,
+    /// Commands that share a transaction at most.
+    pub batch: usize,
+    /// Transactions under way at once.
+    pub workers: usize,
+    /// Tries of a batch that meets concurrent writers.
+    pub conflict_tries: u32,
+    /// How long a freshly committed handoff belongs to this broker's dispatcher.
+    pub claim_ttl: Duration,
+}
+
+/// Where committed handoffs go: the dispatcher, seen from below. All calls return at once.
+pub trait Outbound: Send + Sync {
+    /// Keeps a place for one handoff to that receiver, if there is one to keep.
+    fn reserve(&self, receiver: &Receiver) -> bool;
+    /// Uses a kept place.
+    fn deliver(&self, claim: Claim);
+    /// Gives a kept place back.
+    fn release(&self, receiver: &Receiver);
+    /// Something of that receiver waits in the outbox.
+    fn nudge(&self, receiver: &Receiver);
+    /// Something of a receiver that is not known here waits in the outbox.
+    fn nudge_all(&self);
+}
+
+/// What of a submission stays in memory to be delivered without reading it back.
+#[derive(Debug, Clone)]
+pub struct Outgoing {
+    /// Canonical message without checkpoint and personal data.
+    pub body: Vec<u8>,
+    /// Personal data by subject, canonical.
+    pub personal: Vec<Vec<u8>>,
+}
+
+struct Job {
+    command: Command,
+    outgoing: Option<Outgoing>,
+    answer: oneshot::Sender<Result<Reply, LedgerError>>,
+}
+
+/// The handle to the write path. Clones share one queue.
+#[derive(Clone)]
+pub struct Ledger {
+    queue: mpsc::Sender<Job>,
+    waiters: Arc<Waiters<HandoffKey>>,
+    inboxes: Arc<Waiters<Receiver>>,
+    metrics: Arc<Metrics>,
+}
+
+impl Ledger {
+    /// Starts the workers on `tracker`; they end when every handle is gone and the queue is empty.
+    #[must_use]
+    pub fn start(
+        store: Arc<dyn Store>,
+        outbound: Arc<dyn Outbound>,
+        metrics: Arc<Metrics>,
+        settings: Settings,
+        broker: String,
+        tracker: &TaskTracker,
+    ) -> Self {
+        let (queue, jobs) = mpsc::channel(settings.queue);
+        let jobs = Arc::new(AsyncMutex::new(jobs));
+        let waiters = Arc::new(Waiters::default());
+        let inboxes = Arc::new(Waiters::default());
+        let shared = Arc::new(Shared {
+            store,
+            outbound,
+            waiters: Arc::clone(&waiters),
+            inboxes: Arc::clone(&inboxes),
+            metrics: Arc::clone(&metrics),
+            settings,
+            broker,
+        });
+        for _ in 0..settings.workers.max(1) {
+            tracker.spawn(work(Arc::clone(&shared), Arc::clone(&jobs)));
+        }
+        Self { queue, waiters, inboxes, metrics }
+    }
+
+    /// Carries out one command; returns once its changes are durable.
+    ///
+    /// # Errors
+    /// [`LedgerError`]; nothing of the command was written then. After `Unavailable` the caller
+    /// cannot know whether a commit got through: saying the same again finds out.
+    pub async fn handle(&self, command: Command) -> Result<Reply, LedgerError> {
+        self.send(command, None).await
+    }
+
+    /// Carries out a submission; what goes out is handed to the dispatcher without reading it back.
+    ///
+    /// # Errors
+    /// As [`Ledger::handle`].
+    pub async fn submit(&self, command: Command, outgoing: Outgoing) -> Result<Reply, LedgerError> {
+        self.send(command, Some(outgoing)).await
+    }
+
+    async fn send(
+        &self,
+        command: Command,
+        outgoing: Option<Outgoing>,
+    ) -> Result<Reply, LedgerError> {
+        let (answer, reply) = oneshot::channel();
+        self.queue.try_send(Job { command, outgoing, answer }).map_err(|err| match err {
+            mpsc::error::TrySendError::Full(_) => {
+                self.metrics.ledger_overloads.inc();
+                LedgerError::Overloaded
+            }
+            mpsc::error::TrySendError::Closed(_) => LedgerError::Unavailable,
+        })?;
+        reply.await.unwrap_or(Err(LedgerError::Unavailable))
+    }
+
+    /// Something to await for the next change of a handoff on this broker. Taken before the state is
+    /// read, so that no change falls between.
+    #[must_use]
+    pub fn watch(&self, key: HandoffKey) -> Watch<HandoffKey> {
+        self.waiters.watch(key)
+    }
+
+    /// Something to await for the next handoff into a pull receiver's inbox, on this broker.
+    #[must_use]
+    pub fn watch_inbox(&self, receiver: Receiver) -> Watch<Receiver> {
+        self.inboxes.watch(receiver)
+    }
+}
+
+struct Shared {
+    store: Arc<dyn Store>,
+    outbound: Arc<dyn Outbound>,
+    waiters: Arc<Waiters<HandoffKey>>,
+    inboxes: Arc<Waiters<Receiver>>,
+    metrics: Arc<Metrics>,
+    settings: Settings,
+    broker: String,
+}
+
+async fn work(shared: Arc<Shared>, jobs: Arc<AsyncMutex<mpsc::Receiver<Job>>>) {
+    loop {
+        let mut batch = Vec::with_capacity(shared.settings.batch);
+        let taken = jobs.lock().await.recv_many(&mut batch, shared.settings.batch).await;
+        if taken == 0 {
+            return;
+        }
+        shared.commit(batch).await;
+    }
+}
+
+type Answers = Vec<Result<Reply, LedgerError>>;
+
+impl Shared {
+    async fn commit(&self, mut jobs: Vec<Job>) {
+        for job in &mut jobs {
+            self.reserve(job);
+        }
+        let answers = self.try_batch(&jobs).await;
+        for (job, answer) in jobs.into_iter().zip(answers) {
+            self.after(job, answer);
+        }
+    }
+
+    /// All together; one by one where the batch cannot stand as a whole, so that a command the store
+    /// will not take leaves its neighbours alone.
+    async fn try_batch(&self, jobs: &[Job]) -> Answers {
+        let all: Vec<&Job> = jobs.iter().collect();
+        match self.transact(&all).await {
+            Ok(answers) => answers,
+            Err(err) if jobs.len() == 1 || matches!(err, StoreError::Unavailable(_)) => {
+                jobs.iter().map(|_| Err(explain(&err))).collect()
+            }
+            Err(_) => {
+                let mut answers = Vec::with_capacity(jobs.len());
+                for job in jobs {
+                    answers.push(match self.transact(&[job]).await {
+                        Ok(mut answer) => answer.pop().unwrap_or(Err(LedgerError::Unavailable)),
+                        Err(err) => Err(explain(&err)),
+                    });
+                }
+                answers
+            }
+        }
+    }
+
+    async fn transact(&self, jobs: &[&Job]) -> Result<Answers, StoreError> {
+        let mut needs = Needs::default();
+        for job in jobs {
+            decide::needs(&job.command, &mut needs);
+        }
+        let timer = self.metrics.ledger_commit_seconds.start_timer();
+        let mut tries = 0;
+        loop {
+            let mut decided = Vec::with_capacity(jobs.len());
+            let result = self
+                .store
+                .transact(&needs, &mut |state| {
+                    decided.clear();
+                    let mut plan = Plan::new(state);
+                    for job in jobs {
+                        let first = plan.writes.records.len();
+                        decided.push(decide::decide(&plan.state, &job.command).map(
+                            |(changes, reply)| {
+                                plan.apply(changes);
+                                (reply, (plan.writes.records.len() > first).then_some(first))
+                            },
+                        ));
+                    }
+                    plan.writes
+                })
+                .await;
+            match result {
+                Ok(sealed) => {
+                    timer.observe_duration();
+                    self.metrics.ledger_batch_size.observe(jobs.len() as f64);
+                    self.metrics.records_total.inc_by(sealed.len() as u64);
+                    return Ok(decided
+                        .into_iter()
+                        .map(|decision| {
+                            decision.map(|(reply, record)| match reply {
+                                Reply::Submitted { handoff, replayed, .. } => Reply::Submitted {
+                                    handoff,
+                                    receipt: record.and_then(|at| sealed.get(at).cloned()),
+                                    replayed,
+                                },
+                                other => other,
+                            })
+                        })
+                        .collect());
+                }
+                Err(StoreError::Conflict(why)) if tries < self.settings.conflict_tries => {
+                    tries += 1;
+                    tracing::debug!(tries, why, "a batch met a concurrent writer");
+                }
+                Err(err) => {
+                    timer.stop_and_discard();
+                    if !matches!(err, StoreError::Conflict(_)) {
+                        tracing::warn!(error = %err, commands = jobs.len(), "a batch was not committed");
+                    }
+                    return Err(err);
+                }
+            }
+        }
+    }
+
+    /// Keeps a place in the dispatcher for a handoff that is about to be committed.
+    fn reserve(&self, job: &mut Job) {
+        let at = job.command.at;
+        if let Kind::Submit(submit) = &mut job.command.kind
+            && job.outgoing.is_some()
+            && submit.handoff.mode == DeliveryMode::Webhook
+            && submit.handoff.status == HandoffStatus::Pending
+            && self
+                .outbound
+                .reserve(&(submit.handoff.tenant.clone(), submit.handoff.target.clone()))
+        {
+            submit.claim = Some((self.broker.clone(), at.plus(self.settings.claim_ttl)));
+        }
+    }
+
+    fn after(&self, job: Job, answer: Result<Reply, LedgerError>) {
+        if let Kind::Submit(submit) = &job.command.kind {
+            self.dispatch(submit, job.outgoing, &answer);
+        }
+        if let Ok(Reply::Handoff { handoff, more, repeated }) = &answer {
+            self.waiters.wake(&(handoff.tenant.clone(), handoff.id));
+            if !repeated {
+                self.metrics.count_transition(handoff);
+            }
+            if *more {
+                // The next handoff of the task may be for anyone.
+                self.outbound.nudge_all();
+                self.inboxes.wake_all();
+            }
+        }
+        // The caller may have gone; what it asked for is done all the same.
+        let _ = job.answer.send(answer);
+    }
+
+    fn dispatch(
+        &self,
+        submit: &command::Submit,
+        outgoing: Option<Outgoing>,
+        answer: &Result<Reply, LedgerError>,
+    ) {
+        let receiver = (submit.handoff.tenant.clone(), submit.handoff.target.clone());
+        let fresh = match answer {
+            Ok(Reply::Submitted { handoff, replayed: false, .. }) => Some(handoff),
+            _ => None,
+        };
+        let reserved = submit.claim.is_some();
+        match (fresh, reserved, outgoing) {
+            // The first handoff of its task to wait is the one that may use the place.
+            (Some(handoff), true, Some(outgoing)) if handoff.attempts == 1 => {
+                self.outbound.deliver(Claim {
+                    tenant: handoff.tenant.clone(),
+                    handoff_id: handoff.id,
+                    task_id: handoff.task_id,
+                    target: handoff.target.clone(),
+                    attempt: 1,
+                    fencing_token: handoff.fencing_token,
+                    idempotent: handoff.idempotent,
+                    traceparent: handoff.traceparent.clone(),
+                    created_at: handoff.created_at,
+                    body: outgoing.body,
+                    personal: outgoing.personal,
+                });
+            }
+            (Some(handoff), reserved, _) => {
+                if reserved {
+                    self.outbound.release(&receiver);
+                }
+                match (handoff.status, handoff.mode) {
+                    (HandoffStatus::Pending, DeliveryMode::Webhook) => {
+                        self.outbound.nudge(&receiver);
+                    }
+                    (HandoffStatus::Pending, DeliveryMode::Pull) => self.inboxes.wake(&receiver),
+                    _ => {}
+                }
+            }
+            (None, true, _) => self.outbound.release(&receiver),
+            (None, false, _) => {}
+        }
+    }
+}
+
+fn explain(err: &StoreError) -> LedgerError {
+    match err {
+        // A batch that loses every race is overload by another name: nothing is wrong with it.
+        StoreError::Unavailable(_) | StoreError::Conflict(_) => LedgerError::Unavailable,
+        StoreError::Refused(why) => LedgerError::Internal(why.clone()),
+    }
+}
+
+/// Who waits for what to happen to something, on this broker.
+struct Waiters<K> {
+    by_key: Mutex<HashMap<K, (Arc<Notify>, usize)>>,
+}
+
+impl<K> Default for Waiters<K> {
+    fn default() -> Self {
+        Self { by_key: Mutex::default() }
+    }
+}
+
+impl<K: Eq + Hash + Clone> Waiters<K> {
+    fn watch(self: &Arc<Self>, key: K) -> Watch<K> {
+        let mut map = self.by_key.lock().unwrap_or_else(PoisonError::into_inner);
+        let entry = map.entry(key.clone()).or_default();
+        entry.1 += 1;
+        Watch { waiters: Arc::clone(self), notify: Arc::clone(&entry.0), key }
+    }
+
+    fn wake(&self, key: &K) {
+        let map = self.by_key.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((notify, _)) = map.get(key) {
+            notify.notify_waiters();
+        }
+    }
+}
+
+impl<K: Eq + Hash> Waiters<K> {
+    fn wake_all(&self) {
+        let map = self.by_key.lock().unwrap_or_else(PoisonError::into_inner);
+        for (notify, _) in map.values() {
+            notify.notify_waiters();
+        }
+    }
+}
+
+/// A wait for a change of one thing.
+pub struct Watch<K: Eq + Hash> {
+    waiters: Arc<Waiters<K>>,
+    notify: Arc<Notify>,
+    key: K,
+}
+
+impl<K: Eq + Hash> Watch<K> {
+    /// Resolves at the next change after this call, also one that comes before the first poll.
+    pub fn changed(&self) -> impl Future<Output = ()> + '_ {
+        self.notify.notified()
+    }
+}
+
+impl<K: Eq + Hash> Drop for Watch<K> {
+    fn drop(&mut self) {
+        let mut map = self.waiters.by_key.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(entry) = map.get_mut(&self.key) {
+            entry.1 -= 1;
+            if entry.1 == 0 {
+                map.remove(&self.key);
+            }
+        }
+    }
+}

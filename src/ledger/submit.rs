@@ -1,0 +1,303 @@
+//! Decisions on what senders bring: handoffs, refusals, checkpoints.
+
+use super::command::{Command, LedgerError, PutCheckpoint, Refuse, Reply, Submit};
+use super::decide::Decision;
+use super::plan::Change;
+use crate::domain::failure::{Code, Failure, Stage, primary};
+use crate::domain::handoff::{CheckpointRef, Handoff, HandoffStatus};
+use crate::domain::task::{Task, TaskEvent, TaskStatus};
+use crate::evidence::commitment::{Part, Subject, commit};
+use crate::evidence::record::{Content, Draft, RecordKind};
+use crate::store::{CheckpointRow, DeadLetterRow, IdempotencyRow, OutboxRow, State};
+
+/// Commits a handoff that passed the gate, or answers as the first time.
+pub(super) fn submit(state: &State, command: &Command, submit: &Submit) -> Decision {
+    let key = (command.tenant.clone(), submit.handoff.id);
+    if let Some(known) = state.handoffs.get(&key) {
+        return replay(known, &submit.whole);
+    }
+    if let Some(name) = &submit.idempotency_key {
+        let used = (command.tenant.clone(), submit.handoff.source.clone(), name.clone());
+        if state.idempotency.contains_key(&used) {
+            return Err(LedgerError::IdempotencyMismatch);
+        }
+    }
+    let no_op = submit.handoff.status == HandoffStatus::NoOp;
+    let mut task = task_of(state, command, &submit.handoff);
+    if !no_op {
+        task.status = task.status.next(TaskEvent::Submit)?;
+    }
+
+    let mut changes = Vec::with_capacity(6);
+    let mut handoff = submit.handoff.clone();
+    let run = (command.tenant.clone(), handoff.task_id, handoff.source_execution);
+    let last = state.runs.get(&run);
+    let commitment = match (&submit.checkpoint, last) {
+        (None, Some((seq, commitment))) => {
+            handoff.checkpoint =
+                Some(CheckpointRef { execution_id: handoff.source_execution, seq: *seq });
+            *commitment
+        }
+        (None, None) if submit.require_checkpoint => {
+            return refuse_without_checkpoint(command, submit);
+        }
+        (own, last) => {
+            let part = own.as_ref().unwrap_or(&submit.implied_checkpoint).clone();
+            let seq = last.map_or(1, |(seq, _)| seq + 1);
+            let at = CheckpointRef { execution_id: handoff.source_execution, seq };
+            handoff.checkpoint = Some(at);
+            let commitment = part.commitment;
+            changes.push(Change::Checkpoint(CheckpointRow {
+                tenant: command.tenant.clone(),
+                task_id: handoff.task_id,
+                at,
+                agent: handoff.source.clone(),
+                part,
+                created_at: command.at,
+            }));
+            commitment
+        }
+    };
+    task.fence += 1;
+    handoff.fencing_token = task.fence;
+    handoff.content_id = Some(submit.content.id);
+    task.updated_at = command.at;
+    task.spent = task.spent.max(handoff.cost.spent);
+    task.remaining = handoff.cost.remaining;
+
+    let kind = if no_op { RecordKind::NoOp } else { RecordKind::Handoff };
+    let mut draft = draft_of(command, kind, &handoff);
+    draft.from = Some(submit.from.clone());
+    draft.to = Some(submit.to.clone());
+    draft.cost = Some(handoff.cost);
+    draft.content = Some(submit.content.clone());
+    draft.checkpoint_commitment = Some(commitment);
+    draft.personal.clone_from(&submit.personal);
+
+    if no_op {
+        handoff.ended_at = Some(command.at);
+    } else {
+        task.handoffs += 1;
+        // The first of its task goes out at once where the dispatcher kept a place for it; any other
+        // waits for those before it.
+        let claim = submit.claim.as_ref().filter(|_| task.undelivered == 0);
+        task.undelivered += 1;
+        handoff.attempts = i32::from(claim.is_some());
+        changes.push(Change::Outbox(OutboxRow {
+            tenant: command.tenant.clone(),
+            handoff_id: handoff.id,
+            task_id: handoff.task_id,
+            seq: task.handoffs,
+            target: handoff.target.clone(),
+            mode: handoff.mode,
+            visible_at: claim.map_or(command.at, |(_, until)| *until),
+            attempt: handoff.attempts,
+            claimed_by: claim.map(|(broker, _)| broker.clone()),
+            created_at: command.at,
+        }));
+    }
+    if let Some(name) = &submit.idempotency_key {
+        changes.push(Change::Idempotency(IdempotencyRow {
+            tenant: command.tenant.clone(),
+            agent: handoff.source.clone(),
+            key: name.clone(),
+            handoff_id: handoff.id,
+            created_at: command.at,
+        }));
+    }
+    changes.push(Change::Task(task));
+    changes.push(Change::Handoff(handoff.clone()));
+    changes.push(Change::Record(Box::new(draft)));
+    Ok((changes, Reply::Submitted { handoff, receipt: None, replayed: false }))
+}
+
+/// Records a refusal, and keeps the handoff as a dead letter where that is due.
+pub(super) fn refuse(state: &State, command: &Command, refuse: &Refuse) -> Decision {
+    if let Some(known) =
+        refuse.handoff_id.and_then(|id| state.handoffs.get(&(command.tenant.clone(), id)))
+    {
+        // The first answer to this very message stands, whatever the gate says today.
+        if let Some(whole) = &refuse.whole
+            && is_same(known, whole)
+        {
+            return replay(known, whole);
+        }
+        if refuse.dead_letter.is_some() {
+            return Err(LedgerError::Conflict(format!(
+                "handoff {} exists with another content",
+                known.id
+            )));
+        }
+    }
+    let reason = primary(&refuse.failures).map(|code| code.as_str().to_owned());
+    let mut draft =
+        Draft::new(command.tenant.clone(), RecordKind::Refused, command.at, command.actor.clone());
+    draft.task_id = refuse.task_id;
+    draft.handoff_id = refuse.handoff_id;
+    draft.parent_handoff_id = refuse.parent_handoff_id;
+    draft.from.clone_from(&refuse.from);
+    draft.to.clone_from(&refuse.to);
+    draft.reason.clone_from(&reason);
+    let mut changes = Vec::new();
+    let reply = Reply::Refused {
+        failures: refuse.failures.clone(),
+        dead_lettered: refuse.dead_letter.is_some(),
+        replayed: false,
+    };
+    let Some(letter) = &refuse.dead_letter else {
+        draft.content = Some(refuse.content.clone());
+        changes.push(Change::Record(Box::new(draft)));
+        return Ok((changes, reply));
+    };
+    let mut handoff = letter.handoff.clone();
+    let task = task_of(state, command, &handoff);
+    let run = (command.tenant.clone(), handoff.task_id, handoff.source_execution);
+    let at = CheckpointRef {
+        execution_id: handoff.source_execution,
+        seq: state.runs.get(&run).map_or(1, |(seq, _)| seq + 1),
+    };
+    handoff.checkpoint = Some(at);
+    handoff.content_id = Some(letter.content.id);
+    handoff.reason.clone_from(&reason);
+    handoff.ended_at = Some(command.at);
+    draft.kind = RecordKind::DeadLettered;
+    draft.status = Some(HandoffStatus::DeadLettered.as_str());
+    draft.cost = Some(handoff.cost);
+    draft.content = Some(letter.content.clone());
+    draft.checkpoint_commitment = Some(letter.checkpoint.commitment);
+    draft.personal.clone_from(&letter.personal);
+    changes.push(Change::Checkpoint(CheckpointRow {
+        tenant: command.tenant.clone(),
+        task_id: handoff.task_id,
+        at,
+        agent: handoff.source.clone(),
+        part: letter.checkpoint.clone(),
+        created_at: command.at,
+    }));
+    changes.push(Change::DeadLetter(DeadLetterRow {
+        tenant: command.tenant.clone(),
+        handoff_id: handoff.id,
+        task_id: handoff.task_id,
+        source: handoff.source.clone(),
+        target: refuse.to.as_ref().and_then(|to| to.agent_id.clone()),
+        reason: reason.unwrap_or_default(),
+        failures: refuse.failures.clone(),
+        status: "OPEN".to_owned(),
+        created_at: command.at,
+    }));
+    if !state.tasks.contains_key(&(command.tenant.clone(), handoff.task_id)) {
+        changes.push(Change::Task(task));
+    }
+    changes.push(Change::Handoff(handoff));
+    changes.push(Change::Record(Box::new(draft)));
+    Ok((changes, reply))
+}
+
+/// Stores a checkpoint ahead of a handoff.
+pub(super) fn put_checkpoint(state: &State, command: &Command, put: &PutCheckpoint) -> Decision {
+    let run = (command.tenant.clone(), put.task_id, put.execution_id);
+    let row = CheckpointRow {
+        tenant: command.tenant.clone(),
+        task_id: put.task_id,
+        at: CheckpointRef {
+            execution_id: put.execution_id,
+            seq: state.runs.get(&run).map_or(1, |(seq, _)| seq + 1),
+        },
+        agent: put.agent.clone(),
+        part: put.part.clone(),
+        created_at: command.at,
+    };
+    let mut draft = Draft::new(
+        command.tenant.clone(),
+        RecordKind::Checkpoint,
+        command.at,
+        command.actor.clone(),
+    );
+    draft.task_id = Some(put.task_id);
+    draft.checkpoint_commitment = Some(put.part.commitment);
+    Ok((
+        vec![Change::Checkpoint(row.clone()), Change::Record(Box::new(draft))],
+        Reply::Checkpoint(row),
+    ))
+}
+
+fn is_same(known: &Handoff, whole: &[u8]) -> bool {
+    // An erased digest can no longer tell: the id decides then.
+    known.digest.is_empty()
+        || commit(Subject::Submission, &known.digest_salt, whole)[..] == known.digest
+}
+
+fn replay(known: &Handoff, whole: &[u8]) -> Decision {
+    if !is_same(known, whole) {
+        return Err(LedgerError::Conflict(format!(
+            "handoff {} exists with another content",
+            known.id
+        )));
+    }
+    if known.status == HandoffStatus::DeadLettered {
+        return Ok((
+            Vec::new(),
+            Reply::Refused { failures: Vec::new(), dead_lettered: true, replayed: true },
+        ));
+    }
+    Ok((Vec::new(), Reply::Submitted { handoff: known.clone(), receipt: None, replayed: true }))
+}
+
+/// The task of a handoff, as it is or as it begins.
+fn task_of(state: &State, command: &Command, handoff: &Handoff) -> Task {
+    state.tasks.get(&(command.tenant.clone(), handoff.task_id)).cloned().unwrap_or_else(|| Task {
+        tenant: command.tenant.clone(),
+        id: handoff.task_id,
+        status: TaskStatus::PendingHandoff,
+        holder: handoff.source.clone(),
+        checkpoint: None,
+        fence: 0,
+        handoffs: 0,
+        undelivered: 0,
+        failures: 0,
+        spent: handoff.cost.spent,
+        remaining: handoff.cost.remaining,
+        created_at: command.at,
+        updated_at: command.at,
+    })
+}
+
+/// A draft that speaks of a handoff.
+pub(super) fn draft_of(command: &Command, kind: RecordKind, handoff: &Handoff) -> Draft {
+    let mut draft = Draft::new(command.tenant.clone(), kind, command.at, command.actor.clone());
+    draft.task_id = Some(handoff.task_id);
+    draft.handoff_id = Some(handoff.id);
+    draft.parent_handoff_id = handoff.parent_id;
+    draft.status = Some(handoff.status.as_str());
+    draft
+}
+
+/// The sender must keep checkpoints and has none: only the ledger can know, so it refuses as the
+/// gate would.
+fn refuse_without_checkpoint(command: &Command, submit: &Submit) -> Decision {
+    let failures = vec![Failure::new(
+        Stage::Completeness,
+        Code::IncompleteContext,
+        "/checkpoint",
+        "this sender must checkpoint before it hands off: send `checkpoint`, or store one with PUT /tasks/{taskId}/checkpoints/{executionId}",
+    )];
+    let text = serde_json::json!({ "failures": failures });
+    let content = Content {
+        id: submit.content.id,
+        part: Part::new(
+            Subject::Message,
+            submit.refusal_salt,
+            &crate::domain::canonical::to_vec(&text),
+        ),
+    };
+    let mut draft = draft_of(command, RecordKind::Refused, &submit.handoff);
+    draft.status = None;
+    draft.reason = Some(Code::IncompleteContext.as_str().to_owned());
+    draft.from = Some(submit.from.clone());
+    draft.to = Some(submit.to.clone());
+    draft.content = Some(content);
+    Ok((
+        vec![Change::Record(Box::new(draft))],
+        Reply::Refused { failures, dead_lettered: false, replayed: false },
+    ))
+}

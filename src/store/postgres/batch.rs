@@ -1,0 +1,299 @@
+//! Statements over many rows: each column is one array, and `UNNEST` makes rows of them, so that a
+//! batch of any size is one round trip and one prepared statement.
+
+use std::fmt::Write as _;
+use std::sync::LazyLock;
+
+/// A table as far as batches write it. The first `keys` columns are its primary key.
+pub(super) struct Table {
+    pub(super) name: &'static str,
+    pub(super) keys: usize,
+    pub(super) columns: &'static [(&'static str, &'static str)],
+}
+
+/// A statement's text, made once.
+pub(super) type Sql = LazyLock<String>;
+
+impl Table {
+    fn list(columns: &[(&str, &str)], one: impl Fn(usize, &str, &str) -> String) -> String {
+        columns.iter().enumerate().fold(String::new(), |mut text, (place, (name, kind))| {
+            let comma = if place == 0 { "" } else { ", " };
+            let _ = write!(text, "{comma}{}", one(place, name, kind));
+            text
+        })
+    }
+
+    fn names(columns: &[(&str, &str)]) -> String {
+        Self::list(columns, |_, name, _| name.to_owned())
+    }
+
+    /// The arrays as rows, named `n`.
+    fn rows(columns: &[(&str, &str)]) -> String {
+        let arrays = Self::list(columns, |place, _, kind| format!("${}::{kind}[]", place + 1));
+        format!("UNNEST({arrays}) AS n({})", Self::names(columns))
+    }
+
+    fn same_key(&self) -> String {
+        self.columns[..self.keys]
+            .iter()
+            .map(|(name, _)| format!("t.{name} = n.{name}"))
+            .collect::<Vec<_>>()
+            .join(" AND ")
+    }
+
+    /// Inserts; a key that is taken is an error.
+    pub(super) fn insert(&self) -> String {
+        let (names, rows) = (Self::names(self.columns), Self::rows(self.columns));
+        format!("INSERT INTO {} ({names}) SELECT {names} FROM {rows}", self.name)
+    }
+
+    /// Inserts, or sets what is there.
+    pub(super) fn upsert(&self) -> String {
+        let (keys, others) = self.columns.split_at(self.keys);
+        let set = Self::list(others, |_, name, _| format!("{name} = EXCLUDED.{name}"));
+        format!("{} ON CONFLICT ({}) DO UPDATE SET {set}", self.insert(), Self::names(keys))
+    }
+
+    /// Sets what is there.
+    pub(super) fn update(&self) -> String {
+        let set = Self::list(&self.columns[self.keys..], |_, name, _| format!("{name} = n.{name}"));
+        let rows = Self::rows(self.columns);
+        format!("UPDATE {} AS t SET {set} FROM {rows} WHERE {}", self.name, self.same_key())
+    }
+
+    /// Deletes by key.
+    pub(super) fn delete(&self) -> String {
+        let rows = Self::rows(&self.columns[..self.keys]);
+        format!("DELETE FROM {} AS t USING {rows} WHERE {}", self.name, self.same_key())
+    }
+
+    /// Selects by key, in key order, locked.
+    pub(super) fn select_locked(&self) -> String {
+        let names = Self::list(self.columns, |_, name, _| format!("t.{name}"));
+        let keys = Self::list(&self.columns[..self.keys], |_, name, _| format!("t.{name}"));
+        let rows = Self::rows(&self.columns[..self.keys]);
+        format!(
+            "SELECT {names} FROM {} AS t JOIN {rows} ON {} ORDER BY {keys} FOR UPDATE OF t",
+            self.name,
+            self.same_key()
+        )
+    }
+
+    /// Selects by key.
+    pub(super) fn select(&self) -> String {
+        let names = Self::list(self.columns, |_, name, _| format!("t.{name}"));
+        let rows = Self::rows(&self.columns[..self.keys]);
+        format!("SELECT {names} FROM {} AS t JOIN {rows} ON {}", self.name, self.same_key())
+    }
+}
+
+/// Binds one array a column: what each expression makes of each row.
+macro_rules! bind {
+    ($query:expr, $rows:expr, |$row:ident| $($value:expr),+ $(,)?) => {
+        $query$(.bind($rows.iter().map(|$row| $value).collect::<Vec<_>>()))+
+    };
+}
+pub(super) use bind;
+
+const TEXT: &str = "text";
+const BIGINT: &str = "bigint";
+const BYTEA: &str = "bytea";
+
+pub(super) const TASKS: Table = Table {
+    name: "tasks",
+    keys: 2,
+    columns: &[
+        ("tenant", TEXT),
+        ("task_id", TEXT),
+        ("status", TEXT),
+        ("holder", TEXT),
+        ("checkpoint_execution", TEXT),
+        ("checkpoint_seq", BIGINT),
+        ("fence", BIGINT),
+        ("handoffs", BIGINT),
+        ("undelivered", BIGINT),
+        ("failures", BIGINT),
+        ("spent_nanos", BIGINT),
+        ("remaining_nanos", BIGINT),
+        ("created_at", BIGINT),
+        ("updated_at", BIGINT),
+    ],
+};
+
+pub(super) const HANDOFFS: Table = Table {
+    name: "handoffs",
+    keys: 2,
+    columns: &[
+        ("tenant", TEXT),
+        ("handoff_id", TEXT),
+        ("task_id", TEXT),
+        ("parent_id", TEXT),
+        ("source", TEXT),
+        ("source_version", TEXT),
+        ("source_execution", TEXT),
+        ("target", TEXT),
+        ("target_type", TEXT),
+        ("target_version", TEXT),
+        ("mode", TEXT),
+        ("status", TEXT),
+        ("fencing_token", BIGINT),
+        ("attempts", "integer"),
+        ("deadline_at", BIGINT),
+        ("spent_nanos", BIGINT),
+        ("remaining_nanos", BIGINT),
+        ("prompt_tokens", BIGINT),
+        ("completion_tokens", BIGINT),
+        ("idempotent", "boolean"),
+        ("checkpoint_execution", TEXT),
+        ("checkpoint_seq", BIGINT),
+        ("content_id", TEXT),
+        ("digest_salt", BYTEA),
+        ("digest", BYTEA),
+        ("reason", TEXT),
+        ("traceparent", TEXT),
+        ("created_at", BIGINT),
+        ("accepted_at", BIGINT),
+        ("ended_at", BIGINT),
+    ],
+};
+
+pub(super) const OUTBOX: Table = Table {
+    name: "outbox",
+    keys: 2,
+    columns: &[
+        ("tenant", TEXT),
+        ("handoff_id", TEXT),
+        ("task_id", TEXT),
+        ("seq", BIGINT),
+        ("target", TEXT),
+        ("mode", TEXT),
+        ("visible_at", BIGINT),
+        ("attempt", "integer"),
+        ("claimed_by", TEXT),
+        ("created_at", BIGINT),
+    ],
+};
+
+pub(super) const CHECKPOINTS: Table = Table {
+    name: "checkpoints",
+    keys: 4,
+    columns: &[
+        ("tenant", TEXT),
+        ("task_id", TEXT),
+        ("execution_id", TEXT),
+        ("seq", BIGINT),
+        ("agent_id", TEXT),
+        ("commitment", BYTEA),
+        ("salt", BYTEA),
+        ("codec", TEXT),
+        ("bytes", BYTEA),
+        ("created_at", BIGINT),
+    ],
+};
+
+pub(super) const IDEMPOTENCY: Table = Table {
+    name: "idempotency_keys",
+    keys: 3,
+    columns: &[
+        ("tenant", TEXT),
+        ("agent_id", TEXT),
+        ("idempotency_key", TEXT),
+        ("handoff_id", TEXT),
+        ("created_at", BIGINT),
+    ],
+};
+
+pub(super) const DEAD_LETTERS: Table = Table {
+    name: "dead_letters",
+    keys: 2,
+    columns: &[
+        ("tenant", TEXT),
+        ("handoff_id", TEXT),
+        ("task_id", TEXT),
+        ("source", TEXT),
+        ("target", TEXT),
+        ("reason", TEXT),
+        ("failures", TEXT),
+        ("status", TEXT),
+        ("created_at", BIGINT),
+    ],
+};
+
+pub(super) const AGENTS: Table = Table {
+    name: "agents",
+    keys: 2,
+    columns: &[
+        ("tenant", TEXT),
+        ("agent_id", TEXT),
+        ("doc", TEXT),
+        ("secrets", TEXT),
+        ("created_at", BIGINT),
+        ("updated_at", BIGINT),
+    ],
+};
+
+pub(super) const KEYS: Table = Table {
+    name: "api_keys",
+    keys: 2,
+    columns: &[
+        ("tenant", TEXT),
+        ("key_id", TEXT),
+        ("key_hash", BYTEA),
+        ("role", TEXT),
+        ("agent_id", TEXT),
+        ("label", TEXT),
+        ("created_at", BIGINT),
+        ("expires_at", BIGINT),
+    ],
+};
+
+pub(super) const CONTENTS: Table = Table {
+    name: "contents",
+    keys: 2,
+    columns: &[
+        ("tenant", TEXT),
+        ("content_id", TEXT),
+        ("salt", BYTEA),
+        ("codec", TEXT),
+        ("bytes", BYTEA),
+        ("created_at", BIGINT),
+    ],
+};
+
+pub(super) const RECORDS: Table = Table {
+    name: "audit.records",
+    keys: 2,
+    columns: &[
+        ("tenant", TEXT),
+        ("leaf_index", BIGINT),
+        ("record_hash", BYTEA),
+        ("kind", TEXT),
+        ("task_id", TEXT),
+        ("handoff_id", TEXT),
+        ("content_id", TEXT),
+        ("recorded_at", BIGINT),
+        ("body", BYTEA),
+    ],
+};
+
+pub(super) const PERSONAL_DATA: Table = Table {
+    name: "personal_data",
+    keys: 3,
+    columns: &[
+        ("tenant", TEXT),
+        ("leaf_index", BIGINT),
+        ("ordinal", "integer"),
+        ("handoff_id", TEXT),
+        ("subject_id", TEXT),
+        ("salt", BYTEA),
+        ("codec", TEXT),
+        ("bytes", BYTEA),
+        ("created_at", BIGINT),
+    ],
+};
+
+pub(super) const HEADS: Table = Table {
+    name: "audit.log_heads",
+    keys: 1,
+    columns: &[("tenant", TEXT), ("size", BIGINT), ("hash", BYTEA)],
+};

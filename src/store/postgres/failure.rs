@@ -1,0 +1,71 @@
+//! What the server says, in the store's words. Never the server's own text: it may quote data.
+
+use crate::store::StoreError;
+
+/// Sorts an error of the driver or of the server.
+pub(super) fn failed(err: sqlx::Error) -> StoreError {
+    use sqlx::Error as E;
+    match err {
+        E::Database(err) => {
+            let code = err.code().unwrap_or_default().into_owned();
+            let place = err.constraint().or_else(|| err.table()).map(str::to_owned);
+            judge(&code, place.as_deref())
+        }
+        E::PoolTimedOut => StoreError::Unavailable("no connection in time".to_owned()),
+        E::PoolClosed => StoreError::Unavailable("closed".to_owned()),
+        // Their texts name the operating system's or the handshake's complaint, never a value.
+        err @ (E::Io(_) | E::Tls(_)) => StoreError::Unavailable(err.to_string()),
+        E::Protocol(_) | E::BeginFailed | E::WorkerCrashed => {
+            StoreError::Unavailable("the connection broke".to_owned())
+        }
+        E::ColumnDecode { index, .. } => {
+            StoreError::Refused(format!("column {index} cannot be read"))
+        }
+        E::Configuration(_) => StoreError::Refused("the configuration is wrong".to_owned()),
+        _ => StoreError::Refused("the driver cannot do this".to_owned()),
+    }
+}
+
+/// Sorts a SQLSTATE (PostgreSQL manual, appendix A).
+fn judge(code: &str, place: Option<&str>) -> StoreError {
+    let text = match place {
+        Some(place) => format!("SQLSTATE {code} at {place}"),
+        None => format!("SQLSTATE {code}"),
+    };
+    match code {
+        // unique_violation, serialization_failure, deadlock_detected
+        "23505" | "40001" | "40P01" => StoreError::Conflict(text),
+        // A standby; too slow; locked; idle too long; outcome unknown.
+        "25006" | "57014" | "55P03" | "25P03" | "40003" => StoreError::Unavailable(text),
+        _ if ["08", "53", "57P", "58"].iter().any(|class| code.starts_with(class)) => {
+            StoreError::Unavailable(text)
+        }
+        // character_not_in_repertoire, untranslatable_character: a NUL in a text.
+        "22021" | "22P05" => StoreError::Refused("a text holds a NUL character".to_owned()),
+        _ => StoreError::Refused(text),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn states_that_pass_are_told_from_those_that_stay() {
+        for code in ["57P01", "57P03", "53300", "08006", "25006", "57014", "58030"] {
+            assert!(matches!(judge(code, None), StoreError::Unavailable(_)), "{code}");
+        }
+        for code in ["23505", "40001", "40P01"] {
+            assert!(matches!(judge(code, None), StoreError::Conflict(_)), "{code}");
+        }
+        for code in ["22021", "42501", "23502", "28P01", ""] {
+            assert!(matches!(judge(code, None), StoreError::Refused(_)), "{code}");
+        }
+    }
+
+    #[test]
+    fn the_message_names_a_place_and_no_value() {
+        let err = judge("23505", Some("handoffs_pkey"));
+        assert!(err.to_string().ends_with("SQLSTATE 23505 at handoffs_pkey"), "{err}");
+    }
+}

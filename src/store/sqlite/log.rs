@@ -1,0 +1,223 @@
+//! Reading the logs, and what their records commit to.
+
+use std::collections::HashMap;
+
+use sqlx::sqlite::{SqliteConnection, SqlitePool, SqliteRow};
+use sqlx::{QueryBuilder, Sqlite};
+
+use super::batch::json;
+use super::connection::failure;
+use super::rows;
+use crate::domain::ids::{ContentId, Micros, TaskId, TenantId};
+use crate::evidence::commitment::{Codec, unpack};
+use crate::evidence::record::{LogHead, Sealed};
+use crate::store::{HandoffKey, Result, StoreError, StoredContent, StoredPersonal, StoredRecord};
+
+/// Handoffs without a record that are told of at most.
+const UNRECORDED: i64 = 10;
+
+/// Unpacks what a row holds.
+pub(super) fn unpacked(codec: Codec, bytes: &[u8]) -> Result<Vec<u8>> {
+    unpack(codec, bytes).map_err(|_| {
+        StoreError::Refused("a stored content is not in the form that its codec names".to_owned())
+    })
+}
+
+/// See [`crate::store::Store::ensure_tenant`].
+pub(super) async fn ensure_tenant(
+    conn: &mut SqliteConnection,
+    tenant: &TenantId,
+    log_id: &str,
+    at: Micros,
+) -> Result<()> {
+    sqlx::query("INSERT INTO tenants (tenant, created_at) VALUES (?, ?) ON CONFLICT DO NOTHING")
+        .bind(tenant.as_str())
+        .bind(at.0)
+        .execute(&mut *conn)
+        .await
+        .map_err(failure)?;
+    sqlx::query(
+        "INSERT INTO audit_log_heads (tenant, log_id, size, hash) VALUES (?, ?, 0, x'') \
+         ON CONFLICT DO NOTHING",
+    )
+    .bind(tenant.as_str())
+    .bind(log_id)
+    .execute(conn)
+    .await
+    .map_err(failure)?;
+    Ok(())
+}
+
+/// See [`crate::store::Store::find_head`].
+pub(super) async fn find_head(pool: &SqlitePool, tenant: &TenantId) -> Result<Option<LogHead>> {
+    sqlx::query("SELECT log_id, size, hash FROM audit_log_heads WHERE tenant = ?")
+        .bind(tenant.as_str())
+        .fetch_optional(pool)
+        .await
+        .map_err(failure)?
+        .map(|row| {
+            Ok(LogHead {
+                tenant: tenant.clone(),
+                log_id: rows::get(&row, "log_id")?,
+                size: rows::get(&row, "size")?,
+                hash: rows::get(&row, "hash")?,
+            })
+        })
+        .transpose()
+}
+
+/// See [`crate::store::Store::find_content`].
+pub(super) async fn find_content(
+    pool: &SqlitePool,
+    tenant: &TenantId,
+    id: ContentId,
+) -> Result<Option<Vec<u8>>> {
+    let row = sqlx::query(
+        "SELECT codec, bytes FROM contents \
+         WHERE tenant = ? AND content_id = ? AND bytes IS NOT NULL",
+    )
+    .bind(tenant.as_str())
+    .bind(id.to_string())
+    .fetch_optional(pool)
+    .await
+    .map_err(failure)?;
+    row.map(|row| unpacked(rows::codec(&row)?, rows::get(&row, "bytes")?)).transpose()
+}
+
+/// See [`crate::store::Store::find_receipt`]. Where a handoff was kept first and committed later,
+/// its commitment is the receipt.
+pub(super) async fn find_receipt(pool: &SqlitePool, key: &HandoffKey) -> Result<Option<Sealed>> {
+    let row = sqlx::query(
+        "SELECT log_id, leaf_index, record_hash, body FROM audit_records \
+         JOIN audit_log_heads USING (tenant) \
+         WHERE tenant = ? AND handoff_id = ? AND kind IN ('HANDOFF', 'DEAD_LETTERED', 'NO_OP') \
+         ORDER BY kind = 'DEAD_LETTERED', leaf_index LIMIT 1",
+    )
+    .bind(key.0.as_str())
+    .bind(key.1.to_string())
+    .fetch_optional(pool)
+    .await
+    .map_err(failure)?;
+    row.map(|row| {
+        Ok(Sealed {
+            log_id: rows::get(&row, "log_id")?,
+            leaf_index: rows::get(&row, "leaf_index")?,
+            hash: rows::hash32(&row, "record_hash")?,
+            body: rows::get(&row, "body")?,
+        })
+    })
+    .transpose()
+}
+
+/// See [`crate::store::Store::list_unrecorded`].
+pub(super) async fn list_unrecorded(pool: &SqlitePool, tenant: &TenantId) -> Result<Vec<String>> {
+    sqlx::query(
+        "SELECT handoff_id FROM handoffs AS h WHERE tenant = ? AND NOT EXISTS \
+           (SELECT 1 FROM audit_records AS r \
+            WHERE r.tenant = h.tenant AND r.handoff_id = h.handoff_id \
+              AND kind IN ('HANDOFF', 'DEAD_LETTERED', 'NO_OP')) \
+         ORDER BY handoff_id LIMIT ?",
+    )
+    .bind(tenant.as_str())
+    .bind(UNRECORDED)
+    .fetch_all(pool)
+    .await
+    .map_err(failure)?
+    .iter()
+    .map(|row| rows::get(row, "handoff_id"))
+    .collect()
+}
+
+/// See [`crate::store::Store::list_records`].
+pub(super) async fn list_records(
+    pool: &SqlitePool,
+    tenant: &TenantId,
+    task: Option<TaskId>,
+    from: i64,
+    limit: i64,
+    contents: bool,
+) -> Result<Vec<StoredRecord>> {
+    let mut query = QueryBuilder::<Sqlite>::new(
+        "SELECT r.leaf_index, r.record_hash, r.kind, r.task_id, r.handoff_id, r.recorded_at, \
+         r.body",
+    );
+    if contents {
+        query.push(
+            ", r.content_id, c.salt, c.codec, c.bytes FROM audit_records AS r \
+             LEFT JOIN contents AS c ON c.tenant = r.tenant AND c.content_id = r.content_id",
+        );
+    } else {
+        query.push(" FROM audit_records AS r");
+    }
+    query.push(" WHERE r.tenant = ").push_bind(tenant.as_str());
+    if let Some(task) = task {
+        query.push(" AND r.task_id = ").push_bind(task.to_string());
+    }
+    query.push(" AND r.leaf_index >= ").push_bind(from);
+    query.push(" ORDER BY r.leaf_index LIMIT ").push_bind(limit.max(0));
+
+    // Both reads see one state: an erasure between them would tear a record's content apart.
+    let mut tx = pool.begin().await.map_err(failure)?;
+    let found = query.build().fetch_all(&mut *tx).await.map_err(failure)?;
+    let mut records = found.iter().map(|row| record(row, contents)).collect::<Result<Vec<_>>>()?;
+    if contents {
+        let mut personal = load_personal(&mut tx, tenant, &records).await?;
+        for record in &mut records {
+            record.personal = personal.remove(&record.leaf_index).unwrap_or_default();
+        }
+    }
+    tx.rollback().await.map_err(failure)?;
+    Ok(records)
+}
+
+fn record(row: &SqliteRow, contents: bool) -> Result<StoredRecord> {
+    let id = if contents { rows::get::<Option<String>>(row, "content_id")? } else { None };
+    Ok(StoredRecord {
+        leaf_index: rows::get(row, "leaf_index")?,
+        hash: rows::get(row, "record_hash")?,
+        kind: rows::get(row, "kind")?,
+        task_id: rows::get(row, "task_id")?,
+        handoff_id: rows::get(row, "handoff_id")?,
+        recorded_at: Micros(rows::get(row, "recorded_at")?),
+        body: rows::get(row, "body")?,
+        content: id.map(|id| Ok(StoredContent { id, kept: kept(row)? })).transpose()?,
+        personal: Vec::new(),
+    })
+}
+
+/// Salt and packed bytes.
+type Kept = (Vec<u8>, Codec, Vec<u8>);
+
+/// What a row holds, unless it is erased.
+fn kept(row: &SqliteRow) -> Result<Option<Kept>> {
+    let salt = rows::get::<Option<Vec<u8>>>(row, "salt")?;
+    let bytes = rows::get::<Option<Vec<u8>>>(row, "bytes")?;
+    salt.zip(bytes).map(|(salt, bytes)| Ok((salt, rows::codec(row)?, bytes))).transpose()
+}
+
+async fn load_personal(
+    conn: &mut SqliteConnection,
+    tenant: &TenantId,
+    records: &[StoredRecord],
+) -> Result<HashMap<i64, Vec<StoredPersonal>>> {
+    let leaves: Vec<_> = records.iter().map(|record| record.leaf_index).collect();
+    let found = sqlx::query(
+        "SELECT leaf_index, ordinal, subject_id, salt, codec, bytes FROM personal_data \
+         WHERE tenant = ? AND leaf_index IN (SELECT value FROM json_each(?)) \
+         ORDER BY leaf_index, ordinal",
+    )
+    .bind(tenant.as_str())
+    .bind(json(&leaves)?)
+    .fetch_all(conn)
+    .await
+    .map_err(failure)?;
+    let mut personal: HashMap<_, Vec<_>> = HashMap::new();
+    for row in &found {
+        personal.entry(rows::get(row, "leaf_index")?).or_default().push(StoredPersonal {
+            ordinal: rows::get(row, "ordinal")?,
+            subject_id: rows::get(row, "subject_id")?,
+            kept: kept(row)?,
+        });
+    }
+    Ok(personal)
+}

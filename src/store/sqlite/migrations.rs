@@ -1,0 +1,50 @@
+//! The migrations that this binary knows, and their application.
+
+use sqlx::SqlSafeStr;
+use sqlx::migrate::{Migrate, MigrateError, Migration, MigrationType, Migrator};
+use sqlx::sqlite::SqliteConnection;
+
+use super::connection::failure;
+use crate::store::{Result, StoreError};
+
+/// Number, name and text; the same numbers and names as on the Postgres side. sqlx's own `migrate!`
+/// would bring its macros, and a second copy of SQLite into every build.
+const KNOWN: [(i64, &str, &str); 1] =
+    [(1, "spine", include_str!("../../../migrations/sqlite/0001_spine.sql"))];
+
+fn migrator() -> Migrator {
+    Migrator::with_migrations(
+        KNOWN
+            .into_iter()
+            .map(|(version, name, sql)| {
+                // No transaction of its own: it runs inside the caller's.
+                let (kind, no_tx) = (MigrationType::Simple, true);
+                Migration::new(version, name.into(), kind, sql.into_sql_str(), no_tx)
+            })
+            .collect(),
+    )
+}
+
+/// Applies what is new, inside the caller's transaction: its write lock is the lock under which
+/// two processes do not migrate at once. Returns how many were new.
+pub(super) async fn run(conn: &mut SqliteConnection) -> Result<usize> {
+    let migrator = migrator();
+    conn.ensure_migrations_table(&migrator.table_name).await.map_err(refusal)?;
+    let applied = conn.list_applied_migrations(&migrator.table_name).await.map_err(refusal)?.len();
+    migrator.run_direct(None, conn, false).await.map_err(refusal)?;
+    Ok(KNOWN.len().saturating_sub(applied))
+}
+
+fn refusal(err: MigrateError) -> StoreError {
+    match err {
+        MigrateError::Execute(err) | MigrateError::ExecuteMigration(err, _) => failure(err),
+        MigrateError::VersionMissing(version) => StoreError::Refused(format!(
+            "the database has migration {version}, which this binary does not know: \
+             a newer version made it"
+        )),
+        MigrateError::VersionMismatch(version) => StoreError::Refused(format!(
+            "migration {version} was applied with another text than this binary has"
+        )),
+        err => StoreError::Refused(err.to_string()),
+    }
+}

@@ -1,0 +1,306 @@
+//! What is SQLite's alone: the file and its lock, the writer that outlives its callers, the
+//! triggers of the log. What both sides do is in the conformance suite.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Poll;
+use std::time::Duration;
+
+use sqlx::{Connection, SqliteConnection};
+use tempfile::TempDir;
+use uuid::Uuid;
+
+use super::*;
+use crate::domain::handoff::{Cost, HandoffStatus};
+use crate::domain::ids::{ExecutionId, HandoffId};
+use crate::domain::money::Usd;
+use crate::domain::task::TaskStatus;
+use crate::evidence::commitment::{Part, Subject};
+use crate::evidence::record::{Actor, Content, Draft, PersonalPart, RecordKind, record_hash};
+use crate::store::{OutboxRow, StoreError};
+
+pub(super) const AT: Micros = Micros(1_000_000);
+
+pub(super) struct Bench {
+    pub(super) folder: TempDir,
+    pub(super) store: SqliteStore,
+    pub(super) tenant: TenantId,
+}
+
+impl Bench {
+    pub(super) async fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let store = SqliteStore::open(&url(&folder), SqliteOptions::serving()).await.unwrap();
+        assert_eq!(store.migrate().await.unwrap(), 1);
+        let tenant: TenantId = "acme".parse().unwrap();
+        store.ensure_tenant(&tenant, "log-1", AT).await.unwrap();
+        Self { folder, store, tenant }
+    }
+
+    /// A connection past the store.
+    pub(super) async fn raw(&self) -> SqliteConnection {
+        SqliteConnection::connect(&url(&self.folder)).await.unwrap()
+    }
+
+    pub(super) async fn write(&self, writes: Writes) -> Result<Vec<Sealed>> {
+        let mut writes = Some(writes);
+        self.store.transact(&Needs::default(), &mut |_| writes.take().unwrap()).await
+    }
+
+    pub(super) async fn load(&self, needs: &Needs) -> State {
+        let mut seen = None;
+        let none = self
+            .store
+            .transact(needs, &mut |state| {
+                seen = Some(state);
+                Writes::default()
+            })
+            .await
+            .unwrap();
+        assert!(none.is_empty());
+        seen.unwrap()
+    }
+
+    pub(super) fn task(&self, n: u128) -> Task {
+        Task {
+            tenant: self.tenant.clone(),
+            id: TaskId(Uuid::from_u128(n)),
+            status: TaskStatus::HandingOff,
+            holder: agent("a"),
+            checkpoint: None,
+            fence: 1,
+            handoffs: 1,
+            undelivered: 1,
+            failures: 0,
+            spent: Usd(5),
+            remaining: Usd(7),
+            created_at: AT,
+            updated_at: AT,
+        }
+    }
+
+    pub(super) fn handoff(&self, n: u128, task: &Task) -> Handoff {
+        Handoff {
+            tenant: self.tenant.clone(),
+            id: HandoffId(Uuid::from_u128(n)),
+            task_id: task.id,
+            parent_id: None,
+            source: agent("a"),
+            source_version: "1.0.0".to_owned(),
+            source_execution: ExecutionId(Uuid::from_u128(9)),
+            target: agent("b"),
+            target_type: "type-b".to_owned(),
+            target_version: "2.0.0".to_owned(),
+            mode: DeliveryMode::Webhook,
+            status: HandoffStatus::Pending,
+            fencing_token: 1,
+            attempts: 0,
+            deadline_at: Some(Micros(2_000_000)),
+            cost: Cost { prompt_tokens: 3, ..Cost::default() },
+            idempotent: true,
+            checkpoint: None,
+            content_id: None,
+            digest_salt: vec![1; 16],
+            digest: vec![2; 32],
+            reason: None,
+            traceparent: "00-trace".to_owned(),
+            created_at: Micros(AT.0 + i64::try_from(n).unwrap()),
+            accepted_at: None,
+            ended_at: None,
+        }
+    }
+}
+
+pub(super) fn url(folder: &TempDir) -> String {
+    format!("sqlite:{}", folder.path().join("deep/er/h.db").display())
+}
+
+pub(super) fn agent(name: &str) -> AgentId {
+    name.parse().unwrap()
+}
+
+pub(super) fn outbox(handoff: &Handoff, seq: i64) -> OutboxRow {
+    OutboxRow {
+        tenant: handoff.tenant.clone(),
+        handoff_id: handoff.id,
+        task_id: handoff.task_id,
+        seq,
+        target: handoff.target.clone(),
+        mode: handoff.mode,
+        visible_at: handoff.created_at,
+        attempt: 0,
+        claimed_by: None,
+        created_at: handoff.created_at,
+    }
+}
+
+/// The record of a committed handoff with its message and two subjects' data.
+pub(super) fn record(handoff: &mut Handoff, message: &str) -> Draft {
+    let id = ContentId(Uuid::from_u128(handoff.id.0.as_u128() + 1_000_000));
+    handoff.content_id = Some(id);
+    let part = Part::new(Subject::Message, [3; 16], message.as_bytes());
+    let personal = |subject: &str| PersonalPart {
+        subject_id: subject.to_owned(),
+        part: Part::new(Subject::PersonalData, [4; 16], format!("\"{subject}\"").as_bytes()),
+    };
+    let mut draft = Draft::new(handoff.tenant.clone(), RecordKind::Handoff, AT, Actor::broker());
+    draft.task_id = Some(handoff.task_id);
+    draft.handoff_id = Some(handoff.id);
+    draft.content = Some(Content { id, part });
+    draft.personal = vec![personal("zoe"), personal("adam")];
+    draft
+}
+
+/// `count` handoffs, each on a task of its own, with outbox row and record.
+pub(super) fn committed(bench: &Bench, ids: std::ops::Range<u128>) -> Writes {
+    let mut writes = Writes::default();
+    for n in ids {
+        let task = bench.task(n);
+        let mut handoff = bench.handoff(n, &task);
+        writes.records.push(record(&mut handoff, &format!("message {n}")));
+        let key = (bench.tenant.clone(), handoff.id);
+        writes.outbox.insert(key.clone(), Some(outbox(&handoff, 1)));
+        writes.handoffs.insert(key, (handoff, true));
+        writes.tasks.insert((bench.tenant.clone(), task.id), (task, true));
+    }
+    writes
+}
+
+#[tokio::test]
+async fn a_url_names_a_file() {
+    for bad in ["sqlite::memory:", "sqlite:", "postgres://x", "sqlite:a.db?mode=ro", "a.db"] {
+        let refused = SqliteStore::open(bad, SqliteOptions::serving()).await.unwrap_err();
+        assert!(matches!(refused, StoreError::Refused(_)), "{bad}: {refused}");
+    }
+    let missing = SqliteStore::open("sqlite:/no/such/file.db", SqliteOptions::beside()).await;
+    assert!(matches!(missing.unwrap_err(), StoreError::Unavailable(_)));
+}
+
+#[tokio::test]
+async fn one_broker_serves_a_file_and_others_may_look() {
+    let bench = Bench::new().await;
+    let url = url(&bench.folder);
+    let second = SqliteStore::open(&url, SqliteOptions::serving()).await.unwrap_err();
+    assert!(second.to_string().contains("another broker serves"), "{second}");
+
+    bench.write(committed(&bench, 1..3)).await.unwrap();
+    let beside = SqliteStore::open(&url, SqliteOptions::beside()).await.unwrap();
+    assert_eq!(beside.find_head(&bench.tenant).await.unwrap().unwrap().size, 2);
+    assert_eq!(beside.migrate().await.unwrap(), 0);
+    beside.close().await;
+
+    bench.store.close().await;
+    assert!(matches!(bench.store.ping().await, Err(StoreError::Unavailable(_))));
+    assert!(matches!(bench.store.beat("x", AT).await, Err(StoreError::Unavailable(_))));
+    let again = SqliteStore::open(&url, SqliteOptions::serving()).await.unwrap();
+    assert_eq!(again.find_head(&bench.tenant).await.unwrap().unwrap().size, 2);
+    assert_eq!(again.list_tenants().await.unwrap(), std::slice::from_ref(&bench.tenant));
+    again.ping().await.unwrap();
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn only_the_owner_reads_the_files() {
+    use std::os::unix::fs::PermissionsExt;
+    let bench = Bench::new().await;
+    for file in std::fs::read_dir(bench.folder.path().join("deep/er")).unwrap() {
+        let file = file.unwrap();
+        assert_eq!(file.metadata().unwrap().permissions().mode() & 0o077, 0, "{file:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_foreign_or_changed_migration_is_refused() {
+    let bench = Bench::new().await;
+    assert_eq!(bench.store.migrate().await.unwrap(), 0);
+    let mut raw = bench.raw().await;
+    sqlx::raw_sql("INSERT INTO _sqlx_migrations VALUES (99, 'future', '', TRUE, x'00', 0)")
+        .execute(&mut raw)
+        .await
+        .unwrap();
+    let newer = bench.store.migrate().await.unwrap_err();
+    assert!(matches!(&newer, StoreError::Refused(why) if why.contains("migration 99")), "{newer}");
+    sqlx::raw_sql(
+        "DELETE FROM _sqlx_migrations WHERE version = 99; \
+         UPDATE _sqlx_migrations SET checksum = x'00'",
+    )
+    .execute(&mut raw)
+    .await
+    .unwrap();
+    let changed = bench.store.migrate().await.unwrap_err();
+    assert!(matches!(&changed, StoreError::Refused(why) if why.contains("another text")));
+}
+
+#[tokio::test]
+async fn records_cannot_be_rewritten_by_sql() {
+    let bench = Bench::new().await;
+    bench.write(committed(&bench, 1..3)).await.unwrap();
+    let mut raw = bench.raw().await;
+    for sql in [
+        "UPDATE audit_records SET body = x'00'",
+        "DELETE FROM audit_records WHERE leaf_index = 1",
+        "REPLACE INTO audit_records SELECT * FROM audit_records WHERE leaf_index = 0",
+        "INSERT OR REPLACE INTO audit_records SELECT * FROM audit_records",
+    ] {
+        let refused = sqlx::raw_sql(sql).execute(&mut raw).await.unwrap_err();
+        assert!(refused.to_string().contains("append-only"), "{sql}: {refused}");
+    }
+    let records = bench.store.list_records(&bench.tenant, None, 0, 10, false).await.unwrap();
+    assert_eq!(records.len(), 2);
+    assert!(records.iter().all(|record| record_hash(&record.body) == record.hash.as_slice()));
+}
+
+#[tokio::test]
+async fn a_caller_that_goes_away_takes_nothing_with_it() {
+    let bench = Bench::new().await;
+    let planned = AtomicBool::new(false);
+    let mut plan = |_| {
+        planned.store(true, Ordering::Relaxed);
+        committed(&bench, 1..200)
+    };
+    let needs = Needs::default();
+    tokio::select! {
+        biased;
+        _ = bench.store.transact(&needs, &mut plan) => panic!("the writes never wait"),
+        // Asked right after the poll in which the plan ran: the first write is on its way.
+        () = std::future::poll_fn(|_| {
+            if planned.load(Ordering::Relaxed) { Poll::Ready(()) } else { Poll::Pending }
+        }) => {}
+    }
+    assert_eq!(bench.store.find_head(&bench.tenant).await.unwrap().unwrap().size, 0);
+    assert_eq!(bench.write(committed(&bench, 1..3)).await.unwrap().len(), 2);
+}
+
+#[tokio::test]
+async fn whenever_a_caller_goes_away_a_batch_is_whole_or_absent() {
+    let bench = Bench::new().await;
+    for n in 0..60u32 {
+        let from = u128::from(n) * 100 + 1;
+        let attempt = bench.write(committed(&bench, from..from + 20));
+        let _ = tokio::time::timeout(Duration::from_micros(u64::from(n) * 150), attempt).await;
+    }
+    bench.write(committed(&bench, 100_000..100_001)).await.unwrap();
+    let head = bench.store.find_head(&bench.tenant).await.unwrap().unwrap();
+    let depths = bench.store.depths().await.unwrap();
+    assert_eq!((head.size - 1) % 20, 0);
+    assert_eq!(depths.outbox, head.size);
+    let records = bench.store.list_records(&bench.tenant, None, 0, 5_000, false).await.unwrap();
+    assert_eq!(i64::try_from(records.len()).unwrap(), head.size);
+    assert!(bench.store.list_unrecorded(&bench.tenant).await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn a_plan_that_panics_leaves_the_writer_usable() {
+    let bench = Bench::new().await;
+    let writes = committed(&bench, 1..2);
+    let store = Arc::new(bench.store);
+    let panicking = Arc::clone(&store);
+    let task = tokio::spawn(async move {
+        panicking.transact(&Needs::default(), &mut |_| panic!("as the test wants")).await
+    });
+    assert!(task.await.unwrap_err().is_panic());
+    let mut writes = Some(writes);
+    let sealed = store.transact(&Needs::default(), &mut |_| writes.take().unwrap()).await.unwrap();
+    assert_eq!(sealed.len(), 1);
+}

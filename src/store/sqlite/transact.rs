@@ -1,0 +1,156 @@
+//! One batch, one transaction: load, plan, write, seal.
+
+use sqlx::AssertSqlSafe;
+use sqlx::sqlite::{SqliteConnection, SqliteRow};
+
+use super::batch::json;
+use super::connection::failure;
+use super::{append, rows, writes};
+use crate::domain::ids::Micros;
+use crate::evidence::record::Sealed;
+use crate::store::rows::{AGENT, HANDOFF, KEY, OUTBOX, TASK};
+use crate::store::{IdempotencyRow, Needs, Result, State, Writes};
+
+/// Columns of a use of an `Idempotency-Key`.
+pub(super) const IDEMPOTENCY: &str = "tenant, agent_id, idempotency_key, handoff_id, created_at";
+
+/// Runs a batch inside an open write transaction; `None` when there is nothing to commit.
+pub(super) async fn run(
+    conn: &mut SqliteConnection,
+    needs: &Needs,
+    plan: &mut (dyn FnMut(State) -> Writes + Send),
+) -> Result<Option<Vec<Sealed>>> {
+    let state = load(conn, needs).await?;
+    let writes = plan(state);
+    if is_empty(&writes) {
+        return Ok(None);
+    }
+    writes::write(conn, &writes).await?;
+    append::append(conn, &writes.records).await.map(Some)
+}
+
+fn is_empty(writes: &Writes) -> bool {
+    let Writes {
+        tasks,
+        handoffs,
+        outbox,
+        checkpoints,
+        idempotency,
+        dead_letters,
+        agents,
+        keys,
+        records,
+    } = writes;
+    tasks.is_empty()
+        && handoffs.is_empty()
+        && outbox.is_empty()
+        && checkpoints.is_empty()
+        && idempotency.is_empty()
+        && dead_letters.is_empty()
+        && agents.is_empty()
+        && keys.is_empty()
+        && records.is_empty()
+}
+
+async fn fetch(conn: &mut SqliteConnection, sql: String, keys: String) -> Result<Vec<SqliteRow>> {
+    sqlx::query(AssertSqlSafe(sql)).bind(keys).fetch_all(conn).await.map_err(failure)
+}
+
+/// The rows of `table` whose two key columns are wanted. `CROSS JOIN` makes SQLite go from the list
+/// into the index and not the other way.
+async fn fetch_pairs(
+    conn: &mut SqliteConnection,
+    table: &str,
+    columns: &str,
+    key: &str,
+    wanted: String,
+) -> Result<Vec<SqliteRow>> {
+    let sql = format!(
+        "WITH wanted (t, i) AS (SELECT value ->> 0, value ->> 1 FROM json_each(?)) \
+         SELECT {columns} FROM wanted CROSS JOIN {table} ON tenant = t AND {key} = i"
+    );
+    fetch(conn, sql, wanted).await
+}
+
+async fn load(conn: &mut SqliteConnection, needs: &Needs) -> Result<State> {
+    let mut state = State::default();
+    if !needs.tasks.is_empty() {
+        for row in fetch_pairs(conn, "tasks", TASK, "task_id", json(&needs.tasks)?).await? {
+            let task = rows::task(&row)?;
+            state.tasks.insert((task.tenant.clone(), task.id), task);
+        }
+    }
+    if !needs.handoffs.is_empty() {
+        let wanted = json(&needs.handoffs)?;
+        for row in fetch_pairs(conn, "handoffs", HANDOFF, "handoff_id", wanted.clone()).await? {
+            let handoff = rows::handoff(&row)?;
+            state.handoffs.insert((handoff.tenant.clone(), handoff.id), handoff);
+        }
+        for row in fetch_pairs(conn, "outbox", OUTBOX, "handoff_id", wanted).await? {
+            let row = rows::outbox(&row)?;
+            state.outbox.insert((row.tenant.clone(), row.handoff_id), row);
+        }
+    }
+    if !needs.runs.is_empty() {
+        load_runs(conn, needs, &mut state).await?;
+    }
+    if !needs.idempotency.is_empty() {
+        load_idempotency(conn, needs, &mut state).await?;
+    }
+    if !needs.agents.is_empty() {
+        for row in fetch_pairs(conn, "agents", AGENT, "agent_id", json(&needs.agents)?).await? {
+            let row = rows::agent(&row)?;
+            state.agents.insert((row.tenant.clone(), row.agent.agent_id.clone()), row);
+        }
+    }
+    if !needs.keys.is_empty() {
+        for row in fetch_pairs(conn, "api_keys", KEY, "key_id", json(&needs.keys)?).await? {
+            let row = rows::key(&row)?;
+            state.keys.insert((row.tenant.clone(), row.key_id.clone()), row);
+        }
+    }
+    Ok(state)
+}
+
+async fn load_runs(conn: &mut SqliteConnection, needs: &Needs, state: &mut State) -> Result<()> {
+    let sql = "WITH wanted (t, i, e) AS \
+                 (SELECT value ->> 0, value ->> 1, value ->> 2 FROM json_each(?)) \
+               SELECT tenant, task_id, execution_id, seq, commitment \
+               FROM wanted CROSS JOIN checkpoints ON tenant = t AND task_id = i \
+                 AND execution_id = e AND seq = (SELECT max(c.seq) FROM checkpoints c \
+                   WHERE c.tenant = t AND c.task_id = i AND c.execution_id = e)";
+    for row in fetch(conn, sql.to_owned(), json(&needs.runs)?).await? {
+        let run = (
+            rows::parse(&row, "tenant")?,
+            rows::parse(&row, "task_id")?,
+            rows::parse(&row, "execution_id")?,
+        );
+        state.runs.insert(run, (rows::get(&row, "seq")?, rows::hash32(&row, "commitment")?));
+    }
+    Ok(())
+}
+
+async fn load_idempotency(
+    conn: &mut SqliteConnection,
+    needs: &Needs,
+    state: &mut State,
+) -> Result<()> {
+    let sql = format!(
+        "WITH wanted (t, a, k) AS \
+           (SELECT value ->> 0, value ->> 1, value ->> 2 FROM json_each(?)) \
+         SELECT {IDEMPOTENCY} FROM wanted CROSS JOIN idempotency_keys \
+           ON tenant = t AND agent_id = a AND idempotency_key = k"
+    );
+    for row in fetch(conn, sql, json(&needs.idempotency)?).await? {
+        let row = IdempotencyRow {
+            tenant: rows::parse(&row, "tenant")?,
+            agent: rows::parse(&row, "agent_id")?,
+            key: rows::get(&row, "idempotency_key")?,
+            handoff_id: rows::parse(&row, "handoff_id")?,
+            created_at: Micros(rows::get(&row, "created_at")?),
+        };
+        let key = (row.tenant.clone(), row.agent.clone(), row.key.clone());
+        state.idempotency.insert(key, row);
+    }
+    Ok(())
+}

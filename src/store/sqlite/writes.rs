@@ -1,0 +1,241 @@
+//! Writing a plan's rows: a few statements a table.
+
+use serde::Serialize;
+use sqlx::AssertSqlSafe;
+use sqlx::sqlite::SqliteConnection;
+
+use super::batch::{Batch, Bound, json};
+use super::connection::failure;
+use super::transact::IDEMPOTENCY;
+use crate::domain::handoff::Handoff;
+use crate::domain::ids::AgentId;
+use crate::domain::task::Task;
+use crate::store::rows::{AGENT, CHECKPOINT, DEAD_LETTER, HANDOFF, KEY, OUTBOX, TASK};
+use crate::store::{
+    AgentRow, CheckpointRow, DeadLetterRow, IdempotencyRow, KeyRow, OutboxRow, Result, StoreError,
+    Writes,
+};
+
+/// What a task is born with.
+const TASK_FIXED: [&str; 1] = ["created_at"];
+
+/// What a handoff is born with.
+const HANDOFF_FIXED: [&str; 7] = [
+    "task_id",
+    "parent_id",
+    "source",
+    "source_version",
+    "source_execution",
+    "traceparent",
+    "created_at",
+];
+
+/// Writes everything but the records.
+pub(super) async fn write(conn: &mut SqliteConnection, writes: &Writes) -> Result<()> {
+    let (new, known) = split(writes.tasks.values());
+    Batch::insert("tasks", TASK).run(conn, &new, bind_task).await?;
+    let touched = Batch::update("tasks", TASK, &TASK_FIXED).run(conn, &known, bind_task).await?;
+    all_known(touched, known.len())?;
+
+    let (new, known) = split(writes.handoffs.values());
+    Batch::insert("handoffs", HANDOFF).run(conn, &new, bind_handoff).await?;
+    let touched =
+        Batch::update("handoffs", HANDOFF, &HANDOFF_FIXED).run(conn, &known, bind_handoff).await?;
+    all_known(touched, known.len())?;
+
+    let gone: Vec<_> =
+        writes.outbox.iter().filter(|(_, row)| row.is_none()).map(|(key, _)| key).collect();
+    delete(conn, "outbox", "handoff_id", &gone).await?;
+    let kept: Vec<_> = writes.outbox.values().flatten().collect();
+    Batch::upsert("outbox", OUTBOX, &["tenant", "handoff_id"])
+        .run(conn, &kept, bind_outbox)
+        .await?;
+
+    let checkpoints: Vec<_> = writes.checkpoints.iter().collect();
+    Batch::insert("checkpoints", CHECKPOINT).run(conn, &checkpoints, bind_checkpoint).await?;
+    let uses: Vec<_> = writes.idempotency.iter().collect();
+    Batch::insert("idempotency_keys", IDEMPOTENCY).run(conn, &uses, bind_idempotency).await?;
+    let texts = texts(writes.dead_letters.iter().map(|row| &row.failures))?;
+    let letters: Vec<_> =
+        writes.dead_letters.iter().zip(texts.iter().map(String::as_str)).collect();
+    Batch::insert("dead_letters", DEAD_LETTER).run(conn, &letters, bind_dead_letter).await?;
+    write_access(conn, writes).await
+}
+
+/// Agents and keys.
+async fn write_access(conn: &mut SqliteConnection, writes: &Writes) -> Result<()> {
+    let gone: Vec<_> =
+        writes.agents.iter().filter(|(_, row)| row.is_none()).map(|(key, _)| key).collect();
+    delete(conn, "agents", "agent_id", &gone).await?;
+    let texts = texts(writes.agents.values().flatten().map(|row| &row.agent))?;
+    let agents: Vec<_> =
+        writes.agents.values().flatten().zip(texts.iter().map(String::as_str)).collect();
+    Batch::upsert("agents", AGENT, &["tenant", "agent_id"]).run(conn, &agents, bind_agent).await?;
+    let keys: Vec<_> = writes.keys.values().collect();
+    Batch::upsert("api_keys", KEY, &["tenant", "key_id"]).run(conn, &keys, bind_key).await?;
+    Ok(())
+}
+
+/// Their JSON forms.
+fn texts<'a, T: Serialize + 'a>(values: impl Iterator<Item = &'a T>) -> Result<Vec<String>> {
+    values.map(json).collect()
+}
+
+/// The new and the known ones.
+fn split<'a, T>(rows: impl Iterator<Item = &'a (T, bool)>) -> (Vec<&'a T>, Vec<&'a T>) {
+    let (mut fresh, mut known) = (Vec::new(), Vec::new());
+    for (row, is_new) in rows {
+        if *is_new { fresh.push(row) } else { known.push(row) }
+    }
+    (fresh, known)
+}
+
+fn all_known(touched: u64, expected: usize) -> Result<()> {
+    if usize::try_from(touched).is_ok_and(|touched| touched == expected) {
+        Ok(())
+    } else {
+        Err(StoreError::Refused("a row to be updated does not exist".to_owned()))
+    }
+}
+
+async fn delete<K: Serialize + Sync>(
+    conn: &mut SqliteConnection,
+    table: &str,
+    id: &str,
+    keys: &[K],
+) -> Result<()> {
+    if !keys.is_empty() {
+        let sql = format!(
+            "DELETE FROM {table} WHERE (tenant, {id}) IN \
+             (SELECT value ->> 0, value ->> 1 FROM json_each(?))"
+        );
+        let query = sqlx::query(AssertSqlSafe(sql)).bind(json(&keys)?);
+        query.execute(conn).await.map_err(failure)?;
+    }
+    Ok(())
+}
+
+fn bind_task(query: Bound, task: &Task) -> Bound {
+    query
+        .bind(task.tenant.as_str())
+        .bind(task.id.to_string())
+        .bind(task.status.as_str())
+        .bind(task.holder.as_str())
+        .bind(task.checkpoint.map(|at| at.execution_id.to_string()))
+        .bind(task.checkpoint.map(|at| at.seq))
+        .bind(task.fence)
+        .bind(task.handoffs)
+        .bind(task.undelivered)
+        .bind(task.failures)
+        .bind(task.spent.0)
+        .bind(task.remaining.0)
+        .bind(task.created_at.0)
+        .bind(task.updated_at.0)
+}
+
+fn bind_handoff(query: Bound, handoff: &Handoff) -> Bound {
+    let tokens = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
+    query
+        .bind(handoff.tenant.as_str())
+        .bind(handoff.id.to_string())
+        .bind(handoff.task_id.to_string())
+        .bind(handoff.parent_id.map(|id| id.to_string()))
+        .bind(handoff.source.as_str())
+        .bind(handoff.source_version.as_str())
+        .bind(handoff.source_execution.to_string())
+        .bind(handoff.target.as_str())
+        .bind(handoff.target_type.as_str())
+        .bind(handoff.target_version.as_str())
+        .bind(handoff.mode.as_str())
+        .bind(handoff.status.as_str())
+        .bind(handoff.fencing_token)
+        .bind(handoff.attempts)
+        .bind(handoff.deadline_at.map(|at| at.0))
+        .bind(handoff.cost.spent.0)
+        .bind(handoff.cost.remaining.0)
+        .bind(tokens(handoff.cost.prompt_tokens))
+        .bind(tokens(handoff.cost.completion_tokens))
+        .bind(handoff.idempotent)
+        .bind(handoff.checkpoint.map(|at| at.execution_id.to_string()))
+        .bind(handoff.checkpoint.map(|at| at.seq))
+        .bind(handoff.content_id.map(|id| id.to_string()))
+        .bind(handoff.digest_salt.as_slice())
+        .bind(handoff.digest.as_slice())
+        .bind(handoff.reason.as_deref())
+        .bind(handoff.traceparent.as_str())
+        .bind(handoff.created_at.0)
+        .bind(handoff.accepted_at.map(|at| at.0))
+        .bind(handoff.ended_at.map(|at| at.0))
+}
+
+fn bind_outbox(query: Bound, row: &OutboxRow) -> Bound {
+    query
+        .bind(row.tenant.as_str())
+        .bind(row.handoff_id.to_string())
+        .bind(row.task_id.to_string())
+        .bind(row.seq)
+        .bind(row.target.as_str())
+        .bind(row.mode.as_str())
+        .bind(row.visible_at.0)
+        .bind(row.attempt)
+        .bind(row.claimed_by.as_deref())
+        .bind(row.created_at.0)
+}
+
+fn bind_checkpoint(query: Bound, row: &CheckpointRow) -> Bound {
+    query
+        .bind(row.tenant.as_str())
+        .bind(row.task_id.to_string())
+        .bind(row.at.execution_id.to_string())
+        .bind(row.at.seq)
+        .bind(row.agent.as_str())
+        .bind(row.part.commitment.as_slice())
+        .bind(row.part.salt.as_slice())
+        .bind(row.part.codec.as_str())
+        .bind(row.part.bytes.as_slice())
+        .bind(row.created_at.0)
+}
+
+fn bind_idempotency(query: Bound, row: &IdempotencyRow) -> Bound {
+    query
+        .bind(row.tenant.as_str())
+        .bind(row.agent.as_str())
+        .bind(row.key.as_str())
+        .bind(row.handoff_id.to_string())
+        .bind(row.created_at.0)
+}
+
+fn bind_dead_letter(query: Bound, (row, failures): (&DeadLetterRow, &str)) -> Bound {
+    query
+        .bind(row.tenant.as_str())
+        .bind(row.handoff_id.to_string())
+        .bind(row.task_id.to_string())
+        .bind(row.source.as_str())
+        .bind(row.target.as_ref().map(AgentId::as_str))
+        .bind(row.reason.as_str())
+        .bind(failures)
+        .bind(row.status.as_str())
+        .bind(row.created_at.0)
+}
+
+fn bind_agent(query: Bound, (row, doc): (&AgentRow, &str)) -> Bound {
+    query
+        .bind(row.tenant.as_str())
+        .bind(row.agent.agent_id.as_str())
+        .bind(doc)
+        .bind(row.secrets.as_str())
+        .bind(row.created_at.0)
+        .bind(row.updated_at.0)
+}
+
+fn bind_key(query: Bound, row: &KeyRow) -> Bound {
+    query
+        .bind(row.tenant.as_str())
+        .bind(row.key_id.as_str())
+        .bind(row.hash.as_slice())
+        .bind(row.role.as_str())
+        .bind(row.agent.as_ref().map(AgentId::as_str))
+        .bind(row.label.as_str())
+        .bind(row.created_at.0)
+        .bind(row.expires_at.map(|at| at.0))
+}

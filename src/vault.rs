@@ -1,0 +1,270 @@
+//! Secrets: API keys are random and kept hashed; signing and webhook secrets must be used again, so
+//! they are kept encrypted under a master key that never enters the database.
+
+use base64::Engine;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+use chacha20poly1305::aead::{Aead, Payload};
+use chacha20poly1305::{KeyInit, XChaCha20Poly1305, XNonce};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use zeroize::Zeroizing;
+
+use crate::clock;
+use crate::domain::ids::{AgentId, Micros, TenantId};
+
+/// What can go wrong with a secret.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum VaultError {
+    /// Not 32 bytes in base64.
+    #[error(
+        "the master key must be 32 bytes in base64 (44 characters); make one with: openssl rand -base64 32"
+    )]
+    BadMasterKey,
+    /// Sealed under another master key, or damaged.
+    #[error("a secret does not open: it was sealed under another master key, or is damaged")]
+    DoesNotOpen,
+}
+
+/// The master key.
+#[derive(Clone)]
+pub struct Vault {
+    cipher: XChaCha20Poly1305,
+}
+
+impl std::fmt::Debug for Vault {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Vault(…)")
+    }
+}
+
+const NONCE_LEN: usize = 24;
+
+/// What the check value seals.
+const CHECK: &[u8] = b"handoffd master key check";
+
+impl Vault {
+    /// From a master key in base64.
+    ///
+    /// # Errors
+    /// [`VaultError::BadMasterKey`].
+    pub fn from_base64(text: &str) -> Result<Self, VaultError> {
+        let bytes =
+            Zeroizing::new(STANDARD.decode(text.trim()).map_err(|_| VaultError::BadMasterKey)?);
+        let cipher =
+            XChaCha20Poly1305::new_from_slice(&bytes).map_err(|_| VaultError::BadMasterKey)?;
+        Ok(Self { cipher })
+    }
+
+    /// A fresh master key in base64.
+    #[must_use]
+    pub fn new_master_key() -> Zeroizing<String> {
+        Zeroizing::new(STANDARD.encode(clock::random::<32>()))
+    }
+
+    /// Seals a secret; `place` says where it belongs and must be the same to open it.
+    ///
+    /// # Errors
+    /// [`VaultError::DoesNotOpen`] if the cipher refuses, which it does for no input of this size.
+    pub fn seal(&self, place: &str, secret: &[u8]) -> Result<Vec<u8>, VaultError> {
+        let nonce: [u8; NONCE_LEN] = clock::random();
+        let sealed = self
+            .cipher
+            .encrypt(&XNonce::from(nonce), Payload { msg: secret, aad: place.as_bytes() })
+            .map_err(|_| VaultError::DoesNotOpen)?;
+        Ok([&nonce[..], &sealed].concat())
+    }
+
+    /// Opens what [`Vault::seal`] made.
+    ///
+    /// # Errors
+    /// [`VaultError::DoesNotOpen`].
+    pub fn open(&self, place: &str, sealed: &[u8]) -> Result<Zeroizing<Vec<u8>>, VaultError> {
+        let (nonce, sealed) = sealed.split_at_checked(NONCE_LEN).ok_or(VaultError::DoesNotOpen)?;
+        let nonce: [u8; NONCE_LEN] = nonce.try_into().map_err(|_| VaultError::DoesNotOpen)?;
+        self.cipher
+            .decrypt(&XNonce::from(nonce), Payload { msg: sealed, aad: place.as_bytes() })
+            .map(Zeroizing::new)
+            .map_err(|_| VaultError::DoesNotOpen)
+    }
+
+    /// A value to keep in the database, by which a broker with another master key is found out.
+    ///
+    /// # Errors
+    /// As [`Vault::seal`].
+    pub fn check_value(&self) -> Result<Vec<u8>, VaultError> {
+        self.seal("check", CHECK)
+    }
+
+    /// Whether a kept check value is this master key's.
+    #[must_use]
+    pub fn accepts(&self, check_value: &[u8]) -> bool {
+        self.open("check", check_value).is_ok_and(|text| **text == *CHECK)
+    }
+}
+
+/// A secret kept sealed, maybe on its way out.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct SealedSecret {
+    /// Base64 of nonce and ciphertext.
+    sealed: String,
+    /// Valid until then, in microseconds since the epoch; for ever if absent.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    until: Option<i64>,
+}
+
+/// Which secret of an agent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SecretKind {
+    /// Under which the agent signs its messages.
+    Signing,
+    /// Under which the broker signs its deliveries.
+    Webhook,
+}
+
+/// The secrets of one agent as kept: JSON, each sealed.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AgentSecrets {
+    signing: Vec<SealedSecret>,
+    webhook: Vec<SealedSecret>,
+}
+
+/// How many secrets of a kind may be valid at once: the current one and the one before.
+const MAX_VALID: usize = 2;
+
+impl AgentSecrets {
+    /// Reads them back; what cannot be read holds none.
+    #[must_use]
+    pub fn parse(text: &str) -> Self {
+        serde_json::from_str(text).unwrap_or_default()
+    }
+
+    /// As kept.
+    #[must_use]
+    pub fn to_text(&self) -> String {
+        serde_json::to_string(self).unwrap_or_default()
+    }
+
+    fn list(&mut self, kind: SecretKind) -> &mut Vec<SealedSecret> {
+        match kind {
+            SecretKind::Signing => &mut self.signing,
+            SecretKind::Webhook => &mut self.webhook,
+        }
+    }
+
+    /// Makes a new current secret; the one before stays valid until `until`. Returns its text, to be
+    /// shown once.
+    ///
+    /// # Errors
+    /// As [`Vault::seal`].
+    pub fn rotate(
+        &mut self,
+        vault: &Vault,
+        tenant: &TenantId,
+        agent: &AgentId,
+        kind: SecretKind,
+        until: Micros,
+    ) -> Result<Zeroizing<String>, VaultError> {
+        let text = Zeroizing::new(match kind {
+            SecretKind::Signing => format!("hss_{}", URL_SAFE_NO_PAD.encode(clock::random::<32>())),
+            SecretKind::Webhook => format!("whsec_{}", STANDARD.encode(clock::random::<32>())),
+        });
+        let sealed = vault.seal(&place(tenant, agent, kind), text.as_bytes())?;
+        let list = self.list(kind);
+        for old in list.iter_mut() {
+            old.until = Some(old.until.map_or(until.0, |known| known.min(until.0)));
+        }
+        list.insert(0, SealedSecret { sealed: STANDARD.encode(sealed), until: None });
+        list.truncate(MAX_VALID);
+        Ok(text)
+    }
+
+    /// The valid secrets, current first.
+    ///
+    /// # Errors
+    /// [`VaultError::DoesNotOpen`].
+    pub fn open(
+        &self,
+        vault: &Vault,
+        tenant: &TenantId,
+        agent: &AgentId,
+        kind: SecretKind,
+        now: Micros,
+    ) -> Result<Vec<Zeroizing<Vec<u8>>>, VaultError> {
+        let list = match kind {
+            SecretKind::Signing => &self.signing,
+            SecretKind::Webhook => &self.webhook,
+        };
+        list.iter()
+            .filter(|secret| secret.until.is_none_or(|until| now.0 < until))
+            .map(|secret| {
+                let sealed =
+                    STANDARD.decode(&secret.sealed).map_err(|_| VaultError::DoesNotOpen)?;
+                vault.open(&place(tenant, agent, kind), &sealed)
+            })
+            .collect()
+    }
+}
+
+fn place(tenant: &TenantId, agent: &AgentId, kind: SecretKind) -> String {
+    format!("{tenant}/{agent}/{kind:?}")
+}
+
+/// A fresh API key: `hd_` and 256 random bits in base64url. Shown once.
+#[must_use]
+pub fn new_api_key() -> Zeroizing<String> {
+    Zeroizing::new(format!("hd_{}", URL_SAFE_NO_PAD.encode(clock::random::<32>())))
+}
+
+/// The hash under which an API key is kept: SHA-256, for a key is random and needs no slow hash.
+#[must_use]
+pub fn hash_api_key(key: &str) -> Vec<u8> {
+    Sha256::digest(key.as_bytes()).to_vec()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn vault() -> Vault {
+        Vault::from_base64(&Vault::new_master_key()).unwrap()
+    }
+
+    #[test]
+    fn a_secret_opens_only_where_it_was_sealed() {
+        let vault = vault();
+        let sealed = vault.seal("a/b", b"secret").unwrap();
+        assert_eq!(**vault.open("a/b", &sealed).unwrap(), *b"secret");
+        assert!(vault.open("a/c", &sealed).is_err());
+        assert!(self::vault().open("a/b", &sealed).is_err());
+        assert!(vault.open("a/b", &sealed[..10]).is_err());
+    }
+
+    #[test]
+    fn another_master_key_is_found_out() {
+        let check = vault().check_value().unwrap();
+        assert!(!vault().accepts(&check));
+        assert!(Vault::from_base64("c2hvcnQ=").is_err());
+    }
+
+    #[test]
+    fn two_secrets_are_valid_while_one_is_rotated_out() {
+        let vault = vault();
+        let (tenant, agent) = ("t".parse().unwrap(), "a".parse().unwrap());
+        let mut secrets = AgentSecrets::default();
+        let kind = SecretKind::Signing;
+        let first = secrets.rotate(&vault, &tenant, &agent, kind, Micros(0)).unwrap();
+        let second = secrets.rotate(&vault, &tenant, &agent, kind, Micros(100)).unwrap();
+        let secrets = AgentSecrets::parse(&secrets.to_text());
+        let at = |now| {
+            secrets
+                .open(&vault, &tenant, &agent, kind, Micros(now))
+                .unwrap()
+                .iter()
+                .map(|secret| String::from_utf8(secret.to_vec()).unwrap())
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(at(99), [second.to_string(), first.to_string()]);
+        assert_eq!(at(100), [second.to_string()]);
+    }
+}

@@ -1,0 +1,424 @@
+//! Claims, releases, deadlines.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use handoffd::domain::handoff::{DeliveryMode, HandoffStatus};
+use handoffd::domain::ids::{HandoffId, Micros};
+use handoffd::store::{Claim, Store, Writes};
+
+use crate::fixture::{
+    Given, agent, all_different, given, handoff_id, needs, see, settle, submit, transact, write,
+};
+use crate::harness::{Bed, acme};
+
+const NOW: Micros = Micros(1_000_000);
+const UNTIL: Micros = Micros(2_000_000);
+
+async fn claim(store: &Arc<dyn Store>, receiver: &str, limit: i64) -> Vec<Claim> {
+    store.claim(&(acme(), agent(receiver)), "b1", NOW, UNTIL, limit).await.unwrap()
+}
+
+fn ids(claims: &[Claim]) -> Vec<HandoffId> {
+    claims.iter().map(|claim| claim.handoff_id).collect()
+}
+
+pub async fn a_claim_has_what_an_attempt_needs(bed: Arc<Bed>) {
+    let one = given(1, 1).about("s1", r#"{"data":1}"#).about("s2", r#"{"data":2}"#);
+    let second = given(2, 2);
+    submit(&bed.store, &[one.clone(), second.clone()]).await;
+    let claims = claim(&bed.store, "bob", 10).await;
+    let handoff = bed.store.find_handoff(&one.key()).await.unwrap().unwrap();
+    assert_eq!(
+        claims[0],
+        Claim {
+            tenant: acme(),
+            handoff_id: one.id(),
+            task_id: one.task,
+            target: agent("bob"),
+            attempt: 1,
+            fencing_token: 1,
+            idempotent: true,
+            traceparent: handoff.traceparent,
+            created_at: one.at,
+            body: one.body.clone(),
+            personal: one.personal.iter().map(|(_, data)| data.clone()).collect(),
+        }
+    );
+    assert_eq!((claims[1].idempotent, claims[1].personal.len()), (false, 0));
+    assert_eq!(claims[1].body, second.body);
+    let row = see(&bed.store, std::slice::from_ref(&one)).await.outbox[&one.key()].clone();
+    assert_eq!((row.visible_at, row.attempt), (UNTIL, 1));
+    assert_eq!(row.claimed_by.as_deref(), Some("b1"));
+}
+
+pub async fn only_the_first_of_a_task_is_claimed(bed: Arc<Bed>) {
+    // The first goes to carol: what is behind it for bob waits for her.
+    let batch = [given(1, 1).to("carol"), given(2, 1), given(3, 1), given(4, 2), given(5, 2)];
+    submit(&bed.store, &batch).await;
+    assert_eq!(ids(&claim(&bed.store, "bob", 10).await), [handoff_id(4)]);
+    assert_eq!(claim(&bed.store, "bob", 10).await, []);
+    assert_eq!(ids(&claim(&bed.store, "carol", 10).await), [handoff_id(1)]);
+    assert_eq!(claim(&bed.store, "dave", 10).await, []);
+}
+
+pub async fn nothing_is_claimed_before_its_time(bed: Arc<Bed>) {
+    let one = given(1, 1).at(500);
+    let bob = one.receiver();
+    submit(&bed.store, std::slice::from_ref(&one)).await;
+    assert_eq!(bed.store.find_next_due(&bob).await.unwrap(), Some(Micros(500)));
+    let early = bed.store.claim(&bob, "b1", Micros(499), UNTIL, 10).await.unwrap();
+    assert_eq!(early, []);
+    let due = bed.store.claim(&bob, "b1", Micros(500), UNTIL, 10).await.unwrap();
+    assert_eq!(due.len(), 1);
+    assert_eq!(bed.store.find_next_due(&bob).await.unwrap(), Some(UNTIL));
+    settle(&bed.store, &one).await;
+    assert_eq!(bed.store.find_next_due(&bob).await.unwrap(), None);
+}
+
+pub async fn a_claim_takes_the_oldest_first_and_no_more_than_asked(bed: Arc<Bed>) {
+    let batch: Vec<_> =
+        (1..=6).map(|n| given(n, n).at(i64::try_from(700 - 100 * n).unwrap())).collect();
+    submit(&bed.store, &batch).await;
+    let first = ids(&claim(&bed.store, "bob", 2).await);
+    assert_eq!(first, [handoff_id(6), handoff_id(5)]);
+    let rest = ids(&claim(&bed.store, "bob", 10).await);
+    assert_eq!(rest, [4, 3, 2, 1].map(handoff_id));
+}
+
+pub async fn an_attempt_is_counted_with_each_claim(bed: Arc<Bed>) {
+    let one = given(1, 1);
+    submit(&bed.store, std::slice::from_ref(&one)).await;
+    for attempt in 1..=3 {
+        let now = Micros(NOW.0 * i64::from(attempt));
+        let until = Micros(now.0 + 1);
+        let claims = bed.store.claim(&one.receiver(), "b1", now, until, 10).await.unwrap();
+        assert_eq!(claims[0].attempt, attempt);
+    }
+}
+
+pub async fn a_row_is_never_handed_out_twice(bed: Arc<Bed>) {
+    const ROWS: usize = 200;
+    let batch: Vec<_> = (1..=ROWS as u128).map(|n| given(n, n)).collect();
+    submit(&bed.store, &batch).await;
+    let other = bed.second().await;
+    let mut brokers = tokio::task::JoinSet::new();
+    for broker in 0..8 {
+        let store = if broker % 2 == 0 { bed.store.clone() } else { other.clone() };
+        brokers.spawn(async move {
+            let (mut got, mut empty) = (Vec::new(), 0);
+            // A neighbour's lock may hide rows for a moment: an empty answer ends it when repeated.
+            while empty < 5 {
+                let claims = claim(&store, "bob", 7).await;
+                empty = if claims.is_empty() { empty + 1 } else { 0 };
+                assert!(claims.iter().all(|claim| claim.attempt == 1));
+                got.extend(ids(&claims));
+            }
+            got
+        });
+    }
+    let got = brokers.join_all().await.concat();
+    all_different(&got);
+    assert_eq!(got.len(), ROWS);
+}
+
+pub async fn a_task_is_never_handed_out_twice_at_once(bed: Arc<Bed>) {
+    const TASKS: u128 = 4;
+    const EACH: u128 = 8;
+    let batch: Vec<_> = (0..TASKS * EACH).map(|n| given(n + 1, n % TASKS)).collect();
+    submit(&bed.store, &batch).await;
+    let by_id: Arc<BTreeMap<HandoffId, Given>> =
+        Arc::new(batch.into_iter().map(|given| (given.id(), given)).collect());
+    let other = bed.second().await;
+    let out = Arc::new(std::sync::Mutex::new(std::collections::BTreeSet::new()));
+    let order = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let mut brokers = tokio::task::JoinSet::new();
+    for broker in 0..6 {
+        let store = if broker % 2 == 0 { bed.store.clone() } else { other.clone() };
+        let (by_id, out, order) = (by_id.clone(), out.clone(), order.clone());
+        brokers.spawn(async move {
+            while order.lock().unwrap().len() < by_id.len() {
+                for claimed in claim(&store, "bob", 3).await {
+                    let task = claimed.task_id;
+                    assert!(out.lock().unwrap().insert(task), "two of one task are out");
+                    order.lock().unwrap().push((task, claimed.handoff_id));
+                    tokio::task::yield_now().await;
+                    // Before the row goes: from then on the next one may be handed out.
+                    out.lock().unwrap().remove(&task);
+                    settle(&store, &by_id[&claimed.handoff_id]).await;
+                }
+            }
+        });
+    }
+    brokers.join_all().await;
+    let order = order.lock().unwrap();
+    all_different(&order);
+    for task in 0..TASKS {
+        let task = crate::fixture::task_id(task);
+        let of_task: Vec<_> = order.iter().filter(|(t, _)| *t == task).map(|(_, h)| h).collect();
+        assert!(of_task.is_sorted(), "out of order: {of_task:?}");
+    }
+}
+
+pub async fn a_batch_does_not_undo_a_claim(bed: Arc<Bed>) {
+    const ROUNDS: i32 = 60;
+    let one = given(1, 1);
+    submit(&bed.store, std::slice::from_ref(&one)).await;
+    let other = bed.second().await;
+    let claiming = {
+        let (store, receiver) = (other.clone(), one.receiver());
+        tokio::spawn(async move {
+            let mut claims = 0;
+            while claims < ROUNDS {
+                // Visible again at once, so that the next round may claim it.
+                let got = store.claim(&receiver, "b2", NOW, NOW, 1).await.unwrap();
+                claims += i32::try_from(got.len()).unwrap();
+                assert!(got.iter().all(|claim| claim.attempt == claims));
+            }
+        })
+    };
+    while !claiming.is_finished() {
+        let rewrite = transact(&bed.store, &needs(std::slice::from_ref(&one)), |state| {
+            let mut writes = Writes::default();
+            writes.outbox.insert(one.key(), state.outbox.get(&one.key()).cloned());
+            writes
+        })
+        .await;
+        rewrite.unwrap();
+    }
+    claiming.await.unwrap();
+    let row = see(&bed.store, std::slice::from_ref(&one)).await.outbox[&one.key()].clone();
+    assert_eq!(row.attempt, ROUNDS);
+}
+
+pub async fn a_settled_handoff_frees_the_next_of_its_task(bed: Arc<Bed>) {
+    let batch = [given(1, 1), given(2, 1).to("carol"), given(3, 1)];
+    submit(&bed.store, &batch).await;
+    for (step, one) in batch.iter().enumerate() {
+        let waiting = bed.store.find_next_due(&one.receiver()).await.unwrap();
+        assert_eq!(waiting, Some(one.at));
+        let got = claim(&bed.store, one.target.as_str(), 10).await;
+        assert_eq!(ids(&got), [one.id()], "step {step}");
+        settle(&bed.store, one).await;
+    }
+    assert_eq!(bed.store.depths().await.unwrap().outbox, 0);
+}
+
+pub async fn erased_content_is_claimed_empty(bed: Arc<Bed>) {
+    let one = given(1, 1).about("s1", r#"{"data":1}"#).about("s2", r#"{"data":2}"#);
+    submit(&bed.store, std::slice::from_ref(&one)).await;
+    let mut raw = bed.raw().await;
+    raw.run("UPDATE contents SET salt = NULL, bytes = NULL").await.unwrap();
+    raw.run("UPDATE personal_data SET salt = NULL, bytes = NULL WHERE subject_id = 's1'")
+        .await
+        .unwrap();
+    let claims = claim(&bed.store, "bob", 10).await;
+    assert_eq!(claims[0].body, b"");
+    assert_eq!(claims[0].personal, [one.personal[1].1.clone()]);
+    let content = see(&bed.store, std::slice::from_ref(&one)).await.handoffs[&one.key()].content_id;
+    assert_eq!(bed.store.find_content(&acme(), content.unwrap()).await.unwrap(), None);
+}
+
+pub async fn unreadable_content_keeps_no_neighbour_back(bed: Arc<Bed>) {
+    submit(&bed.store, &[given(1, 1), given(2, 2), given(3, 3)]).await;
+    let mut raw = bed.raw().await;
+    let content = crate::fixture::content_id(2);
+    let sql =
+        format!("UPDATE contents SET codec = 'zstd', bytes = $1 WHERE content_id = '{content}'");
+    assert_eq!(raw.put(&sql, b"rubbish").await, 1);
+    let claims = claim(&bed.store, "bob", 10).await;
+    assert_eq!(ids(&claims), [1, 3].map(handoff_id));
+}
+
+pub async fn due_receivers_are_found_by_mode(bed: Arc<Bed>) {
+    bed.store.ensure_tenant(&"beta".parse().unwrap(), "log-beta", Micros(1)).await.unwrap();
+    let batch = [
+        given(1, 1).at(300),
+        given(2, 2).at(301),
+        given(3, 3).to("carol").at(100),
+        given(4, 1).to("dave").at(50), // behind the first of task 1
+        given(5, 5).to("erin").by_pull().at(60),
+        given(6, 6).to("frank").at(5_000),
+        given(7, 7).of("beta").at(200),
+    ];
+    submit(&bed.store, &batch).await;
+    let due = async |mode, now, limit| {
+        let due = bed.store.list_due_receivers(mode, Micros(now), limit).await.unwrap();
+        let mut due: Vec<_> =
+            due.iter().map(|(tenant, agent)| format!("{tenant}/{agent}")).collect();
+        due.sort();
+        due
+    };
+    assert_eq!(due(DeliveryMode::Webhook, 400, 10).await, ["acme/bob", "acme/carol", "beta/bob"]);
+    assert_eq!(due(DeliveryMode::Webhook, 400, 2).await.len(), 2);
+    assert_eq!(due(DeliveryMode::Webhook, 150, 10).await, ["acme/carol"]);
+    assert_eq!(due(DeliveryMode::Pull, 400, 10).await, ["acme/erin"]);
+    assert_eq!(due(DeliveryMode::Pull, 59, 10).await, [""; 0]);
+    bed.store.claim(&batch[2].receiver(), "b1", Micros(400), UNTIL, 1).await.unwrap();
+    assert_eq!(due(DeliveryMode::Webhook, 400, 10).await, ["acme/bob", "beta/bob"]);
+}
+
+/// Otherwise a dispatcher would wake, claim nothing, and wake again at once.
+pub async fn a_handoff_behind_anothers_is_not_due(bed: Arc<Bed>) {
+    let batch = [given(1, 1).to("carol"), given(2, 1)];
+    submit(&bed.store, &batch).await;
+    let (carol, bob) = (batch[0].receiver(), batch[1].receiver());
+    let due = bed.store.list_due_receivers(DeliveryMode::Webhook, NOW, 10).await.unwrap();
+    assert_eq!(due, std::slice::from_ref(&carol));
+    assert_eq!(bed.store.find_next_due(&bob).await.unwrap(), None);
+    bed.store.claim(&carol, "b1", NOW, UNTIL, 10).await.unwrap();
+    assert_eq!(bed.store.find_next_due(&bob).await.unwrap(), None);
+    assert_eq!(bed.store.find_next_due(&carol).await.unwrap(), Some(UNTIL));
+    settle(&bed.store, &batch[0]).await;
+    let due = bed.store.list_due_receivers(DeliveryMode::Webhook, NOW, 10).await.unwrap();
+    assert_eq!(due, std::slice::from_ref(&bob));
+    assert_eq!(bed.store.find_next_due(&bob).await.unwrap(), Some(batch[1].at));
+}
+
+/// Batches over shared tasks in clashing order, claims, releases and signs of life, all at once: no
+/// deadlock, nothing lost, the log is whole.
+pub async fn everything_at_once_stays_sound(bed: Arc<Bed>) {
+    const WRITERS: u128 = 4;
+    const ROUNDS: u128 = 15;
+    let other = bed.second().await;
+    let stop = Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let mut sweepers = tokio::task::JoinSet::new();
+    for sweeper in 0..4 {
+        let store = if sweeper % 2 == 0 { bed.store.clone() } else { other.clone() };
+        let stop = stop.clone();
+        sweepers.spawn(async move {
+            let broker = format!("b{sweeper}");
+            let bob = (acme(), agent("bob"));
+            while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                store.beat(&broker, NOW).await.unwrap();
+                store.claim(&bob, &broker, NOW, NOW, 5).await.unwrap();
+                store.release_dead(UNTIL, NOW).await.unwrap();
+                store.claim(&bob, &broker, NOW, UNTIL, 5).await.unwrap();
+                store.release_own(&broker, NOW).await.unwrap();
+                store.list_due_receivers(DeliveryMode::Webhook, NOW, 5).await.unwrap();
+            }
+        });
+    }
+    let mut writers = tokio::task::JoinSet::new();
+    for writer in 0..WRITERS {
+        let store = if writer % 2 == 0 { bed.store.clone() } else { other.clone() };
+        writers.spawn(async move {
+            let mut all: Vec<Given> = Vec::new();
+            for round in 0..ROUNDS {
+                let first = 1 + 8 * (round * WRITERS + writer);
+                let tasks = if writer % 2 == 0 { [0, 1, 2, 3] } else { [3, 2, 1, 0] };
+                let batch: Vec<_> = (first..).zip(tasks).map(|(n, task)| given(n, task)).collect();
+                submit(&store, &batch).await;
+                // Puts back what it sees of all outbox rows so far, as a settlement might.
+                let mine = needs(&all);
+                let rewritten = transact(&store, &mine, |state| Writes {
+                    outbox: state.outbox.into_iter().map(|(key, row)| (key, Some(row))).collect(),
+                    ..Writes::default()
+                });
+                rewritten.await.unwrap();
+                all.extend(batch);
+            }
+        });
+    }
+    writers.join_all().await;
+    stop.store(true, std::sync::atomic::Ordering::Relaxed);
+    sweepers.join_all().await;
+    let total = u64::try_from(4 * WRITERS * ROUNDS).unwrap();
+    let report = crate::tamper::verify(&bed.store, &acme()).await;
+    assert_eq!((report.first_fault, report.records), (None, total));
+    assert_eq!(bed.store.depths().await.unwrap().outbox, i64::try_from(total).unwrap());
+}
+
+pub async fn claims_of_dead_brokers_are_released(bed: Arc<Bed>) {
+    let batch = [
+        given(1, 1).to("live"),
+        given(2, 2).to("dead"),
+        given(3, 3).to("unknown"),
+        given(4, 4).to("pulled").by_pull(),
+        given(5, 5).to("waiting").at(3_000_000),
+    ];
+    submit(&bed.store, &batch).await;
+    bed.store.beat("live", Micros(900_000)).await.unwrap();
+    bed.store.beat("dead", Micros(400_000)).await.unwrap();
+    bed.store.beat("dead", Micros(500_000)).await.unwrap();
+    for (receiver, broker) in
+        [("live", "live"), ("dead", "dead"), ("unknown", "unknown"), ("pulled", "dead")]
+    {
+        let receiver = (acme(), agent(receiver));
+        let got = bed.store.claim(&receiver, broker, NOW, UNTIL, 10).await.unwrap();
+        assert_eq!(got.len(), 1);
+    }
+    assert_eq!(bed.store.release_dead(Micros(500_000), NOW).await.unwrap(), 1, "the unknown one");
+    assert_eq!(bed.store.release_dead(Micros(500_001), NOW).await.unwrap(), 1, "the dead one");
+    assert_eq!(bed.store.release_dead(Micros(500_001), NOW).await.unwrap(), 0);
+    let seen = see(&bed.store, &batch).await;
+    let row = |n: usize| &seen.outbox[&batch[n].key()];
+    for (n, holder, visible) in [
+        (0, Some("live"), UNTIL),
+        (1, None, NOW),
+        (2, None, NOW),
+        (3, Some("dead"), UNTIL),
+        (4, None, Micros(3_000_000)),
+    ] {
+        assert_eq!((row(n).claimed_by.as_deref(), row(n).visible_at), (holder, visible), "{n}");
+    }
+    assert_eq!(bed.raw().await.count("brokers").await, 1);
+    let again = claim(&bed.store, "dead", 10).await;
+    assert_eq!(again[0].attempt, 2);
+}
+
+pub async fn a_broker_hands_back_its_own_claims(bed: Arc<Bed>) {
+    let batch =
+        [given(1, 1).to("mine"), given(2, 2).to("another"), given(3, 3).to("mine").by_pull()];
+    submit(&bed.store, &batch).await;
+    bed.store.beat("b1", NOW).await.unwrap();
+    claim(&bed.store, "mine", 10).await;
+    bed.store.claim(&batch[1].receiver(), "b2", NOW, UNTIL, 10).await.unwrap();
+    assert_eq!(bed.store.release_own("b1", Micros(NOW.0 + 1)).await.unwrap(), 1);
+    assert_eq!(bed.store.release_own("b1", Micros(NOW.0 + 1)).await.unwrap(), 0);
+    let seen = see(&bed.store, &batch).await;
+    let row = |n: usize| &seen.outbox[&batch[n].key()];
+    assert_eq!((row(0).claimed_by.as_deref(), row(0).visible_at.0), (None, NOW.0 + 1));
+    assert_eq!(row(1).claimed_by.as_deref(), Some("b2"));
+    assert_eq!(row(2).claimed_by.as_deref(), Some("b1"), "a pulled claim is the receiver's");
+}
+
+pub async fn overdue_handoffs_are_open_and_past_their_deadline(bed: Arc<Bed>) {
+    let batch: Vec<_> = (1..=6).map(|n| given(n, n)).collect();
+    submit(&bed.store, &batch).await;
+    let seen = see(&bed.store, &batch).await;
+    let mut writes = Writes::default();
+    for (one, (status, deadline)) in batch.iter().zip([
+        (HandoffStatus::Pending, Some(300)),
+        (HandoffStatus::Accepted, Some(200)),
+        (HandoffStatus::Completed, Some(100)),
+        (HandoffStatus::Pending, Some(501)),
+        (HandoffStatus::Pending, None),
+        (HandoffStatus::Accepted, Some(500)),
+    ]) {
+        let mut handoff = seen.handoffs[&one.key()].clone();
+        handoff.status = status;
+        handoff.deadline_at = deadline.map(Micros);
+        writes.handoffs.insert(one.key(), (handoff, false));
+    }
+    write(&bed.store, writes).await.unwrap();
+    let overdue = async |limit| {
+        let found = bed.store.list_overdue(Micros(500), limit).await.unwrap();
+        found.iter().map(|handoff| handoff.id).collect::<Vec<_>>()
+    };
+    assert_eq!(overdue(10).await, [2, 1, 6].map(handoff_id));
+    assert_eq!(overdue(2).await, [2, 1].map(handoff_id));
+}
+
+pub async fn depths_are_counted(bed: Arc<Bed>) {
+    assert_eq!(bed.store.depths().await.unwrap(), handoffd::store::Depths::default());
+    submit(&bed.store, &[given(7, 1), given(5, 2)]).await;
+    let mut closed = given(9, 1).dead_letter();
+    "DISCARDED".clone_into(&mut closed.status);
+    let writes =
+        Writes { dead_letters: vec![given(8, 1).dead_letter(), closed], ..Writes::default() };
+    write(&bed.store, writes).await.unwrap();
+    let depths = bed.store.depths().await.unwrap();
+    assert_eq!((depths.outbox, depths.oldest), (2, Some(Micros(5))));
+    assert_eq!((depths.dead_letters, depths.records), (1, 2));
+}

@@ -1,0 +1,70 @@
+//! A Postgres server that goes away, or will not write. SQLite has no server to lose.
+
+use std::sync::Arc;
+
+use handoffd::store::{Needs, StoreError, Writes};
+
+use crate::fixture::{given, needs, plan, submit, transact};
+use crate::harness::{Bed, Side, acme, run};
+use crate::tamper::verify;
+
+const CUT_ALL: &str = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
+     WHERE datname = current_database() AND pid <> pg_backend_pid()";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_store_goes_on_once_its_connections_were_cut() {
+    run(Side::Postgres, goes_on).await;
+}
+
+async fn goes_on(bed: Arc<Bed>) {
+    // Several connections, all idle in the pool when they are cut.
+    let pings = (0..5).map(|_| bed.store.ping());
+    futures_util::future::join_all(pings).await;
+    bed.raw().await.run(CUT_ALL).await.unwrap();
+    for n in 1..=5 {
+        submit(&bed.store, &[given(n, n)]).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_batch_cut_in_the_middle_is_unavailable_and_writes_nothing() {
+    run(Side::Postgres, cut_in_the_middle).await;
+}
+
+async fn cut_in_the_middle(bed: Arc<Bed>) {
+    submit(&bed.store, &[given(1, 1)]).await;
+    let batch = [given(2, 1), given(3, 3)];
+    let cut = transact(&bed.store, &needs(&batch), |state| {
+        tokio::task::block_in_place(|| {
+            tokio::runtime::Handle::current().block_on(async {
+                bed.raw().await.run(CUT_ALL).await.unwrap();
+            });
+        });
+        plan(&batch, state)
+    })
+    .await;
+    assert!(matches!(cut, Err(StoreError::Unavailable(_))), "{cut:?}");
+    assert_eq!(bed.store.find_handoff(&batch[0].key()).await.unwrap(), None);
+    submit(&bed.store, &batch).await;
+    let report = verify(&bed.store, &acme()).await;
+    assert_eq!((report.first_fault, report.records), (None, 3));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_only_reads_is_unavailable() {
+    run(Side::Postgres, only_reads).await;
+}
+
+async fn only_reads(bed: Arc<Bed>) {
+    let mut raw = bed.raw().await;
+    let name = raw.blob("SELECT convert_to(current_database(), 'UTF8')").await;
+    let name = String::from_utf8(name).unwrap();
+    let only = format!("ALTER DATABASE {name} SET default_transaction_read_only = on");
+    raw.run(&only).await.unwrap();
+    raw.run(CUT_ALL).await.unwrap();
+    let one = [given(1, 1)];
+    let refused = transact(&bed.store, &needs(&one), |state| plan(&one, state)).await;
+    assert!(matches!(refused, Err(StoreError::Unavailable(_))), "{refused:?}");
+    let nothing = transact(&bed.store, &Needs::default(), |_| Writes::default()).await;
+    assert_eq!(nothing.unwrap(), []);
+}
