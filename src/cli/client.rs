@@ -40,7 +40,7 @@ impl Client {
         config: &Config,
     ) -> Result<Self, ClientError> {
         let http = reqwest::Client::builder()
-            .timeout(Duration::from_secs(60))
+            .timeout(Duration::from_mins(1))
             .build()
             .map_err(|err| ClientError::Unreachable(err.to_string()))?;
         let base = url.unwrap_or_else(|| format!("http://{}", reachable(config)));

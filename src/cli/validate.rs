@@ -6,7 +6,7 @@ use clap::Args as ClapArgs;
 use serde_json::json;
 
 use super::{Exit, Output};
-use crate::domain::failure::{Failure, primary};
+use crate::domain::failure::{Code, Failure, primary};
 use crate::gate::{Gate, budget, completeness, json, safety};
 
 /// `handoffd validate`.
@@ -26,7 +26,7 @@ pub(super) fn run(args: &Args, output: Output) -> Exit {
         }
     };
     let failures = judge(&bytes);
-    let reason = primary(&failures).map(|code| code.as_str());
+    let reason = primary(&failures).map(Code::as_str);
     match output {
         Output::Json => println!(
             "{}",

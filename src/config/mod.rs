@@ -57,7 +57,9 @@ pub struct Database {
 impl std::fmt::Debug for Database {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         // The URL may hold a password.
-        f.debug_struct("Database").field("max_connections", &self.max_connections).finish()
+        f.debug_struct("Database")
+            .field("max_connections", &self.max_connections)
+            .finish_non_exhaustive()
     }
 }
 
@@ -75,7 +77,7 @@ pub struct Auth {
 
 impl std::fmt::Debug for Auth {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Auth").field("tenant", &self.tenant).finish()
+        f.debug_struct("Auth").field("tenant", &self.tenant).finish_non_exhaustive()
     }
 }
 

@@ -271,9 +271,8 @@ impl Dispatcher {
         let Inner { parts, lanes, .. } = &*self.0;
         let failed =
             |class, detail: &str| AttemptOutcome::Failed(AttemptFailure::unreached(class, detail));
-        let agents = match parts.directory.agents(&claim.tenant).await {
-            Ok(agents) => agents,
-            Err(_) => return AttemptOutcome::Busy { retry_after: None },
+        let Ok(agents) = parts.directory.agents(&claim.tenant).await else {
+            return AttemptOutcome::Busy { retry_after: None };
         };
         let Some(row) = agents.row(&claim.target) else {
             return failed(FailureClass::Request, "the agent is no longer registered");

@@ -249,7 +249,7 @@ mod tests {
         assert!(!lanes.reserve(&dead, Micros(1)), "the breaker is open");
         let (_, next) = lanes.due(Micros(1));
         let at = next.expect("a wake for the probe");
-        assert_eq!(lanes.due(at).0, [dead.clone()]);
+        assert_eq!(lanes.due(at).0, std::slice::from_ref(&dead));
         assert_eq!(lanes.reserve_many(&dead, at, 8), 1, "one probe");
         assert!(!lanes.done(&dead, Health::Well, at) || lanes.reserve_many(&dead, at, 8) == 8);
     }

@@ -253,8 +253,8 @@ mod tests {
         for from in S::ALL {
             for event in E::ALL {
                 let expected = match (from, event) {
-                    (S::Pending, E::Accept) | (S::Accepted, E::Accept) => Some(S::Accepted),
-                    (S::Pending, E::Reject) | (S::Rejected, E::Reject) => Some(S::Rejected),
+                    (S::Pending | S::Accepted, E::Accept) => Some(S::Accepted),
+                    (S::Pending | S::Rejected, E::Reject) => Some(S::Rejected),
                     (S::Pending | S::Accepted | S::Completed, E::Complete) => Some(S::Completed),
                     (S::Pending | S::Accepted | S::Failed, E::Fail) => Some(S::Failed),
                     (S::Pending | S::Accepted, E::Expire) => Some(S::Expired),

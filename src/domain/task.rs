@@ -91,7 +91,6 @@ impl TaskStatus {
         use TaskEvent as E;
         Ok(match (self, event) {
             (Self::Completed, E::Complete | E::Accept | E::RollBack) => Self::Completed,
-            (Self::Canceled, E::Cancel | E::Accept | E::RollBack) => Self::Canceled,
             (Self::PendingHandoff | Self::HandingOff | Self::Running, E::Submit) => {
                 Self::HandingOff
             }
@@ -106,7 +105,8 @@ impl TaskStatus {
             (
                 Self::PendingHandoff | Self::HandingOff | Self::Running | Self::Escalated,
                 E::Cancel,
-            ) => Self::Canceled,
+            )
+            | (Self::Canceled, E::Cancel | E::Accept | E::RollBack) => Self::Canceled,
             (from, event) => return Err(IllegalTaskTransition { from, event }),
         })
     }

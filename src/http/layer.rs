@@ -1,11 +1,13 @@
 //! What surrounds every request: a slot or a clear no, an id, a span, counts, and errors written out.
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use axum::extract::{MatchedPath, Request, State};
 use axum::http::{HeaderValue, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use futures_util::FutureExt;
 use tracing::Instrument;
 
 use super::Api;
@@ -48,10 +50,9 @@ pub async fn surround(State(api): State<Api>, request: Request, next: Next) -> R
     let response = if slot.is_err() && !ALWAYS.contains(&path.as_str()) {
         Problem::new(Code::Overloaded, "too many requests are under way; try again").into_response()
     } else {
-        // Apart, so that a panic in a handler ends in an answer and not in a cut connection.
-        let handling = tokio::spawn(next.run(request).instrument(span.clone()));
-        let guard = AbortOnDrop(handling);
-        guard.outcome().await.unwrap_or_else(|| {
+        // A panic in a handler ends in an answer and not in a cut connection.
+        let handling = AssertUnwindSafe(next.run(request).instrument(span.clone()));
+        handling.catch_unwind().await.unwrap_or_else(|_| {
             tracing::error!(parent: &span, "a handler panicked");
             Problem::new(
                 Code::Internal,
@@ -81,21 +82,6 @@ pub async fn surround(State(api): State<Api>, request: Request, next: Next) -> R
         response.headers_mut().insert("x-request-id", value);
     }
     response
-}
-
-/// A client that goes away ends its handler, as it would without the spawn.
-struct AbortOnDrop(tokio::task::JoinHandle<Response>);
-
-impl AbortOnDrop {
-    async fn outcome(mut self) -> Option<Response> {
-        (&mut self.0).await.ok()
-    }
-}
-
-impl Drop for AbortOnDrop {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
 }
 
 fn is_request_id(text: &str) -> bool {

@@ -122,7 +122,7 @@ async fn write(
                 let hop = Hop::from_record(&body);
                 let cost = account.add(&hop);
                 let state = record.handoff_id.as_ref().and_then(|id| now.get(id));
-                out.item(&mut first, &handoff_entry(record, &body, &content, state, cost));
+                out.item(&mut first, &handoff_entry(record, &body, &content, state, &cost));
             }
         }
         out.flush().await;
@@ -188,7 +188,7 @@ fn handoff_entry(
     body: &Value,
     content: &Value,
     state: Option<&Value>,
-    cost: Value,
+    cost: &Value,
 ) -> Value {
     let mut entry = json!({
         "handoffId": record.handoff_id,

@@ -7,15 +7,20 @@ use super::{agents, submit, verdict};
 use crate::store::{Needs, State};
 
 /// What was decided: the changes, and the answer to give once they are durable.
-pub type Decision = Result<(Vec<Change>, Reply), LedgerError>;
+pub type Decision = Result<Decided, LedgerError>;
+
+/// Changes, and the answer that goes with them.
+pub type Decided = (Vec<Change>, Reply);
 
 /// Decides one command over what is known.
-#[must_use]
+///
+/// # Errors
+/// [`LedgerError`]: the command changes nothing.
 pub fn decide(state: &State, command: &Command) -> Decision {
     match &command.kind {
         Kind::Submit(submit) => submit::submit(state, command, submit),
         Kind::Refuse(refuse) => submit::refuse(state, command, refuse),
-        Kind::PutCheckpoint(put) => submit::put_checkpoint(state, command, put),
+        Kind::PutCheckpoint(put) => Ok(submit::put_checkpoint(state, command, put)),
         Kind::Verdict(verdict) => verdict::verdict(state, command, verdict),
         Kind::Settle(settle) => verdict::settle(state, command, settle),
         Kind::Lease(lease) => verdict::lease(state, command, lease),

@@ -18,6 +18,8 @@ use crate::store::{Claim, HandoffKey, Needs, Receiver, Store, StoreError};
 mod agents;
 pub mod command;
 pub mod decide;
+#[cfg(test)]
+mod decide_tests;
 pub mod plan;
 mod submit;
 mod verdict;

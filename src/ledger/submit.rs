@@ -1,7 +1,7 @@
 //! Decisions on what senders bring: handoffs, refusals, checkpoints.
 
 use super::command::{Command, LedgerError, PutCheckpoint, Refuse, Reply, Submit};
-use super::decide::Decision;
+use super::decide::{Decided, Decision};
 use super::plan::Change;
 use crate::domain::failure::{Code, Failure, Stage, primary};
 use crate::domain::handoff::{CheckpointRef, Handoff, HandoffStatus};
@@ -39,7 +39,7 @@ pub(super) fn submit(state: &State, command: &Command, submit: &Submit) -> Decis
             *commitment
         }
         (None, None) if submit.require_checkpoint => {
-            return refuse_without_checkpoint(command, submit);
+            return Ok(refuse_without_checkpoint(command, submit));
         }
         (own, last) => {
             let part = own.as_ref().unwrap_or(&submit.implied_checkpoint).clone();
@@ -194,7 +194,7 @@ pub(super) fn refuse(state: &State, command: &Command, refuse: &Refuse) -> Decis
 }
 
 /// Stores a checkpoint ahead of a handoff.
-pub(super) fn put_checkpoint(state: &State, command: &Command, put: &PutCheckpoint) -> Decision {
+pub(super) fn put_checkpoint(state: &State, command: &Command, put: &PutCheckpoint) -> Decided {
     let run = (command.tenant.clone(), put.task_id, put.execution_id);
     let row = CheckpointRow {
         tenant: command.tenant.clone(),
@@ -215,10 +215,7 @@ pub(super) fn put_checkpoint(state: &State, command: &Command, put: &PutCheckpoi
     );
     draft.task_id = Some(put.task_id);
     draft.checkpoint_commitment = Some(put.part.commitment);
-    Ok((
-        vec![Change::Checkpoint(row.clone()), Change::Record(Box::new(draft))],
-        Reply::Checkpoint(row),
-    ))
+    (vec![Change::Checkpoint(row.clone()), Change::Record(Box::new(draft))], Reply::Checkpoint(row))
 }
 
 fn is_same(known: &Handoff, whole: &[u8]) -> bool {
@@ -274,7 +271,7 @@ pub(super) fn draft_of(command: &Command, kind: RecordKind, handoff: &Handoff) -
 
 /// The sender must keep checkpoints and has none: only the ledger can know, so it refuses as the
 /// gate would.
-fn refuse_without_checkpoint(command: &Command, submit: &Submit) -> Decision {
+fn refuse_without_checkpoint(command: &Command, submit: &Submit) -> Decided {
     let failures = vec![Failure::new(
         Stage::Completeness,
         Code::IncompleteContext,
@@ -296,8 +293,8 @@ fn refuse_without_checkpoint(command: &Command, submit: &Submit) -> Decision {
     draft.from = Some(submit.from.clone());
     draft.to = Some(submit.to.clone());
     draft.content = Some(content);
-    Ok((
+    (
         vec![Change::Record(Box::new(draft))],
         Reply::Refused { failures, dead_lettered: false, replayed: false },
-    ))
+    )
 }

@@ -124,6 +124,23 @@ pub async fn concurrent_batches_make_one_dense_chain(bed: Arc<Bed>) {
     assert_eq!(bed.store.list_unrecorded(&acme()).await.unwrap(), [""; 0]);
 }
 
+/// The log's head is locked, not raced for: nobody has to plan again because of a stranger.
+pub async fn batches_on_different_tasks_never_conflict(bed: Arc<Bed>) {
+    let other = bed.second().await;
+    let mut writers = tokio::task::JoinSet::new();
+    for writer in 0..8u128 {
+        let store = if writer % 2 == 0 { bed.store.clone() } else { other.clone() };
+        writers.spawn(async move {
+            for round in 0..10 {
+                let batch = [given(1 + 10 * writer + round, writer)];
+                transact(&store, &needs(&batch), |state| plan(&batch, state)).await.unwrap();
+            }
+        });
+    }
+    writers.join_all().await;
+    assert_eq!(bed.store.find_head(&acme()).await.unwrap().unwrap().size, 80);
+}
+
 pub async fn two_tenants_have_independent_logs(bed: Arc<Bed>) {
     let beta = "beta".parse().unwrap();
     bed.store.ensure_tenant(&beta, "log-beta", Micros(1)).await.unwrap();

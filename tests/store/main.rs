@@ -49,6 +49,7 @@ on_both_sides! {
     batches:
         a_submission_is_written_whole_and_reads_back_equal,
         concurrent_batches_make_one_dense_chain,
+        batches_on_different_tasks_never_conflict,
         two_tenants_have_independent_logs,
         records_are_sealed_in_the_order_of_the_plan,
         a_new_handoff_that_exists_is_a_conflict_and_writes_nothing,

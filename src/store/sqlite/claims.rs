@@ -20,7 +20,11 @@ pub(super) async fn list_due_receivers(
     limit: i64,
 ) -> Result<Vec<Receiver>> {
     sqlx::query(
-        "SELECT DISTINCT tenant, target FROM outbox WHERE mode = ? AND visible_at <= ? LIMIT ?",
+        "SELECT o.tenant, o.target FROM outbox AS o \
+         WHERE o.mode = ? AND o.visible_at <= ? AND NOT EXISTS \
+           (SELECT 1 FROM outbox AS before WHERE before.tenant = o.tenant \
+              AND before.task_id = o.task_id AND before.seq < o.seq) \
+         GROUP BY o.tenant, o.target ORDER BY min(o.created_at), o.tenant, o.target LIMIT ?",
     )
     .bind(mode.as_str())
     .bind(now.0)
