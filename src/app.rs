@@ -198,6 +198,11 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
         &workers,
     );
     dispatcher.settle_with(ledger.clone());
+    if !config.database_url().starts_with("postgres") {
+        // Nobody else serves this file: whatever is still claimed was claimed by a broker that died.
+        let now = clock.now();
+        store.release_dead(now.plus(Duration::from_secs(1)), now).await?;
+    }
     store.beat(&broker, clock.now()).await?;
     let admin_key_file = settle_admin_key(&config, &*store, &ledger, clock.now()).await?;
     background.spawn(dispatcher.run(nudges));

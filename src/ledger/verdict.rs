@@ -97,7 +97,9 @@ impl<'a> Case<'a> {
         self.handoff.status = self.handoff.status.next(event)?;
         self.handoff.ended_at = Some(self.command.at);
         self.handoff.deadline_at = None;
-        self.handoff.reason = Some(reason.chars().take(MAX_REASON).collect());
+        // Postgres takes no NUL in a text, and no reason needs one.
+        self.handoff.reason =
+            Some(reason.chars().filter(|c| *c != '\0').take(MAX_REASON).collect());
         self.leave_outbox();
         self.record(kind, Some(as_code(reason, kind)), content);
         self.task.status = self.task.status.next(TaskEvent::RollBack)?;

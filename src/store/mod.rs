@@ -500,8 +500,6 @@ pub trait Store: Send + Sync {
         until: Micros,
         limit: i64,
     ) -> Result<Vec<Claim>>;
-    /// When the receiver's next handoff becomes claimable, if it has any waiting.
-    async fn find_next_due(&self, receiver: &Receiver) -> Result<Option<Micros>>;
     /// Says that this broker lives.
     async fn beat(&self, broker: &str, now: Micros) -> Result<()>;
     /// Makes the claims of brokers not seen since `cutoff` claimable at once; returns how many.

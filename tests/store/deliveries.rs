@@ -66,14 +66,11 @@ pub async fn nothing_is_claimed_before_its_time(bed: Arc<Bed>) {
     let one = given(1, 1).at(500);
     let bob = one.receiver();
     submit(&bed.store, std::slice::from_ref(&one)).await;
-    assert_eq!(bed.store.find_next_due(&bob).await.unwrap(), Some(Micros(500)));
     let early = bed.store.claim(&bob, "b1", Micros(499), UNTIL, 10).await.unwrap();
     assert_eq!(early, []);
     let due = bed.store.claim(&bob, "b1", Micros(500), UNTIL, 10).await.unwrap();
     assert_eq!(due.len(), 1);
-    assert_eq!(bed.store.find_next_due(&bob).await.unwrap(), Some(UNTIL));
     settle(&bed.store, &one).await;
-    assert_eq!(bed.store.find_next_due(&bob).await.unwrap(), None);
 }
 
 pub async fn a_claim_takes_the_oldest_first_and_no_more_than_asked(bed: Arc<Bed>) {
@@ -195,8 +192,6 @@ pub async fn a_settled_handoff_frees_the_next_of_its_task(bed: Arc<Bed>) {
     let batch = [given(1, 1), given(2, 1).to("carol"), given(3, 1)];
     submit(&bed.store, &batch).await;
     for (step, one) in batch.iter().enumerate() {
-        let waiting = bed.store.find_next_due(&one.receiver()).await.unwrap();
-        assert_eq!(waiting, Some(one.at));
         let got = claim(&bed.store, one.target.as_str(), 10).await;
         assert_eq!(ids(&got), [one.id()], "step {step}");
         settle(&bed.store, one).await;
@@ -265,14 +260,10 @@ pub async fn a_handoff_behind_anothers_is_not_due(bed: Arc<Bed>) {
     let (carol, bob) = (batch[0].receiver(), batch[1].receiver());
     let due = bed.store.list_due_receivers(DeliveryMode::Webhook, NOW, 10).await.unwrap();
     assert_eq!(due, std::slice::from_ref(&carol));
-    assert_eq!(bed.store.find_next_due(&bob).await.unwrap(), None);
     bed.store.claim(&carol, "b1", NOW, UNTIL, 10).await.unwrap();
-    assert_eq!(bed.store.find_next_due(&bob).await.unwrap(), None);
-    assert_eq!(bed.store.find_next_due(&carol).await.unwrap(), Some(UNTIL));
     settle(&bed.store, &batch[0]).await;
     let due = bed.store.list_due_receivers(DeliveryMode::Webhook, NOW, 10).await.unwrap();
     assert_eq!(due, std::slice::from_ref(&bob));
-    assert_eq!(bed.store.find_next_due(&bob).await.unwrap(), Some(batch[1].at));
 }
 
 /// Batches over shared tasks in clashing order, claims, releases and signs of life, all at once: no

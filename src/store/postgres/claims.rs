@@ -141,22 +141,6 @@ fn open(codec: Codec, bytes: &[u8]) -> Result<Vec<u8>> {
     unpack(codec, bytes).map_err(|err| unreadable("bytes", err))
 }
 
-/// When the first of the receiver's claimable handoffs comes due.
-pub(super) async fn find_next_due(pool: &PgPool, receiver: &Receiver) -> Result<Option<Micros>> {
-    let row = sqlx::query(
-        "SELECT min(o.visible_at) AS due FROM outbox AS o \
-         WHERE o.tenant = $1 AND o.target = $2 \
-           AND NOT EXISTS (SELECT 1 FROM outbox AS e WHERE e.tenant = o.tenant \
-             AND e.task_id = o.task_id AND e.seq < o.seq)",
-    )
-    .bind(receiver.0.as_str())
-    .bind(receiver.1.as_str())
-    .fetch_one(pool)
-    .await
-    .map_err(failed)?;
-    Ok(rows::get::<Option<i64>>(&row, "due")?.map(Micros))
-}
-
 /// Says that a broker lives.
 pub(super) async fn beat(pool: &PgPool, broker: &str, now: Micros) -> Result<()> {
     sqlx::query(

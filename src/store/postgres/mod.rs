@@ -264,10 +264,6 @@ impl Store for PostgresStore {
         claims::claim(&self.pool, receiver, broker, now, until, limit).await
     }
 
-    async fn find_next_due(&self, receiver: &Receiver) -> Result<Option<Micros>> {
-        claims::find_next_due(&self.pool, receiver).await
-    }
-
     async fn beat(&self, broker: &str, now: Micros) -> Result<()> {
         claims::beat(&self.pool, broker, now).await
     }

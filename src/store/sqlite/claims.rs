@@ -37,21 +37,6 @@ pub(super) async fn list_due_receivers(
     .collect()
 }
 
-/// See [`crate::store::Store::find_next_due`].
-pub(super) async fn find_next_due(
-    pool: &SqlitePool,
-    receiver: &Receiver,
-) -> Result<Option<Micros>> {
-    let row =
-        sqlx::query("SELECT min(visible_at) AS due FROM outbox WHERE tenant = ? AND target = ?")
-            .bind(receiver.0.as_str())
-            .bind(receiver.1.as_str())
-            .fetch_one(pool)
-            .await
-            .map_err(failure)?;
-    Ok(rows::get::<Option<i64>>(&row, "due")?.map(Micros))
-}
-
 /// See [`crate::store::Store::claim`]. A handoff waits for those before it on its task, whoever
 /// receives them.
 pub(super) async fn claim(
@@ -84,8 +69,22 @@ pub(super) async fn claim(
     if found.is_empty() {
         return Ok(Vec::new());
     }
-    let mut claims = found.iter().map(claimed).collect::<Result<Vec<_>>>()?;
-    let ids = json(&claims.iter().map(|claim| claim.handoff_id).collect::<Vec<_>>())?;
+    let ids =
+        found.iter().map(|row| rows::get(row, "handoff_id")).collect::<Result<Vec<&str>>>()?;
+    let ids = json(&ids)?;
+    // A row that cannot be read must not keep its neighbours from delivery. It stays claimed; its
+    // deadline, or a person who sees this line, ends it.
+    let mut claims: Vec<Claim> = found
+        .iter()
+        .filter_map(|row| {
+            claimed(row)
+                .inspect_err(|err| {
+                    let handoff_id = rows::get::<&str>(row, "handoff_id").unwrap_or_default();
+                    tracing::error!(handoff_id, %err, "a claimed handoff cannot be read");
+                })
+                .ok()
+        })
+        .collect();
     let mut personal = load_personal(conn, tenant, &ids).await?;
     for claim in &mut claims {
         claim.personal = personal.remove(&claim.handoff_id).unwrap_or_default();

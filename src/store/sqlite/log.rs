@@ -143,7 +143,7 @@ pub(super) async fn list_records(
     );
     if contents {
         query.push(
-            ", r.content_id, c.salt, c.codec, c.bytes FROM audit_records AS r \
+            ", c.content_id, c.salt, c.codec, c.bytes FROM audit_records AS r \
              LEFT JOIN contents AS c ON c.tenant = r.tenant AND c.content_id = r.content_id",
         );
     } else {

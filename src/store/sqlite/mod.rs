@@ -230,10 +230,6 @@ impl Store for SqliteStore {
         tx.settle(outcome).await
     }
 
-    async fn find_next_due(&self, receiver: &Receiver) -> Result<Option<Micros>> {
-        claims::find_next_due(&self.readers, receiver).await
-    }
-
     async fn beat(&self, broker: &str, now: Micros) -> Result<()> {
         let mut tx = self.begin().await?;
         let outcome = claims::beat(&mut tx.conn, broker, now).await;
