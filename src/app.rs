@@ -223,6 +223,9 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
     let accepting = Arc::new(AtomicBool::new(true));
     let api = Api::new(ApiParts {
         slots: tokio::sync::Semaphore::new(config.server.max_requests),
+        large_bodies: tokio::sync::Semaphore::new(
+            (config.server.max_large_bytes.max(config.server.max_body_bytes) / 1024).max(1),
+        ),
         intake: Intake {
             gate: Arc::new(Gate::new()),
             directory,

@@ -39,6 +39,7 @@ pub struct Server {
     pub metrics_listen: Option<SocketAddr>,
     pub data_dir: PathBuf,
     pub max_body_bytes: usize,
+    pub max_large_bytes: usize,
     pub body_timeout_ms: u64,
     pub max_requests: usize,
     pub stop_timeout_ms: u64,

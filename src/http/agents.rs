@@ -339,12 +339,12 @@ pub async fn put_targets(
     State(api): State<Api>,
     Operator(principal): Operator,
     Id(id): Id<AgentId>,
-    super::extract::JsonBytes(body): super::extract::JsonBytes,
+    body: super::extract::JsonBytes,
 ) -> Result<axum::Json<TargetsView>, Problem> {
-    let value = match serde_json::from_slice::<Value>(&body) {
+    let value = match serde_json::from_slice::<Value>(&body.bytes) {
         // The strict parser takes objects only; a bare list is wrapped.
         Ok(Value::Array(list)) => json!({ "handoffTargets": list }),
-        _ => super::extract::parse(&body)?,
+        _ => super::extract::parse(&body.bytes)?,
     };
     let NamedTargets { handoff_targets } = super::extract::typed(value)?;
     let row = changed(&api, &principal, id, AgentChange::SetTargets(handoff_targets)).await?;

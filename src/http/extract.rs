@@ -19,8 +19,28 @@ use crate::domain::ids::Micros;
 use crate::gate::json;
 use crate::store::Cursor;
 
-/// The body's bytes: `application/json`, within the size limit, sent in time.
-pub struct JsonBytes(pub Bytes);
+/// The body's bytes: `application/json`, within the size limit, sent in time. A large one is read
+/// when its turn comes, and keeps its share of the budget for as long as this lives.
+pub struct JsonBytes {
+    /// The bytes.
+    pub bytes: Bytes,
+    _share: Option<Share>,
+}
+
+/// A share of the budget for large bodies.
+struct Share {
+    api: Api,
+    kib: usize,
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        self.api.large_bodies.add_permits(self.kib);
+    }
+}
+
+/// Bodies up to this size need no share.
+const SMALL: u64 = 64 * 1024;
 
 impl FromRequest<Api> for JsonBytes {
     type Rejection = Problem;
@@ -31,7 +51,8 @@ impl FromRequest<Api> for JsonBytes {
                 "send the body with `Content-Type: application/json`",
             ));
         }
-        read(request, api).await.map(Self)
+        let (bytes, share) = read(request, api).await?;
+        Ok(Self { bytes, _share: share })
     }
 }
 
@@ -47,7 +68,7 @@ fn is_json(headers: &HeaderMap) -> bool {
         })
 }
 
-async fn read(request: Request, api: &Api) -> Result<Bytes, Problem> {
+async fn read(request: Request, api: &Api) -> Result<(Bytes, Option<Share>), Problem> {
     let limit = api.config.server.max_body_bytes;
     let too_large =
         || Problem::new(Code::PayloadTooLarge, format!("a body may have {limit} bytes at most"));
@@ -59,11 +80,15 @@ async fn read(request: Request, api: &Api) -> Result<Bytes, Problem> {
     if declared.is_some_and(|length| length > limit as u64) {
         return Err(too_large());
     }
+    let patience = Duration::from_millis(api.config.server.body_timeout_ms);
+    // Who does not say how long the body will be may send as much as there may be.
+    let share = match declared.unwrap_or(limit as u64) {
+        0..=SMALL => None,
+        length => Some(share(api, length, patience).await?),
+    };
     let reading = axum::body::to_bytes(request.into_body(), limit);
-    match tokio::time::timeout(Duration::from_millis(api.config.server.body_timeout_ms), reading)
-        .await
-    {
-        Ok(Ok(bytes)) => Ok(bytes),
+    match tokio::time::timeout(patience, reading).await {
+        Ok(Ok(bytes)) => Ok((bytes, share)),
         Ok(Err(err)) => {
             let over = std::error::Error::source(&err)
                 .is_some_and(|source| source.to_string().contains("length limit"));
@@ -77,6 +102,20 @@ async fn read(request: Request, api: &Api) -> Result<Bytes, Problem> {
     }
 }
 
+async fn share(api: &Api, length: u64, patience: Duration) -> Result<Share, Problem> {
+    let kib = usize::try_from(length.div_ceil(1024)).unwrap_or(usize::MAX);
+    let most = api.config.server.max_large_bytes.max(api.config.server.max_body_bytes) / 1024;
+    let kib = kib.min(most.max(1));
+    let waiting = api.large_bodies.acquire_many(u32::try_from(kib).unwrap_or(u32::MAX));
+    match tokio::time::timeout(patience, waiting).await {
+        Ok(Ok(permit)) => {
+            permit.forget();
+            Ok(Share { api: api.clone(), kib })
+        }
+        _ => Err(Problem::new(Code::Overloaded, "too many large bodies are under way; try again")),
+    }
+}
+
 /// A body as strict JSON of a type. An empty body counts as `{}`.
 pub struct Json<T>(pub T);
 
@@ -84,7 +123,7 @@ impl<T: DeserializeOwned> FromRequest<Api> for Json<T> {
     type Rejection = Problem;
     async fn from_request(request: Request, api: &Api) -> Result<Self, Problem> {
         let json = is_json(request.headers());
-        let bytes = read(request, api).await?;
+        let (bytes, _share) = read(request, api).await?;
         if bytes.is_empty() {
             return typed(Value::Object(serde_json::Map::new())).map(Self);
         }

@@ -53,12 +53,12 @@ pub async fn submit(
     State(api): State<Api>,
     Anyone(principal): Anyone,
     headers: HeaderMap,
-    JsonBytes(body): JsonBytes,
+    body: JsonBytes,
 ) -> Result<Response, Problem> {
     let wait = preferred_wait(&headers)?;
     let request =
         Request { idempotency_key: idempotency_key(&headers)?, traceparent: traceparent(&headers) };
-    match api.intake.submit(&principal, body, request).await? {
+    match api.intake.submit(&principal, body.bytes.clone(), request).await? {
         Answer::Submitted { handoff, receipt, replayed } => {
             let receipt = match &receipt {
                 Some(sealed) => Some(Receipt::from(sealed)),
@@ -187,9 +187,9 @@ pub struct ValidationView {
 pub async fn validate(
     State(api): State<Api>,
     Anyone(principal): Anyone,
-    JsonBytes(body): JsonBytes,
+    body: JsonBytes,
 ) -> Result<axum::Json<ValidationView>, Problem> {
-    Ok(axum::Json(match api.intake.validate(&principal, body).await? {
+    Ok(axum::Json(match api.intake.validate(&principal, body.bytes.clone()).await? {
         Ok(()) => ValidationView { valid: true, reason: None, failures: Vec::new() },
         Err(failures) => ValidationView {
             valid: false,

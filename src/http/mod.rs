@@ -48,6 +48,8 @@ pub struct ApiParts {
     pub stopping: tokio_util::sync::CancellationToken,
     /// Bounds the requests under way.
     pub slots: tokio::sync::Semaphore,
+    /// Bounds the bytes of large bodies under way, in KiB.
+    pub large_bodies: tokio::sync::Semaphore,
 }
 
 impl Api {

@@ -236,10 +236,10 @@ pub async fn put_checkpoint(
     State(api): State<Api>,
     caller: AsAgent,
     Ids(task_id, execution_id): Ids<TaskId, ExecutionId>,
-    JsonBytes(body): JsonBytes,
+    body: JsonBytes,
 ) -> Result<axum::Json<CheckpointView>, Problem> {
     let tenant = caller.principal.tenant.clone();
-    let state = parse(&body)?;
+    let state = parse(&body.bytes)?;
     if !state.is_object() {
         return Err(Problem::refusal(
             vec![Failure::new(
