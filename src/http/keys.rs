@@ -182,6 +182,7 @@ pub async fn list(
         (status = 200, description = "Revoked", body = KeyView),
         (status = 401, description = "No valid key", body = ProblemDetails, content_type = "application/problem+json"),
         (status = 403, description = "Not an admin", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 409, description = "The key that is used for this very request", body = ProblemDetails, content_type = "application/problem+json"),
         (status = 404, description = "No such key", body = ProblemDetails, content_type = "application/problem+json"),
         (status = 503, description = "Overloaded, or the store is away", body = ProblemDetails, content_type = "application/problem+json"),
     ),
@@ -192,6 +193,12 @@ pub async fn revoke(
     Admin(principal): Admin,
     Id(key_id): Id<String>,
 ) -> Result<axum::Json<KeyView>, Problem> {
+    if key_id == principal.key_id {
+        return Err(Problem::new(
+            Code::Conflict,
+            "a key cannot revoke itself: use another admin key, so that nobody locks themselves out",
+        ));
+    }
     let row = carry_out(&api, &principal, Kind::RevokeKey { key_id }).await?;
     Ok(axum::Json(KeyView::from(&row)))
 }

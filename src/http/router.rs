@@ -19,6 +19,7 @@ use super::{
         description = "The handoff broker for multi-agent systems: proves a handoff fit to act on, commits it with evidence, delivers it, takes the receiver's verdict, and can put everything back.",
         license(name = "Apache-2.0", identifier = "Apache-2.0")
     ),
+    servers((url = "/", description = "This broker")),
     tags(
         (name = "handoffs", description = "Submitting and reading handoffs"),
         (name = "verdicts", description = "What receivers say"),

@@ -15,6 +15,7 @@ use crate::gate::schema;
 /// The process runs.
 #[utoipa::path(
     get, path = "/livez", tag = "service", operation_id = "livez",
+    security(()),
     responses((status = 200, description = "It runs", body = String, content_type = "text/plain"))
 )]
 pub async fn livez() -> &'static str {
@@ -24,6 +25,7 @@ pub async fn livez() -> &'static str {
 /// The broker takes requests: the store answers and no stop is under way.
 #[utoipa::path(
     get, path = "/readyz", tag = "service", operation_id = "readyz",
+    security(()),
     responses(
         (status = 200, description = "Ready", body = String, content_type = "text/plain"),
         (status = 503, description = "Stopping, or the store is away", body = ProblemDetails, content_type = "application/problem+json"),
@@ -40,6 +42,7 @@ pub async fn readyz(State(api): State<Api>) -> Result<&'static str, Problem> {
 /// Metrics in Prometheus' text format.
 #[utoipa::path(
     get, path = "/metrics", tag = "service", operation_id = "metrics",
+    security(()),
     responses((status = 200, description = "Metrics", body = String, content_type = "text/plain; version=0.0.4"))
 )]
 pub async fn metrics(State(api): State<Api>) -> Result<Response, Problem> {
@@ -65,6 +68,7 @@ pub async fn metrics(State(api): State<Api>) -> Result<Response, Problem> {
 /// The message schemas that this broker knows.
 #[utoipa::path(
     get, path = "/schemas", tag = "schemas", operation_id = "listSchemas",
+    security(()),
     responses((status = 200, description = "`{items: [{name, version, href}]}`", body = Object))
 )]
 pub async fn schemas() -> axum::Json<Value> {
@@ -84,6 +88,7 @@ pub async fn schemas() -> axum::Json<Value> {
 /// One message schema: JSON Schema 2020-12.
 #[utoipa::path(
     get, path = "/schemas/handoff/{version}", tag = "schemas", operation_id = "getHandoffSchema",
+    security(()),
     params(("version" = String, Path, description = "e.g. `2.1`")),
     responses(
         (status = 200, description = "The schema", body = Object, content_type = "application/schema+json"),
