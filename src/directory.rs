@@ -1,6 +1,7 @@
 //! Who is who: keys and agents as a broker looks them up for each request. Read through a short
 //! cache; this broker's own changes count at once, another broker's within `auth.cache_ttl_ms`.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -30,7 +31,7 @@ pub struct Principal {
 pub struct Agents {
     /// For routing.
     pub roster: Roster,
-    rows: std::collections::HashMap<AgentId, AgentRow>,
+    rows: HashMap<AgentId, AgentRow>,
 }
 
 impl Agents {
@@ -47,10 +48,13 @@ pub struct Directory {
     clock: Arc<dyn Clock>,
     keys: Cache<Vec<u8>, Option<KeyRow>>,
     agents: Cache<TenantId, Arc<Agents>>,
+    open: Cache<TenantId, Arc<HashMap<AgentId, i64>>>,
 }
 
 /// Keys and unknown keys remembered at most.
 const MAX_KEYS: u64 = 100_000;
+/// How often the open handoffs are counted: the count reads them all, and routing only prefers by it.
+const COUNT_EVERY: Duration = Duration::from_secs(5);
 /// Tenants remembered at most.
 const MAX_TENANTS: u64 = 10_000;
 
@@ -60,7 +64,8 @@ impl Directory {
     pub fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>, ttl: Duration) -> Self {
         let keys = Cache::builder().max_capacity(MAX_KEYS).time_to_live(ttl).build();
         let agents = Cache::builder().max_capacity(MAX_TENANTS).time_to_live(ttl).build();
-        Self { store, clock, keys, agents }
+        let open = Cache::builder().max_capacity(MAX_TENANTS).time_to_live(COUNT_EVERY).build();
+        Self { store, clock, keys, agents, open }
     }
 
     /// Who uses this key; `None` if nobody may.
@@ -96,11 +101,17 @@ impl Directory {
     /// When the store cannot say.
     pub async fn agents(&self, tenant: &TenantId) -> Result<Arc<Agents>, Arc<StoreError>> {
         let store = Arc::clone(&self.store);
+        let open = &self.open;
         self.agents
             .try_get_with_by_ref(tenant, async {
-                let (rows, in_flight) = store.list_agents(tenant).await?;
-                let roster =
-                    Roster::new(rows.iter().map(|row| row.agent.clone()).collect(), in_flight);
+                let rows = store.list_agents(tenant).await?;
+                let open = open
+                    .try_get_with_by_ref(tenant, async {
+                        store.count_open(tenant).await.map(Arc::new)
+                    })
+                    .await
+                    .map_err(|err| StoreError::clone(&err))?;
+                let roster = Roster::new(rows.iter().map(|row| row.agent.clone()).collect(), &open);
                 let rows = rows.into_iter().map(|row| (row.agent.agent_id.clone(), row)).collect();
                 Ok(Arc::new(Agents { roster, rows }))
             })

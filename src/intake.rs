@@ -190,10 +190,9 @@ impl Intake {
         now: Micros,
     ) -> Result<Answer, IntakeError> {
         let Passed { message, target, to_itself } = passed;
-        let require_checkpoint = self
-            .directory
-            .agents(&principal.tenant)
-            .await?
+        let agents = self.directory.agents(&principal.tenant).await?;
+        agents.roster.routed(&target.agent_id);
+        let require_checkpoint = agents
             .row(&message.envelope().from_agent.agent_id)
             .is_some_and(|row| row.agent.require_checkpoint);
         let status = if to_itself { HandoffStatus::NoOp } else { HandoffStatus::Pending };

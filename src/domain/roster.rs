@@ -1,6 +1,7 @@
 //! Who is there: the agents of one tenant, indexed for routing. Plain data, built whole and shared.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicI64, Ordering};
 
 use super::agent::Agent;
 use super::ids::AgentId;
@@ -11,14 +12,18 @@ pub struct Roster {
     agents: BTreeMap<AgentId, Agent>,
     by_type: HashMap<String, Vec<AgentId>>,
     by_capability: HashMap<String, Vec<AgentId>>,
-    in_flight: HashMap<AgentId, i64>,
+    in_flight: HashMap<AgentId, AtomicI64>,
 }
 
 impl Roster {
     /// Indexes agents; `in_flight` counts each one's open handoffs.
     #[must_use]
-    pub fn new(agents: Vec<Agent>, in_flight: HashMap<AgentId, i64>) -> Self {
-        let mut roster = Self { in_flight, ..Self::default() };
+    pub fn new(agents: Vec<Agent>, in_flight: &HashMap<AgentId, i64>) -> Self {
+        let mut roster = Self::default();
+        for agent in &agents {
+            let open = in_flight.get(&agent.agent_id).copied().unwrap_or(0);
+            roster.in_flight.insert(agent.agent_id.clone(), AtomicI64::new(open));
+        }
         for agent in agents {
             roster
                 .by_type
@@ -58,10 +63,17 @@ impl Roster {
         self.by_capability.get(name).into_iter().flatten().filter_map(|id| self.agents.get(id))
     }
 
-    /// Open handoffs of an agent when the roster was built.
+    /// Open handoffs of an agent: when the roster was built, and what was routed since.
     #[must_use]
     pub fn in_flight(&self, id: &AgentId) -> i64 {
-        self.in_flight.get(id).copied().unwrap_or(0)
+        self.in_flight.get(id).map_or(0, |open| open.load(Ordering::Relaxed))
+    }
+
+    /// One more handoff goes to that agent.
+    pub fn routed(&self, id: &AgentId) {
+        if let Some(open) = self.in_flight.get(id) {
+            open.fetch_add(1, Ordering::Relaxed);
+        }
     }
 
     /// Entries of an allowlist that name nobody (ruling X14).

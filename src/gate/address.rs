@@ -185,7 +185,7 @@ mod tests {
     }
 
     fn roster(agents: Vec<Agent>) -> Roster {
-        Roster::new(agents, HashMap::from([("r1".parse().unwrap(), 5)]))
+        Roster::new(agents, &HashMap::from([("r1".parse().unwrap(), 5)]))
     }
 
     fn to(

@@ -419,11 +419,10 @@ pub trait Store: Send + Sync {
     async fn find_key(&self, hash: &[u8]) -> Result<Option<KeyRow>>;
     /// The keys of a tenant.
     async fn list_keys(&self, tenant: &TenantId) -> Result<Vec<KeyRow>>;
-    /// All agents of a tenant, and how many handoffs each has open.
-    async fn list_agents(
-        &self,
-        tenant: &TenantId,
-    ) -> Result<(Vec<AgentRow>, HashMap<AgentId, i64>)>;
+    /// All agents of a tenant, by id.
+    async fn list_agents(&self, tenant: &TenantId) -> Result<Vec<AgentRow>>;
+    /// How many handoffs each receiver has open; reads every open handoff's index entry.
+    async fn count_open(&self, tenant: &TenantId) -> Result<HashMap<AgentId, i64>>;
 
     /// One handoff.
     async fn find_handoff(&self, key: &HandoffKey) -> Result<Option<Handoff>>;

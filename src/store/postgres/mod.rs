@@ -160,11 +160,12 @@ impl Store for PostgresStore {
         reads::list_keys(&self.pool, tenant).await
     }
 
-    async fn list_agents(
-        &self,
-        tenant: &TenantId,
-    ) -> Result<(Vec<AgentRow>, HashMap<AgentId, i64>)> {
+    async fn list_agents(&self, tenant: &TenantId) -> Result<Vec<AgentRow>> {
         reads::list_agents(&self.pool, tenant).await
+    }
+
+    async fn count_open(&self, tenant: &TenantId) -> Result<HashMap<AgentId, i64>> {
+        reads::count_open(&self.pool, tenant).await
     }
 
     async fn find_handoff(&self, key: &HandoffKey) -> Result<Option<Handoff>> {

@@ -60,12 +60,9 @@ pub(super) async fn list_keys(pool: &PgPool, tenant: &TenantId) -> Result<Vec<Ke
     .collect()
 }
 
-/// A tenant's agents by id, and how many handoffs each has open.
-pub(super) async fn list_agents(
-    pool: &PgPool,
-    tenant: &TenantId,
-) -> Result<(Vec<AgentRow>, HashMap<AgentId, i64>)> {
-    let agents = sqlx::query(AssertSqlSafe(format!(
+/// A tenant's agents by id.
+pub(super) async fn list_agents(pool: &PgPool, tenant: &TenantId) -> Result<Vec<AgentRow>> {
+    sqlx::query(AssertSqlSafe(format!(
         "SELECT {AGENT} FROM agents WHERE tenant = $1 ORDER BY agent_id"
     )))
     .bind(tenant.as_str())
@@ -74,8 +71,12 @@ pub(super) async fn list_agents(
     .map_err(failed)?
     .iter()
     .map(rows::agent)
-    .collect::<Result<Vec<_>>>()?;
-    let open = sqlx::query(
+    .collect()
+}
+
+/// How many handoffs each receiver has open.
+pub(super) async fn count_open(pool: &PgPool, tenant: &TenantId) -> Result<HashMap<AgentId, i64>> {
+    sqlx::query(
         "SELECT target, count(*) AS open FROM handoffs \
          WHERE tenant = $1 AND status IN ('PENDING', 'ACCEPTED') GROUP BY target",
     )
@@ -85,8 +86,7 @@ pub(super) async fn list_agents(
     .map_err(failed)?
     .iter()
     .map(|row| Ok((rows::parse(row, "target")?, rows::get(row, "open")?)))
-    .collect::<Result<HashMap<_, _>>>()?;
-    Ok((agents, open))
+    .collect()
 }
 
 /// One handoff.

@@ -124,11 +124,12 @@ impl Store for SqliteStore {
         reads::list_keys(&self.readers, tenant).await
     }
 
-    async fn list_agents(
-        &self,
-        tenant: &TenantId,
-    ) -> Result<(Vec<AgentRow>, HashMap<AgentId, i64>)> {
+    async fn list_agents(&self, tenant: &TenantId) -> Result<Vec<AgentRow>> {
         reads::list_agents(&self.readers, tenant).await
+    }
+
+    async fn count_open(&self, tenant: &TenantId) -> Result<HashMap<AgentId, i64>> {
+        reads::count_open(&self.readers, tenant).await
     }
 
     async fn find_handoff(&self, key: &HandoffKey) -> Result<Option<Handoff>> {

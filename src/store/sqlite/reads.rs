@@ -75,21 +75,23 @@ pub(super) async fn list_keys(pool: &SqlitePool, tenant: &TenantId) -> Result<Ve
 }
 
 /// See [`crate::store::Store::list_agents`].
-pub(super) async fn list_agents(
+pub(super) async fn list_agents(pool: &SqlitePool, tenant: &TenantId) -> Result<Vec<AgentRow>> {
+    let sql = format!("SELECT {AGENT} FROM agents WHERE tenant = ? ORDER BY agent_id");
+    of_tenant(pool, sql, tenant).await?.iter().map(rows::agent).collect()
+}
+
+/// See [`crate::store::Store::count_open`].
+pub(super) async fn count_open(
     pool: &SqlitePool,
     tenant: &TenantId,
-) -> Result<(Vec<AgentRow>, HashMap<AgentId, i64>)> {
-    let sql = format!("SELECT {AGENT} FROM agents WHERE tenant = ? ORDER BY agent_id");
-    let agents =
-        of_tenant(pool, sql, tenant).await?.iter().map(rows::agent).collect::<Result<_>>()?;
+) -> Result<HashMap<AgentId, i64>> {
     let sql = "SELECT target, count(*) AS open FROM handoffs \
                WHERE tenant = ? AND status IN ('PENDING', 'ACCEPTED') GROUP BY target";
-    let open = of_tenant(pool, sql.to_owned(), tenant)
+    of_tenant(pool, sql.to_owned(), tenant)
         .await?
         .iter()
         .map(|row| Ok((rows::parse(row, "target")?, rows::get(row, "open")?)))
-        .collect::<Result<_>>()?;
-    Ok((agents, open))
+        .collect()
 }
 
 async fn of_tenant(pool: &SqlitePool, sql: String, tenant: &TenantId) -> Result<Vec<SqliteRow>> {

@@ -1,0 +1,78 @@
+//! Two brokers on one Postgres.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::broker::Broker;
+use crate::load::Load;
+use crate::receiver::{Seen, accepting};
+use crate::site::Site;
+use crate::world::{Takes, World, until};
+
+const ATTEMPTS: &str = "handoff_delivery_attempts_total";
+const ACCEPTED: &str = "outcome=\"accepted\"";
+
+/// How long the log says a broker may be silent; see [`Site::command`].
+const BROKER_TIMEOUT: Duration = Duration::from_secs(1);
+
+async fn world(broker: &Broker, pause: Duration, most: u32) -> Arc<World> {
+    let seen = Arc::new(Seen::default());
+    let mut receivers = Vec::new();
+    for id in ["one", "two", "three"] {
+        receivers.push((id, Takes::Webhook(accepting(Arc::clone(&seen), pause).await, most)));
+    }
+    let mut world = World::new(broker, receivers).await;
+    world.seen = seen;
+    Arc::new(world)
+}
+
+pub async fn two_share_the_work_and_deliver_nothing_twice(site: Arc<Site>) {
+    // Nobody falls silent here, however busy the machine that runs the tests.
+    let patient = [("HANDOFFD_DELIVERY__BROKER_TIMEOUT_MS", "30000")];
+    let first = Broker::start(&site, &patient).await;
+    let second = Broker::start(&site, &patient).await;
+    // Narrow enough for a backlog, so that both also claim what the other one took.
+    let world = world(&first, Duration::from_millis(5), 4).await;
+    let mut load = Load::start(&world, &[&first.base, &second.base], 4);
+    load.more(300).await;
+    load.finish().await;
+    let tally = world.settle_up(&site, &first).await;
+    assert_eq!(tally.deliveries, tally.acknowledged, "no faults, so none twice");
+    let mut delivered = 0.0;
+    for broker in [&first, &second] {
+        let taken = broker.counter("handoff_submissions_total", "result=\"accepted\"").await;
+        let share = broker.counter(ATTEMPTS, ACCEPTED).await;
+        assert!(taken > 0.0 && share > 0.0, "one did nothing: took {taken}, delivered {share}");
+        delivered += share;
+    }
+    assert!((delivered - tally.acknowledged as f64).abs() < 0.5, "{delivered} of {tally:?}");
+    first.stop().await;
+    second.stop().await;
+    site.verify().await;
+}
+
+pub async fn the_one_that_is_left_takes_over(site: Arc<Site>) {
+    let first = Broker::start(&site, &[]).await;
+    let second = Broker::start(&site, &[]).await;
+    // So slow that the one that is killed holds claims.
+    let world = world(&first, Duration::from_millis(150), 8).await;
+    let mut load = Load::start(&world, &[&first.base, &second.base], 4);
+    load.more(60).await;
+    first.kill().await;
+    let killed = tokio::time::Instant::now();
+    load.redirect(0, &second.base);
+    load.more(30).await;
+    load.finish().await;
+    until(Duration::from_secs(30), "the claims of the dead are delivered", async || {
+        let seen = world.seen.handoffs();
+        world.acknowledged.lock().unwrap().keys().filter(|id| !seen.contains(*id)).count()
+    })
+    .await;
+    eprintln!(
+        "delivered {:?} after the kill, silence allowed {BROKER_TIMEOUT:?}",
+        killed.elapsed()
+    );
+    world.settle_up(&site, &second).await;
+    second.stop().await;
+    site.verify().await;
+}

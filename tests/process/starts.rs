@@ -1,0 +1,77 @@
+//! Starts that must fail say why; the others are quick.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::broker::{Broker, PATIENCE};
+use crate::site::{Site, master_key};
+use crate::world::{client, until};
+
+/// Runs `serve`, which must end by itself; returns the exit code and what it said.
+async fn refused(site: &Site, settings: &[(&str, &str)]) -> (Option<i32>, String) {
+    let ended = tokio::time::timeout(PATIENCE, site.command(settings).arg("serve").output());
+    let output = ended.await.expect("it ends by itself").unwrap();
+    (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+}
+
+pub async fn it_is_ready_when_it_says_where_it_listens(site: Arc<Site>) {
+    let asked = tokio::time::Instant::now();
+    let broker = Broker::start(&site, &[]).await;
+    let ready = client().get(format!("{}/readyz", broker.base)).send().await.unwrap();
+    assert_eq!(ready.status(), 200);
+    // The bound of one second is for release builds; benches/load.rs measures it there.
+    eprintln!(
+        "{:?}: listening in {:?}, ready in {:?}",
+        site.side,
+        broker.started_in,
+        asked.elapsed()
+    );
+    broker.stop().await;
+    site.verify().await;
+}
+
+pub async fn a_file_that_is_served_is_refused(site: Arc<Site>) {
+    let broker = Broker::start(&site, &[]).await;
+    let (code, said) = refused(&site, &[]).await;
+    assert_eq!(code, Some(3), "{said}");
+    assert!(said.contains("another broker serves"), "{said}");
+    // The first is none the worse for it.
+    until(Duration::from_secs(5), "the first still serves", async || {
+        let ready = client().get(format!("{}/readyz", broker.base)).send().await.unwrap();
+        usize::from(ready.status() != 200)
+    })
+    .await;
+    broker.stop().await;
+    let again = Broker::start(&site, &[]).await;
+    again.kill().await;
+    // A lock does not outlive its holder.
+    Broker::start(&site, &[]).await.stop().await;
+    site.verify().await;
+}
+
+pub async fn another_master_key_is_refused(site: Arc<Site>) {
+    Broker::start(&site, &[]).await.stop().await;
+    let other = master_key();
+    let (code, said) = refused(&site, &[("HANDOFFD_MASTER_KEY", &other)]).await;
+    assert_eq!(code, Some(3), "{said}");
+    assert!(said.contains("another master key") && said.contains("HANDOFFD_MASTER_KEY"), "{said}");
+    assert!(!said.contains(&other), "a key is never shown");
+    site.verify().await;
+}
+
+pub async fn a_wrong_setting_is_named(site: Arc<Site>) {
+    for (name, value, named) in [
+        ("HANDOFFD_LEDGER__BATCH", "0", "ledger.batch"),
+        ("HANDOFFD_LEDGER__BATHC", "64", "HANDOFFD_LEDGER__BATHC"),
+        ("HANDOFFD_LISTEN", "nowhere", "server.listen"),
+        ("HANDOFFD_EGRESS_ALLOW", "10.0.0.0/99", "egress.allow"),
+        ("HANDOFFD_DATABASE_URL", "mysql://here", "database.url"),
+        ("HANDOFFD_MASTER_KEY", "c2hvcnQ=", "HANDOFFD_MASTER_KEY"),
+    ] {
+        let (code, said) = refused(&site, &[(name, value)]).await;
+        assert_eq!(code, Some(2), "{name}={value}: {said}");
+        assert!(said.contains(named), "{name}={value}: {said}");
+    }
+    Broker::start(&site, &[]).await.stop().await;
+    site.verify().await;
+}

@@ -1,0 +1,216 @@
+//! Agents, messages, and the count at the end.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use futures_util::stream::{self, StreamExt};
+use handoffd::clock::random_id;
+use serde_json::{Value, json};
+
+use crate::broker::Broker;
+use crate::receiver::Seen;
+use crate::site::{ADMIN_KEY, Site};
+
+/// How long what was acknowledged may take to reach its receivers after the last fault.
+const DELIVERED_WITHIN: Duration = Duration::from_mins(1);
+
+/// An HTTP client.
+pub fn client() -> reqwest::Client {
+    reqwest::Client::builder().timeout(Duration::from_secs(40)).build().unwrap()
+}
+
+/// Where a receiver takes its handoffs.
+pub enum Takes {
+    /// By webhook at a URL, so many at once.
+    Webhook(String, u32),
+    /// From its inbox.
+    Inbox,
+}
+
+/// The agents of a case, and what it was told.
+#[derive(Default)]
+pub struct World {
+    /// The key of the sender, `source`.
+    pub sender_key: String,
+    /// Receivers by id, with their keys.
+    pub receivers: BTreeMap<String, String>,
+    /// What reached whom.
+    pub seen: Arc<Seen>,
+    /// Acknowledged handoffs with their task and their parent.
+    pub acknowledged: Mutex<BTreeMap<String, (String, Option<String>)>>,
+}
+
+async fn register(base: &str, agent: Value) -> String {
+    let answer = client()
+        .post(format!("{base}/agents"))
+        .bearer_auth(ADMIN_KEY)
+        .json(&agent)
+        .send()
+        .await
+        .unwrap();
+    let (status, body) = (answer.status(), answer.json::<Value>().await.unwrap());
+    assert_eq!(status, 201, "{body}");
+    body["apiKey"].as_str().unwrap().to_owned()
+}
+
+impl World {
+    /// Registers the sender and these receivers.
+    pub async fn new(broker: &Broker, receivers: Vec<(&str, Takes)>) -> Self {
+        let targets: Vec<&str> = receivers.iter().map(|(id, _)| *id).collect();
+        let sender = json!({ "agentId": "source", "handoffTargets": targets });
+        let mut world =
+            Self { sender_key: register(&broker.base, sender).await, ..Self::default() };
+        for (id, takes) in receivers {
+            let delivery = match takes {
+                Takes::Webhook(url, most) => {
+                    json!({ "mode": "webhook", "url": url, "maxInFlight": most, "timeoutMs": 60_000 })
+                }
+                Takes::Inbox => json!({ "mode": "pull" }),
+            };
+            let key = register(&broker.base, json!({ "agentId": id, "delivery": delivery })).await;
+            world.receivers.insert(id.to_owned(), key);
+        }
+        world
+    }
+
+    pub fn acknowledge(&self, message: &Value) {
+        let text = |name: &str| message[name].as_str().map(str::to_owned);
+        self.acknowledged
+            .lock()
+            .unwrap()
+            .insert(text("handoffId").unwrap(), (text("taskId").unwrap(), text("parentHandoffId")));
+    }
+
+    pub fn count(&self) -> usize {
+        self.acknowledged.lock().unwrap().len()
+    }
+
+    /// Submits one message; panics unless it is taken.
+    pub async fn submit(&self, base: &str, message: &Value) {
+        let answer = client()
+            .post(format!("{base}/handoffs"))
+            .bearer_auth(&self.sender_key)
+            .json(message)
+            .send()
+            .await
+            .unwrap();
+        assert_eq!(answer.status(), 202, "{:?}", answer.text().await);
+        self.acknowledge(message);
+    }
+
+    /// The count: everything acknowledged is in its task's trace once, was accepted, and reached its
+    /// receiver, in the order of its task; no attempt was made twice; the log verifies.
+    pub async fn settle_up(&self, site: &Site, broker: &Broker) -> Tally {
+        let acknowledged = self.acknowledged.lock().unwrap().clone();
+        until(DELIVERED_WITHIN, "everything acknowledged reaches its receiver", async || {
+            let seen = self.seen.handoffs();
+            acknowledged.keys().filter(|id| !seen.contains(*id)).count()
+        })
+        .await;
+        self.seen.check_attempts();
+        self.check_order(&acknowledged);
+        let tasks: BTreeSet<String> = acknowledged.values().map(|(task, _)| task.clone()).collect();
+        let open = async || {
+            let accepted = traces(&broker.base, &tasks).await;
+            acknowledged.keys().filter(|id| accepted.get(*id) != Some(&true)).count()
+        };
+        until(DELIVERED_WITHIN, "every acknowledged handoff is accepted in its trace", open).await;
+        let records = site.verify().await;
+        let deliveries = self.seen.all().len();
+        let tally = Tally { acknowledged: acknowledged.len(), deliveries, records };
+        assert!(
+            records >= 2 * tally.acknowledged as u64,
+            "each has a record of its commit and one of its acceptance: {tally:?}"
+        );
+        eprintln!("{:?}: {tally:?}, verified", site.side);
+        tally
+    }
+
+    fn check_order(&self, acknowledged: &BTreeMap<String, (String, Option<String>)>) {
+        let mut first = BTreeMap::new();
+        for (place, delivery) in self.seen.all().into_iter().enumerate() {
+            first.entry(delivery.handoff).or_insert(place);
+        }
+        for (id, (_, parent)) in acknowledged {
+            if let Some(parent) = parent {
+                assert!(first[parent] < first[id], "{id} went before {parent} of its task");
+            }
+        }
+    }
+}
+
+/// What a case came to.
+#[derive(Debug, Clone, Copy)]
+pub struct Tally {
+    pub acknowledged: usize,
+    pub deliveries: usize,
+    pub records: u64,
+}
+
+/// The handoffs in the traces of `tasks`, each there once, and whether it was accepted.
+async fn traces(base: &str, tasks: &BTreeSet<String>) -> BTreeMap<String, bool> {
+    let http = client();
+    let pages = stream::iter(tasks.iter().map(|task| {
+        let ask = http.get(format!("{base}/tasks/{task}/trace")).bearer_auth(ADMIN_KEY);
+        async move { ask.send().await.unwrap().json::<Value>().await.unwrap() }
+    }))
+    .buffer_unordered(8)
+    .collect::<Vec<_>>()
+    .await;
+    let mut found = BTreeMap::new();
+    for page in pages {
+        assert_eq!(page["verification"]["ok"], true, "{}", page["verification"]);
+        for handoff in page["handoffs"].as_array().unwrap() {
+            let id = handoff["handoffId"].as_str().unwrap().to_owned();
+            let accepted = handoff["status"] == "ACCEPTED";
+            assert!(found.insert(id, accepted).is_none(), "twice in the trace: {handoff}");
+        }
+    }
+    found
+}
+
+/// Polls until nothing is left, for a bounded time.
+pub async fn until(within: Duration, what: &str, mut left: impl AsyncFnMut() -> usize) {
+    let deadline = tokio::time::Instant::now() + within;
+    loop {
+        let count = left().await;
+        if count == 0 {
+            return;
+        }
+        assert!(tokio::time::Instant::now() < deadline, "not in {within:?}: {what}; {count} left");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// A message from `source`; the first of its task where `parent` is none.
+pub fn message(task: &str, parent: Option<&str>, target: &str) -> Value {
+    json!({
+        "schemaVersion": "2.1",
+        "handoffId": random_id().to_string(),
+        "taskId": task,
+        "parentHandoffId": parent,
+        "fromAgent": {
+            "agentId": "source",
+            "agentVersion": "1.0.0",
+            "executionId": "a1b2c3d4-e5f6-4789-8abc-def012345678",
+        },
+        "toAgent": { "agentId": target },
+        "timestamp": "2026-06-12T08:00:00Z",
+        "taskDescription": "INITIAL",
+        "completedSubtasks": [],
+        "remainingSubtasks": [{ "subtaskId": "s1", "description": "Read the contract" }],
+        "currentState": { "documentId": "contract-7", "notes": "x".repeat(512) },
+        "relevantContext": [],
+        "constraints": [],
+        "costTracking": {
+            "costSpentSoFarUSD": 0.01,
+            "costBudgetRemainingUSD": 0.4,
+            "tokenSpent": { "prompt": 10, "completion": 2 },
+        },
+        "conversationHistorySummary": "",
+        "conversationHistoryVerbatim": [],
+        "toolCallHistory": [],
+        "traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
+    })
+}
