@@ -8,12 +8,14 @@ use crate::directory::{Agents, Directory, Principal};
 use crate::domain::canonical;
 use crate::domain::failure::{Code, Failure};
 use crate::domain::handoff::{Handoff, HandoffStatus};
-use crate::domain::ids::{AgentId, ContentId, Micros};
+use crate::domain::ids::{AgentId, Micros};
 use crate::domain::message::Message;
 use crate::evidence::commitment::{Part, Subject, commit};
-use crate::evidence::record::{Actor, Content, Party, PersonalPart, Sealed};
+use crate::evidence::record::{Actor, Party, PersonalPart, Sealed};
 use crate::gate::{Gate, Lookup, Passed, Refused, Verdict};
-use crate::ledger::command::{Command, DeadLetter, Kind, LedgerError, Refuse, Reply, Submit};
+use crate::ledger::command::{
+    Command, DeadLetter, Kind, LedgerError, Refuse, Reply, Submit, content,
+};
 use crate::ledger::{Ledger, Outgoing};
 use crate::metrics::Metrics;
 use crate::store::StoreError;
@@ -361,15 +363,6 @@ pub fn actor(principal: &Principal) -> Actor {
         role: principal.role.as_str().to_owned(),
         agent_id: principal.agent.clone(),
         key_id: Some(principal.key_id.clone()),
-    }
-}
-
-/// Content for a record: committed to and packed.
-#[must_use]
-pub fn content(canonical: &[u8], now: Micros) -> Content {
-    Content {
-        id: ContentId(clock::time_ordered_id(now)),
-        part: Part::new(Subject::Message, clock::random(), canonical),
     }
 }
 

@@ -28,9 +28,8 @@ use crate::domain::canonical;
 use crate::domain::handoff::DeliveryMode;
 use crate::domain::ids::Micros;
 use crate::evidence::record::Actor;
-use crate::intake::content;
 use crate::ledger::command::{
-    AgentChange, ChangeAgent, Command, Kind, LedgerError, Outcome, Reply, Settle,
+    AgentChange, ChangeAgent, Command, Kind, LedgerError, Outcome, Reply, Settle, content,
 };
 use crate::ledger::{Ledger, Outbound};
 use crate::metrics::Metrics;

@@ -17,8 +17,10 @@ use crate::domain::failure::{Code, Failure, Stage};
 use crate::domain::ids::{ExecutionId, TaskId};
 use crate::domain::task::{Task, TaskStatus};
 use crate::evidence::commitment::{Part, Subject, hash_text, unpack};
-use crate::intake::{actor, content};
-use crate::ledger::command::{Command, CompleteTask, Kind, LedgerError, PutCheckpoint, Reply};
+use crate::intake::actor;
+use crate::ledger::command::{
+    Command, CompleteTask, Kind, LedgerError, PutCheckpoint, Reply, content,
+};
 use crate::store::{CheckpointRow, HandoffFilter, Role, TaskFilter};
 
 /// A task that the caller may see: an agent sees those it has a part in.

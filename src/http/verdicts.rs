@@ -15,8 +15,8 @@ use super::views::HandoffView;
 use crate::domain::canonical;
 use crate::domain::failure::{Code, Failure, Stage};
 use crate::domain::ids::HandoffId;
-use crate::intake::{actor, content};
-use crate::ledger::command::{Command, Kind, LedgerError, Reply, Verdict, Word};
+use crate::intake::actor;
+use crate::ledger::command::{Command, Kind, LedgerError, Reply, Verdict, Word, content};
 
 type Body = Json<serde_json::Map<String, Value>>;
 

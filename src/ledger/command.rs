@@ -1,14 +1,24 @@
 //! Commands: everything that changes a task, an agent or a key. Built at the edge with all the
 //! randomness they will need, so that deciding on them is pure.
 
+use crate::clock;
 use crate::domain::agent::{AgentSpec, Target};
 use crate::domain::failure::{Code, Failure};
 use crate::domain::handoff::{Handoff, HandoffStatus, IllegalTransition};
-use crate::domain::ids::{AgentId, ExecutionId, HandoffId, Micros, TaskId, TenantId};
+use crate::domain::ids::{AgentId, ContentId, ExecutionId, HandoffId, Micros, TaskId, TenantId};
 use crate::domain::task::{IllegalTaskTransition, Task};
-use crate::evidence::commitment::Part;
+use crate::evidence::commitment::{Part, Subject};
 use crate::evidence::record::{Actor, Content, Party, PersonalPart, Sealed};
 use crate::store::{AgentRow, CheckpointRow, KeyRow, OutboxRow};
+
+/// Content for a record: canonical bytes, committed to and packed.
+#[must_use]
+pub fn content(canonical: &[u8], now: Micros) -> Content {
+    Content {
+        id: ContentId(clock::time_ordered_id(now)),
+        part: Part::new(Subject::Message, clock::random(), canonical),
+    }
+}
 
 /// One wish to change something.
 #[derive(Debug, Clone)]

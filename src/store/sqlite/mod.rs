@@ -39,7 +39,7 @@ pub use connection::SqliteOptions;
 
 /// Rows to values.
 mod rows {
-    super::super::rows::decoders!(sqlx::sqlite::SqliteRow);
+    crate::store::rows::decoders!(sqlx::sqlite::SqliteRow);
 }
 
 /// A store in one SQLite file.

@@ -1,0 +1,31 @@
+# syntax=docker/dockerfile:1
+
+FROM rust:1.95-slim-bookworm AS build
+WORKDIR /src
+COPY Cargo.toml Cargo.lock ./
+COPY src ./src
+COPY benches ./benches
+COPY migrations ./migrations
+COPY schemas ./schemas
+COPY config ./config
+COPY docs/errors ./docs/errors
+# The caches live outside the layers: a change of our own code rebuilds our own code only.
+RUN --mount=type=cache,target=/usr/local/cargo/registry \
+    --mount=type=cache,target=/src/target \
+    cargo build --release --locked --bin handoffd \
+    && cp target/release/handoffd /handoffd \
+    && mkdir /data
+
+FROM gcr.io/distroless/cc-debian12:nonroot
+COPY --from=build /handoffd /usr/local/bin/handoffd
+# Owned by the user that runs it, so that a volume mounted here starts out writable.
+COPY --from=build --chown=65532:65532 /data /var/lib/handoffd
+ENV HANDOFFD_LISTEN=0.0.0.0:8080 \
+    HANDOFFD_DATA_DIR=/var/lib/handoffd
+EXPOSE 8080
+VOLUME /var/lib/handoffd
+USER 65532:65532
+HEALTHCHECK --interval=10s --timeout=5s --start-period=10s --retries=3 \
+    CMD ["/usr/local/bin/handoffd", "healthcheck"]
+ENTRYPOINT ["/usr/local/bin/handoffd"]
+CMD ["serve"]

@@ -1,0 +1,35 @@
+# The daily doors. Each is thin: what it does stands in scripts/ or in the program itself, and CI
+# (.ci/run) calls the same.
+
+.DEFAULT_GOAL := help
+.PHONY: help run demo test lint fmt bench docs licences ci
+
+help: ## what there is
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+run: ## a broker on SQLite in ./handoffd-data, at 127.0.0.1:8080
+	cargo run --locked -- serve
+
+demo: ## four agents, three boundaries, one rejection, one injection; prints and verifies the trace
+	cargo run --locked -- demo
+
+test: ## every test, on SQLite and Postgres (ARGS="--test conformance" for some)
+	scripts/test $(ARGS)
+
+lint: ## format, clippy, docs, shell scripts, licences
+	scripts/lint
+
+fmt: ## format the code
+	cargo fmt
+
+bench: ## the benchmarks (ARGS go to them)
+	scripts/with-postgres cargo bench --locked $(ARGS)
+
+docs: ## the API documentation of the library, into target/doc
+	cargo doc --no-deps --locked --lib
+
+licences: ## licences, bans and sources of all dependencies
+	scripts/licences
+
+ci: ## what CI runs
+	.ci/run

@@ -1,0 +1,72 @@
+//! `handoffd demo`, as a user runs it.
+
+use std::process::{Command, Output};
+
+use serde_json::{Value, json};
+
+fn demo(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_handoffd"))
+        .arg("demo")
+        .args(arguments)
+        // Settings for a broker that stays must not reach the demo's.
+        .env("HANDOFFD_LISTEN", "127.0.0.1:1")
+        .env("HTTP_PROXY", "http://127.0.0.1:1")
+        .env("http_proxy", "http://127.0.0.1:1")
+        .output()
+        .expect("the demo runs")
+}
+
+fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).expect("UTF-8")
+}
+
+#[test]
+fn the_demo_tells_its_story_and_every_check_holds() {
+    let output = demo(&[]);
+    let told = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{told}");
+    assert_eq!(text(&output.stderr), "", "logs do not disturb the story");
+    for line in [
+        "Boundary 1: intake-agent -> clause-extraction-agent",
+        "clause 9.3 came without its text: REJECTED, MISSING_CLAUSE_TEXT",
+        "rolled back: the task is PENDING_HANDOFF, with clause-extraction-agent",
+        "clause 9.3 on page 14 has no text; it reads that page again",
+        "the risk agent answers 202 and calls back under its fencing token 4: ACCEPTED, then COMPLETED",
+        "the handoff is ACCEPTED and completed; the task is COMPLETED",
+        "403 FORBIDDEN: The target agent is not on the source agent's handoff_targets allowlist.",
+        "422 SAFETY_VIOLATION at /conversationHistoryVerbatim/0/content",
+        "kept as a dead letter for a person, never delivered: OPEN SAFETY_VIOLATION",
+        "Everything came out as told",
+    ] {
+        assert!(told.contains(line), "missing: {line}\n{told}");
+    }
+    assert!(!told.contains("OFF:"), "{told}");
+}
+
+#[test]
+fn the_demo_is_one_json_document_and_its_store_can_be_kept() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let kept = folder.path().join("kept");
+    let kept = kept.to_str().expect("UTF-8");
+    let output = demo(&["--output", "json", "--keep", kept]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stdout));
+    let told: Value = serde_json::from_slice(&output.stdout).expect("one JSON document");
+    assert_eq!(told["ok"], json!(true));
+    assert_eq!(told["verification"]["ok"], json!(true));
+    assert_eq!(told["trace"]["status"], json!("COMPLETED"));
+    assert_eq!(told["trace"]["handoffs"].as_array().map(Vec::len), Some(4));
+    assert!(told["steps"].as_array().is_some_and(|steps| steps.len() >= 10));
+    let checks = told["checks"].as_array().expect("checks");
+    assert!(checks.len() > 25 && checks.iter().all(|check| check["ok"] == json!(true)));
+
+    let verify = Command::new(env!("CARGO_BIN_EXE_handoffd"))
+        .args(["verify", "--database-url", &format!("sqlite:{kept}/handoffd.db")])
+        .output()
+        .expect("verify runs");
+    assert_eq!(verify.status.code(), Some(0), "{}", text(&verify.stdout));
+    assert!(text(&verify.stdout).starts_with("well: tenant default"));
+
+    let again = demo(&["--keep", kept]);
+    assert_eq!(again.status.code(), Some(2), "a store is not told over");
+    assert!(text(&again.stderr).contains("holds a store already"));
+}

@@ -1,0 +1,477 @@
+//! Imports point down only.
+//!
+//! Reads `src/**/*.rs`, finds every path that starts at the crate root (`crate::x`, also in groups
+//! and through `super::super`), and fails on an edge that the tables below do not let through.
+//! The tables are the rule; `ARCHITECTURE.md` draws the same picture. A new room needs a line here.
+//!
+//! Comments, strings and what stands under `#[cfg(test)]` do not count: a doc link may point up,
+//! and a unit test may use whatever it needs.
+
+use std::{
+    fmt::Write as _,
+    path::{Path, PathBuf},
+};
+
+/// A room: a module directly below the crate root.
+struct Room {
+    name: &'static str,
+    /// It may import from rooms of a lower rank; never from another room of the same rank.
+    rank: u8,
+    /// Where given, only these, whatever their rank.
+    only: Option<&'static [&'static str]>,
+    why: &'static str,
+}
+
+const fn room(name: &'static str, rank: u8, why: &'static str) -> Room {
+    Room { name, rank, only: None, why }
+}
+
+const fn narrow(
+    name: &'static str,
+    rank: u8,
+    only: &'static [&'static str],
+    why: &'static str,
+) -> Room {
+    Room { name, rank, only: Some(only), why }
+}
+
+const ROOMS: &[Room] = &[
+    narrow("domain", 0, &[], "plain data and total functions; all others speak in its terms"),
+    narrow("clock", 1, &["domain"], "time, ids and randomness: all that is not repeatable"),
+    room("config", 1, "settings are read once, and know nobody who uses them"),
+    narrow(
+        "evidence",
+        1,
+        &["domain"],
+        "the verifier recomputes from bytes alone, sharing no state (nor a clock) with the writer",
+    ),
+    narrow("account", 1, &["domain"], "what a task cost, from records alone: pure"),
+    narrow(
+        "vault",
+        2,
+        &["domain", "clock"],
+        "secrets are sealed and opened here, and nowhere kept",
+    ),
+    narrow("gate", 2, &["domain", "evidence"], "each stage is pure: same message, same answer"),
+    narrow("metrics", 2, &["domain"], "anyone may count, so counting may know hardly anyone"),
+    narrow("telemetry", 2, &["config"], "set up before anything else exists"),
+    narrow("lifecycle", 2, &["clock", "config"], "stopping must not depend on what is stopped"),
+    room("store", 3, "the narrow waist: the databases, and nothing of why something is written"),
+    room("directory", 4, "keys and agents as looked up for each request, over the store"),
+    room("ledger", 4, "the only write path: it knows the store, and nobody's transport"),
+    room("intake", 5, "from a sender's bytes through the gate to a command"),
+    room("dispatch", 5, "sends what is committed; its outcomes go back as commands to the ledger"),
+    room("recovery", 5, "the sweeper: what timed out becomes a command"),
+    room("http", 6, "extract, call one use case, respond; the ledger is where it meets dispatch"),
+    room("app", 7, "the composition root joins all of it, so nothing below may know it"),
+    room("cli", 8, "one file a command, on top of the assembled app"),
+    room("lib", 9, "the map: modules only, so that no room hides behind a re-export"),
+    narrow("main", 9, &["cli"], "parse, call cli, the only exit"),
+];
+
+/// Edges that no change of ranks may ever open.
+const NEVER: &[(&str, &str, &str)] = &[
+    ("http", "dispatch", "a handler that sends would bypass the commit"),
+    ("dispatch", "http", "deliveries must go on when nobody can submit"),
+    ("recovery", "http", "a time-out is a command to the ledger, not a request"),
+];
+
+/// Foreign crates that belong to some rooms only.
+struct Foreign {
+    crates: &'static [&'static str],
+    allowed: fn(room: &str) -> bool,
+    why: &'static str,
+}
+
+const FOREIGN: &[Foreign] = &[
+    Foreign {
+        crates: &["sqlx"],
+        allowed: |room| room == "store",
+        why: "SQL lives in store/ alone, so that a third database is one more directory",
+    },
+    Foreign {
+        crates: &["axum", "tower", "tower_http", "hyper", "reqwest", "utoipa_axum"],
+        allowed: |room| !is_pure(room),
+        why: "domain, evidence and gate know no HTTP",
+    },
+    Foreign {
+        crates: &["tokio", "tokio_util"],
+        allowed: |room| !is_pure(room),
+        why: "domain, evidence and gate are pure: they never wait for anything",
+    },
+];
+
+fn is_pure(room: &str) -> bool {
+    matches!(room, "domain" | "evidence" | "gate")
+}
+
+// --- reading Rust, as far as paths need it --------------------------------------------------
+
+#[derive(Debug, PartialEq)]
+struct Token {
+    text: String,
+    line: usize,
+}
+
+/// Identifiers, `::` and single punctuation marks; comments and literals are left out.
+fn tokens(source: &str) -> Vec<Token> {
+    let chars: Vec<char> = source.chars().collect();
+    let at = |index: usize| chars.get(index).copied().unwrap_or('\0');
+    let word = |c: char| c.is_alphanumeric() || c == '_';
+    let mut found = Vec::new();
+    let (mut i, mut line) = (0, 1);
+    while i < chars.len() {
+        let start = i;
+        match at(i) {
+            '/' if at(i + 1) == '/' => {
+                while i < chars.len() && at(i) != '\n' {
+                    i += 1;
+                }
+            }
+            '/' if at(i + 1) == '*' => {
+                let mut depth = 0;
+                while i < chars.len() {
+                    match (at(i), at(i + 1)) {
+                        ('/', '*') => (depth, i) = (depth + 1, i + 2),
+                        ('*', '/') => (depth, i) = (depth - 1, i + 2),
+                        _ => i += 1,
+                    }
+                    if depth == 0 {
+                        break;
+                    }
+                }
+            }
+            '"' => i = string_end(&chars, i + 1),
+            // 'x' and '\n' are characters; 'x without a closing quote is a lifetime.
+            '\'' if at(i + 1) == '\\' => {
+                i += 3;
+                while i < chars.len() && at(i) != '\'' {
+                    i += 1;
+                }
+                i += 1;
+            }
+            '\'' if at(i + 2) == '\'' => i += 3,
+            ':' if at(i + 1) == ':' => {
+                found.push(Token { text: "::".to_owned(), line });
+                i += 2;
+            }
+            c if word(c) => {
+                while word(at(i)) {
+                    i += 1;
+                }
+                let text: String = chars[start..i].iter().collect();
+                let prefix = matches!(text.as_str(), "r" | "br" | "cr");
+                let hashes = chars[i..].iter().take_while(|&&c| c == '#').count();
+                if prefix && at(i + hashes) == '"' {
+                    i = raw_string_end(&chars, i + hashes + 1, hashes);
+                } else if text == "r" && hashes == 1 {
+                    i += 1; // r#name: the name comes as the next token
+                } else {
+                    found.push(Token { text, line });
+                }
+            }
+            c => {
+                if !c.is_whitespace() {
+                    found.push(Token { text: c.to_string(), line });
+                }
+                i += 1;
+            }
+        }
+        line += chars[start..i.min(chars.len())].iter().filter(|c| **c == '\n').count();
+    }
+    found
+}
+
+fn string_end(chars: &[char], mut i: usize) -> usize {
+    while let Some(c) = chars.get(i) {
+        match c {
+            '\\' => i += 2,
+            '"' => return i + 1,
+            _ => i += 1,
+        }
+    }
+    i
+}
+
+fn raw_string_end(chars: &[char], mut i: usize, hashes: usize) -> usize {
+    while i < chars.len() {
+        let close = chars[i + 1..].iter().take(hashes).filter(|c| **c == '#').count();
+        if chars[i] == '"' && close == hashes {
+            return i + 1 + hashes;
+        }
+        i += 1;
+    }
+    i
+}
+
+/// Drops each item under `#[cfg(test)]`: to its closing brace, or its semicolon.
+fn without_tests(tokens: &[Token]) -> Vec<Token> {
+    const ATTRIBUTE: [&str; 7] = ["#", "[", "cfg", "(", "test", ")", "]"];
+    let starts_here = |rest: &[Token]| {
+        rest.len() >= ATTRIBUTE.len() && rest.iter().zip(ATTRIBUTE).all(|(t, text)| t.text == text)
+    };
+    let mut kept = Vec::with_capacity(tokens.len());
+    let mut rest = tokens;
+    while !rest.is_empty() {
+        if starts_here(rest) {
+            let (mut depth, mut i) = (0_usize, ATTRIBUTE.len());
+            while let Some(token) = rest.get(i) {
+                i += 1;
+                match token.text.as_str() {
+                    "{" | "(" | "[" => depth += 1,
+                    "}" | ")" | "]" => depth = depth.saturating_sub(1),
+                    _ => {}
+                }
+                if depth == 0 && matches!(token.text.as_str(), ";" | "}") {
+                    break;
+                }
+            }
+            rest = &rest[i..];
+        } else {
+            kept.push(Token { text: rest[0].text.clone(), line: rest[0].line });
+            rest = &rest[1..];
+        }
+    }
+    kept
+}
+
+/// What a file refers to at the crate root, with the line: `crate::x`, `crate::{x, y::z}`,
+/// `super::super::x` where that many steps reach the root, and `handoffd::x` (from `main.rs`).
+fn root_references(tokens: &[Token], depth: usize) -> Vec<(String, usize)> {
+    let text = |index: usize| tokens.get(index).map_or("", |token| token.text.as_str());
+    let mut found = Vec::new();
+    let mut i = 0;
+    while i < tokens.len() {
+        let continues_a_path = i > 0 && text(i - 1) == "::";
+        let mut end = i;
+        let mut steps = 0;
+        if !continues_a_path && matches!(text(i), "crate" | "handoffd") && text(i + 1) == "::" {
+            (end, steps) = (i + 2, depth);
+        } else if !continues_a_path && text(i) == "super" {
+            while text(end) == "super" && text(end + 1) == "::" {
+                (end, steps) = (end + 2, steps + 1);
+            }
+        }
+        if end > i && steps >= depth {
+            let mut nesting = 0_usize;
+            let mut expects_name = true;
+            loop {
+                match text(end) {
+                    "{" => nesting += 1,
+                    "}" => nesting = nesting.saturating_sub(1),
+                    "," if nesting == 1 => expects_name = true,
+                    "" => break,
+                    name if expects_name && nesting <= 1 => {
+                        if name != "self" {
+                            found.push((name.to_owned(), tokens[end].line));
+                        }
+                        expects_name = false;
+                    }
+                    _ => {}
+                }
+                end += 1;
+                if nesting == 0 {
+                    break;
+                }
+            }
+        }
+        i = end.max(i + 1);
+    }
+    found
+}
+
+fn foreign_references(tokens: &[Token]) -> Vec<(String, usize)> {
+    let text = |index: usize| tokens.get(index).map_or("", |token| token.text.as_str());
+    (0..tokens.len())
+        .filter(|&i| {
+            let starts_a_path = i == 0 || text(i - 1) != "::" || i == 1 || !is_word(text(i - 2));
+            let imported = i > 0 && matches!(text(i - 1), "use" | "crate");
+            starts_a_path && (text(i + 1) == "::" || imported)
+        })
+        .map(|i| (tokens[i].text.clone(), tokens[i].line))
+        .collect()
+}
+
+fn is_word(text: &str) -> bool {
+    text.starts_with(|c: char| c.is_alphanumeric() || c == '_') && text != "use"
+}
+
+// --- judging --------------------------------------------------------------------------------
+
+/// The faults of one file. `path` is relative to `src/`, with `/` between its parts.
+fn faults(path: &str, source: &str) -> Vec<String> {
+    let module: Vec<&str> = path
+        .strip_suffix(".rs")
+        .unwrap_or(path)
+        .split('/')
+        .filter(|part| !matches!(*part, "mod" | "lib"))
+        .collect();
+    if module.last() == Some(&"tests") {
+        return Vec::new();
+    }
+    let name = module.first().copied().unwrap_or("lib");
+    let Some(room) = ROOMS.iter().find(|room| room.name == name) else {
+        return vec![format!(
+            "src/{path}:1: `{name}` has no rank; give it a line in tests/layering.rs, and a place in ARCHITECTURE.md"
+        )];
+    };
+    let tokens = without_tests(&tokens(source));
+    let mut faults = Vec::new();
+    let depth = if matches!(name, "lib" | "main") { 0 } else { module.len() };
+    for (target, line) in root_references(&tokens, depth) {
+        if target == room.name {
+            continue;
+        }
+        let place = format!("src/{path}:{line}: `{name}` must not use `{target}`");
+        let Some(other) = ROOMS.iter().find(|room| room.name == target) else {
+            let lib = ROOMS.iter().find(|room| room.name == "lib").map_or("", |lib| lib.why);
+            faults.push(format!("{place} of the crate root: lib.rs is {lib}"));
+            continue;
+        };
+        if let Some((_, _, why)) =
+            NEVER.iter().find(|(from, to, _)| (*from, *to) == (name, other.name))
+        {
+            faults.push(format!("{place}: {why}"));
+        } else if room.only.is_some_and(|only| !only.contains(&other.name)) {
+            let only = room.only.unwrap_or_default().join(", ");
+            let only = if only.is_empty() { "no other room" } else { &only };
+            faults.push(format!("{place}: it may use {only} ({})", room.why));
+        } else if other.rank >= room.rank {
+            faults.push(format!(
+                "{place}: imports point down, and {} (rank {}) is not below {} (rank {}): {}",
+                other.name, other.rank, room.name, room.rank, other.why
+            ));
+        }
+    }
+    for (krate, line) in foreign_references(&tokens) {
+        for rule in FOREIGN {
+            if rule.crates.contains(&krate.as_str()) && !(rule.allowed)(name) {
+                faults.push(format!(
+                    "src/{path}:{line}: `{name}` must not name `{krate}`: {}",
+                    rule.why
+                ));
+            }
+        }
+    }
+    faults
+}
+
+fn rust_files(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(folder).expect("a readable source folder") {
+        let path = entry.expect("a readable entry").path();
+        if path.is_dir() {
+            rust_files(&path, found);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            found.push(path);
+        }
+    }
+}
+
+#[test]
+fn imports_point_down_only() {
+    let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut files = Vec::new();
+    rust_files(&src, &mut files);
+    files.sort();
+    let mut report = String::new();
+    for file in &files {
+        let source = std::fs::read_to_string(file).expect("a readable source file");
+        let path = file.strip_prefix(&src).expect("below src").components();
+        let path: Vec<_> = path.map(|part| part.as_os_str().to_string_lossy()).collect();
+        for fault in faults(&path.join("/"), &source) {
+            writeln!(report, "{fault}").expect("writing to a string");
+        }
+    }
+    assert!(report.is_empty(), "the layering of ARCHITECTURE.md is broken:\n{report}");
+}
+
+#[test]
+fn no_rank_is_above_what_it_may_use() {
+    for room in ROOMS {
+        for other in room.only.unwrap_or_default() {
+            let other = ROOMS.iter().find(|candidate| candidate.name == *other);
+            let other = other.expect("`only` names rooms that exist");
+            assert!(
+                other.rank < room.rank,
+                "{} may use {}, which is not below",
+                room.name,
+                other.name
+            );
+        }
+    }
+    for (from, to, _) in NEVER {
+        assert!([from, to].iter().all(|name| ROOMS.iter().any(|room| room.name == **name)));
+    }
+}
+
+/// The checker itself: what it must find, and what it must let pass.
+#[test]
+fn the_checker_sees_what_it_should() {
+    let caught = [
+        ("domain/task.rs", "use crate::store::Store;"),
+        ("domain/task.rs", "fn f() { crate::clock::now() }"),
+        ("domain/mod.rs", "use super::store::Store;"),
+        ("domain/task.rs", "use super::super::store::Store;"),
+        ("domain/task.rs", "use crate::{\n    domain::ids::{Id, store},\n    ledger::Ledger,\n};"),
+        ("evidence/verify.rs", "use crate::clock::Clock;"),
+        ("gate/safety/rules.rs", "use crate::config::Config;"),
+        ("gate/mod.rs", "async fn f() { tokio::task::yield_now().await }"),
+        ("gate/mod.rs", "use ::axum::Json;"),
+        ("http/tasks.rs", "use crate::dispatch::Dispatcher;"),
+        ("dispatch/inbox.rs", "use crate::http::Problem;"),
+        ("http/tasks.rs", "use crate::app::App;"),
+        ("http/tasks.rs", "let rows = sqlx::query(\"SELECT 1\");"),
+        ("cli/migrate.rs", "use sqlx::Row;"),
+        ("app.rs", "use crate::cli::Cli;"),
+        ("app.rs", "use crate::Ledger;"),
+        ("app.rs", "use crate::*;"),
+        ("main.rs", "fn main() { handoffd::app::run(); }"),
+        ("novel.rs", ""),
+        ("domain/mod.rs", "#[cfg(test)]\nmod tests;\nuse crate::store::Store;"),
+        ("domain/mod.rs", "fn f<'a>(x: &'a str) -> char { '\"' }\nuse crate::store::Store;"),
+        (
+            "domain/mod.rs",
+            "const C: &str = r#\"\"#; use crate::store::Store; const D: &str = \"\";",
+        ),
+    ];
+    for (path, source) in caught {
+        assert_eq!(faults(path, source).len(), 1, "{path}: {source}: {:?}", faults(path, source));
+    }
+    let let_pass = [
+        ("domain/task.rs", "use crate::domain::ids::TaskId; use super::message::Message;"),
+        ("domain/task.rs", "/// See [`crate::store::Store`].\n// crate::store\nstruct Task;"),
+        (
+            "domain/task.rs",
+            "/* /* crate::store */ use sqlx::Row; */ const S: &str = \"crate::store\";",
+        ),
+        (
+            "domain/task.rs",
+            "#[cfg(test)]\nmod tests { use crate::store::Store; #[tokio::test] fn f() {} }",
+        ),
+        ("gate/tests.rs", "use crate::store::Store;"),
+        ("gate/safety/rules.rs", "use super::super::stage::Stage; use crate::evidence::record;"),
+        (
+            "ledger/mod.rs",
+            "use crate::{store::{self, Store}, gate, domain::failure::{Code, dispatch}};",
+        ),
+        ("store/sqlite/mod.rs", "use sqlx::Row; use crate::config::Config;"),
+        ("dispatch/webhook.rs", "use http::StatusCode; use crate::ledger::Ledger;"),
+        ("main.rs", "use handoffd::cli; fn main() { handoffd::cli::run(); }"),
+        ("lib.rs", "pub mod domain;\npub mod store;"),
+    ];
+    for (path, source) in let_pass {
+        assert_eq!(faults(path, source), Vec::<String>::new(), "{path}: {source}");
+    }
+}
+
+#[test]
+fn a_fault_names_its_line_and_the_reason() {
+    let found =
+        faults("http/tasks.rs", "\n\nuse crate::{\n  domain,\n  dispatch::Dispatcher,\n};\n");
+    assert_eq!(
+        found,
+        [
+            "src/http/tasks.rs:5: `http` must not use `dispatch`: a handler that sends would bypass the commit"
+        ]
+    );
+}
