@@ -105,7 +105,7 @@ pub fn main() -> i32 {
     }
     let serving = matches!(cli.command, Commands::Serve);
     // Commands print their answer; only the broker logs as such.
-    let filter = if serving { config.log.filter.clone() } else { "warn".to_owned() };
+    let filter = if serving { config.log.filter.clone() } else { "error".to_owned() };
     let json = serving && config.log.format == LogFormat::Json;
     let telemetry = match Telemetry::start(&filter, json) {
         Ok(telemetry) => telemetry,

@@ -9,7 +9,7 @@ use super::submit::draft_of;
 use crate::domain::handoff::{Handoff, HandoffEvent, HandoffStatus};
 use crate::domain::ids::{HandoffId, Micros, TaskId};
 use crate::domain::task::{Task, TaskEvent};
-use crate::evidence::record::{Content, Draft, RecordKind};
+use crate::evidence::record::{Actor, Content, Draft, RecordKind};
 use crate::store::State;
 
 /// The longest reason kept with a handoff, in characters; what was said in full is its record's
@@ -56,6 +56,10 @@ impl<'a> Case<'a> {
         let mut draft = draft_of(self.command, kind, &self.handoff);
         draft.reason = reason;
         draft.content = content.cloned();
+        if kind == RecordKind::RolledBack {
+            // Whoever said no, putting things back is the broker's doing.
+            draft.actor = Actor::broker();
+        }
         self.changes.push(Change::Record(Box::new(draft)));
     }
 
