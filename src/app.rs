@@ -269,19 +269,24 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
 }
 
 impl Running {
-    /// Stops in order: takes no more, ends long waits, finishes what is under way, hands back what it
-    /// had claimed, closes the store.
-    pub async fn stop(self) {
+    /// Stops in order: takes no more, ends long waits, finishes what is under way as far as `patience`
+    /// goes, hands back what it still had claimed, closes the store.
+    pub async fn stop(self, patience: Duration) {
+        let deadline = tokio::time::Instant::now() + patience;
         self.accepting.store(false, Ordering::Release);
         // Long polls and the background end first, then the listeners drain.
         self.stopping.cancel();
         self.closing.cancel();
-        self.servers.close();
-        self.servers.wait().await;
-        self.background.close();
-        self.background.wait().await;
-        self.attempts.close();
-        self.attempts.wait().await;
+        for (what, tracker) in [
+            ("requests", &self.servers),
+            ("background work", &self.background),
+            ("attempts at delivery", &self.attempts),
+        ] {
+            tracker.close();
+            if tokio::time::timeout_at(deadline, tracker.wait()).await.is_err() {
+                tracing::warn!(what, "did not end in time; what is claimed is handed back");
+            }
+        }
         let now = self.api.now();
         match self.store.release_own(&self.broker, now).await {
             Ok(0) => {}

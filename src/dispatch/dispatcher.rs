@@ -264,6 +264,9 @@ impl Dispatcher {
         if lanes.done(&receiver, health, now) {
             let _ = self.0.nudges.send(Nudge::Receiver(receiver));
         }
+        if lanes.take_starved() {
+            self.nudge_all();
+        }
     }
 
     async fn post(&self, claim: &Claim) -> AttemptOutcome {

@@ -24,6 +24,7 @@ struct Lane {
 struct State {
     lanes: HashMap<Receiver, Lane>,
     in_flight: usize,
+    starved: bool,
     wakes: BTreeSet<(Micros, Receiver)>,
 }
 
@@ -47,7 +48,8 @@ pub(super) enum Health {
 
 impl Lanes {
     pub(super) fn new(max_in_flight: usize, breaker: BreakerSettings) -> Self {
-        let state = State { lanes: HashMap::new(), in_flight: 0, wakes: BTreeSet::new() };
+        let state =
+            State { lanes: HashMap::new(), in_flight: 0, starved: false, wakes: BTreeSet::new() };
         Self { state: Mutex::new(state), max_in_flight, breaker }
     }
 
@@ -60,6 +62,7 @@ impl Lanes {
     pub(super) fn reserve(&self, receiver: &Receiver, now: Micros) -> bool {
         let mut state = self.lock();
         let full = state.in_flight >= self.max_in_flight;
+        state.starved |= full;
         let lane = state.lane(receiver, self.breaker);
         if lane.backlog || full || lane.in_flight >= lane.limit {
             lane.backlog = true;
@@ -80,6 +83,7 @@ impl Lanes {
     pub(super) fn reserve_many(&self, receiver: &Receiver, now: Micros, most: u32) -> u32 {
         let mut state = self.lock();
         let room = self.max_in_flight.saturating_sub(state.in_flight);
+        state.starved |= room == 0;
         let lane = state.lane(receiver, self.breaker);
         lane.backlog = true;
         let free = lane.limit.saturating_sub(lane.in_flight).min(most);
@@ -110,6 +114,11 @@ impl Lanes {
                 lane.breaker.on_abandoned(now.0);
             }
         }
+    }
+
+    /// Whether somebody found the whole broker full since this was asked last.
+    pub(super) fn take_starved(&self) -> bool {
+        std::mem::take(&mut self.lock().starved)
     }
 
     /// An attempt is over. Returns whether more waits in the outbox for this receiver.
@@ -235,7 +244,9 @@ mod tests {
     fn the_whole_broker_is_bounded_too() {
         let lanes = lanes(3);
         assert_eq!(lanes.reserve_many(&receiver("a"), Micros(0), 8), 3);
+        assert!(!lanes.take_starved());
         assert_eq!(lanes.reserve_many(&receiver("b"), Micros(0), 8), 0);
+        assert!(lanes.take_starved(), "whoever ends next must look for those who found no room");
     }
 
     #[test]

@@ -1,0 +1,611 @@
+//! A broker of its own for each case, ways to talk to it, and what must hold when the case is over.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, Once};
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::http::Response;
+use futures_util::FutureExt;
+use handoffd::app::{self, Access, Running};
+use handoffd::clock::random_id;
+use handoffd::config::Config;
+use handoffd::evidence::verify::{Entry, Verifier};
+use handoffd::store::{Store, StoredContent};
+use reqwest::Method;
+use reqwest::header::HeaderMap;
+use serde_json::{Value, json};
+use sqlx::{AssertSqlSafe, Connection};
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::message::Message;
+use crate::receiver::{Complaints, Delivery, Receiver};
+
+/// Nothing that a case waits for takes longer than this.
+const DEADLINE: Duration = Duration::from_secs(20);
+
+/// Which store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    Sqlite,
+    Postgres,
+}
+
+/// Settings by their environment names.
+pub type Settings<'a> = &'a [(&'a str, &'a str)];
+
+/// Makes a test on each store of every case. `with` gives settings by their environment names.
+macro_rules! both {
+    ($(with [$($setting:expr),* $(,)?])? async fn $name:ident($broker:ident: Broker) $body:block) => {
+        mod $name {
+            #[allow(unused_imports, reason = "not every case needs everything")]
+            use super::*;
+            async fn case($broker: &crate::harness::Broker) $body
+            const SETTINGS: crate::harness::Settings<'static> = &[$($($setting),*)?];
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn sqlite() {
+                crate::harness::run(crate::harness::Kind::Sqlite, SETTINGS, case).await;
+            }
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn postgres() {
+                crate::harness::run(crate::harness::Kind::Postgres, SETTINGS, case).await;
+            }
+        }
+    };
+    ($(with [$($setting:expr),* $(,)?])? async fn $name:ident($broker:ident: Broker) $body:block $($rest:tt)+) => {
+        both! { $(with [$($setting),*])? async fn $name($broker: Broker) $body }
+        both! { $($rest)+ }
+    };
+}
+
+/// Runs a case on a fresh broker, checks what must hold afterwards, and clears up however it ends.
+pub async fn run(kind: Kind, settings: Settings<'_>, case: impl AsyncFnOnce(&Broker)) {
+    let broker = Broker::start(kind, settings).await;
+    let outcome = AssertUnwindSafe(case(&broker)).catch_unwind().await;
+    let outcome = match outcome {
+        Ok(()) => AssertUnwindSafe(broker.check()).catch_unwind().await,
+        failed => failed,
+    };
+    broker.clear().await;
+    if let Err(panic) = outcome {
+        std::panic::resume_unwind(panic);
+    }
+}
+
+/// Awaits something, within the deadline.
+pub async fn within<T>(what: &str, future: impl Future<Output = T>) -> T {
+    match timeout(DEADLINE, future).await {
+        Ok(value) => value,
+        Err(_) => panic!("{what} did not come within {DEADLINE:?}"),
+    }
+}
+
+/// Asks until it is there, within the deadline; fails with the last state.
+pub async fn until<T>(what: &str, mut ask: impl AsyncFnMut() -> Result<T, String>) -> T {
+    let deadline = Instant::now() + DEADLINE;
+    loop {
+        match ask().await {
+            Ok(value) => return value,
+            Err(state) if Instant::now() > deadline => panic!("{what}: not so, but {state}"),
+            Err(_) => sleep(Duration::from_millis(15)).await,
+        }
+    }
+}
+
+/// A broker, its store, and the admin's key.
+pub struct Broker {
+    pub kind: Kind,
+    pub admin: Caller,
+    /// `sqlite:…` or `postgres://…`.
+    pub url: String,
+    pub settings: Vec<(String, String)>,
+    pub complaints: Complaints,
+    running: tokio::sync::Mutex<Option<Running>>,
+    database: Option<String>,
+    /// This case takes the store away, and so provokes 503.
+    may_be_unavailable: AtomicBool,
+    folder: tempfile::TempDir,
+}
+
+pub fn server() -> url::Url {
+    std::env::var("HANDOFFD_TEST_POSTGRES_URL")
+        .expect("no HANDOFFD_TEST_POSTGRES_URL: run scripts/test, which brings a Postgres server")
+        .parse()
+        .expect("HANDOFFD_TEST_POSTGRES_URL is a URL")
+}
+
+/// Runs a statement on the server, past any broker.
+pub async fn on_server(sql: String) {
+    let mut connection = sqlx::PgConnection::connect(server().as_str()).await.unwrap();
+    sqlx::raw_sql(AssertSqlSafe(sql)).execute(&mut connection).await.unwrap();
+    connection.close().await.unwrap();
+}
+
+impl Broker {
+    async fn start(kind: Kind, overrides: Settings<'_>) -> Self {
+        static PROVIDER: Once = Once::new();
+        PROVIDER.call_once(|| {
+            let _ = rustls::crypto::ring::default_provider().install_default();
+        });
+        let folder = tempfile::tempdir().unwrap();
+        let (url, database) = match kind {
+            Kind::Sqlite => (format!("sqlite:{}", folder.path().join("api.db").display()), None),
+            Kind::Postgres => {
+                let name = format!("handoffd_api_{}", random_id().simple());
+                on_server(format!("CREATE DATABASE {name}")).await;
+                let mut url = server();
+                url.set_path(&name);
+                (url.to_string(), Some(name))
+            }
+        };
+        let admin_key = format!("admin-{}", random_id());
+        let mut settings: Vec<(String, String)> = [
+            ("HANDOFFD_DATABASE_URL", url.as_str()),
+            ("HANDOFFD_DATA_DIR", folder.path().to_str().unwrap()),
+            ("HANDOFFD_LISTEN", "127.0.0.1:0"),
+            ("HANDOFFD_ADMIN_KEY", admin_key.as_str()),
+            ("HANDOFFD_EGRESS_ALLOW", "127.0.0.0/8,::1/128"),
+            ("HANDOFFD_DATABASE__MAX_CONNECTIONS", "4"),
+            ("HANDOFFD_DELIVERY__RETRY_BASE_MS", "20"),
+        ]
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .into();
+        for (name, value) in overrides {
+            settings.retain(|(known, _)| known != name);
+            settings.push(((*name).to_owned(), (*value).to_owned()));
+        }
+        let config = Config::load(None, settings.clone()).unwrap();
+        let running = app::start(config).await.unwrap();
+        let http = reqwest::Client::builder()
+            .redirect(reqwest::redirect::Policy::none())
+            .timeout(Duration::from_secs(60))
+            .build()
+            .unwrap();
+        let base = format!("http://{}", running.address);
+        Self {
+            kind,
+            admin: Caller { http, base, key: Some(admin_key) },
+            url,
+            settings,
+            complaints: Complaints::default(),
+            running: tokio::sync::Mutex::new(Some(running)),
+            database,
+            may_be_unavailable: AtomicBool::new(false),
+            folder,
+        }
+    }
+
+    /// Nobody's fault: the case makes the broker answer 503.
+    pub fn expect_unavailable(&self) {
+        self.may_be_unavailable.store(true, Ordering::Relaxed);
+    }
+
+    /// Stops the broker and starts another on the same store, on another port.
+    pub async fn restart(&self) -> Caller {
+        let old = self.running.lock().await.take().unwrap();
+        within("an orderly stop", old.stop()).await;
+        let config = Config::load(None, self.settings.clone()).unwrap();
+        let running = app::start(config).await.unwrap();
+        let base = format!("http://{}", running.address);
+        *self.running.lock().await = Some(running);
+        Caller { base, ..self.admin.clone() }
+    }
+
+    /// Somebody with another key, or none.
+    pub fn caller(&self, key: Option<&str>) -> Caller {
+        Caller { key: key.map(str::to_owned), ..self.admin.clone() }
+    }
+
+    /// A person with a role.
+    pub async fn person(&self, role: &str) -> Caller {
+        let made = self.admin.post("/keys", &json!({ "role": role })).await.expect(201);
+        self.caller(made.body["apiKey"].as_str())
+    }
+
+    /// Registers an agent.
+    pub async fn agent(&self, spec: Value) -> Agent {
+        let made = self.admin.post("/agents", &spec).await.expect(201);
+        Agent::of(self, &made.body)
+    }
+
+    /// An agent that takes its handoffs from its inbox.
+    pub async fn pull(&self, id: &str, targets: &[&str]) -> Agent {
+        self.agent(json!({ "agentId": id, "handoffTargets": targets })).await
+    }
+
+    /// An agent that takes its handoffs at that receiver's.
+    pub async fn webhook(&self, id: &str, targets: &[&str], receiver: &Receiver) -> Agent {
+        let delivery = json!({ "mode": "webhook", "url": receiver.url });
+        let spec = json!({ "agentId": id, "handoffTargets": targets, "delivery": delivery });
+        let agent = self.agent(spec).await;
+        receiver.trust(&agent.webhook_secret);
+        agent
+    }
+
+    /// A receiver that answers by a function.
+    pub async fn receiver<F>(
+        &self,
+        script: impl Fn(Delivery) -> F + Send + Sync + 'static,
+    ) -> Receiver
+    where
+        F: Future<Output = Response<Body>> + Send + 'static,
+    {
+        Receiver::start(self.complaints.clone(), script).await
+    }
+
+    /// A receiver that says one thing after the other, and then yes.
+    pub async fn saying(&self, script: Vec<Response<Body>>) -> Receiver {
+        Receiver::saying(self.complaints.clone(), script).await
+    }
+
+    /// `a` may hand off to `b`, who says one thing after the other, and then yes.
+    pub async fn pair(&self, script: Vec<Response<Body>>) -> (Agent, Agent, Receiver) {
+        let receiver = self.saying(script).await;
+        let a = self.pull("a", &["b"]).await;
+        let b = self.webhook("b", &[], &receiver).await;
+        (a, b, receiver)
+    }
+
+    /// `a` may hand off to `b`, who looks into its inbox.
+    pub async fn pull_pair(&self) -> (Agent, Agent) {
+        (self.pull("a", &["b"]).await, self.pull("b", &[]).await)
+    }
+
+    /// Waits until a handoff stands so, and returns it.
+    pub async fn handoff_becomes(&self, message: &Message, status: &str) -> Value {
+        until(&format!("handoff {} is {status}", message.id()), async || {
+            let found = self.admin.get(&message.path()).await.expect(200).body;
+            if found["status"] == status { Ok(found) } else { Err(found.to_string()) }
+        })
+        .await
+    }
+
+    /// The task of a message.
+    pub async fn task(&self, message: &Message) -> Value {
+        self.admin.get(&message.task_path()).await.expect(200).body
+    }
+
+    /// The kinds of a task's records, in log order.
+    pub async fn kinds(&self, message: &Message) -> Vec<String> {
+        let trace = self.trace(message).await;
+        let kind = |record: &Value| record["kind"].as_str().unwrap().to_owned();
+        trace["records"].as_array().unwrap().iter().map(kind).collect()
+    }
+
+    /// The trace of a task.
+    pub async fn trace(&self, message: &Message) -> Value {
+        let path = format!("{}/trace", message.task_path());
+        let trace = self.admin.get(&path).await.expect(200).body;
+        assert_eq!(trace["verification"]["ok"], true, "{}", trace["verification"]);
+        trace
+    }
+
+    /// How many records the log has.
+    pub async fn log_size(&self) -> u64 {
+        self.metric("handoff_log_records").await
+    }
+
+    /// The sum of all series of a metric.
+    pub async fn metric(&self, name: &str) -> u64 {
+        let text = self.admin.metrics().await;
+        text.lines()
+            .filter(|line| line.split(['{', ' ']).next() == Some(name))
+            .map(|line| line.rsplit_once(' ').unwrap().1.parse::<f64>().unwrap() as u64)
+            .sum()
+    }
+
+    /// The `handoffd` command, on this broker's store and settings.
+    pub async fn command(&self, arguments: &[&str]) -> std::process::Output {
+        let mut command = tokio::process::Command::new(env!("CARGO_BIN_EXE_handoffd"));
+        command.args(arguments);
+        command.envs(self.settings.iter().map(|(name, value)| (name, value)));
+        within("the command's end", command.output()).await.unwrap()
+    }
+
+    /// What must hold when a case is over.
+    async fn check(&self) {
+        let running = self.running.lock().await.take();
+        if let Some(running) = running {
+            let metrics = self.caller_of(&running).metrics().await;
+            for line in metrics.lines().filter(|line| line.starts_with("handoff_http_requests")) {
+                let told = self.may_be_unavailable.load(Ordering::Relaxed);
+                let bad = line.contains("status=\"5") && !(told && line.contains("status=\"503"));
+                assert!(!bad, "answered with a 5xx: {line}");
+            }
+            within("an orderly stop", running.stop()).await;
+        }
+        let complaints = self.complaints.lock().unwrap().clone();
+        assert!(complaints.is_empty(), "{complaints:?}");
+        let config = Config::load(None, self.settings.clone()).unwrap();
+        let store = app::open_store(&config, Access::Beside).await.unwrap();
+        for tenant in store.list_tenants().await.unwrap() {
+            verify(&*store, &tenant).await;
+        }
+        store.close().await;
+    }
+
+    fn caller_of(&self, running: &Running) -> Caller {
+        Caller { base: format!("http://{}", running.address), ..self.admin.clone() }
+    }
+
+    async fn clear(self) {
+        if let Some(running) = self.running.lock().await.take() {
+            let _ = timeout(Duration::from_secs(5), running.stop()).await;
+        }
+        if let Some(name) = &self.database {
+            on_server(format!("DROP DATABASE {name} WITH (FORCE)")).await;
+        }
+        drop(self.folder);
+    }
+}
+
+/// The verifier says well, and every handoff has its record.
+async fn verify(store: &dyn Store, tenant: &handoffd::domain::ids::TenantId) {
+    let head = store.find_head(tenant).await.unwrap().unwrap();
+    let mut verifier = Verifier::new(head.log_id);
+    let mut from = 0;
+    loop {
+        let page = store.list_records(tenant, None, from, 500, true).await.unwrap();
+        let Some(last) = page.last() else { break };
+        from = last.leaf_index + 1;
+        for record in &page {
+            let kept = |content: &StoredContent| content.kept.clone();
+            let content = record.content.as_ref().map(kept);
+            verifier.entry(&Entry {
+                leaf_index: record.leaf_index,
+                hash: &record.hash,
+                kind: &record.kind,
+                task_id: record.task_id.as_deref(),
+                handoff_id: record.handoff_id.as_deref(),
+                body: &record.body,
+                content: content.as_ref().map(|kept| {
+                    kept.as_ref().map(|(salt, codec, bytes)| (&salt[..], *codec, &bytes[..]))
+                }),
+                personal: record
+                    .personal
+                    .iter()
+                    .map(|datum| {
+                        let kept = datum.kept.as_ref();
+                        let kept = kept.map(|(salt, codec, bytes)| (&salt[..], *codec, &bytes[..]));
+                        (datum.ordinal, kept)
+                    })
+                    .collect(),
+            });
+        }
+    }
+    let report = verifier.finish(head.size, &head.hash);
+    assert_eq!(report.first_fault, None, "tenant {tenant}");
+    let unrecorded = store.list_unrecorded(tenant).await.unwrap();
+    assert!(unrecorded.is_empty(), "tenant {tenant}: {unrecorded:?}");
+}
+
+/// A registered agent, with all that is shown once.
+#[derive(Debug, Clone)]
+pub struct Agent {
+    pub id: String,
+    /// Speaks with the agent's own key.
+    pub api: Caller,
+    pub signing_secret: String,
+    pub webhook_secret: String,
+}
+
+impl Agent {
+    fn of(broker: &Broker, made: &Value) -> Self {
+        let text = |name: &str| made[name].as_str().unwrap().to_owned();
+        Self {
+            id: text("agentId"),
+            api: broker.caller(Some(&text("apiKey"))),
+            signing_secret: text("signingSecret"),
+            webhook_secret: text("webhookSecret"),
+        }
+    }
+
+    pub async fn submit(&self, message: &Message) -> Answer {
+        self.api.post("/handoffs", message).await
+    }
+
+    /// Submits and waits for the verdict.
+    pub async fn submit_and_wait(&self, message: &Message) -> Answer {
+        self.api.submit_with(message, &[("Prefer", "wait=20")]).await
+    }
+
+    /// A verdict by callback.
+    pub async fn say(&self, message: &Message, verb: &str, token: i64, body: Value) -> Answer {
+        let path = format!("{}/{verb}", message.path());
+        let token = token.to_string();
+        self.api.send(Method::POST, &path, &[("Handoff-Fencing-Token", &token)], &body).await
+    }
+
+    /// Claims up to `max` handoffs, waiting for the first.
+    pub async fn claim(&self, max: u32) -> Vec<Value> {
+        let path = format!("/agents/{}/inbox?wait=20&max={max}", self.id);
+        self.api.get(&path).await.expect(200).body["items"].as_array().unwrap().clone()
+    }
+
+    /// Claims one handoff; returns its fencing token.
+    pub async fn claim_one(&self) -> i64 {
+        let items = self.claim(1).await;
+        assert_eq!(items.len(), 1, "{items:?}");
+        items[0]["fencingToken"].as_i64().unwrap()
+    }
+}
+
+/// Somebody who calls the API.
+#[derive(Debug, Clone)]
+pub struct Caller {
+    pub http: reqwest::Client,
+    pub base: String,
+    pub key: Option<String>,
+}
+
+impl Caller {
+    pub fn request(&self, method: Method, path: &str) -> reqwest::RequestBuilder {
+        let request = self.http.request(method, format!("{}{path}", self.base));
+        match &self.key {
+            Some(key) => request.bearer_auth(key),
+            None => request,
+        }
+    }
+
+    pub async fn send(
+        &self,
+        method: Method,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: &Value,
+    ) -> Answer {
+        let mut request = self.request(method, path).json(body);
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        Answer::read(request.send().await.unwrap()).await
+    }
+
+    pub async fn get(&self, path: &str) -> Answer {
+        Answer::read(self.request(Method::GET, path).send().await.unwrap()).await
+    }
+
+    pub async fn delete(&self, path: &str) -> Answer {
+        Answer::read(self.request(Method::DELETE, path).send().await.unwrap()).await
+    }
+
+    pub async fn post(&self, path: &str, body: &Value) -> Answer {
+        self.send(Method::POST, path, &[], body).await
+    }
+
+    pub async fn put(&self, path: &str, body: &Value) -> Answer {
+        self.send(Method::PUT, path, &[], body).await
+    }
+
+    pub async fn patch(&self, path: &str, body: &Value) -> Answer {
+        self.send(Method::PATCH, path, &[], body).await
+    }
+
+    /// A body as it is, as JSON.
+    pub async fn raw(&self, path: &str, body: impl Into<reqwest::Body>) -> Answer {
+        let request = self.request(Method::POST, path).header("content-type", "application/json");
+        Answer::read(request.body(body).send().await.unwrap()).await
+    }
+
+    pub async fn submit_with(&self, message: &Message, headers: &[(&str, &str)]) -> Answer {
+        self.send(Method::POST, "/handoffs", headers, message).await
+    }
+
+    pub async fn metrics(&self) -> String {
+        let response = self.request(Method::GET, "/metrics").send().await.unwrap();
+        response.text().await.unwrap()
+    }
+
+    /// Every item of a list, page by page; asserts that none comes twice.
+    pub async fn pages(&self, path: &str, limit: usize, id: &str) -> Vec<Value> {
+        let mut items: Vec<Value> = Vec::new();
+        let mut seen = std::collections::BTreeSet::new();
+        let mut cursor = String::new();
+        loop {
+            let join = if path.contains('?') { '&' } else { '?' };
+            let page = self.get(&format!("{path}{join}limit={limit}{cursor}")).await.expect(200);
+            let rows = page.body["items"].as_array().unwrap();
+            assert!(rows.len() <= limit);
+            for row in rows {
+                assert!(seen.insert(row[id].to_string()), "{} comes twice", row[id]);
+            }
+            items.extend(rows.iter().cloned());
+            match page.body["nextCursor"].as_str() {
+                Some(next) => cursor = format!("&cursor={next}"),
+                None => return items,
+            }
+        }
+    }
+}
+
+/// What came back. Every error is complete problem details, every answer has a request id.
+#[derive(Debug)]
+pub struct Answer {
+    pub status: u16,
+    pub headers: HeaderMap,
+    /// The body as JSON; null where it is none.
+    pub body: Value,
+    pub text: String,
+}
+
+impl Answer {
+    pub async fn read(response: reqwest::Response) -> Self {
+        let (status, headers) = (response.status().as_u16(), response.headers().clone());
+        let path = response.url().path().to_owned();
+        let text = response.text().await.unwrap();
+        let body = serde_json::from_str(&text).unwrap_or_default();
+        let answer = Self { status, headers, body, text };
+        assert!(!answer.header("x-request-id").is_empty(), "no request id: {answer:?}");
+        if status >= 400 {
+            answer.is_problem(&path);
+        }
+        answer
+    }
+
+    /// RFC 9457 with every extension member of the specification, §2.4.
+    fn is_problem(&self, path: &str) {
+        let Self { status, body, .. } = self;
+        assert_eq!(self.header("content-type"), "application/problem+json", "{self:?}");
+        let text = |pointer: &str| {
+            let found = body.pointer(pointer).and_then(Value::as_str);
+            found.filter(|text| !text.is_empty()).unwrap_or_else(|| panic!("{pointer}: {self:?}"))
+        };
+        let code = text("/code");
+        assert_eq!(text("/type"), format!("/docs/errors/{code}"));
+        assert!(!text("/title").is_empty() && !text("/detail").is_empty());
+        assert_eq!(body["status"], *status);
+        assert_eq!(text("/instance"), path);
+        assert_eq!(text("/reason"), code);
+        assert_eq!(text("/requestId"), self.header("x-request-id"));
+        assert_eq!(
+            body["error"],
+            json!({ "code": code, "message": body["detail"], "status": status })
+        );
+        for failure in body["failures"].as_array().unwrap() {
+            let mut members: Vec<&String> = failure.as_object().unwrap().keys().collect();
+            members.sort();
+            assert_eq!(members, ["code", "message", "pointer", "stage"], "{failure}");
+            assert!(failure.as_object().unwrap().values().all(Value::is_string), "{failure}");
+        }
+        assert_eq!(self.headers.contains_key("www-authenticate"), *status == 401);
+        if *status == 503 || *status == 429 {
+            assert!(self.header("retry-after").parse::<u64>().is_ok(), "{self:?}");
+        }
+    }
+
+    pub fn header(&self, name: &str) -> &str {
+        self.headers.get(name).map_or("", |value| value.to_str().unwrap())
+    }
+
+    #[track_caller]
+    pub fn expect(self, status: u16) -> Self {
+        assert_eq!(self.status, status, "{}", self.text);
+        self
+    }
+
+    /// An error with this status and code.
+    #[track_caller]
+    pub fn refused(self, status: u16, code: &str) -> Self {
+        let is = (self.status, self.body["code"].as_str().unwrap_or_default());
+        assert_eq!(is, (status, code), "{}", self.text);
+        self
+    }
+
+    /// The pointers of all failures, in order.
+    pub fn pointers(&self) -> Vec<&str> {
+        let failures = self.body["failures"].as_array().unwrap();
+        failures.iter().map(|failure| failure["pointer"].as_str().unwrap()).collect()
+    }
+
+    /// The codes of all failures, in order.
+    pub fn codes(&self) -> Vec<&str> {
+        let failures = self.body["failures"].as_array().unwrap();
+        failures.iter().map(|failure| failure["code"].as_str().unwrap()).collect()
+    }
+}
+
+/// Shares something with a receiver's script.
+pub fn shared<T>(value: T) -> Arc<Mutex<T>> {
+    Arc::new(Mutex::new(value))
+}
