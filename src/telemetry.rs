@@ -78,9 +78,13 @@ impl Extractor for One<'_> {
     }
 }
 
-/// Makes a span a child of a W3C trace context.
+/// Makes a span a child of a W3C trace context, and notes the trace's id in its field `trace_id`, so
+/// that log lines carry it with and without an exporter.
 pub fn continue_trace(span: &Span, traceparent: Option<&str>) {
     if let Some(traceparent) = traceparent {
+        if let Some(trace_id) = traceparent.get(3..35) {
+            span.record("trace_id", trace_id);
+        }
         let context = TraceContextPropagator::new().extract(&One(traceparent));
         // Without an exporter there is nothing to attach to.
         let _ = span.set_parent(context);

@@ -224,6 +224,7 @@ impl Dispatcher {
             task_id = %claim.task_id,
             agent_id = %claim.target,
             attempt = claim.attempt,
+            trace_id = tracing::field::Empty,
         );
         telemetry::continue_trace(&span, Some(&claim.traceparent));
         self.0.tracker.spawn(async move { this.attempt(claim).await }.instrument(span));

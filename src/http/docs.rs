@@ -6,7 +6,7 @@ use axum::extract::Path;
 use axum::http::header;
 use axum::response::{IntoResponse, Redirect, Response};
 use axum::routing::get;
-use utoipa_swagger_ui::SwaggerUi;
+use utoipa_swagger_ui::{Config, SwaggerUi};
 
 use super::Api;
 use super::problem::Problem;
@@ -49,7 +49,10 @@ error_pages!(
 
 /// Pages for people; the document itself is served as `/openapi.json`.
 pub fn routes(document: utoipa::openapi::OpenApi) -> Router<Api> {
-    let ui: Router<Api> = SwaggerUi::new("/docs/api").url("/openapi.json", document).into();
+    // Its badge would send the document's address to a service of other people.
+    let config = Config::new(["/openapi.json"]).validator_url("none");
+    let ui: Router<Api> =
+        SwaggerUi::new("/docs/api").url("/openapi.json", document).config(config).into();
     Router::new()
         .route("/docs", get(|| async { Redirect::temporary("/docs/api/") }))
         .route("/docs/errors/{code}", get(error))

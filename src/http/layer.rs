@@ -43,6 +43,7 @@ pub async fn surround(State(api): State<Api>, request: Request, next: Next) -> R
         http.route = route,
         http.response.status_code = tracing::field::Empty,
         request_id,
+        trace_id = tracing::field::Empty,
     );
     telemetry::continue_trace(&span, traceparent(request.headers()).as_deref());
 
