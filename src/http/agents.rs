@@ -11,7 +11,7 @@ use utoipa::{IntoParams, ToSchema};
 use super::Api;
 use super::auth::{Anyone, Operator};
 use super::extract::{Id, Ids, Json, Params};
-use super::problem::{Problem, ProblemDetails};
+use super::problem::{BadBody, Busy, NoKey, Problem, ProblemDetails};
 use crate::clock;
 use crate::directory::{Agents, Principal};
 use crate::domain::agent::{Agent, AgentSpec, Target};
@@ -75,14 +75,12 @@ async fn changed(
     request_body(content = Object, description = "An agent; see the documentation of GET /agents/{agentId}", content_type = "application/json"),
     responses(
         (status = 201, description = "The agent, with `apiKey`, `signingSecret` and `webhookSecret`", body = Object),
-        (status = 400, description = "Not JSON", body = ProblemDetails, content_type = "application/problem+json"),
-        (status = 401, description = "No valid key", body = ProblemDetails, content_type = "application/problem+json"),
+        NoKey,
         (status = 403, description = "Not an operator", body = ProblemDetails, content_type = "application/problem+json"),
         (status = 409, description = "The id is taken", body = ProblemDetails, content_type = "application/problem+json"),
-        (status = 413, description = "The body is too large", body = ProblemDetails, content_type = "application/problem+json"),
-        (status = 415, description = "Not application/json", body = ProblemDetails, content_type = "application/problem+json"),
+        BadBody,
         (status = 422, description = "The agent does not fit", body = ProblemDetails, content_type = "application/problem+json"),
-        (status = 503, description = "Overloaded, or the store is away", body = ProblemDetails, content_type = "application/problem+json"),
+        Busy,
     ),
     security(("bearer" = []), ("apiKey" = []))
 )]
@@ -157,7 +155,7 @@ pub async fn create(
     get, path = "/agents", tag = "agents", operation_id = "listAgents",
     responses(
         (status = 200, description = "`{items: [agent]}`, by id", body = Object),
-        (status = 401, description = "No valid key", body = ProblemDetails, content_type = "application/problem+json"),
+        NoKey,
     ),
     security(("bearer" = []), ("apiKey" = []))
 )]
@@ -181,7 +179,7 @@ pub async fn list(
     params(("agentId" = String, Path, description = "The agent's id")),
     responses(
         (status = 200, description = "The agent, without its secrets; `unknownTargets` names allowlist entries that name nobody", body = Object),
-        (status = 401, description = "No valid key", body = ProblemDetails, content_type = "application/problem+json"),
+        NoKey,
         (status = 404, description = "No such agent", body = ProblemDetails, content_type = "application/problem+json"),
     ),
     security(("bearer" = []), ("apiKey" = []))
@@ -204,14 +202,12 @@ pub async fn get(
     request_body(content = Object, description = "What to change", content_type = "application/json"),
     responses(
         (status = 200, description = "The agent as it is now", body = Object),
-        (status = 400, description = "Not JSON", body = ProblemDetails, content_type = "application/problem+json"),
-        (status = 401, description = "No valid key", body = ProblemDetails, content_type = "application/problem+json"),
+        NoKey,
         (status = 403, description = "Not an operator", body = ProblemDetails, content_type = "application/problem+json"),
         (status = 404, description = "No such agent", body = ProblemDetails, content_type = "application/problem+json"),
-        (status = 413, description = "The body is too large", body = ProblemDetails, content_type = "application/problem+json"),
-        (status = 415, description = "Not application/json", body = ProblemDetails, content_type = "application/problem+json"),
+        BadBody,
         (status = 422, description = "The change does not fit", body = ProblemDetails, content_type = "application/problem+json"),
-        (status = 503, description = "Overloaded, or the store is away", body = ProblemDetails, content_type = "application/problem+json"),
+        Busy,
     ),
     security(("bearer" = []), ("apiKey" = []))
 )]
@@ -251,10 +247,10 @@ pub async fn patch(
     params(("agentId" = String, Path, description = "The agent's id")),
     responses(
         (status = 204, description = "Gone"),
-        (status = 401, description = "No valid key", body = ProblemDetails, content_type = "application/problem+json"),
+        NoKey,
         (status = 403, description = "Not an operator", body = ProblemDetails, content_type = "application/problem+json"),
         (status = 404, description = "No such agent", body = ProblemDetails, content_type = "application/problem+json"),
-        (status = 503, description = "Overloaded, or the store is away", body = ProblemDetails, content_type = "application/problem+json"),
+        Busy,
     ),
     security(("bearer" = []), ("apiKey" = []))
 )]
@@ -293,7 +289,7 @@ fn targets(row: &AgentRow, agents: &Agents) -> axum::Json<TargetsView> {
     params(("agentId" = String, Path, description = "The agent's id")),
     responses(
         (status = 200, description = "The allowlist", body = TargetsView),
-        (status = 401, description = "No valid key", body = ProblemDetails, content_type = "application/problem+json"),
+        NoKey,
         (status = 404, description = "No such agent", body = ProblemDetails, content_type = "application/problem+json"),
     ),
     security(("bearer" = []), ("apiKey" = []))
@@ -324,14 +320,12 @@ pub struct NamedTargets {
     request_body(content = Object, description = "`{\"handoffTargets\": [\"agent-id\", \"type:agent-type\"]}`", content_type = "application/json"),
     responses(
         (status = 200, description = "The allowlist as it is now", body = TargetsView),
-        (status = 400, description = "Not JSON", body = ProblemDetails, content_type = "application/problem+json"),
-        (status = 401, description = "No valid key", body = ProblemDetails, content_type = "application/problem+json"),
+        NoKey,
         (status = 403, description = "Not an operator", body = ProblemDetails, content_type = "application/problem+json"),
         (status = 404, description = "No such agent", body = ProblemDetails, content_type = "application/problem+json"),
-        (status = 413, description = "The body is too large", body = ProblemDetails, content_type = "application/problem+json"),
-        (status = 415, description = "Not application/json", body = ProblemDetails, content_type = "application/problem+json"),
+        BadBody,
         (status = 422, description = "Not a list of targets", body = ProblemDetails, content_type = "application/problem+json"),
-        (status = 503, description = "Overloaded, or the store is away", body = ProblemDetails, content_type = "application/problem+json"),
+        Busy,
     ),
     security(("bearer" = []), ("apiKey" = []))
 )]
@@ -363,11 +357,11 @@ macro_rules! one_target {
             ),
             responses(
                 (status = 200, description = "The allowlist as it is now", body = TargetsView),
-                (status = 401, description = "No valid key", body = ProblemDetails, content_type = "application/problem+json"),
+                NoKey,
                 (status = 403, description = "Not an operator", body = ProblemDetails, content_type = "application/problem+json"),
                 (status = 404, description = "No such agent, or not a target", body = ProblemDetails, content_type = "application/problem+json"),
                 (status = 422, description = "The list is full", body = ProblemDetails, content_type = "application/problem+json"),
-                (status = 503, description = "Overloaded, or the store is away", body = ProblemDetails, content_type = "application/problem+json"),
+                Busy,
             ),
             security(("bearer" = []), ("apiKey" = []))
         )]
@@ -397,7 +391,7 @@ one_target!(
     get, path = "/allowlist", tag = "allowlist", operation_id = "getAllowlist",
     responses(
         (status = 200, description = "`{nodes: [{agentId, agentType}], edges: [{source, target, resolved: [agentId], unknown}]}`", body = Object),
-        (status = 401, description = "No valid key", body = ProblemDetails, content_type = "application/problem+json"),
+        NoKey,
     ),
     security(("bearer" = []), ("apiKey" = []))
 )]
@@ -450,7 +444,7 @@ pub struct MatchParams {
     responses(
         (status = 200, description = "`{items: [{agentId, agentType, agentVersion, name, description, live, score}]}`", body = Object),
         (status = 400, description = "Neither capability nor task", body = ProblemDetails, content_type = "application/problem+json"),
-        (status = 401, description = "No valid key", body = ProblemDetails, content_type = "application/problem+json"),
+        NoKey,
     ),
     security(("bearer" = []), ("apiKey" = []))
 )]
@@ -548,15 +542,13 @@ pub struct RotateBody {
     request_body(content = Object, description = "`{overlapSeconds?}`: how long the old secret stays valid", content_type = "application/json"),
     responses(
         (status = 200, description = "`{signingSecret}` or `{webhookSecret}`, shown this once, and `oldValidUntil`", body = Object),
-        (status = 400, description = "Not JSON", body = ProblemDetails, content_type = "application/problem+json"),
-        (status = 401, description = "No valid key", body = ProblemDetails, content_type = "application/problem+json"),
+        NoKey,
         (status = 403, description = "Not an operator", body = ProblemDetails, content_type = "application/problem+json"),
         (status = 404, description = "No such agent or secret", body = ProblemDetails, content_type = "application/problem+json"),
         (status = 409, description = "Changed meanwhile", body = ProblemDetails, content_type = "application/problem+json"),
-        (status = 413, description = "The body is too large", body = ProblemDetails, content_type = "application/problem+json"),
-        (status = 415, description = "Not application/json", body = ProblemDetails, content_type = "application/problem+json"),
+        BadBody,
         (status = 422, description = "The body does not fit", body = ProblemDetails, content_type = "application/problem+json"),
-        (status = 503, description = "Overloaded, or the store is away", body = ProblemDetails, content_type = "application/problem+json"),
+        Busy,
     ),
     security(("bearer" = []), ("apiKey" = []))
 )]

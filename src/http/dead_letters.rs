@@ -8,7 +8,7 @@ use utoipa::{IntoParams, ToSchema};
 use super::Api;
 use super::auth::Auditor;
 use super::extract::{Id, Params, page_size, read_cursor};
-use super::problem::{FailureView, Problem, ProblemDetails, view};
+use super::problem::{FailureView, NoKey, Problem, ProblemDetails, view};
 use super::views::Page;
 use crate::domain::ids::HandoffId;
 use crate::store::DeadLetterRow;
@@ -77,7 +77,7 @@ pub struct ListParams {
     responses(
         (status = 200, description = "One page", body = Page<DeadLetterView>),
         (status = 400, description = "A malformed parameter", body = ProblemDetails, content_type = "application/problem+json"),
-        (status = 401, description = "No valid key", body = ProblemDetails, content_type = "application/problem+json"),
+        NoKey,
         (status = 403, description = "An agent's key", body = ProblemDetails, content_type = "application/problem+json"),
     ),
     security(("bearer" = []), ("apiKey" = []))
@@ -109,7 +109,7 @@ pub async fn list(
     params(("handoffId" = String, Path, description = "The handoff's UUID")),
     responses(
         (status = 200, description = "The dead letter", body = DeadLetterView),
-        (status = 401, description = "No valid key", body = ProblemDetails, content_type = "application/problem+json"),
+        NoKey,
         (status = 403, description = "An agent's key", body = ProblemDetails, content_type = "application/problem+json"),
         (status = 404, description = "No such dead letter", body = ProblemDetails, content_type = "application/problem+json"),
     ),

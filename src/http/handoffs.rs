@@ -14,7 +14,7 @@ use super::extract::{
     Id, JsonBytes, Params, idempotency_key, page_size, parameter, preferred_wait, read_cursor,
     traceparent,
 };
-use super::problem::{FailureView, Problem, ProblemDetails, view};
+use super::problem::{BadBody, FailureView, NoKey, Problem, ProblemDetails, view};
 use super::views::{HandoffView, Links, Page, Receipt, SubmittedView};
 use crate::directory::Principal;
 use crate::domain::failure::{Code, primary};
@@ -42,8 +42,7 @@ const WAIT_POLL: Duration = Duration::from_millis(250);
         (status = 401, description = "No valid key, or a wrong signature", body = ProblemDetails, content_type = "application/problem+json"),
         (status = 403, description = "Not the key's agent, or not on the allowlist", body = ProblemDetails, content_type = "application/problem+json"),
         (status = 409, description = "The id exists with another content, or the task has ended", body = ProblemDetails, content_type = "application/problem+json"),
-        (status = 413, description = "The body is too large", body = ProblemDetails, content_type = "application/problem+json"),
-        (status = 415, description = "Not application/json", body = ProblemDetails, content_type = "application/problem+json"),
+        BadBody,
         (status = 422, description = "Refused by the gate", body = ProblemDetails, content_type = "application/problem+json"),
         (status = 503, description = "Overloaded, or the store is away: nothing was written", body = ProblemDetails, content_type = "application/problem+json"),
     ),
@@ -178,9 +177,8 @@ pub struct ValidationView {
     request_body(content = Object, description = "The canonical handoff message", content_type = "application/json"),
     responses(
         (status = 200, description = "What the gate would say", body = ValidationView),
-        (status = 401, description = "No valid key", body = ProblemDetails, content_type = "application/problem+json"),
-        (status = 413, description = "The body is too large", body = ProblemDetails, content_type = "application/problem+json"),
-        (status = 415, description = "Not application/json", body = ProblemDetails, content_type = "application/problem+json"),
+        NoKey,
+        BadBody,
     ),
     security(("bearer" = []), ("apiKey" = []))
 )]
@@ -227,7 +225,7 @@ pub struct GetParams {
     responses(
         (status = 200, description = "The handoff", body = HandoffView),
         (status = 400, description = "A malformed parameter", body = ProblemDetails, content_type = "application/problem+json"),
-        (status = 401, description = "No valid key", body = ProblemDetails, content_type = "application/problem+json"),
+        NoKey,
         (status = 404, description = "No such handoff, or not the caller's", body = ProblemDetails, content_type = "application/problem+json"),
     ),
     security(("bearer" = []), ("apiKey" = []))
@@ -284,7 +282,7 @@ pub struct ListParams {
     responses(
         (status = 200, description = "One page", body = Page<HandoffView>),
         (status = 400, description = "A malformed parameter", body = ProblemDetails, content_type = "application/problem+json"),
-        (status = 401, description = "No valid key", body = ProblemDetails, content_type = "application/problem+json"),
+        NoKey,
     ),
     security(("bearer" = []), ("apiKey" = []))
 )]

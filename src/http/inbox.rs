@@ -11,7 +11,7 @@ use super::Api;
 use super::auth::AsAgent;
 use super::extract::{Id, Params};
 use super::handoffs::not_the_receiver;
-use super::problem::{Problem, ProblemDetails};
+use super::problem::{Busy, NoKey, Problem, ProblemDetails};
 use crate::domain::agent::PERSONAL_DATA_PERMISSION;
 use crate::domain::ids::{AgentId, Micros};
 use crate::evidence::record::Actor;
@@ -69,10 +69,10 @@ pub struct InboxView {
     responses(
         (status = 200, description = "What was claimed", body = InboxView),
         (status = 400, description = "A malformed parameter", body = ProblemDetails, content_type = "application/problem+json"),
-        (status = 401, description = "No valid key", body = ProblemDetails, content_type = "application/problem+json"),
+        NoKey,
         (status = 403, description = "Not this agent's key", body = ProblemDetails, content_type = "application/problem+json"),
         (status = 409, description = "The agent takes its handoffs by webhook", body = ProblemDetails, content_type = "application/problem+json"),
-        (status = 503, description = "Overloaded, or the store is away", body = ProblemDetails, content_type = "application/problem+json"),
+        Busy,
     ),
     security(("bearer" = []), ("apiKey" = []))
 )]

@@ -8,7 +8,7 @@ use utoipa::ToSchema;
 use super::Api;
 use super::auth::Admin;
 use super::extract::{Id, Json};
-use super::problem::{Problem, ProblemDetails};
+use super::problem::{BadBody, Busy, NoKey, Problem, ProblemDetails};
 use crate::clock;
 use crate::directory::Principal;
 use crate::domain::failure::{Code, Failure, Stage};
@@ -110,13 +110,11 @@ async fn carry_out(api: &Api, principal: &Principal, kind: Kind) -> Result<KeyRo
     request_body(content = KeyBody, content_type = "application/json"),
     responses(
         (status = 201, description = "The key", body = KeyView),
-        (status = 400, description = "Not JSON", body = ProblemDetails, content_type = "application/problem+json"),
-        (status = 401, description = "No valid key", body = ProblemDetails, content_type = "application/problem+json"),
+        NoKey,
         (status = 403, description = "Not an admin", body = ProblemDetails, content_type = "application/problem+json"),
-        (status = 413, description = "The body is too large", body = ProblemDetails, content_type = "application/problem+json"),
-        (status = 415, description = "Not application/json", body = ProblemDetails, content_type = "application/problem+json"),
+        BadBody,
         (status = 422, description = "The key does not fit", body = ProblemDetails, content_type = "application/problem+json"),
-        (status = 503, description = "Overloaded, or the store is away", body = ProblemDetails, content_type = "application/problem+json"),
+        Busy,
     ),
     security(("bearer" = []), ("apiKey" = []))
 )]
@@ -161,7 +159,7 @@ pub async fn create(
     get, path = "/keys", tag = "keys", operation_id = "listKeys",
     responses(
         (status = 200, description = "The keys", body = KeysView),
-        (status = 401, description = "No valid key", body = ProblemDetails, content_type = "application/problem+json"),
+        NoKey,
         (status = 403, description = "Not an admin", body = ProblemDetails, content_type = "application/problem+json"),
     ),
     security(("bearer" = []), ("apiKey" = []))
@@ -180,11 +178,11 @@ pub async fn list(
     params(("keyId" = String, Path, description = "The key's public name")),
     responses(
         (status = 200, description = "Revoked", body = KeyView),
-        (status = 401, description = "No valid key", body = ProblemDetails, content_type = "application/problem+json"),
+        NoKey,
         (status = 403, description = "Not an admin", body = ProblemDetails, content_type = "application/problem+json"),
         (status = 409, description = "The key that is used for this very request", body = ProblemDetails, content_type = "application/problem+json"),
         (status = 404, description = "No such key", body = ProblemDetails, content_type = "application/problem+json"),
-        (status = 503, description = "Overloaded, or the store is away", body = ProblemDetails, content_type = "application/problem+json"),
+        Busy,
     ),
     security(("bearer" = []), ("apiKey" = []))
 )]

@@ -1,12 +1,14 @@
 //! The one door for errors: RFC 9457 problem details, with Orbit's `error` object as an extension
 //! member (ruling X13). Nothing of the inside leaks through a 5xx.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
-use utoipa::ToSchema;
+use utoipa::openapi::{Content, RefOr, ResponseBuilder};
+use utoipa::{IntoResponses, ToSchema};
 
 use crate::domain::failure::{Code, Failure, primary};
 use crate::intake::IntakeError;
@@ -307,3 +309,43 @@ pub fn render(problem: &Problem, instance: &str, request_id: &str) -> Response {
     }
     response
 }
+
+macro_rules! documented {
+    ($(#[$doc:meta])* $name:ident: $($status:literal => $what:literal),+) => {
+        $(#[$doc])*
+        pub struct $name;
+
+        impl IntoResponses for $name {
+            fn responses() -> BTreeMap<String, RefOr<utoipa::openapi::Response>> {
+                [$(($status, $what)),+]
+                    .into_iter()
+                    .map(|(status, what)| (status.to_owned(), RefOr::T(documented(what))))
+                    .collect()
+            }
+        }
+    };
+}
+
+/// A refusal as the OpenAPI document tells it.
+fn documented(what: &str) -> utoipa::openapi::Response {
+    let schema = utoipa::openapi::Ref::from_schema_name("ProblemDetails");
+    ResponseBuilder::new()
+        .description(what)
+        .content("application/problem+json", Content::new(Some(RefOr::Ref(schema))))
+        .build()
+}
+
+documented!(
+    /// What every operation that needs a key may answer.
+    NoKey: "401" => "No valid key"
+);
+documented!(
+    /// What every operation that takes a body may answer, whatever the body.
+    BadBody: "400" => "Not JSON, or a malformed header",
+    "413" => "The body is too large",
+    "415" => "Not application/json"
+);
+documented!(
+    /// What every operation that writes may answer.
+    Busy: "503" => "Overloaded, or the store is away: nothing was written"
+);

@@ -32,6 +32,7 @@ use super::{
         (name = "schemas", description = "The message schemas"),
         (name = "service", description = "The broker itself"),
     ),
+    components(schemas(super::problem::ProblemDetails)),
     modifiers(&Security)
 )]
 struct Document;

@@ -8,7 +8,7 @@ use utoipa::{IntoParams, ToSchema};
 use super::Api;
 use super::auth::{Anyone, AsAgent, limited_to};
 use super::extract::{Id, Ids, Json, JsonBytes, Params, page_size, parse, read_cursor};
-use super::problem::{Problem, ProblemDetails};
+use super::problem::{BadBody, Busy, NoKey, Problem, ProblemDetails};
 use super::views::{Page, TaskView};
 use crate::clock;
 use crate::directory::Principal;
@@ -45,7 +45,7 @@ pub async fn find(api: &Api, principal: &Principal, id: TaskId) -> Result<Task, 
     params(("taskId" = String, Path, description = "The task's UUID")),
     responses(
         (status = 200, description = "The task", body = TaskView),
-        (status = 401, description = "No valid key", body = ProblemDetails, content_type = "application/problem+json"),
+        NoKey,
         (status = 404, description = "No such task, or not the caller's", body = ProblemDetails, content_type = "application/problem+json"),
     ),
     security(("bearer" = []), ("apiKey" = []))
@@ -96,7 +96,7 @@ pub struct ListParams {
     responses(
         (status = 200, description = "One page", body = Page<TaskView>),
         (status = 400, description = "A malformed parameter", body = ProblemDetails, content_type = "application/problem+json"),
-        (status = 401, description = "No valid key", body = ProblemDetails, content_type = "application/problem+json"),
+        NoKey,
     ),
     security(("bearer" = []), ("apiKey" = []))
 )]
@@ -133,15 +133,13 @@ pub async fn list(
     request_body(content = Object, description = "`{output}`", content_type = "application/json"),
     responses(
         (status = 200, description = "The task as it is now", body = TaskView),
-        (status = 400, description = "Not JSON", body = ProblemDetails, content_type = "application/problem+json"),
-        (status = 401, description = "No valid key", body = ProblemDetails, content_type = "application/problem+json"),
+        NoKey,
         (status = 403, description = "Not its holder", body = ProblemDetails, content_type = "application/problem+json"),
         (status = 404, description = "No such task", body = ProblemDetails, content_type = "application/problem+json"),
         (status = 409, description = "Not in this state", body = ProblemDetails, content_type = "application/problem+json"),
-        (status = 413, description = "The body is too large", body = ProblemDetails, content_type = "application/problem+json"),
-        (status = 415, description = "Not application/json", body = ProblemDetails, content_type = "application/problem+json"),
+        BadBody,
         (status = 422, description = "The body does not fit", body = ProblemDetails, content_type = "application/problem+json"),
-        (status = 503, description = "Overloaded, or the store is away", body = ProblemDetails, content_type = "application/problem+json"),
+        Busy,
     ),
     security(("bearer" = []), ("apiKey" = []))
 )]
@@ -222,15 +220,13 @@ impl From<&CheckpointRow> for CheckpointView {
     request_body(content = Object, description = "The state", content_type = "application/json"),
     responses(
         (status = 200, description = "Stored", body = CheckpointView),
-        (status = 400, description = "Not JSON", body = ProblemDetails, content_type = "application/problem+json"),
-        (status = 401, description = "No valid key", body = ProblemDetails, content_type = "application/problem+json"),
+        NoKey,
         (status = 403, description = "Another agent's run, or no agent's key", body = ProblemDetails, content_type = "application/problem+json"),
         (status = 404, description = "Not UUIDs", body = ProblemDetails, content_type = "application/problem+json"),
         (status = 409, description = "The task has ended", body = ProblemDetails, content_type = "application/problem+json"),
-        (status = 413, description = "The body is too large", body = ProblemDetails, content_type = "application/problem+json"),
-        (status = 415, description = "Not application/json", body = ProblemDetails, content_type = "application/problem+json"),
+        BadBody,
         (status = 422, description = "Not an object", body = ProblemDetails, content_type = "application/problem+json"),
-        (status = 503, description = "Overloaded, or the store is away", body = ProblemDetails, content_type = "application/problem+json"),
+        Busy,
     ),
     security(("bearer" = []), ("apiKey" = []))
 )]
@@ -294,7 +290,7 @@ pub async fn put_checkpoint(
     ),
     responses(
         (status = 200, description = "The checkpoint with its state", body = CheckpointView),
-        (status = 401, description = "No valid key", body = ProblemDetails, content_type = "application/problem+json"),
+        NoKey,
         (status = 404, description = "No such checkpoint, or not the caller's", body = ProblemDetails, content_type = "application/problem+json"),
     ),
     security(("bearer" = []), ("apiKey" = []))

@@ -13,7 +13,7 @@ use tokio::sync::mpsc;
 use super::Api;
 use super::auth::{Anyone, limited_to};
 use super::extract::Id;
-use super::problem::{Problem, ProblemDetails};
+use super::problem::{NoKey, Problem, ProblemDetails};
 use crate::account::{Account, Hop};
 use crate::domain::ids::{TaskId, TenantId};
 use crate::evidence::commitment::{Subject, commit, hash_text, unpack};
@@ -29,7 +29,7 @@ const PAGE: i64 = 256;
     params(("taskId" = String, Path, description = "The task's UUID")),
     responses(
         (status = 200, description = "`{taskId, status, handoffs[], records[], agents[], cost{totalUSD, reportedSumUSD, tokens, perAgent[], perHop[]}, verification}`; `handoffs` has one entry a boundary, in log order", body = Object),
-        (status = 401, description = "No valid key", body = ProblemDetails, content_type = "application/problem+json"),
+        NoKey,
         (status = 404, description = "No such task, or not the caller's", body = ProblemDetails, content_type = "application/problem+json"),
         (status = 503, description = "The store is away", body = ProblemDetails, content_type = "application/problem+json"),
     ),

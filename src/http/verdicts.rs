@@ -10,7 +10,7 @@ use super::Api;
 use super::auth::AsAgent;
 use super::extract::{Id, Json};
 use super::handoffs::{find, not_the_receiver};
-use super::problem::{Problem, ProblemDetails};
+use super::problem::{BadBody, Busy, NoKey, Problem, ProblemDetails};
 use super::views::HandoffView;
 use crate::domain::canonical;
 use crate::domain::failure::{Code, Failure, Stage};
@@ -32,15 +32,13 @@ macro_rules! verdict_endpoint {
             request_body(content = Object, description = $body, content_type = "application/json"),
             responses(
                 (status = 200, description = "The handoff as it is now", body = HandoffView),
-                (status = 400, description = "Not JSON", body = ProblemDetails, content_type = "application/problem+json"),
-                (status = 401, description = "No valid key", body = ProblemDetails, content_type = "application/problem+json"),
+                NoKey,
                 (status = 403, description = "Not the receiver's key", body = ProblemDetails, content_type = "application/problem+json"),
                 (status = 404, description = "No such handoff", body = ProblemDetails, content_type = "application/problem+json"),
                 (status = 409, description = "A stale token, or not in this state", body = ProblemDetails, content_type = "application/problem+json"),
-                (status = 413, description = "The body is too large", body = ProblemDetails, content_type = "application/problem+json"),
-                (status = 415, description = "Not application/json", body = ProblemDetails, content_type = "application/problem+json"),
+                BadBody,
                 (status = 422, description = "The token is missing, or the body does not fit", body = ProblemDetails, content_type = "application/problem+json"),
-                (status = 503, description = "Overloaded, or the store is away", body = ProblemDetails, content_type = "application/problem+json"),
+                Busy,
             ),
             security(("bearer" = []), ("apiKey" = []))
         )]

@@ -1,1 +1,105 @@
+//! A Postgres server that goes away and comes back. SQLite has no server to lose.
 
+use serde_json::json;
+
+use crate::harness::{Broker, Kind, on_server, run, until};
+use crate::message::Message;
+
+const SETTINGS: crate::harness::Settings<'static> =
+    &[("HANDOFFD_DATABASE__ACQUIRE_TIMEOUT_MS", "500"), ("HANDOFFD_DELIVERY__POLL_MS", "200")];
+
+async fn allow(broker: &Broker, yes: bool) {
+    let name = broker.url.rsplit('/').next().unwrap();
+    on_server(format!("ALTER DATABASE {name} ALLOW_CONNECTIONS {yes}")).await;
+    if !yes {
+        on_server(format!(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'"
+        ))
+        .await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_store_away_is_503_and_the_broker_recovers_by_itself() {
+    run(Kind::Postgres, SETTINGS, away).await;
+}
+
+async fn away(broker: &Broker) {
+    broker.expect_unavailable();
+    let (a, b, receiver) = broker.pair(vec![]).await;
+    let before = Message::initial("a", "b");
+    a.submit_and_wait(&before).await.expect(200);
+    allow(broker, false).await;
+    let mut lost = Vec::new();
+    for _ in 0..4 {
+        let message = Message::initial("a", "b");
+        let answer = a.submit(&message).await.refused(503, "UNAVAILABLE");
+        assert!(!answer.text.to_lowercase().contains("postgres"), "{}", answer.text);
+        lost.push(message);
+    }
+    broker.admin.get("/readyz").await.refused(503, "UNAVAILABLE");
+    broker.caller(None).get("/livez").await.expect(200);
+    broker.admin.get("/handoffs").await.refused(503, "UNAVAILABLE");
+    let token = receiver.next().await.token();
+    b.say(&before, "complete", token, json!({})).await.refused(503, "UNAVAILABLE");
+    let metrics = broker.admin.metrics().await;
+    assert!(metrics.contains("handoff_store_up 0"), "{metrics}");
+    allow(broker, true).await;
+    until("it takes handoffs again", async || {
+        let answer = broker.admin.get("/readyz").await;
+        if answer.status == 200 { Ok(()) } else { Err(answer.text) }
+    })
+    .await;
+    for message in &lost {
+        // Nothing half-written: the same handoff can be submitted as if for the first time.
+        broker.admin.get(&message.path()).await.refused(404, "NOT_FOUND");
+        broker.admin.get(&message.task_path()).await.refused(404, "NOT_FOUND");
+        let answer = a.submit_and_wait(message).await.expect(200);
+        assert_eq!(answer.header("idempotency-replayed"), "");
+        assert_eq!(broker.kinds(message).await, ["HANDOFF", "ACCEPTED"]);
+    }
+    b.say(&before, "complete", token, json!({})).await.expect(200);
+    assert_eq!(receiver.all().len(), 1 + lost.len(), "each was delivered once");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_answer_that_comes_while_the_store_is_away_is_not_lost() {
+    run(Kind::Postgres, SETTINGS, answered_meanwhile).await;
+}
+
+async fn answered_meanwhile(broker: &Broker) {
+    broker.expect_unavailable();
+    let (release, held) = tokio::sync::oneshot::channel::<()>();
+    let held = std::sync::Arc::new(tokio::sync::Mutex::new(Some(held)));
+    let receiver = broker
+        .receiver(move |_| {
+            let held = std::sync::Arc::clone(&held);
+            async move {
+                if let Some(held) = held.lock().await.take() {
+                    let _ = held.await;
+                }
+                crate::receiver::accepted()
+            }
+        })
+        .await;
+    let a = broker.pull("a", &["b"]).await;
+    broker.webhook("b", &[], &receiver).await;
+    let message = Message::initial("a", "b");
+    a.submit(&message).await.expect(202);
+    receiver.next().await;
+    allow(broker, false).await;
+    release_and_wait(release).await;
+    allow(broker, true).await;
+    until("the acceptance is recorded", async || {
+        let answer = broker.admin.get(&message.path()).await;
+        if answer.body["status"] == "ACCEPTED" { Ok(()) } else { Err(answer.text) }
+    })
+    .await;
+    assert_eq!(receiver.all().len(), 1);
+}
+
+/// Lets the receiver answer, and gives the broker the time to fail at recording it.
+async fn release_and_wait(release: tokio::sync::oneshot::Sender<()>) {
+    release.send(()).unwrap();
+    tokio::time::sleep(std::time::Duration::from_millis(800)).await;
+}

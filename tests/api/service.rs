@@ -1,1 +1,157 @@
+//! The broker itself: errors of the frame, health, metrics, the OpenAPI document, schemas.
 
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use crate::harness::Answer;
+use crate::message::Message;
+
+both! {
+    async fn every_error_is_problem_details_with_a_request_id(broker: Broker) {
+        let admin = &broker.admin;
+        admin.get("/nowhere").await.refused(404, "NOT_FOUND");
+        admin.get("/handoffs/not-a-uuid").await.refused(404, "NOT_FOUND");
+        admin.delete("/handoffs").await.refused(405, "METHOD_NOT_ALLOWED");
+        let not_allowed = admin.delete("/agents").await;
+        assert!(not_allowed.header("allow").contains("GET"), "{not_allowed:?}");
+        let plain = admin.request(Method::POST, "/handoffs").body("x").send().await.unwrap();
+        Answer::read(plain).await.refused(415, "UNSUPPORTED_MEDIA_TYPE");
+        let form = admin.request(Method::POST, "/agents").header("content-type", "text/plain").body("{}");
+        Answer::read(form.send().await.unwrap()).await.refused(415, "UNSUPPORTED_MEDIA_TYPE");
+        for path in ["/schemas/handoff/%FF", "/docs/errors/%FF", "/agents/%FF", "/keys/%FF", "/agents?%FF=%FF"] {
+            let answer = admin.get(path).await;
+            assert!(answer.status < 500, "{path}: {}", answer.text);
+        }
+        admin.get("/schemas/handoff/9.9").await.refused(404, "NOT_FOUND");
+        admin.get("/docs/errors/NOPE").await.refused(404, "NOT_FOUND");
+    }
+
+    async fn a_callers_request_id_is_kept_if_it_is_one(broker: Broker) {
+        let ask = async |id: &str| {
+            let request = broker.admin.request(Method::GET, "/nowhere").header("x-request-id", id);
+            Answer::read(request.send().await.unwrap()).await
+        };
+        assert_eq!(ask("my-id_1.2:3").await.header("x-request-id"), "my-id_1.2:3");
+        for bad in ["a b", "\"", "<script>", &"x".repeat(129)] {
+            assert_ne!(ask(bad).await.header("x-request-id"), bad);
+        }
+    }
+
+    async fn every_error_code_has_its_page(broker: Broker) {
+        let answer = broker.admin.get("/nowhere").await;
+        let page = broker.caller(None).get(answer.body["type"].as_str().unwrap()).await.expect(200);
+        assert!(page.header("content-type").starts_with("text/markdown"));
+        assert!(page.text.contains("NOT_FOUND"));
+    }
+
+    async fn every_route_of_the_document_is_there(broker: Broker) {
+        let document = broker.caller(None).get("/openapi.json").await.expect(200).body;
+        assert!(document["openapi"].as_str().unwrap().starts_with("3.1"));
+        let mut count = 0;
+        for (template, operations) in document["paths"].as_object().unwrap() {
+            for method in operations.as_object().unwrap().keys() {
+                let id = handoffd::clock::random_id().to_string();
+                let mut path = String::new();
+                for part in template.split_inclusive('/') {
+                    let name = part.trim_end_matches('/');
+                    path.push_str(if name.starts_with('{') { &id } else { name });
+                    if part.ends_with('/') {
+                        path.push('/');
+                    }
+                }
+                let method: Method = method.to_uppercase().parse().unwrap();
+                let answer = broker.admin.send(method.clone(), &path, &[], &json!({})).await;
+                assert_ne!(answer.status, 405, "{method} {template}");
+                assert_ne!(answer.body["detail"], "there is nothing at this path", "{method} {template}");
+                let documented = &operations[method.as_str().to_lowercase()]["responses"];
+                assert!(
+                    documented.get(answer.status.to_string()).is_some(),
+                    "{method} {template} answers {}, which the document does not have",
+                    answer.status
+                );
+                count += 1;
+            }
+        }
+        assert!(count >= 38, "{count} operations");
+    }
+
+    async fn health_metrics_and_docs_need_no_key(broker: Broker) {
+        let nobody = broker.caller(None);
+        for path in ["/livez", "/readyz"] {
+            assert_eq!(nobody.get(path).await.expect(200).text, "ok\n");
+        }
+        let metrics = nobody.get("/metrics").await.expect(200);
+        assert!(metrics.header("content-type").starts_with("text/plain"));
+        assert!(metrics.text.contains("handoff_build_info{version="));
+        nobody.get("/docs/api/").await.expect(200);
+        nobody.get("/docs").await.expect(307);
+        for path in ["/agents", "/keys", "/handoffs", "/tasks", "/allowlist", "/dead-letters"] {
+            nobody.get(path).await.refused(401, "UNAUTHENTICATED");
+        }
+    }
+
+    async fn the_schemas_are_served_and_describe_what_is_taken(broker: Broker) {
+        let nobody = broker.caller(None);
+        let list = nobody.get("/schemas").await.expect(200).body;
+        let hrefs: Vec<&str> = list["items"].as_array().unwrap().iter().map(|item| item["href"].as_str().unwrap()).collect();
+        assert_eq!(hrefs, ["/schemas/handoff/2.0", "/schemas/handoff/2.1"]);
+        for (href, message) in [(hrefs[0], Message::old("a", "b")), (hrefs[1], Message::initial("a", "b"))] {
+            let answer = nobody.get(href).await.expect(200);
+            assert_eq!(answer.header("content-type"), "application/schema+json");
+            assert_eq!(answer.body["$schema"], "https://json-schema.org/draft/2020-12/schema");
+            let validator = jsonschema::validator_for(&answer.body).unwrap();
+            assert!(validator.is_valid(&message.0));
+            assert!(!validator.is_valid(&json!({})));
+        }
+        nobody.get("/schemas/handoff/2.0.0").await.expect(200);
+    }
+
+    async fn what_happens_is_counted(broker: Broker) {
+        let (a, _, _receiver) = broker.pair(vec![crate::receiver::bare(500)]).await;
+        let message = Message::initial("a", "b");
+        a.submit_and_wait(&message).await.expect(200);
+        a.submit(&message).await.expect(202);
+        a.submit(&message.again().cost(0.0, 0.0)).await.refused(422, "BUDGET_EXHAUSTED");
+        let text = broker.admin.metrics().await;
+        for line in [
+            "handoff_submissions_total{result=\"accepted\"} 1",
+            "handoff_submissions_total{result=\"replayed\"} 1",
+            "handoff_submissions_total{result=\"refused\"} 1",
+            "handoff_rejections_total{reason=\"BUDGET_EXHAUSTED\"} 1",
+            "handoff_store_up 1",
+            "handoff_outbox_depth 0",
+        ] {
+            assert!(text.lines().any(|found| found == line), "{line}\n{text}");
+        }
+        assert!(!text.contains(&message.id()) && !text.contains(&message.task()), "ids are no labels");
+    }
+
+    with [("HANDOFFD_SERVER__MAX_REQUESTS", "2")]
+    async fn more_requests_than_places_are_told_to_come_again(broker: Broker) {
+        let (_a, b) = broker.pull_pair().await;
+        broker.expect_unavailable();
+        let polls: Vec<_> = (0..2)
+            .map(|_| {
+                let b = b.clone();
+                tokio::spawn(async move { b.api.get("/agents/b/inbox?wait=3").await })
+            })
+            .collect();
+        crate::harness::until("it is full", async || {
+            let answer = broker.admin.get("/agents").await;
+            if answer.status == 503 { Ok(answer.refused(503, "OVERLOADED")) } else { Err(answer.text) }
+        })
+        .await;
+        broker.caller(None).get("/livez").await.expect(200);
+        for poll in polls {
+            poll.await.unwrap().expect(200);
+        }
+        broker.admin.get("/agents").await.expect(200);
+    }
+
+    async fn reading_a_dead_letter_needs_an_id_that_is_one(broker: Broker) {
+        let nothing = Message::initial("a", "b");
+        broker.admin.get(&format!("/dead-letters/{}", nothing.id())).await.refused(404, "NOT_FOUND");
+        let empty: Value = broker.admin.get("/dead-letters?status=OPEN").await.expect(200).body;
+        assert_eq!(empty["items"], json!([]));
+    }
+}
