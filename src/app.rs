@@ -269,9 +269,16 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
 }
 
 impl Running {
+    /// [`Running::stop_within`] as long as the settings allow.
+    pub async fn stop(self) {
+        let patience = Duration::from_millis(self.api.config.server.stop_timeout_ms);
+        // What is in flight gets most of the time; the rest is for handing back and closing.
+        self.stop_within(patience.mul_f64(0.8)).await;
+    }
+
     /// Stops in order: takes no more, ends long waits, finishes what is under way as far as `patience`
     /// goes, hands back what it still had claimed, closes the store.
-    pub async fn stop(self, patience: Duration) {
+    pub async fn stop_within(self, patience: Duration) {
         let deadline = tokio::time::Instant::now() + patience;
         self.accepting.store(false, Ordering::Release);
         // Long polls and the background end first, then the listeners drain.

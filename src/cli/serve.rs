@@ -23,8 +23,7 @@ pub(super) async fn run(config: Config) -> Exit {
     }
     asked_to_stop().await;
     tracing::info!("stopping");
-    // What is in flight gets most of the time; the rest is for handing back and closing.
-    match within(bound, running.stop(bound.mul_f64(0.8))).await {
+    match within(bound, running.stop()).await {
         Stopped::Orderly | Stopped::Cut => Exit::Well,
     }
 }

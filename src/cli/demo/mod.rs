@@ -59,7 +59,7 @@ pub(super) async fn run(args: Args, output: Output) -> Exit {
         _ => Err("the first admin key cannot be read".to_owned()),
     };
     // Stopped in order: whatever was still on its way to an agent has arrived after this.
-    running.stop(std::time::Duration::from_secs(10)).await;
+    running.stop().await;
     let trace = match told {
         Ok(told) => {
             story::count_deliveries(&mut report, &told.agents);
