@@ -230,6 +230,7 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
             gate: Arc::new(Gate::new()),
             directory,
             ledger,
+            store: Arc::clone(&store),
             vault,
             clock,
             metrics: Arc::clone(&metrics),
@@ -300,7 +301,8 @@ impl Running {
             Ok(claims) => tracing::info!(claims, "handed unfinished claims back"),
             Err(err) => tracing::warn!(error = %err, "claims could not be handed back"),
         }
-        // The last handles of the ledger go with the API; its workers end when the queue is empty.
+        // Nobody is left who could say anything: the workers end with what is in the queue.
+        self.api.intake.ledger.close();
         drop(self.api);
         self.workers.close();
         let _ = tokio::time::timeout(Duration::from_secs(2), self.workers.wait()).await;

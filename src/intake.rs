@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::clock::{self, Clock};
 use crate::directory::{Agents, Directory, Principal};
 use crate::domain::canonical;
-use crate::domain::failure::{Code, Failure};
+use crate::domain::failure::{Code, Failure, Stage};
 use crate::domain::handoff::{Handoff, HandoffStatus};
 use crate::domain::ids::{AgentId, Micros};
 use crate::domain::message::Message;
@@ -18,7 +18,7 @@ use crate::ledger::command::{
 };
 use crate::ledger::{Ledger, Outgoing};
 use crate::metrics::Metrics;
-use crate::store::StoreError;
+use crate::store::{HandoffFilter, Store, StoreError};
 use crate::vault::{AgentSecrets, SecretKind, Vault};
 
 /// Bodies above this are judged on a thread of their own, so that a large message does not hold up
@@ -76,6 +76,8 @@ pub struct Intake {
     pub directory: Arc<Directory>,
     /// The write path.
     pub ledger: Ledger,
+    /// Reads.
+    pub store: Arc<dyn Store>,
     /// Opens signing secrets.
     pub vault: Vault,
     /// Tells the time.
@@ -221,6 +223,7 @@ impl Intake {
             personal: personal_parts(&message),
             whole,
             idempotency_key: request.idempotency_key,
+            has_part: false,
             refusal_salt: clock::random(),
             claim: None,
             handoff,
@@ -235,8 +238,60 @@ impl Intake {
             body,
             personal: personal.into_iter().map(|datum| datum.canonical).collect(),
         };
-        let reply = self.ledger.submit(command, outgoing).await;
+        let mut reply = self.ledger.submit(command.clone(), outgoing.clone()).await;
+        if matches!(reply, Err(LedgerError::NotHolder)) {
+            if !self.has_part(principal, &message).await? {
+                return self.refuse_stranger(principal, message, target, now).await;
+            }
+            let mut command = command;
+            if let Kind::Submit(submit) = &mut command.kind {
+                submit.has_part = true;
+            }
+            reply = self.ledger.submit(command, outgoing).await;
+        }
         self.answer(reply, message.envelope().handoff_id)
+    }
+
+    /// Whether the sender ever sent or received a handoff on the task. Once it did it always did, so
+    /// an answer read outside the transaction stays true.
+    async fn has_part(
+        &self,
+        principal: &Principal,
+        message: &Message,
+    ) -> Result<bool, IntakeError> {
+        let filter = HandoffFilter {
+            task_id: Some(message.envelope().task_id),
+            party: Some(message.envelope().from_agent.agent_id.clone()),
+            ..HandoffFilter::default()
+        };
+        match self.store.list_handoffs(&principal.tenant, &filter, None, 1).await {
+            Ok(found) => Ok(!found.is_empty()),
+            Err(err) => Err(Arc::new(err).into()),
+        }
+    }
+
+    async fn refuse_stranger(
+        &self,
+        principal: &Principal,
+        message: Message,
+        target: crate::domain::agent::Agent,
+        now: Micros,
+    ) -> Result<Answer, IntakeError> {
+        let envelope = message.envelope();
+        let refused = Refused {
+            failures: vec![Failure::new(
+                Stage::Identity,
+                Code::Forbidden,
+                "/taskId",
+                LedgerError::NotHolder.to_string(),
+            )],
+            ids: (Some(envelope.task_id), Some(envelope.handoff_id)),
+            message: Some(message),
+            target: Some(target),
+            findings: Vec::new(),
+            allowlist: None,
+        };
+        self.refuse(principal, refused, now).await
     }
 
     async fn refuse(

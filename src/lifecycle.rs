@@ -2,27 +2,54 @@
 
 use std::time::Duration;
 
-/// Resolves at SIGTERM or Ctrl-C.
-pub async fn asked_to_stop() {
+/// Listens for what asks the process to stop. Made before the broker says that it is ready: from then
+/// on no signal ends it hard.
+pub struct Signals {
     #[cfg(unix)]
-    {
-        use tokio::signal::unix::{SignalKind, signal};
-        match signal(SignalKind::terminate()) {
-            Ok(mut terminate) => {
-                tokio::select! {
-                    _ = terminate.recv() => {}
-                    _ = tokio::signal::ctrl_c() => {}
-                }
-            }
-            Err(err) => {
-                tracing::warn!(error = %err, "SIGTERM cannot be listened for");
-                let _ = tokio::signal::ctrl_c().await;
-            }
+    terminate: tokio::signal::unix::Signal,
+    #[cfg(unix)]
+    interrupt: tokio::signal::unix::Signal,
+}
+
+impl Signals {
+    /// Begins to listen.
+    ///
+    /// # Errors
+    /// When the operating system refuses a handler.
+    pub fn listen() -> std::io::Result<Self> {
+        #[cfg(unix)]
+        {
+            use tokio::signal::unix::{SignalKind, signal};
+            Ok(Self {
+                terminate: signal(SignalKind::terminate())?,
+                interrupt: signal(SignalKind::interrupt())?,
+            })
         }
+        #[cfg(not(unix))]
+        Ok(Self {})
     }
-    #[cfg(not(unix))]
-    {
+
+    /// Resolves at the next SIGTERM or Ctrl-C.
+    pub async fn asked_to_stop(&mut self) {
+        #[cfg(unix)]
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+        #[cfg(not(unix))]
         let _ = tokio::signal::ctrl_c().await;
+    }
+
+    /// Runs an orderly stop, unless a second signal or the bound ends it.
+    pub async fn within(&mut self, bound: Duration, stop: impl Future<Output = ()>) -> Stopped {
+        tokio::select! {
+            () = stop => Stopped::Orderly,
+            () = tokio::time::sleep(bound) => {
+                tracing::warn!("the stop took too long; what was not finished is taken up at the next start");
+                Stopped::Cut
+            }
+            () = self.asked_to_stop() => Stopped::Cut,
+        }
     }
 }
 
@@ -33,16 +60,4 @@ pub enum Stopped {
     Orderly,
     /// Cut short: by a second signal or by the bound.
     Cut,
-}
-
-/// Runs an orderly stop, unless a second signal or the bound ends it.
-pub async fn within(bound: Duration, stop: impl Future<Output = ()>) -> Stopped {
-    tokio::select! {
-        () = stop => Stopped::Orderly,
-        () = tokio::time::sleep(bound) => {
-            tracing::warn!("the stop took too long; what was not finished is taken up at the next start");
-            Stopped::Cut
-        }
-        () = asked_to_stop() => Stopped::Cut,
-    }
 }

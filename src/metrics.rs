@@ -222,9 +222,6 @@ impl Metrics {
                         .observe(at.since(handoff.created_at).as_secs_f64());
                 }
             }
-            HandoffStatus::Rejected | HandoffStatus::Expired | HandoffStatus::Failed => {
-                self.rollbacks.inc();
-            }
             _ => {}
         }
         self.handoffs.with_label_values(&[handoff.status.as_str()]).inc();

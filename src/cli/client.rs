@@ -41,6 +41,7 @@ impl Client {
     ) -> Result<Self, ClientError> {
         let http = reqwest::Client::builder()
             .timeout(Duration::from_mins(1))
+            .no_proxy()
             .build()
             .map_err(|err| ClientError::Unreachable(err.to_string()))?;
         let base = url.unwrap_or_else(|| format!("http://{}", reachable(config)));

@@ -8,7 +8,8 @@ use crate::config::Config;
 
 /// Asks `/readyz` of the configured listener.
 pub(super) async fn run(config: Config) -> Exit {
-    let Ok(client) = reqwest::Client::builder().timeout(Duration::from_secs(3)).build() else {
+    let Ok(client) = reqwest::Client::builder().timeout(Duration::from_secs(3)).no_proxy().build()
+    else {
         return Exit::Unreachable;
     };
     match client.get(format!("http://{}/readyz", reachable(&config))).send().await {

@@ -123,7 +123,7 @@ async fn create(args: CreateArgs, config: &Config) -> Result<(KeyRow, String), S
         kind: Kind::CreateKey(Box::new(row.clone())),
     };
     ledger.handle(command).await.map_err(|err| text(&err))?;
-    drop(ledger);
+    ledger.close();
     tracker.close();
     tracker.wait().await;
     store.close().await;

@@ -5,12 +5,23 @@ use std::time::Duration;
 use super::Exit;
 use crate::app;
 use crate::config::Config;
-use crate::lifecycle::{Stopped, asked_to_stop, within};
+use crate::lifecycle::{Signals, Stopped};
 
 /// Runs the broker until it is asked to stop.
 pub(super) async fn run(config: Config) -> Exit {
     let bound = Duration::from_millis(config.server.stop_timeout_ms);
-    let running = match app::start(config).await {
+    let mut signals = match Signals::listen() {
+        Ok(signals) => signals,
+        Err(err) => {
+            eprintln!("handoffd: signals cannot be listened for: {err}");
+            return Exit::Unreachable;
+        }
+    };
+    let running = tokio::select! {
+        running = app::start(config) => running,
+        () = signals.asked_to_stop() => return Exit::Well,
+    };
+    let running = match running {
         Ok(running) => running,
         Err(err) => {
             eprintln!("handoffd: {err}");
@@ -21,9 +32,9 @@ pub(super) async fn run(config: Config) -> Exit {
     if let Some(path) = &running.admin_key_file {
         eprintln!("the first admin key is in {}", path.display());
     }
-    asked_to_stop().await;
+    signals.asked_to_stop().await;
     tracing::info!("stopping");
-    match within(bound, running.stop()).await {
+    match signals.within(bound, running.stop()).await {
         Stopped::Orderly | Stopped::Cut => Exit::Well,
     }
 }

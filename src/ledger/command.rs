@@ -88,6 +88,8 @@ pub struct Submit {
     pub whole: Vec<u8>,
     /// `Idempotency-Key`.
     pub idempotency_key: Option<String>,
+    /// The sender is known to have a part in the task, though another may hold it.
+    pub has_part: bool,
     /// What a refusal of the ledger would commit to.
     pub refusal_salt: [u8; 16],
     /// The local dispatcher has a place for it: claim it at once for that broker, until then.
@@ -318,6 +320,8 @@ pub enum Reply {
         handoff: Handoff,
         /// Its status is what it was before.
         repeated: bool,
+        /// The task went back to its sender's checkpoint.
+        rolled_back: bool,
         /// More of the task waits in the outbox.
         more: bool,
     },
@@ -360,6 +364,9 @@ pub enum LedgerError {
     /// Not by this caller.
     #[error("{0}")]
     Forbidden(&'static str),
+    /// The sender does not hold the task; whether it has a part in it must be looked up.
+    #[error("only an agent that has a part in this task may hand it on")]
+    NotHolder,
     /// Not in this state.
     #[error("{0}")]
     Handoff(#[from] IllegalTransition),
@@ -390,7 +397,7 @@ impl LedgerError {
             }
             Self::StaleLease => Code::StaleLease,
             Self::NotFound(_) => Code::NotFound,
-            Self::Forbidden(_) => Code::Forbidden,
+            Self::Forbidden(_) | Self::NotHolder => Code::Forbidden,
             Self::Invalid(..) => Code::SchemaInvalid,
             Self::Overloaded => Code::Overloaded,
             Self::Unavailable => Code::Unavailable,

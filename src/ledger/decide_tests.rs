@@ -79,6 +79,7 @@ fn submit(id: u8, task: u8, at: i64, claimed: bool) -> Command {
             personal: Vec::new(),
             whole: vec![id],
             idempotency_key: None,
+            has_part: true,
             refusal_salt: [0; 16],
             claim: claimed.then(|| ("broker".to_owned(), Micros(at + 1_000))),
         })),
@@ -282,6 +283,45 @@ fn the_second_handoff_of_a_task_waits_for_the_first() {
     );
     let (_, reply, _) = apply(state, &settle(0, 100, 2, 1, Outcome::Accepted));
     assert!(matches!(reply, Ok(Reply::Handoff { more: true, .. })), "the settling says so");
+}
+
+#[test]
+fn an_old_lease_does_not_undo_what_others_have_gone_on_with() {
+    let (state, ..) = apply(State::default(), &submit(0, 100, 0, true));
+    let (state, ..) = apply(state, &settle(0, 100, 1, 1, Outcome::Accepted));
+    let mut onward = submit(1, 100, 2, true);
+    if let Kind::Submit(submit) = &mut onward.kind {
+        submit.handoff.source = "b".parse().unwrap();
+        submit.handoff.target = "c".parse().unwrap();
+    }
+    let (state, ..) = apply(state, &onward);
+    let (state, ..) = apply(state, &settle(1, 100, 3, 1, Outcome::Accepted));
+    let late = command(
+        10_000_000,
+        Kind::Expire(Expire { task_id: TaskId(uuid(100)), handoff_id: HandoffId(uuid(0)) }),
+    );
+    let (after, reply, records) = apply(state, &late);
+    assert!(matches!(reply, Ok(Reply::Handoff { rolled_back: false, .. })));
+    assert_eq!(records, 1, "EXPIRED, and nothing rolled back");
+    let task = &after.tasks[&(tenant(), TaskId(uuid(100)))];
+    assert_eq!((task.status, task.holder.as_str()), (TaskStatus::Running, "c"));
+}
+
+#[test]
+fn a_stranger_must_be_looked_up_before_it_hands_on_a_task() {
+    let (state, ..) = apply(State::default(), &submit(0, 100, 0, true));
+    let mut foreign = submit(1, 100, 1, true);
+    if let Kind::Submit(submit) = &mut foreign.kind {
+        submit.handoff.source = "x".parse().unwrap();
+        submit.has_part = false;
+    }
+    let (_, reply, records) = apply(state.clone(), &foreign);
+    assert!(matches!(reply, Err(LedgerError::NotHolder)));
+    assert_eq!(records, 0);
+    if let Kind::Submit(submit) = &mut foreign.kind {
+        submit.has_part = true;
+    }
+    assert!(apply(state, &foreign).1.is_ok());
 }
 
 #[test]

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::{Mutex as AsyncMutex, Notify, mpsc, oneshot};
+use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::domain::handoff::{DeliveryMode, HandoffStatus};
@@ -78,10 +79,11 @@ pub struct Ledger {
     waiters: Arc<Waiters<HandoffKey>>,
     inboxes: Arc<Waiters<Receiver>>,
     metrics: Arc<Metrics>,
+    closing: CancellationToken,
 }
 
 impl Ledger {
-    /// Starts the workers on `tracker`; they end when every handle is gone and the queue is empty.
+    /// Starts the workers on `tracker`; they end after [`Ledger::close`], when the queue is empty.
     #[must_use]
     pub fn start(
         store: Arc<dyn Store>,
@@ -104,10 +106,16 @@ impl Ledger {
             settings,
             broker,
         });
+        let closing = CancellationToken::new();
         for _ in 0..settings.workers.max(1) {
-            tracker.spawn(work(Arc::clone(&shared), Arc::clone(&jobs)));
+            tracker.spawn(work(Arc::clone(&shared), Arc::clone(&jobs), closing.clone()));
         }
-        Self { queue, waiters, inboxes, metrics }
+        Self { queue, waiters, inboxes, metrics, closing }
+    }
+
+    /// Takes no more; what waits is still carried out.
+    pub fn close(&self) {
+        self.closing.cancel();
     }
 
     /// Carries out one command; returns once its changes are durable.
@@ -167,10 +175,23 @@ struct Shared {
     broker: String,
 }
 
-async fn work(shared: Arc<Shared>, jobs: Arc<AsyncMutex<mpsc::Receiver<Job>>>) {
+async fn work(
+    shared: Arc<Shared>,
+    jobs: Arc<AsyncMutex<mpsc::Receiver<Job>>>,
+    closing: CancellationToken,
+) {
     loop {
         let mut batch = Vec::with_capacity(shared.settings.batch);
-        let taken = jobs.lock().await.recv_many(&mut batch, shared.settings.batch).await;
+        let taken = {
+            let mut jobs = jobs.lock().await;
+            if closing.is_cancelled() {
+                jobs.close();
+            }
+            tokio::select! {
+                taken = jobs.recv_many(&mut batch, shared.settings.batch) => taken,
+                () = closing.cancelled(), if !closing.is_cancelled() => continue,
+            }
+        };
         if taken == 0 {
             return;
         }
@@ -292,10 +313,13 @@ impl Shared {
         if let Kind::Submit(submit) = &job.command.kind {
             self.dispatch(submit, job.outgoing, &answer);
         }
-        if let Ok(Reply::Handoff { handoff, more, repeated }) = &answer {
+        if let Ok(Reply::Handoff { handoff, more, repeated, rolled_back }) = &answer {
             self.waiters.wake(&(handoff.tenant.clone(), handoff.id));
             if !repeated {
                 self.metrics.count_transition(handoff);
+            }
+            if *rolled_back {
+                self.metrics.rollbacks.inc();
             }
             if *more {
                 // The next handoff of the task may be for anyone.

@@ -24,6 +24,9 @@ pub(super) fn submit(state: &State, command: &Command, submit: &Submit) -> Decis
     }
     let no_op = submit.handoff.status == HandoffStatus::NoOp;
     let mut task = task_of(state, command, &submit.handoff);
+    if !submit.has_part && task.holder != submit.handoff.source {
+        return Err(LedgerError::NotHolder);
+    }
     if !no_op {
         task.status = task.status.next(TaskEvent::Submit)?;
     }
@@ -58,7 +61,9 @@ pub(super) fn submit(state: &State, command: &Command, submit: &Submit) -> Decis
             commitment
         }
     };
-    task.fence += 1;
+    if !no_op {
+        task.fence += 1;
+    }
     handoff.fencing_token = task.fence;
     handoff.content_id = Some(submit.content.id);
     task.updated_at = command.at;

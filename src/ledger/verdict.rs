@@ -23,6 +23,7 @@ struct Case<'a> {
     task: Task,
     handoff: Handoff,
     was: HandoffStatus,
+    rolled_back: bool,
     changes: Vec<Change>,
 }
 
@@ -48,6 +49,7 @@ impl<'a> Case<'a> {
             task: task.clone(),
             handoff: handoff.clone(),
             was: handoff.status,
+            rolled_back: false,
             changes: Vec::new(),
         })
     }
@@ -90,7 +92,19 @@ impl<'a> Case<'a> {
         Ok(())
     }
 
-    /// Ends the handoff badly and gives the task back to its sender (specification §5, `source`).
+    /// Whether the task stands where this handoff brought it: nothing was handed on since (the last
+    /// fencing token is its own), and nobody else has the task. An old lease that runs out, or the
+    /// rejection of one of several, must not undo what others have gone on with.
+    fn is_current(&self) -> bool {
+        let holder = match self.was {
+            HandoffStatus::Accepted => &self.handoff.target,
+            _ => &self.handoff.source,
+        };
+        self.handoff.fencing_token == self.task.fence && self.task.holder == *holder
+    }
+
+    /// Ends the handoff badly and, where it is the task's current one, gives the task back to its
+    /// sender (specification §5, `source`).
     fn undo(
         &mut self,
         event: HandoffEvent,
@@ -104,12 +118,17 @@ impl<'a> Case<'a> {
         // Postgres takes no NUL in a text, and no reason needs one.
         self.handoff.reason =
             Some(reason.chars().filter(|c| *c != '\0').take(MAX_REASON).collect());
+        let current = self.is_current();
         self.leave_outbox();
         self.record(kind, Some(as_code(reason, kind)), content);
+        self.task.failures += 1;
+        if !current {
+            return Ok(());
+        }
+        self.rolled_back = true;
         self.task.status = self.task.status.next(TaskEvent::RollBack)?;
         self.task.holder = self.handoff.source.clone();
         self.task.checkpoint = self.handoff.checkpoint;
-        self.task.failures += 1;
         // Whoever still holds the old token is late from here on.
         self.task.fence += 1;
         self.record(RecordKind::RolledBack, Some(as_code(reason, kind)), None);
@@ -122,12 +141,15 @@ impl<'a> Case<'a> {
         self.changes.push(Change::Task(self.task));
         let repeated = self.handoff.status == self.was;
         self.changes.push(Change::Handoff(self.handoff.clone()));
-        (self.changes, Reply::Handoff { handoff: self.handoff, repeated, more })
+        let rolled_back = self.rolled_back;
+        (self.changes, Reply::Handoff { handoff: self.handoff, repeated, rolled_back, more })
     }
 
     fn unchanged(self) -> (Vec<Change>, Reply) {
         let more = self.task.undelivered > 0;
-        (Vec::new(), Reply::Handoff { handoff: self.handoff, repeated: true, more })
+        let reply =
+            Reply::Handoff { handoff: self.handoff, repeated: true, rolled_back: false, more };
+        (Vec::new(), reply)
     }
 }
 

@@ -175,7 +175,7 @@ both! {
     }
 
     async fn a_delivery_has_its_headers_and_no_checkpoint(broker: Broker) {
-        let (a, b, receiver) = broker.pair(vec![]).await;
+        let (a, _, receiver) = broker.pair(vec![]).await;
         let personal = json!({ "subjects": [{ "subjectId": "customer-7", "data": { "name": "Jana" } }] });
         let message = Message::initial("a", "b")
             .set("/checkpoint", json!({ "secretStep": 1 }))
@@ -197,7 +197,6 @@ both! {
         let entitled = message.again();
         a.submit_and_wait(&entitled).await.expect(200);
         assert_eq!(receiver.next().await.body, entitled.without("/checkpoint").0);
-        let _ = b;
     }
 
     async fn a_requests_own_trace_context_goes_before_the_messages(broker: Broker) {
@@ -438,14 +437,13 @@ both! {
             })
             .await;
         let a = broker.pull("a", &["b"]).await;
-        let b = broker.webhook("b", &[], &receiver).await;
+        broker.webhook("b", &[], &receiver).await;
         let delivery = json!({ "mode": "webhook", "url": receiver.url, "timeoutMs": 200 });
         broker.admin.patch("/agents/b", &json!({ "delivery": delivery })).await.expect(200);
         let message = Message::initial("a", "b");
         let said = a.submit_and_wait(&message).await.expect(200);
         assert_eq!((&said.body["status"], &said.body["reason"]), (&json!("FAILED"), &json!("DELIVERY_TIMEOUT")));
         assert_eq!(seen.load(Ordering::Relaxed), 2);
-        let _ = b;
     }
 
     async fn a_target_that_was_removed_fails_what_was_on_its_way(broker: Broker) {

@@ -75,10 +75,10 @@ pub async fn run(kind: Kind, settings: Settings<'_>, case: impl AsyncFnOnce(&Bro
 
 /// Awaits something, within the deadline.
 pub async fn within<T>(what: &str, future: impl Future<Output = T>) -> T {
-    match timeout(DEADLINE, future).await {
-        Ok(value) => value,
-        Err(_) => panic!("{what} did not come within {DEADLINE:?}"),
-    }
+    let Ok(value) = timeout(DEADLINE, future).await else {
+        panic!("{what} did not come within {DEADLINE:?}");
+    };
+    value
 }
 
 /// Asks until it is there, within the deadline; fails with the last state.
@@ -95,7 +95,6 @@ pub async fn until<T>(what: &str, mut ask: impl AsyncFnMut() -> Result<T, String
 
 /// A broker, its store, and the admin's key.
 pub struct Broker {
-    pub kind: Kind,
     pub admin: Caller,
     /// `sqlite:…` or `postgres://…`.
     pub url: String,
@@ -159,12 +158,11 @@ impl Broker {
         let running = app::start(config).await.unwrap();
         let http = reqwest::Client::builder()
             .redirect(reqwest::redirect::Policy::none())
-            .timeout(Duration::from_secs(60))
+            .timeout(Duration::from_mins(1))
             .build()
             .unwrap();
         let base = format!("http://{}", running.address);
         Self {
-            kind,
             admin: Caller { http, base, key: Some(admin_key) },
             url,
             settings,
@@ -190,6 +188,13 @@ impl Broker {
         let base = format!("http://{}", running.address);
         *self.running.lock().await = Some(running);
         Caller { base, ..self.admin.clone() }
+    }
+
+    /// Another broker on the same store.
+    pub async fn second(&self) -> (Caller, Running) {
+        let config = Config::load(None, self.settings.clone()).unwrap();
+        let running = app::start(config).await.unwrap();
+        (self.caller_of(&running), running)
     }
 
     /// Somebody with another key, or none.

@@ -161,7 +161,7 @@ both! {
     }
 
     async fn a_nul_in_any_free_text_harms_nobody(broker: Broker) {
-        let (a, b) = broker.pull_pair().await;
+        let (a, _) = broker.pull_pair().await;
         let nul = "a\u{0}b";
         for (pointer, value) in [
             ("/reason", json!(nul)),
@@ -229,7 +229,6 @@ both! {
         let path = format!("/tasks/{run}/checkpoints/{run}");
         a.api.put(&path, &json!({ nul: nul })).await.expect(200);
         assert_eq!(a.api.get(&path).await.expect(200).body["state"], json!({ nul: nul }));
-        let _ = b;
     }
 
     async fn a_nul_in_a_receivers_answer_is_a_verdict_all_the_same(broker: Broker) {

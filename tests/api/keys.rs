@@ -12,7 +12,7 @@ type Row = (Method, String, Value, [u16; 5]);
 
 both! {
     async fn every_role_may_do_its_own(broker: Broker) {
-        let (a, b) = broker.pull_pair().await;
+        let (a, _) = broker.pull_pair().await;
         let message = Message::initial("a", "b");
         a.submit(&message).await.expect(202);
         let run = random_id();
@@ -72,7 +72,6 @@ both! {
                 assert_eq!(answer.status, expected, "{method} {path} by caller {place}: {}", answer.text);
             }
         }
-        let _ = b;
     }
 
     async fn a_key_is_shown_once_and_listed_without_itself(broker: Broker) {

@@ -1,4 +1,5 @@
-//! A Postgres server that goes away and comes back. SQLite has no server to lose.
+//! A Postgres server that goes away and comes back, and two brokers that share one. SQLite has no
+//! server to lose and takes one broker.
 
 use serde_json::json;
 
@@ -102,4 +103,53 @@ async fn answered_meanwhile(broker: &Broker) {
 async fn release_and_wait(release: tokio::sync::oneshot::Sender<()>) {
     release.send(()).unwrap();
     tokio::time::sleep(std::time::Duration::from_millis(800)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_brokers_on_one_store_share_the_work_and_deliver_each_handoff_once() {
+    run(Kind::Postgres, &[], two).await;
+}
+
+async fn two(broker: &Broker) {
+    let (a, b, receiver) = broker.pair(vec![]).await;
+    let (admin, second) = broker.second().await;
+    let there = crate::harness::Caller { base: admin.base.clone(), ..a.api.clone() };
+    let sent: Vec<Message> = (0..60).map(|_| Message::initial("a", "b")).collect();
+    let answers =
+        futures_util::future::join_all(sent.iter().enumerate().map(|(place, message)| {
+            let caller = if place % 2 == 0 { &a.api } else { &there };
+            caller.post("/handoffs", message)
+        }))
+        .await;
+    for answer in answers {
+        answer.expect(202);
+    }
+    for message in &sent {
+        broker.handoff_becomes(message, "ACCEPTED").await;
+    }
+    // The same handoff at both at once is one handoff.
+    let message = Message::initial("a", "b");
+    let (here, other) = tokio::join!(
+        a.api.submit_with(&message, &[("Prefer", "wait=20")]),
+        there.submit_with(&message, &[("Prefer", "wait=20")])
+    );
+    assert_eq!((here.expect(200).body), other.expect(200).body);
+    let mut got: Vec<String> =
+        receiver.all().iter().map(crate::receiver::Delivery::handoff).collect();
+    let count = got.len();
+    got.sort();
+    got.dedup();
+    assert_eq!((count, got.len()), (61, 61));
+    // A long poll at one broker finds what came in at the other.
+    broker.admin.patch("/agents/b", &json!({ "delivery": { "mode": "pull" } })).await.expect(200);
+    until("the other broker knows that b pulls", async || {
+        let answer = there.get("/agents/b").await.expect(200);
+        if answer.body["delivery"]["mode"] == "pull" { Ok(()) } else { Err(answer.text) }
+    })
+    .await;
+    let waiting = tokio::spawn(async move { b.claim(1).await });
+    let message = Message::initial("a", "b");
+    there.post("/handoffs", &message).await.expect(202);
+    assert_eq!(waiting.await.unwrap()[0]["handoffId"], message["handoffId"]);
+    second.stop().await;
 }

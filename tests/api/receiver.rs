@@ -128,11 +128,6 @@ impl Receiver {
         Self { url, secrets, got: tokio::sync::Mutex::new(got), all, server }
     }
 
-    /// Says yes to everything.
-    pub async fn accepting(complaints: Complaints) -> Self {
-        Self::start(complaints, |_| async { accepted() }).await
-    }
-
     /// Says one thing after the other, and then yes.
     pub async fn saying(complaints: Complaints, script: Vec<Response<Body>>) -> Self {
         let script = Arc::new(Mutex::new(VecDeque::from(script)));

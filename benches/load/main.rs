@@ -1,0 +1,167 @@
+//! The load harness: brokers as processes of their own, senders and receivers over real HTTP, and
+//! beside it what the same machine does with one transaction a handoff. See docs/performance.md.
+//!
+//! `cargo bench --bench load -- --help`
+
+#![allow(clippy::unwrap_used, reason = "a harness that cannot go on should stop")]
+#![allow(missing_docs, unreachable_pub, reason = "nobody's library")]
+
+mod broker;
+mod database;
+mod drive;
+mod report;
+mod world;
+mod yardstick;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::Parser;
+use serde_json::{Value, json};
+
+use broker::Broker;
+use database::Database;
+use drive::{Outcome, Plan};
+use report::{Row, table};
+use world::World;
+
+/// Load on handoffd, closed loop (N senders, each waits for its answer) or open loop (a fixed rate,
+/// latency counted from when a handoff should have been sent).
+#[derive(Debug, Clone, Parser)]
+#[command(name = "load")]
+struct Args {
+    /// `sqlite:` (a file in a temporary folder), `sqlite:FOLDER`, or a Postgres server on which a
+    /// scratch database is made and dropped; several separated by commas
+    #[arg(long, default_value = "sqlite:", env = "HANDOFFD_LOAD_STORE", value_delimiter = ',')]
+    store: Vec<String>,
+    /// Senders of the closed loop; several are run one after the other
+    #[arg(long, default_value = "1,8,32", value_delimiter = ',')]
+    senders: Vec<usize>,
+    /// Handoffs a second of the open loop; instead of the closed one
+    #[arg(long, value_delimiter = ',')]
+    rate: Vec<u64>,
+    /// Seconds that are measured; 2 s before them are not
+    #[arg(long, default_value_t = 8)]
+    seconds: u64,
+    /// Bytes of a message
+    #[arg(long, default_value_t = 4096)]
+    size: usize,
+    /// Sending agents, and as many receiving ones
+    #[arg(long, default_value_t = 16)]
+    agents: usize,
+    /// Tenants; the agents are spread over them
+    #[arg(long, default_value_t = 1)]
+    tenants: usize,
+    /// Handoffs of one task, one after the other; 0: each sender has one task for ever
+    #[arg(long, default_value_t = 1)]
+    hops: usize,
+    /// How many handoffs a receiver takes at once
+    #[arg(long, default_value_t = 64)]
+    in_flight: u32,
+    /// Milliseconds that a receiver takes for its answer
+    #[arg(long, default_value_t = 0)]
+    receiver_ms: u64,
+    /// Brokers over one Postgres
+    #[arg(long, default_value_t = 1)]
+    brokers: usize,
+    /// Senders wait for the verdict (`Prefer: wait`) and not for the commit alone
+    #[arg(long)]
+    wait: bool,
+    /// Runs of each, in turn
+    #[arg(long, default_value_t = 1)]
+    runs: usize,
+    /// Measure the bare database too: one transaction a handoff, by 1, 8 and 32 clients
+    #[arg(long)]
+    yardstick: bool,
+    /// Just that
+    #[arg(long)]
+    only_yardstick: bool,
+    /// The broker to run; the one built with this harness unless said
+    #[arg(long)]
+    broker: Option<PathBuf>,
+    /// Where to write the figures as JSON
+    #[arg(long)]
+    json: Option<PathBuf>,
+    /// Settings for the brokers, as NAME=VALUE
+    #[arg(long = "set", value_name = "NAME=VALUE")]
+    settings: Vec<String>,
+    /// What cargo says to a bench
+    #[arg(long, hide = true)]
+    bench: bool,
+}
+
+impl Args {
+    fn binary(&self) -> PathBuf {
+        self.broker.clone().unwrap_or_else(|| env!("CARGO_BIN_EXE_handoffd").into())
+    }
+
+    fn plans(&self) -> Vec<Plan> {
+        let plan = |senders, rate| Plan {
+            senders,
+            rate,
+            warm_up: Duration::from_secs(2),
+            measured: Duration::from_secs(self.seconds),
+            hops: self.hops,
+            wait: self.wait,
+        };
+        if self.rate.is_empty() {
+            self.senders.iter().map(|senders| plan(*senders, None)).collect()
+        } else {
+            self.rate.iter().map(|rate| plan(0, Some(*rate))).collect()
+        }
+    }
+}
+
+#[tokio::main]
+async fn main() {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let args = Args::parse();
+    let mut figures = Vec::new();
+    for run in 1..=args.runs {
+        for store in &args.store {
+            if !args.only_yardstick {
+                for plan in args.plans() {
+                    let row = loaded(&args, store, &plan).await;
+                    eprintln!("run {run}: {}", row.line());
+                    figures.push((run, row));
+                }
+            }
+            if args.yardstick || args.only_yardstick {
+                for row in yardstick::measure(store, &args.binary(), args.seconds).await {
+                    eprintln!("run {run}: {}", row.line());
+                    figures.push((run, row));
+                }
+            }
+        }
+    }
+    println!("{}", table(&figures));
+    if let Some(path) = &args.json {
+        let rows: Vec<Value> = figures
+            .iter()
+            .map(|(run, row)| json!({ "run": run, "what": row.what, "figures": row.json() }))
+            .collect();
+        let text =
+            serde_json::to_string_pretty(&json!({ "args": format!("{args:?}"), "rows": rows }));
+        std::fs::write(path, text.unwrap()).unwrap();
+    }
+}
+
+/// One measurement on a fresh database: brokers, agents, load, the count, the verifier.
+async fn loaded(args: &Args, store: &str, plan: &Plan) -> Row {
+    let database = Database::new(store, args.binary()).await;
+    let mut brokers = Vec::new();
+    for _ in 0..args.brokers.max(1) {
+        brokers.push(Broker::start(&database, &args.settings).await);
+    }
+    let world = World::new(&database, &brokers, args).await;
+    let world = Arc::new(world);
+    let outcome: Outcome = drive::run(&world, plan, &brokers).await;
+    let ready = brokers.iter().map(|broker| broker.ready_in).max().unwrap();
+    for broker in brokers {
+        broker.stop().await;
+    }
+    let records = database.verify().await;
+    database.drop().await;
+    Row::of(store, args, plan, &outcome, ready, records)
+}
