@@ -26,7 +26,7 @@ use crate::intake::Intake;
 use crate::ledger::command::{Command, Kind};
 use crate::ledger::{self, Ledger, Outbound};
 use crate::metrics::Metrics;
-use crate::recovery::Sweeper;
+use crate::recovery::{Sweeper, beat};
 use crate::store::postgres::PostgresStore;
 use crate::store::sqlite::{SqliteOptions, SqliteStore};
 use crate::store::{KeyRow, Role, Store, StoreError};
@@ -200,12 +200,19 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
     dispatcher.settle_with(ledger.clone());
     if !config.database_url().starts_with("postgres") {
         // Nobody else serves this file: whatever is still claimed was claimed by a broker that died.
-        let now = clock.now();
-        store.release_dead(now.plus(Duration::from_secs(1)), now).await?;
+        // Whatever their clock said: the machine's may have been set back since.
+        store.release_dead(crate::domain::ids::Micros(i64::MAX), clock.now()).await?;
     }
     store.beat(&broker, clock.now()).await?;
     let admin_key_file = settle_admin_key(&config, &*store, &ledger, clock.now()).await?;
     background.spawn(dispatcher.run(nudges));
+    background.spawn(beat(
+        Arc::clone(&store),
+        Arc::clone(&clock),
+        broker.clone(),
+        Duration::from_millis(config.delivery.broker_timeout_ms),
+        stopping.clone(),
+    ));
     background.spawn(
         Sweeper {
             store: Arc::clone(&store),
@@ -285,27 +292,30 @@ impl Running {
         // Long polls and the background end first, then the listeners drain.
         self.stopping.cancel();
         self.closing.cancel();
-        for (what, tracker) in [
+        // All at once: a client that sends slowly must not take the time of attempts under way.
+        let ending = [
             ("requests", &self.servers),
             ("background work", &self.background),
             ("attempts at delivery", &self.attempts),
-        ] {
+        ]
+        .map(|(what, tracker)| async move {
             tracker.close();
             if tokio::time::timeout_at(deadline, tracker.wait()).await.is_err() {
                 tracing::warn!(what, "did not end in time; what is claimed is handed back");
             }
-        }
+        });
+        futures_util::future::join_all(ending).await;
         let now = self.api.now();
-        match self.store.release_own(&self.broker, now).await {
-            Ok(0) => {}
-            Ok(claims) => tracing::info!(claims, "handed unfinished claims back"),
-            Err(err) => tracing::warn!(error = %err, "claims could not be handed back"),
-        }
         // Nobody is left who could say anything: the workers end with what is in the queue.
         self.api.intake.ledger.close();
         drop(self.api);
         self.workers.close();
         let _ = tokio::time::timeout(Duration::from_secs(2), self.workers.wait()).await;
+        match self.store.release_own(&self.broker, now).await {
+            Ok(0) => {}
+            Ok(claims) => tracing::info!(claims, "handed unfinished claims back"),
+            Err(err) => tracing::warn!(error = %err, "claims could not be handed back"),
+        }
         self.store.close().await;
         tracing::info!("stopped");
     }

@@ -81,11 +81,12 @@ impl Directory {
         let Some(row) = row.filter(|row| row.expires_at.is_none_or(|until| now < until)) else {
             return Ok(None);
         };
-        if let Some(agent) = &row.agent
-            && self.agents(&row.tenant).await?.row(agent).is_none()
-        {
-            // The key of an agent that was removed.
-            return Ok(None);
+        if let Some(agent) = &row.agent {
+            // The keys of an agent that was removed are dead, also when another takes its id.
+            let agents = self.agents(&row.tenant).await?;
+            if agents.row(agent).is_none_or(|found| row.created_at < found.created_at) {
+                return Ok(None);
+            }
         }
         Ok(Some(Principal {
             tenant: row.tenant,

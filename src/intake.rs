@@ -86,6 +86,15 @@ pub struct Intake {
     pub metrics: Arc<Metrics>,
 }
 
+/// A body, and what must live as long as it is worked on (its share of a memory budget).
+#[derive(Clone)]
+pub struct Body {
+    /// The bytes.
+    pub bytes: bytes::Bytes,
+    /// Dropped when the work is done, also where the caller went away before.
+    pub guard: Option<Arc<dyn std::any::Any + Send + Sync>>,
+}
+
 /// What comes with a submission besides its body.
 #[derive(Debug, Clone, Default)]
 pub struct Request {
@@ -103,7 +112,7 @@ impl Intake {
     pub async fn submit(
         &self,
         principal: &Principal,
-        body: bytes::Bytes,
+        body: Body,
         request: Request,
     ) -> Result<Answer, IntakeError> {
         let verdict = self.judge(principal, body).await?;
@@ -127,7 +136,7 @@ impl Intake {
     pub async fn validate(
         &self,
         principal: &Principal,
-        body: bytes::Bytes,
+        body: Body,
     ) -> Result<Result<(), Vec<Failure>>, IntakeError> {
         Ok(match self.judge(principal, body).await? {
             Verdict::Pass(_) => Ok(()),
@@ -136,27 +145,26 @@ impl Intake {
         })
     }
 
-    async fn judge(
-        &self,
-        principal: &Principal,
-        body: bytes::Bytes,
-    ) -> Result<Verdict, IntakeError> {
+    async fn judge(&self, principal: &Principal, body: Body) -> Result<Verdict, IntakeError> {
         let agents = self.directory.agents(&principal.tenant).await?;
         let secrets = self.signing_secrets(principal, &agents);
         let timer = self.metrics.gate_seconds.start_timer();
         let gate = Arc::clone(&self.gate);
         let caller = principal.agent.clone();
-        let large = body.len() > INLINE_LIMIT;
+        let large = body.bytes.len() > INLINE_LIMIT;
         let run = move || {
             let secrets: Vec<&[u8]> = secrets.iter().map(|secret| secret.as_slice()).collect();
-            gate.run(
-                &body,
+            let Body { bytes, guard } = body;
+            let verdict = gate.run(
+                &bytes,
                 &Lookup {
                     caller: caller.as_ref(),
                     roster: &agents.roster,
                     signing_secrets: &secrets,
                 },
-            )
+            );
+            drop(guard);
+            verdict
         };
         let verdict = if large {
             tokio::task::spawn_blocking(run)

@@ -14,6 +14,29 @@ use crate::store::Store;
 /// Overdue handoffs taken at once.
 const BATCH: i64 = 256;
 
+/// Says that this broker lives, whatever else is slow: others take its claims when it falls silent.
+pub async fn beat(
+    store: Arc<dyn Store>,
+    clock: Arc<dyn Clock>,
+    broker: String,
+    timeout: Duration,
+    stopping: CancellationToken,
+) {
+    loop {
+        match tokio::time::timeout(timeout, store.beat(&broker, clock.now())).await {
+            Ok(Ok(())) => {}
+            Ok(Err(err)) => {
+                tracing::warn!(error = %err, "this broker could not say that it lives");
+            }
+            Err(_) => tracing::warn!("this broker could not say that it lives: no answer"),
+        }
+        tokio::select! {
+            () = tokio::time::sleep(timeout / 5) => {}
+            () = stopping.cancelled() => return,
+        }
+    }
+}
+
 /// What the sweeper works with.
 pub struct Sweeper {
     /// Where deadlines and claims are.
@@ -49,10 +72,6 @@ impl Sweeper {
 
     async fn sweep(&self) {
         let now = self.clock.now();
-        if let Err(err) = self.store.beat(&self.broker, now).await {
-            tracing::warn!(error = %err, "this broker could not say that it lives");
-            return;
-        }
         let timeout = i64::try_from(self.broker_timeout.as_micros()).unwrap_or(i64::MAX);
         let cutoff = crate::domain::ids::Micros(now.0.saturating_sub(timeout));
         match self.store.release_dead(cutoff, now).await {

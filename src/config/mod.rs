@@ -112,11 +112,12 @@ pub struct Delivery {
 }
 
 impl Delivery {
-    /// How long a broker's own claim lasts: longer than any attempt can take. Claims of a dead
-    /// broker are released much sooner, by its silence.
+    /// How long a broker's own claim lasts: longer than any attempt can take (120 s) with its
+    /// settlement. Claims of a dead broker are released much sooner, by its silence; this bounds what
+    /// a living one can forget, e.g. after a commit whose answer was lost.
     #[must_use]
     pub const fn broker_claim(&self) -> Duration {
-        Duration::from_mins(10)
+        Duration::from_secs(150)
     }
 }
 

@@ -41,6 +41,8 @@ use crate::vault::{AgentSecrets, SecretKind, Vault};
 const CLAIM_BATCH: u32 = 32;
 /// Receivers looked at in one poll.
 const POLL_RECEIVERS: i64 = 512;
+/// How long the store may take to answer what is not a commit.
+const STORE_PATIENCE: Duration = Duration::from_secs(35);
 /// First pause before a settlement that the ledger could not take is said again.
 const SETTLE_PAUSE: Duration = Duration::from_millis(100);
 /// The longest such pause.
@@ -86,6 +88,9 @@ pub struct Parts {
     /// What ends its work.
     pub stopping: CancellationToken,
 }
+
+/// URL, (time-out, how many at once), secrets, entitled to personal data.
+type Endpoint = (String, (Duration, u32), Vec<WebhookSecret>, bool);
 
 enum Nudge {
     Receiver(Receiver),
@@ -186,25 +191,33 @@ impl Dispatcher {
             return;
         }
         let now = parts.clock.now();
-        let places = lanes.reserve_many(receiver, now, CLAIM_BATCH);
+        let (places, asked) = lanes.reserve_many(receiver, now, CLAIM_BATCH);
         if places == 0 {
             return;
         }
         let until = now.plus(parts.settings.claim);
-        let claimed =
-            parts.store.claim(receiver, &parts.broker, now, until, i64::from(places)).await;
-        let claims = match claimed {
-            Ok(claims) => claims,
-            Err(err) => {
+        let claims = match tokio::time::timeout(
+            STORE_PATIENCE,
+            parts.store.claim(receiver, &parts.broker, now, until, i64::from(places)),
+        )
+        .await
+        {
+            Ok(Ok(claims)) => claims,
+            Ok(Err(err)) => {
                 tracing::warn!(error = %err, "nothing could be claimed");
+                lanes.give_back(receiver, places, now);
+                return;
+            }
+            Err(_) => {
+                tracing::warn!("the store did not answer a claim");
                 lanes.give_back(receiver, places, now);
                 return;
             }
         };
         let found = u32::try_from(claims.len()).unwrap_or(u32::MAX);
         lanes.give_back(receiver, places.saturating_sub(found), now);
-        if found < places {
-            lanes.drained(receiver);
+        if found < places && lanes.drained(receiver, asked) {
+            let _ = self.0.nudges.send(Nudge::Receiver(receiver.clone()));
         }
         for claim in claims {
             self.spawn(claim);
@@ -238,7 +251,7 @@ impl Dispatcher {
             let share = parts.clock.now().since(claim.created_at);
             parts.metrics.broker_seconds.observe(share.as_secs_f64());
         }
-        let tried = self.post(&claim).await;
+        let (tried, url) = self.post(&claim).await;
         let (outcome, said, health) = self.judge(&claim, &tried);
         parts.metrics.attempts.with_label_values(&[label(&tried)]).inc();
         if let AttemptOutcome::Failed(failure) = &tried {
@@ -250,8 +263,8 @@ impl Dispatcher {
                 "an attempt failed"
             );
         }
-        if matches!(tried, AttemptOutcome::Gone) {
-            self.disable(&claim).await;
+        if let (AttemptOutcome::Gone, Some(url)) = (&tried, url) {
+            self.disable(&claim, url).await;
         }
         let wake = match &outcome {
             Outcome::Retry { at, .. } => Some(*at),
@@ -270,35 +283,22 @@ impl Dispatcher {
         }
     }
 
-    async fn post(&self, claim: &Claim) -> AttemptOutcome {
+    /// Posts a handoff; also says where to.
+    async fn post(&self, claim: &Claim) -> (AttemptOutcome, Option<String>) {
         let Inner { parts, lanes, .. } = &*self.0;
-        let failed =
-            |class, detail: &str| AttemptOutcome::Failed(AttemptFailure::unreached(class, detail));
-        let Ok(agents) = parts.directory.agents(&claim.tenant).await else {
-            return AttemptOutcome::Busy { retry_after: None };
+        let (url, timeout, secrets, entitled) = match self.endpoint(claim).await {
+            Ok(found) => found,
+            Err(why) => {
+                let failure = AttemptFailure::unreached(FailureClass::Request, why);
+                return (AttemptOutcome::Failed(failure), None);
+            }
         };
-        let Some(row) = agents.row(&claim.target) else {
-            return failed(FailureClass::Request, "the agent is no longer registered");
-        };
-        let delivery = &row.agent.delivery;
-        lanes.limit(&(claim.tenant.clone(), claim.target.clone()), delivery.max_in_flight);
-        if delivery.disabled {
-            return failed(FailureClass::Request, "the agent's delivery is disabled");
-        }
-        let Some(url) = delivery.url.clone().filter(|_| delivery.mode == DeliveryMode::Webhook)
-        else {
-            return failed(FailureClass::Request, "the agent no longer takes webhooks");
-        };
-        let now = parts.clock.now();
-        let Some(secrets) = self.secrets(row, now) else {
-            return failed(FailureClass::Request, "the agent's webhook secret does not open");
-        };
-        let entitled = row.agent.permissions.iter().any(|name| name == PERSONAL_DATA_PERMISSION);
+        lanes.limit(&(claim.tenant.clone(), claim.target.clone()), timeout.1);
         let request = WebhookRequest {
-            url,
+            url: url.clone(),
             body: claim.delivered(entitled).into(),
             id: claim.handoff_id.to_string(),
-            timestamp_s: now.seconds(),
+            timestamp_s: parts.clock.now().seconds(),
             secrets,
             headers: HandoffHeaders {
                 traceparent: Some(claim.traceparent.clone()),
@@ -308,11 +308,57 @@ impl Dispatcher {
                 attempt: u32::try_from(claim.attempt).ok(),
                 fencing_token: Some(claim.fencing_token),
             },
-            timeout: Duration::from_millis(delivery.timeout_ms),
+            timeout: timeout.0,
         };
         let (outcome, timing) = parts.client.send(request).await;
         parts.metrics.receiver_seconds.observe(timing.elapsed.as_secs_f64());
-        outcome
+        (outcome, Some(url))
+    }
+
+    /// Where a handoff goes and how. What speaks against it is looked up anew before it counts: this
+    /// broker's view may be older than another's change.
+    async fn endpoint(&self, claim: &Claim) -> Result<Endpoint, &'static str> {
+        let Inner { parts, .. } = &*self.0;
+        let mut fresh = false;
+        loop {
+            let why = match parts.directory.agents(&claim.tenant).await {
+                Ok(agents) => match self.endpoint_of(claim, agents.row(&claim.target)) {
+                    Ok(found) => return Ok(found),
+                    Err(why) if fresh => return Err(why),
+                    Err(why) => why,
+                },
+                // Nothing was tried, so nothing is counted: wait for the store.
+                Err(_) => {
+                    tokio::select! {
+                        () = tokio::time::sleep(SETTLE_PAUSE_MAX) => continue,
+                        () = parts.stopping.cancelled() => return Err("the broker stops"),
+                    }
+                }
+            };
+            tracing::debug!(why, "looking again");
+            parts.directory.agents_changed(&claim.tenant).await;
+            fresh = true;
+        }
+    }
+
+    fn endpoint_of(&self, claim: &Claim, row: Option<&AgentRow>) -> Result<Endpoint, &'static str> {
+        let row = row.ok_or("the agent is no longer registered")?;
+        let delivery = &row.agent.delivery;
+        if delivery.disabled {
+            return Err("the agent's delivery is disabled");
+        }
+        let url = delivery
+            .url
+            .clone()
+            .filter(|_| delivery.mode == DeliveryMode::Webhook)
+            .ok_or("the agent no longer takes webhooks")?;
+        let secrets = self
+            .secrets(row, self.0.parts.clock.now())
+            .ok_or("the agent's webhook secret does not open")?;
+        let entitled = row.agent.permissions.iter().any(|name| name == PERSONAL_DATA_PERMISSION);
+        tracing::trace!(handoff_id = %claim.handoff_id, "endpoint found");
+        let timeout = Duration::from_millis(delivery.timeout_ms);
+        Ok((url, (timeout, delivery.max_in_flight), secrets, entitled))
     }
 
     fn secrets(&self, row: &AgentRow, now: Micros) -> Option<Vec<WebhookSecret>> {
@@ -374,7 +420,7 @@ impl Dispatcher {
         }
     }
 
-    async fn disable(&self, claim: &Claim) {
+    async fn disable(&self, claim: &Claim, url: String) {
         let parts = &self.0.parts;
         tracing::error!(
             event = "agent.endpoint_disabled",
@@ -387,7 +433,7 @@ impl Dispatcher {
             actor: Actor::broker(),
             kind: Kind::ChangeAgent(Box::new(ChangeAgent {
                 agent: claim.target.clone(),
-                change: AgentChange::DisableDelivery,
+                change: AgentChange::DisableDelivery { url },
             })),
         };
         if let Some(ledger) = self.0.ledger.get()
@@ -466,7 +512,12 @@ impl Outbound for Dispatcher {
     }
 
     fn release(&self, receiver: &Receiver) {
-        self.0.lanes.give_back(receiver, 1, self.0.parts.clock.now());
+        if self.0.lanes.give_back(receiver, 1, self.0.parts.clock.now()) {
+            let _ = self.0.nudges.send(Nudge::Receiver(receiver.clone()));
+        }
+        if self.0.lanes.take_starved() {
+            self.nudge_all();
+        }
     }
 
     fn nudge(&self, receiver: &Receiver) {

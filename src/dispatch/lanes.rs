@@ -18,6 +18,8 @@ struct Lane {
     in_flight: u32,
     limit: u32,
     backlog: bool,
+    /// Counts those who found no place: whoever asked the outbox meanwhile may have missed them.
+    asked: u64,
     breaker: Breaker,
 }
 
@@ -66,10 +68,12 @@ impl Lanes {
         let lane = state.lane(receiver, self.breaker);
         if lane.backlog || full || lane.in_flight >= lane.limit {
             lane.backlog = true;
+            lane.asked += 1;
             return false;
         }
         if let Permit::Denied { retry_at_us } = lane.breaker.permits(now.0) {
             lane.backlog = true;
+            lane.asked += 1;
             state.wakes.insert((Micros(retry_at_us), receiver.clone()));
             return false;
         }
@@ -79,8 +83,8 @@ impl Lanes {
     }
 
     /// Takes as many places as there are for what waits in the outbox, `most` at most; the caller
-    /// gives back what it does not use.
-    pub(super) fn reserve_many(&self, receiver: &Receiver, now: Micros, most: u32) -> u32 {
+    /// gives back what it does not use, and [`Lanes::drained`] the second number.
+    pub(super) fn reserve_many(&self, receiver: &Receiver, now: Micros, most: u32) -> (u32, u64) {
         let mut state = self.lock();
         let room = self.max_in_flight.saturating_sub(state.in_flight);
         state.starved |= room == 0;
@@ -89,31 +93,34 @@ impl Lanes {
         let free = lane.limit.saturating_sub(lane.in_flight).min(most);
         let free = free.min(u32::try_from(room).unwrap_or(u32::MAX));
         if free == 0 {
-            return 0;
+            return (0, lane.asked);
         }
         let taken = match lane.breaker.permits(now.0) {
             Permit::Granted => free,
             Permit::Probe => 1,
             Permit::Denied { retry_at_us } => {
+                let asked = lane.asked;
                 state.wakes.insert((Micros(retry_at_us), receiver.clone()));
-                return 0;
+                return (0, asked);
             }
         };
         lane.in_flight += taken;
+        let asked = lane.asked;
         state.in_flight += taken as usize;
-        taken
+        (taken, asked)
     }
 
-    /// Gives places back that nothing was sent with.
-    pub(super) fn give_back(&self, receiver: &Receiver, places: u32, now: Micros) {
+    /// Gives places back that nothing was sent with. Returns whether more waits and nobody is left
+    /// under way who would look for it.
+    pub(super) fn give_back(&self, receiver: &Receiver, places: u32, now: Micros) -> bool {
         let mut state = self.lock();
         state.in_flight = state.in_flight.saturating_sub(places as usize);
-        if let Some(lane) = state.lanes.get_mut(receiver) {
-            lane.in_flight = lane.in_flight.saturating_sub(places);
-            if places > 0 && lane.in_flight == 0 {
-                lane.breaker.on_abandoned(now.0);
-            }
+        let Some(lane) = state.lanes.get_mut(receiver) else { return false };
+        lane.in_flight = lane.in_flight.saturating_sub(places);
+        if places > 0 && lane.in_flight == 0 {
+            lane.breaker.on_abandoned(now.0);
         }
+        lane.backlog && lane.in_flight == 0
     }
 
     /// Whether somebody found the whole broker full since this was asked last.
@@ -135,11 +142,14 @@ impl Lanes {
         lane.backlog
     }
 
-    /// The outbox was asked and gave all it had: nothing more waits, as far as is known.
-    pub(super) fn drained(&self, receiver: &Receiver) {
-        if let Some(lane) = self.lock().lanes.get_mut(receiver) {
-            lane.backlog = false;
-        }
+    /// The outbox was asked and gave all it had: nothing more waits, unless somebody came since
+    /// `asked` was taken. Returns whether the outbox must be asked again.
+    pub(super) fn drained(&self, receiver: &Receiver, asked: u64) -> bool {
+        let mut state = self.lock();
+        let Some(lane) = state.lanes.get_mut(receiver) else { return false };
+        let missed = lane.asked != asked;
+        lane.backlog = missed;
+        missed
     }
 
     /// Something was just committed that had no place. Returns whether the outbox must be asked now:
@@ -149,6 +159,7 @@ impl Lanes {
         let lane = state.lane(receiver, self.breaker);
         let known = lane.backlog && lane.in_flight > 0;
         lane.backlog = true;
+        lane.asked += 1;
         !known
     }
 
@@ -198,6 +209,7 @@ impl State {
             in_flight: 0,
             limit: FIRST_LIMIT,
             backlog: false,
+            asked: 0,
             breaker: Breaker::new(breaker),
         })
     }
@@ -234,18 +246,30 @@ mod tests {
         assert!(!lanes.reserve(&one, Micros(0)));
         assert!(lanes.done(&one, Health::Well, Micros(0)), "something waits");
         assert!(!lanes.reserve(&one, Micros(0)), "the waiting one is first");
-        assert_eq!(lanes.reserve_many(&one, Micros(0), 8), 1);
-        lanes.drained(&one);
+        let (places, asked) = lanes.reserve_many(&one, Micros(0), 8);
+        assert_eq!(places, 1);
+        assert!(!lanes.drained(&one, asked));
         lanes.give_back(&one, 1, Micros(0));
         assert!(lanes.reserve(&one, Micros(0)));
     }
 
     #[test]
+    fn who_comes_while_the_outbox_is_asked_is_not_missed() {
+        let lanes = lanes(100);
+        let one = receiver("one");
+        let (places, asked) = lanes.reserve_many(&one, Micros(0), 8);
+        assert_eq!(places, 8);
+        assert!(!lanes.must_look(&one), "someone is looking");
+        assert!(lanes.drained(&one, asked), "but looked before it came: look again");
+        assert!(lanes.give_back(&one, 8, Micros(0)), "and nobody under way would");
+    }
+
+    #[test]
     fn the_whole_broker_is_bounded_too() {
         let lanes = lanes(3);
-        assert_eq!(lanes.reserve_many(&receiver("a"), Micros(0), 8), 3);
+        assert_eq!(lanes.reserve_many(&receiver("a"), Micros(0), 8).0, 3);
         assert!(!lanes.take_starved());
-        assert_eq!(lanes.reserve_many(&receiver("b"), Micros(0), 8), 0);
+        assert_eq!(lanes.reserve_many(&receiver("b"), Micros(0), 8).0, 0);
         assert!(lanes.take_starved(), "whoever ends next must look for those who found no room");
     }
 
@@ -261,7 +285,7 @@ mod tests {
         let (_, next) = lanes.due(Micros(1));
         let at = next.expect("a wake for the probe");
         assert_eq!(lanes.due(at).0, std::slice::from_ref(&dead));
-        assert_eq!(lanes.reserve_many(&dead, at, 8), 1, "one probe");
-        assert!(!lanes.done(&dead, Health::Well, at) || lanes.reserve_many(&dead, at, 8) == 8);
+        assert_eq!(lanes.reserve_many(&dead, at, 8).0, 1, "one probe");
+        assert!(!lanes.done(&dead, Health::Well, at) || lanes.reserve_many(&dead, at, 8).0 == 8);
     }
 }

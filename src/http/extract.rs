@@ -1,6 +1,7 @@
 //! Bodies, ids and pages, each with an error that says what is wrong.
 
 use std::str::FromStr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Bytes;
@@ -17,6 +18,7 @@ use super::problem::Problem;
 use crate::domain::failure::{Code, Failure, Stage};
 use crate::domain::ids::Micros;
 use crate::gate::json;
+use crate::intake::Body;
 use crate::store::Cursor;
 
 /// The body's bytes: `application/json`, within the size limit, sent in time. A large one is read
@@ -24,7 +26,16 @@ use crate::store::Cursor;
 pub struct JsonBytes {
     /// The bytes.
     pub bytes: Bytes,
-    _share: Option<Share>,
+    share: Option<Arc<Share>>,
+}
+
+impl JsonBytes {
+    /// For work that may outlive the request.
+    #[must_use]
+    pub fn into_body(self) -> Body {
+        let guard = self.share.map(|share| share as Arc<dyn std::any::Any + Send + Sync>);
+        Body { bytes: self.bytes, guard }
+    }
 }
 
 /// A share of the budget for large bodies.
@@ -52,7 +63,7 @@ impl FromRequest<Api> for JsonBytes {
             ));
         }
         let (bytes, share) = read(request, api).await?;
-        Ok(Self { bytes, _share: share })
+        Ok(Self { bytes, share: share.map(Arc::new) })
     }
 }
 

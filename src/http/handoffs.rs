@@ -57,7 +57,7 @@ pub async fn submit(
     let wait = preferred_wait(&headers)?;
     let request =
         Request { idempotency_key: idempotency_key(&headers)?, traceparent: traceparent(&headers) };
-    match api.intake.submit(&principal, body.bytes.clone(), request).await? {
+    match api.intake.submit(&principal, body.into_body(), request).await? {
         Answer::Submitted { handoff, receipt, replayed } => {
             let receipt = match &receipt {
                 Some(sealed) => Some(Receipt::from(sealed)),
@@ -187,7 +187,7 @@ pub async fn validate(
     Anyone(principal): Anyone,
     body: JsonBytes,
 ) -> Result<axum::Json<ValidationView>, Problem> {
-    Ok(axum::Json(match api.intake.validate(&principal, body.bytes.clone()).await? {
+    Ok(axum::Json(match api.intake.validate(&principal, body.into_body()).await? {
         Ok(()) => ValidationView { valid: true, reason: None, failures: Vec::new() },
         Err(failures) => ValidationView {
             valid: false,

@@ -134,10 +134,18 @@ async fn claim(
     // Together, so that they share a batch.
     let leases = claims.into_iter().map(|claim| lease(api, claim, entitled, now, until));
     let mut items = Vec::new();
+    let mut failed = None;
     for leased in futures_util::future::join_all(leases).await {
-        items.extend(leased?);
+        match leased {
+            Ok(item) => items.extend(item),
+            // Its claim runs out and it returns to the inbox; what was leased must not go with it.
+            Err(problem) => failed = Some(problem),
+        }
     }
-    Ok(items)
+    match failed {
+        Some(problem) if items.is_empty() => Err(problem),
+        _ => Ok(items),
+    }
 }
 
 async fn lease(

@@ -75,7 +75,10 @@ pub(super) fn change(state: &State, command: &Command, change: &ChangeAgent) -> 
             row.secrets.clone_from(to);
             kind = RecordKind::SecretRotated;
         }
-        AgentChange::DisableDelivery => {
+        AgentChange::DisableDelivery { url } => {
+            if row.agent.delivery.url.as_ref() != Some(url) {
+                return Ok((Vec::new(), Reply::Agent(row)));
+            }
             row.agent.delivery.disabled = true;
             kind = RecordKind::EndpointDisabled;
         }

@@ -287,8 +287,11 @@ pub enum AgentChange {
         /// As they will be.
         to: String,
     },
-    /// Its endpoint answered 410.
-    DisableDelivery,
+    /// Its endpoint answered 410: disable it, if it still is that one.
+    DisableDelivery {
+        /// Where it was posted to.
+        url: String,
+    },
     /// Remove it.
     Delete,
 }
@@ -322,7 +325,7 @@ pub enum Reply {
         repeated: bool,
         /// The task went back to its sender's checkpoint.
         rolled_back: bool,
-        /// More of the task waits in the outbox.
+        /// It left the outbox, and more of its task waits there.
         more: bool,
     },
     /// The attempt was no longer the current one; nothing was changed.

@@ -20,7 +20,7 @@ pub fn decide(state: &State, command: &Command) -> Decision {
     match &command.kind {
         Kind::Submit(submit) => submit::submit(state, command, submit),
         Kind::Refuse(refuse) => submit::refuse(state, command, refuse),
-        Kind::PutCheckpoint(put) => Ok(submit::put_checkpoint(state, command, put)),
+        Kind::PutCheckpoint(put) => submit::put_checkpoint(state, command, put),
         Kind::Verdict(verdict) => verdict::verdict(state, command, verdict),
         Kind::Settle(settle) => verdict::settle(state, command, settle),
         Kind::Lease(lease) => verdict::lease(state, command, lease),

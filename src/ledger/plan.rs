@@ -6,7 +6,7 @@ use crate::domain::task::Task;
 use crate::evidence::record::Draft;
 use crate::store::{
     AgentKey, AgentRow, CheckpointRow, DeadLetterRow, HandoffKey, IdempotencyRow, KeyRow,
-    OutboxRow, State, Writes,
+    LastCheckpoint, OutboxRow, State, Writes,
 };
 
 /// One thing to change.
@@ -85,7 +85,12 @@ impl Plan {
             }
             Change::Checkpoint(row) => {
                 let run = (row.tenant.clone(), row.task_id, row.at.execution_id);
-                state.runs.insert(run, (row.at.seq, row.part.commitment));
+                let last = LastCheckpoint {
+                    seq: row.at.seq,
+                    commitment: row.part.commitment,
+                    agent: row.agent.clone(),
+                };
+                state.runs.insert(run, last);
                 writes.checkpoints.push(row);
             }
             Change::Idempotency(row) => {

@@ -10,6 +10,9 @@ use crate::evidence::commitment::{Part, Subject, commit};
 use crate::evidence::record::{Content, Draft, RecordKind};
 use crate::store::{CheckpointRow, DeadLetterRow, IdempotencyRow, OutboxRow, State};
 
+/// The run's checkpoints are another agent's.
+const ANOTHERS_RUN: LedgerError = LedgerError::Forbidden("this run is another agent's");
+
 /// Commits a handoff that passed the gate, or answers as the first time.
 pub(super) fn submit(state: &State, command: &Command, submit: &Submit) -> Decision {
     let key = (command.tenant.clone(), submit.handoff.id);
@@ -35,18 +38,21 @@ pub(super) fn submit(state: &State, command: &Command, submit: &Submit) -> Decis
     let mut handoff = submit.handoff.clone();
     let run = (command.tenant.clone(), handoff.task_id, handoff.source_execution);
     let last = state.runs.get(&run);
+    if last.is_some_and(|last| last.agent != handoff.source) {
+        return Err(ANOTHERS_RUN);
+    }
     let commitment = match (&submit.checkpoint, last) {
-        (None, Some((seq, commitment))) => {
+        (None, Some(last)) => {
             handoff.checkpoint =
-                Some(CheckpointRef { execution_id: handoff.source_execution, seq: *seq });
-            *commitment
+                Some(CheckpointRef { execution_id: handoff.source_execution, seq: last.seq });
+            last.commitment
         }
         (None, None) if submit.require_checkpoint => {
             return Ok(refuse_without_checkpoint(command, submit));
         }
         (own, last) => {
             let part = own.as_ref().unwrap_or(&submit.implied_checkpoint).clone();
-            let seq = last.map_or(1, |(seq, _)| seq + 1);
+            let seq = last.map_or(1, |last| last.seq + 1);
             let at = CheckpointRef { execution_id: handoff.source_execution, seq };
             handoff.checkpoint = Some(at);
             let commitment = part.commitment;
@@ -157,11 +163,14 @@ pub(super) fn refuse(state: &State, command: &Command, refuse: &Refuse) -> Decis
     let mut handoff = letter.handoff.clone();
     let task = task_of(state, command, &handoff);
     let run = (command.tenant.clone(), handoff.task_id, handoff.source_execution);
+    let last = state.runs.get(&run);
+    // Under another agent's run no checkpoint is kept: the refusal is recorded all the same.
+    let own_run = last.is_none_or(|last| last.agent == handoff.source);
     let at = CheckpointRef {
         execution_id: handoff.source_execution,
-        seq: state.runs.get(&run).map_or(1, |(seq, _)| seq + 1),
+        seq: last.map_or(1, |last| last.seq + 1),
     };
-    handoff.checkpoint = Some(at);
+    handoff.checkpoint = own_run.then_some(at);
     handoff.content_id = Some(letter.content.id);
     handoff.reason.clone_from(&reason);
     handoff.ended_at = Some(command.at);
@@ -171,14 +180,16 @@ pub(super) fn refuse(state: &State, command: &Command, refuse: &Refuse) -> Decis
     draft.content = Some(letter.content.clone());
     draft.checkpoint_commitment = Some(letter.checkpoint.commitment);
     draft.personal.clone_from(&letter.personal);
-    changes.push(Change::Checkpoint(CheckpointRow {
-        tenant: command.tenant.clone(),
-        task_id: handoff.task_id,
-        at,
-        agent: handoff.source.clone(),
-        part: letter.checkpoint.clone(),
-        created_at: command.at,
-    }));
+    if own_run {
+        changes.push(Change::Checkpoint(CheckpointRow {
+            tenant: command.tenant.clone(),
+            task_id: handoff.task_id,
+            at,
+            agent: handoff.source.clone(),
+            part: letter.checkpoint.clone(),
+            created_at: command.at,
+        }));
+    }
     changes.push(Change::DeadLetter(DeadLetterRow {
         tenant: command.tenant.clone(),
         handoff_id: handoff.id,
@@ -199,14 +210,18 @@ pub(super) fn refuse(state: &State, command: &Command, refuse: &Refuse) -> Decis
 }
 
 /// Stores a checkpoint ahead of a handoff.
-pub(super) fn put_checkpoint(state: &State, command: &Command, put: &PutCheckpoint) -> Decided {
+pub(super) fn put_checkpoint(state: &State, command: &Command, put: &PutCheckpoint) -> Decision {
     let run = (command.tenant.clone(), put.task_id, put.execution_id);
+    let last = state.runs.get(&run);
+    if last.is_some_and(|last| last.agent != put.agent) {
+        return Err(ANOTHERS_RUN);
+    }
     let row = CheckpointRow {
         tenant: command.tenant.clone(),
         task_id: put.task_id,
         at: CheckpointRef {
             execution_id: put.execution_id,
-            seq: state.runs.get(&run).map_or(1, |(seq, _)| seq + 1),
+            seq: last.map_or(1, |last| last.seq + 1),
         },
         agent: put.agent.clone(),
         part: put.part.clone(),
@@ -220,7 +235,10 @@ pub(super) fn put_checkpoint(state: &State, command: &Command, put: &PutCheckpoi
     );
     draft.task_id = Some(put.task_id);
     draft.checkpoint_commitment = Some(put.part.commitment);
-    (vec![Change::Checkpoint(row.clone()), Change::Record(Box::new(draft))], Reply::Checkpoint(row))
+    Ok((
+        vec![Change::Checkpoint(row.clone()), Change::Record(Box::new(draft))],
+        Reply::Checkpoint(row),
+    ))
 }
 
 fn is_same(known: &Handoff, whole: &[u8]) -> bool {

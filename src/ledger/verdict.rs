@@ -24,6 +24,7 @@ struct Case<'a> {
     handoff: Handoff,
     was: HandoffStatus,
     rolled_back: bool,
+    freed: bool,
     changes: Vec<Change>,
 }
 
@@ -50,6 +51,7 @@ impl<'a> Case<'a> {
             handoff: handoff.clone(),
             was: handoff.status,
             rolled_back: false,
+            freed: false,
             changes: Vec::new(),
         })
     }
@@ -71,6 +73,7 @@ impl<'a> Case<'a> {
         if let Some(row) = self.state.outbox.get(&key) {
             self.handoff.attempts = row.attempt;
             self.changes.push(Change::NoOutbox(key));
+            self.freed = true;
             self.task.undelivered = (self.task.undelivered - 1).max(0);
         }
     }
@@ -100,7 +103,9 @@ impl<'a> Case<'a> {
             HandoffStatus::Accepted => &self.handoff.target,
             _ => &self.handoff.source,
         };
-        self.handoff.fencing_token == self.task.fence && self.task.holder == *holder
+        !self.task.status.is_final()
+            && self.handoff.fencing_token == self.task.fence
+            && self.task.holder == *holder
     }
 
     /// Ends the handoff badly and, where it is the task's current one, gives the task back to its
@@ -137,7 +142,7 @@ impl<'a> Case<'a> {
 
     fn close(mut self) -> (Vec<Change>, Reply) {
         self.task.updated_at = self.command.at;
-        let more = self.task.undelivered > 0;
+        let more = self.freed && self.task.undelivered > 0;
         self.changes.push(Change::Task(self.task));
         let repeated = self.handoff.status == self.was;
         self.changes.push(Change::Handoff(self.handoff.clone()));
@@ -146,9 +151,12 @@ impl<'a> Case<'a> {
     }
 
     fn unchanged(self) -> (Vec<Change>, Reply) {
-        let more = self.task.undelivered > 0;
-        let reply =
-            Reply::Handoff { handoff: self.handoff, repeated: true, rolled_back: false, more };
+        let reply = Reply::Handoff {
+            handoff: self.handoff,
+            repeated: true,
+            rolled_back: false,
+            more: false,
+        };
         (Vec::new(), reply)
     }
 }

@@ -74,14 +74,25 @@ pub struct State {
     pub handoffs: BTreeMap<HandoffKey, Handoff>,
     /// Outbox rows that exist, by handoff.
     pub outbox: BTreeMap<HandoffKey, OutboxRow>,
-    /// The number and the commitment of the last checkpoint of a run.
-    pub runs: BTreeMap<RunKey, (i64, [u8; 32])>,
+    /// The last checkpoint of a run.
+    pub runs: BTreeMap<RunKey, LastCheckpoint>,
     /// Uses of an `Idempotency-Key`.
     pub idempotency: BTreeMap<IdempotencyKey, IdempotencyRow>,
     /// Agents that exist.
     pub agents: BTreeMap<AgentKey, AgentRow>,
     /// Keys that exist.
     pub keys: BTreeMap<(TenantId, String), KeyRow>,
+}
+
+/// What is known of a run's last checkpoint.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LastCheckpoint {
+    /// Its number.
+    pub seq: i64,
+    /// What records name it by.
+    pub commitment: [u8; 32],
+    /// Whose run it is.
+    pub agent: AgentId,
 }
 
 /// What a batch changes. New rows are inserted (a collision is a [`StoreError::Conflict`]), known

@@ -44,7 +44,7 @@ macro_rules! decoders {
         use $crate::evidence::commitment::{Codec, Part};
         use $crate::store::rows::unreadable;
         use $crate::store::{
-            AgentRow, CheckpointRow, DeadLetterRow, KeyRow, OutboxRow, Result, Role,
+            AgentRow, CheckpointRow, DeadLetterRow, KeyRow, LastCheckpoint, OutboxRow, Result, Role,
         };
 
         /// Reads one column.
@@ -223,6 +223,15 @@ macro_rules! decoders {
                     .map_err(|err| unreadable("failures", err))?,
                 status: get(row, "status")?,
                 created_at: micros(row, "created_at")?,
+            })
+        }
+
+        /// What is known of a run's last checkpoint.
+        pub(super) fn last_checkpoint(row: &$row) -> Result<LastCheckpoint> {
+            Ok(LastCheckpoint {
+                seq: get(row, "seq")?,
+                commitment: hash32(row, "commitment")?,
+                agent: parse(row, "agent_id")?,
             })
         }
 

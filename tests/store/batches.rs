@@ -65,7 +65,8 @@ pub async fn a_submission_is_written_whole_and_reads_back_equal(bed: Arc<Bed>) {
     assert_eq!(seen.tasks[&one.task_key()], task);
     assert_eq!(seen.handoffs[&one.key()], handoff);
     assert_eq!(Some(&seen.outbox[&one.key()]), planned.outbox[&one.key()].as_ref());
-    assert_eq!(seen.runs[&run], (1, one.checkpoint().part.commitment));
+    let last = &seen.runs[&run];
+    assert_eq!((last.seq, last.commitment), (1, one.checkpoint().part.commitment));
 
     let records = bed.store.list_records(&acme(), None, 0, 10, true).await.unwrap();
     let (record, draft) = (&records[0], &planned.records[0]);
@@ -438,7 +439,7 @@ pub async fn the_last_checkpoint_of_a_run_is_known(bed: Arc<Bed>) {
     assert_eq!(bed.store.find_checkpoint(&other, None).await.unwrap(), None);
     let seen = see(&bed.store, &[one, given(2, 1)]).await;
     assert_eq!(seen.runs.len(), 1);
-    assert_eq!(seen.runs[&run], (12, [12; 32]));
+    assert_eq!((seen.runs[&run].seq, seen.runs[&run].commitment), (12, [12; 32]));
     let again = Writes { checkpoints: vec![rows[4].clone()], ..Writes::default() };
     let again = write(&bed.store, again).await;
     assert!(matches!(again, Err(StoreError::Conflict(_))), "{again:?}");

@@ -88,9 +88,9 @@ static OUTBOX_LOAD: Sql = Sql::new(|| OUTBOX.select_locked());
 static IDEMPOTENCY_LOAD: Sql = Sql::new(|| IDEMPOTENCY.select());
 static AGENTS_LOAD: Sql = Sql::new(|| AGENTS.select_locked());
 static KEYS_LOAD: Sql = Sql::new(|| KEYS.select_locked());
-const RUNS_LOAD: &str = "SELECT n.tenant, n.task_id, n.execution_id, c.seq, c.commitment \
+const RUNS_LOAD: &str = "SELECT n.tenant, n.task_id, n.execution_id, c.seq, c.commitment, c.agent_id \
      FROM UNNEST($1::text[], $2::text[], $3::text[]) AS n(tenant, task_id, execution_id) \
-     CROSS JOIN LATERAL (SELECT seq, commitment FROM checkpoints AS c \
+     CROSS JOIN LATERAL (SELECT seq, commitment, agent_id FROM checkpoints AS c \
        WHERE c.tenant = n.tenant AND c.task_id = n.task_id AND c.execution_id = n.execution_id \
        ORDER BY seq DESC LIMIT 1) AS c";
 
@@ -137,7 +137,7 @@ async fn load(tx: &mut PgConnection, needs: &Needs) -> Result<State> {
                 rows::parse(&row, "task_id")?,
                 rows::parse(&row, "execution_id")?,
             );
-            state.runs.insert(run, (rows::get(&row, "seq")?, rows::hash32(&row, "commitment")?));
+            state.runs.insert(run, rows::last_checkpoint(&row)?);
         }
     }
     if !needs.idempotency.is_empty() {

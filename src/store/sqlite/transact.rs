@@ -115,7 +115,7 @@ async fn load(conn: &mut SqliteConnection, needs: &Needs) -> Result<State> {
 async fn load_runs(conn: &mut SqliteConnection, needs: &Needs, state: &mut State) -> Result<()> {
     let sql = "WITH wanted (t, i, e) AS \
                  (SELECT value ->> 0, value ->> 1, value ->> 2 FROM json_each(?)) \
-               SELECT tenant, task_id, execution_id, seq, commitment \
+               SELECT tenant, task_id, execution_id, seq, commitment, agent_id \
                FROM wanted CROSS JOIN checkpoints ON tenant = t AND task_id = i \
                  AND execution_id = e AND seq = (SELECT max(c.seq) FROM checkpoints c \
                    WHERE c.tenant = t AND c.task_id = i AND c.execution_id = e)";
@@ -125,7 +125,7 @@ async fn load_runs(conn: &mut SqliteConnection, needs: &Needs, state: &mut State
             rows::parse(&row, "task_id")?,
             rows::parse(&row, "execution_id")?,
         );
-        state.runs.insert(run, (rows::get(&row, "seq")?, rows::hash32(&row, "commitment")?));
+        state.runs.insert(run, rows::last_checkpoint(&row)?);
     }
     Ok(())
 }
