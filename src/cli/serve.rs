@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::Exit;
-use crate::app;
+use crate::app::{self, StartError};
 use crate::config::Config;
 use crate::lifecycle::{Signals, Stopped};
 
@@ -25,7 +25,10 @@ pub(super) async fn run(config: Config) -> Exit {
         Ok(running) => running,
         Err(err) => {
             eprintln!("handoffd: {err}");
-            return Exit::Unreachable;
+            return match err {
+                StartError::Config(_) => Exit::Usage,
+                _ => Exit::Unreachable,
+            };
         }
     };
     eprintln!("handoffd listens on http://{}  (API docs: /docs)", running.address);

@@ -259,6 +259,13 @@ pub async fn delete(
     Operator(principal): Operator,
     Id(id): Id<AgentId>,
 ) -> Result<StatusCode, Problem> {
+    // Its keys first: whoever is registered under this id later is another agent.
+    for key in api.store.list_keys(&principal.tenant).await? {
+        if key.agent.as_ref() == Some(&id) && key.expires_at.is_none() {
+            super::keys::carry_out(&api, &principal, Kind::RevokeKey { key_id: key.key_id })
+                .await?;
+        }
+    }
     change(&api, &principal, id, AgentChange::Delete).await?;
     Ok(StatusCode::NO_CONTENT)
 }

@@ -2,13 +2,13 @@
 //! CDN.
 
 use axum::Router;
-use axum::extract::Path;
 use axum::http::header;
 use axum::response::{IntoResponse, Redirect, Response};
 use axum::routing::get;
 use utoipa_swagger_ui::{Config, SwaggerUi};
 
 use super::Api;
+use super::extract::Id;
 use super::problem::Problem;
 
 macro_rules! error_pages {
@@ -59,7 +59,7 @@ pub fn routes(document: utoipa::openapi::OpenApi) -> Router<Api> {
         .merge(ui)
 }
 
-async fn error(Path(code): Path<String>) -> Result<Response, Problem> {
+async fn error(Id(code): Id<String>) -> Result<Response, Problem> {
     let page = error_page(&code).ok_or_else(|| Problem::not_found("error code"))?;
     Ok(([(header::CONTENT_TYPE, "text/markdown; charset=utf-8")], page).into_response())
 }

@@ -242,7 +242,10 @@ pub async fn get(
     match params.include.as_deref() {
         None => {}
         Some("message") => {
-            if let Some(content) = handoff.content_id {
+            // A dead letter waits for a person: its text reaches no agent, by no way.
+            let withheld =
+                handoff.status == HandoffStatus::DeadLettered && limited_to(&principal).is_some();
+            if let Some(content) = handoff.content_id.filter(|_| !withheld) {
                 view.message = api
                     .store
                     .find_content(&principal.tenant, content)

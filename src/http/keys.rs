@@ -84,7 +84,11 @@ fn wrong(pointer: &str, message: &str) -> Problem {
     )
 }
 
-async fn carry_out(api: &Api, principal: &Principal, kind: Kind) -> Result<KeyRow, Problem> {
+pub(super) async fn carry_out(
+    api: &Api,
+    principal: &Principal,
+    kind: Kind,
+) -> Result<KeyRow, Problem> {
     let reply = api
         .intake
         .ledger

@@ -113,6 +113,10 @@ fn finish(response: Response, path: &str, request_id: &str) -> Response {
         StatusCode::METHOD_NOT_ALLOWED => {
             Problem::new(Code::MethodNotAllowed, "this path does not take this method")
         }
+        status if status.is_client_error() => Problem {
+            status,
+            ..Problem::new(Code::InvalidRequest, "the request cannot be understood")
+        },
         _ => return response,
     };
     let mut rendered = render(&problem, path, request_id);

@@ -105,7 +105,7 @@ pub fn router(api: Api) -> Router {
 /// Just `/metrics` and `/livez`, for a listener of their own.
 pub fn metrics_router(api: Api) -> Router {
     Router::new()
-        .route("/metrics", get(service::metrics))
+        .route("/metrics", get(service::page))
         .route("/livez", get(service::livez))
         .route("/readyz", get(service::readyz))
         .layer(from_fn_with_state(api.clone(), layer::surround))

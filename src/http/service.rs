@@ -2,12 +2,13 @@
 
 use std::sync::atomic::Ordering;
 
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
 
 use super::Api;
+use super::extract::Id;
 use super::problem::{Problem, ProblemDetails};
 use crate::domain::failure::Code;
 use crate::gate::schema;
@@ -43,9 +44,20 @@ pub async fn readyz(State(api): State<Api>) -> Result<&'static str, Problem> {
 #[utoipa::path(
     get, path = "/metrics", tag = "service", operation_id = "metrics",
     security(()),
-    responses((status = 200, description = "Metrics", body = String, content_type = "text/plain; version=0.0.4"))
+    responses(
+        (status = 200, description = "Metrics", body = String, content_type = "text/plain; version=0.0.4"),
+        (status = 404, description = "Metrics have a listener of their own", body = ProblemDetails, content_type = "application/problem+json"),
+    )
 )]
 pub async fn metrics(State(api): State<Api>) -> Result<Response, Problem> {
+    if api.config.server.metrics_listen.is_some() {
+        return Err(Problem::not_found("page here: metrics have a listener of their own"));
+    }
+    page(State(api)).await
+}
+
+/// The metrics page, on whichever listener it belongs.
+pub async fn page(State(api): State<Api>) -> Result<Response, Problem> {
     match api.store.depths().await {
         Ok(depths) => {
             let metrics = &api.metrics;
@@ -95,7 +107,7 @@ pub async fn schemas() -> axum::Json<Value> {
         (status = 404, description = "No such version", body = ProblemDetails, content_type = "application/problem+json"),
     )
 )]
-pub async fn handoff_schema(Path(version): Path<String>) -> Result<Response, Problem> {
+pub async fn handoff_schema(Id(version): Id<String>) -> Result<Response, Problem> {
     let document =
         schema::document(&version).ok_or_else(|| Problem::not_found("schema version"))?;
     Ok((StatusCode::OK, [(header::CONTENT_TYPE, "application/schema+json")], document)

@@ -55,9 +55,10 @@ pub async fn trace(
     };
     let (chunks, body) = mpsc::channel::<Result<Bytes, std::io::Error>>(4);
     let store = api.store.clone();
+    let to_agent = limited_to(&principal).is_some();
     tokio::spawn(async move {
         let mut out = Out { chunks, buffer: Vec::with_capacity(64 * 1024), broken: false };
-        if let Err(err) = write(&*store, &tenant, id, status, &mut out).await {
+        if let Err(err) = write(&*store, &tenant, id, status, to_agent, &mut out).await {
             tracing::warn!(error = %err, "a trace broke off");
             // The body ends in an error, so that the client does not take half for the whole.
             let _ = out.chunks.send(Err(std::io::Error::other("the trace broke off"))).await;
@@ -103,6 +104,7 @@ async fn write(
     tenant: &TenantId,
     id: TaskId,
     status: Option<&str>,
+    to_agent: bool,
     out: &mut Out,
 ) -> Result<(), StoreError> {
     let now = current(store, tenant, id).await?;
@@ -138,7 +140,7 @@ async fn write(
         let Some(last) = page.last() else { break };
         from = last.leaf_index + 1;
         for record in &page {
-            out.item(&mut first, &record_entry(record));
+            out.item(&mut first, &record_entry(record, to_agent));
         }
         out.flush().await;
         if out.broken {
@@ -209,9 +211,11 @@ fn handoff_entry(
     entry
 }
 
-fn record_entry(record: &StoredRecord) -> Value {
+fn record_entry(record: &StoredRecord, to_agent: bool) -> Value {
     let mut entry: Value = serde_json::from_slice(&record.body).unwrap_or_default();
-    let content = (record.kind != "HANDOFF").then(|| opened(record)).flatten();
+    // A dead letter waits for a person: its text reaches no agent, by no way.
+    let withheld = record.kind == "HANDOFF" || (to_agent && record.kind == "DEAD_LETTERED");
+    let content = (!withheld).then(|| opened(record)).flatten();
     if let Some(object) = entry.as_object_mut() {
         object.insert("recordHash".to_owned(), json!(hash_text(&record.hash)));
         if let Some(content) = content {

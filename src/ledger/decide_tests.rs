@@ -292,6 +292,7 @@ fn an_old_lease_does_not_undo_what_others_have_gone_on_with() {
     let mut onward = submit(1, 100, 2, true);
     if let Kind::Submit(submit) = &mut onward.kind {
         submit.handoff.source = "b".parse().unwrap();
+        submit.handoff.source_execution = ExecutionId(uuid(8));
         submit.handoff.target = "c".parse().unwrap();
     }
     let (state, ..) = apply(state, &onward);
@@ -308,11 +309,24 @@ fn an_old_lease_does_not_undo_what_others_have_gone_on_with() {
 }
 
 #[test]
+fn nobody_plants_a_checkpoint_in_anothers_run() {
+    let (state, ..) = apply(State::default(), &submit(0, 100, 0, true));
+    let mut planted = submit(1, 100, 1, true);
+    if let Kind::Submit(submit) = &mut planted.kind {
+        submit.handoff.source = "x".parse().unwrap();
+    }
+    let (_, reply, records) = apply(state, &planted);
+    assert!(matches!(reply, Err(LedgerError::Forbidden(_))));
+    assert_eq!(records, 0);
+}
+
+#[test]
 fn a_stranger_must_be_looked_up_before_it_hands_on_a_task() {
     let (state, ..) = apply(State::default(), &submit(0, 100, 0, true));
     let mut foreign = submit(1, 100, 1, true);
     if let Kind::Submit(submit) = &mut foreign.kind {
         submit.handoff.source = "x".parse().unwrap();
+        submit.handoff.source_execution = ExecutionId(uuid(8));
         submit.has_part = false;
     }
     let (_, reply, records) = apply(state.clone(), &foreign);

@@ -127,8 +127,10 @@ pub(super) fn refuse(state: &State, command: &Command, refuse: &Refuse) -> Decis
     if let Some(known) =
         refuse.handoff_id.and_then(|id| state.handoffs.get(&(command.tenant.clone(), id)))
     {
-        // The first answer to this very message stands, whatever the gate says today.
+        // The first answer to this very message stands, whatever the gate says today. It is its
+        // sender's: to anyone else the refusal is the answer.
         if let Some(whole) = &refuse.whole
+            && command.actor.agent_id.as_ref() == Some(&known.source)
             && is_same(known, whole)
         {
             return replay(known, whole);

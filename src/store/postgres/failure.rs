@@ -35,8 +35,8 @@ fn judge(code: &str, place: Option<&str>) -> StoreError {
     match code {
         // unique_violation, serialization_failure, deadlock_detected
         "23505" | "40001" | "40P01" => StoreError::Conflict(text),
-        // A standby; too slow; locked; idle too long; outcome unknown.
-        "25006" | "57014" | "55P03" | "25P03" | "40003" => StoreError::Unavailable(text),
+        // A standby; too slow; takes no connections; locked; idle too long; outcome unknown.
+        "25006" | "57014" | "55000" | "55P03" | "25P03" | "40003" => StoreError::Unavailable(text),
         _ if ["08", "53", "57P", "58"].iter().any(|class| code.starts_with(class)) => {
             StoreError::Unavailable(text)
         }
@@ -52,7 +52,7 @@ mod tests {
 
     #[test]
     fn states_that_pass_are_told_from_those_that_stay() {
-        for code in ["57P01", "57P03", "53300", "08006", "25006", "57014", "58030"] {
+        for code in ["57P01", "57P03", "53300", "08006", "25006", "57014", "55000", "58030"] {
             assert!(matches!(judge(code, None), StoreError::Unavailable(_)), "{code}");
         }
         for code in ["23505", "40001", "40P01"] {
