@@ -38,7 +38,12 @@ const fn narrow(
 const ROOMS: &[Room] = &[
     narrow("domain", 0, &[], "plain data and total functions; all others speak in its terms"),
     narrow("clock", 1, &["domain"], "time, ids and randomness: all that is not repeatable"),
-    room("config", 1, "settings are read once, and know nobody who uses them"),
+    narrow(
+        "config",
+        3,
+        &["domain", "vault"],
+        "settings are read once, and know nobody who uses them",
+    ),
     narrow(
         "evidence",
         1,
@@ -54,8 +59,8 @@ const ROOMS: &[Room] = &[
     ),
     narrow("gate", 2, &["domain", "evidence"], "each stage is pure: same message, same answer"),
     narrow("metrics", 2, &["domain"], "anyone may count, so counting may know hardly anyone"),
-    narrow("telemetry", 2, &["config"], "set up before anything else exists"),
-    narrow("lifecycle", 2, &["clock", "config"], "stopping must not depend on what is stopped"),
+    narrow("telemetry", 4, &["config"], "set up before anything else exists"),
+    narrow("lifecycle", 4, &["clock", "config"], "stopping must not depend on what is stopped"),
     room("store", 3, "the narrow waist: the databases, and nothing of why something is written"),
     room("directory", 4, "keys and agents as looked up for each request, over the store"),
     room("ledger", 4, "the only write path: it knows the store, and nobody's transport"),
@@ -454,7 +459,7 @@ fn the_checker_sees_what_it_should() {
             "ledger/mod.rs",
             "use crate::{store::{self, Store}, gate, domain::failure::{Code, dispatch}};",
         ),
-        ("store/sqlite/mod.rs", "use sqlx::Row; use crate::config::Config;"),
+        ("store/sqlite/mod.rs", "use sqlx::Row; use crate::clock::Clock;"),
         ("dispatch/webhook.rs", "use http::StatusCode; use crate::ledger::Ledger;"),
         ("main.rs", "use handoffd::cli; fn main() { handoffd::cli::run(); }"),
         ("lib.rs", "pub mod domain;\npub mod store;"),

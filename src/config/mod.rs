@@ -243,6 +243,20 @@ impl Config {
         if let Some((name, _)) = positive.iter().find(|(_, value)| *value == 0) {
             return Err(ConfigError(format!("{name} must be at least 1")));
         }
+        let url = &self.database.url;
+        if !url.is_empty()
+            && !["sqlite:", "postgres://", "postgresql://"].iter().any(|kind| url.starts_with(kind))
+        {
+            return Err(ConfigError(
+                "database.url (HANDOFFD_DATABASE_URL) must begin with sqlite: or postgres://"
+                    .to_owned(),
+            ));
+        }
+        if !self.auth.master_key.is_empty()
+            && let Err(err) = crate::vault::Vault::from_base64(&self.auth.master_key)
+        {
+            return Err(ConfigError(format!("auth.master_key (HANDOFFD_MASTER_KEY): {err}")));
+        }
         if !self.auth.admin_key.is_empty() && self.auth.admin_key.len() < 24 {
             return Err(ConfigError(
                 "auth.admin_key (HANDOFFD_ADMIN_KEY) must have at least 24 characters".to_owned(),
@@ -308,6 +322,8 @@ mod tests {
             ("HANDOFFD_LISTEN", "nowhere", "server.listen"),
             ("HANDOFFD_METRICS_LISTEN", "nowhere", "nowhere"),
             ("HANDOFFD_ADMIN_KEY", "short", "HANDOFFD_ADMIN_KEY"),
+            ("HANDOFFD_MASTER_KEY", "c2hvcnQ=", "HANDOFFD_MASTER_KEY"),
+            ("HANDOFFD_DATABASE_URL", "mysql://here", "HANDOFFD_DATABASE_URL"),
         ] {
             let message = load(&[(name, value)]).unwrap_err().to_string();
             assert!(message.contains(expected), "{name}={value}: {message}");

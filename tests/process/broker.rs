@@ -74,7 +74,9 @@ impl Broker {
     pub async fn ended(&mut self, within: Duration) -> Option<i32> {
         match tokio::time::timeout(within, self.child.wait()).await {
             Ok(status) => status.unwrap().code(),
-            Err(_) => panic!("it still runs after {within:?}: {:?}", self.log.lock().unwrap()),
+            Err(late) => {
+                panic!("it still runs after {within:?} ({late}): {:?}", self.log.lock().unwrap())
+            }
         }
     }
 

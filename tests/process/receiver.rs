@@ -28,6 +28,14 @@ impl Seen {
         self.0.lock().unwrap().push(delivery);
     }
 
+    /// The last such entry was no delivery after all.
+    pub fn withdraw(&self, delivery: &Delivery) {
+        let mut all = self.0.lock().unwrap();
+        if let Some(place) = all.iter().rposition(|one| one == delivery) {
+            all.remove(place);
+        }
+    }
+
     pub fn all(&self) -> Vec<Delivery> {
         self.0.lock().unwrap().clone()
     }
@@ -99,6 +107,13 @@ pub async fn pulling(base: watch::Receiver<String>, id: String, key: String, see
         };
         for item in page["items"].as_array().unwrap() {
             let handoff = item["handoffId"].as_str().unwrap();
+            let delivery = Delivery {
+                handoff: handoff.to_owned(),
+                attempt: item["attempt"].as_i64().unwrap(),
+                token: 0,
+            };
+            // Written down before it is accepted: the acceptance frees the next of its task.
+            seen.add(delivery.clone());
             // A broker that dies now leaves the claim to run out: it comes again.
             let said = http
                 .post(format!("{at}/handoffs/{handoff}/accept"))
@@ -106,12 +121,13 @@ pub async fn pulling(base: watch::Receiver<String>, id: String, key: String, see
                 .json(&json!({ "fencingToken": item["fencingToken"] }))
                 .send()
                 .await;
-            if said.is_ok_and(|said| said.status() == 200) {
-                seen.add(Delivery {
-                    handoff: handoff.to_owned(),
-                    attempt: item["attempt"].as_i64().unwrap(),
-                    token: 0,
-                });
+            let taken = match said {
+                Ok(said) => said.status() == 200,
+                // What was sent may have been heard.
+                Err(err) => !err.is_connect(),
+            };
+            if !taken {
+                seen.withdraw(&delivery);
             }
         }
     }
