@@ -1,6 +1,7 @@
 //! Figures: a line while it runs, a table and JSON at the end.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
@@ -155,13 +156,15 @@ pub fn table(figures: &[(usize, Row)]) -> String {
         let cpu: Vec<f64> =
             rows.iter().filter_map(|row| row.more.get("broker cpu ms/handoff").copied()).collect();
         let cpu = if cpu.is_empty() { "-".to_owned() } else { format!("{:.2}", median(cpu)) };
-        text.push_str(&format!(
-            "| {name} | {} | {:.0} ({least:.0} to {most:.0}) | {} | {} | {cpu} |\n",
+        // Writing into a string cannot fail.
+        let _ = writeln!(
+            text,
+            "| {name} | {} | {:.0} ({least:.0} to {most:.0}) | {} | {} | {cpu} |",
             rows.len(),
             median(rates),
             medians(&answered),
             medians(&arrived),
-        ));
+        );
     }
     text
 }

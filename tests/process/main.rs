@@ -8,6 +8,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
 #![allow(missing_docs, unreachable_pub, reason = "nobody's library")]
 
+mod backlog;
 mod broker;
 mod cuts;
 mod kills;
@@ -53,6 +54,9 @@ on_both_sides! {
         it_is_ready_when_it_says_where_it_listens,
         another_master_key_is_refused,
         a_wrong_setting_is_named;
+    backlog:
+        what_found_its_receiver_full_waits_for_no_poll,
+        what_found_the_broker_full_waits_for_no_poll;
     cuts:
         senders_that_go_away_lose_nothing_and_repeat_nothing,
         a_receiver_that_hangs_up_is_tried_again,
