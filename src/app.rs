@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -21,7 +20,7 @@ use crate::dispatch::webhook::WebhookClient;
 use crate::domain::ids::TenantId;
 use crate::evidence::record::Actor;
 use crate::gate::Gate;
-use crate::http::{Api, ApiParts, router};
+use crate::http::{Api, ApiParts, listener, router};
 use crate::intake::Intake;
 use crate::ledger::command::{Command, Kind};
 use crate::ledger::{self, Ledger, Outbound};
@@ -230,6 +229,7 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
     let accepting = Arc::new(AtomicBool::new(true));
     let api = Api::new(ApiParts {
         slots: tokio::sync::Semaphore::new(config.server.max_requests),
+        waits: tokio::sync::Semaphore::new(config.server.max_waits),
         large_bodies: tokio::sync::Semaphore::new(
             (config.server.max_large_bytes.max(config.server.max_body_bytes) / 1024).max(1),
         ),
@@ -250,11 +250,16 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
         config: config.clone(),
     });
     let servers = TaskTracker::new();
+    let limits = listener::Limits {
+        connections: config.server.max_connections,
+        headers: Duration::from_millis(config.server.header_timeout_ms),
+    };
     let address =
-        listen(config.server.listen, router::router(api.clone()), &servers, &closing).await?;
+        listen(config.server.listen, router::router(api.clone()), limits, &servers, &closing)
+            .await?;
     let metrics_address = match config.server.metrics_listen {
         Some(at) => {
-            Some(listen(at, router::metrics_router(api.clone()), &servers, &closing).await?)
+            Some(listen(at, router::metrics_router(api.clone()), limits, &servers, &closing).await?)
         }
         None => None,
     };
@@ -344,23 +349,21 @@ fn dispatcher_settings(config: &Config) -> dispatcher::Settings {
 async fn listen(
     at: SocketAddr,
     router: axum::Router,
+    limits: listener::Limits,
     servers: &TaskTracker,
     closing: &CancellationToken,
 ) -> Result<SocketAddr, StartError> {
-    let listener = TcpListener::bind(at).await.map_err(io(format!("cannot listen on {at}")))?;
-    let address = listener.local_addr().map_err(io("the listener has no address"))?;
-    let closing = closing.clone();
-    servers.spawn(async move {
-        let serving = axum::serve(listener, router)
-            .with_graceful_shutdown(async move { closing.cancelled().await });
-        if let Err(err) = serving.await {
-            tracing::error!(error = %err, "a listener ended");
-        }
-    });
+    let (listening, address) =
+        listener::bind(at).await.map_err(io(format!("cannot listen on {at}")))?;
+    servers.spawn(listener::serve(listening, router, limits, closing.clone()));
     Ok(address)
 }
 
-/// Reads a secret file, or makes it with mode 0600.
+/// The shortest secret that a file may hold: what is shorter was cut off, or never a secret.
+const MIN_SECRET: usize = 24;
+
+/// Reads a secret file, or makes it with mode 0600: whole or not at all, so that a crash in between
+/// leaves no empty secret behind.
 fn secret_file(
     path: &Path,
     make: impl FnOnce() -> zeroize::Zeroizing<String>,
@@ -368,21 +371,33 @@ fn secret_file(
     use std::io::Write;
     let what = || path.display().to_string();
     match std::fs::read_to_string(path) {
-        Ok(text) => return Ok((zeroize::Zeroizing::new(text.trim().to_owned()), false)),
+        Ok(text) if text.trim().len() >= MIN_SECRET => {
+            return Ok((zeroize::Zeroizing::new(text.trim().to_owned()), false));
+        }
+        Ok(_) => {
+            return Err(StartError::Config(format!(
+                "{} holds no secret of {MIN_SECRET} characters or more: restore it, or remove it to have a new one made",
+                path.display()
+            )));
+        }
         Err(err) if err.kind() == std::io::ErrorKind::NotFound => {}
         Err(err) => return Err(io(what())(err)),
     }
-    if let Some(parent) = path.parent() {
-        std::fs::create_dir_all(parent).map_err(io(parent.display().to_string()))?;
-    }
+    let folder = path.parent().unwrap_or_else(|| Path::new("."));
+    std::fs::create_dir_all(folder).map_err(io(folder.display().to_string()))?;
     let text = make();
-    let mut options = std::fs::OpenOptions::new();
-    options.write(true).create_new(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    let mut file = options.open(path).map_err(io(what()))?;
-    writeln!(file, "{}", *text).and_then(|()| file.sync_all()).map_err(io(what()))?;
-    Ok((text, true))
+    // A temporary file has mode 0600 from its first moment.
+    let mut file = tempfile::NamedTempFile::new_in(folder).map_err(io(what()))?;
+    writeln!(file, "{}", *text).and_then(|()| file.as_file().sync_all()).map_err(io(what()))?;
+    match file.persist_noclobber(path) {
+        Ok(_) => Ok((text, true)),
+        // Another broker was first: its secret counts.
+        Err(err) if err.error.kind() == std::io::ErrorKind::AlreadyExists => {
+            let text = std::fs::read_to_string(path).map_err(io(what()))?;
+            Ok((zeroize::Zeroizing::new(text.trim().to_owned()), false))
+        }
+        Err(err) => Err(io(what())(err.error)),
+    }
 }
 
 /// The master key: from the settings or from its file, and always the one this database knows.
@@ -463,5 +478,27 @@ async fn make_admin(
     match ledger.handle(command).await {
         Ok(_) => Ok(()),
         Err(err) => Err(StartError::Config(format!("the admin key cannot be stored: {err}"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_secret_file_is_made_whole_and_an_empty_one_is_no_secret() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("made/admin.key");
+        let (first, made) = secret_file(&path, new_api_key).unwrap();
+        assert!(made && first.len() >= MIN_SECRET);
+        let (again, made) = secret_file(&path, new_api_key).unwrap();
+        assert!(!made && *again == *first);
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::PermissionsExt;
+            assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        }
+        std::fs::write(&path, "\n").unwrap();
+        assert!(secret_file(&path, new_api_key).unwrap_err().to_string().contains("admin.key"));
     }
 }

@@ -95,6 +95,12 @@ async fn create(args: CreateArgs, config: &Config) -> Result<(KeyRow, String), S
         .ensure_tenant(&tenant, &clock::random_id().to_string(), now)
         .await
         .map_err(|err| text(&err))?;
+    if let Some(agent) = &args.agent {
+        let known = store.list_agents(&tenant).await.map_err(|err| text(&err))?;
+        if !known.iter().any(|row| row.agent.agent_id == *agent) {
+            return Err(format!("tenant {tenant} has no agent {agent}"));
+        }
+    }
     let metrics = Arc::new(Metrics::new().map_err(|err| text(&err))?);
     let tracker = TaskTracker::new();
     let ledger = Ledger::start(

@@ -42,6 +42,9 @@ pub struct Server {
     pub max_large_bytes: usize,
     pub body_timeout_ms: u64,
     pub max_requests: usize,
+    pub max_waits: usize,
+    pub max_connections: usize,
+    pub header_timeout_ms: u64,
     pub stop_timeout_ms: u64,
 }
 
@@ -171,6 +174,9 @@ const SHORT: [(&str, &str); 7] = [
     ("HANDOFFD_EGRESS_ALLOW", "egress.allow"),
 ];
 
+/// The largest count or size that makes sense, and that every queue can take (1 GiB).
+const MAX_COUNT: usize = 1 << 30;
+
 /// Variables with the prefix that are no settings.
 const NOT_SETTINGS: [&str; 3] = ["HANDOFFD_URL", "HANDOFFD_API_KEY", "HANDOFFD_CONFIG"];
 
@@ -228,6 +234,9 @@ impl Config {
         let positive = [
             ("server.max_body_bytes", self.server.max_body_bytes as u64),
             ("server.max_requests", self.server.max_requests as u64),
+            ("server.max_waits", self.server.max_waits as u64),
+            ("server.max_connections", self.server.max_connections as u64),
+            ("server.header_timeout_ms", self.server.header_timeout_ms),
             ("database.max_connections", u64::from(self.database.max_connections)),
             ("ledger.queue", self.ledger.queue as u64),
             ("ledger.batch", self.ledger.batch as u64),
@@ -242,6 +251,25 @@ impl Config {
         ];
         if let Some((name, _)) = positive.iter().find(|(_, value)| *value == 0) {
             return Err(ConfigError(format!("{name} must be at least 1")));
+        }
+        let bounded = [
+            ("server.max_body_bytes", self.server.max_body_bytes),
+            ("server.max_large_bytes", self.server.max_large_bytes),
+            ("server.max_requests", self.server.max_requests),
+            ("server.max_waits", self.server.max_waits),
+            ("server.max_connections", self.server.max_connections),
+            ("ledger.queue", self.ledger.queue),
+            ("ledger.batch", self.ledger.batch),
+            ("ledger.workers", self.ledger.workers),
+            ("delivery.max_in_flight", self.delivery.max_in_flight),
+        ];
+        if let Some((name, _)) = bounded.iter().find(|(_, value)| *value > MAX_COUNT) {
+            return Err(ConfigError(format!("{name} must be at most {MAX_COUNT}")));
+        }
+        if self.delivery.retry_base_ms > self.delivery.retry_cap_ms {
+            return Err(ConfigError(
+                "delivery.retry_base_ms must not be above delivery.retry_cap_ms".to_owned(),
+            ));
         }
         let url = &self.database.url;
         if !url.is_empty()
@@ -319,6 +347,8 @@ mod tests {
             ("HANDOFFD_LEDGER__BATHC", "3", "HANDOFFD_LEDGER__BATHC"),
             ("HANDOFFD_LEDGER__BATCH", "many", "ledger.batch"),
             ("HANDOFFD_LEDGER__BATCH", "0", "ledger.batch"),
+            ("HANDOFFD_LEDGER__QUEUE", "9223372036854775807", "ledger.queue"),
+            ("HANDOFFD_DELIVERY__RETRY_BASE_MS", "99999999", "delivery.retry_base_ms"),
             ("HANDOFFD_LISTEN", "nowhere", "server.listen"),
             ("HANDOFFD_METRICS_LISTEN", "nowhere", "nowhere"),
             ("HANDOFFD_ADMIN_KEY", "short", "HANDOFFD_ADMIN_KEY"),

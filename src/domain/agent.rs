@@ -288,6 +288,8 @@ pub struct AgentSpec {
 /// Bounds of one agent's lists, so that a roster stays loadable.
 const MAX_LIST: usize = 10_000;
 const MAX_TEXT: usize = 16_384;
+/// The largest agent, as JSON.
+const MAX_AGENT: usize = 512 * 1024;
 
 impl AgentSpec {
     /// Applies what is said to an agent.
@@ -356,6 +358,14 @@ impl AgentSpec {
         }
         if next.handoff_targets.len() > MAX_LIST {
             return wrong("/handoffTargets", format!("at most {MAX_LIST} entries"));
+        }
+        // The roster is read whole for routing, so no agent may be large.
+        let size = serde_json::to_vec(&next).map_or(usize::MAX, |text| text.len());
+        if size > MAX_AGENT {
+            return wrong(
+                "",
+                format!("an agent may take {MAX_AGENT} bytes as JSON, this takes {size}"),
+            );
         }
         Ok(next)
     }

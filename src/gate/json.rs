@@ -12,6 +12,10 @@ use crate::domain::failure::{Code, Failure, Stage};
 /// Deepest nesting of arrays and objects, the top-level object counted (specification §2.2).
 pub const MAX_DEPTH: usize = 64;
 
+/// Most members and elements of one document: each takes some 100 bytes once parsed, so this bounds
+/// what a small body can become in memory.
+pub const MAX_VALUES: usize = 500_000;
+
 /// Largest magnitude of an integer literal: 2^53 − 1 (RFC 7493, §2.2).
 pub const MAX_SAFE_INTEGER: u64 = 9_007_199_254_740_991;
 
@@ -76,6 +80,12 @@ pub fn parse(bytes: &[u8]) -> Result<Value, JsonFault> {
                 ),
             ));
         }
+        Prescan::TooMany => {
+            return Err(malformed(
+                "",
+                format!("The body holds more than {MAX_VALUES} members and elements."),
+            ));
+        }
         Prescan::Passed { unsafe_integer } => unsafe_integer,
     };
     let mut state = State::default();
@@ -131,14 +141,19 @@ fn position(bytes: &[u8], offset: usize) -> (usize, usize) {
 }
 
 enum Prescan {
+    /// More members and elements than [`MAX_VALUES`].
+    TooMany,
     TooDeep(usize),
-    Passed { unsafe_integer: Option<usize> },
+    Passed {
+        unsafe_integer: Option<usize>,
+    },
 }
 
 /// One pass over the bytes, before any recursion: finds nesting that is too deep, and the first
 /// integer literal out of range (which the parser would quietly turn into a double).
 fn prescan(bytes: &[u8]) -> Prescan {
     let mut depth = 0_usize;
+    let mut values = 0_usize;
     let mut unsafe_integer = None;
     let mut at = 0;
     while let Some(&byte) = bytes.get(at) {
@@ -148,6 +163,12 @@ fn prescan(bytes: &[u8]) -> Prescan {
                 depth += 1;
                 if depth > MAX_DEPTH {
                     return Prescan::TooDeep(at);
+                }
+            }
+            b',' | b':' => {
+                values += 1;
+                if values > MAX_VALUES {
+                    return Prescan::TooMany;
                 }
             }
             b']' | b'}' => depth = depth.saturating_sub(1),

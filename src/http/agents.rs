@@ -36,6 +36,19 @@ fn view(row: &AgentRow, agents: &Agents) -> Value {
     value
 }
 
+/// An agent as that caller may see it: to another agent its addresses and its owner's data are not
+/// shown, for a URL may itself be a secret.
+fn view_for(principal: &Principal, row: &AgentRow, agents: &Agents) -> Value {
+    let mut value = view(row, agents);
+    let other = principal.agent.as_ref().is_some_and(|caller| *caller != row.agent.agent_id);
+    if other && let Some(object) = value.as_object_mut() {
+        object.remove("metadata");
+        object.remove("callbackUrl");
+        object.insert("delivery".to_owned(), json!({ "mode": row.agent.delivery.mode }));
+    }
+    value
+}
+
 async fn change(
     api: &Api,
     principal: &Principal,
@@ -168,7 +181,7 @@ pub async fn list(
         .roster
         .iter()
         .filter_map(|agent| agents.row(&agent.agent_id))
-        .map(|row| view(row, &agents))
+        .map(|row| view_for(&principal, row, &agents))
         .collect();
     Ok(axum::Json(json!({ "items": items })))
 }
@@ -191,7 +204,7 @@ pub async fn get(
 ) -> Result<axum::Json<Value>, Problem> {
     let agents = api.intake.directory.agents(&principal.tenant).await?;
     let row = agents.row(&id).ok_or_else(|| Problem::not_found("agent"))?;
-    Ok(axum::Json(view(row, &agents)))
+    Ok(axum::Json(view_for(&principal, row, &agents)))
 }
 
 /// Change an agent: a list replaces, `[]` clears, an absent member leaves alone. An agent may change
@@ -345,7 +358,7 @@ pub async fn put_targets(
     let value = match serde_json::from_slice::<Value>(&body.bytes) {
         // The strict parser takes objects only; a bare list is wrapped.
         Ok(Value::Array(list)) => json!({ "handoffTargets": list }),
-        _ => super::extract::parse(&body.bytes)?,
+        _ => super::extract::parse(body.bytes.clone()).await?,
     };
     let NamedTargets { handoff_targets } = super::extract::typed(value)?;
     let row = changed(&api, &principal, id, AgentChange::SetTargets(handoff_targets)).await?;

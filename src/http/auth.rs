@@ -36,7 +36,9 @@ fn key_of(headers: &HeaderMap) -> Option<&str> {
         let (scheme, key) = value.to_str().ok()?.split_once(' ')?;
         scheme.eq_ignore_ascii_case("bearer").then_some(key.trim())
     });
-    bearer.or_else(|| headers.get("x-api-key")?.to_str().ok().map(str::trim))
+    bearer
+        .or_else(|| headers.get("x-api-key")?.to_str().ok().map(str::trim))
+        .filter(|key| !key.is_empty())
 }
 
 async fn authenticate(parts: &Parts, api: &Api) -> Result<Principal, Problem> {

@@ -7,9 +7,11 @@ use std::time::Duration;
 use axum::body::Bytes;
 use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, header};
+use axum::http::{HeaderMap, StatusCode, header};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use bytes::BytesMut;
+use futures_util::StreamExt;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -51,7 +53,7 @@ impl Drop for Share {
 }
 
 /// Bodies up to this size need no share.
-const SMALL: u64 = 64 * 1024;
+const SMALL: usize = 64 * 1024;
 
 impl FromRequest<Api> for JsonBytes {
     type Rejection = Problem;
@@ -87,43 +89,67 @@ async fn read(request: Request, api: &Api) -> Result<(Bytes, Option<Share>), Pro
         .headers()
         .get(header::CONTENT_LENGTH)
         .and_then(|value| value.to_str().ok())
-        .and_then(|value| value.parse::<u64>().ok());
-    if declared.is_some_and(|length| length > limit as u64) {
+        .and_then(|value| value.parse::<usize>().ok());
+    if declared.is_some_and(|length| length > limit) {
         return Err(too_large());
     }
     let patience = Duration::from_millis(api.config.server.body_timeout_ms);
-    // Who does not say how long the body will be may send as much as there may be.
-    let share = match declared.unwrap_or(limit as u64) {
-        0..=SMALL => None,
-        length => Some(share(api, length, patience).await?),
-    };
-    let reading = axum::body::to_bytes(request.into_body(), limit);
+    let reading = collect(request.into_body(), declared, limit, patience, api);
     match tokio::time::timeout(patience, reading).await {
-        Ok(Ok(bytes)) => Ok((bytes, share)),
-        Ok(Err(err)) => {
-            let over = std::error::Error::source(&err)
-                .is_some_and(|source| source.to_string().contains("length limit"));
-            Err(if over || err.to_string().contains("length limit") {
-                too_large()
-            } else {
-                Problem::invalid("the body could not be read to its end")
-            })
+        Ok(Ok(read)) => Ok(read),
+        Ok(Err(Unread::TooLarge)) => Err(too_large()),
+        Ok(Err(Unread::Broken)) => Err(Problem::invalid("the body could not be read to its end")),
+        Ok(Err(Unread::NoRoom)) => {
+            Err(Problem::new(Code::Overloaded, "too many large bodies are under way; try again"))
         }
-        Err(_) => Err(Problem::invalid("the body took too long to arrive")),
+        Err(_) => Err(Problem {
+            status: StatusCode::REQUEST_TIMEOUT,
+            ..Problem::invalid("the body took too long to arrive")
+        }),
     }
 }
 
-async fn share(api: &Api, length: u64, patience: Duration) -> Result<Share, Problem> {
-    let kib = usize::try_from(length.div_ceil(1024)).unwrap_or(usize::MAX);
+enum Unread {
+    TooLarge,
+    Broken,
+    NoRoom,
+}
+
+/// Collects a body. Its share of the budget is taken only once more than a small body has arrived:
+/// who merely announces a large one holds nothing up.
+async fn collect(
+    body: axum::body::Body,
+    declared: Option<usize>,
+    limit: usize,
+    patience: Duration,
+    api: &Api,
+) -> Result<(Bytes, Option<Share>), Unread> {
+    let mut chunks = body.into_data_stream();
+    let mut read = BytesMut::new();
+    let mut taken = None;
+    while let Some(chunk) = chunks.next().await {
+        let chunk = chunk.map_err(|_| Unread::Broken)?;
+        if read.len() + chunk.len() > limit {
+            return Err(Unread::TooLarge);
+        }
+        if taken.is_none() && read.len() + chunk.len() > SMALL {
+            taken = Some(share(api, declared.unwrap_or(limit), patience).await?);
+        }
+        read.extend_from_slice(&chunk);
+    }
+    Ok((read.freeze(), taken))
+}
+
+async fn share(api: &Api, length: usize, patience: Duration) -> Result<Share, Unread> {
     let most = api.config.server.max_large_bytes.max(api.config.server.max_body_bytes) / 1024;
-    let kib = kib.min(most.max(1));
+    let kib = length.div_ceil(1024).min(most.max(1));
     let waiting = api.large_bodies.acquire_many(u32::try_from(kib).unwrap_or(u32::MAX));
     match tokio::time::timeout(patience, waiting).await {
         Ok(Ok(permit)) => {
             permit.forget();
             Ok(Share { api: api.clone(), kib })
         }
-        _ => Err(Problem::new(Code::Overloaded, "too many large bodies are under way; try again")),
+        _ => Err(Unread::NoRoom),
     }
 }
 
@@ -144,13 +170,26 @@ impl<T: DeserializeOwned> FromRequest<Api> for Json<T> {
                 "send the body with `Content-Type: application/json`",
             ));
         }
-        typed(parse(&bytes)?).map(Self)
+        typed(parse(bytes).await?).map(Self)
     }
 }
 
+/// Work on a large body goes to a thread of its own, so that it does not hold up what is small.
+pub async fn heavy<T: Send + 'static>(
+    size: usize,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Problem> {
+    if size <= SMALL {
+        return Ok(work());
+    }
+    tokio::task::spawn_blocking(work).await.map_err(|_| {
+        Problem::new(Code::Internal, "the broker failed; the request id tells the operator more")
+    })
+}
+
 /// Strict JSON, as for messages.
-pub fn parse(bytes: &[u8]) -> Result<Value, Problem> {
-    json::parse(bytes).map_err(|fault| {
+pub async fn parse(bytes: Bytes) -> Result<Value, Problem> {
+    heavy(bytes.len(), move || json::parse(&bytes)).await?.map_err(|fault| {
         if fault.is_malformed() {
             Problem::malformed(fault.into_failure())
         } else {

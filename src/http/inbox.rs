@@ -21,6 +21,9 @@ use crate::store::Claim;
 /// How often a poll looks for what other brokers may have committed.
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
 
+/// Polls of one inbox at once: each asks the store again and again.
+const MAX_POLLS: usize = 32;
+
 /// How to ask.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
@@ -71,6 +74,7 @@ pub struct InboxView {
         (status = 400, description = "A malformed parameter", body = ProblemDetails, content_type = "application/problem+json"),
         NoKey,
         (status = 403, description = "Not this agent's key", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 429, description = "The agent polls too often at once", body = ProblemDetails, content_type = "application/problem+json"),
         (status = 409, description = "The agent takes its handoffs by webhook", body = ProblemDetails, content_type = "application/problem+json"),
         Busy,
     ),
@@ -92,7 +96,14 @@ pub async fn poll(
     let wait = Duration::from_secs(params.wait.unwrap_or(0).min(60));
     let deadline = tokio::time::Instant::now() + wait;
     let receiver = (caller.principal.tenant.clone(), id);
-    let watch = api.intake.ledger.watch_inbox(receiver.clone());
+    let watch =
+        api.intake.ledger.watch_inbox(receiver.clone(), MAX_POLLS).ok_or_else(|| Problem {
+            status: axum::http::StatusCode::TOO_MANY_REQUESTS,
+            ..Problem::new(
+                crate::domain::failure::Code::Overloaded,
+                format!("this agent polls its inbox {MAX_POLLS} times at once already"),
+            )
+        })?;
     loop {
         // Registered before the store is asked, so that no handoff falls between.
         let arrived = watch.changed();

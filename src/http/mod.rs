@@ -12,6 +12,7 @@ pub mod handoffs;
 pub mod inbox;
 pub mod keys;
 pub mod layer;
+pub mod listener;
 pub mod problem;
 pub mod router;
 pub mod service;
@@ -48,6 +49,8 @@ pub struct ApiParts {
     pub stopping: tokio_util::sync::CancellationToken,
     /// Bounds the requests under way.
     pub slots: tokio::sync::Semaphore,
+    /// Bounds the requests that wait (long polls, `Prefer: wait`), apart from those that work.
+    pub waits: tokio::sync::Semaphore,
     /// Bounds the bytes of large bodies under way, in KiB.
     pub large_bodies: tokio::sync::Semaphore,
 }

@@ -7,7 +7,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::Api;
 use super::auth::{Anyone, AsAgent, limited_to};
-use super::extract::{Id, Ids, Json, JsonBytes, Params, page_size, parse, read_cursor};
+use super::extract::{Id, Ids, Json, JsonBytes, Params, heavy, page_size, parse, read_cursor};
 use super::problem::{BadBody, Busy, NoKey, Problem, ProblemDetails};
 use super::views::{Page, TaskView};
 use crate::clock;
@@ -237,7 +237,8 @@ pub async fn put_checkpoint(
     body: JsonBytes,
 ) -> Result<axum::Json<CheckpointView>, Problem> {
     let tenant = caller.principal.tenant.clone();
-    let state = parse(&body.bytes)?;
+    let size = body.bytes.len();
+    let state = parse(body.bytes.clone()).await?;
     if !state.is_object() {
         return Err(Problem::refusal(
             vec![Failure::new(
@@ -254,6 +255,10 @@ pub async fn put_checkpoint(
     {
         return Err(Problem::new(Code::Conflict, "the task has ended"));
     }
+    let part = heavy(size, move || {
+        Part::new(Subject::Checkpoint, clock::random(), &canonical::to_vec(&state))
+    })
+    .await?;
     let reply = api
         .intake
         .ledger
@@ -265,7 +270,7 @@ pub async fn put_checkpoint(
                 task_id,
                 execution_id,
                 agent: caller.id,
-                part: Part::new(Subject::Checkpoint, clock::random(), &canonical::to_vec(&state)),
+                part,
             })),
         })
         .await?;

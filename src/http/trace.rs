@@ -2,6 +2,8 @@
 //! in pages, once for the handoffs and once as they are, so a long task needs no more memory than a
 //! short one.
 
+use std::collections::{HashMap, HashSet};
+
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::header;
@@ -15,7 +17,7 @@ use super::auth::{Anyone, limited_to};
 use super::extract::Id;
 use super::problem::{NoKey, Problem, ProblemDetails};
 use crate::account::{Account, Hop};
-use crate::domain::ids::{TaskId, TenantId};
+use crate::domain::ids::{AgentId, TaskId, TenantId};
 use crate::evidence::commitment::{Subject, commit, hash_text, unpack};
 use crate::evidence::record::record_hash;
 use crate::store::{HandoffFilter, Store, StoreError, StoredRecord};
@@ -28,7 +30,7 @@ const PAGE: i64 = 256;
     get, path = "/tasks/{taskId}/trace", tag = "tasks", operation_id = "getTrace",
     params(("taskId" = String, Path, description = "The task's UUID")),
     responses(
-        (status = 200, description = "`{taskId, status, handoffs[], records[], agents[], cost{totalUSD, reportedSumUSD, tokens, perAgent[], perHop[]}, verification}`; `handoffs` has one entry a boundary, in log order", body = Object),
+        (status = 200, description = "`{taskId, status, handoffs[], records[], agents[], cost{totalUSD, reportedSumUSD, tokens, perAgent[], perHop[]}, verification}`; `handoffs` has one entry a boundary, in log order. An agent reads the words (content, task description, reason) of its own handoffs only", body = Object),
         NoKey,
         (status = 404, description = "No such task, or not the caller's", body = ProblemDetails, content_type = "application/problem+json"),
         (status = 503, description = "The store is away", body = ProblemDetails, content_type = "application/problem+json"),
@@ -55,10 +57,10 @@ pub async fn trace(
     };
     let (chunks, body) = mpsc::channel::<Result<Bytes, std::io::Error>>(4);
     let store = api.store.clone();
-    let to_agent = limited_to(&principal).is_some();
+    let reader = limited_to(&principal);
     tokio::spawn(async move {
         let mut out = Out { chunks, buffer: Vec::with_capacity(64 * 1024), broken: false };
-        if let Err(err) = write(&*store, &tenant, id, status, to_agent, &mut out).await {
+        if let Err(err) = write(&*store, &tenant, id, status, reader.as_ref(), &mut out).await {
             tracing::warn!(error = %err, "a trace broke off");
             // The body ends in an error, so that the client does not take half for the whole.
             let _ = out.chunks.send(Err(std::io::Error::other("the trace broke off"))).await;
@@ -104,10 +106,16 @@ async fn write(
     tenant: &TenantId,
     id: TaskId,
     status: Option<&str>,
-    to_agent: bool,
+    reader: Option<&AgentId>,
     out: &mut Out,
 ) -> Result<(), StoreError> {
-    let now = current(store, tenant, id).await?;
+    let (now, own) = current(store, tenant, id, reader).await?;
+    // People read everything; an agent the words of the handoffs it sends or receives.
+    let open = |record: &StoredRecord| {
+        reader.is_none()
+            || (record.kind != "DEAD_LETTERED"
+                && record.handoff_id.as_ref().is_some_and(|id| own.contains(id)))
+    };
     out.text(&format!("{{\"taskId\":\"{id}\",\"status\":{},\"handoffs\":[", json!(status)));
     let mut account = Account::default();
     let mut checked = Checked::default();
@@ -124,6 +132,7 @@ async fn write(
                 let hop = Hop::from_record(&body);
                 let cost = account.add(&hop);
                 let state = record.handoff_id.as_ref().and_then(|id| now.get(id));
+                let content = if open(record) { content } else { Value::Null };
                 out.item(&mut first, &handoff_entry(record, &body, &content, state, &cost));
             }
         }
@@ -140,7 +149,7 @@ async fn write(
         let Some(last) = page.last() else { break };
         from = last.leaf_index + 1;
         for record in &page {
-            out.item(&mut first, &record_entry(record, to_agent));
+            out.item(&mut first, &record_entry(record, open(record)));
         }
         out.flush().await;
         if out.broken {
@@ -157,25 +166,34 @@ async fn write(
     Ok(())
 }
 
-/// Where each of the task's handoffs stands now.
+/// Where each of the task's handoffs stands now, and which of them are the reader's own.
 async fn current(
     store: &dyn Store,
     tenant: &TenantId,
     id: TaskId,
-) -> Result<std::collections::HashMap<String, Value>, StoreError> {
+    reader: Option<&AgentId>,
+) -> Result<(HashMap<String, Value>, HashSet<String>), StoreError> {
     let filter = HandoffFilter { task_id: Some(id), ..HandoffFilter::default() };
-    let mut found = std::collections::HashMap::new();
+    let (mut found, mut own) = (HashMap::new(), HashSet::new());
     let mut after = None;
     loop {
         let page = store.list_handoffs(tenant, &filter, after.as_ref(), 500).await?;
-        let Some(last) = page.last() else { return Ok(found) };
+        let Some(last) = page.last() else { return Ok((found, own)) };
         after = Some((last.created_at, last.id.to_string()));
         for handoff in &page {
+            let party = [&handoff.source, &handoff.target];
+            if reader.is_some_and(|reader| party.contains(&reader)) {
+                own.insert(handoff.id.to_string());
+            }
+            let reason = handoff
+                .reason
+                .as_ref()
+                .filter(|_| reader.is_none_or(|reader| party.contains(&reader)));
             found.insert(
                 handoff.id.to_string(),
                 json!({
                     "status": handoff.status,
-                    "reason": handoff.reason,
+                    "reason": reason,
                     "attempts": handoff.attempts,
                     "acceptedAt": handoff.accepted_at.map(crate::domain::ids::Micros::rfc3339),
                     "endedAt": handoff.ended_at.map(crate::domain::ids::Micros::rfc3339),
@@ -211,11 +229,9 @@ fn handoff_entry(
     entry
 }
 
-fn record_entry(record: &StoredRecord, to_agent: bool) -> Value {
+fn record_entry(record: &StoredRecord, open: bool) -> Value {
     let mut entry: Value = serde_json::from_slice(&record.body).unwrap_or_default();
-    // A dead letter waits for a person: its text reaches no agent, by no way.
-    let withheld = record.kind == "HANDOFF" || (to_agent && record.kind == "DEAD_LETTERED");
-    let content = (!withheld).then(|| opened(record)).flatten();
+    let content = (open && record.kind != "HANDOFF").then(|| opened(record)).flatten();
     if let Some(object) = entry.as_object_mut() {
         object.insert("recordHash".to_owned(), json!(hash_text(&record.hash)));
         if let Some(content) = content {

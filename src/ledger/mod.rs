@@ -158,10 +158,12 @@ impl Ledger {
         self.waiters.watch(key)
     }
 
-    /// Something to await for the next handoff into a pull receiver's inbox, on this broker.
+    /// Something to await for the next handoff into a pull receiver's inbox, on this broker; `None`
+    /// where `most` wait for it already.
     #[must_use]
-    pub fn watch_inbox(&self, receiver: Receiver) -> Watch<Receiver> {
-        self.inboxes.watch(receiver)
+    pub fn watch_inbox(&self, receiver: Receiver, most: usize) -> Option<Watch<Receiver>> {
+        let watch = self.inboxes.watch(receiver);
+        (watch.waiting <= most).then_some(watch)
     }
 }
 
@@ -402,7 +404,8 @@ impl<K: Eq + Hash + Clone> Waiters<K> {
         let mut map = self.by_key.lock().unwrap_or_else(PoisonError::into_inner);
         let entry = map.entry(key.clone()).or_default();
         entry.1 += 1;
-        Watch { waiters: Arc::clone(self), notify: Arc::clone(&entry.0), key }
+        let waiting = entry.1;
+        Watch { waiters: Arc::clone(self), notify: Arc::clone(&entry.0), key, waiting }
     }
 
     fn wake(&self, key: &K) {
@@ -427,6 +430,8 @@ pub struct Watch<K: Eq + Hash> {
     waiters: Arc<Waiters<K>>,
     notify: Arc<Notify>,
     key: K,
+    /// How many waited for the same thing when this wait began, counting it.
+    waiting: usize,
 }
 
 impl<K: Eq + Hash> Watch<K> {

@@ -16,14 +16,19 @@ const ANOTHERS_RUN: LedgerError = LedgerError::Forbidden("this run is another ag
 /// Commits a handoff that passed the gate, or answers as the first time.
 pub(super) fn submit(state: &State, command: &Command, submit: &Submit) -> Decision {
     let key = (command.tenant.clone(), submit.handoff.id);
+    let used = submit.idempotency_key.as_ref().and_then(|name| {
+        let key = (command.tenant.clone(), submit.handoff.source.clone(), name.clone());
+        state.idempotency.get(&key)
+    });
     if let Some(known) = state.handoffs.get(&key) {
-        return replay(known, &submit.whole);
-    }
-    if let Some(name) = &submit.idempotency_key {
-        let used = (command.tenant.clone(), submit.handoff.source.clone(), name.clone());
-        if state.idempotency.contains_key(&used) {
-            return Err(LedgerError::IdempotencyMismatch);
+        let (mut changes, reply) = replay(known, &submit.whole)?;
+        if used.is_none() {
+            changes.extend(remember_key(command, submit));
         }
+        return Ok((changes, reply));
+    }
+    if used.is_some() {
+        return Err(LedgerError::IdempotencyMismatch);
     }
     let no_op = submit.handoff.status == HandoffStatus::NoOp;
     let mut task = task_of(state, command, &submit.handoff);
@@ -107,19 +112,24 @@ pub(super) fn submit(state: &State, command: &Command, submit: &Submit) -> Decis
             created_at: command.at,
         }));
     }
-    if let Some(name) = &submit.idempotency_key {
-        changes.push(Change::Idempotency(IdempotencyRow {
-            tenant: command.tenant.clone(),
-            agent: handoff.source.clone(),
-            key: name.clone(),
-            handoff_id: handoff.id,
-            created_at: command.at,
-        }));
-    }
+    changes.extend(remember_key(command, submit));
     changes.push(Change::Task(task));
     changes.push(Change::Handoff(handoff.clone()));
     changes.push(Change::Record(Box::new(draft)));
     Ok((changes, Reply::Submitted { handoff, receipt: None, replayed: false }))
+}
+
+/// Remembers what the submission's `Idempotency-Key` was used for.
+fn remember_key(command: &Command, submit: &Submit) -> Option<Change> {
+    submit.idempotency_key.as_ref().map(|name| {
+        Change::Idempotency(IdempotencyRow {
+            tenant: command.tenant.clone(),
+            agent: submit.handoff.source.clone(),
+            key: name.clone(),
+            handoff_id: submit.handoff.id,
+            created_at: command.at,
+        })
+    })
 }
 
 /// Records a refusal, and keeps the handoff as a dead letter where that is due.
