@@ -126,8 +126,39 @@ both! {
         assert!(!text.contains(&message.id()) && !text.contains(&message.task()), "ids are no labels");
     }
 
-    with [("HANDOFFD_SERVER__MAX_REQUESTS", "2")]
-    async fn more_requests_than_places_are_told_to_come_again(broker: Broker) {
+    with [("HANDOFFD_SERVER__HEADER_TIMEOUT_MS", "300")]
+    async fn who_never_ends_its_headers_is_cut_off(broker: Broker) {
+        use tokio::io::{AsyncReadExt, AsyncWriteExt};
+        let address = broker.admin.base.trim_start_matches("http://").to_owned();
+        let mut slow = tokio::net::TcpStream::connect(address).await.unwrap();
+        slow.write_all(b"GET /livez HTTP/1.1\r\nHost: x\r\nX-Slow: ").await.unwrap();
+        let mut rest = Vec::new();
+        crate::harness::within("the cut", slow.read_to_end(&mut rest)).await.ok();
+        broker.caller(None).get("/livez").await.expect(200);
+    }
+
+    async fn an_empty_key_is_no_key(broker: Broker) {
+        for name in ["x-api-key", "authorization"] {
+            let request = broker.caller(None).request(Method::GET, "/agents").header(name, "");
+            Answer::read(request.send().await.unwrap()).await.refused(401, "UNAUTHENTICATED");
+        }
+    }
+
+    async fn an_agent_sees_nobody_elses_addresses(broker: Broker) {
+        let (a, b) = broker.pull_pair().await;
+        let change = json!({
+            "callbackUrl": "https://b.example/SECRET", "metadata": {"note": "SECRET"},
+            "delivery": {"mode": "webhook", "url": "https://b.example/SECRET"},
+        });
+        broker.admin.patch("/agents/b", &change).await.expect(200);
+        for path in ["/agents", "/agents/b"] {
+            assert!(!a.api.get(path).await.expect(200).text.contains("SECRET"), "{path}");
+            assert!(b.api.get(path).await.expect(200).text.contains("SECRET"), "{path}");
+        }
+    }
+
+    with [("HANDOFFD_SERVER__MAX_WAITS", "2")]
+    async fn more_waits_than_places_are_told_to_come_again_and_hold_up_nobody(broker: Broker) {
         let (_a, b) = broker.pull_pair().await;
         broker.expect_unavailable();
         let polls: Vec<_> = (0..2)
@@ -144,16 +175,17 @@ both! {
                 })
             })
             .collect();
-        crate::harness::until("it is full", async || {
-            let answer = broker.admin.get("/agents").await;
+        crate::harness::until("the places for waits are taken", async || {
+            let answer = b.api.get("/agents/b/inbox").await;
             if answer.status == 503 { Ok(answer.refused(503, "OVERLOADED")) } else { Err(answer.text) }
         })
         .await;
+        // Who waits takes no place from those at work.
+        broker.admin.get("/agents").await.expect(200);
         broker.caller(None).get("/livez").await.expect(200);
         for poll in polls {
             poll.await.unwrap().expect(200);
         }
-        broker.admin.get("/agents").await.expect(200);
     }
 
     async fn reading_a_dead_letter_needs_an_id_that_is_one(broker: Broker) {

@@ -61,10 +61,18 @@ both! {
                 "COMPLETED", "TASK_COMPLETED"
             ]
         );
-        // Each of them may read the whole of it.
+        // Each of them sees every boundary, and reads the words of its own.
         for agent in &agents {
             let seen = agent.api.get(&format!("{}/trace", first.task_path())).await.expect(200).body;
-            assert_eq!(seen["handoffs"], trace["handoffs"]);
+            let all = trace["handoffs"].as_array().unwrap();
+            for (mine, whole) in seen["handoffs"].as_array().unwrap().iter().zip(all) {
+                assert_eq!(mine["handoffId"], whole["handoffId"]);
+                let party = [&whole["fromAgent"]["agentId"], &whole["toAgent"]["agentId"]]
+                    .contains(&&json!(agent.id));
+                let words = if party { &whole["taskDescription"] } else { &Value::Null };
+                assert_eq!(&mine["taskDescription"], words, "{}: {whole}", agent.id);
+            }
+            assert_eq!(seen["cost"], trace["cost"]);
         }
     }
 
