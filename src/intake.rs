@@ -215,18 +215,18 @@ impl Intake {
         }
         let body = message.content();
         let personal = message.personal_data();
+        let checkpoint =
+            message.checkpoint().map(|own| Part::new(Subject::Checkpoint, clock::random(), &own));
+        // Packed only where it may be needed.
+        let implied_checkpoint = checkpoint.clone().unwrap_or_else(|| {
+            Part::new(Subject::Checkpoint, clock::random(), &message.implied_checkpoint())
+        });
         let submit = Submit {
             from: sender(&message),
             to: receiver(&message, Some(&target)),
             content: content(&body, now),
-            checkpoint: message
-                .checkpoint()
-                .map(|own| Part::new(Subject::Checkpoint, clock::random(), &own)),
-            implied_checkpoint: Part::new(
-                Subject::Checkpoint,
-                clock::random(),
-                &message.implied_checkpoint(),
-            ),
+            checkpoint,
+            implied_checkpoint,
             require_checkpoint,
             personal: personal_parts(&message),
             whole,

@@ -6,10 +6,12 @@
 //! what another broker or a crash left behind. A claim carries an attempt number, and settling carries
 //! it back: whoever was superseded meanwhile changes nothing.
 
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use futures_util::StreamExt;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -39,6 +41,10 @@ use crate::vault::{AgentSecrets, SecretKind, Vault};
 
 /// Handoffs claimed for one receiver at once.
 const CLAIM_BATCH: u32 = 32;
+/// Receivers whose outbox is read at once.
+const CLAIMS_AT_ONCE: usize = 4;
+/// Nudges taken at once.
+const NUDGES: usize = 256;
 /// Receivers looked at in one poll.
 const POLL_RECEIVERS: i64 = 512;
 /// How long the store may take to answer what is not a commit.
@@ -139,23 +145,32 @@ impl Dispatcher {
     pub async fn run(self, mut nudges: Nudges) {
         let Inner { parts, lanes, .. } = &*self.0;
         let mut poll_at = tokio::time::Instant::now();
+        let mut taken = Vec::with_capacity(NUDGES);
         loop {
             let now = parts.clock.now();
             let (due, next) = lanes.due(now);
-            for receiver in due {
-                self.fill(&receiver).await;
-            }
+            self.fill_all(due).await;
             let wake = next.map(|at| at.since(parts.clock.now()));
             tokio::select! {
                 () = parts.stopping.cancelled() => return,
-                nudge = nudges.0.recv() => match nudge {
-                    Some(Nudge::Receiver(receiver)) => self.fill(&receiver).await,
-                    Some(Nudge::All) => {
+                count = nudges.0.recv_many(&mut taken, NUDGES) => {
+                    if count == 0 {
+                        return;
+                    }
+                    let mut all = false;
+                    let mut receivers = Vec::with_capacity(count);
+                    for nudge in taken.drain(..) {
+                        match nudge {
+                            Nudge::Receiver(receiver) => receivers.push(receiver),
+                            Nudge::All => all = true,
+                        }
+                    }
+                    self.fill_all(receivers).await;
+                    if all {
                         self.0.look_pending.store(false, Ordering::Release);
                         self.poll().await;
                     }
-                    None => return,
-                },
+                }
                 () = tokio::time::sleep(wake.unwrap_or(Duration::MAX)), if wake.is_some() => {}
                 () = tokio::time::sleep_until(poll_at) => {
                     self.poll().await;
@@ -175,13 +190,21 @@ impl Dispatcher {
         }
         let now = parts.clock.now();
         match parts.store.list_due_receivers(DeliveryMode::Webhook, now, POLL_RECEIVERS).await {
-            Ok(receivers) => {
-                for receiver in receivers {
-                    self.fill(&receiver).await;
-                }
-            }
+            Ok(receivers) => self.fill_all(receivers).await,
             Err(err) => tracing::warn!(error = %err, "the outbox cannot be read"),
         }
+    }
+
+    /// Reads the outbox of several receivers, a few at once, so that one whose backlog is slow to
+    /// read does not hold up the others; each is read once, however often it was asked for.
+    async fn fill_all(&self, mut receivers: Vec<Receiver>) {
+        let mut known = HashSet::with_capacity(receivers.len());
+        receivers.retain(|receiver| known.insert(receiver.clone()));
+        futures_util::stream::iter(receivers)
+            .for_each_concurrent(CLAIMS_AT_ONCE, |receiver| async move {
+                self.fill(&receiver).await;
+            })
+            .await;
     }
 
     /// Claims what there is room for.

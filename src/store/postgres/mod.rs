@@ -96,11 +96,16 @@ impl PostgresStore {
 
 /// Settles what the server's configuration or the role's settings might have otherwise. SET and not
 /// start-up options, which poolers refuse.
+///
+/// Every statement here goes by an index, from a few keys to their rows. Plans are cached from when
+/// the tables were small or the outbox empty, and a hash over a whole table that was right then is
+/// kept while the table grows: nested loops over indexes are never far from the best, and stay.
 async fn prepare(connection: &mut PgConnection) -> sqlx::Result<()> {
     let sql = format!(
         "SET synchronous_commit = on; SET statement_timeout = {}; \
          SET idle_in_transaction_session_timeout = {}; SET client_min_messages = warning; \
-         SET jit = off",
+         SET jit = off; SET enable_seqscan = off; SET enable_hashjoin = off; \
+         SET enable_mergejoin = off",
         STATEMENT_TIMEOUT.as_millis(),
         IDLE_IN_TRANSACTION_TIMEOUT.as_millis(),
     );
