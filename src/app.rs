@@ -310,6 +310,9 @@ impl Running {
             }
         });
         futures_util::future::join_all(ending).await;
+        // What the last requests committed was handed to the dispatcher before they were answered, maybe
+        // after its attempts were found to have ended: those are waited for too.
+        let _ = tokio::time::timeout_at(deadline, self.attempts.wait()).await;
         let now = self.api.now();
         // Nobody is left who could say anything: the workers end with what is in the queue.
         self.api.intake.ledger.close();
