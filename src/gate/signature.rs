@@ -21,6 +21,23 @@ pub const FIELD: &str = "signature";
 const TAG_BYTES: usize = 32;
 
 /// The signature of a message under `secret`: [`PREFIX`] and 64 lower-case hexadecimal digits.
+///
+/// ```
+/// use handoffd::domain::canonical::CanonicalObject;
+/// use handoffd::gate::signature::{sign, verify};
+///
+/// let mut message = serde_json::json!({ "taskId": "7d9e0f1a", "cost": 1.0 });
+/// let canonical = CanonicalObject::from_value(&message).expect("an object");
+/// message["signature"] = sign(&canonical, b"the sender's secret").into();
+///
+/// let received = CanonicalObject::from_value(&message).expect("an object");
+/// let secrets: [&[u8]; 1] = [b"the sender's secret"];
+/// assert!(verify(&received, message.get("signature"), &secrets, true).is_ok());
+///
+/// message["cost"] = 2.0.into();
+/// let tampered = CanonicalObject::from_value(&message).expect("an object");
+/// assert!(verify(&tampered, message.get("signature"), &secrets, true).is_err());
+/// ```
 #[must_use]
 pub fn sign(canon: &CanonicalObject, secret: &[u8]) -> String {
     format!("{PREFIX}{}", hex::encode(tag(&canon.without(&[FIELD]), secret)))
