@@ -70,3 +70,28 @@ fn the_demo_is_one_json_document_and_its_store_can_be_kept() {
     assert_eq!(again.status.code(), Some(2), "a store is not told over");
     assert!(text(&again.stderr).contains("holds a store already"));
 }
+
+#[tokio::test]
+async fn a_content_that_was_emptied_in_a_kept_store_is_named() {
+    use sqlx::Connection;
+    let folder = tempfile::tempdir().expect("a folder");
+    let kept = folder.path().join("kept");
+    let kept = kept.to_str().expect("UTF-8");
+    assert_eq!(demo(&["--keep", kept]).status.code(), Some(0));
+    let url = format!("sqlite:{kept}/handoffd.db");
+    let mut raw = sqlx::SqliteConnection::connect(&url).await.expect("the store opens");
+    sqlx::raw_sql(
+        "UPDATE contents SET salt = NULL, bytes = NULL \
+         WHERE rowid = (SELECT min(rowid) FROM contents)",
+    )
+    .execute(&mut raw)
+    .await
+    .expect("nothing stops whoever owns the file");
+    raw.close().await.expect("closed");
+    let verify = Command::new(env!("CARGO_BIN_EXE_handoffd"))
+        .args(["verify", "--database-url", &url])
+        .output()
+        .expect("verify runs");
+    assert_eq!(verify.status.code(), Some(1), "{}", text(&verify.stdout));
+    assert!(text(&verify.stdout).contains("content-gone"), "{}", text(&verify.stdout));
+}

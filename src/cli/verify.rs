@@ -88,6 +88,18 @@ async fn verify_log(store: &dyn Store, tenant: &TenantId) -> Result<Report, Stor
         }
     }
     let mut report = verifier.finish(head.size, &head.hash);
+    // Erasing is not a feature of this version, and so no record can say that it was done: what is
+    // gone was taken away.
+    if let (None, Some(leaf_index)) = (&report.first_fault, report.first_erased) {
+        report.first_fault = Some(Fault {
+            leaf_index,
+            fault: "content-gone",
+            detail: format!(
+                "{} contents are gone, and no record says that they were erased",
+                report.erased
+            ),
+        });
+    }
     if let (None, Some(first)) = (&report.first_fault, unrecorded.first()) {
         report.first_fault = Some(Fault {
             leaf_index: head.size,

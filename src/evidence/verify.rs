@@ -33,6 +33,8 @@ pub struct Report {
     pub contents: u64,
     /// Contents that were erased, so that only their commitment is left.
     pub erased: u64,
+    /// The first record whose content, or part of it, is gone.
+    pub first_erased: Option<i64>,
     /// The last record's hash, `sha256:…`.
     pub head: Option<String>,
     /// The first bad record.
@@ -136,7 +138,11 @@ impl Verifier {
                 return Err(("column", format!("column {name} disagrees with the record")));
             }
         }
+        let erased = self.report.erased;
         self.contents(&body, entry)?;
+        if self.report.erased > erased {
+            self.report.first_erased.get_or_insert(entry.leaf_index);
+        }
         self.next += 1;
         self.previous = Some(hash_text(&hash));
         Ok(())
@@ -285,7 +291,7 @@ mod tests {
         assert_eq!((report.records, report.contents, &report.first_fault), (5, 10, &None));
         rows[2].draft.content.as_mut().unwrap().part.salt.clear();
         let report = verify(&rows, &head);
-        assert_eq!((report.erased, report.first_fault), (1, None));
+        assert_eq!((report.erased, report.first_erased, report.first_fault), (1, Some(2), None));
         let (rows, head) = log(0);
         assert_eq!(verify(&rows, &head).first_fault, None);
     }

@@ -4,7 +4,7 @@
 use crate::clock;
 use crate::domain::agent::{AgentSpec, Target};
 use crate::domain::failure::{Code, Failure};
-use crate::domain::handoff::{Handoff, HandoffStatus, IllegalTransition};
+use crate::domain::handoff::{Handoff, IllegalTransition};
 use crate::domain::ids::{AgentId, ContentId, ExecutionId, HandoffId, Micros, TaskId, TenantId};
 use crate::domain::task::{IllegalTaskTransition, Task};
 use crate::evidence::commitment::{Part, Subject};
@@ -406,14 +406,5 @@ impl LedgerError {
             Self::Unavailable => Code::Unavailable,
             Self::Internal(_) => Code::Internal,
         }
-    }
-}
-
-/// The status a reply speaks of, for those who wait for one.
-#[must_use]
-pub const fn settled_status(reply: &Reply) -> Option<HandoffStatus> {
-    match reply {
-        Reply::Submitted { handoff, .. } | Reply::Handoff { handoff, .. } => Some(handoff.status),
-        _ => None,
     }
 }
