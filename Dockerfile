@@ -7,6 +7,7 @@ COPY src ./src
 COPY benches ./benches
 COPY migrations ./migrations
 COPY schemas ./schemas
+COPY templates ./templates
 COPY config ./config
 COPY docs/errors ./docs/errors
 # The caches live outside the layers: a change of our own code rebuilds our own code only.

@@ -9,7 +9,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 from standardwebhooks import Webhook
 
-url, admin_key = sys.argv[1:3]
+url, admin_key, receipt_file = sys.argv[1:4]
 seen = {}
 
 
@@ -64,3 +64,6 @@ answer = call("POST", "/handoffs", source["apiKey"], handoff, {"Prefer": "wait=2
 assert answer["status"] == "ACCEPTED", answer
 assert seen["message"]["handoffId"] == handoff["handoffId"]
 print("verified and accepted")
+answer = call("POST", "/handoffs", source["apiKey"], {**handoff, "handoffId": str(uuid.uuid4())})
+with open(receipt_file, "w") as out:
+    json.dump(answer["receipt"], out)

@@ -6,30 +6,46 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::archive::{self, Archive, ArchiveError};
+use crate::brokers::{self, beat};
+use crate::classifier::Classifier;
 use crate::clock::{self, Clock, SystemClock};
-use crate::config::Config;
+use crate::config::{Config, SafetyMode};
 use crate::directory::Directory;
 use crate::dispatch::backoff::RetryPolicy;
 use crate::dispatch::breaker::BreakerSettings;
+use crate::dispatch::budget::BudgetSettings;
 use crate::dispatch::dispatcher::{self, Dispatcher};
 use crate::dispatch::egress::{self, ClientSettings, EgressPolicy};
+use crate::dispatch::events::{self, Teller};
+use crate::dispatch::inboxes::Inboxes;
 use crate::dispatch::webhook::WebhookClient;
 use crate::domain::ids::TenantId;
+use crate::erasure::{self, Eraser};
+use crate::evidence::note::Signer;
+use crate::evidence::receipt::Notary;
 use crate::evidence::record::Actor;
+use crate::feed::Feed;
 use crate::gate::Gate;
+use crate::gate::safety::policy::{Exception, Mode, Policies};
 use crate::http::{Api, ApiParts, listener, router};
-use crate::intake::Intake;
+use crate::intake::{Intake, SecondOpinion};
 use crate::ledger::command::{Command, Kind};
+use crate::ledger::context::Rules;
 use crate::ledger::{self, Ledger, Outbound};
 use crate::metrics::Metrics;
-use crate::recovery::{Sweeper, beat};
+use crate::recovery::{Sweeper, forget_events, settle_all_in_doubt, settle_in_doubt};
 use crate::store::postgres::PostgresStore;
 use crate::store::sqlite::{SqliteOptions, SqliteStore};
-use crate::store::{KeyRow, Role, Store, StoreError};
+use crate::store::{KeyRow, Release, Role, Store, StoreError};
+use crate::tree::Cosigned;
 use crate::vault::{Vault, VaultError, hash_api_key, new_api_key};
+use crate::witness::{self, KeptFault, Place, Publisher};
 
 /// Why a broker does not start.
 #[derive(Debug, thiserror::Error)]
@@ -43,6 +59,9 @@ pub enum StartError {
     /// The master key is not this database's.
     #[error("{0}")]
     Vault(String),
+    /// The database does not fit the tree heads that are kept outside it.
+    #[error(transparent)]
+    Evidence(KeptFault),
     /// An address cannot be listened on, a file not written.
     #[error("{what}: {source}")]
     Io {
@@ -63,6 +82,9 @@ fn io(what: impl Into<String>) -> impl FnOnce(std::io::Error) -> StartError {
     let what = what.into();
     move |source| StartError::Io { what, source }
 }
+
+/// How long a stop waits for places to take the last tree heads.
+const LAST_WORD: Duration = Duration::from_secs(2);
 
 /// How a store is to be opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -86,6 +108,8 @@ pub async fn open_store(config: &Config, access: Access) -> Result<Arc<dyn Store
             PostgresStore::open(
                 &url,
                 crate::store::postgres::PostgresOptions {
+                    audit_url: Some(config.audit.database_url.clone())
+                        .filter(|url| !url.is_empty()),
                     max_connections: config.database.max_connections,
                     acquire_timeout: Duration::from_millis(config.database.acquire_timeout_ms),
                 },
@@ -94,14 +118,23 @@ pub async fn open_store(config: &Config, access: Access) -> Result<Arc<dyn Store
         ));
     }
     if url.starts_with("sqlite:") {
-        let options = match access {
+        let mut options = match access {
             Access::Serve => SqliteOptions::serving(),
             Access::Beside => SqliteOptions::beside(),
             Access::Create => SqliteOptions { create: true, ..SqliteOptions::beside() },
         };
+        options.rewrite_limit = config.erasure.rewrite_limit_mib.saturating_mul(1 << 20);
         return Ok(Arc::new(SqliteStore::open(&url, options).await?));
     }
     Err(StoreError::Refused("database.url must begin with sqlite: or postgres://".to_owned()))
+}
+
+/// The archive that the settings name; credentials come from the process's environment.
+///
+/// # Errors
+/// [`ArchiveError::Config`] where the settings cannot be.
+pub fn open_archive(config: &Config) -> Result<Archive, ArchiveError> {
+    Archive::new(config, std::env::vars())
 }
 
 /// How the ledger is to work with these settings.
@@ -114,6 +147,15 @@ pub fn ledger_settings(config: &Config) -> ledger::Settings {
         workers: if postgres { config.ledger.workers } else { 1 },
         conflict_tries: config.ledger.conflict_tries,
         claim_ttl: config.delivery.broker_claim(),
+        rules: rules(config),
+    }
+}
+
+fn rules(config: &Config) -> Rules {
+    Rules {
+        max_hops: i64::from(config.gate.max_hops),
+        max_edge_repeats: i64::from(config.gate.max_edge_repeats),
+        escalation_timeout: Duration::from_millis(config.recovery.escalation_timeout_ms),
     }
 }
 
@@ -135,6 +177,7 @@ pub struct Running {
     background: TaskTracker,
     attempts: TaskTracker,
     workers: TaskTracker,
+    witness: Arc<Publisher>,
     store: Arc<dyn Store>,
     broker: String,
 }
@@ -147,12 +190,16 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
     let policy = EgressPolicy::parse(&config.egress.allow)
         .map_err(|err| StartError::Config(format!("egress.allow: {err}")))?;
+    let archive = open_archive(&config).map_err(|err| StartError::Config(err.to_string()))?;
     let store = open_store(&config, Access::Serve).await?;
     let new = store.migrate().await?;
     if new > 0 {
         tracing::info!(new, "migrations applied");
     }
+    settle_all_in_doubt(&*store).await?;
     let vault = settle_vault(&config, &*store).await?;
+    let notary = Arc::new(settle_notary(&config, &*store, clock.now()).await?);
+    store.catch_up_trees().await?;
     let metrics = Arc::new(Metrics::new().map_err(|err| StartError::Config(err.to_string()))?);
     let broker = format!("broker-{}", clock::random_id());
     let directory = Arc::new(Directory::new(
@@ -165,6 +212,7 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
     let closing = CancellationToken::new();
     let (background, attempts, workers) =
         (TaskTracker::new(), TaskTracker::new(), TaskTracker::new());
+    let gate = Arc::new(gate_of(&config)?);
     let client = egress::client(
         policy,
         &ClientSettings {
@@ -173,6 +221,23 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
         },
     )
     .map_err(|err| StartError::Config(format!("the HTTP client cannot be built: {err}")))?;
+    let cosigned = Arc::new(Cosigned::default());
+    let witness = witness::Parts {
+        store: Arc::clone(&store),
+        notary: Arc::clone(&notary),
+        clock: Arc::clone(&clock),
+        metrics: metrics.witness.clone(),
+        cosigned: Arc::clone(&cosigned),
+        places: witness::places(&config, &client, std::env::vars())
+            .map_err(|err| StartError::Config(err.to_string()))?,
+        known: std::collections::HashMap::new(),
+    };
+    // Before anything is written: what was attested must still be there.
+    let witness = Arc::new(settle_witness(witness).await?);
+    let second_opinion = Classifier::new(client.clone(), &config.safety.classifier)
+        .map(|classifier| Arc::new(classifier) as Arc<dyn SecondOpinion>);
+    let client = WebhookClient::new(client);
+    let redaction = Arc::new(config.redaction.policy());
     let (dispatcher, nudges) = Dispatcher::new(
         dispatcher::Parts {
             store: Arc::clone(&store),
@@ -180,7 +245,8 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
             vault: vault.clone(),
             clock: Arc::clone(&clock),
             metrics: Arc::clone(&metrics),
-            client: WebhookClient::new(client),
+            post: Arc::new(client.clone()),
+            redaction: Arc::clone(&redaction),
             settings: dispatcher_settings(&config),
             broker: broker.clone(),
             stopping: stopping.clone(),
@@ -199,8 +265,7 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
     dispatcher.settle_with(ledger.clone());
     if !config.database_url().starts_with("postgres") {
         // Nobody else serves this file: whatever is still claimed was claimed by a broker that died.
-        // Whatever their clock said: the machine's may have been set back since.
-        store.release_dead(crate::domain::ids::Micros(i64::MAX), clock.now()).await?;
+        store.release(Release::Everyone).await?;
     }
     store.beat(&broker, clock.now()).await?;
     let admin_key_file = settle_admin_key(&config, &*store, &ledger, clock.now()).await?;
@@ -213,18 +278,86 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
         stopping.clone(),
     ));
     background.spawn(
-        Sweeper {
+        Inboxes {
             store: Arc::clone(&store),
+            directory: Arc::clone(&directory),
             ledger: ledger.clone(),
-            outbound,
+            outbound: Arc::clone(&outbound),
             clock: Arc::clone(&clock),
-            broker: broker.clone(),
             period: Duration::from_millis(config.delivery.poll_ms),
-            broker_timeout: Duration::from_millis(config.delivery.broker_timeout_ms),
+            pull_timeout: Duration::from_millis(config.delivery.pull_timeout_ms),
             stopping: stopping.clone(),
         }
         .run(),
     );
+    background.spawn(
+        brokers::Watch {
+            store: Arc::clone(&store),
+            outbound,
+            timeout: Duration::from_millis(config.delivery.broker_timeout_ms),
+            stopping: stopping.clone(),
+        }
+        .run(),
+    );
+    background.spawn(
+        Sweeper {
+            store: Arc::clone(&store),
+            ledger: ledger.clone(),
+            clock: Arc::clone(&clock),
+            period: Duration::from_millis(config.delivery.poll_ms),
+            stopping: stopping.clone(),
+        }
+        .run(),
+    );
+
+    if !config.audit.database_url.is_empty() {
+        background.spawn(settle_in_doubt(Arc::clone(&store), stopping.clone()));
+    }
+    let interval = Duration::from_secs(config.audit.publish_interval_s);
+    background.spawn(Arc::clone(&witness).run(interval, stopping.clone()));
+    spawn_archive(&config, &archive, &store, &clock, &metrics, &background, &stopping);
+    let feed = Feed::new(Arc::clone(&store));
+    background.spawn(
+        Teller::new(
+            events::Parts {
+                store: Arc::clone(&store),
+                feed: feed.clone(),
+                directory: Arc::clone(&directory),
+                vault: vault.clone(),
+                clock: Arc::clone(&clock),
+                metrics: Arc::clone(&metrics),
+                client,
+                ledger: ledger.clone(),
+                settings: teller_settings(&config),
+                broker: broker.clone(),
+                stopping: stopping.clone(),
+            },
+            attempts.clone(),
+        )
+        .run(),
+    );
+    background.spawn(forget_events(
+        Arc::clone(&store),
+        Arc::clone(&clock),
+        Duration::from_secs(config.events.retention_days.saturating_mul(86_400)),
+        stopping.clone(),
+    ));
+    let eraser = Eraser::new(erasure::Parts {
+        store: Arc::clone(&store),
+        ledger: ledger.clone(),
+        cold: Arc::new(archive.archivist(
+            Arc::clone(&store),
+            Arc::clone(&clock),
+            metrics.archive.clone(),
+        )),
+        clock: Arc::clone(&clock),
+        metrics: Arc::clone(&metrics),
+        settings: erasure_settings(&config),
+        tracker: background.clone(),
+        stopping: stopping.clone(),
+    });
+    let alone = !config.database_url().starts_with("postgres");
+    background.spawn(eraser.clone().sweep(alone));
 
     let accepting = Arc::new(AtomicBool::new(true));
     let api = Api::new(ApiParts {
@@ -234,15 +367,26 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
             (config.server.max_large_bytes.max(config.server.max_body_bytes) / 1024).max(1),
         ),
         intake: Intake {
-            gate: Arc::new(Gate::new()),
+            gate,
+            second_opinion,
             directory,
             ledger,
             store: Arc::clone(&store),
+            redaction,
             vault,
             clock,
             metrics: Arc::clone(&metrics),
+            require_contract: config.gate.require_contract,
+            max_checkpoint: config.recovery.max_checkpoint_bytes,
+            rules: rules(&config),
         },
         store: Arc::clone(&store),
+        notary,
+        cosigned,
+        contents: archive.contents(Arc::clone(&store)),
+        feed,
+        streams: Arc::new(tokio::sync::Semaphore::new(config.events.max_streams)),
+        eraser,
         metrics,
         accepting: Arc::clone(&accepting),
         broker: broker.clone(),
@@ -276,9 +420,46 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
         background,
         attempts,
         workers,
+        witness,
         store,
         broker,
     })
+}
+
+/// Checks the database against the tree heads that are kept in folders.
+async fn settle_witness(mut parts: witness::Parts) -> Result<Publisher, StartError> {
+    for folder in parts.places.iter().filter_map(Place::folder) {
+        let known = witness::check(folder, &*parts.store, &parts.notary).await;
+        parts.known.extend(known.map_err(|fault| match fault {
+            KeptFault::Store(err) => StartError::Store(err),
+            fault => StartError::Evidence(fault),
+        })?);
+    }
+    Ok(Publisher::new(parts))
+}
+
+/// Has contents of old records moved, where there is an archive and the settings want it.
+fn spawn_archive(
+    config: &Config,
+    archive: &Archive,
+    store: &Arc<dyn Store>,
+    clock: &Arc<dyn Clock>,
+    metrics: &Metrics,
+    background: &TaskTracker,
+    stopping: &CancellationToken,
+) {
+    let archivist =
+        archive.archivist(Arc::clone(store), Arc::clone(clock), metrics.archive.clone());
+    let interval = Duration::from_secs(config.retention.archive_interval_s);
+    if interval.is_zero() {
+        return;
+    }
+    if !archivist.has_archive() {
+        tracing::info!("contents stay in the database: retention.archive_url names no archive");
+        return;
+    }
+    let hot_days = config.retention.hot_days;
+    background.spawn(archive::sweep(archivist, hot_days, interval, stopping.clone()));
 }
 
 impl Running {
@@ -313,19 +494,74 @@ impl Running {
         // What the last requests committed was handed to the dispatcher before they were answered, maybe
         // after its attempts were found to have ended: those are waited for too.
         let _ = tokio::time::timeout_at(deadline, self.attempts.wait()).await;
-        let now = self.api.now();
         // Nobody is left who could say anything: the workers end with what is in the queue.
         self.api.intake.ledger.close();
         drop(self.api);
         self.workers.close();
         let _ = tokio::time::timeout(Duration::from_secs(2), self.workers.wait()).await;
-        match self.store.release_own(&self.broker, now).await {
+        // The last word on what was committed; a place that is away gets it at the next start.
+        if tokio::time::timeout(LAST_WORD, self.witness.publish()).await.is_err() {
+            tracing::warn!("the last tree heads were not published everywhere");
+        }
+        match self.store.release(Release::Own(&self.broker)).await {
             Ok(0) => {}
             Ok(claims) => tracing::info!(claims, "handed unfinished claims back"),
             Err(err) => tracing::warn!(error = %err, "claims could not be handed back"),
         }
         self.store.close().await;
         tracing::info!("stopped");
+    }
+}
+
+fn teller_settings(config: &Config) -> events::Settings {
+    let events = &config.events;
+    events::Settings {
+        retry: RetryPolicy {
+            base: Duration::from_millis(events.retry_base_ms),
+            cap: Duration::from_millis(events.retry_cap_ms),
+            // An endpoint's line stands until it answers or is given up.
+            max_attempts: u32::MAX,
+        },
+        timeout: Duration::from_millis(events.timeout_ms),
+        set_aside_after: events.set_aside_after,
+        disable_after: Duration::from_secs(events.disable_after_h.saturating_mul(3_600)),
+        lease: Duration::from_millis(events.lease_ms),
+        poll: Duration::from_millis(config.delivery.poll_ms),
+        at_once: events.max_in_flight,
+    }
+}
+
+/// The gate, with the policies about safety findings as set.
+fn gate_of(config: &Config) -> Result<Gate, StartError> {
+    let mode = |mode| match mode {
+        SafetyMode::Enforce => Mode::Enforce,
+        SafetyMode::Observe => Mode::Observe,
+        SafetyMode::Allow => Mode::Allow,
+    };
+    let exceptions = config.safety.exceptions.iter().map(|one| Exception {
+        tenant: one.tenant.clone(),
+        agent: one.agent.clone(),
+        to: one.to.clone(),
+        field: one.field.clone(),
+        rules: one.rules.clone(),
+        mode: mode(one.mode),
+        until: one.until,
+    });
+    let policies = Policies { default: mode(config.safety.mode), exceptions: exceptions.collect() };
+    let gate = Gate::with_policies(policies);
+    match gate.policies.unknown(gate.scanner.rules()) {
+        Some(name) => Err(StartError::Config(format!(
+            "safety.exceptions: no rule and no family is named {name:?}"
+        ))),
+        None => Ok(gate),
+    }
+}
+
+fn erasure_settings(config: &Config) -> erasure::Settings {
+    erasure::Settings {
+        page: i64::try_from(config.erasure.page).unwrap_or(i64::MAX),
+        period: Duration::from_millis(config.delivery.broker_timeout_ms),
+        patience: Duration::from_millis(config.delivery.broker_timeout_ms.saturating_mul(3)),
     }
 }
 
@@ -341,6 +577,12 @@ fn dispatcher_settings(config: &Config) -> dispatcher::Settings {
         breaker: BreakerSettings {
             failure_threshold: delivery.breaker_failures,
             ..BreakerSettings::default()
+        },
+        disable_after: delivery.disable_after_failures,
+        budget: BudgetSettings {
+            share: f64::from(delivery.retry_budget_percent) / 100.0,
+            floor: f64::from(delivery.retry_budget_per_s),
+            ..BudgetSettings::default()
         },
         poll: Duration::from_millis(delivery.poll_ms),
         claim: delivery.broker_claim(),
@@ -427,6 +669,51 @@ pub async fn settle_vault(config: &Config, store: &dyn Store) -> Result<Vault, S
          or as master.key in the data directory (brokers that share a database share it)"
             .to_owned(),
     ))
+}
+
+/// The key that signs tree heads: from the settings or from its file, made there at the first start. It
+/// must be the one that this database's logs are signed with.
+///
+/// # Errors
+/// [`StartError::Vault`] where it is another, or a retired one.
+pub async fn settle_notary(
+    config: &Config,
+    store: &dyn Store,
+    now: crate::domain::ids::Micros,
+) -> Result<Notary, StartError> {
+    let notary = tree_key(config)?;
+    if store.settle_tree_key(&notary.public_bytes(), now, false).await? {
+        return Ok(notary);
+    }
+    Err(StartError::Vault(
+        "tree heads of this database are signed with another key: give that one in \
+         HANDOFFD_AUDIT__SIGNING_KEY, or as tree-head.key in the data directory (brokers that share a \
+         database share it); to change keys on purpose, run handoffd key tree-head"
+            .to_owned(),
+    ))
+}
+
+/// The key as the settings or its file have it.
+///
+/// # Errors
+/// [`StartError`] where it cannot be read or made.
+pub fn tree_key(config: &Config) -> Result<Notary, StartError> {
+    let text = if config.audit.signing_key.is_empty() {
+        let path = config.tree_key_file();
+        let (text, made) = secret_file(&path, Vault::new_master_key)?;
+        if made {
+            tracing::info!(file = %path.display(), "made the key that signs tree heads");
+        }
+        text
+    } else {
+        zeroize::Zeroizing::new(config.audit.signing_key.clone())
+    };
+    let seed = BASE64.decode(text.trim()).map(zeroize::Zeroizing::new);
+    let seed = seed.ok().and_then(|seed| Some(zeroize::Zeroizing::new(*seed.as_array::<32>()?)));
+    let Some(seed) = seed else {
+        return Err(StartError::Config("audit.signing_key must be 32 bytes in base64".to_owned()));
+    };
+    Ok(Notary::new(Signer::new(&seed), config.audit.origin.clone()))
 }
 
 /// The first admin key: the configured one, or one made at the first start and written to a file.

@@ -56,6 +56,10 @@ impl Clock for ManualClock {
 pub fn random<const N: usize>() -> [u8; N] {
     use rand::Rng;
     let mut bytes = [0; N];
+    #[cfg(test)]
+    if seeded::fill(&mut bytes) {
+        return bytes;
+    }
     rand::rng().fill_bytes(&mut bytes);
     bytes
 }
@@ -77,4 +81,44 @@ pub fn time_ordered_id(at: Micros) -> uuid::Uuid {
 #[must_use]
 pub fn random_id() -> uuid::Uuid {
     uuid::Builder::from_random_bytes(random()).into_uuid()
+}
+
+/// Under test a thread may draw its randomness from a seed, so that all it does can be repeated. Not
+/// compiled into the product.
+#[cfg(test)]
+pub(crate) mod seeded {
+    use std::cell::RefCell;
+
+    use rand::rngs::StdRng;
+    use rand::{Rng, SeedableRng};
+
+    thread_local! {
+        static GENERATOR: RefCell<Option<StdRng>> = const { RefCell::new(None) };
+    }
+
+    /// As long as it lives, this thread's randomness follows from the seed.
+    #[derive(Debug)]
+    pub(crate) struct Seeded(());
+
+    impl Seeded {
+        pub(crate) fn from(seed: u64) -> Self {
+            GENERATOR.with_borrow_mut(|known| *known = Some(StdRng::seed_from_u64(seed)));
+            Self(())
+        }
+    }
+
+    impl Drop for Seeded {
+        fn drop(&mut self) {
+            GENERATOR.with_borrow_mut(|known| *known = None);
+        }
+    }
+
+    /// Fills from the seed, where there is one.
+    pub(super) fn fill(bytes: &mut [u8]) -> bool {
+        GENERATOR.with_borrow_mut(|known| {
+            let Some(generator) = known else { return false };
+            generator.fill_bytes(bytes);
+            true
+        })
+    }
 }

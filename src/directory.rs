@@ -8,8 +8,13 @@ use std::time::Duration;
 use moka::future::Cache;
 
 use crate::clock::Clock;
+use crate::contract;
+use crate::contract::catalog::Catalog;
+use crate::contract::document::Document;
+use crate::contract::enforce::Ready;
 use crate::domain::ids::{AgentId, TenantId};
 use crate::domain::roster::Roster;
+use crate::store::contracts::ContractRow;
 use crate::store::{AgentRow, KeyRow, Role, Store, StoreError};
 use crate::vault::hash_api_key;
 
@@ -48,9 +53,30 @@ pub struct Directory {
     clock: Arc<dyn Clock>,
     keys: Cache<Vec<u8>, Option<KeyRow>>,
     agents: Cache<TenantId, Arc<Agents>>,
+    contracts: Cache<TenantId, Arc<Catalog>>,
+    /// As read last, with the number of versions, and kept longer: most often nothing has changed since.
+    read: Cache<TenantId, (i64, Arc<Catalog>)>,
     open: Cache<TenantId, Arc<HashMap<AgentId, i64>>>,
 }
 
+/// A contract from its row, or as it was made ready before.
+fn ready(row: &ContractRow, before: &Catalog) -> Result<Arc<Ready>, StoreError> {
+    let sha256 = hex::encode(row.sha256);
+    let version = row.version.parse().ok();
+    let known = version.and_then(|version| before.find(&row.id, Some(&version)));
+    if let Some(known) = known.filter(|known| known.sha256() == sha256) {
+        return Ok(Arc::clone(known));
+    }
+    let value = serde_json::from_str(&row.doc).map_err(|err| {
+        StoreError::Refused(format!("contract {} {} cannot be read: {err}", row.id, row.version))
+    })?;
+    // What is wrong with it was said when it was put.
+    let (contract, _) = contract::read(&Document::from_value(value));
+    Ok(Arc::new(Ready::new(contract, row.doc.clone(), sha256, row.created_at)))
+}
+
+/// How long a tenant's contracts are kept in memory unused.
+const KEPT_UNUSED: Duration = Duration::from_hours(1);
 /// Keys and unknown keys remembered at most.
 const MAX_KEYS: u64 = 100_000;
 /// How often the open handoffs are counted: the count reads them all, and routing only prefers by it.
@@ -64,8 +90,10 @@ impl Directory {
     pub fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>, ttl: Duration) -> Self {
         let keys = Cache::builder().max_capacity(MAX_KEYS).time_to_live(ttl).build();
         let agents = Cache::builder().max_capacity(MAX_TENANTS).time_to_live(ttl).build();
+        let contracts = Cache::builder().max_capacity(MAX_TENANTS).time_to_live(ttl).build();
+        let read = Cache::builder().max_capacity(MAX_TENANTS).time_to_idle(KEPT_UNUSED).build();
         let open = Cache::builder().max_capacity(MAX_TENANTS).time_to_live(COUNT_EVERY).build();
-        Self { store, clock, keys, agents, open }
+        Self { store, clock, keys, agents, contracts, read, open }
     }
 
     /// Who uses this key; `None` if nobody may.
@@ -117,6 +145,36 @@ impl Directory {
                 Ok(Arc::new(Agents { roster, rows }))
             })
             .await
+    }
+
+    /// The contracts of a tenant. Read anew where there are more versions than at the last look; those
+    /// that were known stay compiled.
+    ///
+    /// # Errors
+    /// When the store cannot say.
+    pub async fn contracts(&self, tenant: &TenantId) -> Result<Arc<Catalog>, Arc<StoreError>> {
+        self.contracts
+            .try_get_with_by_ref(tenant, async {
+                let versions = self.store.count_contracts(tenant).await?;
+                let known = self.read.get(tenant).await;
+                if let Some((_, catalog)) = known.as_ref().filter(|(then, _)| *then == versions) {
+                    return Ok(Arc::clone(catalog));
+                }
+                let rows = self.store.list_contracts(tenant).await?;
+                let before = known.map(|(_, catalog)| catalog).unwrap_or_default();
+                let versions = i64::try_from(rows.len()).unwrap_or(i64::MAX);
+                let catalog = Arc::new(Catalog::new(
+                    rows.iter().map(|row| ready(row, &before)).collect::<Result<_, _>>()?,
+                ));
+                self.read.insert(tenant.clone(), (versions, Arc::clone(&catalog))).await;
+                Ok(catalog)
+            })
+            .await
+    }
+
+    /// Looks for a tenant's contracts anew after a change.
+    pub async fn contracts_changed(&self, tenant: &TenantId) {
+        self.contracts.invalidate(tenant).await;
     }
 
     /// Forgets a tenant's agents after a change.

@@ -2,24 +2,41 @@
 //! why not.
 
 use std::sync::Arc;
+use std::time::Duration;
+
+use sha2::{Digest, Sha256};
 
 use crate::clock::{self, Clock};
+use crate::contract::enforce::Ready;
 use crate::directory::{Agents, Directory, Principal};
+use crate::domain::agent::Agent;
 use crate::domain::canonical;
-use crate::domain::failure::{Code, Failure, Stage};
+use crate::domain::failure::{Code, Failure, Stage, primary};
 use crate::domain::handoff::{Handoff, HandoffStatus};
-use crate::domain::ids::{AgentId, Micros};
+use crate::domain::ids::{AgentId, HandoffId, Micros, TenantId};
 use crate::domain::message::Message;
+use crate::domain::policy::{EdgePolicy, Recovery};
+use crate::domain::progress::{Hop, LoopLimits, check_budget, check_loop};
+use crate::domain::redaction::Policy;
+use crate::domain::ruling::Ruling;
+use crate::evidence::append::Placed;
 use crate::evidence::commitment::{Part, Subject, commit};
-use crate::evidence::record::{Actor, Party, PersonalPart, Sealed};
+use crate::evidence::record::{Actor, Party, PersonalPart, SafetyFacts};
 use crate::gate::{Gate, Lookup, Passed, Refused, Verdict};
 use crate::ledger::command::{
-    Command, DeadLetter, Kind, LedgerError, Refuse, Reply, Submit, content,
+    Command, DeadLetter, Kind, LedgerError, Refuse, Repeat, Reply, Submit, content,
 };
+use crate::ledger::context::Rules;
 use crate::ledger::{Ledger, Outgoing};
 use crate::metrics::Metrics;
 use crate::store::{HandoffFilter, Store, StoreError};
 use crate::vault::{AgentSecrets, SecretKind, Vault};
+
+mod appeals;
+mod opinion;
+
+pub use appeals::{Appeal, Decided};
+pub use opinion::{Opinion, SecondOpinion};
 
 /// Bodies above this are judged on a thread of their own, so that a large message does not hold up
 /// the small ones.
@@ -33,9 +50,11 @@ pub enum Answer {
         /// The handoff as it is.
         handoff: Box<Handoff>,
         /// Its record, where this call made it.
-        receipt: Option<Sealed>,
+        placed: Option<Placed>,
         /// It was there already.
         replayed: bool,
+        /// The contract that rules its edge.
+        contract: Option<Arc<Ready>>,
     },
     /// Refused, and the refusal recorded.
     Refused {
@@ -59,6 +78,9 @@ pub enum IntakeError {
     /// The store cannot say.
     #[error("the store is unavailable")]
     Store,
+    /// The classifier does not say, and nothing passes without its word.
+    #[error("the safety classifier is unavailable")]
+    Classifier,
 }
 
 impl From<Arc<StoreError>> for IntakeError {
@@ -72,18 +94,28 @@ impl From<Arc<StoreError>> for IntakeError {
 pub struct Intake {
     /// Stages and rules.
     pub gate: Arc<Gate>,
+    /// Asked about what passed, where there is one.
+    pub second_opinion: Option<Arc<dyn SecondOpinion>>,
     /// Keys and agents.
     pub directory: Arc<Directory>,
     /// The write path.
     pub ledger: Ledger,
     /// Reads.
     pub store: Arc<dyn Store>,
+    /// What must not be kept.
+    pub redaction: Arc<Policy>,
     /// Opens signing secrets.
     pub vault: Vault,
     /// Tells the time.
     pub clock: Arc<dyn Clock>,
     /// Counts.
     pub metrics: Arc<Metrics>,
+    /// Every edge must have a contract.
+    pub require_contract: bool,
+    /// The largest checkpoint, in bytes of canonical JSON.
+    pub max_checkpoint: usize,
+    /// What the ledger goes by.
+    pub rules: Rules,
 }
 
 /// A body, and what must live as long as it is worked on (its share of a memory budget).
@@ -116,16 +148,19 @@ impl Intake {
         request: Request,
     ) -> Result<Answer, IntakeError> {
         let verdict = self.judge(principal, body).await?;
+        let (verdict, safety) = self.with_second_opinion(principal, verdict).await?;
         let now = self.clock.now();
         match verdict {
-            Verdict::Pass(passed) => self.commit(principal, *passed, request, now).await,
+            Verdict::Pass(passed) => self.commit(principal, *passed, safety, request, now).await,
             Verdict::Malformed(failure) => {
                 let refuse = bare_refusal(vec![failure.clone()], (None, None), now);
                 self.count_refusal(Code::SchemaInvalid);
                 self.record(principal, refuse, now).await?;
                 Ok(Answer::Malformed(failure))
             }
-            Verdict::Refused(refused) => self.refuse(principal, *refused, now).await,
+            Verdict::Refused(refused) => {
+                self.refuse(principal, *refused, safety, request.idempotency_key, now).await
+            }
         }
     }
 
@@ -138,19 +173,43 @@ impl Intake {
         principal: &Principal,
         body: Body,
     ) -> Result<Result<(), Vec<Failure>>, IntakeError> {
-        Ok(match self.judge(principal, body).await? {
-            Verdict::Pass(_) => Ok(()),
+        let verdict = self.judge(principal, body).await?;
+        Ok(match self.with_second_opinion(principal, verdict).await?.0 {
+            Verdict::Pass(passed) => {
+                let failures = self
+                    .guarded(
+                        &principal.tenant,
+                        &passed.message,
+                        &passed.target,
+                        passed.contract.as_ref(),
+                    )
+                    .await?;
+                if failures.is_empty() { Ok(()) } else { Err(failures) }
+            }
             Verdict::Malformed(failure) => Err(vec![failure]),
-            Verdict::Refused(refused) => Err(refused.failures),
+            Verdict::Refused(refused) => {
+                let mut failures = refused.failures;
+                if let (Some(message), Some(target)) = (&refused.message, &refused.target) {
+                    let contract = refused.contract.as_ref();
+                    failures
+                        .extend(self.guarded(&principal.tenant, message, target, contract).await?);
+                }
+                Err(failures)
+            }
         })
     }
 
     async fn judge(&self, principal: &Principal, body: Body) -> Result<Verdict, IntakeError> {
         let agents = self.directory.agents(&principal.tenant).await?;
+        let contracts = self.directory.contracts(&principal.tenant).await?;
+        let require_contract = self.require_contract;
         let secrets = self.signing_secrets(principal, &agents);
         let timer = self.metrics.gate_seconds.start_timer();
         let gate = Arc::clone(&self.gate);
+        let redaction = Arc::clone(&self.redaction);
         let caller = principal.agent.clone();
+        let tenant = principal.tenant.clone();
+        let at = self.clock.now();
         let large = body.bytes.len() > INLINE_LIMIT;
         let run = move || {
             let secrets: Vec<&[u8]> = secrets.iter().map(|secret| secret.as_slice()).collect();
@@ -158,13 +217,17 @@ impl Intake {
             let verdict = gate.run(
                 &bytes,
                 &Lookup {
+                    tenant: &tenant,
+                    at,
                     caller: caller.as_ref(),
                     roster: &agents.roster,
+                    contracts: &contracts,
+                    require_contract,
                     signing_secrets: &secrets,
                 },
             );
             drop(guard);
-            verdict
+            redacted(verdict, &redaction)
         };
         let verdict = if large {
             tokio::task::spawn_blocking(run)
@@ -175,6 +238,62 @@ impl Intake {
         };
         timer.observe_duration();
         Ok(verdict)
+    }
+
+    /// What the ledger will say of a message, as far as a look beside its lock can tell: the loop guard,
+    /// the budget relay, and the size of the checkpoint.
+    async fn guarded(
+        &self,
+        tenant: &TenantId,
+        message: &Message,
+        target: &Agent,
+        contract: Option<&Arc<Ready>>,
+    ) -> Result<Vec<Failure>, IntakeError> {
+        let envelope = message.envelope();
+        let source = &envelope.from_agent.agent_id;
+        let mut failures: Vec<Failure> = self.oversized(message).into_iter().collect();
+        if target.agent_id == *source {
+            return Ok(failures);
+        }
+        let away = |err| IntakeError::from(Arc::new(err));
+        let key = (tenant.clone(), envelope.task_id);
+        let Some(task) = self.store.find_task(&key).await.map_err(away)? else {
+            return Ok(failures);
+        };
+        let edges = self.store.list_edges(&key).await.map_err(away)?;
+        let edges: Vec<_> = edges.iter().collect();
+        let parent = match envelope.parent_handoff_id {
+            Some(id) => self.store.find_handoff(&(tenant.clone(), id)).await.map_err(away)?,
+            None => None,
+        };
+        let agents = self.directory.agents(tenant).await?;
+        let policy = contract.map(|ready| ready.policy().clone()).unwrap_or_default();
+        let ruling = ruling(policy, &agents, message, target).unwrap_or_default();
+        let limits = LoopLimits {
+            max_hops: self.rules.max_hops,
+            max_edge_repeats: ruling
+                .edge
+                .max_edge_repeats
+                .map_or(self.rules.max_edge_repeats, i64::from),
+            contract: ruling.edge.loop_guard.as_ref(),
+        };
+        let hop = Hop { source, target: &target.agent_id, completed: completed(message) };
+        let cost = &envelope.cost_tracking;
+        failures.extend(check_budget(Some(&task), &edges, parent.as_ref(), source, cost));
+        failures.extend(check_loop(Some(&task), &edges, hop, limits));
+        Ok(failures)
+    }
+
+    fn oversized(&self, message: &Message) -> Option<Failure> {
+        let size = message.checkpoint()?.len();
+        (size > self.max_checkpoint).then(|| {
+            Failure::new(
+                Stage::Schema,
+                Code::SchemaInvalid,
+                "/checkpoint",
+                format!("the checkpoint has {size} bytes; {} are allowed", self.max_checkpoint),
+            )
+        })
     }
 
     fn signing_secrets(
@@ -198,21 +317,39 @@ impl Intake {
         &self,
         principal: &Principal,
         passed: Passed,
+        safety: Option<SafetyFacts>,
         request: Request,
         now: Micros,
     ) -> Result<Answer, IntakeError> {
-        let Passed { message, target, to_itself } = passed;
+        let Passed { message, target, to_itself, contract, observed: _ } = passed;
+        let policy = contract.as_ref().map(|ready| ready.policy().clone()).unwrap_or_default();
+        if let Some(failure) = self.oversized(&message) {
+            let refused = Refused {
+                failures: vec![failure],
+                ids: (Some(message.envelope().task_id), Some(message.envelope().handoff_id)),
+                addressed: None,
+                message: Some(message),
+                target: Some(target),
+                findings: Vec::new(),
+                allowlist: None,
+                contract,
+            };
+            return self.refuse(principal, refused, safety, request.idempotency_key, now).await;
+        }
         let agents = self.directory.agents(&principal.tenant).await?;
         agents.roster.routed(&target.agent_id);
-        let require_checkpoint = agents
-            .row(&message.envelope().from_agent.agent_id)
-            .is_some_and(|row| row.agent.require_checkpoint);
+        let require_checkpoint = policy.require_checkpoint
+            || agents
+                .row(&message.envelope().from_agent.agent_id)
+                .is_some_and(|row| row.agent.require_checkpoint);
         let status = if to_itself { HandoffStatus::NoOp } else { HandoffStatus::Pending };
         let whole = message.whole();
         let mut handoff = row_of(principal, &message, Some(&target), status, &whole, now);
         if let Some(traceparent) = request.traceparent {
             handoff.traceparent = traceparent;
         }
+        handoff.ruling = ruling(policy.clone(), &agents, &message, &target);
+        handoff.idempotent = policy.idempotent;
         let body = message.content();
         let personal = message.personal_data();
         let checkpoint =
@@ -228,11 +365,16 @@ impl Intake {
             checkpoint,
             implied_checkpoint,
             require_checkpoint,
+            priority: message.envelope().priority,
+            repeat: if to_itself { None } else { repeat_of(&policy, &message) },
+            policy,
+            completed: completed(&message),
             personal: personal_parts(&message),
             whole,
             idempotency_key: request.idempotency_key,
             has_part: false,
             refusal_salt: clock::random(),
+            safety,
             claim: None,
             handoff,
         };
@@ -257,7 +399,29 @@ impl Intake {
             }
             reply = self.ledger.submit(command, outgoing).await;
         }
-        self.answer(reply, message.envelope().handoff_id)
+        if let Err(LedgerError::Repeat(first)) = reply {
+            return self.answer_with_first(principal, first, contract).await;
+        }
+        let mut answer = self.answer(reply, message.envelope().handoff_id, true)?;
+        if let Answer::Submitted { contract: ruling, .. } = &mut answer {
+            *ruling = contract;
+        }
+        Ok(answer)
+    }
+
+    /// A repeat under the contract's dedupe key: what the first one came to.
+    async fn answer_with_first(
+        &self,
+        principal: &Principal,
+        first: HandoffId,
+        contract: Option<Arc<Ready>>,
+    ) -> Result<Answer, IntakeError> {
+        let found = self.store.find_handoff(&(principal.tenant.clone(), first)).await;
+        let handoff = found
+            .map_err(Arc::new)?
+            .ok_or_else(|| LedgerError::Internal(format!("handoff {first} is gone")))?;
+        self.metrics.submissions.with_label_values(&["replayed"]).inc();
+        Ok(Answer::Submitted { handoff: Box::new(handoff), placed: None, replayed: true, contract })
     }
 
     /// Whether the sender ever sent or received a handoff on the task. Once it did it always did, so
@@ -294,22 +458,25 @@ impl Intake {
                 LedgerError::NotHolder.to_string(),
             )],
             ids: (Some(envelope.task_id), Some(envelope.handoff_id)),
+            addressed: None,
             message: Some(message),
             target: Some(target),
+            contract: None,
             findings: Vec::new(),
             allowlist: None,
         };
-        self.refuse(principal, refused, now).await
+        self.refuse(principal, refused, None, None, now).await
     }
 
     async fn refuse(
         &self,
         principal: &Principal,
         refused: Refused,
+        safety: Option<SafetyFacts>,
+        idempotency_key: Option<String>,
         now: Micros,
     ) -> Result<Answer, IntakeError> {
         let reason = refused.reason();
-        self.count_refusal(reason);
         for finding in &refused.findings {
             self.metrics.safety_findings.with_label_values(&[finding.rule.as_str()]).inc();
         }
@@ -324,7 +491,26 @@ impl Intake {
             );
         }
         let handoff_id = refused.ids.1;
-        let mut refuse = bare_refusal(refused.failures, refused.ids, now);
+        let mut failures = refused.failures.clone();
+        if let (Some(message), Some(target)) = (&refused.message, &refused.target)
+            && reason != Code::Forbidden
+        {
+            let contract = refused.contract.as_ref();
+            let more = self.guarded(&principal.tenant, message, target, contract).await?;
+            failures.extend(more.into_iter().filter(|one| !refused.failures.contains(one)));
+        }
+        let reason = primary(&failures).unwrap_or(reason);
+        self.count_refusal(reason);
+        let target = refused.target.as_ref().map(|agent| agent.agent_id.clone());
+        let to_mend = matches!(reason, Code::SchemaInvalid | Code::IncompleteContext);
+        let edge = principal
+            .agent
+            .clone()
+            .filter(|_| to_mend)
+            .zip(target.or_else(|| refused.addressed.clone()));
+        let mut refuse = bare_refusal(failures, refused.ids, now);
+        refuse.edge = edge;
+        refuse.safety = safety;
         if let Some(message) = &refused.message {
             let envelope = message.envelope();
             let whole = message.whole();
@@ -352,13 +538,14 @@ impl Intake {
                     content: content(&message.content(), now),
                     checkpoint: Part::new(Subject::Checkpoint, clock::random(), &checkpoint),
                     personal: personal_parts(message),
+                    idempotency_key,
                 }));
             }
             refuse.whole = Some(whole);
         }
         let reply = self.record(principal, refuse, now).await;
         match handoff_id {
-            Some(id) => self.answer(reply, id),
+            Some(id) => self.answer(reply, id, false),
             None => match reply? {
                 Reply::Refused { failures, replayed, .. } => {
                     Ok(Answer::Refused { failures, dead_letter: None, replayed })
@@ -392,18 +579,30 @@ impl Intake {
         &self,
         reply: Result<Reply, LedgerError>,
         id: crate::domain::ids::HandoffId,
+        by_ledger: bool,
     ) -> Result<Answer, IntakeError> {
         let count = |result: &str| self.metrics.submissions.with_label_values(&[result]).inc();
         match reply {
-            Ok(Reply::Submitted { handoff, receipt, replayed }) => {
+            Ok(Reply::Submitted { handoff, placed, replayed }) => {
                 count(match (replayed, handoff.status) {
                     (true, _) => "replayed",
                     (false, HandoffStatus::NoOp) => "no_op",
                     (false, _) => "accepted",
                 });
-                Ok(Answer::Submitted { handoff: Box::new(handoff), receipt, replayed })
+                Ok(Answer::Submitted {
+                    handoff: Box::new(handoff),
+                    placed,
+                    replayed,
+                    contract: None,
+                })
             }
             Ok(Reply::Refused { failures, dead_lettered, replayed }) => {
+                if !replayed
+                    && by_ledger
+                    && let Some(reason) = primary(&failures)
+                {
+                    self.count_refusal(reason);
+                }
                 count("refused");
                 Ok(Answer::Refused { failures, dead_letter: dead_lettered.then_some(id), replayed })
             }
@@ -419,6 +618,21 @@ impl Intake {
     }
 }
 
+/// From here on nothing sees what must not be kept.
+fn redacted(verdict: Verdict, policy: &Policy) -> Verdict {
+    match verdict {
+        Verdict::Pass(passed) => {
+            let message = passed.message.redacted(policy);
+            Verdict::Pass(Box::new(Passed { message, ..*passed }))
+        }
+        Verdict::Refused(mut refused) => {
+            refused.message = refused.message.map(|message| message.redacted(policy));
+            Verdict::Refused(refused)
+        }
+        malformed @ Verdict::Malformed(_) => malformed,
+    }
+}
+
 /// Who acts, for the record.
 #[must_use]
 pub fn actor(principal: &Principal) -> Actor {
@@ -427,6 +641,34 @@ pub fn actor(principal: &Principal) -> Actor {
         agent_id: principal.agent.clone(),
         key_id: Some(principal.key_id.clone()),
     }
+}
+
+/// What rules the end of a handoff on this edge; nothing where only the defaults do.
+fn ruling(
+    edge: EdgePolicy,
+    agents: &Agents,
+    message: &Message,
+    target: &Agent,
+) -> Option<Box<Ruling>> {
+    let envelope = message.envelope();
+    let source = &envelope.from_agent.agent_id;
+    let supervised =
+        [&edge.on_reject, &edge.on_timeout, &edge.on_error].contains(&&Recovery::Supervisor);
+    let supervisor = supervised
+        .then(|| {
+            let own = agents.row(source).and_then(|row| row.agent.supervisor_id.clone());
+            own.or_else(|| target.supervisor_id.clone())
+        })
+        .flatten();
+    let preferred = envelope.preferred_agents.iter().filter(|id| **id != target.agent_id).cloned();
+    let ruling = Ruling { edge, supervisor, preferred: preferred.collect(), ..Ruling::default() };
+    (!ruling.is_default()).then(|| Box::new(ruling))
+}
+
+/// How many subtasks a message names as completed.
+fn completed(message: &Message) -> i64 {
+    let named = message.value().get("completedSubtasks").and_then(serde_json::Value::as_array);
+    named.map_or(0, |list| i64::try_from(list.len()).unwrap_or(i64::MAX))
 }
 
 fn personal_parts(message: &Message) -> Vec<PersonalPart> {
@@ -438,6 +680,19 @@ fn personal_parts(message: &Message) -> Vec<PersonalPart> {
             subject_id: datum.subject_id,
         })
         .collect()
+}
+
+/// What tells a repeat of a message under its contract's `dedupe_key`; where the message has no such
+/// value, nothing does.
+fn repeat_of(policy: &EdgePolicy, message: &Message) -> Option<Repeat> {
+    let (dedupe, contract) = (policy.dedupe.as_ref()?, policy.contract.as_ref()?);
+    let value = message.value().pointer(&dedupe.pointer).filter(|value| !value.is_null())?;
+    let mut hash = Sha256::new();
+    hash.update(canonical::to_vec(value));
+    Some(Repeat {
+        key: format!("{}:{}", contract.id, hex::encode(hash.finalize())),
+        window: Duration::from_millis(dedupe.window_ms),
+    })
 }
 
 fn bare_refusal(
@@ -455,7 +710,9 @@ fn bare_refusal(
         content: content(&text, now),
         failures,
         whole: None,
+        safety: None,
         dead_letter: None,
+        edge: None,
     }
 }
 
@@ -527,6 +784,11 @@ fn row_of(
         idempotent: true,
         checkpoint: None,
         content_id: None,
+        checkpoint_commitment: None,
+        commitment: None,
+        origin: None,
+        ruling: None,
+        topped_up: crate::domain::money::Usd(0),
         digest_salt: salt.to_vec(),
         digest: commit(Subject::Submission, &salt, whole).to_vec(),
         reason: None,

@@ -1,22 +1,32 @@
 //! The instruments. Names after Prometheus' conventions, prefix `handoff_`, base units; labels are
 //! bounded sets only.
 
+mod pairs;
+
+use std::cell::RefCell;
+
 use prometheus::{
     Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts,
     Registry, TextEncoder,
 };
 
+use self::pairs::Pairs;
 use crate::domain::handoff::{Handoff, HandoffStatus};
 
 /// Every instrument of one broker.
 pub struct Metrics {
     registry: Registry,
+    described: Vec<Described>,
     /// Submissions by result: `accepted`, `replayed`, `no_op`, `refused`, `conflict`, `unavailable`.
     pub submissions: IntCounterVec,
     /// Refused submissions by primary reason.
     pub rejections: IntCounterVec,
     /// Safety findings by rule.
     pub safety_findings: IntCounterVec,
+    /// Findings that were only observed, by rule.
+    pub safety_observed: IntCounterVec,
+    /// What the safety classifier said.
+    pub classifier_verdicts: IntCounterVec,
     /// Allowlist refusals.
     pub allowlist_violations: IntCounter,
     /// Time the gate took, in seconds.
@@ -37,10 +47,34 @@ pub struct Metrics {
     pub broker_seconds: Histogram,
     /// Commit to acceptance, in seconds, by transport.
     pub latency_seconds: HistogramVec,
+    /// The same by pair of agents; see `pairs`.
+    pub pair_latency_seconds: HistogramVec,
+    /// Accepted or ended handoffs by pair of agents and status.
+    pub pair_handoffs: IntCounterVec,
+    pairs: Pairs,
+    /// Connections to the store by state: `busy`, `idle`.
+    pub store_connections: IntGaugeVec,
     /// Ended or accepted handoffs by status.
     pub handoffs: IntCounterVec,
     /// Rollbacks to the sender's checkpoint.
     pub rollbacks: IntCounter,
+    /// Events by type.
+    pub events: IntCounterVec,
+    /// Attempts at telling a subscriber of an event, by outcome: `delivered`, `retry`, `set_aside`,
+    /// `gone`.
+    pub event_deliveries: IntCounterVec,
+    /// From an event to its delivery to a subscriber, in seconds.
+    pub event_lag_seconds: Histogram,
+    /// Subscribers that the broker stopped telling.
+    pub subscribers_disabled: IntCounter,
+    /// Decisions on dead letters by result: `released`, `refused`, `discarded`.
+    pub dead_letter_decisions: IntCounterVec,
+    /// Escalations opened.
+    pub escalations_total: IntCounter,
+    /// Escalations decided, by a person or by time.
+    pub escalations_resolved: IntCounter,
+    /// Escalations that wait for a person.
+    pub escalations: IntGauge,
     /// Dead letters made.
     pub dead_letters_total: IntCounter,
     /// Dead letters that wait for a person.
@@ -53,12 +87,71 @@ pub struct Metrics {
     pub log_records: IntGauge,
     /// Receivers by the state of their circuit breaker.
     pub breakers: IntGaugeVec,
+    /// Receivers that wait for their turn because the broker has no room.
+    pub receivers_waiting: IntGauge,
+    /// Retries put off because their receiver's retry budget was spent.
+    pub retries_put_off: IntCounter,
+    /// What operators were told of receivers' endpoints: `failing`, `disabled`, `recovered`.
+    pub endpoint_alerts: IntCounterVec,
     /// HTTP requests by method, route and status class.
     pub http_requests: IntCounterVec,
     /// HTTP request duration in seconds by route.
     pub http_seconds: HistogramVec,
+    /// Erasures of data subjects carried out.
+    pub erasures: IntCounter,
+    /// Personal data erased.
+    pub personal_data_erased: IntCounter,
     /// 1 while the store answers.
     pub store_up: IntGauge,
+    /// The cold tier.
+    pub archive: ArchiveMetrics,
+    /// Tree heads on their way out.
+    pub witness: WitnessMetrics,
+}
+
+/// What an instrument is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Described {
+    /// Its name.
+    pub name: String,
+    /// What it tells.
+    pub help: String,
+    /// `counter`, `gauge` or `histogram`.
+    pub kind: &'static str,
+    /// Its labels.
+    pub labels: Vec<String>,
+}
+
+/// What is counted about the publication of tree heads.
+#[derive(Clone)]
+pub struct WitnessMetrics {
+    /// Tree heads by kind of place and outcome: `published`, `failed`, `refused`.
+    pub published: IntCounterVec,
+    /// When a place of a kind last took one, in seconds since the epoch.
+    pub last: IntGaugeVec,
+    /// Records in the trees of all logs.
+    pub tree_size: IntGauge,
+    /// Times a log was found not to continue what was published of it.
+    pub forks: IntCounter,
+}
+
+/// The cold tier's instruments.
+#[derive(Clone)]
+pub struct ArchiveMetrics {
+    /// Contents moved to the archive.
+    pub contents: IntCounter,
+    /// Bytes of segments written.
+    pub bytes: IntCounter,
+    /// Segments written.
+    pub segments: IntCounter,
+    /// Erased contents whose frames were removed from segments.
+    pub forgotten: IntCounter,
+    /// Runs that failed, for a tenant.
+    pub failures: IntCounter,
+    /// When the last run ended well for all tenants, in seconds since the epoch.
+    pub last_run: IntGauge,
+    /// Contents old enough that the last run held back.
+    pub held: IntGauge,
 }
 
 /// Seconds, fine below the seed's limits of 200 ms and 500 ms and reaching to a minute.
@@ -67,6 +160,9 @@ const SECONDS: [f64; 15] =
 /// Seconds for what happens inside the process.
 const FINE_SECONDS: [f64; 12] =
     [0.000_05, 0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.25, 1.0];
+/// Seconds for each pair of agents: the seed's limits, and little more, for there are many pairs.
+const PAIR_SECONDS: [f64; 7] = [0.05, 0.2, 0.5, 1.0, 2.0, 5.0, 60.0];
+const PAIR: [&str; 3] = ["tenant", "source", "target"];
 const SIZES: [f64; 9] = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0];
 
 impl Metrics {
@@ -76,25 +172,44 @@ impl Metrics {
     /// When two instruments share a name: a defect.
     pub fn new() -> Result<Self, prometheus::Error> {
         let registry = Registry::new();
+        let described = RefCell::new(Vec::new());
+        let describe = |name: &str, help: &str, kind, labels: &[&str]| {
+            described.borrow_mut().push(Described {
+                name: name.to_owned(),
+                help: help.to_owned(),
+                kind,
+                labels: labels.iter().map(|label| (*label).to_owned()).collect(),
+            });
+        };
         let counter = |name: &str, help: &str| -> Result<IntCounter, prometheus::Error> {
             let made = IntCounter::new(name, help)?;
             registry.register(Box::new(made.clone()))?;
+            describe(name, help, "counter", &[]);
             Ok(made)
         };
         let counters = |name: &str, help: &str, labels: &[&str]| {
             let made = IntCounterVec::new(Opts::new(name, help), labels)?;
             registry.register(Box::new(made.clone()))?;
+            describe(name, help, "counter", labels);
             Ok::<_, prometheus::Error>(made)
         };
         let gauge = |name: &str, help: &str| {
             let made = IntGauge::new(name, help)?;
             registry.register(Box::new(made.clone()))?;
+            describe(name, help, "gauge", &[]);
+            Ok::<_, prometheus::Error>(made)
+        };
+        let gauges = |name: &str, help: &str, labels: &[&str]| {
+            let made = IntGaugeVec::new(Opts::new(name, help), labels)?;
+            registry.register(Box::new(made.clone()))?;
+            describe(name, help, "gauge", labels);
             Ok::<_, prometheus::Error>(made)
         };
         let histogram = |name: &str, help: &str, buckets: &[f64]| {
             let made =
                 Histogram::with_opts(HistogramOpts::new(name, help).buckets(buckets.to_vec()))?;
             registry.register(Box::new(made.clone()))?;
+            describe(name, help, "histogram", &[]);
             Ok::<_, prometheus::Error>(made)
         };
         let histograms = |name: &str, help: &str, buckets: &[f64], labels: &[&str]| {
@@ -103,20 +218,38 @@ impl Metrics {
                 labels,
             )?;
             registry.register(Box::new(made.clone()))?;
+            describe(name, help, "histogram", labels);
             Ok::<_, prometheus::Error>(made)
         };
-        let build = IntGaugeVec::new(
-            Opts::new("handoff_build_info", "Always 1; the labels tell the build."),
-            &["version"],
-        )?;
-        registry.register(Box::new(build.clone()))?;
+        let build =
+            gauges("handoff_build_info", "Always 1; the labels tell the build.", &["version"])?;
         build.with_label_values(&[env!("CARGO_PKG_VERSION")]).set(1);
-        let breakers = IntGaugeVec::new(
-            Opts::new("handoff_breakers", "Receivers by the state of their circuit breaker."),
+        let breakers = gauges(
+            "handoff_breakers",
+            "Receivers by the state of their circuit breaker.",
             &["state"],
         )?;
-        registry.register(Box::new(breakers.clone()))?;
+        let published_at = gauges(
+            "handoff_audit_published_timestamp_seconds",
+            "When a kind of place last took a tree head.",
+            &["destination"],
+        )?;
         Ok(Self {
+            events: counters("handoff_events_total", "Events by type.", &["type"])?,
+            event_deliveries: counters(
+                "handoff_event_deliveries_total",
+                "Attempts at telling a subscriber of an event, by outcome.",
+                &["outcome"],
+            )?,
+            event_lag_seconds: histogram(
+                "handoff_event_lag_seconds",
+                "From an event to its delivery to a subscriber.",
+                &SECONDS,
+            )?,
+            subscribers_disabled: counter(
+                "handoff_event_subscribers_disabled_total",
+                "Subscribers that the broker stopped telling.",
+            )?,
             submissions: counters(
                 "handoff_submissions_total",
                 "Submissions by result.",
@@ -131,6 +264,16 @@ impl Metrics {
                 "handoff_safety_findings_total",
                 "Safety findings by rule.",
                 &["rule"],
+            )?,
+            safety_observed: counters(
+                "handoff_safety_observed_total",
+                "Safety findings that were recorded and let pass, by rule.",
+                &["rule"],
+            )?,
+            classifier_verdicts: counters(
+                "handoff_safety_classifier_verdicts_total",
+                "What the external safety classifier said: SAFE, UNSAFE, or NONE where it did not answer.",
+                &["verdict"],
             )?,
             allowlist_violations: counter(
                 "handoff_allowlist_violations_total",
@@ -177,6 +320,23 @@ impl Metrics {
                 &SECONDS,
                 &["transport"],
             )?,
+            pair_latency_seconds: histograms(
+                "handoff_pair_latency_seconds",
+                "Time from a handoff's commit to its acceptance, by pair of agents; beyond 200 pairs `other`.",
+                &PAIR_SECONDS,
+                &PAIR,
+            )?,
+            pair_handoffs: counters(
+                "handoff_pair_handoffs_total",
+                "Handoffs by pair of agents and the status they reached; beyond 200 pairs `other`.",
+                &["tenant", "source", "target", "status"],
+            )?,
+            pairs: Pairs::default(),
+            store_connections: gauges(
+                "handoff_store_connections",
+                "Connections to the store, by state.",
+                &["state"],
+            )?,
             handoffs: counters(
                 "handoff_handoffs_total",
                 "Handoffs by the status they reached.",
@@ -186,6 +346,17 @@ impl Metrics {
                 "handoff_rollbacks_total",
                 "Tasks given back to their sender's checkpoint.",
             )?,
+            dead_letter_decisions: counters(
+                "handoff_dead_letter_decisions_total",
+                "Decisions on dead letters, by result.",
+                &["result"],
+            )?,
+            escalations_total: counter("handoff_escalations_total", "Escalations opened.")?,
+            escalations_resolved: counter(
+                "handoff_escalations_resolved_total",
+                "Escalations decided, by a person or by time.",
+            )?,
+            escalations: gauge("handoff_escalations", "Escalations that wait for a person.")?,
             dead_letters_total: counter("handoff_dead_letters_total", "Dead letters made.")?,
             dead_letters: gauge("handoff_dead_letters", "Dead letters that wait for a person.")?,
             outbox_depth: gauge("handoff_outbox_depth", "Handoffs that wait for delivery.")?,
@@ -195,6 +366,19 @@ impl Metrics {
             )?,
             log_records: gauge("handoff_log_records", "Records in all audit logs.")?,
             breakers,
+            receivers_waiting: gauge(
+                "handoff_receivers_waiting",
+                "Receivers that wait for their turn because the broker has no room.",
+            )?,
+            retries_put_off: counter(
+                "handoff_retries_put_off_total",
+                "Retries put off because their receiver's retry budget was spent.",
+            )?,
+            endpoint_alerts: counters(
+                "handoff_endpoint_alerts_total",
+                "What operators were told of receivers' endpoints.",
+                &["what"],
+            )?,
             http_requests: counters(
                 "handoff_http_requests_total",
                 "HTTP requests by method, route and status.",
@@ -206,9 +390,72 @@ impl Metrics {
                 &SECONDS,
                 &["route"],
             )?,
+            erasures: counter(
+                "handoff_erasures_total",
+                "Erasures of data subjects carried out to their end.",
+            )?,
+            personal_data_erased: counter(
+                "handoff_personal_data_erased_total",
+                "Personal data erased.",
+            )?,
             store_up: gauge("handoff_store_up", "1 while the store answers, else 0.")?,
+            witness: WitnessMetrics {
+                published: counters(
+                    "handoff_audit_published_total",
+                    "Tree heads by kind of place and outcome.",
+                    &["destination", "outcome"],
+                )?,
+                last: published_at,
+                tree_size: gauge(
+                    "handoff_audit_tree_size",
+                    "Records in the Merkle trees of all logs, at the last look.",
+                )?,
+                forks: counter(
+                    "handoff_audit_forks_total",
+                    "Times a log was found not to continue what was published of it.",
+                )?,
+            },
+            archive: ArchiveMetrics {
+                contents: counter(
+                    "handoff_archive_contents_total",
+                    "Contents moved to the archive.",
+                )?,
+                bytes: counter(
+                    "handoff_archive_bytes_total",
+                    "Bytes of segments written to the archive.",
+                )?,
+                segments: counter(
+                    "handoff_archive_segments_total",
+                    "Segments written to the archive.",
+                )?,
+                forgotten: counter(
+                    "handoff_archive_forgotten_total",
+                    "Erased contents removed from segments of the archive.",
+                )?,
+                failures: counter(
+                    "handoff_archive_failures_total",
+                    "Runs of the archive that failed, by tenant and run.",
+                )?,
+                last_run: gauge(
+                    "handoff_archive_last_run_timestamp_seconds",
+                    "When the archive last ran well for all tenants; 0: never.",
+                )?,
+                held: gauge(
+                    "handoff_archive_held_contents",
+                    "Contents old enough for the archive that the last full look held back.",
+                )?,
+            },
+            described: described.into_inner(),
             registry,
         })
+    }
+
+    /// Every instrument, in the order of their names.
+    #[must_use]
+    pub fn described(&self) -> Vec<&Described> {
+        let mut all: Vec<_> = self.described.iter().collect();
+        all.sort_by(|a, b| a.name.cmp(&b.name));
+        all
     }
 
     /// Counts what became of a handoff.
@@ -217,14 +464,20 @@ impl Metrics {
             HandoffStatus::Pending => return,
             HandoffStatus::Accepted => {
                 if let Some(at) = handoff.accepted_at {
-                    self.latency_seconds
-                        .with_label_values(&[handoff.mode.as_str()])
-                        .observe(at.since(handoff.created_at).as_secs_f64());
+                    let took = at.since(handoff.created_at).as_secs_f64();
+                    self.latency_seconds.with_label_values(&[handoff.mode.as_str()]).observe(took);
+                    self.pairs.labelled(handoff, |pair| {
+                        self.pair_latency_seconds.with_label_values(pair).observe(took);
+                    });
                 }
             }
             _ => {}
         }
-        self.handoffs.with_label_values(&[handoff.status.as_str()]).inc();
+        let status = handoff.status.as_str();
+        self.handoffs.with_label_values(&[status]).inc();
+        self.pairs.labelled(handoff, |pair| {
+            self.pair_handoffs.with_label_values(&[pair, &[status]].concat()).inc();
+        });
     }
 
     /// The metrics page in Prometheus' text format.

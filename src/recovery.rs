@@ -1,5 +1,6 @@
-//! The sweeper: what timed out becomes a command, and what a dead broker held is given back.
+//! The sweeper: what timed out becomes a command.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,35 +8,13 @@ use tokio_util::sync::CancellationToken;
 
 use crate::clock::{self, Clock};
 use crate::evidence::record::Actor;
-use crate::ledger::command::{Command, Expire, Kind};
-use crate::ledger::{Ledger, Outbound};
-use crate::store::Store;
+use crate::fault::{self, Step};
+use crate::ledger::Ledger;
+use crate::ledger::command::{Command, Expire, Kind, LedgerError, Resolve};
+use crate::store::{Store, StoreError};
 
 /// Overdue handoffs taken at once.
 const BATCH: i64 = 256;
-
-/// Says that this broker lives, whatever else is slow: others take its claims when it falls silent.
-pub async fn beat(
-    store: Arc<dyn Store>,
-    clock: Arc<dyn Clock>,
-    broker: String,
-    timeout: Duration,
-    stopping: CancellationToken,
-) {
-    loop {
-        match tokio::time::timeout(timeout, store.beat(&broker, clock.now())).await {
-            Ok(Ok(())) => {}
-            Ok(Err(err)) => {
-                tracing::warn!(error = %err, "this broker could not say that it lives");
-            }
-            Err(_) => tracing::warn!("this broker could not say that it lives: no answer"),
-        }
-        tokio::select! {
-            () = tokio::time::sleep(timeout / 5) => {}
-            () = stopping.cancelled() => return,
-        }
-    }
-}
 
 /// What the sweeper works with.
 pub struct Sweeper {
@@ -43,16 +22,10 @@ pub struct Sweeper {
     pub store: Arc<dyn Store>,
     /// Where what timed out goes.
     pub ledger: Ledger,
-    /// Who takes over what was given back.
-    pub outbound: Arc<dyn Outbound>,
     /// Tells the time.
     pub clock: Arc<dyn Clock>,
-    /// This broker's name.
-    pub broker: String,
     /// How often to look.
     pub period: Duration,
-    /// How long a broker may be silent.
-    pub broker_timeout: Duration,
     /// What ends it.
     pub stopping: CancellationToken,
 }
@@ -64,26 +37,21 @@ impl Sweeper {
             self.sweep().await;
             let pause = self.period.mul_f64(0.75 + clock::random_fraction() / 2.0);
             tokio::select! {
-                () = tokio::time::sleep(pause) => {}
+                biased;
                 () = self.stopping.cancelled() => return,
+                () = tokio::time::sleep(pause) => {}
             }
         }
     }
 
     async fn sweep(&self) {
         let now = self.clock.now();
-        let timeout = i64::try_from(self.broker_timeout.as_micros()).unwrap_or(i64::MAX);
-        let cutoff = crate::domain::ids::Micros(now.0.saturating_sub(timeout));
-        match self.store.release_dead(cutoff, now).await {
-            Ok(0) => {}
-            Ok(claims) => {
-                tracing::warn!(claims, "took over the claims of a broker that went silent");
-                self.outbound.nudge_all();
-            }
-            Err(err) => tracing::warn!(error = %err, "dead brokers' claims could not be released"),
-        }
         match self.store.list_overdue(now, BATCH).await {
             Ok(overdue) => {
+                let found = !overdue.is_empty();
+                if found {
+                    fault::at(Step::SweepFound);
+                }
                 let expiries = overdue.into_iter().map(|handoff| {
                     self.ledger.handle(Command {
                         tenant: handoff.tenant,
@@ -100,8 +68,110 @@ impl Sweeper {
                         tracing::warn!(error = %err, "an overdue handoff could not be expired");
                     }
                 }
+                if found {
+                    fault::at(Step::SweepDone);
+                }
             }
             Err(err) => tracing::warn!(error = %err, "deadlines could not be read"),
         }
+        match self.store.list_overdue_escalations(now, BATCH).await {
+            Ok(overdue) => {
+                let decisions = overdue.into_iter().map(|row| {
+                    self.ledger.handle(Command {
+                        tenant: row.tenant,
+                        at: now,
+                        actor: Actor::broker(),
+                        kind: Kind::Resolve(Box::new(Resolve {
+                            escalation_id: row.id,
+                            task_id: row.task_id,
+                            handoff_id: row.handoff_id,
+                            agents: row.resume_as.into_iter().collect(),
+                            resolution: None,
+                            content: None,
+                        })),
+                    })
+                });
+                for outcome in futures_util::future::join_all(decisions).await {
+                    match outcome {
+                        // Another broker, or a person, was first.
+                        Ok(_) | Err(LedgerError::Conflict(_)) => {}
+                        Err(err) => {
+                            tracing::warn!(error = %err, "an overdue escalation could not be ended");
+                        }
+                    }
+                }
+            }
+            Err(err) => tracing::warn!(error = %err, "escalations could not be read"),
+        }
     }
+}
+
+/// How often to look for batches that a broker left between two databases. Each keeps its tenants' logs
+/// from everybody, so this is short; what is found twice is ended.
+const IN_DOUBT_EVERY: Duration = Duration::from_millis(500);
+
+/// Ends what other brokers left half done between the operations and a log apart, until the broker stops.
+pub async fn settle_in_doubt(store: Arc<dyn Store>, stopping: CancellationToken) {
+    let mut seen = BTreeSet::new();
+    loop {
+        if let Err(err) = store.settle_in_doubt(&mut seen).await {
+            tracing::warn!(error = %err, "batches between two databases could not be looked at");
+        }
+        tokio::select! {
+            () = tokio::time::sleep(IN_DOUBT_EVERY.mul_f64(0.75 + clock::random_fraction() / 2.0)) => {}
+            () = stopping.cancelled() => return,
+        }
+    }
+}
+
+/// Ends all that is half done now. At a start there is no reason to wait until it was found twice.
+///
+/// # Errors
+/// When the store cannot say, or end it.
+pub async fn settle_all_in_doubt(store: &dyn Store) -> Result<(), StoreError> {
+    let mut seen = BTreeSet::new();
+    store.settle_in_doubt(&mut seen).await?;
+    if !seen.is_empty() {
+        store.settle_in_doubt(&mut seen).await?;
+    }
+    Ok(())
+}
+
+/// How often events are looked at that may have grown old.
+const FORGET_EVERY: Duration = Duration::from_mins(10);
+
+/// Forgets events that are older than `keep`, a bounded number at a time. Every broker does so; what
+/// one has deleted, the others no longer find.
+pub async fn forget_events(
+    store: Arc<dyn Store>,
+    clock: Arc<dyn Clock>,
+    keep: Duration,
+    stopping: CancellationToken,
+) {
+    let keep = i64::try_from(keep.as_micros()).unwrap_or(i64::MAX);
+    loop {
+        let cutoff = crate::domain::ids::Micros(clock.now().0.saturating_sub(keep));
+        if let Err(err) = forget(&*store, cutoff, &stopping).await {
+            tracing::warn!(error = %err, "old events could not be deleted");
+        }
+        tokio::select! {
+            biased;
+            () = stopping.cancelled() => return,
+            () = tokio::time::sleep(FORGET_EVERY.mul_f64(0.75 + clock::random_fraction() / 2.0)) => {}
+        }
+    }
+}
+
+async fn forget(
+    store: &dyn Store,
+    cutoff: crate::domain::ids::Micros,
+    stopping: &CancellationToken,
+) -> Result<(), StoreError> {
+    for tenant in store.list_tenants().await? {
+        while !stopping.is_cancelled() && store.delete_events(&tenant, cutoff).await? > 0 {
+            // Whoever waits for the store's writer goes first.
+            tokio::task::yield_now().await;
+        }
+    }
+    Ok(())
 }

@@ -5,12 +5,13 @@ use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use chacha20poly1305::aead::{Aead, Payload};
 use chacha20poly1305::{KeyInit, XChaCha20Poly1305, XNonce};
+use hmac::{Hmac, Mac};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use zeroize::Zeroizing;
 
 use crate::clock;
-use crate::domain::ids::{AgentId, Micros, TenantId};
+use crate::domain::ids::{Micros, TenantId};
 
 /// What can go wrong with a secret.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -29,6 +30,8 @@ pub enum VaultError {
 #[derive(Clone)]
 pub struct Vault {
     cipher: XChaCha20Poly1305,
+    /// For keyed hashes: derived, so that a hash never is taken under the key that encrypts.
+    pseudonyms: Zeroizing<[u8; 32]>,
 }
 
 impl std::fmt::Debug for Vault {
@@ -38,6 +41,9 @@ impl std::fmt::Debug for Vault {
 }
 
 const NONCE_LEN: usize = 24;
+
+/// What the key for keyed hashes is derived under.
+const PSEUDONYMS: &[u8] = b"handoffd/pseudonyms/v1\0";
 
 /// What the check value seals.
 const CHECK: &[u8] = b"handoffd master key check";
@@ -52,7 +58,39 @@ impl Vault {
             Zeroizing::new(STANDARD.decode(text.trim()).map_err(|_| VaultError::BadMasterKey)?);
         let cipher =
             XChaCha20Poly1305::new_from_slice(&bytes).map_err(|_| VaultError::BadMasterKey)?;
-        Ok(Self { cipher })
+        let derived = Sha256::new_with_prefix(PSEUDONYMS).chain_update(&*bytes).finalize();
+        Ok(Self { cipher, pseudonyms: Zeroizing::new(derived.into()) })
+    }
+
+    /// A keyed hash (HMAC-SHA-256) over parts, each with its length: the same for the same parts, and
+    /// no guess at them can be tried without the master key.
+    fn keyed(&self, parts: &[&[u8]]) -> [u8; 32] {
+        // An HMAC takes a key of any length.
+        let Ok(mut mac) = <Hmac<Sha256> as KeyInit>::new_from_slice(&*self.pseudonyms) else {
+            return [0; 32];
+        };
+        for part in parts {
+            mac.update(&(part.len() as u64).to_be_bytes());
+            mac.update(part);
+        }
+        mac.finalize().into_bytes().into()
+    }
+
+    /// What a data subject is found by once its id is no longer kept.
+    #[must_use]
+    pub fn subject_key(&self, tenant: &TenantId, subject_id: &str) -> [u8; 32] {
+        self.keyed(&[b"subject", tenant.as_str().as_bytes(), subject_id.as_bytes()])
+    }
+
+    /// The salt of a commitment to a data subject's id, for one erasure or hold: made again for whoever
+    /// brings the id, and kept nowhere.
+    #[must_use]
+    pub fn subject_salt(&self, tenant: &TenantId, occasion: &str, subject_id: &str) -> [u8; 16] {
+        let parts: [&[u8]; 4] =
+            [b"salt", tenant.as_str().as_bytes(), occasion.as_bytes(), subject_id.as_bytes()];
+        let mut salt = [0; 16];
+        salt.copy_from_slice(&self.keyed(&parts)[..16]);
+        salt
     }
 
     /// A fresh master key in base64.
@@ -122,7 +160,7 @@ pub enum SecretKind {
     Webhook,
 }
 
-/// The secrets of one agent as kept: JSON, each sealed.
+/// The secrets of one agent, or of one subscription, as kept: JSON, each sealed.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AgentSecrets {
     signing: Vec<SealedSecret>,
@@ -161,7 +199,7 @@ impl AgentSecrets {
         &mut self,
         vault: &Vault,
         tenant: &TenantId,
-        agent: &AgentId,
+        owner: &impl std::fmt::Display,
         kind: SecretKind,
         until: Micros,
     ) -> Result<Zeroizing<String>, VaultError> {
@@ -169,7 +207,7 @@ impl AgentSecrets {
             SecretKind::Signing => format!("hss_{}", URL_SAFE_NO_PAD.encode(clock::random::<32>())),
             SecretKind::Webhook => format!("whsec_{}", STANDARD.encode(clock::random::<32>())),
         });
-        let sealed = vault.seal(&place(tenant, agent, kind), text.as_bytes())?;
+        let sealed = vault.seal(&place(tenant, owner, kind), text.as_bytes())?;
         let list = self.list(kind);
         for old in list.iter_mut() {
             old.until = Some(old.until.map_or(until.0, |known| known.min(until.0)));
@@ -187,7 +225,7 @@ impl AgentSecrets {
         &self,
         vault: &Vault,
         tenant: &TenantId,
-        agent: &AgentId,
+        owner: &impl std::fmt::Display,
         kind: SecretKind,
         now: Micros,
     ) -> Result<Vec<Zeroizing<Vec<u8>>>, VaultError> {
@@ -200,14 +238,14 @@ impl AgentSecrets {
             .map(|secret| {
                 let sealed =
                     STANDARD.decode(&secret.sealed).map_err(|_| VaultError::DoesNotOpen)?;
-                vault.open(&place(tenant, agent, kind), &sealed)
+                vault.open(&place(tenant, owner, kind), &sealed)
             })
             .collect()
     }
 }
 
-fn place(tenant: &TenantId, agent: &AgentId, kind: SecretKind) -> String {
-    format!("{tenant}/{agent}/{kind:?}")
+fn place(tenant: &TenantId, owner: &impl std::fmt::Display, kind: SecretKind) -> String {
+    format!("{tenant}/{owner}/{kind:?}")
 }
 
 /// A fresh API key: `hd_` and 256 random bits in base64url. Shown once.
@@ -250,7 +288,7 @@ mod tests {
     #[test]
     fn two_secrets_are_valid_while_one_is_rotated_out() {
         let vault = vault();
-        let (tenant, agent) = ("t".parse().unwrap(), "a".parse().unwrap());
+        let (tenant, agent) = ("t".parse().unwrap(), "a");
         let mut secrets = AgentSecrets::default();
         let kind = SecretKind::Signing;
         let first = secrets.rotate(&vault, &tenant, &agent, kind, Micros(0)).unwrap();

@@ -179,6 +179,25 @@ fn every_crate_comes_from_crates_io() {
     assert!(strangers.is_empty(), "not from crates.io: {strangers:?}");
 }
 
+/// `fail` makes a broker die on demand: what ships must not have it. Resolved as `cargo build` does.
+#[test]
+fn what_ships_cannot_be_made_to_fail() {
+    const FEATURE: &str = "fail feature \"failpoints\"";
+    let tree = |edges: &str| {
+        let output = Command::new(env!("CARGO"))
+            .args(["tree", "--locked", "--offline", "--invert", "fail", "--edges", edges])
+            .arg("--manifest-path")
+            .arg(at_root("Cargo.toml"))
+            .output()
+            .expect("cargo tree runs");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).expect("cargo speaks UTF-8")
+    };
+    assert!(tree("features").contains(FEATURE), "the tests have the steps");
+    let shipped = tree("features,no-dev");
+    assert!(shipped.contains("handoffd") && !shipped.contains(FEATURE), "{shipped}");
+}
+
 #[test]
 fn expressions_are_read_as_spdx_says() {
     let allowed = BTreeSet::from(["MIT".to_owned(), "Apache-2.0".to_owned()]);

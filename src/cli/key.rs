@@ -1,5 +1,5 @@
-//! `handoffd key create`: keys straight from the database, for the first key of a tenant or when all
-//! are lost.
+//! `handoffd key`: keys straight from the database. API keys for the first key of a tenant or when all
+//! are lost; and the key that signs tree heads.
 
 use std::sync::Arc;
 
@@ -8,22 +8,33 @@ use serde_json::json;
 use tokio_util::task::TaskTracker;
 
 use super::{Exit, Output};
-use crate::app::{Access, ledger_settings, open_store};
+use crate::app::{Access, ledger_settings, open_store, tree_key};
 use crate::clock::{self, Clock, SystemClock};
 use crate::config::Config;
-use crate::domain::ids::{AgentId, TenantId};
+use crate::domain::canonical;
+use crate::domain::ids::{AgentId, Micros, TenantId};
 use crate::evidence::record::Actor;
-use crate::ledger::command::{Command, Kind};
-use crate::ledger::{Ledger, Outbound};
+use crate::ledger::command::{Command, Kind, content};
+use crate::ledger::{Ledger, Outbound, Place};
 use crate::metrics::Metrics;
-use crate::store::{Claim, KeyRow, Receiver, Role};
+use crate::store::{Claim, KeyRow, Receiver, Role, Store};
 use crate::vault::{hash_api_key, new_api_key};
 
 /// `handoffd key …`.
 #[derive(Debug, Subcommand)]
 pub(super) enum Commands {
-    /// Make a key and print it, this once
+    /// Make an API key and print it, this once
     Create(CreateArgs),
+    /// Make the configured key the one that signs tree heads; print the public key of each log
+    TreeHead(TreeHeadArgs),
+}
+
+/// `handoffd key tree-head`.
+#[derive(Debug, ClapArgs)]
+pub(super) struct TreeHeadArgs {
+    /// Make a new key first: tree-head.key in the data directory is replaced, the old one kept beside it
+    #[arg(long)]
+    new: bool,
 }
 
 /// `handoffd key create`.
@@ -51,33 +62,40 @@ fn role(text: &str) -> Result<Role, String> {
 struct Nowhere;
 
 impl Outbound for Nowhere {
-    fn reserve(&self, _: &Receiver) -> bool {
-        false
+    fn reserve(&self, _: &Receiver) -> Option<Place> {
+        None
     }
-    fn deliver(&self, _: Claim) {}
-    fn release(&self, _: &Receiver) {}
+    fn deliver(&self, _: Place, _: Claim) {}
+    fn release(&self, _: Place, _: &Receiver, _: bool) {}
     fn nudge(&self, _: &Receiver) {}
     fn nudge_all(&self) {}
 }
 
-/// Makes a key.
+/// Makes a key, or settles which one signs tree heads.
 pub(super) async fn run(command: Commands, config: Config, output: Output) -> Exit {
-    let Commands::Create(args) = command;
-    if (args.role == Role::Agent) != args.agent.is_some() {
-        eprintln!("handoffd: --agent goes with --role agent, and only with it");
-        return Exit::Usage;
-    }
-    match create(args, &config).await {
-        Ok((row, key)) => {
-            match output {
-                Output::Text => println!("{key}"),
-                Output::Json => println!(
-                    "{}",
-                    json!({ "keyId": row.key_id, "tenant": row.tenant, "role": row.role, "apiKey": key })
-                ),
-            }
-            Exit::Well
+    let done = match command {
+        Commands::Create(args) if (args.role == Role::Agent) != args.agent.is_some() => {
+            eprintln!("handoffd: --agent goes with --role agent, and only with it");
+            return Exit::Usage;
         }
+        Commands::Create(args) => create(args, &config).await.map(|(row, key)| match output {
+            Output::Text => println!("{key}"),
+            Output::Json => println!(
+                "{}",
+                json!({ "keyId": row.key_id, "tenant": row.tenant, "role": row.role, "apiKey": key })
+            ),
+        }),
+        Commands::TreeHead(args) => tree_head(&args, &config).await.map(|keys| match output {
+            Output::Text => keys.iter().for_each(|(tenant, key)| println!("{tenant}\t{key}")),
+            Output::Json => {
+                let keys: Vec<_> =
+                    keys.iter().map(|(tenant, key)| json!({ "tenant": tenant, "key": key })).collect();
+                println!("{}", json!({ "keys": keys }));
+            }
+        }),
+    };
+    match done {
+        Ok(()) => Exit::Well,
         Err(why) => {
             eprintln!("handoffd: {why}");
             Exit::Unreachable
@@ -85,32 +103,63 @@ pub(super) async fn run(command: Commands, config: Config, output: Output) -> Ex
     }
 }
 
+fn text(err: &dyn std::fmt::Display) -> String {
+    err.to_string()
+}
+
+/// A ledger for a few commands beside a broker.
+struct Bench {
+    store: Arc<dyn Store>,
+    ledger: Ledger,
+    tracker: TaskTracker,
+}
+
+impl Bench {
+    async fn open(config: &Config) -> Result<Self, String> {
+        let store = open_store(config, Access::Create).await.map_err(|err| text(&err))?;
+        store.migrate().await.map_err(|err| text(&err))?;
+        let metrics = Arc::new(Metrics::new().map_err(|err| text(&err))?);
+        let tracker = TaskTracker::new();
+        let ledger = Ledger::start(
+            Arc::clone(&store),
+            Arc::new(Nowhere),
+            metrics,
+            ledger_settings(config),
+            "command-line".to_owned(),
+            &tracker,
+        );
+        Ok(Self { store, ledger, tracker })
+    }
+
+    async fn handle(&self, tenant: TenantId, at: Micros, kind: Kind) -> Result<(), String> {
+        let actor = Actor { role: "operator".to_owned(), agent_id: None, key_id: None };
+        let done = self.ledger.handle(Command { tenant, at, actor, kind }).await;
+        done.map(|_| ()).map_err(|err| text(&err))
+    }
+
+    async fn close(self) {
+        self.ledger.close();
+        self.tracker.close();
+        self.tracker.wait().await;
+        self.store.close().await;
+    }
+}
+
 async fn create(args: CreateArgs, config: &Config) -> Result<(KeyRow, String), String> {
-    let text = |err: &dyn std::fmt::Display| err.to_string();
-    let store = open_store(config, Access::Create).await.map_err(|err| text(&err))?;
-    store.migrate().await.map_err(|err| text(&err))?;
+    let bench = Bench::open(config).await?;
     let now = SystemClock::default().now();
     let tenant = args.tenant.unwrap_or_else(|| config.auth.tenant.clone());
-    store
+    bench
+        .store
         .ensure_tenant(&tenant, &clock::random_id().to_string(), now)
         .await
         .map_err(|err| text(&err))?;
     if let Some(agent) = &args.agent {
-        let known = store.list_agents(&tenant).await.map_err(|err| text(&err))?;
+        let known = bench.store.list_agents(&tenant).await.map_err(|err| text(&err))?;
         if !known.iter().any(|row| row.agent.agent_id == *agent) {
             return Err(format!("tenant {tenant} has no agent {agent}"));
         }
     }
-    let metrics = Arc::new(Metrics::new().map_err(|err| text(&err))?);
-    let tracker = TaskTracker::new();
-    let ledger = Ledger::start(
-        Arc::clone(&store),
-        Arc::new(Nowhere),
-        metrics,
-        ledger_settings(config),
-        "key-create".to_owned(),
-        &tracker,
-    );
     let key = new_api_key();
     let row = KeyRow {
         tenant: tenant.clone(),
@@ -122,16 +171,63 @@ async fn create(args: CreateArgs, config: &Config) -> Result<(KeyRow, String), S
         created_at: now,
         expires_at: None,
     };
-    let command = Command {
-        tenant,
-        at: now,
-        actor: Actor { role: "operator".to_owned(), agent_id: None, key_id: None },
-        kind: Kind::CreateKey(Box::new(row.clone())),
-    };
-    ledger.handle(command).await.map_err(|err| text(&err))?;
-    ledger.close();
-    tracker.close();
-    tracker.wait().await;
-    store.close().await;
+    bench.handle(tenant, now, Kind::CreateKey(Box::new(row.clone()))).await?;
+    bench.close().await;
     Ok((row, key.to_string()))
+}
+
+/// Settles the configured key as the one that signs; where that is a change, every log says so.
+async fn tree_head(
+    args: &TreeHeadArgs,
+    config: &Config,
+) -> Result<Vec<(TenantId, String)>, String> {
+    if args.new {
+        set_aside(config)?;
+    }
+    let notary = tree_key(config).map_err(|err| text(&err))?;
+    let bench = Bench::open(config).await?;
+    let store = &bench.store;
+    let now = SystemClock::default().now();
+    let public = notary.public_bytes();
+    let known = store.list_tree_keys().await.map_err(|err| text(&err))?;
+    let retired: Vec<_> = known
+        .iter()
+        .filter(|key| key.retired_at.is_none() && key.public != public)
+        .map(|key| key.public)
+        .collect();
+    if known.iter().any(|key| key.public == public && key.retired_at.is_some()) {
+        return Err("this key was retired, and does not come back: make a new one".to_owned());
+    }
+    let mut keys = Vec::new();
+    for tenant in store.list_tenants().await.map_err(|err| text(&err))? {
+        let head = store.find_head(&tenant).await.map_err(|err| text(&err))?;
+        let Some(head) = head else { continue };
+        let name = |key: Option<&[u8; 32]>| {
+            notary.public(&head.log_id, key).map(|key| key.to_string()).unwrap_or_default()
+        };
+        if !retired.is_empty() {
+            let retired: Vec<_> = retired.iter().map(|key| name(Some(key))).collect();
+            let said = json!({ "treeHeadKey": name(None), "retired": retired });
+            let said = content(&canonical::to_vec(&said), now);
+            bench.handle(tenant.clone(), now, Kind::ChangeTreeKey(said)).await?;
+        }
+        keys.push((tenant, name(None)));
+    }
+    store.settle_tree_key(&public, now, true).await.map_err(|err| text(&err))?;
+    bench.close().await;
+    Ok(keys)
+}
+
+/// Renames the key's file after the key, so that the next one is made anew and the old one can still be
+/// found.
+fn set_aside(config: &Config) -> Result<(), String> {
+    if !config.audit.signing_key.is_empty() {
+        return Err("the key is set in audit.signing_key: set the new one there".to_owned());
+    }
+    let path = config.tree_key_file();
+    if !path.exists() {
+        return Ok(());
+    }
+    let old = hex::encode(&tree_key(config).map_err(|err| text(&err))?.public_bytes()[..4]);
+    std::fs::rename(&path, path.with_extension(format!("key.{old}"))).map_err(|err| text(&err))
 }

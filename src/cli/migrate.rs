@@ -1,30 +1,63 @@
 //! `handoffd migrate`.
 
+use clap::Args as ClapArgs;
+
 use super::{Exit, Output};
 use crate::app::{Access, open_store};
 use crate::config::Config;
+use crate::store::StoreError;
 
-/// Applies the migrations.
-pub(super) async fn run(config: Config, output: Output) -> Exit {
-    let outcome = async {
-        let store = open_store(&config, Access::Create).await?;
-        let new = store.migrate().await?;
-        store.close().await;
-        Ok::<_, crate::store::StoreError>(new)
+/// `handoffd migrate`.
+#[derive(Debug, ClapArgs)]
+pub(super) struct Args {
+    /// Postgres: make this role, and let it serve: it may add to the log and read it, and do no more to it.
+    /// Again after each upgrade: new tables need new rights
+    #[arg(long, value_name = "NAME")]
+    serving_role: Option<String>,
+}
+
+/// Applies the migrations, and gives the serving role its rights.
+pub(super) async fn run(args: Args, config: Config, output: Output) -> Exit {
+    let role = args.serving_role.as_deref();
+    if role.is_some() && !config.database_url().starts_with("postgres") {
+        eprintln!("handoffd: --serving-role is for Postgres: SQLite has no roles");
+        return Exit::Usage;
     }
-    .await;
-    match outcome {
+    match migrate(&config, role).await {
         Ok(new) => {
-            match output {
-                Output::Text if new == 0 => println!("the database is up to date"),
-                Output::Text => println!("{new} migrations applied"),
-                Output::Json => println!("{}", serde_json::json!({ "applied": new })),
-            }
+            say(new, role, output);
             Exit::Well
         }
         Err(err) => {
             eprintln!("handoffd: {err}");
             Exit::Unreachable
+        }
+    }
+}
+
+async fn migrate(config: &Config, role: Option<&str>) -> Result<usize, StoreError> {
+    let store = open_store(config, Access::Create).await?;
+    let new = store.migrate().await?;
+    if let Some(role) = role {
+        store.grant_serving(role).await?;
+    }
+    store.close().await;
+    Ok(new)
+}
+
+fn say(new: usize, role: Option<&str>, output: Output) {
+    match output {
+        Output::Text => {
+            match new {
+                0 => println!("the database is up to date"),
+                _ => println!("{new} migrations applied"),
+            }
+            if let Some(role) = role {
+                println!("the role {role} may serve");
+            }
+        }
+        Output::Json => {
+            println!("{}", serde_json::json!({ "applied": new, "servingRole": role }));
         }
     }
 }

@@ -6,14 +6,19 @@ use std::path::PathBuf;
 use clap::{Parser, Subcommand, ValueEnum};
 
 use crate::config::{Config, LogFormat};
+use crate::fault;
 use crate::telemetry::Telemetry;
 
+mod archive;
 mod client;
 mod demo;
+mod export;
 mod healthcheck;
 mod key;
+mod lint;
 mod migrate;
 mod openapi;
+mod scan;
 mod serve;
 mod trace;
 mod validate;
@@ -41,6 +46,17 @@ pub enum Output {
     Json,
 }
 
+/// The forms that a command can be asked for; not every command has each.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Form {
+    /// For people.
+    Text,
+    /// For programs.
+    Json,
+    /// SARIF 2.1.0, of `lint` only.
+    Sarif,
+}
+
 /// The handoff broker that multi-agent systems trust.
 #[derive(Debug, Parser)]
 #[command(name = "handoffd", version, about, max_term_width = 100)]
@@ -53,7 +69,7 @@ struct Cli {
     database_url: Option<String>,
     /// How to print
     #[arg(long, global = true, value_enum, default_value = "text")]
-    output: Output,
+    output: Form,
     #[command(subcommand)]
     command: Commands,
 }
@@ -64,14 +80,23 @@ enum Commands {
     Serve,
     /// See it work: a throw-away broker, four agents, a contract review, a rejection, an injection
     Demo(demo::Args),
-    /// Apply the database migrations
-    Migrate,
-    /// Recompute the audit log from its entries; exit 1 and name the first bad record on any fault
+    /// Apply the database migrations; on Postgres, make the role that serves
+    Migrate(migrate::Args),
+    /// Recompute the audit log, or a bundle, from its entries; exit 1 and name the first bad record on
+    /// any fault
     Verify(verify::Args),
+    /// Write a regulator's bundle: all evidence of a task, to be verified offline
+    Export(export::Args),
+    /// Move contents of old records to the archive
+    Archive(archive::Args),
     /// Show what happened on a task, from a running broker
     Trace(trace::Args),
+    /// Check contract files; exit 1 on errors
+    Lint(lint::Args),
     /// Check a message file against schema, completeness, budget and safety rules
     Validate(validate::Args),
+    /// Scan texts with the safety rules, exit 1 if anything is found; or measure the rules on labelled texts
+    Scan(scan::Args),
     /// Make API keys
     #[command(subcommand)]
     Key(key::Commands),
@@ -79,6 +104,16 @@ enum Commands {
     Openapi,
     /// Ask a running broker whether it is ready (for container health checks)
     Healthcheck,
+}
+
+/// The process's environment; the command line's database wins over it.
+fn environment(database_url: Option<String>) -> impl Iterator<Item = (String, String)> {
+    let said = database_url.is_some();
+    std::env::vars()
+        .filter(move |(name, _)| {
+            !(said && ["HANDOFFD_DATABASE_URL", "HANDOFFD_DATABASE__URL"].contains(&name.as_str()))
+        })
+        .chain(database_url.map(|url| ("HANDOFFD_DATABASE_URL".to_owned(), url)))
 }
 
 /// Parses the command line, runs the command, says how it ended.
@@ -93,17 +128,15 @@ pub fn main() -> i32 {
             return if err.use_stderr() { Exit::Usage as i32 } else { Exit::Well as i32 };
         }
     };
-    let mut config = match Config::load(cli.config.as_deref(), std::env::vars()) {
+    let config = match Config::load(cli.config.as_deref(), environment(cli.database_url)) {
         Ok(config) => config,
         Err(err) => {
             eprintln!("handoffd: {err}");
             return Exit::Usage as i32;
         }
     };
-    if let Some(url) = cli.database_url {
-        config.database.url = url;
-    }
     let serving = matches!(cli.command, Commands::Serve);
+    let _faults = fault::arm();
     // Commands print their answer; only the broker logs as such.
     let filter = if serving { config.log.filter.clone() } else { "error".to_owned() };
     let json = serving && config.log.format == LogFormat::Json;
@@ -121,15 +154,27 @@ pub fn main() -> i32 {
             return Exit::Unreachable as i32;
         }
     };
-    let output = cli.output;
+    let form = cli.output;
+    let output = match (form, &cli.command) {
+        (Form::Sarif, Commands::Lint(_)) | (Form::Json, _) => Output::Json,
+        (Form::Text, _) => Output::Text,
+        (Form::Sarif, _) => {
+            eprintln!("handoffd: --output sarif is for `handoffd lint`");
+            return Exit::Usage as i32;
+        }
+    };
     let exit = runtime.block_on(async move {
         match cli.command {
             Commands::Serve => serve::run(config).await,
             Commands::Demo(args) => demo::run(args, output).await,
-            Commands::Migrate => migrate::run(config, output).await,
+            Commands::Migrate(args) => migrate::run(args, config, output).await,
             Commands::Verify(args) => verify::run(args, config, output).await,
+            Commands::Export(args) => export::run(args, config, output).await,
+            Commands::Archive(args) => archive::run(args, config, output).await,
             Commands::Trace(args) => trace::run(args, config, output).await,
+            Commands::Lint(args) => lint::run(&args, form),
             Commands::Validate(args) => validate::run(&args, output),
+            Commands::Scan(args) => scan::run(&args, output),
             Commands::Key(command) => key::run(command, config, output).await,
             Commands::Openapi => openapi::run(),
             Commands::Healthcheck => healthcheck::run(config).await,

@@ -27,6 +27,7 @@ pub(super) async fn run(config: Config) -> Exit {
             eprintln!("handoffd: {err}");
             return match err {
                 StartError::Config(_) => Exit::Usage,
+                StartError::Evidence(_) => Exit::No,
                 _ => Exit::Unreachable,
             };
         }

@@ -1,33 +1,68 @@
-//! `handoffd verify`: recomputes every log of a database from its entries alone.
+//! `handoffd verify`: recomputes the logs of a database from their entries alone; or a bundle or an
+//! exported log, offline.
 
+use std::io::{IsTerminal, Read};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::Args as ClapArgs;
+use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 
 use super::{Exit, Output};
-use crate::app::{Access, open_store};
+use crate::app::{Access, open_archive, open_store};
+use crate::archive::{ArchiveError, Contents};
+use crate::audit::{Check, verify_log};
+use crate::bundle;
 use crate::config::Config;
 use crate::domain::ids::TenantId;
-use crate::evidence::verify::{Entry, Fault, Report, Verifier};
-use crate::store::{Store, StoreError, StoredRecord};
-
-/// Records read at once.
-const PAGE: i64 = 512;
+use crate::evidence::note::{Note, PublicKey, TreeHead, split};
+use crate::evidence::verify::{Fault, KeptHead, Report};
+use crate::store::{Store, StoreError};
 
 /// `handoffd verify`.
 #[derive(Debug, ClapArgs)]
 pub(super) struct Args {
+    /// A bundle, or an exported log, to verify offline instead of the database
+    #[arg(conflicts_with_all = ["tenant", "log_only"])]
+    file: Option<PathBuf>,
     /// Only this tenant's log
     #[arg(long)]
     tenant: Option<TenantId>,
+    /// A file with tree heads kept elsewhere (signed notes, one after the other): the log must agree
+    #[arg(long, value_name = "FILE")]
+    tree_head: Vec<PathBuf>,
+    /// A public key that signs tree heads, as name+hash+base64; without one, those of the database count,
+    /// which someone who rewrote it may have replaced
+    #[arg(long, value_name = "KEY", value_parser = PublicKey::parse)]
+    key: Vec<PublicKey>,
+    /// Check the log alone, and not whether handoffs and checkpoints agree with it
+    #[arg(long)]
+    log_only: bool,
 }
 
 /// Verifies; prints a report for each log.
 pub(super) async fn run(args: Args, config: Config, output: Output) -> Exit {
+    let notes = match args.tree_head.iter().map(read_notes).collect::<Result<Vec<_>, _>>() {
+        Ok(notes) => notes.concat(),
+        Err(why) => {
+            eprintln!("handoffd: {why}");
+            return Exit::Unreachable;
+        }
+    };
+    if let Some(path) = &args.file {
+        let options = bundle::Options { keys: args.key, tree_heads: notes };
+        return if is_log(path) {
+            verify_export(path, &options, output)
+        } else {
+            verify_bundle(path, &options, output)
+        };
+    }
     let reports = async {
+        let archive = open_archive(&config)?;
         let store = open_store(&config, Access::Beside).await?;
-        let reports = verify_store(&store, args.tenant.as_ref()).await;
+        let contents = archive.contents(Arc::clone(&store));
+        let reports = verify_all(&*store, &contents, &args, &notes).await;
         store.close().await;
         reports
     }
@@ -41,96 +76,222 @@ pub(super) async fn run(args: Args, config: Config, output: Output) -> Exit {
     }
 }
 
-/// Verifies the logs of a store.
+fn read_notes(path: &PathBuf) -> Result<Vec<(Note, TreeHead)>, String> {
+    let wrong = |why: &dyn std::fmt::Display| format!("{}: {why}", path.display());
+    let text = std::fs::read_to_string(path).map_err(|err| wrong(&err))?;
+    let notes = split(&text).into_iter().map(|note| {
+        let note = Note::parse(note).map_err(|err| wrong(&err))?;
+        let head = TreeHead::parse(&note.text).map_err(|err| wrong(&err))?;
+        Ok((note, head))
+    });
+    let notes = notes.collect::<Result<Vec<_>, String>>()?;
+    if notes.is_empty() { Err(wrong(&"it holds no tree head")) } else { Ok(notes) }
+}
+
+/// Verifies a bundle: no settings, no database, no network.
+fn verify_bundle(path: &Path, options: &bundle::Options, output: Output) -> Exit {
+    let report = match bundle::verify(path, options) {
+        Ok(report) => report,
+        Err(err) => {
+            eprintln!("handoffd: {err}");
+            return Exit::Unreachable;
+        }
+    };
+    let well = report.first_fault.is_none();
+    match output {
+        Output::Json => {
+            println!("{}", json!({ "ok": well, "bundle": path, "report": report }));
+        }
+        Output::Text => tell_bundle(path, &report),
+    }
+    if well { Exit::Well } else { Exit::No }
+}
+
+/// Whether a file is an exported log: lines of JSON, compressed or not. All else is taken for a bundle.
+fn is_log(path: &Path) -> bool {
+    let mut start = [0; 4];
+    let read = std::fs::File::open(path).and_then(|mut file| file.read_exact(&mut start));
+    read.is_ok() && (start[0] == b'{' || bundle::is_zstd(&start))
+}
+
+/// Verifies an exported log: no settings, no database, no network.
+fn verify_export(path: &Path, options: &bundle::Options, output: Output) -> Exit {
+    let bar = progress_bar();
+    let report = bundle::verify_log(path, options, &|done, total| {
+        bar.set_length(total);
+        bar.set_position(done);
+    });
+    bar.finish_and_clear();
+    let report = match report {
+        Ok(report) => report,
+        Err(err) => {
+            eprintln!("handoffd: {err}");
+            return Exit::Unreachable;
+        }
+    };
+    let well = report.first_fault.is_none();
+    match output {
+        Output::Json => println!("{}", json!({ "ok": well, "export": path, "report": report })),
+        Output::Text => tell_export(path, &report),
+    }
+    if well { Exit::Well } else { Exit::No }
+}
+
+fn tell_export(path: &Path, report: &bundle::LogReport) {
+    let file = path.display();
+    if let Some(fault) = &report.first_fault {
+        return tell_fault(path, fault);
+    }
+    let (tenant, log) = (&report.tenant, &report.origin);
+    let met = match report.tree_heads {
+        0 => String::new(),
+        count => format!(", {count} kept tree heads met"),
+    };
+    println!(
+        "well: {file}: log {log} of tenant {tenant}: {} records, {} contents ({} erased, {} withheld){met}",
+        report.records, report.contents, report.erased, report.withheld,
+    );
+    tell_signer(report.signed_by.as_deref(), report.key_given);
+}
+
+fn tell_fault(path: &Path, fault: &bundle::Fault) {
+    let at = fault.leaf_index.map_or_else(String::new, |leaf| format!("record {leaf}: "));
+    println!("BAD: {}: {at}{}: {}", path.display(), fault.fault, fault.detail);
+}
+
+fn tell_signer(signer: Option<&str>, given: bool) {
+    let signer = signer.unwrap_or("nobody");
+    if given {
+        println!("signed by the given key {signer}");
+    } else {
+        println!("signed by {signer}");
+        println!(
+            "that key came with the file: it shows that the file fits together, not who signed it; give the log's key with --key"
+        );
+    }
+}
+
+fn tell_bundle(path: &Path, report: &bundle::Report) {
+    let file = path.display();
+    if let Some(fault) = &report.first_fault {
+        return tell_fault(path, fault);
+    }
+    let (task, tenant, log) = (&report.task_id, &report.tenant, &report.origin);
+    println!(
+        "well: {file}: task {task} of tenant {tenant}: {} records are in log {log} of {}, {} contents ({} erased, {} withheld)",
+        report.records, report.tree_size, report.contents, report.erased, report.withheld,
+    );
+    tell_signer(report.signed_by.as_deref(), report.key_given);
+    if !report.pages_compared {
+        println!("README.md and report.html were made by another version and not compared");
+    }
+}
+
+/// Verifies the logs of a store, without tree heads from elsewhere.
 ///
 /// # Errors
 /// When the store cannot be read.
 pub(super) async fn verify_store(
     store: &Arc<dyn Store>,
-    only: Option<&TenantId>,
-) -> Result<Vec<(TenantId, Report)>, StoreError> {
-    let tenants = match only {
-        Some(tenant) => vec![tenant.clone()],
-        None => store.list_tenants().await?,
-    };
+    contents: &Contents,
+) -> Result<Vec<(TenantId, Report)>, ArchiveError> {
     let mut reports = Vec::new();
-    for tenant in tenants {
-        let report = verify_log(&**store, &tenant).await?;
+    for tenant in store.list_tenants().await? {
+        let check = Check { contents: Some(contents), ..Check::default() };
+        let report = verify_log(&**store, &tenant, check).await?;
         reports.push((tenant, report));
     }
     Ok(reports)
 }
 
-/// Verifies one log. A broker may append meanwhile: what is judged is the log as its head stood when
-/// the check began.
-async fn verify_log(store: &dyn Store, tenant: &TenantId) -> Result<Report, StoreError> {
-    let Some(head) = store.find_head(tenant).await? else {
-        return Err(StoreError::Refused(format!("tenant {tenant} has no log")));
+async fn verify_all(
+    store: &dyn Store,
+    contents: &Contents,
+    args: &Args,
+    notes: &[(Note, TreeHead)],
+) -> Result<Vec<(TenantId, Report)>, ArchiveError> {
+    let tenants = match &args.tenant {
+        Some(tenant) => vec![tenant.clone()],
+        None => store.list_tenants().await?,
     };
-    // Before the records are read: a handoff committed later has its record later.
-    let unrecorded = store.list_unrecorded(tenant).await?;
-    let mut verifier = Verifier::new(head.log_id.clone());
-    let mut from = 0;
-    loop {
-        let limit = PAGE.min(head.size - from);
-        // One more than the head speaks of would be a fault; records of a moving log are not.
-        let page = if limit > 0 {
-            store.list_records(tenant, None, from, limit, true).await?
-        } else {
-            Vec::new()
+    let mut met = vec![false; notes.len()];
+    let mut reports = Vec::new();
+    for tenant in tenants {
+        let Some(head) = store.find_head(&tenant).await? else {
+            return Err(StoreError::Refused(format!("tenant {tenant} has no log")).into());
         };
-        let Some(last) = page.last() else { break };
-        from = last.leaf_index + 1;
-        for record in &page {
-            if record.leaf_index < head.size {
-                verifier.entry(&entry(record));
+        let (mut heads, mut forged) = (Vec::new(), None);
+        for ((note, stated), met) in notes.iter().zip(&mut met) {
+            if stated.origin.rsplit('/').next() != Some(head.log_id.as_str()) {
+                continue;
+            }
+            *met = true;
+            match signed(store, args, note, stated).await? {
+                Ok(()) => heads.push(KeptHead { size: stated.size, root: stated.root }),
+                Err(why) => forged = Some(why),
             }
         }
+        let bar = progress_bar();
+        let check = Check {
+            contents: Some(contents),
+            heads,
+            state: !args.log_only,
+            progress: &|done, total| {
+                bar.set_length(total);
+                bar.set_position(done);
+            },
+        };
+        let mut report = verify_log(store, &tenant, check).await?;
+        bar.finish_and_clear();
+        if let (None, Some(detail)) = (&report.first_fault, forged) {
+            let leaf_index = head.size;
+            report.first_fault = Some(Fault { leaf_index, fault: "signature", detail });
+        }
+        reports.push((tenant, report));
     }
-    let mut report = verifier.finish(head.size, &head.hash);
-    // Erasing is not a feature of this version, and so no record can say that it was done: what is
-    // gone was taken away.
-    if let (None, Some(leaf_index)) = (&report.first_fault, report.first_erased) {
-        report.first_fault = Some(Fault {
-            leaf_index,
-            fault: "content-gone",
-            detail: format!(
-                "{} contents are gone, and no record says that they were erased",
-                report.erased
-            ),
-        });
+    match notes.iter().zip(met).find(|(_, met)| !met) {
+        Some(((_, stated), _)) => Err(StoreError::Refused(format!(
+            "a kept tree head is of log {}, which this database does not have",
+            stated.origin
+        ))
+        .into()),
+        None => Ok(reports),
     }
-    if let (None, Some(first)) = (&report.first_fault, unrecorded.first()) {
-        report.first_fault = Some(Fault {
-            leaf_index: head.size,
-            fault: "unrecorded",
-            detail: format!("handoff {first} has no record: the log was cut or rewritten"),
-        });
-    }
-    Ok(report)
 }
 
-fn entry(record: &StoredRecord) -> Entry<'_> {
-    Entry {
-        leaf_index: record.leaf_index,
-        hash: &record.hash,
-        kind: &record.kind,
-        task_id: record.task_id.as_deref(),
-        handoff_id: record.handoff_id.as_deref(),
-        body: &record.body,
-        content: record.content.as_ref().map(|content| {
-            content.kept.as_ref().map(|(salt, codec, bytes)| (&salt[..], *codec, &bytes[..]))
-        }),
-        personal: record
-            .personal
-            .iter()
-            .map(|datum| {
-                let kept =
-                    datum.kept.as_ref().map(|(salt, codec, bytes)| (&salt[..], *codec, &bytes[..]));
-                (datum.ordinal, kept)
-            })
-            .collect(),
+/// Whether one of the given keys signed it, or, where none is given, one that the database names.
+async fn signed(
+    store: &dyn Store,
+    args: &Args,
+    note: &Note,
+    stated: &TreeHead,
+) -> Result<Result<(), String>, StoreError> {
+    let mut keys: Vec<_> =
+        args.key.iter().filter(|key| key.name() == stated.origin).cloned().collect();
+    if args.key.is_empty() {
+        let known = store.list_tree_keys().await?;
+        keys.extend(known.iter().filter_map(|key| PublicKey::new(&stated.origin, &key.public)));
     }
+    let judged: Vec<_> = keys.iter().map(|key| note.verify(key)).collect();
+    if judged.iter().any(Result::is_ok) {
+        return Ok(Ok(()));
+    }
+    let why = judged
+        .into_iter()
+        .find_map(Result::err)
+        .map_or_else(|| format!("no key of {} was given", stated.origin), |err| err.to_string());
+    Ok(Err(format!("the tree head of {} records: {why}", stated.size)))
+}
+
+/// Drawn where someone watches.
+pub(super) fn progress_bar() -> ProgressBar {
+    if !std::io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let style = "{bar:32} {pos}/{len} records, {per_sec}, {eta} left";
+    ProgressBar::new(0).with_style(
+        ProgressStyle::with_template(style).unwrap_or_else(|_| ProgressStyle::default_bar()),
+    )
 }
 
 fn show(reports: &[(TenantId, Report)], output: Output) -> Exit {
@@ -143,28 +304,30 @@ fn show(reports: &[(TenantId, Report)], output: Output) -> Exit {
                 .collect();
             println!("{}", json!({ "ok": well, "logs": logs }));
         }
-        Output::Text => {
-            for (tenant, report) in reports {
-                match &report.first_fault {
-                    None => println!(
-                        "well: tenant {tenant}, log {}: {} records, {} contents{}, head {}",
-                        report.log_id,
-                        report.records,
-                        report.contents,
-                        if report.erased > 0 {
-                            format!(" ({} erased)", report.erased)
-                        } else {
-                            String::new()
-                        },
-                        report.head.as_deref().unwrap_or("none"),
-                    ),
-                    Some(fault) => println!(
-                        "BAD: tenant {tenant}, log {}: record {}: {}: {}",
-                        report.log_id, fault.leaf_index, fault.fault, fault.detail
-                    ),
-                }
-            }
-        }
+        Output::Text => reports.iter().for_each(|(tenant, report)| tell(tenant, report)),
     }
     if well { Exit::Well } else { Exit::No }
+}
+
+fn tell(tenant: &TenantId, report: &Report) {
+    let log = &report.log_id;
+    if let Some(fault) = &report.first_fault {
+        let (at, what, detail) = (fault.leaf_index, fault.fault, &fault.detail);
+        println!("BAD: tenant {tenant}, log {log}: record {at}: {what}: {detail}");
+        return;
+    }
+    let erased = match report.erased {
+        0 => String::new(),
+        count => format!(" ({count} erased)"),
+    };
+    let met = match report.tree_heads {
+        0 => String::new(),
+        count => format!(", {count} kept tree heads met"),
+    };
+    println!(
+        "well: tenant {tenant}, log {log}: {} records, {} contents{erased}{met}, head {}",
+        report.records,
+        report.contents,
+        report.head.as_deref().unwrap_or("none"),
+    );
 }

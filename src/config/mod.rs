@@ -6,6 +6,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::Deserialize;
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+
+use crate::domain::ids::{AgentId, Micros, TenantId};
+use crate::domain::redaction::Policy;
 
 /// The defaults, as shipped and documented.
 pub const DEFAULTS: &str = include_str!("../../config/default.toml");
@@ -23,9 +28,17 @@ pub struct Config {
     pub server: Server,
     pub database: Database,
     pub auth: Auth,
+    pub audit: Audit,
     pub ledger: Ledger,
     pub delivery: Delivery,
+    pub events: Events,
+    pub gate: Gate,
+    pub safety: Safety,
+    pub recovery: Recovery,
     pub egress: Egress,
+    pub retention: Retention,
+    pub erasure: Erasure,
+    pub redaction: Redaction,
     pub log: Log,
 }
 
@@ -46,6 +59,33 @@ pub struct Server {
     pub max_connections: usize,
     pub header_timeout_ms: u64,
     pub stop_timeout_ms: u64,
+}
+
+/// `[erasure]`.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[expect(missing_docs, reason = "config/default.toml documents every key")]
+pub struct Erasure {
+    pub page: usize,
+    pub wait_ms: u64,
+    pub rewrite_limit_mib: u64,
+}
+
+/// `[redaction]`.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[expect(missing_docs, reason = "config/default.toml documents every key")]
+pub struct Redaction {
+    #[serde(deserialize_with = "list")]
+    pub pointers: Vec<String>,
+}
+
+impl Redaction {
+    /// The policy; `check` has seen that it can be read.
+    #[must_use]
+    pub fn policy(&self) -> Policy {
+        Policy::parse(&self.pointers).unwrap_or_default()
+    }
 }
 
 /// `[database]`.
@@ -85,6 +125,131 @@ impl std::fmt::Debug for Auth {
     }
 }
 
+/// `[gate]`.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[expect(missing_docs, reason = "config/default.toml documents every key")]
+pub struct Gate {
+    pub require_contract: bool,
+    pub max_hops: u32,
+    pub max_edge_repeats: u32,
+}
+
+/// `[safety]`.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[expect(missing_docs, reason = "config/default.toml documents every key")]
+pub struct Safety {
+    pub mode: SafetyMode,
+    pub exceptions: Vec<SafetyException>,
+    pub classifier: Classifier,
+}
+
+/// What becomes of a finding.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SafetyMode {
+    /// It refuses the handoff.
+    Enforce,
+    /// It is recorded, and the handoff passes.
+    Observe,
+    /// It does not count.
+    Allow,
+}
+
+/// One of `safety.exceptions`.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[expect(missing_docs, reason = "config/default.toml documents every key")]
+pub struct SafetyException {
+    pub mode: SafetyMode,
+    pub tenant: Option<TenantId>,
+    pub agent: Option<AgentId>,
+    pub to: Option<AgentId>,
+    pub field: Option<String>,
+    #[serde(default)]
+    pub rules: Vec<String>,
+    #[serde(default, deserialize_with = "moment")]
+    pub until: Option<Micros>,
+}
+
+/// `[safety.classifier]`.
+#[derive(Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[expect(missing_docs, reason = "config/default.toml documents every key")]
+pub struct Classifier {
+    pub url: String,
+    pub style: ClassifierStyle,
+    pub api_key: String,
+    pub model: String,
+    pub timeout_ms: u64,
+    pub failure_mode: FailureMode,
+    pub threshold: f64,
+    pub max_bytes: usize,
+}
+
+impl std::fmt::Debug for Classifier {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // Address and key may hold secrets.
+        f.debug_struct("Classifier").field("style", &self.style).finish_non_exhaustive()
+    }
+}
+
+/// What a classifier speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ClassifierStyle {
+    /// The broker's own request and answer.
+    Handoffd,
+    /// A moderation endpoint as OpenAI has it.
+    OpenaiModeration,
+    /// A chat endpoint as OpenAI has it.
+    OpenaiChat,
+}
+
+impl ClassifierStyle {
+    /// As it is set.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Handoffd => "handoffd",
+            Self::OpenaiModeration => "openai-moderation",
+            Self::OpenaiChat => "openai-chat",
+        }
+    }
+}
+
+/// What a classifier's silence means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum FailureMode {
+    /// The handoff passes.
+    Open,
+    /// The handoff waits: 503, nothing is written.
+    Closed,
+}
+
+/// `[audit]`.
+#[derive(Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[expect(missing_docs, reason = "config/default.toml documents every key")]
+pub struct Audit {
+    pub database_url: String,
+    pub origin: String,
+    pub signing_key: String,
+    pub public: bool,
+    pub public_entries: bool,
+    pub publish: String,
+    pub publish_interval_s: u64,
+    pub witnesses: String,
+}
+
+impl std::fmt::Debug for Audit {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Audit").field("origin", &self.origin).finish_non_exhaustive()
+    }
+}
+
 /// `[ledger]`.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -107,10 +272,14 @@ pub struct Delivery {
     pub verdict_timeout_ms: u64,
     pub lease_ms: u64,
     pub claim_ttl_ms: u64,
+    pub pull_timeout_ms: u64,
     pub max_in_flight: usize,
     pub poll_ms: u64,
     pub broker_timeout_ms: u64,
     pub breaker_failures: u32,
+    pub disable_after_failures: u32,
+    pub retry_budget_percent: u32,
+    pub retry_budget_per_s: u32,
     pub connect_timeout_ms: u64,
 }
 
@@ -124,12 +293,54 @@ impl Delivery {
     }
 }
 
+/// `[events]`.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[expect(missing_docs, reason = "config/default.toml documents every key")]
+pub struct Events {
+    pub retention_days: u64,
+    pub timeout_ms: u64,
+    pub retry_base_ms: u64,
+    pub retry_cap_ms: u64,
+    pub set_aside_after: i32,
+    pub disable_after_h: u64,
+    pub lease_ms: u64,
+    pub max_in_flight: usize,
+    pub max_streams: usize,
+}
+
+/// `[recovery]`.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[expect(missing_docs, reason = "config/default.toml documents every key")]
+pub struct Recovery {
+    pub escalation_timeout_ms: u64,
+    pub cancel_grace_ms: u64,
+    pub max_checkpoint_bytes: usize,
+}
+
 /// `[egress]`.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[expect(missing_docs, reason = "config/default.toml documents every key")]
 pub struct Egress {
     pub allow: String,
+}
+
+/// `[retention]`.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[expect(missing_docs, reason = "config/default.toml documents every key")]
+pub struct Retention {
+    pub hot_days: u32,
+    pub archive_interval_s: u64,
+    pub archive_url: String,
+    pub segment_records: usize,
+    pub segment_bytes: usize,
+    pub cache_bytes: usize,
+    pub s3_endpoint: String,
+    pub s3_region: String,
+    pub s3_allow_http: bool,
 }
 
 /// `[log]`.
@@ -149,6 +360,34 @@ pub enum LogFormat {
     Json,
     /// For people.
     Text,
+}
+
+/// A list, or as the environment gives it: separated by commas.
+fn list<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Either {
+        Text(String),
+        List(Vec<String>),
+    }
+    Ok(match Either::deserialize(from)? {
+        Either::List(list) => list,
+        Either::Text(text) => text
+            .split(',')
+            .map(str::trim)
+            .filter(|item| !item.is_empty())
+            .map(str::to_owned)
+            .collect(),
+    })
+}
+
+/// An instant in RFC 3339, e.g. `2026-12-31T00:00:00Z`.
+fn moment<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<Micros>, D::Error> {
+    let text = String::deserialize(from)?;
+    let at = OffsetDateTime::parse(&text, &Rfc3339).map_err(|_| {
+        serde::de::Error::custom(format!("'{text}' is not an instant such as 2026-12-31T00:00:00Z"))
+    })?;
+    Ok(Some(Micros(i64::try_from(at.unix_timestamp_nanos() / 1_000).unwrap_or(i64::MAX))))
 }
 
 fn maybe_address<'de, D: serde::Deserializer<'de>>(
@@ -213,7 +452,7 @@ impl Config {
         for (name, value) in variables {
             let key = match SHORT.iter().find(|(short, _)| *short == name) {
                 Some((_, key)) => (*key).to_owned(),
-                None => name["HANDOFFD_".len()..].to_ascii_lowercase().replacen("__", ".", 1),
+                None => name["HANDOFFD_".len()..].to_ascii_lowercase().replace("__", "."),
             };
             if known.get::<config::Value>(&key).is_err() {
                 return Err(ConfigError(format!(
@@ -241,13 +480,31 @@ impl Config {
             ("ledger.queue", self.ledger.queue as u64),
             ("ledger.batch", self.ledger.batch as u64),
             ("ledger.workers", self.ledger.workers as u64),
+            ("audit.publish_interval_s", self.audit.publish_interval_s),
             ("delivery.max_attempts", u64::from(self.delivery.max_attempts)),
             ("delivery.max_in_flight", self.delivery.max_in_flight as u64),
             ("delivery.poll_ms", self.delivery.poll_ms),
             ("delivery.verdict_timeout_ms", self.delivery.verdict_timeout_ms),
             ("delivery.lease_ms", self.delivery.lease_ms),
             ("delivery.claim_ttl_ms", self.delivery.claim_ttl_ms),
+            ("delivery.pull_timeout_ms", self.delivery.pull_timeout_ms),
+            ("events.retention_days", self.events.retention_days),
+            ("events.timeout_ms", self.events.timeout_ms),
+            ("events.retry_base_ms", self.events.retry_base_ms),
+            ("events.set_aside_after", u64::try_from(self.events.set_aside_after).unwrap_or(0)),
+            ("events.lease_ms", self.events.lease_ms),
+            ("events.max_in_flight", self.events.max_in_flight as u64),
+            ("gate.max_hops", u64::from(self.gate.max_hops)),
+            ("gate.max_edge_repeats", u64::from(self.gate.max_edge_repeats)),
+            ("safety.classifier.timeout_ms", self.safety.classifier.timeout_ms),
+            ("safety.classifier.max_bytes", self.safety.classifier.max_bytes as u64),
+            ("recovery.escalation_timeout_ms", self.recovery.escalation_timeout_ms),
+            ("recovery.max_checkpoint_bytes", self.recovery.max_checkpoint_bytes as u64),
+            ("erasure.page", self.erasure.page as u64),
             ("delivery.breaker_failures", u64::from(self.delivery.breaker_failures)),
+            ("retention.segment_records", self.retention.segment_records as u64),
+            ("retention.segment_bytes", self.retention.segment_bytes as u64),
+            ("delivery.retry_budget_per_s", u64::from(self.delivery.retry_budget_per_s)),
         ];
         if let Some((name, _)) = positive.iter().find(|(_, value)| *value == 0) {
             return Err(ConfigError(format!("{name} must be at least 1")));
@@ -262,13 +519,44 @@ impl Config {
             ("ledger.batch", self.ledger.batch),
             ("ledger.workers", self.ledger.workers),
             ("delivery.max_in_flight", self.delivery.max_in_flight),
+            ("retention.segment_records", self.retention.segment_records),
+            ("retention.segment_bytes", self.retention.segment_bytes),
+            ("retention.cache_bytes", self.retention.cache_bytes),
+            ("events.max_in_flight", self.events.max_in_flight),
+            ("events.max_streams", self.events.max_streams),
+            ("erasure.page", self.erasure.page),
+            ("safety.classifier.max_bytes", self.safety.classifier.max_bytes),
         ];
         if let Some((name, _)) = bounded.iter().find(|(_, value)| *value > MAX_COUNT) {
             return Err(ConfigError(format!("{name} must be at most {MAX_COUNT}")));
         }
+        if let Err(why) = Policy::parse(&self.redaction.pointers) {
+            return Err(ConfigError(format!("redaction.pointers: {why}")));
+        }
+        if !(0.0..=1.0).contains(&self.safety.classifier.threshold) {
+            return Err(ConfigError("safety.classifier.threshold must be from 0 to 1".to_owned()));
+        }
+        if let Some(field) = self
+            .safety
+            .exceptions
+            .iter()
+            .filter_map(|one| one.field.as_ref())
+            .find(|field| !field.starts_with('/'))
+        {
+            return Err(ConfigError(format!(
+                "safety.exceptions: the field {field:?} is no JSON pointer such as /currentState"
+            )));
+        }
         if self.delivery.retry_base_ms > self.delivery.retry_cap_ms {
             return Err(ConfigError(
                 "delivery.retry_base_ms must not be above delivery.retry_cap_ms".to_owned(),
+            ));
+        }
+        // It becomes a line of its own and the name of a key (C2SP signed-note).
+        let origin = &self.audit.origin;
+        if origin.is_empty() || origin.contains(|c: char| c == '+' || !c.is_ascii_graphic()) {
+            return Err(ConfigError(
+                "audit.origin must be printable ASCII without spaces and plus signs".to_owned(),
             ));
         }
         let url = &self.database.url;
@@ -278,6 +566,26 @@ impl Config {
             return Err(ConfigError(
                 "database.url (HANDOFFD_DATABASE_URL) must begin with sqlite: or postgres://"
                     .to_owned(),
+            ));
+        }
+        let audit = &self.audit.database_url;
+        if !audit.is_empty() {
+            let kinds = ["postgres://", "postgresql://"];
+            let postgres = |url: &str| kinds.iter().any(|kind| url.starts_with(kind));
+            if !postgres(&self.database_url()) || !postgres(audit) {
+                return Err(ConfigError(
+                    "audit.database_url puts the log into a Postgres database of its own: both it and \
+                     database.url (HANDOFFD_DATABASE_URL) must begin with postgres://"
+                        .to_owned(),
+                ));
+            }
+        }
+        let archive = &self.retention.archive_url;
+        if !archive.is_empty()
+            && !["file:///", "s3://"].iter().any(|kind| archive.starts_with(kind))
+        {
+            return Err(ConfigError(
+                "retention.archive_url must begin with file:/// or s3://".to_owned(),
             ));
         }
         if !self.auth.master_key.is_empty()
@@ -291,6 +599,12 @@ impl Config {
             ));
         }
         Ok(self)
+    }
+
+    /// Where the key that signs tree heads stands, unless it is set.
+    #[must_use]
+    pub fn tree_key_file(&self) -> PathBuf {
+        self.server.data_dir.join("tree-head.key")
     }
 
     /// Where the data is: the URL as set, or SQLite in the data directory.
@@ -347,6 +661,7 @@ mod tests {
             ("HANDOFFD_LEDGER__BATHC", "3", "HANDOFFD_LEDGER__BATHC"),
             ("HANDOFFD_LEDGER__BATCH", "many", "ledger.batch"),
             ("HANDOFFD_LEDGER__BATCH", "0", "ledger.batch"),
+            ("HANDOFFD_REDACTION__POINTERS", "/a/ssn, b", "redaction.pointers"),
             ("HANDOFFD_LEDGER__QUEUE", "9223372036854775807", "ledger.queue"),
             ("HANDOFFD_DELIVERY__RETRY_BASE_MS", "99999999", "delivery.retry_base_ms"),
             ("HANDOFFD_LISTEN", "nowhere", "server.listen"),
@@ -354,6 +669,9 @@ mod tests {
             ("HANDOFFD_ADMIN_KEY", "short", "HANDOFFD_ADMIN_KEY"),
             ("HANDOFFD_MASTER_KEY", "c2hvcnQ=", "HANDOFFD_MASTER_KEY"),
             ("HANDOFFD_DATABASE_URL", "mysql://here", "HANDOFFD_DATABASE_URL"),
+            ("HANDOFFD_AUDIT__DATABASE_URL", "postgres://here/log", "audit.database_url"),
+            ("HANDOFFD_RETENTION__ARCHIVE_URL", "ftp://here", "retention.archive_url"),
+            ("HANDOFFD_RETENTION__SEGMENT_RECORDS", "0", "retention.segment_records"),
         ] {
             let message = load(&[(name, value)]).unwrap_err().to_string();
             assert!(message.contains(expected), "{name}={value}: {message}");

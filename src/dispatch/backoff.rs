@@ -27,6 +27,13 @@ impl Default for RetryPolicy {
 }
 
 impl RetryPolicy {
+    /// The same, with as many attempts as a contract's `max_retries` says, where it says so.
+    #[must_use]
+    pub fn within(self, max_retries: Option<u32>) -> Self {
+        let max_attempts = max_retries.map_or(self.max_attempts, |n| n.saturating_add(1));
+        Self { max_attempts, ..self }
+    }
+
     /// How long to wait before the next attempt; `None` when no attempt is left.
     ///
     /// `failed_attempts` counts those already made, from 1. `random` lies in `[0, 1)`; anything
@@ -89,6 +96,14 @@ mod tests {
         assert_eq!(POLICY.next_delay(u32::MAX, 0.5, Some(Duration::from_secs(1))), None);
         let never = RetryPolicy { max_attempts: 1, ..POLICY };
         assert_eq!(never.next_delay(1, 0.0, None), None);
+    }
+
+    #[test]
+    fn a_contract_says_how_often() {
+        assert_eq!(POLICY.within(None), POLICY);
+        assert_eq!(POLICY.within(Some(0)).next_delay(1, 0.5, None), None);
+        assert!(POLICY.within(Some(20)).next_delay(20, 0.5, None).is_some());
+        assert_eq!(POLICY.within(Some(20)).next_delay(21, 0.5, None), None);
     }
 
     #[test]

@@ -121,11 +121,11 @@ impl Breaker {
         self.phase = Phase::Closed { failures: 0 };
     }
 
-    /// An attempt failed at `now_us`.
+    /// An attempt failed at `now_us`. Returns whether it counted.
     ///
     /// While open, late reports of attempts that started earlier change nothing: otherwise the
     /// last stragglers of one burst would stretch the cool-down several times over.
-    pub fn on_failure(&mut self, now_us: i64) {
+    pub fn on_failure(&mut self, now_us: i64) -> bool {
         match self.phase {
             Phase::Closed { failures } => {
                 let failures = failures.saturating_add(1);
@@ -135,9 +135,10 @@ impl Breaker {
                     self.phase = Phase::Closed { failures };
                 }
             }
-            Phase::Open { .. } => {}
+            Phase::Open { .. } => return false,
             Phase::HalfOpen { openings, .. } => self.open(openings.saturating_add(1), now_us),
         }
+        true
     }
 
     /// An attempt ended without saying anything about the receiver (cancelled before it was sent):
@@ -246,7 +247,7 @@ mod tests {
     #[test]
     fn stragglers_do_not_stretch_the_cool_down_and_may_close() {
         let mut breaker = opened();
-        breaker.on_failure(SECOND / 2);
+        assert!(!breaker.on_failure(SECOND / 2));
         assert_eq!(breaker.next_probe_at(), Some(SECOND));
         breaker.on_success();
         assert_eq!(breaker.state(), BreakerState::Closed);
@@ -277,7 +278,7 @@ mod tests {
                 now += pause;
                 match action {
                     0 => breaker.on_success(),
-                    1 => breaker.on_failure(now),
+                    1 => _ = breaker.on_failure(now),
                     2 => breaker.on_abandoned(now),
                     _ => match breaker.permits(now) {
                         Permit::Granted => prop_assert_eq!(breaker.state(), BreakerState::Closed),

@@ -6,7 +6,6 @@
 //! what another broker or a crash left behind. A claim carries an attempt number, and settling carries
 //! it back: whoever was superseded meanwhile changes nothing.
 
-use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -17,12 +16,15 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::Instrument;
 
-use super::answer::{AttemptFailure, AttemptOutcome, FailureClass};
+use super::answer::{AttemptOutcome, FailureClass};
 use super::backoff::RetryPolicy;
 use super::breaker::BreakerSettings;
-use super::lanes::{Health, Lanes};
+use super::budget::BudgetSettings;
+use super::held::Claims;
+use super::lanes::{Health, Lanes, Told};
 use super::standard_webhooks::WebhookSecret;
-use super::webhook::{HandoffHeaders, WebhookClient, WebhookRequest};
+use super::turns::Turns;
+use super::webhook::{HandoffHeaders, Post, WebhookRequest};
 use crate::clock::{self, Clock};
 use crate::directory::Directory;
 use crate::domain::agent::PERSONAL_DATA_PERMISSION;
@@ -30,12 +32,11 @@ use crate::domain::canonical;
 use crate::domain::handoff::DeliveryMode;
 use crate::domain::ids::Micros;
 use crate::evidence::record::Actor;
-use crate::ledger::command::{
-    AgentChange, ChangeAgent, Command, Kind, LedgerError, Outcome, Reply, Settle, content,
-};
-use crate::ledger::{Ledger, Outbound};
+use crate::fault::{self, Step};
+use crate::ledger::command::{Command, Kind, LedgerError, Outcome, Reply, Settle, content};
+use crate::ledger::{Ledger, Outbound, Place};
 use crate::metrics::Metrics;
-use crate::store::{AgentRow, Claim, Receiver, Store};
+use crate::store::{AgentRow, Claim, Held, Receiver, Release, Store};
 use crate::telemetry;
 use crate::vault::{AgentSecrets, SecretKind, Vault};
 
@@ -49,6 +50,12 @@ const NUDGES: usize = 256;
 const POLL_RECEIVERS: i64 = 512;
 /// How long the store may take to answer what is not a commit.
 const STORE_PATIENCE: Duration = Duration::from_secs(35);
+/// How often this broker looks for claims of its own that it does not know of. Each look reads the whole
+/// outbox, and there are none unless an answer of the store was lost.
+const LOOK_FOR_FORGOTTEN: Duration = Duration::from_mins(1);
+/// For how long after a lost answer it looks at every poll: a commit may take effect long after its
+/// client gave up on it (the store's own time-out of a statement, and room).
+const DOUBT: Duration = Duration::from_mins(1);
 /// First pause before a settlement that the ledger could not take is said again.
 const SETTLE_PAUSE: Duration = Duration::from_millis(100);
 /// The longest such pause.
@@ -63,6 +70,10 @@ pub struct Settings {
     pub max_in_flight: usize,
     /// When a receiver is left alone.
     pub breaker: BreakerSettings,
+    /// Failures in a row, as the breaker counts them, after which an endpoint is disabled; 0 is never.
+    pub disable_after: u32,
+    /// How much may be tried again.
+    pub budget: BudgetSettings,
     /// How often to look for what was left behind.
     pub poll: Duration,
     /// How long a claim lasts.
@@ -86,7 +97,9 @@ pub struct Parts {
     /// Counts.
     pub metrics: Arc<Metrics>,
     /// Posts.
-    pub client: WebhookClient,
+    pub post: Arc<dyn Post>,
+    /// What must not be kept of an answer.
+    pub redaction: Arc<crate::domain::redaction::Policy>,
     /// How.
     pub settings: Settings,
     /// This broker's name.
@@ -95,8 +108,25 @@ pub struct Parts {
     pub stopping: CancellationToken,
 }
 
-/// URL, (time-out, how many at once), secrets, entitled to personal data.
-type Endpoint = (String, (Duration, u32), Vec<WebhookSecret>, bool);
+/// URL, time-out, secrets, entitled to personal data.
+type Endpoint = (String, Duration, Vec<WebhookSecret>, bool);
+
+/// Why a handoff cannot be posted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Unsent {
+    /// There is no such agent any more.
+    Deleted,
+    /// Its endpoint said it is gone, or was given up.
+    Disabled,
+    /// It pulls now.
+    Pulls,
+    /// Its webhook secret does not open.
+    Secret,
+    /// The attempt before may have reached the receiver, and it must not be made twice.
+    Unsettled,
+    /// Nothing was looked up: the broker stops.
+    Stopping,
+}
 
 enum Nudge {
     Receiver(Receiver),
@@ -110,6 +140,7 @@ pub struct Dispatcher(Arc<Inner>);
 struct Inner {
     parts: Parts,
     lanes: Lanes,
+    claims: Claims,
     nudges: mpsc::UnboundedSender<Nudge>,
     ledger: OnceLock<Ledger>,
     tracker: TaskTracker,
@@ -124,10 +155,17 @@ impl Dispatcher {
     #[must_use]
     pub fn new(parts: Parts, tracker: TaskTracker) -> (Self, Nudges) {
         let (nudges, listen) = mpsc::unbounded_channel();
-        let lanes = Lanes::new(parts.settings.max_in_flight, parts.settings.breaker);
+        let settings = &parts.settings;
+        let lanes = Lanes::new(
+            settings.max_in_flight,
+            settings.breaker,
+            settings.budget,
+            settings.disable_after,
+        );
         let inner = Inner {
             parts,
             lanes,
+            claims: Claims::default(),
             nudges,
             ledger: OnceLock::new(),
             tracker,
@@ -145,6 +183,7 @@ impl Dispatcher {
     pub async fn run(self, mut nudges: Nudges) {
         let Inner { parts, lanes, .. } = &*self.0;
         let mut poll_at = tokio::time::Instant::now();
+        let (mut look_at, mut doubt_until) = (poll_at + LOOK_FOR_FORGOTTEN, poll_at);
         let mut taken = Vec::with_capacity(NUDGES);
         loop {
             let now = parts.clock.now();
@@ -152,7 +191,24 @@ impl Dispatcher {
             self.fill_all(due).await;
             let wake = next.map(|at| at.since(parts.clock.now()));
             tokio::select! {
+                // In order, so that a run can be repeated. A poll looks for everybody and is due again
+                // only a period later: it keeps nobody from being heard.
+                biased;
                 () = parts.stopping.cancelled() => return,
+                () = tokio::time::sleep_until(poll_at) => {
+                    let now = tokio::time::Instant::now();
+                    if self.0.claims.take_doubt() {
+                        doubt_until = now + DOUBT;
+                    }
+                    if now >= look_at || now < doubt_until {
+                        self.release_forgotten().await;
+                        look_at = now + LOOK_FOR_FORGOTTEN;
+                    }
+                    self.poll().await;
+                    // Half as much again at most, so that several brokers do not poll in step.
+                    poll_at = tokio::time::Instant::now()
+                        + parts.settings.poll.mul_f64(1.0 + clock::random_fraction() / 2.0);
+                }
                 count = nudges.0.recv_many(&mut taken, NUDGES) => {
                     if count == 0 {
                         return;
@@ -172,12 +228,6 @@ impl Dispatcher {
                     }
                 }
                 () = tokio::time::sleep(wake.unwrap_or(Duration::MAX)), if wake.is_some() => {}
-                () = tokio::time::sleep_until(poll_at) => {
-                    self.poll().await;
-                    // Half as much again at most, so that several brokers do not poll in step.
-                    poll_at = tokio::time::Instant::now()
-                        + parts.settings.poll.mul_f64(1.0 + clock::random_fraction() / 2.0);
-                }
             }
         }
     }
@@ -188,6 +238,7 @@ impl Dispatcher {
         for (state, count) in lanes.census() {
             parts.metrics.breakers.with_label_values(&[state.as_str()]).set(count);
         }
+        parts.metrics.receivers_waiting.set(i64::try_from(lanes.waiting()).unwrap_or(i64::MAX));
         let now = parts.clock.now();
         match parts.store.list_due_receivers(DeliveryMode::Webhook, now, POLL_RECEIVERS).await {
             Ok(receivers) => self.fill_all(receivers).await,
@@ -195,48 +246,94 @@ impl Dispatcher {
         }
     }
 
+    /// Frees what the store has under this broker's name and nobody here knows of.
+    async fn release_forgotten(&self) {
+        let Inner { parts, claims, .. } = &*self.0;
+        let freed = async {
+            let forgotten = claims.forgotten(parts.store.list_claims(&parts.broker).await?);
+            if forgotten.is_empty() {
+                return Ok(0);
+            }
+            parts.store.release(Release::These(&parts.broker, &forgotten)).await
+        };
+        match freed.await {
+            Ok(0) => {}
+            Ok(claims) => tracing::warn!(claims, "freed claims whose commit was never answered"),
+            Err(err) => tracing::warn!(error = %err, "this broker's claims cannot be read"),
+        }
+    }
+
     /// Reads the outbox of several receivers, a few at once, so that one whose backlog is slow to
-    /// read does not hold up the others; each is read once, however often it was asked for.
-    async fn fill_all(&self, mut receivers: Vec<Receiver>) {
-        let mut known = HashSet::with_capacity(receivers.len());
-        receivers.retain(|receiver| known.insert(receiver.clone()));
+    /// read does not hold up the others; tenants take turns, and each receiver is read once, however
+    /// often it was asked for.
+    async fn fill_all(&self, receivers: Vec<Receiver>) {
+        let mut turns = Turns::default();
+        for receiver in receivers {
+            turns.push(receiver);
+        }
+        let most = self.0.lanes.share(turns.len()).min(CLAIM_BATCH);
+        let receivers: Vec<Receiver> = std::iter::from_fn(|| turns.pop()).collect();
         futures_util::stream::iter(receivers)
             .for_each_concurrent(CLAIMS_AT_ONCE, |receiver| async move {
-                self.fill(&receiver).await;
+                self.fill(&receiver, most).await;
+                // Whoever had nothing to claim passes its turn on.
+                self.next_turns();
             })
             .await;
     }
 
+    /// Lets those look for whom there is room now.
+    fn next_turns(&self) {
+        for receiver in self.0.lanes.next_turns() {
+            // The loop lives as long as the broker.
+            let _ = self.0.nudges.send(Nudge::Receiver(receiver));
+        }
+    }
+
     /// Claims what there is room for.
-    async fn fill(&self, receiver: &Receiver) {
-        let Inner { parts, lanes, .. } = &*self.0;
+    async fn fill(&self, receiver: &Receiver, most: u32) {
+        let Inner { parts, lanes, claims: held, .. } = &*self.0;
         if parts.stopping.is_cancelled() {
             return;
         }
         let now = parts.clock.now();
-        let (places, asked) = lanes.reserve_many(receiver, now, CLAIM_BATCH);
+        let (places, asked) = lanes.reserve_many(receiver, now, most);
         if places == 0 {
             return;
         }
         let until = now.plus(parts.settings.claim);
+        let operation = held.begin();
         let claims = match tokio::time::timeout(
             STORE_PATIENCE,
-            parts.store.claim(receiver, &parts.broker, now, until, i64::from(places)),
+            parts.store.claim(
+                receiver,
+                DeliveryMode::Webhook,
+                &parts.broker,
+                now,
+                until,
+                i64::from(places),
+            ),
         )
         .await
         {
             Ok(Ok(claims)) => claims,
             Ok(Err(err)) => {
                 tracing::warn!(error = %err, "nothing could be claimed");
+                held.lost(operation);
                 lanes.give_back(receiver, places, now);
                 return;
             }
             Err(_) => {
                 tracing::warn!("the store did not answer a claim");
+                held.lost(operation);
                 lanes.give_back(receiver, places, now);
                 return;
             }
         };
+        held.end(operation, claims.iter().map(held_as));
+        if !claims.is_empty() {
+            fault::at(Step::ClaimDone);
+        }
         let found = u32::try_from(claims.len()).unwrap_or(u32::MAX);
         lanes.give_back(receiver, places.saturating_sub(found), now);
         if found < places && lanes.drained(receiver, asked) {
@@ -268,13 +365,21 @@ impl Dispatcher {
 
     /// One attempt, from the lane's place to the settled outcome.
     async fn attempt(&self, claim: Claim) {
-        let Inner { parts, lanes, .. } = &*self.0;
-        let receiver = (claim.tenant.clone(), claim.target.clone());
+        let parts = &self.0.parts;
+        fault::at(Step::SendBegin);
         if claim.attempt == 1 {
+            self.0.lanes.first(&(claim.tenant.clone(), claim.target.clone()));
             let share = parts.clock.now().since(claim.created_at);
             parts.metrics.broker_seconds.observe(share.as_secs_f64());
         }
-        let (tried, url) = self.post(&claim).await;
+        let (tried, url) = match self.post(&claim).await {
+            Ok((tried, url)) => (tried, Some(url)),
+            Err(unsent) => {
+                self.not_sent(&claim, unsent).await;
+                self.over(&claim, Health::Unknown, None);
+                return;
+            }
+        };
         let (outcome, said, health) = self.judge(&claim, &tried);
         parts.metrics.attempts.with_label_values(&[label(&tried)]).inc();
         if let AttemptOutcome::Failed(failure) = &tried {
@@ -286,37 +391,65 @@ impl Dispatcher {
                 "an attempt failed"
             );
         }
-        if let (AttemptOutcome::Gone, Some(url)) = (&tried, url) {
-            self.disable(&claim, url).await;
+        if let (AttemptOutcome::Gone, Some(url)) = (&tried, &url) {
+            self.gone(&claim, url).await;
         }
         let wake = match &outcome {
             Outcome::Retry { at, .. } => Some(*at),
             _ => None,
         };
+        fault::at(Step::SettleBegin);
         self.settle(&claim, outcome, said).await;
+        fault::at(Step::SettleDone);
+        let told = self.over(&claim, health, wake);
+        if let (Some(told), Some(url)) = (told, url) {
+            self.tell_of(&claim, url, told).await;
+        }
+    }
+
+    /// What becomes of a handoff that could not be posted at all.
+    async fn not_sent(&self, claim: &Claim, unsent: Unsent) {
+        let given_up = |why: &str| Outcome::GivenUp { why: why.to_owned() };
+        let outcome = match unsent {
+            Unsent::Deleted => given_up("AGENT_DELETED"),
+            Unsent::Disabled => given_up("ENDPOINT_DISABLED"),
+            Unsent::Secret => given_up("DELIVERY_REQUEST"),
+            Unsent::Unsettled => given_up("DELIVERY_UNKNOWN"),
+            Unsent::Pulls => Outcome::Moved { mode: DeliveryMode::Pull },
+            // Its claim is handed back with the others.
+            Unsent::Stopping => return,
+        };
+        tracing::info!(why = ?unsent, "not sent");
+        self.0.parts.metrics.attempts.with_label_values(&["not_sent"]).inc();
+        self.settle(claim, outcome, None).await;
+    }
+
+    /// The place is free again; `wake` says when the receiver's outbox is to be read next. Returns what
+    /// there is to tell of the endpoint.
+    fn over(&self, claim: &Claim, health: Health, wake: Option<Micros>) -> Option<Told> {
+        let Inner { parts, lanes, .. } = &*self.0;
+        let receiver = (claim.tenant.clone(), claim.target.clone());
+        let (key, attempt) = held_as(claim);
+        self.0.claims.let_go(&key, attempt);
         let now = parts.clock.now();
         if let Some(at) = wake {
             lanes.wake_at(&receiver, at);
         }
-        if lanes.done(&receiver, health, now) {
+        let over = lanes.done(&receiver, health, now);
+        if over.more {
             let _ = self.0.nudges.send(Nudge::Receiver(receiver));
         }
-        if lanes.take_starved() {
-            self.nudge_all();
-        }
+        self.next_turns();
+        over.told
     }
 
     /// Posts a handoff; also says where to.
-    async fn post(&self, claim: &Claim) -> (AttemptOutcome, Option<String>) {
-        let Inner { parts, lanes, .. } = &*self.0;
-        let (url, timeout, secrets, entitled) = match self.endpoint(claim).await {
-            Ok(found) => found,
-            Err(why) => {
-                let failure = AttemptFailure::unreached(FailureClass::Request, why);
-                return (AttemptOutcome::Failed(failure), None);
-            }
-        };
-        lanes.limit(&(claim.tenant.clone(), claim.target.clone()), timeout.1);
+    async fn post(&self, claim: &Claim) -> Result<(AttemptOutcome, String), Unsent> {
+        let parts = &self.0.parts;
+        if claim.unsettled && !claim.idempotent {
+            return Err(Unsent::Unsettled);
+        }
+        let (url, timeout, secrets, entitled) = self.endpoint(claim).await?;
         let request = WebhookRequest {
             url: url.clone(),
             body: claim.delivered(entitled).into(),
@@ -331,16 +464,16 @@ impl Dispatcher {
                 attempt: u32::try_from(claim.attempt).ok(),
                 fencing_token: Some(claim.fencing_token),
             },
-            timeout: timeout.0,
+            timeout,
         };
-        let (outcome, timing) = parts.client.send(request).await;
+        let (outcome, timing) = parts.post.send(request).await;
         parts.metrics.receiver_seconds.observe(timing.elapsed.as_secs_f64());
-        (outcome, Some(url))
+        Ok((outcome, url))
     }
 
     /// Where a handoff goes and how. What speaks against it is looked up anew before it counts: this
     /// broker's view may be older than another's change.
-    async fn endpoint(&self, claim: &Claim) -> Result<Endpoint, &'static str> {
+    async fn endpoint(&self, claim: &Claim) -> Result<Endpoint, Unsent> {
         let Inner { parts, .. } = &*self.0;
         let mut fresh = false;
         loop {
@@ -353,35 +486,35 @@ impl Dispatcher {
                 // Nothing was tried, so nothing is counted: wait for the store.
                 Err(_) => {
                     tokio::select! {
+                        biased;
+                        () = parts.stopping.cancelled() => return Err(Unsent::Stopping),
                         () = tokio::time::sleep(SETTLE_PAUSE_MAX) => continue,
-                        () = parts.stopping.cancelled() => return Err("the broker stops"),
                     }
                 }
             };
-            tracing::debug!(why, "looking again");
+            tracing::debug!(?why, "looking again");
             parts.directory.agents_changed(&claim.tenant).await;
             fresh = true;
         }
     }
 
-    fn endpoint_of(&self, claim: &Claim, row: Option<&AgentRow>) -> Result<Endpoint, &'static str> {
-        let row = row.ok_or("the agent is no longer registered")?;
+    fn endpoint_of(&self, claim: &Claim, row: Option<&AgentRow>) -> Result<Endpoint, Unsent> {
+        let row = row.ok_or(Unsent::Deleted)?;
         let delivery = &row.agent.delivery;
         if delivery.disabled {
-            return Err("the agent's delivery is disabled");
+            return Err(Unsent::Disabled);
         }
         let url = delivery
             .url
             .clone()
             .filter(|_| delivery.mode == DeliveryMode::Webhook)
-            .ok_or("the agent no longer takes webhooks")?;
-        let secrets = self
-            .secrets(row, self.0.parts.clock.now())
-            .ok_or("the agent's webhook secret does not open")?;
+            .ok_or(Unsent::Pulls)?;
+        let secrets = self.secrets(row, self.0.parts.clock.now()).ok_or(Unsent::Secret)?;
         let entitled = row.agent.permissions.iter().any(|name| name == PERSONAL_DATA_PERMISSION);
         tracing::trace!(handoff_id = %claim.handoff_id, "endpoint found");
-        let timeout = Duration::from_millis(delivery.timeout_ms);
-        Ok((url, (timeout, delivery.max_in_flight), secrets, entitled))
+        let receiver = (claim.tenant.clone(), claim.target.clone());
+        self.0.lanes.known(&receiver, delivery.max_in_flight, delivery.failing);
+        Ok((url, Duration::from_millis(delivery.timeout_ms), secrets, entitled))
     }
 
     fn secrets(&self, row: &AgentRow, now: Micros) -> Option<Vec<WebhookSecret>> {
@@ -404,8 +537,20 @@ impl Dispatcher {
         let now = self.0.parts.clock.now();
         let again = |retry_after, why: &str| {
             let attempts = u32::try_from(claim.attempt).unwrap_or(u32::MAX);
-            match settings.retry.next_delay(attempts, clock::random_fraction(), retry_after) {
-                Some(pause) => Outcome::Retry { at: now.plus(pause), why: why.to_owned() },
+            match settings.retry.within(claim.max_retries).next_delay(
+                attempts,
+                clock::random_fraction(),
+                retry_after,
+            ) {
+                Some(pause) => {
+                    let receiver = (claim.tenant.clone(), claim.target.clone());
+                    let wanted = now.plus(pause);
+                    let at = self.0.lanes.retry_at(&receiver, now, wanted);
+                    if at > wanted {
+                        self.0.parts.metrics.retries_put_off.inc();
+                    }
+                    Outcome::Retry { at, why: why.to_owned() }
+                }
                 None => Outcome::GivenUp { why: why.to_owned() },
             }
         };
@@ -419,7 +564,8 @@ impl Dispatcher {
                 (Outcome::Rejected(reason), Some(said), Health::Well)
             }
             AttemptOutcome::Received => {
-                let verdict_by = now.plus(settings.verdict);
+                let verdict = claim.verdict_ms.map_or(settings.verdict, Duration::from_millis);
+                let verdict_by = now.plus(verdict);
                 (Outcome::Received { verdict_by }, None, Health::Well)
             }
             AttemptOutcome::Busy { retry_after } => {
@@ -443,28 +589,14 @@ impl Dispatcher {
         }
     }
 
-    async fn disable(&self, claim: &Claim, url: String) {
-        let parts = &self.0.parts;
-        tracing::error!(
-            event = "agent.endpoint_disabled",
-            agent_id = %claim.target,
-            "the endpoint says it is gone: delivery to this agent is disabled"
-        );
-        let command = Command {
-            tenant: claim.tenant.clone(),
-            at: parts.clock.now(),
-            actor: Actor::broker(),
-            kind: Kind::ChangeAgent(Box::new(ChangeAgent {
-                agent: claim.target.clone(),
-                change: AgentChange::DisableDelivery { url },
-            })),
-        };
-        if let Some(ledger) = self.0.ledger.get()
-            && let Err(err) = ledger.handle(command).await
-        {
-            tracing::warn!(error = %err, "the agent could not be disabled");
-        }
-        parts.directory.agents_changed(&claim.tenant).await;
+    /// What it works with.
+    pub(super) fn parts(&self) -> &Parts {
+        &self.0.parts
+    }
+
+    /// Where commands go.
+    pub(super) fn ledger(&self) -> Option<&Ledger> {
+        self.0.ledger.get()
     }
 
     /// Says what came of it until the ledger has it; a broker that stops leaves the claim to run out.
@@ -485,7 +617,12 @@ impl Dispatcher {
                 handoff_id: claim.handoff_id,
                 attempt: claim.attempt,
                 outcome,
-                content: said.map(|said| content(&canonical::to_vec(&said), now)),
+                content: said.map(|mut said| {
+                    if let Some(words) = said.as_object_mut() {
+                        self.0.parts.redaction.redact_words(words);
+                    }
+                    content(&canonical::to_vec(&said), now)
+                }),
                 lease_until: now.plus(parts.settings.lease),
             })),
         };
@@ -499,8 +636,9 @@ impl Dispatcher {
                 Ok(_) => return,
                 Err(LedgerError::Unavailable | LedgerError::Overloaded) => {
                     tokio::select! {
-                        () = tokio::time::sleep(pause) => {}
+                        biased;
                         () = parts.stopping.cancelled() => return,
+                        () = tokio::time::sleep(pause) => {}
                     }
                     pause = (pause * 2).min(SETTLE_PAUSE_MAX);
                 }
@@ -511,6 +649,10 @@ impl Dispatcher {
             }
         }
     }
+}
+
+fn held_as(claim: &Claim) -> Held {
+    ((claim.tenant.clone(), claim.handoff_id), claim.attempt)
 }
 
 fn label(tried: &AttemptOutcome) -> &'static str {
@@ -525,22 +667,27 @@ fn label(tried: &AttemptOutcome) -> &'static str {
 }
 
 impl Outbound for Dispatcher {
-    fn reserve(&self, receiver: &Receiver) -> bool {
-        !self.0.parts.stopping.is_cancelled()
-            && self.0.lanes.reserve(receiver, self.0.parts.clock.now())
+    fn reserve(&self, receiver: &Receiver) -> Option<Place> {
+        let Inner { parts, lanes, claims, .. } = &*self.0;
+        let kept = !parts.stopping.is_cancelled() && lanes.reserve(receiver, parts.clock.now());
+        kept.then(|| claims.begin())
     }
 
-    fn deliver(&self, claim: Claim) {
+    fn deliver(&self, place: Place, claim: Claim) {
+        self.0.claims.end(place, [held_as(&claim)]);
         self.spawn(claim);
     }
 
-    fn release(&self, receiver: &Receiver) {
+    fn release(&self, place: Place, receiver: &Receiver, lost: bool) {
+        if lost {
+            self.0.claims.lost(place);
+        } else {
+            self.0.claims.end(place, []);
+        }
         if self.0.lanes.give_back(receiver, 1, self.0.parts.clock.now()) {
             let _ = self.0.nudges.send(Nudge::Receiver(receiver.clone()));
         }
-        if self.0.lanes.take_starved() {
-            self.nudge_all();
-        }
+        self.next_turns();
     }
 
     fn nudge(&self, receiver: &Receiver) {

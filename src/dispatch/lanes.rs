@@ -6,6 +6,10 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::breaker::{Breaker, BreakerSettings, BreakerState, Permit};
+use super::budget::{Budget, BudgetSettings};
+use super::failing::Streak;
+use super::turns::Turns;
+use crate::domain::agent::Failing;
 use crate::domain::ids::Micros;
 use crate::store::Receiver;
 
@@ -21,12 +25,15 @@ struct Lane {
     /// Counts those who found no place: whoever asked the outbox meanwhile may have missed them.
     asked: u64,
     breaker: Breaker,
+    budget: Budget,
+    streak: Streak,
 }
 
 struct State {
     lanes: HashMap<Receiver, Lane>,
     in_flight: usize,
-    starved: bool,
+    /// Receivers that found the whole broker full, or others waiting for room.
+    turns: Turns,
     wakes: BTreeSet<(Micros, Receiver)>,
 }
 
@@ -35,6 +42,8 @@ pub(super) struct Lanes {
     state: Mutex<State>,
     max_in_flight: usize,
     breaker: BreakerSettings,
+    budget: BudgetSettings,
+    disable_after: u32,
 }
 
 /// How an attempt speaks of its receiver's health.
@@ -48,11 +57,38 @@ pub(super) enum Health {
     Unknown,
 }
 
+/// What the end of an attempt means for others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Over {
+    /// More waits in the outbox for this receiver, and it is its turn.
+    pub(super) more: bool,
+    /// Operators are to be told of its endpoint.
+    pub(super) told: Option<Told>,
+}
+
+/// What there is to tell of an endpoint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Told {
+    /// It is on its way to being disabled.
+    Failing(Failing),
+    /// It was, and answers again.
+    Answers,
+}
+
 impl Lanes {
-    pub(super) fn new(max_in_flight: usize, breaker: BreakerSettings) -> Self {
-        let state =
-            State { lanes: HashMap::new(), in_flight: 0, starved: false, wakes: BTreeSet::new() };
-        Self { state: Mutex::new(state), max_in_flight, breaker }
+    pub(super) fn new(
+        max_in_flight: usize,
+        breaker: BreakerSettings,
+        budget: BudgetSettings,
+        disable_after: u32,
+    ) -> Self {
+        let state = State {
+            lanes: HashMap::new(),
+            in_flight: 0,
+            turns: Turns::default(),
+            wakes: BTreeSet::new(),
+        };
+        Self { state: Mutex::new(state), max_in_flight, breaker, budget, disable_after }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -63,9 +99,12 @@ impl Lanes {
     /// go first.
     pub(super) fn reserve(&self, receiver: &Receiver, now: Micros) -> bool {
         let mut state = self.lock();
-        let full = state.in_flight >= self.max_in_flight;
-        state.starved |= full;
-        let lane = state.lane(receiver, self.breaker);
+        // Who waits for room goes first, too.
+        let full = state.in_flight >= self.max_in_flight || !state.turns.is_empty();
+        if full {
+            state.turns.push(receiver.clone());
+        }
+        let lane = state.lane(receiver, self);
         if lane.backlog || full || lane.in_flight >= lane.limit {
             lane.backlog = true;
             lane.asked += 1;
@@ -82,16 +121,20 @@ impl Lanes {
         true
     }
 
-    /// Takes as many places as there are for what waits in the outbox, `most` at most; the caller
-    /// gives back what it does not use, and [`Lanes::drained`] the second number.
+    /// Takes as many places as there are for what waits in the outbox, `most` at most, and no more than
+    /// its share where others wait for room; the caller gives back what it does not use, and
+    /// [`Lanes::drained`] the second number.
     pub(super) fn reserve_many(&self, receiver: &Receiver, now: Micros, most: u32) -> (u32, u64) {
         let mut state = self.lock();
         let room = self.max_in_flight.saturating_sub(state.in_flight);
-        state.starved |= room == 0;
-        let lane = state.lane(receiver, self.breaker);
+        if room == 0 {
+            state.turns.push(receiver.clone());
+        }
+        let share = room.div_ceil(state.turns.len() + 1);
+        let lane = state.lane(receiver, self);
         lane.backlog = true;
         let free = lane.limit.saturating_sub(lane.in_flight).min(most);
-        let free = free.min(u32::try_from(room).unwrap_or(u32::MAX));
+        let free = free.min(u32::try_from(share).unwrap_or(u32::MAX));
         if free == 0 {
             return (0, lane.asked);
         }
@@ -120,26 +163,71 @@ impl Lanes {
         if places > 0 && lane.in_flight == 0 {
             lane.breaker.on_abandoned(now.0);
         }
-        lane.backlog && lane.in_flight == 0
+        let more = lane.backlog && lane.in_flight == 0;
+        state.in_turn(receiver, more)
     }
 
-    /// Whether somebody found the whole broker full since this was asked last.
-    pub(super) fn take_starved(&self) -> bool {
-        std::mem::take(&mut self.lock().starved)
+    /// Whose turn it is, now that there is room: as many as there are places.
+    pub(super) fn next_turns(&self) -> Vec<Receiver> {
+        let mut state = self.lock();
+        let room = self.max_in_flight.saturating_sub(state.in_flight);
+        (0..room).map_while(|_| state.turns.pop()).collect()
     }
 
-    /// An attempt is over. Returns whether more waits in the outbox for this receiver.
-    pub(super) fn done(&self, receiver: &Receiver, health: Health, now: Micros) -> bool {
+    /// How many receivers wait for their turn.
+    pub(super) fn waiting(&self) -> usize {
+        self.lock().turns.len()
+    }
+
+    /// What each of so many receivers may take of the room there is.
+    pub(super) fn share(&self, receivers: usize) -> u32 {
+        let room = self.max_in_flight.saturating_sub(self.lock().in_flight);
+        u32::try_from(room.div_ceil(receivers.max(1))).unwrap_or(u32::MAX)
+    }
+
+    /// Something is tried for the first time.
+    pub(super) fn first(&self, receiver: &Receiver) {
+        self.lock().lane(receiver, self).budget.first();
+    }
+
+    /// When what failed and is wanted again at `wanted` may be tried: not before the retry budget pays
+    /// for it.
+    pub(super) fn retry_at(&self, receiver: &Receiver, now: Micros, wanted: Micros) -> Micros {
+        self.lock().lane(receiver, self).budget.retry(now, wanted)
+    }
+
+    /// An attempt is over.
+    pub(super) fn done(&self, receiver: &Receiver, health: Health, now: Micros) -> Over {
         let mut state = self.lock();
         state.in_flight = state.in_flight.saturating_sub(1);
-        let Some(lane) = state.lanes.get_mut(receiver) else { return false };
+        let Some(lane) = state.lanes.get_mut(receiver) else {
+            return Over { more: false, told: None };
+        };
         lane.in_flight = lane.in_flight.saturating_sub(1);
-        match health {
-            Health::Well => lane.breaker.on_success(),
-            Health::Ill => lane.breaker.on_failure(now.0),
-            Health::Unknown => lane.breaker.on_abandoned(now.0),
-        }
-        lane.backlog
+        let told = match health {
+            Health::Well => {
+                lane.breaker.on_success();
+                lane.streak.answered().then_some(Told::Answers)
+            }
+            Health::Ill if lane.breaker.on_failure(now.0) => {
+                lane.streak.failed().map(Told::Failing)
+            }
+            Health::Ill => None,
+            Health::Unknown => {
+                lane.breaker.on_abandoned(now.0);
+                None
+            }
+        };
+        let more = lane.backlog;
+        Over { more: state.in_turn(receiver, more), told }
+    }
+
+    /// What stands with the receiver: its own bound, and what was told of its endpoint.
+    pub(super) fn known(&self, receiver: &Receiver, limit: u32, failing: Option<Failing>) {
+        let mut state = self.lock();
+        let lane = state.lane(receiver, self);
+        lane.limit = limit.max(1);
+        lane.streak.known(failing);
     }
 
     /// The outbox was asked and gave all it had: nothing more waits, unless somebody came since
@@ -156,7 +244,7 @@ impl Lanes {
     /// not where an attempt under way will do so when it ends.
     pub(super) fn must_look(&self, receiver: &Receiver) -> bool {
         let mut state = self.lock();
-        let lane = state.lane(receiver, self.breaker);
+        let lane = state.lane(receiver, self);
         let known = lane.backlog && lane.in_flight > 0;
         lane.backlog = true;
         lane.asked += 1;
@@ -165,12 +253,7 @@ impl Lanes {
 
     /// More waits in the outbox.
     pub(super) fn backlog(&self, receiver: &Receiver) {
-        self.lock().lane(receiver, self.breaker).backlog = true;
-    }
-
-    /// The receiver's own bound.
-    pub(super) fn limit(&self, receiver: &Receiver, limit: u32) {
-        self.lock().lane(receiver, self.breaker).limit = limit.max(1);
+        self.lock().lane(receiver, self).backlog = true;
     }
 
     /// Look at that receiver's outbox again at `at`.
@@ -204,13 +287,24 @@ impl Lanes {
 }
 
 impl State {
-    fn lane(&mut self, receiver: &Receiver, breaker: BreakerSettings) -> &mut Lane {
+    /// Whether a receiver with more may look at once; where others wait for room it waits behind them.
+    fn in_turn(&mut self, receiver: &Receiver, more: bool) -> bool {
+        let wait = more && !self.turns.is_empty();
+        if wait {
+            self.turns.push(receiver.clone());
+        }
+        more && !wait
+    }
+
+    fn lane(&mut self, receiver: &Receiver, lanes: &Lanes) -> &mut Lane {
         self.lanes.entry(receiver.clone()).or_insert_with(|| Lane {
             in_flight: 0,
             limit: FIRST_LIMIT,
             backlog: false,
             asked: 0,
-            breaker: Breaker::new(breaker),
+            breaker: Breaker::new(lanes.breaker),
+            budget: Budget::new(lanes.budget),
+            streak: Streak::new(lanes.disable_after),
         })
     }
 }
@@ -224,14 +318,15 @@ mod tests {
     }
 
     fn lanes(max: usize) -> Lanes {
-        Lanes::new(max, BreakerSettings { failure_threshold: 2, ..BreakerSettings::default() })
+        let breaker = BreakerSettings { failure_threshold: 2, ..BreakerSettings::default() };
+        Lanes::new(max, breaker, BudgetSettings::default(), 4)
     }
 
     #[test]
     fn a_full_receiver_leaves_the_others_alone() {
         let lanes = lanes(100);
         let (slow, quick) = (receiver("slow"), receiver("quick"));
-        lanes.limit(&slow, 2);
+        lanes.known(&slow, 2, None);
         assert!(lanes.reserve(&slow, Micros(0)) && lanes.reserve(&slow, Micros(0)));
         assert!(!lanes.reserve(&slow, Micros(0)));
         assert!(lanes.reserve(&quick, Micros(0)));
@@ -241,10 +336,10 @@ mod tests {
     fn what_waits_goes_before_what_comes() {
         let lanes = lanes(100);
         let one = receiver("one");
-        lanes.limit(&one, 1);
+        lanes.known(&one, 1, None);
         assert!(lanes.reserve(&one, Micros(0)));
         assert!(!lanes.reserve(&one, Micros(0)));
-        assert!(lanes.done(&one, Health::Well, Micros(0)), "something waits");
+        assert!(lanes.done(&one, Health::Well, Micros(0)).more, "something waits");
         assert!(!lanes.reserve(&one, Micros(0)), "the waiting one is first");
         let (places, asked) = lanes.reserve_many(&one, Micros(0), 8);
         assert_eq!(places, 1);
@@ -265,12 +360,52 @@ mod tests {
     }
 
     #[test]
-    fn the_whole_broker_is_bounded_too() {
+    fn the_whole_broker_is_bounded_and_room_goes_by_turns() {
         let lanes = lanes(3);
-        assert_eq!(lanes.reserve_many(&receiver("a"), Micros(0), 8).0, 3);
-        assert!(!lanes.take_starved());
-        assert_eq!(lanes.reserve_many(&receiver("b"), Micros(0), 8).0, 0);
-        assert!(lanes.take_starved(), "whoever ends next must look for those who found no room");
+        let (a, b, c) = (receiver("a"), receiver("b"), receiver("c"));
+        assert_eq!(lanes.reserve_many(&a, Micros(0), 8).0, 3);
+        assert_eq!(lanes.reserve_many(&b, Micros(0), 8).0, 0);
+        assert!(!lanes.reserve(&c, Micros(0)));
+        assert_eq!(lanes.next_turns(), [], "no room");
+        assert!(
+            !lanes.done(&a, Health::Well, Micros(0)).more,
+            "a has more, and waits behind the others"
+        );
+        assert_eq!(lanes.next_turns(), std::slice::from_ref(&b));
+        assert!(!lanes.reserve(&receiver("new"), Micros(0)), "it is not before those who wait");
+        assert_eq!(lanes.reserve_many(&b, Micros(0), 8).0, 1);
+        lanes.done(&a, Health::Well, Micros(0));
+        lanes.done(&a, Health::Well, Micros(0));
+        assert_eq!(lanes.next_turns(), [c.clone(), a.clone()]);
+        assert_eq!(lanes.reserve_many(&c, Micros(0), 8).0, 1, "its share of the room");
+        assert_eq!(lanes.reserve_many(&a, Micros(0), 8).0, 1);
+    }
+
+    #[test]
+    fn retries_are_put_off_when_too_much_fails() {
+        let lanes = lanes(10);
+        let one = receiver("one");
+        let at: Vec<i64> = (0..101).map(|_| lanes.retry_at(&one, Micros(0), Micros(5)).0).collect();
+        assert!(at[..100].iter().all(|at| *at == 5), "the savings");
+        assert_eq!(at[100], 100_000, "ten a second");
+    }
+
+    #[test]
+    fn a_burst_that_fails_counts_as_what_opened_the_breaker() {
+        let lanes = lanes(100);
+        let dead = receiver("dead");
+        let (places, _) = lanes.reserve_many(&dead, Micros(0), 16);
+        let told: Vec<_> =
+            (0..places).filter_map(|_| lanes.done(&dead, Health::Ill, Micros(0)).told).collect();
+        assert_eq!(
+            told,
+            [Told::Failing(Failing { percent: 50, failures: 2 })],
+            "of four, two counted"
+        );
+        let (_, probe) = lanes.due(Micros(0));
+        assert_eq!(lanes.reserve_many(&dead, probe.unwrap_or(Micros(2_000_000)), 8).0, 1);
+        let over = lanes.done(&dead, Health::Well, Micros(2_000_000));
+        assert_eq!(over.told, Some(Told::Answers));
     }
 
     #[test]
@@ -286,6 +421,8 @@ mod tests {
         let at = next.expect("a wake for the probe");
         assert_eq!(lanes.due(at).0, std::slice::from_ref(&dead));
         assert_eq!(lanes.reserve_many(&dead, at, 8).0, 1, "one probe");
-        assert!(!lanes.done(&dead, Health::Well, at) || lanes.reserve_many(&dead, at, 8).0 == 8);
+        assert!(
+            !lanes.done(&dead, Health::Well, at).more || lanes.reserve_many(&dead, at, 8).0 == 8
+        );
     }
 }

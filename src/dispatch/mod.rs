@@ -2,15 +2,22 @@
 //!
 //! The rooms below know neither the store nor the ledger. An attempt goes in as a request and
 //! comes out as an [`answer::AttemptOutcome`]; what that means for the handoff is decided
-//! elsewhere. `addresses`, `answer`, `backoff`, `breaker` and `standard_webhooks` are pure: time
-//! and randomness are handed to them.
+//! elsewhere. `addresses`, `answer`, `backoff`, `breaker`, `budget`, `failing`, `turns` and `standard_webhooks`
+//! are pure: time and randomness are handed to them.
 
 pub mod addresses;
 pub mod answer;
 pub mod backoff;
 pub mod breaker;
+pub mod budget;
 pub mod dispatcher;
 pub mod egress;
+mod endpoints;
+pub mod events;
+mod failing;
+mod held;
+pub mod inboxes;
 mod lanes;
 pub mod standard_webhooks;
+mod turns;
 pub mod webhook;

@@ -9,16 +9,20 @@ use std::fmt;
 use std::io;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use bytes::Bytes;
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
 use reqwest::{Method, Response};
 use tokio::time::{Instant, timeout_at};
 
-use super::answer::{AttemptFailure, AttemptOutcome, FailureClass, body_matters, classify};
+use super::answer::{
+    AttemptFailure, AttemptOutcome, FailureClass, body_matters, classify, parse_retry_after,
+};
 use super::egress::{EgressDenied, GuardedClient};
 use super::standard_webhooks::{
     HEADER_ID, HEADER_SIGNATURE, HEADER_TIMESTAMP, WebhookSecret, signature,
 };
+use crate::fault::{self, Step};
 
 /// How much of an answer is read, in bytes.
 pub const ANSWER_MAX_BYTES: usize = 1024 * 1024;
@@ -65,6 +69,20 @@ pub struct HandoffHeaders {
     pub fencing_token: Option<i64>,
 }
 
+/// What came of a post that asks for no verdict.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Notice {
+    /// There was an answer.
+    Answered {
+        /// Its status.
+        status: u16,
+        /// Its `Retry-After`.
+        retry_after: Option<Duration>,
+    },
+    /// There was none.
+    Failed(AttemptFailure),
+}
+
 /// How long an attempt took.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Timing {
@@ -86,14 +104,16 @@ impl fmt::Debug for WebhookRequest {
     }
 }
 
-impl WebhookClient {
-    /// Sends through this client, under its policy.
-    pub fn new(client: GuardedClient) -> Self {
-        Self { client }
-    }
-
+/// Takes an attempt to its receiver: over the network, or over what a test puts in its place.
+#[async_trait]
+pub trait Post: Send + Sync {
     /// Makes one attempt. Dropping the future abandons it; the receiver may have seen it then.
-    pub async fn send(&self, request: WebhookRequest) -> (AttemptOutcome, Timing) {
+    async fn send(&self, request: WebhookRequest) -> (AttemptOutcome, Timing);
+}
+
+#[async_trait]
+impl Post for WebhookClient {
+    async fn send(&self, request: WebhookRequest) -> (AttemptOutcome, Timing) {
         let started = Instant::now();
         let outcome = match self.attempt(request, started).await {
             Ok(outcome) => outcome,
@@ -101,6 +121,55 @@ impl WebhookClient {
         };
         let elapsed = started.elapsed();
         (outcome, Timing { elapsed })
+    }
+}
+
+impl WebhookClient {
+    /// Sends through this client, under its policy.
+    pub fn new(client: GuardedClient) -> Self {
+        Self { client }
+    }
+
+    /// Posts something that asks for no verdict: only the answer's status counts, its body is not
+    /// read.
+    pub async fn notify(
+        &self,
+        request: WebhookRequest,
+        content_type: &'static str,
+    ) -> (Notice, Timing) {
+        let started = Instant::now();
+        let notice = match self.post(request, content_type, started).await {
+            Ok(notice) => notice,
+            Err(failure) => Notice::Failed(failure),
+        };
+        (notice, Timing { elapsed: started.elapsed() })
+    }
+
+    async fn post(
+        &self,
+        request: WebhookRequest,
+        content_type: &'static str,
+        started: Instant,
+    ) -> Result<Notice, AttemptFailure> {
+        let mut headers = signed_headers(&request)?;
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+        let sending = self
+            .client
+            .request(Method::POST, &request.url)
+            .map_err(denied)?
+            .headers(headers)
+            .body(request.body)
+            .send();
+        let Ok(result) = timeout_at(started + request.timeout, sending).await else {
+            let why = "no answer in time";
+            return Err(AttemptFailure::reached(FailureClass::Timeout, None, why));
+        };
+        let response = result.map_err(|error| failure_of(&error))?;
+        let retry_after = response
+            .headers()
+            .get(RETRY_AFTER)
+            .and_then(|value| parse_retry_after(value.to_str().ok()?, request.timestamp_s));
+        Ok(Notice::Answered { status: response.status().as_u16(), retry_after })
     }
 
     async fn attempt(
@@ -127,6 +196,7 @@ impl WebhookClient {
                 ));
             }
         };
+        fault::at(Step::SendAnswered);
         let status = response.status().as_u16();
         let retry_after = response
             .headers()

@@ -76,9 +76,23 @@ pub struct Delivery {
     /// How many handoffs may be on their way to it at once (1 to 1 000).
     #[serde(default = "default_max_in_flight", alias = "max_in_flight")]
     pub max_in_flight: u32,
-    /// Set when the endpoint answered 410; cleared by setting a delivery anew.
+    /// Set when the endpoint answered 410, or failed too often in a row; cleared by setting a delivery
+    /// anew.
     #[serde(default, skip_serializing_if = "is_false")]
     pub disabled: bool,
+    /// Set while the endpoint is on its way to being disabled.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failing: Option<Failing>,
+}
+
+/// How far an endpoint is on its way to being disabled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Failing {
+    /// Failures in a row that counted.
+    pub failures: u32,
+    /// The last step told to operators: 50, 70, 90 or 100.
+    pub percent: u8,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
@@ -102,6 +116,7 @@ impl Default for Delivery {
             timeout_ms: default_timeout_ms(),
             max_in_flight: default_max_in_flight(),
             disabled: false,
+            failing: None,
         }
     }
 }
@@ -337,7 +352,7 @@ impl AgentSpec {
             }
         }
         if let Some(delivery) = &self.delivery {
-            next.delivery = Delivery { disabled: false, ..delivery.clone() };
+            next.delivery = Delivery { disabled: false, failing: None, ..delivery.clone() };
             check_delivery(&next.delivery)?;
         }
         if let Some(url) = &next.callback_url {
@@ -390,7 +405,8 @@ fn check_delivery(delivery: &Delivery) -> Result<(), (String, String)> {
     }
 }
 
-fn check_url(pointer: &str, text: &str) -> Result<(), (String, String)> {
+/// A URL that may be registered.
+pub(super) fn check_url(pointer: &str, text: &str) -> Result<(), (String, String)> {
     let wrong = |message: &str| Err((pointer.to_owned(), message.to_owned()));
     if text.len() > 2_048 {
         return wrong("must be at most 2048 bytes long");

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::ids::{AgentId, ExecutionId, HandoffId, Micros, TaskId, TenantId};
 use super::money::Usd;
+use super::ruling::Ruling;
 
 /// Where a handoff stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -44,6 +45,10 @@ pub enum HandoffEvent {
     Expire,
     /// An operator or the sender withdraws it.
     Cancel,
+    /// It failed, and nobody decided on it in time.
+    DeadLetter,
+    /// A person upheld the appeal.
+    Release,
 }
 
 /// A transition that the table does not have.
@@ -92,7 +97,7 @@ impl HandoffStatus {
         Self::ALL.into_iter().find(|status| status.as_str() == text)
     }
 
-    /// Nothing more can happen to it.
+    /// Nothing more can happen to it, unless a person decides otherwise.
     #[must_use]
     pub const fn is_final(self) -> bool {
         !matches!(self, Self::Pending | Self::Accepted)
@@ -110,6 +115,8 @@ impl HandoffStatus {
             (Self::Pending | Self::Accepted | Self::Failed, E::Fail) => Self::Failed,
             (Self::Pending | Self::Accepted, E::Expire) => Self::Expired,
             (Self::Pending | Self::Accepted | Self::Canceled, E::Cancel) => Self::Canceled,
+            (Self::Rejected | Self::Failed | Self::Expired, E::DeadLetter) => Self::DeadLettered,
+            (Self::DeadLettered, E::Release) => Self::Pending,
             (from, event) => return Err(IllegalTransition { from, event }),
         })
     }
@@ -117,8 +124,22 @@ impl HandoffStatus {
 
 impl HandoffEvent {
     /// All events.
-    pub const ALL: [Self; 6] =
-        [Self::Accept, Self::Reject, Self::Complete, Self::Fail, Self::Expire, Self::Cancel];
+    pub const ALL: [Self; 8] = [
+        Self::Accept,
+        Self::Reject,
+        Self::Complete,
+        Self::Fail,
+        Self::Expire,
+        Self::Cancel,
+        Self::DeadLetter,
+        Self::Release,
+    ];
+
+    /// What only a person, or the time given to one, brings about: it leads out of an end.
+    #[must_use]
+    pub const fn is_decided(self) -> bool {
+        matches!(self, Self::DeadLetter | Self::Release)
+    }
 
     /// For messages and diagrams.
     #[must_use]
@@ -130,7 +151,43 @@ impl HandoffEvent {
             Self::Fail => "fail",
             Self::Expire => "expire",
             Self::Cancel => "be canceled",
+            Self::DeadLetter => "be kept as a dead letter",
+            Self::Release => "be released",
         }
+    }
+}
+
+/// How soon a handoff is wanted: of what waits for one receiver, the more urgent goes first.
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[serde(rename_all = "lowercase")]
+pub enum Priority {
+    /// Before all others.
+    Urgent,
+    /// Before the usual.
+    High,
+    /// The usual.
+    #[default]
+    Normal,
+    /// When nothing else waits.
+    Low,
+}
+
+impl Priority {
+    /// All of them, the most urgent first.
+    pub const ALL: [Self; 4] = [Self::Urgent, Self::High, Self::Normal, Self::Low];
+
+    /// Its place in [`Priority::ALL`], as stored.
+    #[must_use]
+    pub const fn rank(self) -> i32 {
+        self as i32
+    }
+
+    /// Reads a rank back.
+    #[must_use]
+    pub fn of_rank(rank: i32) -> Option<Self> {
+        Self::ALL.into_iter().find(|priority| priority.rank() == rank)
     }
 }
 
@@ -211,8 +268,18 @@ pub struct Handoff {
     pub idempotent: bool,
     /// The checkpoint that a rollback restores: its number within task and execution.
     pub checkpoint: Option<CheckpointRef>,
+    /// The checkpoint's commitment, for the record of a rollback.
+    pub checkpoint_commitment: Option<[u8; 32]>,
     /// The stored message.
     pub content_id: Option<ContentRef>,
+    /// The message's commitment, for records of handoffs that carry the same message.
+    pub commitment: Option<[u8; 32]>,
+    /// The handoff in whose place this one stands, and under whose id personal data are kept.
+    pub origin: Option<HandoffId>,
+    /// What rules its end; none for the defaults.
+    pub ruling: Option<Box<Ruling>>,
+    /// What operators had added to the task's budget when it was committed.
+    pub topped_up: Usd,
     /// Salt of `digest`; 16 bytes, empty once erased.
     pub digest_salt: Vec<u8>,
     /// Salted SHA-256 of the whole canonical message, to tell a replay from a conflict.
@@ -259,6 +326,8 @@ mod tests {
                     (S::Pending | S::Accepted | S::Failed, E::Fail) => Some(S::Failed),
                     (S::Pending | S::Accepted, E::Expire) => Some(S::Expired),
                     (S::Pending | S::Accepted | S::Canceled, E::Cancel) => Some(S::Canceled),
+                    (S::Rejected | S::Failed | S::Expired, E::DeadLetter) => Some(S::DeadLettered),
+                    (S::DeadLettered, E::Release) => Some(S::Pending),
                     _ => None,
                 };
                 assert_eq!(from.next(event).ok(), expected, "{from:?} × {event:?}");
@@ -267,9 +336,9 @@ mod tests {
     }
 
     #[test]
-    fn a_final_state_is_never_left() {
+    fn a_final_state_is_left_by_decision_only() {
         for from in HandoffStatus::ALL.into_iter().filter(|status| status.is_final()) {
-            for event in HandoffEvent::ALL {
+            for event in HandoffEvent::ALL.into_iter().filter(|event| !event.is_decided()) {
                 if let Ok(to) = from.next(event) {
                     assert_eq!(to, from);
                 }

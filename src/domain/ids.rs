@@ -99,6 +99,22 @@ uuid_id!(
     ContentId,
     "contentId"
 );
+uuid_id!(
+    /// An operator's subscription to events.
+    SubscriptionId,
+    "subscriptionId"
+);
+uuid_id!(
+    /// One erasure of a data subject.
+    ErasureId,
+    "erasureId"
+);
+
+uuid_id!(
+    /// A question that waits for a person.
+    EscalationId,
+    "escalationId"
+);
 
 macro_rules! text_id {
     ($(#[$doc:meta])* $name:ident, $what:literal, $max:literal, $extra:literal, $rule:literal) => {

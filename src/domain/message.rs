@@ -5,9 +5,11 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::canonical::CanonicalObject;
-use super::handoff::Cost;
+use super::handoff::{Cost, Priority};
 use super::ids::{AgentId, ExecutionId, HandoffId, TaskId};
 use super::money::Usd;
+use super::personal::{self, PersonalDatum};
+use super::redaction::Policy;
 
 /// Members that never travel with the stored or delivered message.
 const APART: [&str; 2] = ["checkpoint", "personalDataPayload"];
@@ -79,6 +81,12 @@ pub struct Envelope {
     pub traceparent: String,
     /// `contractId`.
     pub contract_id: Option<String>,
+    /// `preferredAgents`: who is asked next where the receiver says no, in order.
+    #[serde(default)]
+    pub preferred_agents: Vec<AgentId>,
+    /// `priority`.
+    #[serde(default)]
+    pub priority: Priority,
     /// `capabilitiesRequired`.
     #[serde(default)]
     pub capabilities_required: Vec<String>,
@@ -93,21 +101,34 @@ fn cost<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Cost, D::Error> {
     })
 }
 
-/// A person's data that came with a message: kept apart, indexed by subject.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PersonalDatum {
-    /// Whose data it is.
-    pub subject_id: String,
-    /// RFC 8785 form of the subject's entry, `{"data":…,"subjectId":…}`.
-    pub canonical: Vec<u8>,
-}
-
 /// A message whose schema has been checked.
 #[derive(Debug)]
 pub struct Message {
     value: Value,
     canonical: CanonicalObject,
     envelope: Envelope,
+    cut: Option<Cut>,
+}
+
+/// A message without the values that its sender marked as personal.
+#[derive(Debug)]
+struct Cut {
+    value: Value,
+    canonical: CanonicalObject,
+    data: Vec<PersonalDatum>,
+}
+
+impl Cut {
+    fn of(value: &Value) -> Option<Self> {
+        let (value, data) = personal::cut(value, subjects(value).count())?;
+        let canonical = CanonicalObject::from_value(&value)?;
+        Some(Self { value, canonical, data })
+    }
+}
+
+fn subjects(value: &Value) -> impl Iterator<Item = (&str, &Value)> {
+    let all = value.pointer("/personalDataPayload/subjects").and_then(Value::as_array);
+    all.into_iter().flatten().filter_map(|entry| Some((entry.get("subjectId")?.as_str()?, entry)))
 }
 
 impl Message {
@@ -117,10 +138,35 @@ impl Message {
     /// The sentence of what does not fit; a message that passed the schema has none.
     pub fn new(value: Value, canonical: CanonicalObject) -> Result<Self, String> {
         let envelope = Envelope::deserialize(&value).map_err(|err| err.to_string())?;
-        Ok(Self { value, canonical, envelope })
+        let cut = Cut::of(&value);
+        Ok(Self { value, canonical, envelope, cut })
     }
 
-    /// The whole message as parsed.
+    /// The message without what a policy says must not be kept. Everything but the signature is made of
+    /// that from then on.
+    #[must_use]
+    pub fn redacted(mut self, policy: &Policy) -> Self {
+        if policy.redact_message(&mut self.value)
+            && let Some(canonical) = CanonicalObject::from_value(&self.value)
+        {
+            self.canonical = canonical;
+            self.cut = Cut::of(&self.value);
+        }
+        self
+    }
+
+    /// The message as everybody may see it: values marked as personal are markers. Whatever is kept, or
+    /// sent to somebody who is not entitled, comes from here.
+    #[must_use]
+    pub fn shown(&self) -> &Value {
+        self.cut.as_ref().map_or(&self.value, |cut| &cut.value)
+    }
+
+    fn shown_canonical(&self) -> &CanonicalObject {
+        self.cut.as_ref().map_or(&self.canonical, |cut| &cut.canonical)
+    }
+
+    /// The whole message as parsed, personal values and all: for the gate to judge.
     #[must_use]
     pub const fn value(&self) -> &Value {
         &self.value
@@ -141,13 +187,13 @@ impl Message {
     /// Canonical form of what is stored beside the log and delivered.
     #[must_use]
     pub fn content(&self) -> Vec<u8> {
-        self.canonical.without(&APART)
+        self.shown_canonical().without(&APART)
     }
 
     /// Canonical form of the sender's own checkpoint, if it sent one.
     #[must_use]
     pub fn checkpoint(&self) -> Option<Vec<u8>> {
-        self.canonical.member("checkpoint").map(<[u8]>::to_vec)
+        self.shown_canonical().member("checkpoint").map(<[u8]>::to_vec)
     }
 
     /// The sender's state as far as the message tells it: what a rollback restores for a sender that
@@ -156,25 +202,19 @@ impl Message {
     pub fn implied_checkpoint(&self) -> Vec<u8> {
         let state = STATE_MEMBERS
             .iter()
-            .filter_map(|name| Some(((*name).to_owned(), self.value.get(*name)?.clone())))
+            .filter_map(|name| Some(((*name).to_owned(), self.shown().get(*name)?.clone())))
             .collect::<serde_json::Map<_, _>>();
         super::canonical::to_vec(&Value::Object(state))
     }
 
-    /// Personal data by subject.
+    /// Personal data: what is said of each subject, then the values that were marked in the message.
     #[must_use]
     pub fn personal_data(&self) -> Vec<PersonalDatum> {
-        self.value
-            .pointer("/personalDataPayload/subjects")
-            .and_then(Value::as_array)
-            .into_iter()
-            .flatten()
-            .filter_map(|entry| {
-                Some(PersonalDatum {
-                    subject_id: entry.get("subjectId")?.as_str()?.to_owned(),
-                    canonical: super::canonical::to_vec(entry),
-                })
-            })
-            .collect()
+        let said = subjects(&self.value).map(|(subject_id, entry)| PersonalDatum {
+            subject_id: subject_id.to_owned(),
+            canonical: super::canonical::to_vec(entry),
+        });
+        let marked = self.cut.iter().flat_map(|cut| cut.data.iter().cloned());
+        said.chain(marked).collect()
     }
 }

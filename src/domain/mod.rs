@@ -2,10 +2,17 @@
 
 pub mod agent;
 pub mod canonical;
+pub mod escalation;
+pub mod event;
 pub mod failure;
 pub mod handoff;
 pub mod ids;
 pub mod message;
 pub mod money;
+pub mod personal;
+pub mod policy;
+pub mod progress;
+pub mod redaction;
 pub mod roster;
+pub mod ruling;
 pub mod task;

@@ -37,6 +37,10 @@ pub enum TaskEvent {
     Complete,
     /// The task is withdrawn.
     Cancel,
+    /// A person must decide.
+    Escalate,
+    /// A person decided, or nobody did in time: the task can move again.
+    Resume,
 }
 
 /// A transition that the table does not have.
@@ -98,7 +102,6 @@ impl TaskStatus {
             (Self::PendingHandoff | Self::HandingOff | Self::Running, E::RollBack) => {
                 Self::PendingHandoff
             }
-            (Self::Escalated, E::Accept | E::RollBack) => Self::Escalated,
             (Self::PendingHandoff | Self::Running | Self::Escalated, E::Complete) => {
                 Self::Completed
             }
@@ -107,6 +110,12 @@ impl TaskStatus {
                 E::Cancel,
             )
             | (Self::Canceled, E::Cancel | E::Accept | E::RollBack) => Self::Canceled,
+            (
+                Self::PendingHandoff | Self::HandingOff | Self::Running | Self::Escalated,
+                E::Escalate,
+            )
+            | (Self::Escalated, E::Accept | E::RollBack) => Self::Escalated,
+            (Self::Escalated, E::Resume) => Self::PendingHandoff,
             (from, event) => return Err(IllegalTaskTransition { from, event }),
         })
     }
@@ -114,8 +123,15 @@ impl TaskStatus {
 
 impl TaskEvent {
     /// All events.
-    pub const ALL: [Self; 5] =
-        [Self::Submit, Self::Accept, Self::RollBack, Self::Complete, Self::Cancel];
+    pub const ALL: [Self; 7] = [
+        Self::Submit,
+        Self::Accept,
+        Self::RollBack,
+        Self::Complete,
+        Self::Cancel,
+        Self::Escalate,
+        Self::Resume,
+    ];
 
     /// For messages and diagrams.
     #[must_use]
@@ -126,6 +142,8 @@ impl TaskEvent {
             Self::RollBack => "be rolled back",
             Self::Complete => "be completed",
             Self::Cancel => "be canceled",
+            Self::Escalate => "be escalated",
+            Self::Resume => "resume",
         }
     }
 }
@@ -155,6 +173,10 @@ pub struct Task {
     pub spent: Usd,
     /// What the last handoff said is left.
     pub remaining: Usd,
+    /// What operators added to the budget in all.
+    pub topped_up: Usd,
+    /// Who began it; unknown for tasks of older versions.
+    pub opened_by: Option<AgentId>,
     /// When it was first seen.
     pub created_at: Micros,
     /// When it last changed.

@@ -26,6 +26,8 @@ pub enum Subject {
     PersonalData,
     /// The whole submission, kept to recognise a replay.
     Submission,
+    /// The id of a data subject that an erasure or a legal hold is about.
+    DataSubject,
 }
 
 impl Subject {
@@ -35,6 +37,7 @@ impl Subject {
             Self::Checkpoint => b"handoffd/commitment/v1/checkpoint\0",
             Self::PersonalData => b"handoffd/commitment/v1/personal-data\0",
             Self::Submission => b"handoffd/commitment/v1/submission\0",
+            Self::DataSubject => b"handoffd/commitment/v1/data-subject\0",
         }
     }
 }

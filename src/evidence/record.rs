@@ -10,6 +10,8 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::commitment::{Part, hash_text};
+use super::erasure::{ErasureFacts, HoldFacts};
+use super::merkle::Frontier;
 use crate::domain::canonical;
 use crate::domain::handoff::Cost;
 use crate::domain::ids::{AgentId, ContentId, ExecutionId, HandoffId, Micros, TaskId, TenantId};
@@ -42,20 +44,66 @@ pub enum RecordKind {
     Checkpoint,
     /// The task was completed.
     TaskCompleted,
+    /// The task was withdrawn.
+    TaskCanceled,
+    /// The handoff was withdrawn before its end.
+    Canceled,
+    /// A person is asked to decide.
+    Escalated,
+    /// A person decided, or nobody did in time.
+    EscalationResolved,
+    /// A person released a dead letter for delivery.
+    Released,
+    /// A person discarded a dead letter.
+    Discarded,
+    /// A dead letter was to be released, and the gate refused it again.
+    ReleaseRefused,
+    /// An operator added to the task's budget.
+    BudgetChanged,
+    /// An earlier checkpoint was made the task's current one.
+    CheckpointRestored,
     /// An agent was registered.
     AgentCreated,
     /// An agent was changed.
     AgentUpdated,
     /// An agent was removed.
     AgentDeleted,
-    /// An agent's endpoint said it is gone.
+    /// An agent's endpoint said it is gone, or failed too often in a row.
     EndpointDisabled,
+    /// An agent's endpoint is on its way to being disabled.
+    EndpointFailing,
+    /// An agent's endpoint answers again.
+    EndpointRecovered,
     /// A secret or key of an agent was replaced.
     SecretRotated,
+    /// A version of a contract was added.
+    ContractPut,
     /// A key was made.
     KeyCreated,
     /// A key was revoked.
     KeyRevoked,
+    /// Tree heads are signed with another key from here on.
+    TreeKeyChanged,
+    /// A subscription to events was made.
+    SubscriptionCreated,
+    /// A subscription was changed.
+    SubscriptionUpdated,
+    /// A subscription was removed.
+    SubscriptionDeleted,
+    /// The broker stopped telling a subscriber.
+    SubscriptionDisabled,
+    /// A subscriber is told again from an earlier place.
+    SubscriptionReplayed,
+    /// Somebody asked for a data subject's erasure.
+    ErasureRequested,
+    /// A page of a data subject's data was erased in this very commit; the content lists it.
+    Erased,
+    /// An erasure is done.
+    ErasureCompleted,
+    /// A legal hold was placed: what it names may not be erased.
+    LegalHoldPlaced,
+    /// A legal hold was released.
+    LegalHoldReleased,
 }
 
 impl RecordKind {
@@ -75,13 +123,36 @@ impl RecordKind {
             Self::RolledBack => "ROLLED_BACK",
             Self::Checkpoint => "CHECKPOINT",
             Self::TaskCompleted => "TASK_COMPLETED",
+            Self::TaskCanceled => "TASK_CANCELED",
+            Self::Canceled => "CANCELED",
+            Self::Escalated => "ESCALATED",
+            Self::EscalationResolved => "ESCALATION_RESOLVED",
+            Self::Released => "RELEASED",
+            Self::Discarded => "DISCARDED",
+            Self::ReleaseRefused => "RELEASE_REFUSED",
+            Self::BudgetChanged => "BUDGET_CHANGED",
+            Self::CheckpointRestored => "CHECKPOINT_RESTORED",
             Self::AgentCreated => "AGENT_CREATED",
             Self::AgentUpdated => "AGENT_UPDATED",
             Self::AgentDeleted => "AGENT_DELETED",
             Self::EndpointDisabled => "ENDPOINT_DISABLED",
+            Self::EndpointFailing => "ENDPOINT_FAILING",
+            Self::EndpointRecovered => "ENDPOINT_RECOVERED",
             Self::SecretRotated => "SECRET_ROTATED",
+            Self::ContractPut => "CONTRACT_PUT",
             Self::KeyCreated => "KEY_CREATED",
             Self::KeyRevoked => "KEY_REVOKED",
+            Self::TreeKeyChanged => "TREE_KEY_CHANGED",
+            Self::SubscriptionCreated => "SUBSCRIPTION_CREATED",
+            Self::SubscriptionUpdated => "SUBSCRIPTION_UPDATED",
+            Self::SubscriptionDeleted => "SUBSCRIPTION_DELETED",
+            Self::SubscriptionDisabled => "SUBSCRIPTION_DISABLED",
+            Self::SubscriptionReplayed => "SUBSCRIPTION_REPLAYED",
+            Self::ErasureRequested => "ERASURE_REQUESTED",
+            Self::Erased => "ERASED",
+            Self::ErasureCompleted => "ERASURE_COMPLETED",
+            Self::LegalHoldPlaced => "LEGAL_HOLD_PLACED",
+            Self::LegalHoldReleased => "LEGAL_HOLD_RELEASED",
         }
     }
 }
@@ -135,6 +206,32 @@ pub struct ContractRef {
     pub version: String,
 }
 
+/// What the safety stage said of a message that passed. Codes only: a record cannot be erased.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SafetyFacts {
+    /// The version of the rules.
+    pub rules: String,
+    /// Rules that fired and were only observed.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub observed: Vec<String>,
+    /// The external classifier, where one was asked.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub classifier: Option<ClassifierFacts>,
+}
+
+/// What an external classifier said.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClassifierFacts {
+    /// The model, or the style it speaks.
+    pub by: String,
+    /// `SAFE`, `UNSAFE`, or `NONE` where it gave no answer.
+    pub verdict: String,
+    /// What it called it.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub label: Option<String>,
+}
+
 /// A record's content on its way into the store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Content {
@@ -184,13 +281,27 @@ pub struct Draft {
     pub cost: Option<Cost>,
     /// The message, or what the actor said.
     pub content: Option<Content>,
+    /// A content that another record brought, and its commitment; where `content` is none.
+    pub shared: Option<(ContentId, [u8; 32])>,
     /// The checkpoint that goes with it.
     pub checkpoint_commitment: Option<[u8; 32]>,
     /// Personal data, by subject.
     pub personal: Vec<PersonalPart>,
+    /// The erasure it tells of.
+    pub erasure: Option<ErasureFacts>,
+    /// The legal hold it tells of.
+    pub hold: Option<HoldFacts>,
+    /// What the safety stage said.
+    pub safety: Option<SafetyFacts>,
 }
 
 impl Draft {
+    /// Under which its content is kept, whoever brought it.
+    #[must_use]
+    pub fn content_id(&self) -> Option<ContentId> {
+        self.content.as_ref().map(|content| content.id).or(self.shared.map(|(id, _)| id))
+    }
+
     /// A draft with nothing but its kind.
     #[must_use]
     pub const fn new(tenant: TenantId, kind: RecordKind, at: Micros, actor: Actor) -> Self {
@@ -209,8 +320,12 @@ impl Draft {
             reason: None,
             cost: None,
             content: None,
+            shared: None,
             checkpoint_commitment: None,
             personal: Vec::new(),
+            erasure: None,
+            hold: None,
+            safety: None,
         }
     }
 }
@@ -226,6 +341,17 @@ pub struct LogHead {
     pub size: i64,
     /// Hash of the last record; empty when there is none.
     pub hash: Vec<u8>,
+    /// The right edge of the log's tree. Behind `size` only where a version without a tree wrote last.
+    pub tree: Frontier,
+}
+
+impl LogHead {
+    /// The first leaf that the tree lacks, where it lacks one.
+    #[must_use]
+    pub fn behind(&self) -> Option<i64> {
+        let has = i64::try_from(self.tree.size()).unwrap_or(i64::MAX);
+        (has < self.size).then_some(has)
+    }
 }
 
 /// The record as written; field order does not matter, RFC 8785 sorts.
@@ -264,6 +390,12 @@ struct Body<'a> {
     checkpoint_commitment: Option<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     personal_data_commitments: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    erasure: Option<&'a ErasureFacts>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    legal_hold: Option<&'a HoldFacts>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    safety: Option<&'a SafetyFacts>,
 }
 
 /// A record with its place in the log.
@@ -277,6 +409,9 @@ pub struct Sealed {
     pub hash: [u8; 32],
     /// The bytes hashed and kept: RFC 8785 JSON.
     pub body: Vec<u8>,
+    /// How many records the log had after the transaction that appended it: its receipt is over that
+    /// tree, whenever it is asked for. 0 where a version without a tree wrote it.
+    pub tree_size: i64,
 }
 
 /// The hash of a record's bytes: RFC 6962 §2.1's leaf hash.
@@ -306,18 +441,27 @@ pub fn seal(head: &mut LogHead, draft: &Draft) -> Sealed {
         status: draft.status,
         reason: draft.reason.as_deref(),
         cost_at_handoff: draft.cost,
-        message_commitment: draft.content.as_ref().map(|c| hash_text(&c.part.commitment)),
+        message_commitment: draft
+            .content
+            .as_ref()
+            .map(|content| content.part.commitment)
+            .or(draft.shared.map(|(_, commitment)| commitment))
+            .map(|commitment| hash_text(&commitment)),
         checkpoint_commitment: draft.checkpoint_commitment.map(|c| hash_text(&c)),
         personal_data_commitments: draft
             .personal
             .iter()
             .map(|datum| hash_text(&datum.part.commitment))
             .collect(),
+        erasure: draft.erasure.as_ref(),
+        legal_hold: draft.hold.as_ref(),
+        safety: draft.safety.as_ref(),
     };
     // A struct of texts and finite numbers always serialises.
     let body = canonical::to_vec(&serde_json::to_value(&body).unwrap_or_default());
     let hash = record_hash(&body);
-    let sealed = Sealed { log_id: head.log_id.clone(), leaf_index: head.size, hash, body };
+    let sealed =
+        Sealed { log_id: head.log_id.clone(), leaf_index: head.size, hash, body, tree_size: 0 };
     head.size += 1;
     head.hash = hash.to_vec();
     sealed

@@ -127,6 +127,66 @@ pub fn resolve(source: &Agent, to: &Address, required: &[String], roster: &Roste
     found
 }
 
+/// The words of seed 001 for a list that came to its end.
+const ALL_UNAVAILABLE: &str = "All preferred agents unavailable";
+
+/// The sender's preferred agents, in order: each has to stand on its allowlist; where nobody addressed
+/// can take the handoff now, the first of them that can does (seed 001, rejection handling).
+#[must_use]
+pub fn or_preferred(
+    mut found: Found,
+    source: &Agent,
+    preferred: &[AgentId],
+    required: &[String],
+    roster: &Roster,
+) -> Found {
+    if preferred.is_empty() {
+        return found;
+    }
+    let named = |id: &AgentId| {
+        roster.find(id).map_or_else(
+            || source.handoff_targets.contains(&Target::Agent(id.clone())),
+            |agent| source.may_hand_off_to(agent),
+        )
+    };
+    for (place, id) in preferred.iter().enumerate() {
+        if !named(id) {
+            let pointer = format!("/preferredAgents/{place}");
+            found.failures.push(Failure::new(
+                Stage::Allowlist,
+                Code::Forbidden,
+                pointer,
+                NOT_ON_ALLOWLIST,
+            ));
+            found.violation.get_or_insert_with(|| AllowlistViolation {
+                source: source.agent_id.clone(),
+                target: id.to_string(),
+                allowlist_size: source.handoff_targets.len(),
+            });
+        }
+    }
+    let unrouted = found.failures.iter().all(|failure| failure.code == Code::NoCapableAgent);
+    if found.target.is_some() || !unrouted {
+        return found;
+    }
+    let any = Address { agent_id: None, agent_type: None, agent_version: None, capability: None };
+    let able = preferred
+        .iter()
+        .filter_map(|id| roster.find(id))
+        .find(|agent| unfit(agent, &any, required, None).is_none());
+    found.failures.clear();
+    match able {
+        Some(agent) => found.target = Some(agent.clone()),
+        None => found.failures.push(Failure::new(
+            Stage::Route,
+            Code::NoCapableAgent,
+            "/preferredAgents",
+            ALL_UNAVAILABLE,
+        )),
+    }
+    found
+}
+
 /// Why an agent cannot take it, in the words of seed 001.
 fn unfit(
     agent: &Agent,
@@ -158,7 +218,7 @@ fn unfit(
         AgentState::Busy => Some(format!("Agent busy: {id}")),
         AgentState::Paused => Some(format!("agent {id} is paused")),
         AgentState::Runnable if agent.delivery.disabled => {
-            Some(format!("delivery to agent {id} is disabled: its endpoint is gone"))
+            Some(format!("delivery to agent {id} is disabled: its endpoint is gone or only fails"))
         }
         AgentState::Runnable => None,
     }

@@ -1,20 +1,25 @@
 //! The gate: proves a message fit to act on (specification §2.2). One file a stage, each a pure
 //! function of the message and of what was looked up for it; this file runs them in order.
 
+use std::sync::Arc;
+
 use serde_json::Value;
 
 pub mod address;
 pub mod budget;
 pub mod completeness;
+pub mod contract;
 pub mod json;
 pub mod safety;
 pub mod schema;
 pub mod signature;
 
+use crate::contract::catalog::Catalog;
+use crate::contract::enforce::Ready;
 use crate::domain::agent::Agent;
 use crate::domain::canonical::CanonicalObject;
 use crate::domain::failure::{Code, Failure, Stage, primary};
-use crate::domain::ids::{AgentId, HandoffId, TaskId};
+use crate::domain::ids::{AgentId, HandoffId, Micros, TaskId, TenantId};
 use crate::domain::message::Message;
 use crate::domain::roster::Roster;
 
@@ -24,14 +29,24 @@ pub struct Gate {
     pub schemas: schema::Schemas,
     /// The safety rules.
     pub scanner: safety::Scanner,
+    /// What their findings are worth.
+    pub policies: safety::policy::Policies,
 }
 
 /// What was looked up for one message.
 pub struct Lookup<'a> {
+    /// Whose message it is.
+    pub tenant: &'a TenantId,
+    /// Now: exceptions from the safety rules end.
+    pub at: Micros,
     /// The agent that the key is bound to; `None` for a person's key.
     pub caller: Option<&'a AgentId>,
     /// The agents of the tenant.
     pub roster: &'a Roster,
+    /// The contracts of the tenant.
+    pub contracts: &'a Catalog,
+    /// Every edge must have a contract.
+    pub require_contract: bool,
     /// The caller's valid signing secrets.
     pub signing_secrets: &'a [&'a [u8]],
 }
@@ -54,6 +69,10 @@ pub struct Passed {
     pub target: Agent,
     /// It is addressed to its own sender.
     pub to_itself: bool,
+    /// The contract that rules its edge.
+    pub contract: Option<Arc<Ready>>,
+    /// Rules that fired and are only observed.
+    pub observed: Vec<safety::Finding>,
 }
 
 /// A message that did not.
@@ -64,12 +83,16 @@ pub struct Refused {
     pub message: Option<Message>,
     /// Where it would have gone, where the route was found.
     pub target: Option<Agent>,
+    /// The contract that rules its edge.
+    pub contract: Option<Arc<Ready>>,
     /// Rules that fired.
     pub findings: Vec<safety::Finding>,
     /// For the log line of an allowlist refusal.
     pub allowlist: Option<AllowlistViolation>,
     /// `taskId` and `handoffId`, where they could be read though the schema did not hold.
     pub ids: (Option<TaskId>, Option<HandoffId>),
+    /// To whom it was meant, where that could be read.
+    pub addressed: Option<AgentId>,
 }
 
 /// A handoff to a target that the sender may not hand off to.
@@ -94,12 +117,31 @@ impl Refused {
         });
         Verdict::Refused(Box::new(Self {
             ids,
+            addressed: value
+                .and_then(|value| value.pointer("/toAgent/agentId")?.as_str()?.parse().ok()),
             failures,
             message: None,
             target: None,
+            contract: None,
             findings: Vec::new(),
             allowlist: None,
         }))
+    }
+
+    /// A message that passed, and of which someone else says that it is an attack.
+    #[must_use]
+    pub fn unsafe_text(passed: Passed, finding: safety::Finding, failure: Failure) -> Self {
+        let envelope = passed.message.envelope();
+        Self {
+            ids: (Some(envelope.task_id), Some(envelope.handoff_id)),
+            addressed: envelope.to_agent.agent_id.clone(),
+            failures: vec![failure],
+            message: Some(passed.message),
+            target: Some(passed.target),
+            contract: passed.contract,
+            findings: vec![finding],
+            allowlist: None,
+        }
     }
 
     /// The primary reason (specification §2.2).
@@ -119,7 +161,14 @@ impl Gate {
     /// Compiles schemas and rules; some milliseconds, once.
     #[must_use]
     pub fn new() -> Self {
-        Self { schemas: schema::Schemas::new(), scanner: safety::Scanner::builtin() }
+        Self::with_policies(safety::policy::Policies::default())
+    }
+
+    /// The same, with these policies about the findings of the safety rules.
+    #[must_use]
+    pub fn with_policies(policies: safety::policy::Policies) -> Self {
+        let scanner = safety::Scanner::builtin();
+        Self { schemas: schema::Schemas::new(), scanner, policies }
     }
 
     /// Runs every stage after the key.
@@ -165,6 +214,25 @@ impl Gate {
         }
     }
 
+    /// Runs the stages from the schema on over a message that was kept: its sender's key and signature
+    /// were checked when it came.
+    #[must_use]
+    pub fn again(&self, value: Value, lookup: &Lookup<'_>) -> Verdict {
+        let Some(canonical) = CanonicalObject::from_value(&value) else {
+            let why = Failure::new(Stage::Schema, Code::SchemaInvalid, "", "not an object");
+            return Verdict::Malformed(why);
+        };
+        if let Err(failures) = self.schemas.check(&value) {
+            return Refused::early(failures, Some(&value));
+        }
+        match Message::new(value, canonical) {
+            Ok(message) => self.judge(message, lookup),
+            Err(why) => {
+                Verdict::Malformed(Failure::new(Stage::Schema, Code::SchemaInvalid, "", why))
+            }
+        }
+    }
+
     /// From identity on all stages run, and all failures are reported.
     fn judge(&self, message: Message, lookup: &Lookup<'_>) -> Verdict {
         let envelope = message.envelope();
@@ -179,9 +247,15 @@ impl Gate {
             ));
         }
         let found = match lookup.roster.find(sender) {
-            Some(source) => address::resolve(
+            Some(source) => address::or_preferred(
+                address::resolve(
+                    source,
+                    &envelope.to_agent,
+                    &envelope.capabilities_required,
+                    lookup.roster,
+                ),
                 source,
-                &envelope.to_agent,
+                &envelope.preferred_agents,
                 &envelope.capabilities_required,
                 lookup.roster,
             ),
@@ -189,21 +263,40 @@ impl Gate {
             None => address::Found::stranger(sender, &envelope.to_agent),
         };
         failures.extend(found.failures);
+        let to_itself = found.target.as_ref().is_some_and(|target| target.agent_id == *sender);
+        let ruled = match (lookup.roster.find(sender), &found.target) {
+            (Some(source), Some(target)) if !to_itself => {
+                contract::check(&message, source, target, lookup.contracts, lookup.require_contract)
+            }
+            _ => contract::Found::default(),
+        };
+        failures.extend(ruled.failures);
         let required_state = found.target.as_ref().map_or(&[][..], |agent| &agent.required_state);
         failures.extend(completeness::check(message.value(), required_state));
         failures.extend(budget::check(message.value()));
-        let findings = self.scanner.scan(message.value());
+        let case = safety::policy::Case {
+            tenant: lookup.tenant,
+            agent: sender,
+            to: found.target.as_ref().map(|target| &target.agent_id),
+            at: lookup.at,
+        };
+        let (findings, observed) = self.policies.part(&case, self.scanner.scan(message.value()));
         failures.extend(findings.iter().map(safety::to_failure));
         match found.target {
-            Some(target) if failures.is_empty() => {
-                let to_itself = target.agent_id == *sender;
-                Verdict::Pass(Box::new(Passed { message, target, to_itself }))
-            }
+            Some(target) if failures.is_empty() => Verdict::Pass(Box::new(Passed {
+                message,
+                target,
+                to_itself,
+                contract: ruled.ruling,
+                observed,
+            })),
             target => Verdict::Refused(Box::new(Refused {
                 ids: (Some(envelope.task_id), Some(envelope.handoff_id)),
+                addressed: envelope.to_agent.agent_id.clone(),
                 failures,
                 message: Some(message),
                 target,
+                contract: ruled.ruling,
                 findings,
                 allowlist: found.violation,
             })),

@@ -17,6 +17,7 @@ use semver::{Version, VersionReq};
 use serde_json::Value;
 
 use crate::domain::failure::{Code, Failure, Stage};
+use crate::domain::personal;
 use crate::gate::json::push_segment;
 use messages::{MAX_ECHO, MAX_NAME, nearest, sentence, shown};
 
@@ -299,9 +300,10 @@ fn sampled(message: &Value, names: &[String], found: &mut Found) -> Option<Value
             long.push(format!("/{name}"));
         }
     }
-    let subjects = "/personalDataPayload/subjects";
-    if message.pointer(subjects).and_then(Value::as_array).is_some_and(|all| all.len() > LIMIT) {
-        long.push(subjects.to_owned());
+    for list in ["/personalDataPayload/subjects", "/personalDataPayload/pointers"] {
+        if message.pointer(list).and_then(Value::as_array).is_some_and(|all| all.len() > LIMIT) {
+            long.push(list.to_owned());
+        }
     }
     if long.is_empty() {
         return None;
@@ -325,6 +327,9 @@ fn semantic(message: &Value, found: &mut Found) {
     {
         let is = shown(&Value::from(text));
         found.add(from.to_owned(), format!("Must be a semantic version like `2.1.0`{is}."));
+    }
+    for (pointer, what) in personal::check(message) {
+        found.add(pointer, what.to_owned());
     }
     let mut range = |pointer: String, target: Option<&Value>| {
         if let Some(text) =

@@ -6,12 +6,16 @@ use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
 
 use super::Api;
-use super::auth::Auditor;
-use super::extract::{Id, Params, page_size, read_cursor};
-use super::problem::{FailureView, NoKey, Problem, ProblemDetails, view};
+use super::auth::{Auditor, Operator};
+use super::escalations::{reason_of, wrong};
+use super::extract::{Id, Json, Params, page_size, parameter, read_cursor};
+use super::problem::{BadBody, Busy, FailureView, NoKey, Problem, ProblemDetails, view};
 use super::views::Page;
-use crate::domain::ids::HandoffId;
-use crate::store::DeadLetterRow;
+use crate::directory::Principal;
+use crate::domain::failure::Failure;
+use crate::domain::ids::{AgentId, HandoffId, Micros};
+use crate::intake::Appeal;
+use crate::store::{DeadLetterFilter, DeadLetterRow};
 
 /// A dead letter.
 #[derive(Debug, Serialize, ToSchema)]
@@ -34,6 +38,12 @@ pub struct DeadLetterView {
     pub status: String,
     /// When it was kept, RFC 3339.
     pub created_at: String,
+    /// When it was decided on, RFC 3339.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub resolved_at: Option<String>,
+    /// By whom: a key's id. The words are with the record.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub resolved_by: Option<String>,
     /// The message; only on the dead letter's own page. It may carry an attack: show it as text.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
@@ -51,6 +61,8 @@ impl From<&DeadLetterRow> for DeadLetterView {
             failures: row.failures.iter().map(view).collect(),
             status: row.status.clone(),
             created_at: row.created_at.rfc3339(),
+            resolved_at: row.resolved_at.map(Micros::rfc3339),
+            resolved_by: row.resolved_by.clone(),
             message: None,
         }
     }
@@ -63,6 +75,12 @@ impl From<&DeadLetterRow> for DeadLetterView {
 pub struct ListParams {
     /// `OPEN`, `RELEASED` or `DISCARDED`.
     status: Option<String>,
+    /// With this primary reason.
+    reason: Option<String>,
+    /// From this agent.
+    from_agent: Option<String>,
+    /// To this agent.
+    to_agent: Option<String>,
     /// `nextCursor` of the page before.
     cursor: Option<String>,
     /// Rows a page, 1 to 500; 50 unless said.
@@ -88,13 +106,23 @@ pub async fn list(
     Params(params): Params<ListParams>,
 ) -> Result<axum::Json<Page<DeadLetterView>>, Problem> {
     let limit = page_size(params.limit)?;
-    let status = params.status.as_deref();
-    if status.is_some_and(|status| !matches!(status, "OPEN" | "RELEASED" | "DISCARDED")) {
+    let filter = DeadLetterFilter {
+        status: params.status,
+        reason: params.reason,
+        source: parameter("fromAgent", params.from_agent.as_deref())?,
+        target: parameter("toAgent", params.to_agent.as_deref())?,
+        ..DeadLetterFilter::default()
+    };
+    if filter
+        .status
+        .as_deref()
+        .is_some_and(|status| !matches!(status, "OPEN" | "RELEASED" | "DISCARDED"))
+    {
         return Err(Problem::invalid("status can be: OPEN, RELEASED, DISCARDED"));
     }
     let after = read_cursor(params.cursor.as_deref())?;
     let rows =
-        api.store.list_dead_letters(&principal.tenant, status, after.as_ref(), limit + 1).await?;
+        api.store.list_dead_letters(&principal.tenant, &filter, after.as_ref(), limit + 1).await?;
     Ok(axum::Json(Page::new(
         rows,
         limit,
@@ -125,11 +153,380 @@ pub async fn get(
         api.store.find_dead_letter(&key).await?.ok_or_else(|| Problem::not_found("dead letter"))?;
     let mut view = DeadLetterView::from(&row);
     if let Some(content) = api.store.find_handoff(&key).await?.and_then(|found| found.content_id) {
-        view.message = api
-            .store
-            .find_content(&principal.tenant, content)
-            .await?
-            .and_then(|bytes| serde_json::from_slice(&bytes).ok());
+        view.message = api.contents.find_json(&principal.tenant, content).await?;
+    }
+    Ok(axum::Json(view))
+}
+
+/// The most dead letters that one call decides on.
+const MAX_BULK: usize = 1_000;
+/// The most entries of `waive`.
+const MAX_WAIVE: usize = 1_000;
+/// Decisions a second, unless said.
+const DEFAULT_RATE: u32 = 50;
+
+/// An appeal upheld.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ReleaseBody {
+    /// Why, 1 to 2 000 characters; kept with the record.
+    reason: String,
+    /// The findings to waive: each by its pointer, as `CODE:pointer`, or as `rule:name`.
+    #[serde(default)]
+    waive: Vec<String>,
+}
+
+/// The end of a dead letter.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct DiscardBody {
+    /// Why, 1 to 2 000 characters; kept with the record.
+    reason: String,
+}
+
+/// Deliver a dead letter after all. The gate judges it afresh; only the findings named in `waive` are
+/// let pass. What it finds besides keeps the dead letter, and is the answer.
+#[utoipa::path(
+    post, path = "/dead-letters/{handoffId}/release", tag = "dead letters", operation_id = "releaseDeadLetter",
+    params(("handoffId" = String, Path, description = "The handoff's UUID")),
+    request_body = ReleaseBody,
+    responses(
+        (status = 200, description = "Released: it is on its way", body = DeadLetterView),
+        NoKey,
+        (status = 403, description = "Not an operator, or the gate still forbids it", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 404, description = "No such dead letter", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 409, description = "Decided before, erased, or the task has ended", body = ProblemDetails, content_type = "application/problem+json"),
+        BadBody,
+        (status = 422, description = "Refused again, with what was found; or an entry names no finding", body = ProblemDetails, content_type = "application/problem+json"),
+        Busy,
+    ),
+    security(("bearer" = []), ("apiKey" = []))
+)]
+pub async fn release(
+    State(api): State<Api>,
+    Operator(principal): Operator,
+    Id(id): Id<HandoffId>,
+    Json(said): Json<ReleaseBody>,
+) -> Result<axum::Json<DeadLetterView>, Problem> {
+    let appeal = appeal_of(&said.reason, said.waive, true)?;
+    let kept = kept(&api, &principal, id).await?;
+    let decided = api.intake.release(&principal, id, &appeal, kept).await?;
+    if decided.refused.is_empty() {
+        Ok(axum::Json(DeadLetterView::from(&decided.row)))
+    } else {
+        Err(Problem::refusal(decided.refused, false))
+    }
+}
+
+/// The message as stored, wherever it is stored.
+async fn kept(api: &Api, principal: &Principal, id: HandoffId) -> Result<Option<Value>, Problem> {
+    let handoff = api.store.find_handoff(&(principal.tenant.clone(), id)).await?;
+    match handoff.and_then(|handoff| handoff.content_id) {
+        Some(content) => Ok(api.contents.find_json(&principal.tenant, content).await?),
+        None => Ok(None),
+    }
+}
+
+fn appeal_of(reason: &str, waive: Vec<String>, strict: bool) -> Result<Appeal, Problem> {
+    if waive.len() > MAX_WAIVE {
+        return Err(wrong("/waive", "1 000 entries at most"));
+    }
+    Ok(Appeal { reason: reason_of(reason)?.to_owned(), waive, strict, dry_run: false })
+}
+
+/// Never deliver a dead letter.
+#[utoipa::path(
+    post, path = "/dead-letters/{handoffId}/discard", tag = "dead letters", operation_id = "discardDeadLetter",
+    params(("handoffId" = String, Path, description = "The handoff's UUID")),
+    request_body = DiscardBody,
+    responses(
+        (status = 200, description = "Discarded", body = DeadLetterView),
+        NoKey,
+        (status = 403, description = "Not an operator", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 404, description = "No such dead letter", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 409, description = "Decided before", body = ProblemDetails, content_type = "application/problem+json"),
+        BadBody,
+        (status = 422, description = "The body does not fit", body = ProblemDetails, content_type = "application/problem+json"),
+        Busy,
+    ),
+    security(("bearer" = []), ("apiKey" = []))
+)]
+pub async fn discard(
+    State(api): State<Api>,
+    Operator(principal): Operator,
+    Id(id): Id<HandoffId>,
+    Json(said): Json<DiscardBody>,
+) -> Result<axum::Json<DeadLetterView>, Problem> {
+    let reason = reason_of(&said.reason)?;
+    let decided = api.intake.discard(&principal, id, reason, false).await?;
+    Ok(axum::Json(DeadLetterView::from(&decided.row)))
+}
+
+/// Which dead letters to decide on: those open that fit all that is said.
+#[derive(Debug, Default, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct BulkFilter {
+    /// With this primary reason.
+    reason: Option<String>,
+    /// From this agent.
+    #[schema(value_type = Option<String>)]
+    source: Option<AgentId>,
+    /// To this agent.
+    #[schema(value_type = Option<String>)]
+    target: Option<AgentId>,
+    /// Kept at this time or later, RFC 3339.
+    from: Option<String>,
+    /// Kept before this time, RFC 3339.
+    to: Option<String>,
+    /// Just these.
+    #[schema(value_type = Option<Vec<String>>)]
+    ids: Option<Vec<HandoffId>>,
+}
+
+/// Decide on many dead letters, 1 000 at most.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct BulkBody {
+    /// Which; at least one condition.
+    filter: BulkFilter,
+    /// Why, 1 to 2 000 characters; kept with each record.
+    reason: String,
+    /// For a release: the findings to waive, as for one; an entry that names nothing of a dead letter
+    /// is no matter here.
+    #[serde(default)]
+    waive: Vec<String>,
+    /// Decisions a second, 1 to 1 000.
+    #[serde(default)]
+    rate_per_second: Option<u32>,
+    /// Say what would happen, and change nothing.
+    #[serde(default)]
+    dry_run: bool,
+}
+
+/// What came of one.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct BulkItem {
+    /// Which.
+    pub handoff_id: String,
+    /// `released`, `discarded`, `refused` or `failed`; in a dry run, what would have come of it.
+    pub result: String,
+    /// What keeps it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub failures: Vec<FailureView>,
+    /// Why it could not be decided on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+/// What came of all.
+#[derive(Debug, Default, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct BulkView {
+    /// Nothing was changed.
+    pub dry_run: bool,
+    /// How many the filter found.
+    pub matched: usize,
+    /// How many went as wished.
+    pub done: usize,
+    /// How many the gate refused again.
+    pub refused: usize,
+    /// How many could not be decided on.
+    pub failed: usize,
+    /// More fit the filter than one call takes, or the broker is stopping: call again.
+    pub more: bool,
+    /// One entry each.
+    pub items: Vec<BulkItem>,
+}
+
+/// Release many: each is judged afresh, at the given rate.
+#[utoipa::path(
+    post, path = "/dead-letters/release", tag = "dead letters", operation_id = "releaseDeadLetters",
+    request_body = BulkBody,
+    responses(
+        (status = 200, description = "What came of each", body = BulkView),
+        NoKey,
+        (status = 403, description = "Not an operator", body = ProblemDetails, content_type = "application/problem+json"),
+        BadBody,
+        (status = 422, description = "The body does not fit", body = ProblemDetails, content_type = "application/problem+json"),
+        Busy,
+    ),
+    security(("bearer" = []), ("apiKey" = []))
+)]
+pub async fn release_many(
+    State(api): State<Api>,
+    Operator(principal): Operator,
+    Json(said): Json<BulkBody>,
+) -> Result<axum::Json<BulkView>, Problem> {
+    let mut appeal = appeal_of(&said.reason, said.waive.clone(), false)?;
+    appeal.dry_run = said.dry_run;
+    bulk(&api, &principal, &said, Wish::Release(appeal)).await
+}
+
+/// Discard many.
+#[utoipa::path(
+    post, path = "/dead-letters/discard", tag = "dead letters", operation_id = "discardDeadLetters",
+    request_body = BulkBody,
+    responses(
+        (status = 200, description = "What came of each", body = BulkView),
+        NoKey,
+        (status = 403, description = "Not an operator", body = ProblemDetails, content_type = "application/problem+json"),
+        BadBody,
+        (status = 422, description = "The body does not fit", body = ProblemDetails, content_type = "application/problem+json"),
+        Busy,
+    ),
+    security(("bearer" = []), ("apiKey" = []))
+)]
+pub async fn discard_many(
+    State(api): State<Api>,
+    Operator(principal): Operator,
+    Json(said): Json<BulkBody>,
+) -> Result<axum::Json<BulkView>, Problem> {
+    let reason = reason_of(&said.reason)?;
+    if !said.waive.is_empty() {
+        return Err(wrong("/waive", "only a release waives findings"));
+    }
+    let wish = Wish::Discard(reason.to_owned());
+    bulk(&api, &principal, &said, wish).await
+}
+
+fn moment(pointer: &str, text: Option<&str>) -> Result<Option<Micros>, Problem> {
+    text.map(|text| {
+        let format = &time::format_description::well_known::Rfc3339;
+        time::OffsetDateTime::parse(text, format)
+            .ok()
+            .and_then(|at| i64::try_from(at.unix_timestamp_nanos() / 1_000).ok())
+            .map(Micros)
+            .ok_or_else(|| wrong(pointer, "must be a time such as 2026-11-21T06:18:41Z"))
+    })
+    .transpose()
+}
+
+/// The ids that a filter finds, oldest last, and whether there are more.
+async fn matching(
+    api: &Api,
+    principal: &Principal,
+    filter: &BulkFilter,
+) -> Result<(Vec<HandoffId>, bool), Problem> {
+    let BulkFilter { reason, source, target, from, to, ids } = filter;
+    if let Some(ids) = ids
+        && ids.len() > MAX_BULK
+    {
+        return Err(wrong("/filter/ids", "1 000 at most"));
+    }
+    let from = moment("/filter/from", from.as_deref())?;
+    let until = moment("/filter/to", to.as_deref())?;
+    let all = reason.is_none() && source.is_none() && target.is_none() && ids.is_none();
+    if all && from.is_none() && until.is_none() {
+        return Err(wrong("/filter", "say which: at least one condition"));
+    }
+    let open = DeadLetterFilter {
+        status: Some("OPEN".to_owned()),
+        reason: reason.clone(),
+        source: source.clone(),
+        target: target.clone(),
+        from,
+        until,
+    };
+    if let Some(ids) = ids {
+        let mut found = Vec::with_capacity(ids.len());
+        for id in ids {
+            let row = api.store.find_dead_letter(&(principal.tenant.clone(), *id)).await?;
+            found.extend(row.filter(|row| open.takes(row)).map(|row| row.handoff_id));
+        }
+        return Ok((found, false));
+    }
+    let (mut found, mut after) = (Vec::new(), None);
+    while found.len() <= MAX_BULK {
+        let page =
+            api.store.list_dead_letters(&principal.tenant, &open, after.as_ref(), 500).await?;
+        let Some(last) = page.last() else { break };
+        after = Some((last.created_at, last.handoff_id.to_string()));
+        found.extend(page.iter().map(|row| row.handoff_id));
+    }
+    let more = found.len() > MAX_BULK;
+    found.truncate(MAX_BULK);
+    Ok((found, more))
+}
+
+/// What is wished of many.
+enum Wish {
+    Release(Appeal),
+    Discard(String),
+}
+
+impl Wish {
+    const fn word(&self) -> &'static str {
+        match self {
+            Self::Release(_) => "released",
+            Self::Discard(_) => "discarded",
+        }
+    }
+
+    /// Decides on one; what keeps it is the answer.
+    async fn decide(
+        &self,
+        api: &Api,
+        principal: &Principal,
+        id: HandoffId,
+        dry_run: bool,
+    ) -> Result<Vec<Failure>, Problem> {
+        let decided = match self {
+            Self::Release(appeal) => {
+                let kept = kept(api, principal, id).await?;
+                api.intake.release(principal, id, appeal, kept).await?
+            }
+            Self::Discard(reason) => api.intake.discard(principal, id, reason, dry_run).await?,
+        };
+        Ok(decided.refused)
+    }
+}
+
+async fn bulk(
+    api: &Api,
+    principal: &Principal,
+    said: &BulkBody,
+    wish: Wish,
+) -> Result<axum::Json<BulkView>, Problem> {
+    let rate = said.rate_per_second.unwrap_or(DEFAULT_RATE);
+    if !(1..=1_000).contains(&rate) {
+        return Err(wrong("/ratePerSecond", "between 1 and 1 000"));
+    }
+    let (ids, more) = matching(api, principal, &said.filter).await?;
+    let mut view =
+        BulkView { dry_run: said.dry_run, matched: ids.len(), more, ..BulkView::default() };
+    let mut pace = tokio::time::interval(std::time::Duration::from_secs(1) / rate);
+    pace.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    for id in ids {
+        if !said.dry_run {
+            tokio::select! {
+                _ = pace.tick() => {}
+                () = api.stopping.cancelled() => {
+                    view.more = true;
+                    break;
+                }
+            }
+        }
+        let mut item = BulkItem {
+            handoff_id: id.to_string(),
+            result: wish.word().to_owned(),
+            failures: Vec::new(),
+            error: None,
+        };
+        match wish.decide(api, principal, id, said.dry_run).await {
+            Ok(refused) if refused.is_empty() => view.done += 1,
+            Ok(refused) => {
+                view.refused += 1;
+                "refused".clone_into(&mut item.result);
+                item.failures = refused.iter().map(self::view).collect();
+            }
+            Err(err) => {
+                view.failed += 1;
+                "failed".clone_into(&mut item.result);
+                item.error = Some(err.detail);
+            }
+        }
+        view.items.push(item);
     }
     Ok(axum::Json(view))
 }

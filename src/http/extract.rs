@@ -174,6 +174,29 @@ impl<T: DeserializeOwned> FromRequest<Api> for Json<T> {
     }
 }
 
+/// A body as text: JSON or YAML.
+pub struct Text(pub String);
+
+impl FromRequest<Api> for Text {
+    type Rejection = Problem;
+    async fn from_request(request: Request, api: &Api) -> Result<Self, Problem> {
+        const YAML: [&str; 4] =
+            ["application/yaml", "application/x-yaml", "text/yaml", "text/x-yaml"];
+        let kind = request.headers().get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
+        let kind = kind.unwrap_or_default().split(';').next().unwrap_or_default().trim();
+        if !is_json(request.headers()) && !YAML.iter().any(|yaml| kind.eq_ignore_ascii_case(yaml)) {
+            return Err(Problem::new(
+                Code::UnsupportedMediaType,
+                "send the body with `Content-Type: application/json` or `application/yaml`",
+            ));
+        }
+        let (bytes, _share) = read(request, api).await?;
+        String::from_utf8(bytes.to_vec())
+            .map(Self)
+            .map_err(|_| Problem::invalid("the body is not UTF-8"))
+    }
+}
+
 /// Work on a large body goes to a thread of its own, so that it does not hold up what is small.
 pub async fn heavy<T: Send + 'static>(
     size: usize,
@@ -234,6 +257,9 @@ impl<A: FromStr, B: FromStr> FromRequestParts<Api> for Ids<A, B> {
         let Path((first, second)) = Path::<(String, String)>::from_request_parts(parts, api)
             .await
             .map_err(|_| Problem::not_found("resource"))?;
+        if first.contains('\0') || second.contains('\0') {
+            return Err(Problem::not_found("resource"));
+        }
         match (first.parse(), second.parse()) {
             (Ok(first), Ok(second)) => Ok(Self(first, second)),
             _ => Err(Problem::not_found("resource")),

@@ -10,6 +10,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::Api;
 use super::auth::{Anyone, limited_to};
+use super::contracts::tell_deprecation;
 use super::extract::{
     Id, JsonBytes, Params, idempotency_key, page_size, parameter, preferred_wait, read_cursor,
     traceparent,
@@ -20,8 +21,11 @@ use crate::directory::Principal;
 use crate::domain::failure::{Code, primary};
 use crate::domain::handoff::{Handoff, HandoffStatus};
 use crate::domain::ids::{AgentId, HandoffId, TaskId};
+use crate::evidence;
+use crate::fault::{self, Step};
 use crate::intake::{Answer, Request};
 use crate::store::HandoffFilter;
+use crate::tree;
 
 /// How often a wait looks for what another broker may have recorded.
 const WAIT_POLL: Duration = Duration::from_millis(250);
@@ -58,12 +62,22 @@ pub async fn submit(
     let request =
         Request { idempotency_key: idempotency_key(&headers)?, traceparent: traceparent(&headers) };
     match api.intake.submit(&principal, body.into_body(), request).await? {
-        Answer::Submitted { handoff, receipt, replayed } => {
-            let receipt = match &receipt {
-                Some(sealed) => Some(Receipt::from(sealed)),
+        Answer::Submitted { handoff, placed, replayed, contract } => {
+            fault::at(Step::HeadSign);
+            let fresh =
+                placed.and_then(|placed| evidence::receipt::Receipt::fresh(&placed, &api.notary));
+            let receipt = match &fresh {
+                Some(receipt) => Some(Receipt::from(receipt)),
                 None => receipt_of(&api, &handoff).await?,
             };
-            submitted(&api, *handoff, receipt, replayed, wait).await
+            let mut response = submitted(&api, *handoff, receipt, replayed, wait).await?;
+            if let Some(ready) = contract
+                && let Some(deprecation) = &ready.contract().deprecation
+            {
+                let put_at = ready.created_at().seconds();
+                tell_deprecation(response.headers_mut(), deprecation, put_at);
+            }
+            Ok(response)
         }
         Answer::Refused { failures, dead_letter, replayed } => {
             let failures = match dead_letter {
@@ -82,7 +96,9 @@ pub async fn submit(
 
 async fn receipt_of(api: &Api, handoff: &Handoff) -> Result<Option<Receipt>, Problem> {
     let key = (handoff.tenant.clone(), handoff.id);
-    Ok(api.store.find_receipt(&key).await?.as_ref().map(Receipt::from))
+    let Some(sealed) = api.store.find_receipt(&key).await? else { return Ok(None) };
+    let receipt = tree::receipt(&*api.store, &api.notary, &key.0, &sealed).await?;
+    Ok(receipt.as_ref().map(Receipt::from))
 }
 
 async fn submitted(
@@ -246,11 +262,7 @@ pub async fn get(
             let withheld =
                 handoff.status == HandoffStatus::DeadLettered && limited_to(&principal).is_some();
             if let Some(content) = handoff.content_id.filter(|_| !withheld) {
-                view.message = api
-                    .store
-                    .find_content(&principal.tenant, content)
-                    .await?
-                    .and_then(|bytes| serde_json::from_slice(&bytes).ok());
+                view.message = api.contents.find_json(&principal.tenant, content).await?;
             }
         }
         Some(_) => return Err(Problem::invalid("include can be: message")),

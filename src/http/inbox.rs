@@ -13,15 +13,14 @@ use super::extract::{Id, Params};
 use super::handoffs::not_the_receiver;
 use super::problem::{Busy, NoKey, Problem, ProblemDetails};
 use crate::domain::agent::PERSONAL_DATA_PERMISSION;
+use crate::domain::handoff::DeliveryMode;
 use crate::domain::ids::{AgentId, Micros};
 use crate::evidence::record::Actor;
+use crate::fault::{self, Step};
 use crate::ledger::command::{Command, Kind, Lease, Reply};
 use crate::store::Claim;
 
-/// How often a poll looks for what other brokers may have committed.
-const LOOK_AGAIN: Duration = Duration::from_millis(500);
-
-/// Polls of one inbox at once: each asks the store again and again.
+/// Polls of one inbox at once: all of them are woken for each handoff.
 const MAX_POLLS: usize = 32;
 
 /// How to ask.
@@ -61,7 +60,7 @@ pub struct InboxItem {
 /// What was claimed.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct InboxView {
-    /// Oldest first; empty when the wait ran out.
+    /// The most urgent first, then the oldest; empty when the wait ran out.
     pub items: Vec<InboxItem>,
 }
 
@@ -113,7 +112,6 @@ pub async fn poll(
         }
         tokio::select! {
             () = arrived => {}
-            () = tokio::time::sleep(LOOK_AGAIN) => {}
             () = tokio::time::sleep_until(deadline) => {}
             () = api.stopping.cancelled() => return Ok(axum::Json(InboxView { items: vec![] })),
         }
@@ -132,16 +130,17 @@ async fn claim(
     let entitled = agents.row(&caller.id).is_some_and(|row| {
         row.agent.permissions.iter().any(|name| name == PERSONAL_DATA_PERMISSION)
     });
-    if agents
-        .row(&caller.id)
-        .is_some_and(|row| row.agent.delivery.mode != crate::domain::handoff::DeliveryMode::Pull)
-    {
+    if agents.row(&caller.id).is_some_and(|row| row.agent.delivery.mode != DeliveryMode::Pull) {
         return Err(Problem::new(
             crate::domain::failure::Code::Conflict,
             "this agent takes its handoffs by webhook; set delivery.mode to pull to use the inbox",
         ));
     }
-    let claims = api.store.claim(receiver, &api.broker, now, until, max).await?;
+    let claims =
+        api.store.claim(receiver, DeliveryMode::Pull, &api.broker, now, until, max).await?;
+    if !claims.is_empty() {
+        fault::at(Step::InboxClaimed);
+    }
     // Together, so that they share a batch.
     let leases = claims.into_iter().map(|claim| lease(api, claim, entitled, now, until));
     let mut items = Vec::new();
@@ -152,6 +151,9 @@ async fn claim(
             // Its claim runs out and it returns to the inbox; what was leased must not go with it.
             Err(problem) => failed = Some(problem),
         }
+    }
+    if !items.is_empty() {
+        fault::at(Step::InboxLeased);
     }
     match failed {
         Some(problem) if items.is_empty() => Err(problem),

@@ -48,7 +48,9 @@ pub async fn surround(State(api): State<Api>, request: Request, next: Next) -> R
     telemetry::continue_trace(&span, traceparent(request.headers()).as_deref());
 
     // Who waits takes no place from those at work.
-    let waits = path.ends_with("/inbox") || request.headers().contains_key("prefer");
+    let waits = path.ends_with("/inbox")
+        || path.ends_with("/events")
+        || request.headers().contains_key("prefer");
     let slot = if waits { api.waits.try_acquire() } else { api.slots.try_acquire() };
     let response = if slot.is_err() && !ALWAYS.contains(&path.as_str()) {
         Problem::new(Code::Overloaded, "too many requests are under way; try again").into_response()

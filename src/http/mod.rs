@@ -3,29 +3,46 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+pub mod access_report;
 pub mod agents;
+pub mod audit;
 pub mod auth;
+pub mod blame;
+pub mod bundle;
+pub mod checkpoints;
+pub mod contracts;
+pub mod data_subjects;
 pub mod dead_letters;
 pub mod docs;
+pub mod escalations;
+pub mod events;
 pub mod extract;
 pub mod handoffs;
 pub mod inbox;
 pub mod keys;
 pub mod layer;
+pub mod legal_holds;
 pub mod listener;
 pub mod problem;
+pub mod prompt;
 pub mod router;
 pub mod service;
+pub mod subscriptions;
 pub mod tasks;
+pub mod tiles;
 pub mod trace;
 pub mod verdicts;
 pub mod views;
 
 use crate::clock::Clock;
 use crate::config::Config;
+use crate::erasure::Eraser;
+use crate::evidence::receipt::Notary;
+use crate::feed::Feed;
 use crate::intake::Intake;
 use crate::metrics::Metrics;
 use crate::store::Store;
+use crate::tree::Cosigned;
 
 /// What handlers work with. Cheap to clone.
 #[derive(Clone)]
@@ -37,6 +54,18 @@ pub struct ApiParts {
     pub intake: Intake,
     /// Reads.
     pub store: Arc<dyn Store>,
+    /// Signs tree heads.
+    pub notary: Arc<Notary>,
+    /// Tree heads that witnesses cosigned.
+    pub cosigned: Arc<Cosigned>,
+    /// Contents of records, wherever they are kept.
+    pub contents: crate::archive::Contents,
+    /// Events in words.
+    pub feed: Feed,
+    /// Bounds the live streams.
+    pub streams: Arc<tokio::sync::Semaphore>,
+    /// Carries erasures out.
+    pub eraser: Eraser,
     /// Settings.
     pub config: Config,
     /// Instruments.

@@ -119,6 +119,13 @@ impl Problem {
         }
     }
 
+    /// The content that is needed is in the cold tier, which does not give it.
+    #[must_use]
+    pub fn archive_away() -> Self {
+        let why = "the content is in the archive, which cannot give it now";
+        Self::new(Code::Unavailable, why)
+    }
+
     /// No such thing within this tenant.
     #[must_use]
     pub fn not_found(what: &str) -> Self {
@@ -191,6 +198,9 @@ impl From<IntakeError> for Problem {
     fn from(err: IntakeError) -> Self {
         match err {
             IntakeError::Ledger(err) => err.into(),
+            IntakeError::Classifier => {
+                Self::new(Code::Unavailable, "the safety classifier does not answer; try again")
+            }
             IntakeError::Store => {
                 Self::new(Code::Unavailable, "the store cannot be reached; try again")
             }

@@ -9,7 +9,9 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::{
-    Api, agents, dead_letters, docs, handoffs, inbox, keys, layer, service, tasks, trace, verdicts,
+    Api, access_report, agents, audit, blame, checkpoints, contracts, data_subjects, dead_letters,
+    docs, escalations, events, handoffs, inbox, keys, layer, legal_holds, prompt, service,
+    subscriptions, tasks, tiles, trace, verdicts,
 };
 
 #[derive(OpenApi)]
@@ -27,9 +29,14 @@ use super::{
         (name = "tasks", description = "What the handoffs are about"),
         (name = "agents", description = "Who may, and who can"),
         (name = "allowlist", description = "Whom an agent may hand off to"),
+        (name = "contracts", description = "What rules an edge"),
         (name = "keys", description = "Who may call"),
+        (name = "escalations", description = "Questions that wait for a person"),
         (name = "dead letters", description = "Handoffs that wait for a person"),
-        (name = "schemas", description = "The message schemas"),
+        (name = "audit", description = "The log as evidence: tree heads, proofs, tiles"),
+        (name = "events", description = "What happened, and who is told"),
+        (name = "schemas", description = "The schemas of messages and events"),
+        (name = "data subjects", description = "What is held on people, its erasure, and what may not be erased"),
         (name = "service", description = "The broker itself"),
     ),
     components(schemas(super::problem::ProblemDetails)),
@@ -58,6 +65,7 @@ fn table() -> OpenApiRouter<Api> {
         .routes(routes!(handoffs::submit, handoffs::list))
         .routes(routes!(handoffs::validate))
         .routes(routes!(handoffs::get))
+        .routes(routes!(prompt::prompt))
         .routes(routes!(verdicts::accept))
         .routes(routes!(verdicts::reject))
         .routes(routes!(verdicts::heartbeat))
@@ -66,7 +74,12 @@ fn table() -> OpenApiRouter<Api> {
         .routes(routes!(tasks::list))
         .routes(routes!(tasks::get))
         .routes(routes!(trace::trace))
+        .routes(routes!(blame::blame))
         .routes(routes!(tasks::complete))
+        .routes(routes!(tasks::cancel))
+        .routes(routes!(tasks::budget))
+        .routes(routes!(checkpoints::list))
+        .routes(routes!(checkpoints::restore))
         .routes(routes!(tasks::put_checkpoint, tasks::get_checkpoint))
         .routes(routes!(agents::create, agents::list))
         .routes(routes!(agents::find_match))
@@ -76,10 +89,42 @@ fn table() -> OpenApiRouter<Api> {
         .routes(routes!(agents::rotate_secret))
         .routes(routes!(inbox::poll))
         .routes(routes!(agents::allowlist))
+        .routes(routes!(contracts::put, contracts::get))
+        .routes(routes!(contracts::list))
+        .routes(routes!(contracts::lint_all))
         .routes(routes!(keys::create, keys::list))
         .routes(routes!(keys::revoke))
         .routes(routes!(dead_letters::list))
         .routes(routes!(dead_letters::get))
+        .routes(routes!(audit::tree_head))
+        .routes(routes!(audit::records))
+        .routes(routes!(audit::inclusion))
+        .routes(routes!(audit::consistency))
+        .routes(routes!(audit::keys))
+        .routes(routes!(tiles::checkpoint))
+        .routes(routes!(tiles::tile))
+        .routes(routes!(tiles::log_checkpoint))
+        .routes(routes!(tiles::log_tile))
+        .routes(routes!(subscriptions::create, subscriptions::list))
+        .routes(routes!(subscriptions::get, subscriptions::patch, subscriptions::delete))
+        .routes(routes!(subscriptions::rotate_secret))
+        .routes(routes!(subscriptions::replay))
+        .routes(routes!(subscriptions::deliveries))
+        .routes(routes!(events::list))
+        .routes(routes!(events::watch_task))
+        .routes(routes!(events::event_schemas))
+        .routes(routes!(events::event_schema))
+        .routes(routes!(dead_letters::release))
+        .routes(routes!(dead_letters::discard))
+        .routes(routes!(dead_letters::release_many))
+        .routes(routes!(dead_letters::discard_many))
+        .routes(routes!(escalations::list))
+        .routes(routes!(escalations::get))
+        .routes(routes!(escalations::resolve))
+        .routes(routes!(access_report::report, data_subjects::erase))
+        .routes(routes!(data_subjects::get_erasure))
+        .routes(routes!(legal_holds::list))
+        .routes(routes!(legal_holds::place, legal_holds::get, legal_holds::release))
         .routes(routes!(service::schemas))
         .routes(routes!(service::handoff_schema))
         .routes(routes!(service::livez))
@@ -90,14 +135,22 @@ fn table() -> OpenApiRouter<Api> {
 /// The OpenAPI 3.1 document of this build.
 #[must_use]
 pub fn openapi() -> utoipa::openapi::OpenApi {
-    table().into_openapi()
+    published(table().into_openapi())
+}
+
+/// Paths as OpenAPI writes them: it has no mark for a parameter that spans segments.
+fn published(mut document: utoipa::openapi::OpenApi) -> utoipa::openapi::OpenApi {
+    let paths = std::mem::take(&mut document.paths.paths);
+    let plain = paths.into_iter().map(|(path, item)| (path.replace("{*", "{"), item));
+    document.paths.paths = plain.collect();
+    document
 }
 
 /// The API.
 pub fn router(api: Api) -> Router {
     let (routes, document) = table().split_for_parts();
     routes
-        .merge(docs::routes(document))
+        .merge(docs::routes(published(document)))
         .layer(from_fn_with_state(api.clone(), layer::surround))
         .with_state(api)
 }

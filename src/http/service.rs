@@ -64,11 +64,16 @@ pub async fn page(State(api): State<Api>) -> Result<Response, Problem> {
             metrics.store_up.set(1);
             metrics.outbox_depth.set(depths.outbox);
             metrics.dead_letters.set(depths.dead_letters);
+            metrics.escalations.set(depths.escalations);
             metrics.log_records.set(depths.records);
             let age = depths.oldest.map_or(0, |at| api.now().since(at).as_secs());
             metrics.outbox_oldest_seconds.set(i64::try_from(age).unwrap_or(i64::MAX));
         }
         Err(_) => api.metrics.store_up.set(0),
+    }
+    let (busy, idle) = api.store.connections();
+    for (state, count) in [("busy", busy), ("idle", idle)] {
+        api.metrics.store_connections.with_label_values(&[state]).set(i64::from(count));
     }
     let text = api
         .metrics

@@ -6,7 +6,8 @@ use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
 
 use super::Api;
-use super::auth::{Anyone, AsAgent, limited_to};
+use super::auth::{Anyone, AsAgent, Operator, limited_to};
+use super::escalations::{reason_of, wrong};
 use super::extract::{Id, Ids, Json, JsonBytes, Params, heavy, page_size, parse, read_cursor};
 use super::problem::{BadBody, Busy, NoKey, Problem, ProblemDetails};
 use super::views::{Page, TaskView};
@@ -14,12 +15,13 @@ use crate::clock;
 use crate::directory::Principal;
 use crate::domain::canonical;
 use crate::domain::failure::{Code, Failure, Stage};
-use crate::domain::ids::{ExecutionId, TaskId};
+use crate::domain::ids::{ExecutionId, Micros, TaskId};
+use crate::domain::money::Usd;
 use crate::domain::task::{Task, TaskStatus};
 use crate::evidence::commitment::{Part, Subject, hash_text, unpack};
 use crate::intake::actor;
 use crate::ledger::command::{
-    Command, CompleteTask, Kind, LedgerError, PutCheckpoint, Reply, content,
+    CancelTask, Command, CompleteTask, Kind, LedgerError, PutCheckpoint, Reply, TopUp, content,
 };
 use crate::store::{CheckpointRow, HandoffFilter, Role, TaskFilter};
 
@@ -147,28 +149,142 @@ pub async fn complete(
     State(api): State<Api>,
     Anyone(principal): Anyone,
     Id(id): Id<TaskId>,
-    Json(said): Json<serde_json::Map<String, Value>>,
+    Json(mut said): Json<serde_json::Map<String, Value>>,
 ) -> Result<axum::Json<TaskView>, Problem> {
     find(&api, &principal, id).await?;
-    if principal.role == Role::Auditor {
-        return Err(Problem::new(Code::Forbidden, "an auditor changes nothing"));
+    not_an_auditor(&principal)?;
+    api.intake.redaction.redact_words(&mut said);
+    let now = api.now();
+    let kind = Kind::CompleteTask(Box::new(CompleteTask {
+        task_id: id,
+        by: limited_to(&principal),
+        content: content(&canonical::to_vec(&Value::Object(said)), now),
+    }));
+    change(&api, &principal, now, kind).await
+}
+
+/// A wish to withdraw a task.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct CancelBody {
+    /// Why, 1 to 2 000 characters; kept with the record.
+    reason: String,
+    /// How long who works on the task may still finish, in milliseconds, up to an hour; the broker's
+    /// `recovery.cancel_grace_ms` unless said.
+    #[serde(default)]
+    grace_ms: Option<u64>,
+}
+
+/// Withdraw a task: its holder, the agent that began it, or an operator. Handoffs that wait are
+/// withdrawn at once; whoever accepted one may still finish within the grace.
+#[utoipa::path(
+    post, path = "/tasks/{taskId}/cancel", tag = "tasks", operation_id = "cancelTask",
+    params(("taskId" = String, Path, description = "The task's UUID")),
+    request_body = CancelBody,
+    responses(
+        (status = 200, description = "The task as it is now", body = TaskView),
+        NoKey,
+        (status = 403, description = "Neither its holder nor who began it", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 404, description = "No such task", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 409, description = "It is done already", body = ProblemDetails, content_type = "application/problem+json"),
+        BadBody,
+        (status = 422, description = "The body does not fit", body = ProblemDetails, content_type = "application/problem+json"),
+        Busy,
+    ),
+    security(("bearer" = []), ("apiKey" = []))
+)]
+pub async fn cancel(
+    State(api): State<Api>,
+    Anyone(principal): Anyone,
+    Id(id): Id<TaskId>,
+    Json(said): Json<CancelBody>,
+) -> Result<axum::Json<TaskView>, Problem> {
+    find(&api, &principal, id).await?;
+    not_an_auditor(&principal)?;
+    let reason = reason_of(&said.reason)?;
+    let grace = said.grace_ms.unwrap_or(api.config.recovery.cancel_grace_ms);
+    if grace > MAX_GRACE_MS {
+        return Err(wrong("/graceMs", "the grace is an hour at most"));
     }
     let now = api.now();
-    let reply = api
-        .intake
-        .ledger
-        .handle(Command {
-            tenant: principal.tenant.clone(),
-            at: now,
-            actor: actor(&principal),
-            kind: Kind::CompleteTask(Box::new(CompleteTask {
-                task_id: id,
-                by: limited_to(&principal),
-                content: content(&canonical::to_vec(&Value::Object(said)), now),
-            })),
-        })
-        .await?;
-    match reply {
+    let words = serde_json::json!({ "reason": reason, "graceMs": grace });
+    let kind = Kind::CancelTask(Box::new(CancelTask {
+        task_id: id,
+        by: limited_to(&principal),
+        grace_until: now.plus(std::time::Duration::from_millis(grace)),
+        content: content(&canonical::to_vec(&words), now),
+    }));
+    change(&api, &principal, now, kind).await
+}
+
+/// The longest grace, in milliseconds: an hour.
+const MAX_GRACE_MS: u64 = 3_600_000;
+
+/// An addition to a budget.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct BudgetBody {
+    /// US dollars to add: more than 0, up to a billion.
+    #[serde(rename = "addUSD")]
+    add: f64,
+    /// Why, 1 to 2 000 characters; kept with the record.
+    reason: String,
+}
+
+/// Top a task's budget up: later handoffs may have that much more left than the relay would allow.
+#[utoipa::path(
+    post, path = "/tasks/{taskId}/budget", tag = "tasks", operation_id = "topUpTask",
+    params(("taskId" = String, Path, description = "The task's UUID")),
+    request_body = BudgetBody,
+    responses(
+        (status = 200, description = "The task as it is now", body = TaskView),
+        NoKey,
+        (status = 403, description = "Not an operator", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 404, description = "No such task", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 409, description = "The task has ended", body = ProblemDetails, content_type = "application/problem+json"),
+        BadBody,
+        (status = 422, description = "The body does not fit", body = ProblemDetails, content_type = "application/problem+json"),
+        Busy,
+    ),
+    security(("bearer" = []), ("apiKey" = []))
+)]
+pub async fn budget(
+    State(api): State<Api>,
+    Operator(principal): Operator,
+    Id(id): Id<TaskId>,
+    Json(said): Json<BudgetBody>,
+) -> Result<axum::Json<TaskView>, Problem> {
+    let reason = reason_of(&said.reason)?;
+    let add = Usd::from_f64(said.add);
+    if said.add > 1e9 || add <= Usd(0) {
+        return Err(wrong("/addUSD", "more than 0 and at most 1 000 000 000 US dollars"));
+    }
+    let now = api.now();
+    let words = serde_json::json!({ "addUSD": add, "reason": reason });
+    let kind = Kind::TopUp(Box::new(TopUp {
+        task_id: id,
+        add,
+        content: content(&canonical::to_vec(&words), now),
+    }));
+    change(&api, &principal, now, kind).await
+}
+
+fn not_an_auditor(principal: &Principal) -> Result<(), Problem> {
+    match principal.role {
+        Role::Auditor => Err(Problem::new(Code::Forbidden, "an auditor changes nothing")),
+        _ => Ok(()),
+    }
+}
+
+async fn change(
+    api: &Api,
+    principal: &Principal,
+    now: Micros,
+    kind: Kind,
+) -> Result<axum::Json<TaskView>, Problem> {
+    let command =
+        Command { tenant: principal.tenant.clone(), at: now, actor: actor(principal), kind };
+    match api.intake.ledger.handle(command).await? {
         Reply::Task(task) => Ok(axum::Json(TaskView::from(&task))),
         other => Err(LedgerError::Internal(format!("unexpected reply {other:?}")).into()),
     }
@@ -238,7 +354,8 @@ pub async fn put_checkpoint(
 ) -> Result<axum::Json<CheckpointView>, Problem> {
     let tenant = caller.principal.tenant.clone();
     let size = body.bytes.len();
-    let state = parse(body.bytes.clone()).await?;
+    let mut state = parse(body.bytes.clone()).await?;
+    api.intake.redaction.redact_checkpoint(&mut state);
     if !state.is_object() {
         return Err(Problem::refusal(
             vec![Failure::new(
@@ -255,10 +372,14 @@ pub async fn put_checkpoint(
     {
         return Err(Problem::new(Code::Conflict, "the task has ended"));
     }
-    let part = heavy(size, move || {
-        Part::new(Subject::Checkpoint, clock::random(), &canonical::to_vec(&state))
-    })
-    .await?;
+    let canonical = heavy(size, move || canonical::to_vec(&state)).await?;
+    let limit = api.config.recovery.max_checkpoint_bytes;
+    if canonical.len() > limit {
+        let why = format!("the checkpoint has {} bytes; {limit} are allowed", canonical.len());
+        return Err(Problem::new(Code::PayloadTooLarge, why));
+    }
+    let part =
+        heavy(size, move || Part::new(Subject::Checkpoint, clock::random(), &canonical)).await?;
     let reply = api
         .intake
         .ledger
@@ -280,12 +401,23 @@ pub async fn put_checkpoint(
     }
 }
 
-/// Read a run's last checkpoint; an agent reads its own only.
+/// Which of a run's checkpoints.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct CheckpointParams {
+    /// Its number within the run, from 1; the last unless said.
+    #[param(minimum = 1)]
+    seq: Option<i64>,
+}
+
+/// Read a run's last checkpoint, or one of its earlier ones; an agent reads its own only.
 #[utoipa::path(
     get, path = "/tasks/{taskId}/checkpoints/{executionId}", tag = "tasks", operation_id = "getCheckpoint",
     params(
         ("taskId" = String, Path, description = "The task's UUID"),
         ("executionId" = String, Path, description = "The UUID of the agent's run"),
+        CheckpointParams,
     ),
     responses(
         (status = 200, description = "The checkpoint with its state", body = CheckpointView),
@@ -298,11 +430,12 @@ pub async fn get_checkpoint(
     State(api): State<Api>,
     Anyone(principal): Anyone,
     Ids(task_id, execution_id): Ids<TaskId, ExecutionId>,
+    Params(params): Params<CheckpointParams>,
 ) -> Result<axum::Json<CheckpointView>, Problem> {
     let run = (principal.tenant.clone(), task_id, execution_id);
     let row = api
         .store
-        .find_checkpoint(&run, None)
+        .find_checkpoint(&run, params.seq)
         .await?
         .filter(|row| limited_to(&principal).is_none_or(|agent| row.agent == agent))
         .ok_or_else(|| Problem::not_found("checkpoint"))?;

@@ -1,6 +1,7 @@
 //! `GET /tasks/{taskId}/trace`: everything that happened on a task, streamed. Records are read twice
 //! in pages, once for the handoffs and once as they are, so a long task needs no more memory than a
-//! short one.
+//! short one. Contents of old records come from the archive; what it does not give shows as
+//! `{"unavailable":"cold"}`.
 
 use std::collections::{HashMap, HashSet};
 
@@ -9,29 +10,51 @@ use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
+use serde::Deserialize;
 use serde_json::{Value, json};
+use tokio::io::AsyncWriteExt;
 use tokio::sync::mpsc;
+use utoipa::IntoParams;
 
 use super::Api;
 use super::auth::{Anyone, limited_to};
-use super::extract::Id;
+use super::bundle;
+use super::extract::{Id, Params};
 use super::problem::{NoKey, Problem, ProblemDetails};
 use crate::account::{Account, Hop};
+use crate::archive::{Contents, unavailable};
+use crate::bundle::WriteError;
 use crate::domain::ids::{AgentId, TaskId, TenantId};
 use crate::evidence::commitment::{Subject, commit, hash_text, unpack};
 use crate::evidence::record::record_hash;
-use crate::store::{HandoffFilter, Store, StoreError, StoredRecord};
+use crate::store::cold::ColdFault;
+use crate::store::{HandoffFilter, Kept, Store, StoreError, StoredRecord};
 
 /// Records read at once.
 const PAGE: i64 = 256;
 
+/// In which form.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct TraceParams {
+    /// `json` (unless said), or `bundle`: a zip for a regulator, which `handoffd verify` checks offline.
+    format: Option<String>,
+    /// Put personal data into the bundle; for operators and admins.
+    #[serde(rename = "includePersonal", default)]
+    #[param(rename = "includePersonal", required = false)]
+    include_personal: bool,
+}
+
 /// Everything that happened on a task.
 #[utoipa::path(
     get, path = "/tasks/{taskId}/trace", tag = "tasks", operation_id = "getTrace",
-    params(("taskId" = String, Path, description = "The task's UUID")),
+    params(("taskId" = String, Path, description = "The task's UUID"), TraceParams),
     responses(
-        (status = 200, description = "`{taskId, status, handoffs[], records[], agents[], cost{totalUSD, reportedSumUSD, tokens, perAgent[], perHop[]}, verification}`; `handoffs` has one entry a boundary, in log order. An agent reads the words (content, task description, reason) of its own handoffs only", body = Object),
+        (status = 200, description = "`{taskId, status, handoffs[], records[], agents[], cost{totalUSD, reportedSumUSD, tokens, perAgent[], perHop[]}, verification}`; `handoffs` has one entry a boundary, in log order. An agent reads the words (content, task description, reason) of its own handoffs only. As a bundle: a zip, see docs/bundle.md", content((Object = "application/json"), (Vec<u8> = "application/zip"))),
+        (status = 400, description = "A malformed parameter", body = ProblemDetails, content_type = "application/problem+json"),
         NoKey,
+        (status = 403, description = "A bundle is not for agents, nor personal data for auditors", body = ProblemDetails, content_type = "application/problem+json"),
         (status = 404, description = "No such task, or not the caller's", body = ProblemDetails, content_type = "application/problem+json"),
         (status = 503, description = "The store is away", body = ProblemDetails, content_type = "application/problem+json"),
     ),
@@ -41,7 +64,18 @@ pub async fn trace(
     State(api): State<Api>,
     Anyone(principal): Anyone,
     Id(id): Id<TaskId>,
+    Params(params): Params<TraceParams>,
 ) -> Result<Response, Problem> {
+    match params.format.as_deref() {
+        Some("bundle") => {
+            return bundle::answer(&api, &principal, id, params.include_personal).await;
+        }
+        Some("json") | None if !params.include_personal => {}
+        Some("json") | None => {
+            return Err(Problem::invalid("includePersonal is for format=bundle"));
+        }
+        Some(_) => return Err(Problem::invalid("format is json or bundle")),
+    }
     let tenant = principal.tenant.clone();
     let status = match super::tasks::find(&api, &principal, id).await {
         Ok(task) => Some(task.status.as_str()),
@@ -56,11 +90,13 @@ pub async fn trace(
         }
     };
     let (chunks, body) = mpsc::channel::<Result<Bytes, std::io::Error>>(4);
-    let store = api.store.clone();
+    let (store, contents) = (api.store.clone(), api.contents.clone());
     let reader = limited_to(&principal);
     tokio::spawn(async move {
         let mut out = Out { chunks, buffer: Vec::with_capacity(64 * 1024), broken: false };
-        if let Err(err) = write(&*store, &tenant, id, status, reader.as_ref(), &mut out).await {
+        let (store, contents, tenant) = (&*store, &contents, &tenant);
+        let log = Log { store, contents, tenant, id, until: i64::MAX };
+        if let Err(err) = write(&log, status, reader.as_ref(), &mut out).await {
             tracing::warn!(error = %err, "a trace broke off");
             // The body ends in an error, so that the client does not take half for the whole.
             let _ = out.chunks.send(Err(std::io::Error::other("the trace broke off"))).await;
@@ -101,15 +137,58 @@ impl Out {
     }
 }
 
+/// One task, and where to read of it.
+pub(super) struct Log<'a> {
+    pub(super) store: &'a dyn Store,
+    pub(super) contents: &'a Contents,
+    pub(super) tenant: &'a TenantId,
+    pub(super) id: TaskId,
+    /// Records from this leaf index on do not count.
+    pub(super) until: i64,
+}
+
+impl Log<'_> {
+    /// A page of the task's records with their contents.
+    async fn page(&self, from: i64) -> Result<Vec<StoredRecord>, StoreError> {
+        let mut page = self.contents.list_records(self.tenant, Some(self.id), from, PAGE).await?;
+        page.retain(|record| record.leaf_index < self.until);
+        Ok(page)
+    }
+}
+
+/// The whole trace as a person sees it, in a temporary file.
+pub(super) async fn spool(log: Log<'_>, status: Option<&str>) -> Result<std::fs::File, WriteError> {
+    let (chunks, mut body) = mpsc::channel::<Result<Bytes, std::io::Error>>(4);
+    let writing = async {
+        let mut out = Out { chunks, buffer: Vec::with_capacity(64 * 1024), broken: false };
+        write(&log, status, None, &mut out).await?;
+        out.flush().await;
+        drop(out);
+        Ok::<(), WriteError>(())
+    };
+    let saving = async {
+        let mut file = tokio::fs::File::from_std(tempfile::tempfile()?);
+        while let Some(chunk) = body.recv().await {
+            file.write_all(&chunk?).await?;
+        }
+        file.flush().await?;
+        Ok::<_, WriteError>(file.into_std().await)
+    };
+    let (written, saved) = tokio::join!(writing, saving);
+    written?;
+    saved
+}
+
 async fn write(
-    store: &dyn Store,
-    tenant: &TenantId,
-    id: TaskId,
+    log: &Log<'_>,
     status: Option<&str>,
     reader: Option<&AgentId>,
     out: &mut Out,
 ) -> Result<(), StoreError> {
-    let (now, own) = current(store, tenant, id, reader).await?;
+    let id = log.id;
+    let (now, own) = current(log, reader).await?;
+    // Every state that was just read has its record in what is read from here on.
+    log.store.settle_log(log.tenant).await?;
     // People read everything; an agent the words of the handoffs it sends or receives.
     let open = |record: &StoredRecord| {
         reader.is_none()
@@ -122,7 +201,7 @@ async fn write(
     let mut first = true;
     let mut from = 0;
     loop {
-        let page = store.list_records(tenant, Some(id), from, PAGE, true).await?;
+        let page = log.page(from).await?;
         let Some(last) = page.last() else { break };
         from = last.leaf_index + 1;
         for record in &page {
@@ -145,7 +224,7 @@ async fn write(
     let mut first = true;
     let mut from = 0;
     loop {
-        let page = store.list_records(tenant, Some(id), from, PAGE, true).await?;
+        let page = log.page(from).await?;
         let Some(last) = page.last() else { break };
         from = last.leaf_index + 1;
         for record in &page {
@@ -168,16 +247,14 @@ async fn write(
 
 /// Where each of the task's handoffs stands now, and which of them are the reader's own.
 async fn current(
-    store: &dyn Store,
-    tenant: &TenantId,
-    id: TaskId,
+    log: &Log<'_>,
     reader: Option<&AgentId>,
 ) -> Result<(HashMap<String, Value>, HashSet<String>), StoreError> {
-    let filter = HandoffFilter { task_id: Some(id), ..HandoffFilter::default() };
+    let filter = HandoffFilter { task_id: Some(log.id), ..HandoffFilter::default() };
     let (mut found, mut own) = (HashMap::new(), HashSet::new());
     let mut after = None;
     loop {
-        let page = store.list_handoffs(tenant, &filter, after.as_ref(), 500).await?;
+        let page = log.store.list_handoffs(log.tenant, &filter, after.as_ref(), 500).await?;
         let Some(last) = page.last() else { return Ok((found, own)) };
         after = Some((last.created_at, last.id.to_string()));
         for handoff in &page {
@@ -231,7 +308,11 @@ fn handoff_entry(
 
 fn record_entry(record: &StoredRecord, open: bool) -> Value {
     let mut entry: Value = serde_json::from_slice(&record.body).unwrap_or_default();
-    let content = (open && record.kind != "HANDOFF").then(|| opened(record)).flatten();
+    // A boundary's message is shown by its handoff; that it cannot be had is told here too.
+    let content = open
+        .then(|| opened(record))
+        .flatten()
+        .filter(|content| record.kind != "HANDOFF" || *content == unavailable());
     if let Some(object) = entry.as_object_mut() {
         object.insert("recordHash".to_owned(), json!(hash_text(&record.hash)));
         if let Some(content) = content {
@@ -243,22 +324,28 @@ fn record_entry(record: &StoredRecord, open: bool) -> Value {
 
 /// A record's content, where it was not erased.
 fn opened(record: &StoredRecord) -> Option<Value> {
-    let (_, codec, bytes) = record.content.as_ref()?.kept.as_ref()?;
-    serde_json::from_slice(&unpack(*codec, bytes).ok()?).ok()
+    let kept = &record.content.as_ref()?.kept;
+    if matches!(kept, Kept::Unavailable(_)) {
+        return Some(unavailable());
+    }
+    let (_, codec, bytes) = kept.hot()?;
+    serde_json::from_slice(&unpack(codec, bytes).ok()?).ok()
 }
 
 /// What of the task's evidence was recomputed while it was read. The chain between records of
 /// different tasks is `handoffd verify`'s to check.
 #[derive(Default)]
-struct Checked {
+pub(super) struct Checked {
     records: u64,
     contents: u64,
     erased: u64,
+    unavailable: u64,
     first_bad: Option<(i64, &'static str)>,
 }
 
 impl Checked {
-    fn record(&mut self, record: &StoredRecord) -> Value {
+    /// Recomputes the record's hash; returns its body.
+    pub(super) fn record(&mut self, record: &StoredRecord) -> Value {
         self.records += 1;
         if record_hash(&record.body)[..] != record.hash {
             self.first_bad.get_or_insert((record.leaf_index, "record-hash"));
@@ -266,31 +353,44 @@ impl Checked {
         serde_json::from_slice(&record.body).unwrap_or_default()
     }
 
-    fn content(&mut self, record: &StoredRecord, body: &Value) -> Value {
+    /// Recomputes the commitment; returns the content, null where there is none or it was erased.
+    pub(super) fn content(&mut self, record: &StoredRecord, body: &Value) -> Value {
         let Some(commitment) = body.get("messageCommitment").and_then(Value::as_str) else {
             return Value::Null;
         };
-        let Some((salt, codec, bytes)) =
-            record.content.as_ref().and_then(|content| content.kept.as_ref())
-        else {
+        let kept = record.content.as_ref().map(|content| &content.kept);
+        if let Some(Kept::Unavailable(fault)) = kept {
+            self.unavailable += 1;
+            // An archive that is away tells nothing of the evidence.
+            if *fault != ColdFault::Away {
+                self.first_bad.get_or_insert((record.leaf_index, fault.as_str()));
+            }
+            return unavailable();
+        }
+        let Some((salt, codec, bytes)) = kept.and_then(Kept::hot) else {
             self.erased += 1;
             return Value::Null;
         };
         self.contents += 1;
-        let content = unpack(*codec, bytes).unwrap_or_default();
+        let content = unpack(codec, bytes).unwrap_or_default();
         if hash_text(&commit(Subject::Message, salt, &content)) != commitment {
             self.first_bad.get_or_insert((record.leaf_index, "content"));
         }
         serde_json::from_slice(&content).unwrap_or_default()
     }
 
-    fn summary(&self) -> Value {
-        json!({
+    /// What was found.
+    pub(super) fn summary(&self) -> Value {
+        let mut summary = json!({
             "ok": self.first_bad.is_none(),
             "records": self.records,
             "contents": self.contents,
             "erased": self.erased,
             "firstBad": self.first_bad.map(|(leaf, fault)| json!({"leafIndex": leaf, "fault": fault})),
-        })
+        });
+        if let (Some(summary), 1..) = (summary.as_object_mut(), self.unavailable) {
+            summary.insert("unavailable".to_owned(), json!(self.unavailable));
+        }
+        summary
     }
 }

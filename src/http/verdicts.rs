@@ -151,6 +151,7 @@ async fn say(
         return Err(not_the_receiver());
     }
     let fencing_token = fencing_token(headers, &mut said)?;
+    api.intake.redaction.redact_words(&mut said);
     let now = api.now();
     let content =
         (!said.is_empty()).then(|| content(&canonical::to_vec(&Value::Object(said)), now));

@@ -1,14 +1,17 @@
 //! What callers see of rows.
 
+use base64::Engine as _;
 use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::domain::handoff::{CheckpointRef, Cost, Handoff};
 use crate::domain::task::Task;
 use crate::evidence::commitment::hash_text;
-use crate::evidence::record::Sealed;
+use crate::evidence::merkle::Hash;
+use crate::evidence::receipt;
 
-/// Where a handoff's record stands in the log.
+/// Proof that a handoff's record is in the log: the record's place, the path from it to the root of the
+/// log's Merkle tree (RFC 6962 §2.1.1), and a signed tree head over that root.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Receipt {
@@ -16,18 +19,30 @@ pub struct Receipt {
     pub log_id: String,
     /// The record's place in it.
     pub leaf_index: i64,
-    /// `sha256:…` over the record.
+    /// `sha256:…` over the record: the leaf's hash.
     pub record_hash: String,
+    /// A C2SP tlog-checkpoint: a signed note with the log's origin, size and root.
+    pub tree_head: String,
+    /// From the leaf up, each hash in base64.
+    pub inclusion_proof: Vec<String>,
 }
 
-impl From<&Sealed> for Receipt {
-    fn from(sealed: &Sealed) -> Self {
+impl From<&receipt::Receipt> for Receipt {
+    fn from(receipt: &receipt::Receipt) -> Self {
         Self {
-            log_id: sealed.log_id.clone(),
-            leaf_index: sealed.leaf_index,
-            record_hash: hash_text(&sealed.hash),
+            log_id: receipt.log_id.clone(),
+            leaf_index: receipt.leaf_index,
+            record_hash: hash_text(&receipt.record_hash),
+            tree_head: receipt.tree_head.to_string(),
+            inclusion_proof: receipt.inclusion_proof.iter().map(base64_hash).collect(),
         }
     }
+}
+
+/// A hash of the tree as proofs show it.
+#[must_use]
+pub fn base64_hash(hash: &Hash) -> String {
+    base64::engine::general_purpose::STANDARD.encode(hash)
 }
 
 /// Where to go from here.
@@ -253,6 +268,12 @@ pub struct TaskView {
     /// US dollars left, as the last handoff said.
     #[serde(rename = "costBudgetRemainingUSD")]
     pub remaining: f64,
+    /// US dollars that operators added.
+    #[serde(rename = "toppedUpUSD")]
+    pub topped_up: f64,
+    /// The agent that began it, where that is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub opened_by: Option<String>,
     /// When it was first seen, RFC 3339.
     pub created_at: String,
     /// When it last changed, RFC 3339.
@@ -272,6 +293,8 @@ impl From<&Task> for TaskView {
             failures: task.failures,
             spent: task.spent.as_f64(),
             remaining: task.remaining.as_f64(),
+            topped_up: task.topped_up.as_f64(),
+            opened_by: task.opened_by.as_ref().map(ToString::to_string),
             created_at: task.created_at.rfc3339(),
             updated_at: task.updated_at.rfc3339(),
         }

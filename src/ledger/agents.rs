@@ -3,9 +3,12 @@
 use super::command::{AgentChange, ChangeAgent, Command, CreateAgent, LedgerError, Reply};
 use super::decide::Decision;
 use super::plan::Change;
+use super::submit::tell;
+use crate::domain::event::{Event, EventType, Subscriber};
 use crate::domain::ids::AgentId;
-use crate::evidence::record::{Draft, Party, RecordKind};
-use crate::store::{KeyRow, State};
+use crate::evidence::record::{Content, Draft, Party, RecordKind};
+use crate::store::events::CursorChange;
+use crate::store::{AgentRow, KeyRow, State};
 
 /// The most entries that one allowlist may have.
 const MAX_TARGETS: usize = 10_000;
@@ -27,14 +30,16 @@ pub(super) fn create(state: &State, command: &Command, create: &CreateAgent) -> 
     if state.agents.contains_key(&(command.tenant.clone(), id.clone())) {
         return Err(LedgerError::Conflict(format!("agent {id} exists")));
     }
-    Ok((
-        vec![
-            Change::Agent(create.row.clone()),
-            Change::Key(create.key.clone()),
-            about(command, RecordKind::AgentCreated, Some(id)),
-        ],
-        Reply::Agent(create.row.clone()),
-    ))
+    let mut changes = vec![
+        Change::Agent(create.row.clone()),
+        Change::Key(create.key.clone()),
+        about(command, RecordKind::AgentCreated, Some(id)),
+    ];
+    if create.row.agent.callback_url.is_some() {
+        let cursor = (command.tenant.clone(), Subscriber::Agent(id.clone()));
+        changes.push(Change::Cursor(cursor, CursorChange::Start));
+    }
+    Ok((changes, Reply::Agent(create.row.clone())))
 }
 
 /// Changes or removes an agent.
@@ -82,11 +87,36 @@ pub(super) fn change(state: &State, command: &Command, change: &ChangeAgent) -> 
             row.agent.delivery.disabled = true;
             kind = RecordKind::EndpointDisabled;
         }
+        AgentChange::Failing { url, step } => {
+            let delivery = &mut row.agent.delivery;
+            // Another broker may have said as much.
+            let known = delivery.failing.is_some_and(|failing| failing.percent >= step.percent);
+            if known || delivery.disabled || delivery.url.as_ref() != Some(url) {
+                return Ok((Vec::new(), Reply::Agent(row)));
+            }
+            delivery.failing = Some(*step);
+            delivery.disabled = step.percent >= 100;
+            kind = if delivery.disabled {
+                RecordKind::EndpointDisabled
+            } else {
+                RecordKind::EndpointFailing
+            };
+        }
+        AgentChange::Answers { url } => {
+            let delivery = &mut row.agent.delivery;
+            if delivery.disabled || delivery.url.as_ref() != Some(url) {
+                return Ok((Vec::new(), Reply::Agent(row)));
+            }
+            delivery.failing = None;
+            kind = RecordKind::EndpointRecovered;
+        }
         AgentChange::Delete => {
+            let cursor = (command.tenant.clone(), Subscriber::Agent(change.agent.clone()));
             return Ok((
                 vec![
                     Change::NoAgent(key),
                     about(command, RecordKind::AgentDeleted, Some(&change.agent)),
+                    Change::Cursor(cursor, CursorChange::Remove),
                 ],
                 Reply::Deleted,
             ));
@@ -102,10 +132,48 @@ pub(super) fn change(state: &State, command: &Command, change: &ChangeAgent) -> 
         return Ok((Vec::new(), Reply::Agent(row)));
     }
     row.updated_at = command.at;
-    Ok((
-        vec![Change::Agent(row.clone()), about(command, kind, Some(&change.agent))],
-        Reply::Agent(row),
-    ))
+    let mut changes = vec![Change::Agent(row.clone()), about(command, kind, Some(&change.agent))];
+    if row.agent.delivery.mode != known.agent.delivery.mode {
+        changes.push(Change::Retarget(key, row.agent.delivery.mode, command.at));
+    }
+    changes.extend(alerts(command, change).into_iter().map(tell));
+    changes.extend(follow(command, &change.agent, known, &row));
+    Ok((changes, Reply::Agent(row)))
+}
+
+/// What operators are told of an endpoint.
+fn alerts(command: &Command, change: &ChangeAgent) -> Vec<Event> {
+    let alert = |kind, reason| {
+        Event::of_agent(kind, command.tenant.clone(), &change.agent, command.at)
+            .with("endpoint", "delivery")
+            .with("reason", reason)
+    };
+    match &change.change {
+        AgentChange::DisableDelivery { .. } => {
+            vec![alert(EventType::EndpointDisabled, "ENDPOINT_GONE")]
+        }
+        AgentChange::Failing { step, .. } => {
+            let failing = alert(EventType::EndpointFailing, "ENDPOINT_FAILING")
+                .with("percent", step.percent)
+                .with("failures", step.failures);
+            let disabled = (step.percent >= 100)
+                .then(|| alert(EventType::EndpointDisabled, "ENDPOINT_FAILING"));
+            std::iter::once(failing).chain(disabled).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// An agent with a `callbackUrl` is told of events from when it was set.
+fn follow(command: &Command, id: &AgentId, was: &AgentRow, is: &AgentRow) -> Option<Change> {
+    if was.agent.callback_url == is.agent.callback_url {
+        return None;
+    }
+    let change = match is.agent.callback_url {
+        Some(_) => CursorChange::Start,
+        None => CursorChange::Remove,
+    };
+    Some(Change::Cursor((command.tenant.clone(), Subscriber::Agent(id.clone())), change))
 }
 
 /// Makes a key.
@@ -114,6 +182,19 @@ pub(super) fn create_key(command: &Command, row: &KeyRow) -> (Vec<Change>, Reply
         vec![Change::Key(row.clone()), about(command, RecordKind::KeyCreated, row.agent.as_ref())],
         Reply::Key(row.clone()),
     )
+}
+
+/// Records that tree heads are signed with another key from here on. The record is covered by heads of
+/// both keys: who trusts the old one learns the new one from it.
+pub(super) fn change_tree_key(command: &Command, content: &Content) -> (Vec<Change>, Reply) {
+    let mut draft = Draft::new(
+        command.tenant.clone(),
+        RecordKind::TreeKeyChanged,
+        command.at,
+        command.actor.clone(),
+    );
+    draft.content = Some(content.clone());
+    (vec![Change::Record(Box::new(draft))], Reply::Recorded)
 }
 
 /// Revokes a key; revoking it again changes nothing.

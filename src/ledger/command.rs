@@ -1,15 +1,30 @@
 //! Commands: everything that changes a task, an agent or a key. Built at the edge with all the
 //! randomness they will need, so that deciding on them is pure.
 
+use std::time::Duration;
+
 use crate::clock;
-use crate::domain::agent::{AgentSpec, Target};
+use crate::domain::agent::{Agent, AgentSpec, Failing, Target};
+use crate::domain::escalation::{Escalation, Resolution};
+use crate::domain::event::{Position, Subscriber, SubscriptionSpec};
 use crate::domain::failure::{Code, Failure};
-use crate::domain::handoff::{Handoff, IllegalTransition};
-use crate::domain::ids::{AgentId, ContentId, ExecutionId, HandoffId, Micros, TaskId, TenantId};
+use crate::domain::handoff::{CheckpointRef, DeliveryMode, Handoff, IllegalTransition, Priority};
+use crate::domain::ids::{
+    AgentId, ContentId, ErasureId, EscalationId, ExecutionId, HandoffId, Micros, SubscriptionId,
+    TaskId, TenantId,
+};
+use crate::domain::money::Usd;
+use crate::domain::policy::EdgePolicy;
+use crate::domain::ruling::Ruling;
 use crate::domain::task::{IllegalTaskTransition, Task};
+use crate::evidence::append::Placed;
 use crate::evidence::commitment::{Part, Subject};
-use crate::evidence::record::{Actor, Content, Party, PersonalPart, Sealed};
-use crate::store::{AgentRow, CheckpointRow, KeyRow, OutboxRow};
+use crate::evidence::erasure::Scope;
+use crate::evidence::record::{Actor, Content, Party, PersonalPart, SafetyFacts};
+use crate::store::contracts::ContractRow;
+use crate::store::erasure::{ErasureRow, HoldRow, PageNeed, SubjectRef};
+use crate::store::events::SubscriptionRow;
+use crate::store::{AgentRow, CheckpointRow, DeadLetterRow, KeyRow, OutboxRow};
 
 /// Content for a record: canonical bytes, committed to and packed.
 #[must_use]
@@ -52,17 +67,101 @@ pub enum Kind {
     PutCheckpoint(Box<PutCheckpoint>),
     /// Declare a task done.
     CompleteTask(Box<CompleteTask>),
+    /// Withdraw a task.
+    CancelTask(Box<CancelTask>),
+    /// Add to a task's budget.
+    TopUp(Box<TopUp>),
+    /// Make an earlier checkpoint the current one.
+    RestoreCheckpoint(RestoreCheckpoint),
+    /// Decide on an escalation.
+    Resolve(Box<Resolve>),
+    /// Deliver a dead letter after all.
+    Release(Box<Release>),
+    /// The gate refuses a dead letter again.
+    KeepDeadLetter(Box<Release>),
+    /// Never deliver a dead letter.
+    Discard(Box<Discard>),
     /// Register an agent, with the key it will use.
     CreateAgent(Box<CreateAgent>),
     /// Change an agent.
     ChangeAgent(Box<ChangeAgent>),
+    /// Add a version of a contract.
+    PutContract(Box<PutContract>),
+    /// Make a subscription to events.
+    CreateSubscription(Box<CreateSubscription>),
+    /// Change a subscription.
+    ChangeSubscription(Box<ChangeSubscription>),
+    /// Stop telling a subscriber.
+    DisableSubscriber(Box<DisableSubscriber>),
     /// Make a key.
     CreateKey(Box<KeyRow>),
+    /// Record that tree heads are signed with another key from here on.
+    ChangeTreeKey(Content),
     /// Revoke a key.
     RevokeKey {
         /// Which.
         key_id: String,
     },
+    /// Place a legal hold.
+    PlaceHold(Box<PlaceHold>),
+    /// Release a legal hold.
+    ReleaseHold(Box<ReleaseHold>),
+    /// Ask for a data subject's erasure.
+    RequestErasure(Box<RequestErasure>),
+    /// Erase the next page of one.
+    Erase(Box<EraseNext>),
+    /// The files are clean too: an erasure is done.
+    FinishErasure(ErasureId),
+}
+
+/// A legal hold to place.
+#[derive(Debug, Clone)]
+pub struct PlaceHold {
+    /// The hold.
+    pub row: HoldRow,
+    /// Commitment to the subject's id, where it holds a subject.
+    pub commitment: Option<[u8; 32]>,
+    /// Why, in words.
+    pub content: Content,
+}
+
+/// A legal hold to release.
+#[derive(Debug, Clone)]
+pub struct ReleaseHold {
+    /// Which.
+    pub id: String,
+    /// Why, in words.
+    pub content: Content,
+}
+
+/// An erasure to begin.
+#[derive(Debug, Clone)]
+pub struct RequestErasure {
+    /// Whose data.
+    pub subject: SubjectRef,
+    /// The erasure's id, should it be a new one.
+    pub id: ErasureId,
+    /// Commitment to the subject's id, under that erasure.
+    pub commitment: [u8; 32],
+    /// How much goes.
+    pub scope: Scope,
+    /// Why: a code.
+    pub reason: String,
+    /// Who asked and why, in words.
+    pub content: Content,
+}
+
+/// The next page of an erasure.
+#[derive(Debug, Clone)]
+pub struct EraseNext {
+    /// Which erasure.
+    pub id: ErasureId,
+    /// How much, and how far.
+    pub page: PageNeed,
+    /// Under which the list of what went is kept.
+    pub content_id: ContentId,
+    /// Salt of that list's commitment.
+    pub salt: [u8; 16],
 }
 
 /// A handoff that passed the gate.
@@ -82,6 +181,12 @@ pub struct Submit {
     pub implied_checkpoint: Part,
     /// Refuse to let anything stand in.
     pub require_checkpoint: bool,
+    /// How soon it is wanted.
+    pub priority: Priority,
+    /// What rules its edge.
+    pub policy: EdgePolicy,
+    /// What tells a repeat of it.
+    pub repeat: Option<Repeat>,
     /// Personal data.
     pub personal: Vec<PersonalPart>,
     /// The whole canonical message, to tell a replay from a conflict.
@@ -90,8 +195,12 @@ pub struct Submit {
     pub idempotency_key: Option<String>,
     /// The sender is known to have a part in the task, though another may hold it.
     pub has_part: bool,
+    /// Subtasks that the message names as completed.
+    pub completed: i64,
     /// What a refusal of the ledger would commit to.
     pub refusal_salt: [u8; 16],
+    /// What the safety stage said, where that is to be recorded.
+    pub safety: Option<SafetyFacts>,
     /// The local dispatcher has a place for it: claim it at once for that broker, until then.
     pub claim: Option<(String, Micros)>,
 }
@@ -109,12 +218,16 @@ pub struct Refuse {
     pub from: Option<Party>,
     /// The receiver as addressed.
     pub to: Option<Party>,
+    /// From whom to whom it was meant, where its sender has to mend it and such failures count.
+    pub edge: Option<(AgentId, AgentId)>,
     /// Everything that was found.
     pub failures: Vec<Failure>,
     /// The failures, as the record's content.
     pub content: Content,
     /// The whole canonical message, where it could be read.
     pub whole: Option<Vec<u8>>,
+    /// What the safety stage said, where that is to be recorded.
+    pub safety: Option<SafetyFacts>,
     /// Where it is a dead letter: the row to keep, and what came with the message.
     pub dead_letter: Option<Box<DeadLetter>>,
 }
@@ -130,6 +243,8 @@ pub struct DeadLetter {
     pub checkpoint: Part,
     /// Personal data.
     pub personal: Vec<PersonalPart>,
+    /// `Idempotency-Key`: it stays this message's, as that of a handoff does.
+    pub idempotency_key: Option<String>,
 }
 
 /// What a receiver says.
@@ -182,6 +297,11 @@ pub enum Outcome {
         at: Micros,
         /// Why, in a word.
         why: String,
+    },
+    /// The receiver no longer takes its handoffs this way: back to the outbox, for that way.
+    Moved {
+        /// Which way.
+        mode: DeliveryMode,
     },
     /// Not to be tried again.
     GivenUp {
@@ -251,6 +371,114 @@ pub struct CompleteTask {
     pub content: Content,
 }
 
+/// A version of a contract to add.
+#[derive(Debug, Clone)]
+pub struct PutContract {
+    /// The row as it will be.
+    pub row: ContractRow,
+    /// Its document.
+    pub content: Content,
+}
+
+/// What tells a repeat of a handoff, by its contract's dedupe key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Repeat {
+    /// The contract, and a hash of the value.
+    pub key: String,
+    /// For how long the same value is a repeat.
+    pub window: Duration,
+}
+
+/// A task to withdraw.
+#[derive(Debug, Clone)]
+pub struct CancelTask {
+    /// Which.
+    pub task_id: TaskId,
+    /// By the agent, or by an operator (`None`).
+    pub by: Option<AgentId>,
+    /// Until when who works on it may still finish.
+    pub grace_until: Micros,
+    /// Why, in words.
+    pub content: Content,
+}
+
+/// An addition to a task's budget.
+#[derive(Debug, Clone)]
+pub struct TopUp {
+    /// Which task.
+    pub task_id: TaskId,
+    /// How much.
+    pub add: Usd,
+    /// How much and why, in words.
+    pub content: Content,
+}
+
+/// A checkpoint to make current; it exists, as checkpoints are never changed.
+#[derive(Debug, Clone)]
+pub struct RestoreCheckpoint {
+    /// On which task.
+    pub task_id: TaskId,
+    /// Which.
+    pub at: CheckpointRef,
+    /// What records name it by.
+    pub commitment: [u8; 32],
+    /// By the agent, or by an operator (`None`).
+    pub by: Option<AgentId>,
+}
+
+/// A decision on an escalation.
+#[derive(Debug, Clone)]
+pub struct Resolve {
+    /// Which.
+    pub escalation_id: EscalationId,
+    /// Its task.
+    pub task_id: TaskId,
+    /// The handoff that failed.
+    pub handoff_id: Option<HandoffId>,
+    /// Agents that must be known: the failed receiver, the one to reassign to.
+    pub agents: Vec<AgentId>,
+    /// What a person decided; none where nobody did in time.
+    pub resolution: Option<Resolution>,
+    /// Why, in words.
+    pub content: Option<Content>,
+}
+
+/// An appeal on a dead letter, with what a fresh gate run came to.
+#[derive(Debug, Clone)]
+pub struct Release {
+    /// Which handoff.
+    pub handoff_id: HandoffId,
+    /// Its task.
+    pub task_id: TaskId,
+    /// The handoff before it, whose figures count.
+    pub parent_id: Option<HandoffId>,
+    /// Who gets it.
+    pub target: Agent,
+    /// What rules its end.
+    pub ruling: Option<Box<Ruling>>,
+    /// How urgent it is.
+    pub priority: Priority,
+    /// Subtasks that the message names as completed.
+    pub completed: i64,
+    /// Findings that a person waived by name.
+    pub waived: Vec<Failure>,
+    /// Findings that nobody waived; with any, it is kept.
+    pub refused: Vec<Failure>,
+    /// Who, why, and what was waived, in words.
+    pub content: Content,
+}
+
+/// The end of a dead letter.
+#[derive(Debug, Clone)]
+pub struct Discard {
+    /// Which handoff.
+    pub handoff_id: HandoffId,
+    /// Its task.
+    pub task_id: TaskId,
+    /// Why, in words.
+    pub content: Content,
+}
+
 /// An agent to register.
 #[derive(Debug, Clone)]
 pub struct CreateAgent {
@@ -292,8 +520,71 @@ pub enum AgentChange {
         /// Where it was posted to.
         url: String,
     },
+    /// Its endpoint fails again and again, if it still is that one: say so, at 100 % disable it.
+    Failing {
+        /// Where it was posted to.
+        url: String,
+        /// How far it is.
+        step: Failing,
+    },
+    /// Its endpoint answers again, if it still is that one.
+    Answers {
+        /// Where it was posted to.
+        url: String,
+    },
     /// Remove it.
     Delete,
+}
+
+/// A subscription to make.
+#[derive(Debug, Clone)]
+pub struct CreateSubscription {
+    /// The subscription.
+    pub row: SubscriptionRow,
+    /// What the record commits to.
+    pub content: Content,
+}
+
+/// A change of a subscription.
+#[derive(Debug, Clone)]
+pub struct ChangeSubscription {
+    /// Which.
+    pub id: SubscriptionId,
+    /// What.
+    pub change: SubscriptionChange,
+    /// What the record commits to.
+    pub content: Content,
+}
+
+/// What to change of a subscription.
+#[derive(Debug, Clone)]
+pub enum SubscriptionChange {
+    /// Set what the patch names.
+    Patch(Box<SubscriptionSpec>),
+    /// Replace its sealed secrets, if they still are what the caller saw.
+    Secrets {
+        /// As seen.
+        from: String,
+        /// As they will be.
+        to: String,
+    },
+    /// Tell it again of what stands behind that place.
+    Replay(Position),
+    /// Remove it.
+    Delete,
+}
+
+/// A subscriber that is no longer told.
+#[derive(Debug, Clone)]
+pub struct DisableSubscriber {
+    /// Who.
+    pub subscriber: Subscriber,
+    /// Where it was told; if that has changed meanwhile, nothing is done.
+    pub url: String,
+    /// Why: a code.
+    pub reason: &'static str,
+    /// What the record commits to.
+    pub content: Content,
 }
 
 /// What came of a command that was carried out.
@@ -304,7 +595,7 @@ pub enum Reply {
         /// The handoff as it is.
         handoff: Handoff,
         /// Its record, where this call made it.
-        receipt: Option<Sealed>,
+        placed: Option<Placed>,
         /// It was there already.
         replayed: bool,
     },
@@ -339,14 +630,57 @@ pub enum Reply {
     },
     /// A task as it is now.
     Task(Task),
+    /// An escalation that was decided, and its task.
+    Escalation {
+        /// As it is now.
+        row: Escalation,
+        /// As it is now.
+        task: Task,
+    },
+    /// A dead letter that was decided on.
+    DeadLetter {
+        /// As it is now.
+        row: DeadLetterRow,
+        /// Its handoff.
+        handoff: Handoff,
+        /// What keeps it; empty where it was released or discarded.
+        refused: Vec<Failure>,
+    },
     /// A stored checkpoint.
     Checkpoint(CheckpointRow),
     /// An agent as it is now.
     Agent(AgentRow),
     /// A key as it is now.
     Key(KeyRow),
+    /// A version of a contract.
+    Contract {
+        /// As kept.
+        row: ContractRow,
+        /// It was not there before.
+        added: bool,
+    },
+    /// It stands in the log, and nowhere else.
+    Recorded,
+    /// A subscription as it is now.
+    Subscription(Box<SubscriptionRow>),
+    /// Done, and there is nothing to show.
+    Done,
     /// Gone.
     Deleted,
+    /// A legal hold as it is now.
+    Hold {
+        /// The hold.
+        row: HoldRow,
+        /// It was so before.
+        repeated: bool,
+    },
+    /// An erasure as it is now.
+    Erasure {
+        /// The erasure.
+        row: ErasureRow,
+        /// It was asked for before.
+        repeated: bool,
+    },
 }
 
 /// Why a command was not carried out. Nothing was changed.
@@ -364,12 +698,23 @@ pub enum LedgerError {
     /// No such thing.
     #[error("there is no such {0}")]
     NotFound(&'static str),
+    /// Its contract's dedupe key was seen with the same value just now.
+    #[error("handoff {0} has the same dedupe key")]
+    Repeat(HandoffId),
     /// Not by this caller.
     #[error("{0}")]
     Forbidden(&'static str),
     /// The sender does not hold the task; whether it has a part in it must be looked up.
     #[error("only an agent that has a part in this task may hand it on")]
     NotHolder,
+    /// A legal hold forbids the erasure.
+    #[error("legal hold {id} forbids this erasure: {reason}")]
+    Held {
+        /// The hold.
+        id: String,
+        /// Why it was placed.
+        reason: String,
+    },
     /// Not in this state.
     #[error("{0}")]
     Handoff(#[from] IllegalTransition),
@@ -395,9 +740,12 @@ impl LedgerError {
     #[must_use]
     pub const fn code(&self) -> Code {
         match self {
-            Self::Conflict(_) | Self::Handoff(_) | Self::Task(_) | Self::IdempotencyMismatch => {
-                Code::Conflict
-            }
+            Self::Conflict(_)
+            | Self::Held { .. }
+            | Self::Handoff(_)
+            | Self::Task(_)
+            | Self::IdempotencyMismatch
+            | Self::Repeat(_) => Code::Conflict,
             Self::StaleLease => Code::StaleLease,
             Self::NotFound(_) => Code::NotFound,
             Self::Forbidden(_) | Self::NotHolder => Code::Forbidden,

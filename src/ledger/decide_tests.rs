@@ -6,23 +6,28 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::command::{
-    Command, Expire, Kind, LedgerError, Outcome, Reply, Settle, Submit, Verdict, Word,
+    CancelTask, Command, Expire, Kind, LedgerError, Outcome, Reply, Resolve, Settle, Submit,
+    Verdict, Word,
 };
+use super::context::{Context, Rules, Spare};
 use super::decide::decide;
 use super::plan::Plan;
-use crate::domain::handoff::{Cost, DeliveryMode, Handoff, HandoffStatus};
+use crate::domain::escalation::Resolution;
+use crate::domain::handoff::{Cost, DeliveryMode, Handoff, HandoffStatus, Priority};
 use crate::domain::ids::{ContentId, ExecutionId, HandoffId, Micros, TaskId, TenantId};
 use crate::domain::money::Usd;
+use crate::domain::policy::{EdgePolicy, Recovery};
+use crate::domain::ruling::Ruling;
 use crate::domain::task::TaskStatus;
 use crate::evidence::commitment::{Part, Subject, commit};
 use crate::evidence::record::{Actor, Content, Party};
 use crate::store::State;
 
-fn tenant() -> TenantId {
+pub(super) fn tenant() -> TenantId {
     "t".parse().unwrap()
 }
 
-fn uuid(n: u8) -> uuid::Uuid {
+pub(super) fn uuid(n: u8) -> uuid::Uuid {
     uuid::Uuid::from_bytes([n; 16])
 }
 
@@ -30,11 +35,11 @@ fn part(text: &str) -> Part {
     Part::new(Subject::Message, [1; 16], text.as_bytes())
 }
 
-fn party() -> Party {
+pub(super) fn party() -> Party {
     Party { agent_id: None, agent_type: None, agent_version: None, execution_id: None }
 }
 
-fn handoff(id: u8, task: u8) -> Handoff {
+pub(super) fn handoff(id: u8, task: u8) -> Handoff {
     Handoff {
         tenant: tenant(),
         id: HandoffId(uuid(id)),
@@ -55,6 +60,11 @@ fn handoff(id: u8, task: u8) -> Handoff {
         idempotent: true,
         checkpoint: None,
         content_id: None,
+        checkpoint_commitment: None,
+        commitment: None,
+        origin: None,
+        ruling: None,
+        topped_up: Usd(0),
         digest_salt: vec![2; 16],
         digest: commit(Subject::Submission, &[2; 16], &[id]).to_vec(),
         reason: None,
@@ -65,7 +75,7 @@ fn handoff(id: u8, task: u8) -> Handoff {
     }
 }
 
-fn submit(id: u8, task: u8, at: i64, claimed: bool) -> Command {
+pub(super) fn submit(id: u8, task: u8, at: i64, claimed: bool) -> Command {
     command(
         at,
         Kind::Submit(Box::new(Submit {
@@ -76,21 +86,26 @@ fn submit(id: u8, task: u8, at: i64, claimed: bool) -> Command {
             checkpoint: Some(part("c")),
             implied_checkpoint: part("i"),
             require_checkpoint: false,
+            priority: Priority::Normal,
+            policy: crate::domain::policy::EdgePolicy::default(),
+            repeat: None,
             personal: Vec::new(),
             whole: vec![id],
             idempotency_key: None,
             has_part: true,
+            completed: 0,
             refusal_salt: [0; 16],
+            safety: None,
             claim: claimed.then(|| ("broker".to_owned(), Micros(at + 1_000))),
         })),
     )
 }
 
-fn command(at: i64, kind: Kind) -> Command {
+pub(super) fn command(at: i64, kind: Kind) -> Command {
     Command { tenant: tenant(), at: Micros(at), actor: Actor::broker(), kind }
 }
 
-fn verdict(id: u8, task: u8, at: i64, token: i64, word: Word) -> Command {
+pub(super) fn verdict(id: u8, task: u8, at: i64, token: i64, word: Word) -> Command {
     command(
         at,
         Kind::Verdict(Box::new(Verdict {
@@ -104,7 +119,7 @@ fn verdict(id: u8, task: u8, at: i64, token: i64, word: Word) -> Command {
     )
 }
 
-fn settle(id: u8, task: u8, at: i64, attempt: i32, outcome: Outcome) -> Command {
+pub(super) fn settle(id: u8, task: u8, at: i64, attempt: i32, outcome: Outcome) -> Command {
     command(
         at,
         Kind::Settle(Box::new(Settle {
@@ -118,9 +133,23 @@ fn settle(id: u8, task: u8, at: i64, attempt: i32, outcome: Outcome) -> Command 
     )
 }
 
-fn apply(state: State, command: &Command) -> (State, Result<Reply, LedgerError>, usize) {
+pub(super) fn content_of(id: u8) -> Content {
+    Content { id: ContentId(uuid(id)), part: part("words") }
+}
+
+pub(super) fn expire(id: u8, task: u8, at: i64) -> Command {
+    let (task_id, handoff_id) = (TaskId(uuid(task)), HandoffId(uuid(id)));
+    command(at, Kind::Expire(Expire { task_id, handoff_id }))
+}
+
+/// The rules as shipped, and ids that nobody used.
+fn context() -> Context {
+    Context { rules: Rules::default(), spare: Spare::new(Micros(0)) }
+}
+
+pub(super) fn apply(state: State, command: &Command) -> (State, Result<Reply, LedgerError>, usize) {
     let mut plan = Plan::new(state);
-    match decide(&plan.state, command) {
+    match decide(&plan.state, command, &context()) {
         Ok((changes, reply)) => {
             plan.apply(changes);
             let records = plan.writes.records.len();
@@ -132,10 +161,12 @@ fn apply(state: State, command: &Command) -> (State, Result<Reply, LedgerError>,
 
 #[derive(Debug, Clone)]
 enum Step {
-    Submit { id: u8, claimed: bool },
+    Submit { id: u8, claimed: bool, completed: i64, recovery: Recovery },
     Say { id: u8, word: Word, stale: bool },
     Settle { id: u8, attempt: i32, outcome: Outcome },
     Expire { id: u8 },
+    Cancel { task: u8, grace: i64 },
+    Resolve { task: u8, resolution: Option<Resolution> },
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -147,6 +178,18 @@ fn step() -> impl Strategy<Value = Step> {
         Just(Word::Fail("free text".to_owned())),
         Just(Word::Heartbeat),
     ];
+    let recovery = prop_oneof![
+        Just(Recovery::Source),
+        Just(Recovery::Human),
+        Just(Recovery::Agent("c".parse().unwrap())),
+    ];
+    let resolution = prop_oneof![
+        Just(None),
+        Just(Some(Resolution::Retry)),
+        Just(Some(Resolution::RollBack)),
+        Just(Some(Resolution::Reassign("c".parse().unwrap()))),
+        Just(Some(Resolution::Complete)),
+    ];
     let outcome = prop_oneof![
         Just(Outcome::Accepted),
         Just(Outcome::Rejected("NO".to_owned())),
@@ -155,7 +198,12 @@ fn step() -> impl Strategy<Value = Step> {
         Just(Outcome::GivenUp { why: "W".to_owned() }),
     ];
     prop_oneof![
-        (id.clone(), any::<bool>()).prop_map(|(id, claimed)| Step::Submit { id, claimed }),
+        (id.clone(), any::<bool>(), 0..6i64, recovery).prop_map(
+            |(id, claimed, completed, recovery)| Step::Submit { id, claimed, completed, recovery }
+        ),
+        (0..2u8, 0..20i64).prop_map(|(task, grace)| Step::Cancel { task: 100 + task, grace }),
+        (0..2u8, resolution)
+            .prop_map(|(task, resolution)| Step::Resolve { task: 100 + task, resolution }),
         (id.clone(), word, any::<bool>()).prop_map(|(id, word, stale)| Step::Say {
             id,
             word,
@@ -177,6 +225,9 @@ const fn task_of(id: u8) -> u8 {
 
 fn check(before: &State, after: &State) {
     for (key, task) in &after.tasks {
+        let asked = after.escalations.values().filter(|row| row.task_id == key.1 && row.is_open());
+        let escalated = task.status == TaskStatus::Escalated;
+        assert_eq!(asked.count(), usize::from(escalated), "one question while it waits");
         let waiting = after.outbox.values().filter(|row| row.task_id == key.1).count();
         assert_eq!(task.undelivered, i64::try_from(waiting).unwrap(), "undelivered is the outbox");
         if let Some(was) = before.tasks.get(key) {
@@ -188,8 +239,8 @@ fn check(before: &State, after: &State) {
     }
     for (key, handoff) in &after.handoffs {
         if let Some(was) = before.handoffs.get(key) {
-            if was.status.is_final() {
-                assert_eq!(handoff.status, was.status, "a final state is never left");
+            if was.status.is_final() && handoff.status != HandoffStatus::DeadLettered {
+                assert_eq!(handoff.status, was.status, "an end is left by decision only");
             }
             assert_eq!(handoff.checkpoint, was.checkpoint, "its checkpoint is its own for good");
         }
@@ -206,10 +257,51 @@ proptest! {
     #[test]
     fn any_history_keeps_the_books_straight(steps in proptest::collection::vec(step(), 1..60)) {
         let mut state = State::default();
+        for name in ["a", "b", "c"] {
+            let agent = crate::domain::agent::Agent::new(name.parse().unwrap());
+            let row = crate::store::AgentRow {
+                tenant: tenant(),
+                secrets: String::new(),
+                created_at: Micros(0),
+                updated_at: Micros(0),
+                agent: agent.clone(),
+            };
+            state.agents.insert((tenant(), agent.agent_id), row);
+        }
         for (at, step) in steps.into_iter().enumerate() {
             let at = i64::try_from(at).unwrap();
             let command = match step {
-                Step::Submit { id, claimed } => submit(id, task_of(id), at, claimed),
+                Step::Submit { id, claimed, completed, recovery } => {
+                    let mut made = submit(id, task_of(id), at, claimed);
+                    if let Kind::Submit(submit) = &mut made.kind {
+                        submit.completed = completed;
+                        let edge = EdgePolicy { on_reject: recovery, ..EdgePolicy::default() };
+                        submit.handoff.ruling =
+                            Some(Box::new(Ruling { edge, ..Ruling::default() }));
+                    }
+                    made
+                }
+                Step::Cancel { task, grace } => command(at, Kind::CancelTask(Box::new(CancelTask {
+                    task_id: TaskId(uuid(task)),
+                    by: None,
+                    grace_until: Micros(at + grace),
+                    content: content_of(9),
+                }))),
+                Step::Resolve { task, resolution } => {
+                    let open = state.escalations.values().find(|row| {
+                        row.is_open() && row.task_id == TaskId(uuid(task))
+                    });
+                    let Some(row) = open else { continue };
+                    let at = if resolution.is_none() { row.timeout_at.0 } else { at };
+                    command(at, Kind::Resolve(Box::new(Resolve {
+                        escalation_id: row.id,
+                        task_id: row.task_id,
+                        handoff_id: row.handoff_id,
+                        agents: Vec::new(),
+                        resolution,
+                        content: None,
+                    })))
+                }
                 Step::Say { id, word, stale } => {
                     let token = state
                         .handoffs
@@ -264,7 +356,7 @@ fn what_a_receiver_says_never_stands_in_a_record() {
     let (state, ..) = apply(State::default(), &submit(0, 100, 0, true));
     let mut plan = Plan::new(state);
     let said = settle(0, 100, 1, 1, Outcome::Rejected("Jane Roe, 12 Elm Street".to_owned()));
-    let (changes, _) = decide(&plan.state, &said).unwrap();
+    let (changes, _) = decide(&plan.state, &said, &context()).unwrap();
     plan.apply(changes);
     for record in &plan.writes.records {
         assert_eq!(record.reason.as_deref(), Some("REJECTED_BY_RECEIVER"));
@@ -370,4 +462,60 @@ fn the_same_again_is_a_replay_and_another_body_a_conflict() {
     }
     let (_, reply, _) = apply(state, &other);
     assert!(matches!(reply, Err(LedgerError::Conflict(_))));
+}
+
+/// The types of the events that a command made, in order, each standing behind a record.
+fn told(state: &State, command: &Command) -> (State, Vec<&'static str>) {
+    let mut plan = Plan::new(state.clone());
+    let (changes, _) = decide(&plan.state, command, &context()).unwrap();
+    plan.apply(changes);
+    for (record, _) in &plan.writes.events {
+        assert!(*record < plan.writes.records.len());
+    }
+    let kinds = plan.writes.events.iter().map(|(_, event)| event.kind.as_str()).collect();
+    (plan.state, kinds)
+}
+
+#[test]
+fn each_transition_tells_of_itself() {
+    let (state, kinds) = told(&State::default(), &submit(1, 1, 1, false));
+    assert_eq!(kinds, ["agent.handoff.occurred"]);
+    assert_eq!(told(&state, &submit(1, 1, 2, false)).1, [""; 0], "a replay tells nothing");
+    let token = state.handoffs.values().next().unwrap().fencing_token;
+    let (accepted, kinds) = told(&state, &verdict(1, 1, 2, token, Word::Accept));
+    assert_eq!(kinds, ["handoff.accepted"]);
+    let (_, kinds) = told(&accepted, &verdict(1, 1, 3, token, Word::Complete));
+    assert_eq!(kinds, ["handoff.completed"]);
+    let (_, kinds) = told(&state, &verdict(1, 1, 3, token, Word::Complete));
+    assert_eq!(kinds, ["handoff.accepted", "handoff.completed"]);
+    let back = ["handoff.rolled_back", "alert.raised"];
+    let (_, kinds) = told(&state, &verdict(1, 1, 3, token, Word::Reject("no, and why".into())));
+    assert_eq!(kinds, [&["handoff.rejected"][..], &back].concat());
+    let (_, kinds) = told(&accepted, &verdict(1, 1, 3, token, Word::Fail("BROKE".into())));
+    assert_eq!(kinds, [&["handoff.failed"][..], &back].concat());
+    let expire = Expire { task_id: TaskId(uuid(1)), handoff_id: HandoffId(uuid(1)) };
+    let (_, kinds) = told(&accepted, &command(9_000_000, Kind::Expire(expire)));
+    assert_eq!(kinds, [&["handoff.expired"][..], &back].concat());
+}
+
+#[test]
+fn what_a_receiver_says_does_not_enter_an_event() {
+    let (state, _) = told(&State::default(), &submit(1, 1, 1, false));
+    let token = state.handoffs.values().next().unwrap().fencing_token;
+    let mut plan = Plan::new(state);
+    let said = verdict(1, 1, 3, token, Word::Reject("Mrs Doe's file is incomplete".into()));
+    let (changes, _) = decide(&plan.state, &said, &context()).unwrap();
+    plan.apply(changes);
+    for (_, event) in &plan.writes.events {
+        assert!(!format!("{event:?}").contains("Doe"), "{event:?}");
+    }
+    let back = plan
+        .writes
+        .events
+        .iter()
+        .find(|(_, event)| event.kind == crate::domain::event::EventType::HandoffRolledBack);
+    let (_, back) = back.unwrap();
+    assert_eq!(back.data["reason"], "REJECTED_BY_RECEIVER");
+    assert_eq!(back.data["checkpoint"]["seq"], 1);
+    assert_eq!(back.audience, back.source, "the sender is told");
 }

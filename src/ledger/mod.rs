@@ -12,20 +12,37 @@ use tokio::sync::{Mutex as AsyncMutex, Notify, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::domain::handoff::{DeliveryMode, HandoffStatus};
+use crate::domain::event::EventType;
+use crate::domain::handoff::{DeliveryMode, Handoff, HandoffStatus};
+use crate::domain::ids::TenantId;
+use crate::evidence::record::RecordKind;
+use crate::fault::{self, Step};
 use crate::metrics::Metrics;
 use crate::store::{Claim, HandoffKey, Needs, Receiver, Store, StoreError};
 
 mod agents;
+mod case;
 pub mod command;
+pub mod context;
+mod contracts;
+mod dead_letters;
 pub mod decide;
 #[cfg(test)]
 mod decide_tests;
+mod erasure;
+#[cfg(test)]
+mod erasure_tests;
+mod escalations;
 pub mod plan;
+#[cfg(test)]
+mod recovery_tests;
 mod submit;
+mod subscriptions;
+mod tasks;
 mod verdict;
 
 use command::{Command, Kind, LedgerError, Reply};
+use context::{Context, Rules, Spare};
 use plan::Plan;
 
 /// How the ledger works.
@@ -41,16 +58,21 @@ pub struct Settings {
     pub conflict_tries: u32,
     /// How long a freshly committed handoff belongs to this broker's dispatcher.
     pub claim_ttl: Duration,
+    /// What decisions go by.
+    pub rules: Rules,
 }
+
+/// A place that the dispatcher keeps for a handoff that is about to be committed.
+pub type Place = u64;
 
 /// Where committed handoffs go: the dispatcher, seen from below. All calls return at once.
 pub trait Outbound: Send + Sync {
     /// Keeps a place for one handoff to that receiver, if there is one to keep.
-    fn reserve(&self, receiver: &Receiver) -> bool;
+    fn reserve(&self, receiver: &Receiver) -> Option<Place>;
     /// Uses a kept place.
-    fn deliver(&self, claim: Claim);
-    /// Gives a kept place back.
-    fn release(&self, receiver: &Receiver);
+    fn deliver(&self, place: Place, claim: Claim);
+    /// Gives a kept place back; `lost` where nobody knows whether the handoff was committed.
+    fn release(&self, place: Place, receiver: &Receiver, lost: bool);
     /// Something of that receiver waits in the outbox.
     fn nudge(&self, receiver: &Receiver);
     /// Something of a receiver that is not known here waits in the outbox.
@@ -68,7 +90,9 @@ pub struct Outgoing {
 
 struct Job {
     command: Command,
+    spare: Spare,
     outgoing: Option<Outgoing>,
+    place: Option<Place>,
     answer: oneshot::Sender<Result<Reply, LedgerError>>,
 }
 
@@ -78,8 +102,28 @@ pub struct Ledger {
     queue: mpsc::Sender<Job>,
     waiters: Arc<Waiters<HandoffKey>>,
     inboxes: Arc<Waiters<Receiver>>,
+    news: Arc<News>,
+    feeds: Arc<Feeds>,
     metrics: Arc<Metrics>,
     closing: CancellationToken,
+}
+
+/// What was committed and is not yet in anybody's hands. Many at once are one.
+#[derive(Default)]
+struct News {
+    /// Something may have become claimable that nobody here was told of by name.
+    freed: Notify,
+    /// Something may be waited for at another broker.
+    beyond: Notify,
+}
+
+/// Who waits for events on this broker.
+#[derive(Default)]
+struct Feeds {
+    /// Readers of a tenant's feed.
+    readers: Arc<Waiters<TenantId>>,
+    /// Whoever tells subscribers.
+    teller: Notify,
 }
 
 impl Ledger {
@@ -97,11 +141,15 @@ impl Ledger {
         let jobs = Arc::new(AsyncMutex::new(jobs));
         let waiters = Arc::new(Waiters::default());
         let inboxes = Arc::new(Waiters::default());
+        let news = Arc::new(News::default());
+        let feeds = Arc::new(Feeds::default());
         let shared = Arc::new(Shared {
             store,
+            news: Arc::clone(&news),
             outbound,
             waiters: Arc::clone(&waiters),
             inboxes: Arc::clone(&inboxes),
+            feeds: Arc::clone(&feeds),
             metrics: Arc::clone(&metrics),
             settings,
             broker,
@@ -110,7 +158,7 @@ impl Ledger {
         for _ in 0..settings.workers.max(1) {
             tracker.spawn(work(Arc::clone(&shared), Arc::clone(&jobs), closing.clone()));
         }
-        Self { queue, waiters, inboxes, metrics, closing }
+        Self { queue, waiters, inboxes, news, feeds, metrics, closing }
     }
 
     /// Takes no more; what waits is still carried out.
@@ -141,13 +189,16 @@ impl Ledger {
         outgoing: Option<Outgoing>,
     ) -> Result<Reply, LedgerError> {
         let (answer, reply) = oneshot::channel();
-        self.queue.try_send(Job { command, outgoing, answer }).map_err(|err| match err {
-            mpsc::error::TrySendError::Full(_) => {
-                self.metrics.ledger_overloads.inc();
-                LedgerError::Overloaded
-            }
-            mpsc::error::TrySendError::Closed(_) => LedgerError::Unavailable,
-        })?;
+        let spare = Spare::new(command.at);
+        self.queue.try_send(Job { command, spare, outgoing, place: None, answer }).map_err(
+            |err| match err {
+                mpsc::error::TrySendError::Full(_) => {
+                    self.metrics.ledger_overloads.inc();
+                    LedgerError::Overloaded
+                }
+                mpsc::error::TrySendError::Closed(_) => LedgerError::Unavailable,
+            },
+        )?;
         reply.await.unwrap_or(Err(LedgerError::Unavailable))
     }
 
@@ -158,6 +209,23 @@ impl Ledger {
         self.waiters.watch(key)
     }
 
+    /// Something to await for a tenant's next event on this broker.
+    #[must_use]
+    pub fn watch_events(&self, tenant: TenantId) -> Watch<TenantId> {
+        self.feeds.readers.watch(tenant)
+    }
+
+    /// Resolves once some tenant has a new event on this broker, also one from before this call. One
+    /// waits here: who tells the subscribers.
+    pub async fn event_told(&self) {
+        self.feeds.teller.notified().await;
+    }
+
+    /// Lets [`Ledger::event_told`] resolve.
+    pub fn look_for_events(&self) {
+        self.feeds.teller.notify_one();
+    }
+
     /// Something to await for the next handoff into a pull receiver's inbox, on this broker; `None`
     /// where `most` wait for it already.
     #[must_use]
@@ -165,13 +233,36 @@ impl Ledger {
         let watch = self.inboxes.watch(receiver);
         (watch.waiting <= most).then_some(watch)
     }
+
+    /// The inboxes that somebody waits for on this broker.
+    #[must_use]
+    pub fn awaited_inboxes(&self) -> Vec<Receiver> {
+        self.inboxes.keys()
+    }
+
+    /// Wakes who waits for this inbox on this broker.
+    pub fn wake_inbox(&self, receiver: &Receiver) {
+        self.inboxes.wake(receiver);
+    }
+
+    /// Resolves once something was committed that an inbox awaited here may hold; for one caller.
+    pub fn something_freed(&self) -> impl Future<Output = ()> + '_ {
+        self.news.freed.notified()
+    }
+
+    /// Resolves once something was committed that may be awaited at another broker; for one caller.
+    pub fn something_for_others(&self) -> impl Future<Output = ()> + '_ {
+        self.news.beyond.notified()
+    }
 }
 
 struct Shared {
     store: Arc<dyn Store>,
+    news: Arc<News>,
     outbound: Arc<dyn Outbound>,
     waiters: Arc<Waiters<HandoffKey>>,
     inboxes: Arc<Waiters<Receiver>>,
+    feeds: Arc<Feeds>,
     metrics: Arc<Metrics>,
     settings: Settings,
     broker: String,
@@ -190,6 +281,8 @@ async fn work(
                 jobs.close();
             }
             tokio::select! {
+                // In order, so that a run can be repeated.
+                biased;
                 taken = jobs.recv_many(&mut batch, shared.settings.batch) => taken,
                 () = closing.cancelled(), if !closing.is_cancelled() => continue,
             }
@@ -244,7 +337,10 @@ impl Shared {
         let timer = self.metrics.ledger_commit_seconds.start_timer();
         let mut tries = 0;
         loop {
+            fault::at(Step::CommitBegin);
             let mut decided = Vec::with_capacity(jobs.len());
+            let mut told: Vec<(TenantId, EventType)> = Vec::new();
+            let mut kinds = Vec::new();
             let result = self
                 .store
                 .transact(&needs, &mut |state| {
@@ -252,28 +348,50 @@ impl Shared {
                     let mut plan = Plan::new(state);
                     for job in jobs {
                         let first = plan.writes.records.len();
-                        decided.push(decide::decide(&plan.state, &job.command).map(
+                        let context = Context { rules: self.settings.rules, spare: job.spare };
+                        decided.push(decide::decide(&plan.state, &job.command, &context).map(
                             |(changes, reply)| {
                                 plan.apply(changes);
                                 (reply, (plan.writes.records.len() > first).then_some(first))
                             },
                         ));
                     }
+                    told = plan
+                        .writes
+                        .events
+                        .iter()
+                        .map(|(_, event)| (event.tenant.clone(), event.kind))
+                        .collect();
+                    kinds.clear();
+                    kinds.extend(plan.writes.records.iter().map(|draft| draft.kind));
+                    fault::at(Step::CommitDecided);
+                    if kinds.contains(&RecordKind::RolledBack) {
+                        fault::at(Step::RollbackDecided);
+                    }
                     plan.writes
                 })
                 .await;
             match result {
-                Ok(sealed) => {
+                Ok(appended) => {
+                    fault::at(Step::CommitDone);
+                    if kinds.contains(&RecordKind::RolledBack) {
+                        fault::at(Step::RollbackDone);
+                    }
                     timer.observe_duration();
                     self.metrics.ledger_batch_size.observe(jobs.len() as f64);
-                    self.metrics.records_total.inc_by(sealed.len() as u64);
+                    self.metrics.records_total.inc_by(appended.records.len() as u64);
+                    self.tell(&told);
+                    for kind in kinds {
+                        count_record(&self.metrics, kind);
+                    }
                     return Ok(decided
                         .into_iter()
                         .map(|decision| {
                             decision.map(|(reply, record)| match reply {
                                 Reply::Submitted { handoff, replayed, .. } => Reply::Submitted {
+                                    placed: record
+                                        .and_then(|at| appended.placed(&handoff.tenant, at)),
                                     handoff,
-                                    receipt: record.and_then(|at| sealed.get(at).cloned()),
                                     replayed,
                                 },
                                 other => other,
@@ -296,6 +414,17 @@ impl Shared {
         }
     }
 
+    /// Counts what was told, and wakes who waits for it.
+    fn tell(&self, told: &[(TenantId, EventType)]) {
+        for (tenant, kind) in told {
+            self.metrics.events.with_label_values(&[kind.as_str()]).inc();
+            self.feeds.readers.wake(tenant);
+        }
+        if !told.is_empty() {
+            self.feeds.teller.notify_one();
+        }
+    }
+
     /// Keeps a place in the dispatcher for a handoff that is about to be committed.
     fn reserve(&self, job: &mut Job) {
         let at = job.command.at;
@@ -303,17 +432,18 @@ impl Shared {
             && job.outgoing.is_some()
             && submit.handoff.mode == DeliveryMode::Webhook
             && submit.handoff.status == HandoffStatus::Pending
-            && self
+            && let Some(place) = self
                 .outbound
                 .reserve(&(submit.handoff.tenant.clone(), submit.handoff.target.clone()))
         {
+            job.place = Some(place);
             submit.claim = Some((self.broker.clone(), at.plus(self.settings.claim_ttl)));
         }
     }
 
     fn after(&self, job: Job, answer: Result<Reply, LedgerError>) {
         if let Kind::Submit(submit) = &job.command.kind {
-            self.dispatch(submit, job.outgoing, &answer);
+            self.dispatch(submit, job.place, job.outgoing, &answer);
         }
         if let Ok(Reply::Handoff { handoff, more, repeated, rolled_back }) = &answer {
             self.waiters.wake(&(handoff.tenant.clone(), handoff.id));
@@ -326,16 +456,49 @@ impl Shared {
             if *more {
                 // The next handoff of the task may be for anyone.
                 self.outbound.nudge_all();
-                self.inboxes.wake_all();
+                self.tell_all();
             }
+        }
+        match &job.command.kind {
+            Kind::ChangeAgent(_) if answer.is_ok() => {
+                // How it receives may have changed, and what waits for it went with it.
+                self.outbound.nudge_all();
+                self.tell_all();
+            }
+            Kind::Settle(settle) if matches!(settle.outcome, command::Outcome::Moved { .. }) => {
+                self.tell_all();
+            }
+            _ => {}
+        }
+        if let Ok(
+            Reply::Escalation { .. }
+            | Reply::DeadLetter { handoff: Handoff { status: HandoffStatus::Pending, .. }, .. },
+        ) = &answer
+        {
+            // Whom it is for now is for every dispatcher to see.
+            self.outbound.nudge_all();
+            self.tell_all();
         }
         // The caller may have gone; what it asked for is done all the same.
         let _ = job.answer.send(answer);
     }
 
+    /// Whoever waits for it here is woken; else it may be waited for elsewhere.
+    fn in_inbox(&self, receiver: &Receiver) {
+        if !self.inboxes.wake(receiver) {
+            self.news.beyond.notify_one();
+        }
+    }
+
+    fn tell_all(&self) {
+        self.news.freed.notify_one();
+        self.news.beyond.notify_one();
+    }
+
     fn dispatch(
         &self,
         submit: &command::Submit,
+        place: Option<Place>,
         outgoing: Option<Outgoing>,
         answer: &Result<Reply, LedgerError>,
     ) {
@@ -344,11 +507,11 @@ impl Shared {
             Ok(Reply::Submitted { handoff, replayed: false, .. }) => Some(handoff),
             _ => None,
         };
-        let reserved = submit.claim.is_some();
-        match (fresh, reserved, outgoing) {
+        match (fresh, place, outgoing) {
             // The first handoff of its task to wait is the one that may use the place.
-            (Some(handoff), true, Some(outgoing)) if handoff.attempts == 1 => {
-                self.outbound.deliver(Claim {
+            (Some(handoff), Some(place), Some(outgoing)) if handoff.attempts == 1 => {
+                let edge = handoff.ruling.as_ref().map(|ruling| &ruling.edge);
+                let claim = Claim {
                     tenant: handoff.tenant.clone(),
                     handoff_id: handoff.id,
                     task_id: handoff.task_id,
@@ -356,27 +519,47 @@ impl Shared {
                     attempt: 1,
                     fencing_token: handoff.fencing_token,
                     idempotent: handoff.idempotent,
+                    unsettled: false,
+                    max_retries: edge.and_then(|edge| edge.max_retries),
+                    verdict_ms: edge.and_then(|edge| edge.timeout_ms),
                     traceparent: handoff.traceparent.clone(),
                     created_at: handoff.created_at,
                     body: outgoing.body,
                     personal: outgoing.personal,
-                });
+                };
+                self.outbound.deliver(place, claim);
             }
-            (Some(handoff), reserved, _) => {
-                if reserved {
-                    self.outbound.release(&receiver);
+            (Some(handoff), place, _) => {
+                if let Some(place) = place {
+                    self.outbound.release(place, &receiver, false);
                 }
                 match (handoff.status, handoff.mode) {
                     (HandoffStatus::Pending, DeliveryMode::Webhook) => {
                         self.outbound.nudge(&receiver);
                     }
-                    (HandoffStatus::Pending, DeliveryMode::Pull) => self.inboxes.wake(&receiver),
+                    (HandoffStatus::Pending, DeliveryMode::Pull) => self.in_inbox(&receiver),
                     _ => {}
                 }
             }
-            (None, true, _) => self.outbound.release(&receiver),
-            (None, false, _) => {}
+            (None, Some(place), _) => {
+                let lost = matches!(answer, Err(LedgerError::Unavailable));
+                self.outbound.release(place, &receiver, lost);
+            }
+            (None, None, _) => {}
         }
+    }
+}
+
+/// Counts what a committed record tells of, where nothing else counts it.
+fn count_record(metrics: &Metrics, kind: RecordKind) {
+    let decided = |result: &str| metrics.dead_letter_decisions.with_label_values(&[result]).inc();
+    match kind {
+        RecordKind::Escalated => metrics.escalations_total.inc(),
+        RecordKind::EscalationResolved => metrics.escalations_resolved.inc(),
+        RecordKind::Released => decided("released"),
+        RecordKind::ReleaseRefused => decided("refused"),
+        RecordKind::Discarded => decided("discarded"),
+        _ => {}
     }
 }
 
@@ -408,20 +591,17 @@ impl<K: Eq + Hash + Clone> Waiters<K> {
         Watch { waiters: Arc::clone(self), notify: Arc::clone(&entry.0), key, waiting }
     }
 
-    fn wake(&self, key: &K) {
+    /// Whether anybody waited.
+    fn wake(&self, key: &K) -> bool {
         let map = self.by_key.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((notify, _)) = map.get(key) {
-            notify.notify_waiters();
-        }
+        let Some((notify, _)) = map.get(key) else { return false };
+        notify.notify_waiters();
+        true
     }
-}
 
-impl<K: Eq + Hash> Waiters<K> {
-    fn wake_all(&self) {
+    fn keys(&self) -> Vec<K> {
         let map = self.by_key.lock().unwrap_or_else(PoisonError::into_inner);
-        for (notify, _) in map.values() {
-            notify.notify_waiters();
-        }
+        map.keys().cloned().collect()
     }
 }
 

@@ -1,9 +1,18 @@
 //! A batch in the making: what is known so far, and what will be written. A command decided later in
 //! the batch sees what the ones before it changed.
 
-use crate::domain::handoff::Handoff;
+use crate::domain::escalation::Escalation;
+use crate::domain::event::Event;
+use crate::domain::handoff::{DeliveryMode, Handoff};
+use crate::domain::ids::Micros;
+use crate::domain::progress::Edge;
 use crate::domain::task::Task;
 use crate::evidence::record::Draft;
+use crate::store::contracts::{ContractRow, RepeatRow};
+use crate::store::erasure::{Erase, ErasureRow, ErasureState, HoldRow};
+use crate::store::events::{
+    CursorChange, CursorKey, CursorWrite, SubscriptionKey, SubscriptionRow,
+};
 use crate::store::{
     AgentKey, AgentRow, CheckpointRow, DeadLetterRow, HandoffKey, IdempotencyRow, KeyRow,
     LastCheckpoint, OutboxRow, State, Writes,
@@ -24,16 +33,41 @@ pub enum Change {
     Checkpoint(CheckpointRow),
     /// Remember a use of an `Idempotency-Key`.
     Idempotency(IdempotencyRow),
-    /// Keep a dead letter.
+    /// Keep a dead letter so.
     DeadLetter(DeadLetterRow),
+    /// Have an edge of a task so.
+    Edge(Edge),
+    /// Have an escalation so.
+    Escalation(Escalation),
     /// Have an agent so.
     Agent(AgentRow),
     /// Have no such agent.
     NoAgent(AgentKey),
+    /// Deliver what waits for an agent this way from now on, but for what is claimed at that time.
+    Retarget(AgentKey, DeliveryMode, Micros),
     /// Have a key so.
     Key(KeyRow),
+    /// Add a version of a contract.
+    Contract(ContractRow),
+    /// Remember what a dedupe key was seen with.
+    Repeat(RepeatRow),
+    /// Have a legal hold so.
+    Hold(HoldRow),
+    /// Have an erasure so.
+    Erasure(ErasureRow),
+    /// Have that gone; the record of it is another change of the same command.
+    Erase(Erase),
     /// Append a record.
     Record(Box<Draft>),
+    /// Tell of it: committed with the record before it, which it belongs to. A command that tells of
+    /// something makes a record first.
+    Event(Box<Event>),
+    /// Have a subscription so.
+    Subscription(Box<SubscriptionRow>),
+    /// Have no such subscription.
+    NoSubscription(SubscriptionKey),
+    /// Have a subscriber told so; after a record, too.
+    Cursor(CursorKey, CursorChange),
 }
 
 /// The batch so far.
@@ -98,7 +132,26 @@ impl Plan {
                 state.idempotency.insert(key, row.clone());
                 writes.idempotency.push(row);
             }
-            Change::DeadLetter(row) => writes.dead_letters.push(row),
+            Change::DeadLetter(row) => {
+                let key = (row.tenant.clone(), row.handoff_id);
+                // One row is written once a batch: the last word counts.
+                writes
+                    .dead_letters
+                    .retain(|known| (&known.tenant, known.handoff_id) != (&key.0, key.1));
+                state.dead_letters.insert(key, row.clone());
+                writes.dead_letters.push(row);
+            }
+            Change::Edge(edge) => {
+                let key =
+                    (edge.tenant.clone(), edge.task_id, edge.source.clone(), edge.target.clone());
+                state.edges.insert(key.clone(), edge.clone());
+                writes.edges.insert(key, edge);
+            }
+            Change::Escalation(row) => {
+                let key = (row.tenant.clone(), row.id);
+                state.escalations.insert(key.clone(), row.clone());
+                writes.escalations.insert(key, row);
+            }
             Change::Agent(row) => {
                 let key = (row.tenant.clone(), row.agent.agent_id.clone());
                 state.agents.insert(key.clone(), row.clone());
@@ -108,12 +161,91 @@ impl Plan {
                 state.agents.remove(&key);
                 writes.agents.insert(key, None);
             }
+            Change::Retarget(agent, mode, at) => {
+                writes.retargets.insert(agent, (mode, at));
+            }
             Change::Key(row) => {
                 let key = (row.tenant.clone(), row.key_id.clone());
                 state.keys.insert(key.clone(), row.clone());
                 writes.keys.insert(key, row);
             }
+            Change::Contract(row) => {
+                state.contracts.insert(row.key(), row.clone());
+                writes.contracts.push(row);
+            }
+            Change::Repeat(row) => {
+                let key = (row.tenant.clone(), row.key.clone());
+                state.repeats.insert(key.clone(), row.clone());
+                writes.repeats.insert(key, row);
+            }
+            Change::Hold(row) => {
+                hold(&mut state.erasure, &row);
+                writes.holds.insert((row.tenant.clone(), row.id.clone()), row);
+            }
+            Change::Erasure(row) => {
+                if let Some(page) = state.erasure.pages.get_mut(&(row.tenant.clone(), row.id)) {
+                    page.row = row.clone();
+                }
+                for (subject, known) in &mut state.erasure.subjects {
+                    if subject.tenant == row.tenant && subject.key == row.subject_key {
+                        known.latest = Some(row.clone());
+                    }
+                }
+                writes.erasures.insert((row.tenant.clone(), row.id), row);
+            }
+            Change::Erase(erase) => {
+                // What a page showed is gone; a second command on the same page finds nothing.
+                for ((tenant, _), page) in &mut state.erasure.pages {
+                    if *tenant == erase.tenant {
+                        page.data.retain(|(slot, _)| !erase.data.contains(slot));
+                        page.contents.retain(|(_, id)| !erase.contents.contains(id));
+                        page.checkpoints.retain(|at| !erase.checkpoints.contains(at));
+                    }
+                }
+                writes.erased.push(erase);
+            }
             Change::Record(draft) => writes.records.push(*draft),
+            Change::Event(event) => {
+                writes.events.push((writes.records.len().saturating_sub(1), *event));
+            }
+            Change::Subscription(row) => {
+                let key = (row.tenant.clone(), row.id);
+                state.subscriptions.insert(key.clone(), (*row).clone());
+                writes.subscriptions.insert(key, Some(*row));
+            }
+            Change::NoSubscription(key) => {
+                state.subscriptions.remove(&key);
+                writes.subscriptions.insert(key, None);
+            }
+            Change::Cursor(key, change) => {
+                let record = writes.records.len().saturating_sub(1);
+                writes.cursors.push(CursorWrite { key, change, record });
+            }
         }
     }
+}
+
+/// A hold that this batch places or releases counts for what is decided later in the batch. Whether a
+/// subject has data on a held task is not known here: an erasure's next page looks again.
+fn hold(state: &mut ErasureState, row: &HoldRow) {
+    let active = row.released_at.is_none();
+    let have = |holds: &mut Vec<HoldRow>, concerned: bool| {
+        holds.retain(|known| known.id != row.id);
+        if active && concerned {
+            holds.push(row.clone());
+        }
+    };
+    for (subject, known) in &mut state.subjects {
+        let own = subject.tenant == row.tenant && row.subject_key == Some(subject.key);
+        if subject.tenant == row.tenant {
+            have(&mut known.holds, own);
+        }
+    }
+    for ((tenant, _), page) in &mut state.pages {
+        let own = row.subject_key.is_none_or(|key| key == page.row.subject_key);
+        if *tenant == row.tenant {
+            have(&mut page.holds, own);
+        }
+    }
+    state.holds.insert((row.tenant.clone(), row.id.clone()), row.clone());
 }

@@ -1,10 +1,18 @@
 //! Decisions on what senders bring: handoffs, refusals, checkpoints.
 
+use super::case::{edges_of, escalation};
 use super::command::{Command, LedgerError, PutCheckpoint, Refuse, Reply, Submit};
+use super::context::Context;
+use super::contracts;
 use super::decide::{Decided, Decision};
 use super::plan::Change;
+use crate::domain::escalation::FAILURES_TO_ESCALATE;
+use crate::domain::event::{Event, EventType};
 use crate::domain::failure::{Code, Failure, Stage, primary};
 use crate::domain::handoff::{CheckpointRef, Handoff, HandoffStatus};
+use crate::domain::ids::{AgentId, Micros, TaskId};
+use crate::domain::money::Usd;
+use crate::domain::progress::{Edge, Hop, LoopLimits, check_budget, check_loop, passed};
 use crate::domain::task::{Task, TaskEvent, TaskStatus};
 use crate::evidence::commitment::{Part, Subject, commit};
 use crate::evidence::record::{Content, Draft, RecordKind};
@@ -14,7 +22,12 @@ use crate::store::{CheckpointRow, DeadLetterRow, IdempotencyRow, OutboxRow, Stat
 const ANOTHERS_RUN: LedgerError = LedgerError::Forbidden("this run is another agent's");
 
 /// Commits a handoff that passed the gate, or answers as the first time.
-pub(super) fn submit(state: &State, command: &Command, submit: &Submit) -> Decision {
+pub(super) fn submit(
+    state: &State,
+    command: &Command,
+    context: &Context,
+    submit: &Submit,
+) -> Decision {
     let key = (command.tenant.clone(), submit.handoff.id);
     let used = submit.idempotency_key.as_ref().and_then(|name| {
         let key = (command.tenant.clone(), submit.handoff.source.clone(), name.clone());
@@ -23,11 +36,13 @@ pub(super) fn submit(state: &State, command: &Command, submit: &Submit) -> Decis
     if let Some(known) = state.handoffs.get(&key) {
         let (mut changes, reply) = replay(known, &submit.whole)?;
         if used.is_none() {
-            changes.extend(remember_key(command, submit));
+            changes.extend(remember_key(command, submit.idempotency_key.as_ref(), &submit.handoff));
         }
         return Ok((changes, reply));
     }
-    if used.is_some() {
+    // The key is read after the handoffs: a copy of this very submission that was committed in between
+    // shows as a key without its handoff. To insert it then collides, and all is read anew.
+    if used.is_some_and(|used| used.handoff_id != submit.handoff.id) {
         return Err(LedgerError::IdempotencyMismatch);
     }
     let no_op = submit.handoff.status == HandoffStatus::NoOp;
@@ -35,25 +50,31 @@ pub(super) fn submit(state: &State, command: &Command, submit: &Submit) -> Decis
     if !submit.has_part && task.holder != submit.handoff.source {
         return Err(LedgerError::NotHolder);
     }
+    let seen = contracts::refuse_repeat(state, command, submit)?;
+    let mut failures = Vec::new();
     if !no_op {
         task.status = task.status.next(TaskEvent::Submit)?;
+        failures = guard(state, command, context, &submit.handoff, submit.completed);
     }
 
-    let mut changes = Vec::with_capacity(6);
+    let mut changes = Vec::with_capacity(8);
     let mut handoff = submit.handoff.clone();
     let run = (command.tenant.clone(), handoff.task_id, handoff.source_execution);
     let last = state.runs.get(&run);
     if last.is_some_and(|last| last.agent != handoff.source) {
         return Err(ANOTHERS_RUN);
     }
+    if submit.checkpoint.is_none() && last.is_none() && submit.require_checkpoint {
+        failures.push(no_checkpoint());
+    }
+    if !failures.is_empty() {
+        return Ok(refuse_here(state, command, context, submit, failures));
+    }
     let commitment = match (&submit.checkpoint, last) {
         (None, Some(last)) => {
             handoff.checkpoint =
                 Some(CheckpointRef { execution_id: handoff.source_execution, seq: last.seq });
             last.commitment
-        }
-        (None, None) if submit.require_checkpoint => {
-            return Ok(refuse_without_checkpoint(command, submit));
         }
         (own, last) => {
             let part = own.as_ref().unwrap_or(&submit.implied_checkpoint).clone();
@@ -77,6 +98,9 @@ pub(super) fn submit(state: &State, command: &Command, submit: &Submit) -> Decis
     }
     handoff.fencing_token = task.fence;
     handoff.content_id = Some(submit.content.id);
+    handoff.commitment = Some(submit.content.part.commitment);
+    handoff.checkpoint_commitment = Some(commitment);
+    handoff.topped_up = task.topped_up;
     task.updated_at = command.at;
     task.spent = task.spent.max(handoff.cost.spent);
     task.remaining = handoff.cost.remaining;
@@ -85,10 +109,12 @@ pub(super) fn submit(state: &State, command: &Command, submit: &Submit) -> Decis
     let mut draft = draft_of(command, kind, &handoff);
     draft.from = Some(submit.from.clone());
     draft.to = Some(submit.to.clone());
+    draft.contract = contracts::named(&submit.policy);
     draft.cost = Some(handoff.cost);
     draft.content = Some(submit.content.clone());
     draft.checkpoint_commitment = Some(commitment);
     draft.personal.clone_from(&submit.personal);
+    draft.safety.clone_from(&submit.safety);
 
     if no_op {
         handoff.ended_at = Some(command.at);
@@ -99,6 +125,7 @@ pub(super) fn submit(state: &State, command: &Command, submit: &Submit) -> Decis
         let claim = submit.claim.as_ref().filter(|_| task.undelivered == 0);
         task.undelivered += 1;
         handoff.attempts = i32::from(claim.is_some());
+        changes.extend(edges_passed(state, command, &task, &handoff, submit.completed));
         changes.push(Change::Outbox(OutboxRow {
             tenant: command.tenant.clone(),
             handoff_id: handoff.id,
@@ -106,34 +133,45 @@ pub(super) fn submit(state: &State, command: &Command, submit: &Submit) -> Decis
             seq: task.handoffs,
             target: handoff.target.clone(),
             mode: handoff.mode,
-            visible_at: claim.map_or(command.at, |(_, until)| *until),
+            priority: submit.priority,
+            // At once, whatever another broker's clock says.
+            visible_at: claim.map_or(Micros(0), |(_, until)| *until),
             attempt: handoff.attempts,
             claimed_by: claim.map(|(broker, _)| broker.clone()),
             created_at: command.at,
         }));
     }
-    changes.extend(remember_key(command, submit));
+    changes.extend(remember_key(command, submit.idempotency_key.as_ref(), &handoff));
+    changes.extend(seen);
     changes.push(Change::Task(task));
     changes.push(Change::Handoff(handoff.clone()));
     changes.push(Change::Record(Box::new(draft)));
-    Ok((changes, Reply::Submitted { handoff, receipt: None, replayed: false }))
+    if !no_op {
+        changes.push(tell(Event::of_handoff(EventType::HandoffOccurred, &handoff, command.at)));
+    }
+    Ok((changes, Reply::Submitted { handoff, placed: None, replayed: false }))
 }
 
-/// Remembers what the submission's `Idempotency-Key` was used for.
-fn remember_key(command: &Command, submit: &Submit) -> Option<Change> {
-    submit.idempotency_key.as_ref().map(|name| {
+/// Remembers what a submission's `Idempotency-Key` was used for.
+fn remember_key(command: &Command, key: Option<&String>, handoff: &Handoff) -> Option<Change> {
+    key.map(|key| {
         Change::Idempotency(IdempotencyRow {
             tenant: command.tenant.clone(),
-            agent: submit.handoff.source.clone(),
-            key: name.clone(),
-            handoff_id: submit.handoff.id,
+            agent: handoff.source.clone(),
+            key: key.clone(),
+            handoff_id: handoff.id,
             created_at: command.at,
         })
     })
 }
 
 /// Records a refusal, and keeps the handoff as a dead letter where that is due.
-pub(super) fn refuse(state: &State, command: &Command, refuse: &Refuse) -> Decision {
+pub(super) fn refuse(
+    state: &State,
+    command: &Command,
+    context: &Context,
+    refuse: &Refuse,
+) -> Decision {
     if let Some(known) =
         refuse.handoff_id.and_then(|id| state.handoffs.get(&(command.tenant.clone(), id)))
     {
@@ -161,6 +199,7 @@ pub(super) fn refuse(state: &State, command: &Command, refuse: &Refuse) -> Decis
     draft.from.clone_from(&refuse.from);
     draft.to.clone_from(&refuse.to);
     draft.reason.clone_from(&reason);
+    draft.safety.clone_from(&refuse.safety);
     let mut changes = Vec::new();
     let reply = Reply::Refused {
         failures: refuse.failures.clone(),
@@ -170,6 +209,10 @@ pub(super) fn refuse(state: &State, command: &Command, refuse: &Refuse) -> Decis
     let Some(letter) = &refuse.dead_letter else {
         draft.content = Some(refuse.content.clone());
         changes.push(Change::Record(Box::new(draft)));
+        if let (Some(task_id), Some(edge)) = (refuse.task_id, &refuse.edge) {
+            let code = reason.unwrap_or_default();
+            changes.extend(count_refusal(state, command, context, task_id, edge, &code));
+        }
         return Ok((changes, reply));
     };
     let mut handoff = letter.handoff.clone();
@@ -184,6 +227,8 @@ pub(super) fn refuse(state: &State, command: &Command, refuse: &Refuse) -> Decis
     };
     handoff.checkpoint = own_run.then_some(at);
     handoff.content_id = Some(letter.content.id);
+    handoff.commitment = Some(letter.content.part.commitment);
+    handoff.checkpoint_commitment = own_run.then_some(letter.checkpoint.commitment);
     handoff.reason.clone_from(&reason);
     handoff.ended_at = Some(command.at);
     draft.kind = RecordKind::DeadLettered;
@@ -208,16 +253,26 @@ pub(super) fn refuse(state: &State, command: &Command, refuse: &Refuse) -> Decis
         task_id: handoff.task_id,
         source: handoff.source.clone(),
         target: refuse.to.as_ref().and_then(|to| to.agent_id.clone()),
-        reason: reason.unwrap_or_default(),
+        reason: reason.clone().unwrap_or_default(),
         failures: refuse.failures.clone(),
         status: "OPEN".to_owned(),
         created_at: command.at,
+        resolved_at: None,
+        resolved_by: None,
     }));
     if !state.tasks.contains_key(&(command.tenant.clone(), handoff.task_id)) {
         changes.push(Change::Task(task));
     }
+    // A key that was used for another message is not taken from it; what is dangerous is kept all the same.
+    let key = letter.idempotency_key.as_ref().filter(|key| {
+        let key = (command.tenant.clone(), handoff.source.clone(), (*key).clone());
+        !state.idempotency.contains_key(&key)
+    });
+    changes.extend(remember_key(command, key, &handoff));
+    let event = Event::of_handoff(EventType::HandoffDeadLettered, &handoff, command.at);
     changes.push(Change::Handoff(handoff));
     changes.push(Change::Record(Box::new(draft)));
+    changes.push(tell(event.with("reason", reason)));
     Ok((changes, reply))
 }
 
@@ -272,7 +327,7 @@ fn replay(known: &Handoff, whole: &[u8]) -> Decision {
             Reply::Refused { failures: Vec::new(), dead_lettered: true, replayed: true },
         ));
     }
-    Ok((Vec::new(), Reply::Submitted { handoff: known.clone(), receipt: None, replayed: true }))
+    Ok((Vec::new(), Reply::Submitted { handoff: known.clone(), placed: None, replayed: true }))
 }
 
 /// The task of a handoff, as it is or as it begins.
@@ -289,9 +344,16 @@ fn task_of(state: &State, command: &Command, handoff: &Handoff) -> Task {
         failures: 0,
         spent: handoff.cost.spent,
         remaining: handoff.cost.remaining,
+        topped_up: Usd(0),
+        opened_by: Some(handoff.source.clone()),
         created_at: command.at,
         updated_at: command.at,
     })
+}
+
+/// Tells of an event.
+pub(super) fn tell(event: Event) -> Change {
+    Change::Event(Box::new(event))
 }
 
 /// A draft that speaks of a handoff.
@@ -301,18 +363,127 @@ pub(super) fn draft_of(command: &Command, kind: RecordKind, handoff: &Handoff) -
     draft.handoff_id = Some(handoff.id);
     draft.parent_handoff_id = handoff.parent_id;
     draft.status = Some(handoff.status.as_str());
+    draft.contract = handoff.ruling.as_ref().and_then(|ruling| contracts::named(&ruling.edge));
     draft
 }
 
-/// The sender must keep checkpoints and has none: only the ledger can know, so it refuses as the
-/// gate would.
-fn refuse_without_checkpoint(command: &Command, submit: &Submit) -> Decided {
-    let failures = vec![Failure::new(
+/// What only the ledger can say of a submission, under the task's lock: the loop guard and the budget
+/// relay.
+pub(super) fn guard(
+    state: &State,
+    command: &Command,
+    context: &Context,
+    handoff: &Handoff,
+    completed: i64,
+) -> Vec<Failure> {
+    let edges = edges_of(state, command, handoff.task_id);
+    let task = state.tasks.get(&(command.tenant.clone(), handoff.task_id));
+    let parent = handoff.parent_id.and_then(|id| state.handoffs.get(&(command.tenant.clone(), id)));
+    let rule = handoff.ruling.as_ref().map(|ruling| &ruling.edge);
+    let limits = LoopLimits {
+        max_hops: context.rules.max_hops,
+        max_edge_repeats: rule
+            .and_then(|edge| edge.max_edge_repeats)
+            .map_or(context.rules.max_edge_repeats, i64::from),
+        contract: rule.and_then(|edge| edge.loop_guard.as_ref()),
+    };
+    let hop = Hop { source: &handoff.source, target: &handoff.target, completed };
+    let mut failures = check_budget(task, &edges, parent, &handoff.source, &handoff.cost);
+    failures.extend(check_loop(task, &edges, hop, limits));
+    failures
+}
+
+/// The edge that a handoff takes, and those by which its sender got the task: it goes on with it, so
+/// these went well.
+fn edges_passed(
+    state: &State,
+    command: &Command,
+    task: &Task,
+    handoff: &Handoff,
+    completed: i64,
+) -> Vec<Change> {
+    let edges = edges_of(state, command, handoff.task_id);
+    let hop = Hop { source: &handoff.source, target: &handoff.target, completed };
+    let passed = passed(&edges, hop, task, &handoff.cost, command.at);
+    edges
+        .into_iter()
+        .filter(|edge| edge.target == handoff.source && edge.failures > 0)
+        .map(|edge| Edge { failures: 0, updated_at: command.at, ..edge.clone() })
+        .chain(std::iter::once(passed))
+        .map(Change::Edge)
+        .collect()
+}
+
+/// A message that its sender has to mend counts as a failure of the edge, where the sender has the
+/// task (ruling X9): nobody else can bring a task before a person that way.
+fn count_refusal(
+    state: &State,
+    command: &Command,
+    context: &Context,
+    task_id: TaskId,
+    (source, target): &(AgentId, AgentId),
+    code: &str,
+) -> Vec<Change> {
+    let Some(task) = state
+        .tasks
+        .get(&(command.tenant.clone(), task_id))
+        .filter(|task| task.holder == *source && source != target && !task.status.is_final())
+    else {
+        return Vec::new();
+    };
+    let key = (command.tenant.clone(), task_id, source.clone(), target.clone());
+    let mut edge = state.edges.get(&key).cloned().unwrap_or_else(|| {
+        Edge::new(command.tenant.clone(), task_id, source.clone(), target.clone(), command.at)
+    });
+    edge.failures += 1;
+    edge.updated_at = command.at;
+    let failures = edge.failures;
+    let mut changes = vec![Change::Edge(edge)];
+    if failures < FAILURES_TO_ESCALATE || task.status == TaskStatus::Escalated {
+        return changes;
+    }
+    let Ok(status) = task.status.next(TaskEvent::Escalate) else { return changes };
+    let mut task = task.clone();
+    task.status = status;
+    task.updated_at = command.at;
+    let mut draft = Draft::new(
+        command.tenant.clone(),
+        RecordKind::Escalated,
+        command.at,
+        crate::evidence::record::Actor::broker(),
+    );
+    draft.task_id = Some(task_id);
+    draft.status = Some(status.as_str());
+    draft.reason = Some(code.to_owned());
+    let row = escalation(command, context, task_id, (source, target), code);
+    let event = Event::of_task(EventType::HandoffEscalated, &task, command.at)
+        .with("reason", code)
+        .with("escalationId", row.id.to_string());
+    changes.push(Change::Escalation(row));
+    changes.push(Change::Task(task));
+    changes.push(Change::Record(Box::new(draft)));
+    changes.push(tell(event));
+    changes
+}
+
+/// The sender must keep checkpoints and has none.
+fn no_checkpoint() -> Failure {
+    Failure::new(
         Stage::Completeness,
         Code::IncompleteContext,
         "/checkpoint",
         "this sender must checkpoint before it hands off: send `checkpoint`, or store one with PUT /tasks/{taskId}/checkpoints/{executionId}",
-    )];
+    )
+}
+
+/// What only the ledger can know, it refuses as the gate would.
+fn refuse_here(
+    state: &State,
+    command: &Command,
+    context: &Context,
+    submit: &Submit,
+    failures: Vec<Failure>,
+) -> Decided {
     let text = serde_json::json!({ "failures": failures });
     let content = Content {
         id: submit.content.id,
@@ -322,14 +493,18 @@ fn refuse_without_checkpoint(command: &Command, submit: &Submit) -> Decided {
             &crate::domain::canonical::to_vec(&text),
         ),
     };
+    let code = primary(&failures).unwrap_or(Code::Internal);
     let mut draft = draft_of(command, RecordKind::Refused, &submit.handoff);
     draft.status = None;
-    draft.reason = Some(Code::IncompleteContext.as_str().to_owned());
+    draft.reason = Some(code.as_str().to_owned());
     draft.from = Some(submit.from.clone());
     draft.to = Some(submit.to.clone());
     draft.content = Some(content);
-    (
-        vec![Change::Record(Box::new(draft))],
-        Reply::Refused { failures, dead_lettered: false, replayed: false },
-    )
+    let mut changes = vec![Change::Record(Box::new(draft))];
+    if code == Code::IncompleteContext {
+        let Handoff { task_id, source, target, .. } = &submit.handoff;
+        let edge = (source.clone(), target.clone());
+        changes.extend(count_refusal(state, command, context, *task_id, &edge, code.as_str()));
+    }
+    (changes, Reply::Refused { failures, dead_lettered: false, replayed: false })
 }

@@ -11,14 +11,13 @@ pub(super) fn unreadable(column: &str, detail: impl std::fmt::Display) -> StoreE
 }
 
 /// Columns of a task, in any order.
-pub(super) const TASK: &str = "tenant, task_id, status, holder, checkpoint_execution, checkpoint_seq, fence, handoffs, undelivered, failures, spent_nanos, remaining_nanos, created_at, updated_at";
+pub(super) const TASK: &str = "tenant, task_id, status, holder, checkpoint_execution, checkpoint_seq, fence, handoffs, undelivered, failures, spent_nanos, remaining_nanos, created_at, updated_at, topped_up_nanos, opened_by";
 
 /// Columns of a handoff.
-pub(super) const HANDOFF: &str = "tenant, handoff_id, task_id, parent_id, source, source_version, source_execution, target, target_type, target_version, mode, status, fencing_token, attempts, deadline_at, spent_nanos, remaining_nanos, prompt_tokens, completion_tokens, idempotent, checkpoint_execution, checkpoint_seq, content_id, digest_salt, digest, reason, traceparent, created_at, accepted_at, ended_at";
+pub(super) const HANDOFF: &str = "tenant, handoff_id, task_id, parent_id, source, source_version, source_execution, target, target_type, target_version, mode, status, fencing_token, attempts, deadline_at, spent_nanos, remaining_nanos, prompt_tokens, completion_tokens, idempotent, checkpoint_execution, checkpoint_seq, content_id, digest_salt, digest, reason, traceparent, created_at, accepted_at, ended_at, policy, commitment, checkpoint_commitment, topped_up_nanos, origin";
 
 /// Columns of an outbox row.
-pub(super) const OUTBOX: &str =
-    "tenant, handoff_id, task_id, seq, target, mode, visible_at, attempt, claimed_by, created_at";
+pub(super) const OUTBOX: &str = "tenant, handoff_id, task_id, seq, target, mode, priority, visible_at, attempt, claimed_by, created_at";
 
 /// Columns of a key.
 pub(super) const KEY: &str =
@@ -28,23 +27,74 @@ pub(super) const KEY: &str =
 pub(super) const AGENT: &str = "tenant, agent_id, doc, secrets, created_at, updated_at";
 
 /// Columns of a dead letter.
-pub(super) const DEAD_LETTER: &str =
-    "tenant, handoff_id, task_id, source, target, reason, failures, status, created_at";
+pub(super) const DEAD_LETTER: &str = "tenant, handoff_id, task_id, source, target, reason, failures, status, created_at, resolved_at, resolved_by";
+
+/// Columns of an edge of a task.
+pub(super) const EDGE: &str = "tenant, task_id, source, target, passages, repeats, completed_count, failures, spent_nanos, remaining_nanos, topped_up_nanos, updated_at";
+
+/// Columns of an escalation.
+pub(super) const ESCALATION: &str = "tenant, escalation_id, task_id, handoff_id, source, target, reason, channel, resume_as, status, created_at, timeout_at, resolved_at, resolved_by, resolution";
+
+/// Columns of a log's head.
+pub(super) const HEAD: &str = "tenant, log_id, size, hash, frontier";
+/// Columns of a content beside its name, of a table called `c`.
+pub(super) const KEPT: &str = "c.salt, c.codec, c.bytes, c.segment, c.seg_offset, c.seg_length";
 
 /// Columns of a checkpoint.
 pub(super) const CHECKPOINT: &str =
     "tenant, task_id, execution_id, seq, agent_id, commitment, salt, codec, bytes, created_at";
 
+/// Columns of a subscription.
+pub(super) const SUBSCRIPTION: &str =
+    "tenant, subscription_id, doc, secrets, created_at, updated_at";
+
+/// Columns of a contract.
+pub(super) const CONTRACT: &str =
+    "tenant, contract_id, version, doc, sha256, source, target, created_at";
+
+/// Columns of what a contract's dedupe key was last seen with.
+pub(super) const REPEAT: &str = "tenant, repeat_key, handoff_id, seen_at";
+
+/// Columns of an event `e`, with what is read beside it from its handoff `h`.
+pub(super) const EVENT: &str = "e.tenant, e.leaf_index, e.ordinal, e.event_id, e.type, e.at, e.task_id, e.handoff_id, e.source, e.target, e.audience, e.data, h.reason, h.content_id";
+
+/// Columns of a cursor.
+pub(super) const CURSOR: &str = "tenant, subscriber, leaf_index, ordinal, active, broker, lease_until, next_at, failures, failing_since, attempts";
+
+/// Columns of an attempt at telling a subscriber.
+pub(super) const EVENT_DELIVERY: &str = "tenant, subscriber, slot, number, leaf_index, ordinal, event_id, type, at, attempt, outcome, status, detail, duration_us";
+/// Columns of an erasure.
+pub(super) const ERASURE: &str = "tenant, erasure_id, subject_key, subject_id, commitment, scope, reason, status, held, data, contents, checkpoints, leaf_index, requested_at, updated_at, completed_at";
+
+/// Columns of a legal hold.
+pub(super) const HOLD: &str =
+    "tenant, hold_id, subject_key, subject_id, task_id, reason, placed_at, released_at";
+
+/// Columns of a datum in an access report: of `personal_data AS p`, its record `r` and its handoff `h`.
+pub(super) const HELD: &str = "p.leaf_index, p.ordinal, p.codec, p.bytes, r.kind, r.record_hash, r.recorded_at, r.task_id, r.handoff_id, h.source, h.target, h.status, h.attempts, h.accepted_at";
+
 macro_rules! decoders {
     ($row:ty) => {
-        use $crate::domain::handoff::{CheckpointRef, Cost, DeliveryMode, Handoff, HandoffStatus};
+        use $crate::domain::escalation::{Escalation, EscalationStatus};
+        use $crate::domain::event::{Event, Position};
+        use $crate::domain::handoff::{
+            CheckpointRef, Cost, DeliveryMode, Handoff, HandoffStatus, Priority,
+        };
         use $crate::domain::ids::Micros;
         use $crate::domain::money::Usd;
+        use $crate::domain::progress::Edge;
         use $crate::domain::task::{Task, TaskStatus};
         use $crate::evidence::commitment::{Codec, Part};
+        use $crate::evidence::erasure::{Scope, Slot};
+        use $crate::evidence::merkle::Frontier;
+        use $crate::evidence::record::LogHead;
+        use $crate::store::contracts::{ContractRow, RepeatRow};
+        use $crate::store::erasure::{ErasureRow, ErasureStatus, HeldDatum, HoldRow, Route};
+        use $crate::store::events::{CursorRow, EventDeliveryRow, EventRow, SubscriptionRow};
         use $crate::store::rows::unreadable;
         use $crate::store::{
-            AgentRow, CheckpointRow, DeadLetterRow, KeyRow, LastCheckpoint, OutboxRow, Result, Role,
+            AgentRow, CheckpointRow, DeadLetterRow, KeyRow, LastCheckpoint, OutboxRow, Result,
+            Role, TreeKeyRow,
         };
 
         /// Reads one column.
@@ -98,15 +148,78 @@ macro_rules! decoders {
             }
         }
 
+        fn priority(row: &$row) -> Result<Priority> {
+            let rank = get::<i32>(row, "priority")?;
+            Priority::of_rank(rank).ok_or_else(|| unreadable("priority", rank))
+        }
+
         /// A codec column.
         pub(super) fn codec(row: &$row) -> Result<Codec> {
             let text = get::<&str>(row, "codec")?;
             Codec::parse(text).ok_or_else(|| unreadable("codec", text))
         }
 
+        /// What a row of `contents` still holds.
+        pub(super) fn content_kept(row: &$row) -> Result<$crate::store::Kept> {
+            let place = match get::<Option<String>>(row, "segment")? {
+                Some(segment) => Some($crate::store::cold::Place {
+                    segment,
+                    offset: unsigned(row, "seg_offset")?,
+                    length: unsigned(row, "seg_length")?,
+                }),
+                None => None,
+            };
+            Ok($crate::store::Kept::from_columns(
+                get(row, "salt")?,
+                codec(row)?,
+                get(row, "bytes")?,
+                place,
+            ))
+        }
+
+        /// What is delivered of a content without bytes: nothing where it was erased. Refuses one that
+        /// is only cold, by its columns `salt` and `segment`.
+        pub(super) fn erased(row: &$row) -> Result<Vec<u8>> {
+            let salt = get::<Option<&[u8]>>(row, "salt")?;
+            match get::<Option<&str>>(row, "segment")?.filter(|_| salt.is_some()) {
+                Some(segment) => Err(unreadable("bytes", format!("they are in {segment}"))),
+                None => Ok(Vec::new()),
+            }
+        }
+
+        /// A count or size column.
+        pub(super) fn unsigned(row: &$row, column: &str) -> Result<u64> {
+            u64::try_from(get::<i64>(row, column)?).map_err(|err| unreadable(column, err))
+        }
+
         /// A 32-byte hash column.
         pub(super) fn hash32(row: &$row, column: &str) -> Result<[u8; 32]> {
             get::<Vec<u8>>(row, column)?.try_into().map_err(|_| unreadable(column, "not 32 bytes"))
+        }
+
+        /// A log's head.
+        pub(super) fn head(row: &$row) -> Result<LogHead> {
+            let tree = match get::<Option<Vec<u8>>>(row, "frontier")? {
+                Some(bytes) => Frontier::parse(&bytes)
+                    .ok_or_else(|| unreadable("frontier", "not a tree's right edge"))?,
+                None => Frontier::default(),
+            };
+            Ok(LogHead {
+                tenant: parse(row, "tenant")?,
+                log_id: get(row, "log_id")?,
+                size: get(row, "size")?,
+                hash: get(row, "hash")?,
+                tree,
+            })
+        }
+
+        /// A public key that signs tree heads.
+        pub(super) fn tree_key(row: &$row) -> Result<TreeKeyRow> {
+            Ok(TreeKeyRow {
+                public: hash32(row, "public_key")?,
+                created_at: micros(row, "created_at")?,
+                retired_at: micros_opt(row, "retired_at")?,
+            })
         }
 
         /// A task.
@@ -125,8 +238,65 @@ macro_rules! decoders {
                 spent: Usd(get(row, "spent_nanos")?),
                 remaining: Usd(get(row, "remaining_nanos")?),
                 created_at: micros(row, "created_at")?,
+                topped_up: Usd(get(row, "topped_up_nanos")?),
+                opened_by: parse_opt(row, "opened_by")?,
                 updated_at: micros(row, "updated_at")?,
             })
+        }
+
+        fn hash32_opt(row: &$row, column: &str) -> Result<Option<[u8; 32]>> {
+            get::<Option<Vec<u8>>>(row, column)?
+                .map(|bytes| bytes.try_into().map_err(|_| unreadable(column, "not 32 bytes")))
+                .transpose()
+        }
+
+        /// An edge of a task.
+        pub(super) fn edge(row: &$row) -> Result<Edge> {
+            Ok(Edge {
+                tenant: parse(row, "tenant")?,
+                task_id: parse(row, "task_id")?,
+                source: parse(row, "source")?,
+                target: parse(row, "target")?,
+                passages: get(row, "passages")?,
+                repeats: get(row, "repeats")?,
+                completed: get(row, "completed_count")?,
+                failures: get(row, "failures")?,
+                spent: Usd(get(row, "spent_nanos")?),
+                remaining: Usd(get(row, "remaining_nanos")?),
+                topped_up: Usd(get(row, "topped_up_nanos")?),
+                updated_at: micros(row, "updated_at")?,
+            })
+        }
+
+        /// An escalation.
+        pub(super) fn escalation(row: &$row) -> Result<Escalation> {
+            let status = get::<&str>(row, "status")?;
+            Ok(Escalation {
+                tenant: parse(row, "tenant")?,
+                id: parse(row, "escalation_id")?,
+                task_id: parse(row, "task_id")?,
+                handoff_id: parse_opt(row, "handoff_id")?,
+                source: parse(row, "source")?,
+                target: parse(row, "target")?,
+                reason: get(row, "reason")?,
+                channel: get(row, "channel")?,
+                resume_as: parse_opt(row, "resume_as")?,
+                status: EscalationStatus::parse(status)
+                    .ok_or_else(|| unreadable("status", status))?,
+                created_at: micros(row, "created_at")?,
+                timeout_at: micros(row, "timeout_at")?,
+                resolved_at: micros_opt(row, "resolved_at")?,
+                resolved_by: get(row, "resolved_by")?,
+                resolution: get(row, "resolution")?,
+            })
+        }
+
+        /// What rules a handoff.
+        pub(super) fn ruling(row: &$row) -> Result<Option<Box<$crate::domain::ruling::Ruling>>> {
+            get::<Option<String>>(row, "policy")?
+                .map(|text| serde_json::from_str(&text))
+                .transpose()
+                .map_err(|err| unreadable("policy", err))
         }
 
         /// A handoff.
@@ -164,6 +334,11 @@ macro_rules! decoders {
                 created_at: micros(row, "created_at")?,
                 accepted_at: micros_opt(row, "accepted_at")?,
                 ended_at: micros_opt(row, "ended_at")?,
+                ruling: ruling(row)?,
+                commitment: hash32_opt(row, "commitment")?,
+                checkpoint_commitment: hash32_opt(row, "checkpoint_commitment")?,
+                topped_up: Usd(get(row, "topped_up_nanos")?),
+                origin: parse_opt(row, "origin")?,
             })
         }
 
@@ -176,6 +351,7 @@ macro_rules! decoders {
                 seq: get(row, "seq")?,
                 target: parse(row, "target")?,
                 mode: mode(row)?,
+                priority: priority(row)?,
                 visible_at: micros(row, "visible_at")?,
                 attempt: get(row, "attempt")?,
                 claimed_by: get(row, "claimed_by")?,
@@ -210,6 +386,101 @@ macro_rules! decoders {
             })
         }
 
+        /// A contract.
+        pub(super) fn contract(row: &$row) -> Result<ContractRow> {
+            Ok(ContractRow {
+                tenant: parse(row, "tenant")?,
+                id: get(row, "contract_id")?,
+                version: get(row, "version")?,
+                doc: get(row, "doc")?,
+                sha256: hash32(row, "sha256")?,
+                source: get(row, "source")?,
+                target: get(row, "target")?,
+                created_at: micros(row, "created_at")?,
+            })
+        }
+
+        /// What a contract's dedupe key was last seen with.
+        pub(super) fn repeat(row: &$row) -> Result<RepeatRow> {
+            Ok(RepeatRow {
+                tenant: parse(row, "tenant")?,
+                key: get(row, "repeat_key")?,
+                handoff_id: parse(row, "handoff_id")?,
+                seen_at: micros(row, "seen_at")?,
+            })
+        }
+
+        /// A subscription.
+        pub(super) fn subscription(row: &$row) -> Result<SubscriptionRow> {
+            Ok(SubscriptionRow {
+                tenant: parse(row, "tenant")?,
+                id: parse(row, "subscription_id")?,
+                subscription: serde_json::from_str(get(row, "doc")?)
+                    .map_err(|err| unreadable("doc", err))?,
+                secrets: get(row, "secrets")?,
+                created_at: micros(row, "created_at")?,
+                updated_at: micros(row, "updated_at")?,
+            })
+        }
+
+        fn position(row: &$row) -> Result<Position> {
+            Ok(Position { leaf_index: get(row, "leaf_index")?, ordinal: get(row, "ordinal")? })
+        }
+
+        /// An event, with what is read beside it.
+        pub(super) fn event(row: &$row) -> Result<EventRow> {
+            Ok(EventRow {
+                id: parse(row, "event_id")?,
+                position: position(row)?,
+                event: Event {
+                    kind: parse(row, "type")?,
+                    tenant: parse(row, "tenant")?,
+                    at: micros(row, "at")?,
+                    task_id: parse_opt(row, "task_id")?,
+                    handoff_id: parse_opt(row, "handoff_id")?,
+                    source: parse_opt(row, "source")?,
+                    target: parse_opt(row, "target")?,
+                    audience: parse_opt(row, "audience")?,
+                    data: serde_json::from_str(get(row, "data")?)
+                        .map_err(|err| unreadable("data", err))?,
+                },
+                words: get(row, "reason")?,
+                content_id: parse_opt(row, "content_id")?,
+            })
+        }
+
+        /// A cursor.
+        pub(super) fn cursor(row: &$row) -> Result<CursorRow> {
+            Ok(CursorRow {
+                tenant: parse(row, "tenant")?,
+                subscriber: parse(row, "subscriber")?,
+                position: position(row)?,
+                active: get(row, "active")?,
+                broker: get(row, "broker")?,
+                lease_until: micros(row, "lease_until")?,
+                next_at: micros(row, "next_at")?,
+                failures: get(row, "failures")?,
+                failing_since: micros_opt(row, "failing_since")?,
+                attempts: get(row, "attempts")?,
+            })
+        }
+
+        /// An attempt at telling a subscriber.
+        pub(super) fn event_delivery(row: &$row) -> Result<EventDeliveryRow> {
+            Ok(EventDeliveryRow {
+                number: get(row, "number")?,
+                position: position(row)?,
+                event_id: get(row, "event_id")?,
+                kind: get(row, "type")?,
+                at: micros(row, "at")?,
+                attempt: get(row, "attempt")?,
+                outcome: get(row, "outcome")?,
+                status: get(row, "status")?,
+                detail: get(row, "detail")?,
+                duration_us: get(row, "duration_us")?,
+            })
+        }
+
         /// A dead letter.
         pub(super) fn dead_letter(row: &$row) -> Result<DeadLetterRow> {
             Ok(DeadLetterRow {
@@ -223,6 +494,78 @@ macro_rules! decoders {
                     .map_err(|err| unreadable("failures", err))?,
                 status: get(row, "status")?,
                 created_at: micros(row, "created_at")?,
+                resolved_at: micros_opt(row, "resolved_at")?,
+                resolved_by: get(row, "resolved_by")?,
+            })
+        }
+
+        /// An erasure.
+        pub(super) fn erasure(row: &$row) -> Result<ErasureRow> {
+            let (scope, status) = (get::<&str>(row, "scope")?, get::<&str>(row, "status")?);
+            Ok(ErasureRow {
+                tenant: parse(row, "tenant")?,
+                id: parse(row, "erasure_id")?,
+                subject_key: hash32(row, "subject_key")?,
+                subject_id: get(row, "subject_id")?,
+                commitment: hash32(row, "commitment")?,
+                scope: Scope::parse(scope).ok_or_else(|| unreadable("scope", scope))?,
+                reason: get(row, "reason")?,
+                status: ErasureStatus::parse(status).ok_or_else(|| unreadable("status", status))?,
+                held: get(row, "held")?,
+                data: get(row, "data")?,
+                contents: get(row, "contents")?,
+                checkpoints: get(row, "checkpoints")?,
+                leaf_index: get(row, "leaf_index")?,
+                requested_at: micros(row, "requested_at")?,
+                updated_at: micros(row, "updated_at")?,
+                completed_at: micros_opt(row, "completed_at")?,
+            })
+        }
+
+        /// A legal hold.
+        pub(super) fn hold(row: &$row) -> Result<HoldRow> {
+            let subject_key = match get::<Option<&[u8]>>(row, "subject_key")? {
+                Some(_) => Some(hash32(row, "subject_key")?),
+                None => None,
+            };
+            Ok(HoldRow {
+                tenant: parse(row, "tenant")?,
+                id: get(row, "hold_id")?,
+                subject_key,
+                subject_id: get(row, "subject_id")?,
+                task_id: parse_opt(row, "task_id")?,
+                reason: get(row, "reason")?,
+                placed_at: micros(row, "placed_at")?,
+                released_at: micros_opt(row, "released_at")?,
+            })
+        }
+
+        /// A place of personal data.
+        pub(super) fn slot(row: &$row) -> Result<Slot> {
+            Ok(Slot { leaf_index: get(row, "leaf_index")?, ordinal: get(row, "ordinal")? })
+        }
+
+        /// A datum of an access report.
+        pub(super) fn held(row: &$row) -> Result<HeldDatum> {
+            let route = match get::<Option<String>>(row, "source")? {
+                Some(source) => Some(Route {
+                    source,
+                    target: get(row, "target")?,
+                    status: get(row, "status")?,
+                    attempts: get(row, "attempts")?,
+                    accepted_at: micros_opt(row, "accepted_at")?,
+                }),
+                None => None,
+            };
+            Ok(HeldDatum {
+                slot: slot(row)?,
+                kind: get(row, "kind")?,
+                record_hash: get(row, "record_hash")?,
+                recorded_at: micros(row, "recorded_at")?,
+                task_id: get(row, "task_id")?,
+                handoff_id: get(row, "handoff_id")?,
+                route,
+                kept: (codec(row)?, get(row, "bytes")?),
             })
         }
 

@@ -182,6 +182,23 @@ both! {
         a.submit(&other).await.refused(409, "CONFLICT");
     }
 
+    async fn a_dead_letters_idempotency_key_stays_its_own(broker: Broker) {
+        let (a, _) = broker.pull_pair().await;
+        let letter = Message::review("a", "b").set("/taskDescription", json!(INJECTION));
+        let key = [("idempotency-key", "review-1")];
+        a.api.submit_with(&letter, &key).await.refused(422, "SAFETY_VIOLATION");
+        let other = Message::initial("a", "b");
+        a.api.submit_with(&other, &key).await.refused(422, "CONFLICT");
+        // The other way round the key is not taken away, and the danger is kept for a person.
+        let key = [("idempotency-key", "review-2")];
+        a.api.submit_with(&other, &key).await.expect(202);
+        let letter = Message::review("a", "b").set("/taskDescription", json!(INJECTION));
+        a.api.submit_with(&letter, &key).await.refused(422, "SAFETY_VIOLATION");
+        broker.admin.get(&format!("/dead-letters/{}", letter.id())).await.expect(200);
+        let again = a.api.submit_with(&other, &key).await.expect(202);
+        assert_eq!(again.header("idempotency-replayed"), "true");
+    }
+
     async fn a107_a_tampered_signed_message_is_refused(broker: Broker) {
         let (a, _) = broker.pull_pair().await;
         let message = Message::initial("a", "b").signed(&a.signing_secret);

@@ -9,10 +9,11 @@ use axum::body::Body;
 use axum::http::Response;
 use futures_util::FutureExt;
 use handoffd::app::{self, Access, Running};
+use handoffd::archive::Contents;
+use handoffd::audit::{Check, verify_log};
 use handoffd::clock::random_id;
 use handoffd::config::Config;
-use handoffd::evidence::verify::{Entry, Verifier};
-use handoffd::store::{Store, StoredContent};
+use handoffd::store::Store;
 use reqwest::Method;
 use reqwest::header::HeaderMap;
 use serde_json::{Value, json};
@@ -30,6 +31,10 @@ const DEADLINE: Duration = Duration::from_secs(20);
 pub enum Kind {
     Sqlite,
     Postgres,
+    /// Postgres, under the role that `handoffd migrate --serving-role` makes.
+    Serving,
+    /// The same, with the log in a database of its own.
+    Apart,
 }
 
 /// Settings by their environment names.
@@ -96,12 +101,13 @@ pub async fn until<T>(what: &str, mut ask: impl AsyncFnMut() -> Result<T, String
 /// A broker, its store, and the admin's key.
 pub struct Broker {
     pub admin: Caller,
-    /// `sqlite:…` or `postgres://…`.
+    /// `sqlite:…` or `postgres://…`, as the database's owner.
     pub url: String,
     pub settings: Vec<(String, String)>,
     pub complaints: Complaints,
     running: tokio::sync::Mutex<Option<Running>>,
-    database: Option<String>,
+    databases: Vec<String>,
+    role: Option<String>,
     /// This case takes the store away, and so provokes 503.
     may_be_unavailable: AtomicBool,
     folder: tempfile::TempDir,
@@ -121,6 +127,35 @@ pub async fn on_server(sql: String) {
     connection.close().await.unwrap();
 }
 
+/// A new database on the server: its URL, as the owner.
+async fn database() -> String {
+    let name = format!("handoffd_api_{}", random_id().simple());
+    on_server(format!("CREATE DATABASE {name}")).await;
+    let mut url = server();
+    url.set_path(&name);
+    url.to_string()
+}
+
+/// Has the command that an owner runs make the role; gives it a password, for not every server trusts its
+/// own machine.
+async fn make_role(owner: &str, audit: &str, role: &str) {
+    let settings = [("HANDOFFD_DATABASE_URL", owner), ("HANDOFFD_AUDIT__DATABASE_URL", audit)];
+    let settings = settings.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    let done = command(&settings, &["migrate", "--serving-role", role]).await;
+    let said = String::from_utf8_lossy(&done.stdout).into_owned();
+    assert!(done.status.success(), "{said}{}", String::from_utf8_lossy(&done.stderr));
+    assert!(said.contains("migrations applied") && said.contains(role), "{said}");
+    on_server(format!("ALTER ROLE {role} PASSWORD '{role}'")).await;
+}
+
+/// The same database, as the role.
+fn as_role(url: &str, role: Option<&str>) -> String {
+    let (Some(role), Ok(mut url)) = (role, url.parse::<url::Url>()) else { return url.to_owned() };
+    url.set_username(role).unwrap();
+    url.set_password(Some(role)).unwrap();
+    url.into()
+}
+
 impl Broker {
     async fn start(kind: Kind, overrides: Settings<'_>) -> Self {
         static PROVIDER: Once = Once::new();
@@ -128,25 +163,30 @@ impl Broker {
             let _ = rustls::crypto::ring::default_provider().install_default();
         });
         let folder = tempfile::tempdir().unwrap();
-        let (url, database) = match kind {
-            Kind::Sqlite => (format!("sqlite:{}", folder.path().join("api.db").display()), None),
-            Kind::Postgres => {
-                let name = format!("handoffd_api_{}", random_id().simple());
-                on_server(format!("CREATE DATABASE {name}")).await;
-                let mut url = server();
-                url.set_path(&name);
-                (url.to_string(), Some(name))
-            }
+        let url = match kind {
+            Kind::Sqlite => format!("sqlite:{}", folder.path().join("api.db").display()),
+            Kind::Postgres | Kind::Serving | Kind::Apart => database().await,
         };
+        let audit = if kind == Kind::Apart { database().await } else { String::new() };
+        let served = matches!(kind, Kind::Serving | Kind::Apart);
+        let role = served.then(|| format!("handoffd_{}", random_id().simple()));
+        if let Some(role) = &role {
+            make_role(&url, &audit, role).await;
+        }
+        let (serving, serving_log) =
+            (as_role(&url, role.as_deref()), as_role(&audit, role.as_deref()));
         let admin_key = format!("admin-{}", random_id());
+        let archive = format!("file://{}", folder.path().join("archive").display());
         let mut settings: Vec<(String, String)> = [
-            ("HANDOFFD_DATABASE_URL", url.as_str()),
+            ("HANDOFFD_DATABASE_URL", serving.as_str()),
+            ("HANDOFFD_AUDIT__DATABASE_URL", serving_log.as_str()),
             ("HANDOFFD_DATA_DIR", folder.path().to_str().unwrap()),
             ("HANDOFFD_LISTEN", "127.0.0.1:0"),
             ("HANDOFFD_ADMIN_KEY", admin_key.as_str()),
             ("HANDOFFD_EGRESS_ALLOW", "127.0.0.0/8,::1/128"),
             ("HANDOFFD_DATABASE__MAX_CONNECTIONS", "4"),
             ("HANDOFFD_DELIVERY__RETRY_BASE_MS", "20"),
+            ("HANDOFFD_RETENTION__ARCHIVE_URL", archive.as_str()),
         ]
         .map(|(name, value)| (name.to_owned(), value.to_owned()))
         .into();
@@ -154,6 +194,8 @@ impl Broker {
             settings.retain(|(known, _)| known != name);
             settings.push(((*name).to_owned(), (*value).to_owned()));
         }
+        let databases = [&url, &audit].into_iter().filter(|url| url.starts_with("postgres"));
+        let databases = databases.map(|url| url.rsplit('/').next().unwrap().to_owned()).collect();
         let config = Config::load(None, settings.clone()).unwrap();
         let running = app::start(config).await.unwrap();
         let http = reqwest::Client::builder()
@@ -168,10 +210,16 @@ impl Broker {
             settings,
             complaints: Complaints::default(),
             running: tokio::sync::Mutex::new(Some(running)),
-            database,
+            databases,
+            role,
             may_be_unavailable: AtomicBool::new(false),
             folder,
         }
+    }
+
+    /// The folder of the archive.
+    pub fn archive(&self) -> std::path::PathBuf {
+        self.folder.path().join("archive")
     }
 
     /// Nobody's fault: the case makes the broker answer 503.
@@ -302,10 +350,7 @@ impl Broker {
 
     /// The `handoffd` command, on this broker's store and settings.
     pub async fn command(&self, arguments: &[&str]) -> std::process::Output {
-        let mut command = tokio::process::Command::new(env!("CARGO_BIN_EXE_handoffd"));
-        command.args(arguments);
-        command.envs(self.settings.iter().map(|(name, value)| (name, value)));
-        within("the command's end", command.output()).await.unwrap()
+        command(&self.settings, arguments).await
     }
 
     /// What must hold when a case is over.
@@ -324,8 +369,9 @@ impl Broker {
         assert!(complaints.is_empty(), "{complaints:?}");
         let config = Config::load(None, self.settings.clone()).unwrap();
         let store = app::open_store(&config, Access::Beside).await.unwrap();
+        let contents = app::open_archive(&config).unwrap().contents(Arc::clone(&store));
         for tenant in store.list_tenants().await.unwrap() {
-            verify(&*store, &tenant).await;
+            verify(&*store, &contents, &tenant).await;
         }
         store.close().await;
     }
@@ -338,51 +384,29 @@ impl Broker {
         if let Some(running) = self.running.lock().await.take() {
             let _ = timeout(Duration::from_secs(5), running.stop()).await;
         }
-        if let Some(name) = &self.database {
+        for name in &self.databases {
             on_server(format!("DROP DATABASE {name} WITH (FORCE)")).await;
+        }
+        if let Some(role) = &self.role {
+            on_server(format!("DROP ROLE {role}")).await;
         }
         drop(self.folder);
     }
 }
 
-/// The verifier says well, and every handoff has its record.
-async fn verify(store: &dyn Store, tenant: &handoffd::domain::ids::TenantId) {
-    let head = store.find_head(tenant).await.unwrap().unwrap();
-    let mut verifier = Verifier::new(head.log_id);
-    let mut from = 0;
-    loop {
-        let page = store.list_records(tenant, None, from, 500, true).await.unwrap();
-        let Some(last) = page.last() else { break };
-        from = last.leaf_index + 1;
-        for record in &page {
-            let kept = |content: &StoredContent| content.kept.clone();
-            let content = record.content.as_ref().map(kept);
-            verifier.entry(&Entry {
-                leaf_index: record.leaf_index,
-                hash: &record.hash,
-                kind: &record.kind,
-                task_id: record.task_id.as_deref(),
-                handoff_id: record.handoff_id.as_deref(),
-                body: &record.body,
-                content: content.as_ref().map(|kept| {
-                    kept.as_ref().map(|(salt, codec, bytes)| (&salt[..], *codec, &bytes[..]))
-                }),
-                personal: record
-                    .personal
-                    .iter()
-                    .map(|datum| {
-                        let kept = datum.kept.as_ref();
-                        let kept = kept.map(|(salt, codec, bytes)| (&salt[..], *codec, &bytes[..]));
-                        (datum.ordinal, kept)
-                    })
-                    .collect(),
-            });
-        }
-    }
-    let report = verifier.finish(head.size, &head.hash);
+/// The `handoffd` command with these settings.
+pub async fn command(settings: &[(String, String)], arguments: &[&str]) -> std::process::Output {
+    let mut command = tokio::process::Command::new(env!("CARGO_BIN_EXE_handoffd"));
+    command.args(arguments);
+    command.envs(settings.iter().map(|(name, value)| (name, value)));
+    within("the command's end", command.output()).await.unwrap()
+}
+
+/// The verifier says well: log, tree, contents, handoffs and their checkpoints.
+async fn verify(store: &dyn Store, contents: &Contents, tenant: &handoffd::domain::ids::TenantId) {
+    let check = Check { contents: Some(contents), ..Check::default() };
+    let report = verify_log(store, tenant, check).await.unwrap();
     assert_eq!(report.first_fault, None, "tenant {tenant}");
-    let unrecorded = store.list_unrecorded(tenant).await.unwrap();
-    assert!(unrecorded.is_empty(), "tenant {tenant}: {unrecorded:?}");
 }
 
 /// A registered agent, with all that is shown once.

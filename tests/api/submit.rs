@@ -1,6 +1,10 @@
 //! `POST /handoffs`: the commit, replays, `Prefer: wait`.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
 use futures_util::future::join_all;
+use handoffd::evidence::merkle::{Hash, verify_inclusion};
+use handoffd::evidence::note::{Note, TreeHead};
 use reqwest::Method;
 use serde_json::json;
 
@@ -45,6 +49,19 @@ both! {
         let receipt = &answer.body["receipt"];
         assert!(receipt["recordHash"].as_str().unwrap().starts_with("sha256:"));
         assert!(receipt["leafIndex"].is_i64() && receipt["logId"].is_string());
+        let note = receipt["treeHead"].as_str().unwrap();
+        let head = TreeHead::parse(&Note::parse(note).unwrap().text).unwrap();
+        assert_eq!(head.origin, format!("handoffd/{}", receipt["logId"].as_str().unwrap()));
+        let proof: Vec<Hash> = receipt["inclusionProof"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|hash| BASE64.decode(hash.as_str().unwrap()).unwrap().try_into().unwrap())
+            .collect();
+        let leaf = hex::decode(&receipt["recordHash"].as_str().unwrap()["sha256:".len()..]);
+        let leaf: Hash = leaf.unwrap().try_into().unwrap();
+        let index = receipt["leafIndex"].as_u64().unwrap();
+        verify_inclusion(&leaf, index, head.size, &proof, &head.root).unwrap();
         let read = a.api.get(&message.path()).await.expect(200).body;
         assert_eq!(read["receipt"], *receipt);
         assert_eq!(read["message"], json!(null), "only where it is asked for");

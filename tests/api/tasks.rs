@@ -148,9 +148,13 @@ both! {
         let done = b.api.post(&path, &json!({ "output": { "n": 1 } })).await.expect(200).body;
         assert_eq!((&done["status"], &done["holder"]), (&json!("COMPLETED"), &json!("b")));
         b.api.post(&path, &json!({ "output": 2 })).await.expect(200);
-        assert_eq!(broker.kinds(&message).await, ["HANDOFF", "ACCEPTED", "TASK_COMPLETED"]);
+        assert_eq!(
+            broker.kinds(&message).await,
+            ["HANDOFF", "ACCEPTED", "COMPLETED", "TASK_COMPLETED"]
+        );
         // What becomes of its last handoff leaves it ended.
-        b.say(&message, "fail", token, json!({})).await.expect(200);
+        b.say(&message, "fail", token, json!({})).await.refused(409, "CONFLICT");
+        b.say(&message, "complete", token, json!({})).await.expect(200);
         assert_eq!(broker.task(&message).await["status"], "COMPLETED");
         let run = message["fromAgent"]["executionId"].as_str().unwrap();
         let checkpoint = format!("{}/checkpoints/{run}", message.task_path());

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use crate::message::Message;
 
 both! {
+    with [("HANDOFFD_GATE__MAX_EDGE_REPEATS", "1000"), ("HANDOFFD_GATE__MAX_HOPS", "1000")]
     async fn the_trace_of_a_long_task_is_complete(broker: Broker) {
         let (a, b) = broker.pull_pair().await;
         let first = Message::review("a", "b");
@@ -37,7 +38,9 @@ both! {
         assert!(leaves.is_sorted_by(|one, next| one < next), "in log order, each once");
         assert!(records.iter().all(|record| record["taskId"] == first["taskId"]));
     }
+}
 
+both! {
     async fn a_traces_records_are_a_chain_that_anyone_can_recompute(broker: Broker) {
         let (a, _, _receiver) = broker.pair(vec![]).await;
         let message = Message::initial("a", "b");

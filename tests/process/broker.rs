@@ -1,7 +1,8 @@
 //! A broker as a process of its own.
 
 use std::collections::VecDeque;
-use std::process::Stdio;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{ExitStatus, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -19,6 +20,28 @@ const LINES: usize = 40;
 
 type Log = Arc<Mutex<VecDeque<String>>>;
 
+/// How a broker ended that nobody asked to.
+pub struct Ended {
+    status: ExitStatus,
+    log: Vec<String>,
+}
+
+impl Ended {
+    /// It ended at a step where it was to end (`src/fault.rs`), and not of anything else.
+    pub fn at_a_step(&self) -> bool {
+        // As `abort` ends a process.
+        const SIGABRT: i32 = 6;
+        self.status.signal() == Some(SIGABRT)
+            && !self.log.iter().any(|line| line.contains("panicked"))
+    }
+}
+
+impl std::fmt::Display for Ended {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}: {:?}", self.status, self.log)
+    }
+}
+
 /// A broker that serves.
 pub struct Broker {
     child: Child,
@@ -32,9 +55,25 @@ pub struct Broker {
 impl Broker {
     /// Starts one and waits for it to say where it listens.
     pub async fn start(site: &Site, settings: &[(&str, &str)]) -> Self {
+        Self::launch(site, settings)
+            .await
+            .unwrap_or_else(|ended| panic!("the broker ended: {ended}"))
+    }
+
+    /// [`Broker::start`]; how it ended and its last words, where it ends instead.
+    pub async fn launch(site: &Site, settings: &[(&str, &str)]) -> Result<Self, Ended> {
+        Self::spawn(site.command(settings)).await
+    }
+
+    /// [`Broker::start`], with a file that cannot grow being an error of the write and no signal.
+    pub async fn start_unsignalled(site: &Site, settings: &[(&str, &str)]) -> Self {
+        let command = wrapped(&["env", "--ignore-signal=XFSZ"], &site.command(settings));
+        Self::spawn(command).await.unwrap_or_else(|ended| panic!("the broker ended: {ended}"))
+    }
+
+    async fn spawn(mut command: Command) -> Result<Self, Ended> {
         let began = tokio::time::Instant::now();
-        let mut child = site
-            .command(settings)
+        let mut child = command
             .arg("serve")
             .stdin(Stdio::null())
             .stdout(Stdio::null())
@@ -46,16 +85,43 @@ impl Broker {
         let listening = async {
             while let Some(line) = lines.next_line().await.unwrap() {
                 if let Some(said) = line.strip_prefix("handoffd listens on ") {
-                    return said.split_whitespace().next().unwrap().to_owned();
+                    return said.split_whitespace().next().map(str::to_owned);
                 }
                 keep(&log, line);
             }
-            panic!("the broker ended: {:?}", log.lock().unwrap());
+            None
         };
-        let base = tokio::time::timeout(PATIENCE, listening).await.expect("it says where");
+        let listening = tokio::time::timeout(PATIENCE, listening).await.expect("it says where");
+        let Some(base) = listening else {
+            let status = child.wait().await.unwrap();
+            return Err(Ended { status, log: log.lock().unwrap().iter().cloned().collect() });
+        };
         let started_in = began.elapsed();
         tokio::spawn(follow(lines, Arc::clone(&log)));
-        Self { child, log, base, started_in }
+        Ok(Self { child, log, base, started_in })
+    }
+
+    /// How it ended, if it did.
+    pub fn found_dead(&mut self) -> Option<Ended> {
+        let status = self.child.try_wait().unwrap()?;
+        Some(Ended { status, log: self.log.lock().unwrap().iter().cloned().collect() })
+    }
+
+    /// Its process.
+    pub fn id(&self) -> u32 {
+        self.child.id().expect("it runs")
+    }
+
+    /// Its resident memory, in MiB.
+    pub fn rss_mib(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.id())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+        line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() / 1024
+    }
+
+    /// Its open file descriptors.
+    pub fn descriptors(&self) -> usize {
+        std::fs::read_dir(format!("/proc/{}/fd", self.id())).unwrap().count()
     }
 
     /// SIGKILL, and wait for the end.
@@ -65,7 +131,7 @@ impl Broker {
 
     /// Sends a signal by its name.
     pub async fn signal(&self, name: &str) {
-        let id = self.child.id().expect("it runs").to_string();
+        let id = self.id().to_string();
         let sent = Command::new("kill").args(["-s", name, &id]).status().await.unwrap();
         assert!(sent.success());
     }
@@ -95,6 +161,20 @@ impl Broker {
             .filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok())
             .sum()
     }
+}
+
+/// A command run by another, which takes it as its last arguments.
+pub fn wrapped(by: &[&str], command: &Command) -> Command {
+    let command = command.as_std();
+    let mut outer = Command::new(by[0]);
+    outer.args(&by[1..]).arg(command.get_program()).args(command.get_args()).kill_on_drop(true);
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => outer.env(name, value),
+            None => outer.env_remove(name),
+        };
+    }
+    outer
 }
 
 fn keep(log: &Log, line: String) {

@@ -14,8 +14,9 @@ use crate::world::{Takes, World};
 /// Kills where `HANDOFFD_TEST_ROUNDS` says nothing.
 const ROUNDS: usize = 3;
 
-fn rounds() -> usize {
-    std::env::var("HANDOFFD_TEST_ROUNDS").map_or(ROUNDS, |text| text.parse().unwrap())
+/// What `HANDOFFD_TEST_ROUNDS` says, or else `few`.
+pub fn rounds(few: usize) -> usize {
+    std::env::var("HANDOFFD_TEST_ROUNDS").map_or(few, |text| text.parse().unwrap())
 }
 
 pub async fn killed_under_load_nothing_acknowledged_is_lost(site: Arc<Site>) {
@@ -34,7 +35,7 @@ pub async fn killed_under_load_nothing_acknowledged_is_lost(site: Arc<Site>) {
     let world = Arc::new(world);
     let mut load = Load::start(&world, &[&broker.base], 6);
     load.pull("puller");
-    for round in 0..rounds() {
+    for round in 0..rounds(ROUNDS) {
         // A random number of acknowledgements, then anywhere within a commit.
         load.more(5 + (random_fraction() * 60.0) as usize).await;
         tokio::time::sleep(Duration::from_secs_f64(random_fraction() * 0.03)).await;

@@ -30,9 +30,15 @@ pub struct Load {
 impl Load {
     /// So many senders for each broker, to all receivers in turn.
     pub fn start(world: &Arc<World>, bases: &[&str], senders: usize) -> Self {
+        let bases = bases.iter().map(|base| watch::channel((*base).to_owned()).0);
+        Self::at(world, bases.collect(), senders)
+    }
+
+    /// [`Load::start`] at brokers that move without [`Load::redirect`].
+    pub fn at(world: &Arc<World>, bases: Vec<watch::Sender<String>>, senders: usize) -> Self {
         let mut load = Self {
             world: Arc::clone(world),
-            bases: bases.iter().map(|base| watch::channel((*base).to_owned()).0).collect(),
+            bases,
             stop: CancellationToken::new(),
             senders: JoinSet::new(),
             others: JoinSet::new(),

@@ -8,16 +8,30 @@
 #![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
 #![allow(missing_docs, unreachable_pub, reason = "nobody's library")]
 
+mod apart;
+mod archive;
 mod backlog;
 mod broker;
+mod crash;
 mod cuts;
+mod erasures;
+mod events;
+mod full;
+mod isolation;
 mod kills;
 mod load;
+mod overload;
+mod pace;
 mod pair;
+mod proxy;
 mod receiver;
 mod site;
+mod soak;
+mod stalls;
 mod starts;
+mod steps;
 mod stops;
+mod witnessing;
 mod world;
 
 /// Runs each case on each side.
@@ -45,6 +59,12 @@ macro_rules! on_both_sides {
 on_both_sides! {
     kills:
         killed_under_load_nothing_acknowledged_is_lost;
+    crash:
+        killed_at_each_step_one_broker_breaks_no_law;
+    events:
+        killed_while_telling_nothing_is_missed;
+    erasures:
+        killed_within_an_erasure_it_goes_on_and_nothing_is_unexplained;
     stops:
         told_to_stop_under_load_it_ends_well_and_loses_nothing,
         long_polls_and_waits_end_with_the_broker,
@@ -54,21 +74,87 @@ on_both_sides! {
         it_is_ready_when_it_says_where_it_listens,
         another_master_key_is_refused,
         a_wrong_setting_is_named;
+    witnessing:
+        a_log_that_was_cut_and_grew_anew_fits_no_head_that_was_kept,
+        a_place_or_witness_that_cannot_be_is_named;
     backlog:
         what_found_its_receiver_full_waits_for_no_poll,
         what_found_the_broker_full_waits_for_no_poll;
+    archive:
+        killed_at_any_step_the_archive_loses_nothing;
+    steps:
+        an_archive_that_ends_at_any_step_loses_nothing,
+        an_erasure_that_ends_at_any_step_is_finished_by_the_next_broker;
     cuts:
         senders_that_go_away_lose_nothing_and_repeat_nothing,
         a_receiver_that_hangs_up_is_tried_again,
         a_slow_receiver_does_not_delay_another;
+    isolation:
+        receivers_in_trouble_cost_the_others_nothing;
+    overload:
+        ten_times_too_much_is_refused_and_costs_no_memory;
 }
 
 mod on_one_side {
     use crate::site::{Side, run};
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    #[ignore = "ten thousand erasures, timed by hand: run with --ignored --nocapture"]
+    async fn ten_thousand_handoffs_of_one_person_on_sqlite() {
+        run(Side::Sqlite, crate::erasures::ten_thousand_handoffs_of_one_person).await;
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    #[ignore = "ten thousand erasures, timed by hand: run with --ignored --nocapture"]
+    async fn ten_thousand_handoffs_of_one_person_on_postgres() {
+        run(Side::Postgres, crate::erasures::ten_thousand_handoffs_of_one_person).await;
+    }
+
+    /// Each kill may hit a batch that is in one database and not yet in the other.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn killed_between_two_databases_nothing_acknowledged_is_lost() {
+        run(Side::Apart, crate::kills::killed_under_load_nothing_acknowledged_is_lost).await;
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn killed_at_each_step_between_two_databases_the_next_start_ends_it() {
+        run(Side::Apart, crate::apart::killed_at_each_step_the_next_start_ends_it).await;
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn killed_at_each_step_between_two_databases_another_broker_ends_it() {
+        run(Side::Apart, crate::apart::killed_at_each_step_another_broker_ends_it).await;
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn a_sqlite_file_is_served_once() {
         run(Side::Sqlite, crate::starts::a_file_that_is_served_is_refused).await;
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn nothing_acknowledged_is_lost_on_a_full_disk() {
+        run(Side::Sqlite, crate::full::nothing_acknowledged_is_lost_on_a_full_disk).await;
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn an_archive_without_room_moves_nothing() {
+        run(Side::Sqlite, crate::full::an_archive_without_room_moves_nothing).await;
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn an_erasure_without_room_waits_for_it() {
+        run(Side::Sqlite, crate::full::an_erasure_without_room_waits_for_it).await;
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_bucket_is_as_good_as_a_folder() {
+        run(Side::Postgres, crate::archive::a_bucket_is_as_good_as_a_folder).await;
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_bucket_keeps_every_tree_head_and_replaces_none() {
+        run(Side::Sqlite, crate::witnessing::a_bucket_keeps_every_tree_head_and_replaces_none)
+            .await;
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -77,7 +163,45 @@ mod on_one_side {
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn two_brokers_tell_a_subscriber_nothing_twice() {
+        run(Side::Postgres, crate::events::two_that_live_tell_nothing_twice).await;
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn the_broker_that_is_left_goes_on_telling() {
+        run(Side::Postgres, crate::events::the_broker_that_is_left_goes_on_telling).await;
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn the_broker_that_is_left_takes_over() {
         run(Side::Postgres, crate::pair::the_one_that_is_left_takes_over).await;
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_dead_brokers_clock_does_not_matter() {
+        run(Side::Postgres, crate::pair::a_dead_brokers_clock_does_not_matter).await;
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_server_that_falls_silent_is_waited_for_so_long_and_no_longer() {
+        let case = crate::stalls::a_server_that_falls_silent_is_waited_for_so_long_and_no_longer;
+        run(Side::Postgres, case).await;
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    #[ignore = "an hour, by hand: run with --ignored --nocapture; docs/reliability.md says how"]
+    async fn an_hour_at_half_of_saturation_on_sqlite() {
+        run(Side::Sqlite, crate::soak::at_half_of_saturation_nothing_grows).await;
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    #[ignore = "an hour, by hand: run with --ignored --nocapture; docs/reliability.md says how"]
+    async fn an_hour_at_half_of_saturation_on_postgres() {
+        run(Side::Postgres, crate::soak::at_half_of_saturation_nothing_grows).await;
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn killed_at_each_step_three_brokers_break_no_law() {
+        run(Side::Postgres, crate::crash::killed_at_each_step_three_brokers_break_no_law).await;
     }
 }

@@ -19,6 +19,17 @@ pub struct Delivery {
     pub token: i64,
 }
 
+impl Delivery {
+    /// As the headers of a webhook tell.
+    pub fn of(headers: &HeaderMap) -> Self {
+        Self {
+            handoff: headers["handoff-id"].to_str().unwrap().to_owned(),
+            attempt: number(headers, "handoff-attempt"),
+            token: number(headers, "handoff-fencing-token"),
+        }
+    }
+}
+
 /// Everything that reached any receiver of a case, in order.
 #[derive(Default)]
 pub struct Seen(Mutex<Vec<Delivery>>);
@@ -70,11 +81,7 @@ fn number(headers: &HeaderMap, name: &str) -> i64 {
 }
 
 async fn take(State(behaviour): State<Behaviour>, headers: HeaderMap) -> axum::Json<Value> {
-    behaviour.seen.add(Delivery {
-        handoff: headers["handoff-id"].to_str().unwrap().to_owned(),
-        attempt: number(&headers, "handoff-attempt"),
-        token: number(&headers, "handoff-fencing-token"),
-    });
+    behaviour.seen.add(Delivery::of(&headers));
     tokio::time::sleep(behaviour.pause).await;
     axum::Json(json!({ "status": "ACCEPTED" }))
 }

@@ -11,6 +11,8 @@ use serde_json::Value;
 use sqlx::{AssertSqlSafe, Connection};
 use tokio::process::Command;
 
+use crate::proxy::Proxy;
+
 /// The first admin key of every broker here.
 pub const ADMIN_KEY: &str = "admin-key-of-the-process-tests";
 
@@ -19,12 +21,16 @@ pub const ADMIN_KEY: &str = "admin-key-of-the-process-tests";
 pub enum Side {
     Sqlite,
     Postgres,
+    /// Postgres, with the log in a database of its own.
+    Apart,
 }
 
 /// Where brokers of one case keep things.
 pub struct Site {
     pub side: Side,
     url: String,
+    /// The log's database; empty where it has none of its own.
+    audit: String,
     master_key: String,
     folder: tempfile::TempDir,
 }
@@ -57,6 +63,15 @@ async fn on_server(sql: String) {
     connection.close().await.unwrap();
 }
 
+/// A new database on the server: its URL.
+async fn database() -> String {
+    let name = format!("handoffd_test_{}", random_id().simple());
+    on_server(format!("CREATE DATABASE {name}")).await;
+    let mut url = server();
+    url.set_path(&name);
+    url.into()
+}
+
 /// 32 random bytes in base64.
 pub fn master_key() -> String {
     base64::engine::general_purpose::STANDARD.encode(random::<32>())
@@ -67,20 +82,17 @@ impl Site {
         let folder = tempfile::tempdir().unwrap();
         let url = match side {
             Side::Sqlite => format!("sqlite:{}", folder.path().join("broker.db").display()),
-            Side::Postgres => {
-                let name = format!("handoffd_test_{}", random_id().simple());
-                on_server(format!("CREATE DATABASE {name}")).await;
-                let mut url = server();
-                url.set_path(&name);
-                url.into()
-            }
+            Side::Postgres | Side::Apart => database().await,
         };
-        Self { side, url, master_key: master_key(), folder }
+        let audit = if side == Side::Apart { database().await } else { String::new() };
+        Self { side, url, audit, master_key: master_key(), folder }
     }
 
     /// The binary with this site's settings, and nobody else's.
     pub fn command(&self, settings: &[(&str, &str)]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_handoffd"));
+        let built = || env!("CARGO_BIN_EXE_handoffd").into();
+        let binary = std::env::var_os("HANDOFFD_TEST_BINARY").unwrap_or_else(built);
+        let mut command = Command::new(binary);
         for (name, _) in std::env::vars_os() {
             if name.to_string_lossy().starts_with("HANDOFFD_") {
                 command.env_remove(name);
@@ -88,6 +100,7 @@ impl Site {
         }
         command
             .env("HANDOFFD_DATABASE_URL", &self.url)
+            .env("HANDOFFD_AUDIT__DATABASE_URL", &self.audit)
             .env("HANDOFFD_DATA_DIR", self.folder.path())
             .env("HANDOFFD_MASTER_KEY", &self.master_key)
             .env("HANDOFFD_ADMIN_KEY", ADMIN_KEY)
@@ -106,9 +119,69 @@ impl Site {
         command
     }
 
+    /// Where the database is.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// A proxy before the server, and the URL of this database through it.
+    pub async fn behind_a_proxy(&self) -> (Proxy, String) {
+        let mut url: url::Url = self.url.parse().unwrap();
+        let host = url.host_str().expect("the server is asked over TCP");
+        let proxy = Proxy::before(format!("{host}:{}", url.port().unwrap_or(5432))).await;
+        url.set_host(Some(&proxy.address.ip().to_string())).unwrap();
+        url.set_port(Some(proxy.address.port())).unwrap();
+        (proxy, url.into())
+    }
+
+    /// Where the broker keeps what is not in the database.
+    pub fn data_dir(&self) -> &std::path::Path {
+        self.folder.path()
+    }
+
+    /// Keeps the database as it is; nobody serves it now.
+    pub async fn back_up(&self) {
+        match self.side {
+            Side::Sqlite => self.copy("broker.db", "backup.db"),
+            Side::Postgres | Side::Apart => {
+                let name = self.url.rsplit('/').next().unwrap();
+                on_server(format!("CREATE DATABASE {name}_backup TEMPLATE {name}")).await;
+            }
+        }
+    }
+
+    /// Puts the database back as it was kept.
+    pub async fn restore(&self) {
+        match self.side {
+            Side::Sqlite => self.copy("backup.db", "broker.db"),
+            Side::Postgres | Side::Apart => {
+                let name = self.url.rsplit('/').next().unwrap();
+                on_server(format!("DROP DATABASE {name} WITH (FORCE)")).await;
+                on_server(format!("ALTER DATABASE {name}_backup RENAME TO {name}")).await;
+            }
+        }
+    }
+
+    /// Copies a SQLite file with what belongs to it.
+    fn copy(&self, from: &str, to: &str) {
+        for part in ["", "-wal", "-shm"] {
+            let path = |name: &str| self.folder.path().join(format!("{name}{part}"));
+            let _ = std::fs::remove_file(path(to));
+            if path(from).exists() {
+                std::fs::copy(path(from), path(to)).unwrap();
+            }
+        }
+    }
+
     /// Runs `handoffd verify`, which must find everything well; returns the records it read.
     pub async fn verify(&self) -> u64 {
-        let output = self.command(&[]).args(["--output", "json", "verify"]).output().await.unwrap();
+        self.verify_with(&[]).await
+    }
+
+    /// [`Site::verify`] with settings.
+    pub async fn verify_with(&self, settings: &[(&str, &str)]) -> u64 {
+        let output =
+            self.command(settings).args(["--output", "json", "verify"]).output().await.unwrap();
         let said = String::from_utf8_lossy(&output.stdout).into_owned();
         assert_eq!(output.status.code(), Some(0), "{said}{:?}", output.stderr);
         let report: Value = serde_json::from_str(&said).unwrap();
@@ -121,10 +194,42 @@ impl Site {
             .sum()
     }
 
+    /// Lets go of what a killed process held.
+    pub async fn forget_leases(&self) {
+        let sql = "DELETE FROM leases";
+        if self.side != Side::Sqlite {
+            return self.sql(sql).await;
+        }
+        let mut connection = sqlx::SqliteConnection::connect(&self.url).await.unwrap();
+        sqlx::raw_sql(sql).execute(&mut connection).await.unwrap();
+        connection.close().await.unwrap();
+    }
+
+    /// Runs a statement past the brokers, on Postgres.
+    pub async fn sql(&self, sql: &str) {
+        let mut connection = sqlx::PgConnection::connect(&self.url).await.unwrap();
+        sqlx::raw_sql(AssertSqlSafe(sql.to_owned())).execute(&mut connection).await.unwrap();
+        connection.close().await.unwrap();
+    }
+
+    /// How many batches stand between the operations and a log apart.
+    pub async fn prepared(&self) -> usize {
+        let mut connection = sqlx::PgConnection::connect(&self.audit).await.unwrap();
+        let sql = "SELECT gid FROM pg_prepared_xacts WHERE database = current_database()";
+        let found = sqlx::query(sql).fetch_all(&mut connection).await.unwrap().len();
+        connection.close().await.unwrap();
+        found
+    }
+
     async fn drop_database(&self) {
-        if self.side == Side::Postgres {
+        if self.side != Side::Sqlite {
             let name = self.url.rsplit('/').next().unwrap();
-            on_server(format!("DROP DATABASE {name} WITH (FORCE)")).await;
+            on_server(format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)")).await;
+            on_server(format!("DROP DATABASE IF EXISTS {name}_backup")).await;
+        }
+        if !self.audit.is_empty() {
+            let name = self.audit.rsplit('/').next().unwrap();
+            on_server(format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)")).await;
         }
     }
 }

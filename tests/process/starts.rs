@@ -8,7 +8,7 @@ use crate::site::{Site, master_key};
 use crate::world::{client, until};
 
 /// Runs `serve`, which must end by itself; returns the exit code and what it said.
-async fn refused(site: &Site, settings: &[(&str, &str)]) -> (Option<i32>, String) {
+pub async fn refused(site: &Site, settings: &[(&str, &str)]) -> (Option<i32>, String) {
     let ended = tokio::time::timeout(PATIENCE, site.command(settings).arg("serve").output());
     let output = ended.await.expect("it ends by itself").unwrap();
     (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())

@@ -37,8 +37,16 @@ pub struct World {
     pub receivers: BTreeMap<String, String>,
     /// What reached whom.
     pub seen: Arc<Seen>,
-    /// Acknowledged handoffs with their task and their parent.
-    pub acknowledged: Mutex<BTreeMap<String, (String, Option<String>)>>,
+    /// Acknowledged handoffs.
+    pub acknowledged: Mutex<BTreeMap<String, Acknowledged>>,
+}
+
+/// What was said of a handoff that the broker acknowledged.
+#[derive(Debug, Clone)]
+pub struct Acknowledged {
+    pub task: String,
+    pub parent: Option<String>,
+    pub target: String,
 }
 
 async fn register(base: &str, agent: Value) -> String {
@@ -76,10 +84,12 @@ impl World {
 
     pub fn acknowledge(&self, message: &Value) {
         let text = |name: &str| message[name].as_str().map(str::to_owned);
-        self.acknowledged
-            .lock()
-            .unwrap()
-            .insert(text("handoffId").unwrap(), (text("taskId").unwrap(), text("parentHandoffId")));
+        let said = Acknowledged {
+            task: text("taskId").unwrap(),
+            parent: text("parentHandoffId"),
+            target: message["toAgent"]["agentId"].as_str().unwrap().to_owned(),
+        };
+        self.acknowledged.lock().unwrap().insert(text("handoffId").unwrap(), said);
     }
 
     pub fn count(&self) -> usize {
@@ -110,7 +120,7 @@ impl World {
         .await;
         self.seen.check_attempts();
         self.check_order(&acknowledged);
-        let tasks: BTreeSet<String> = acknowledged.values().map(|(task, _)| task.clone()).collect();
+        let tasks: BTreeSet<String> = acknowledged.values().map(|said| said.task.clone()).collect();
         let open = async || {
             let accepted = traces(&broker.base, &tasks).await;
             acknowledged.keys().filter(|id| accepted.get(*id) != Some(&true)).count()
@@ -127,13 +137,13 @@ impl World {
         tally
     }
 
-    fn check_order(&self, acknowledged: &BTreeMap<String, (String, Option<String>)>) {
+    fn check_order(&self, acknowledged: &BTreeMap<String, Acknowledged>) {
         let mut first = BTreeMap::new();
         for (place, delivery) in self.seen.all().into_iter().enumerate() {
             first.entry(delivery.handoff).or_insert(place);
         }
-        for (id, (_, parent)) in acknowledged {
-            if let Some(parent) = parent {
+        for (id, said) in acknowledged {
+            if let Some(parent) = &said.parent {
                 assert!(first[parent] < first[id], "{id} went before {parent} of its task");
             }
         }

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use handoffd::domain::handoff::{DeliveryMode, HandoffStatus};
+use handoffd::domain::handoff::{DeliveryMode, HandoffStatus, Priority};
 use handoffd::domain::ids::{HandoffId, Micros};
-use handoffd::store::{Claim, Store, Writes};
+use handoffd::store::{Claim, Kept, Release, Store, Writes};
 
 use crate::fixture::{
     Given, agent, all_different, given, handoff_id, needs, see, settle, submit, transact, write,
@@ -16,7 +16,10 @@ const NOW: Micros = Micros(1_000_000);
 const UNTIL: Micros = Micros(2_000_000);
 
 async fn claim(store: &Arc<dyn Store>, receiver: &str, limit: i64) -> Vec<Claim> {
-    store.claim(&(acme(), agent(receiver)), "b1", NOW, UNTIL, limit).await.unwrap()
+    store
+        .claim(&(acme(), agent(receiver)), DeliveryMode::Webhook, "b1", NOW, UNTIL, limit)
+        .await
+        .unwrap()
 }
 
 fn ids(claims: &[Claim]) -> Vec<HandoffId> {
@@ -39,6 +42,9 @@ pub async fn a_claim_has_what_an_attempt_needs(bed: Arc<Bed>) {
             attempt: 1,
             fencing_token: 1,
             idempotent: true,
+            unsettled: false,
+            max_retries: None,
+            verdict_ms: None,
             traceparent: handoff.traceparent,
             created_at: one.at,
             body: one.body.clone(),
@@ -66,9 +72,11 @@ pub async fn nothing_is_claimed_before_its_time(bed: Arc<Bed>) {
     let one = given(1, 1).at(500);
     let bob = one.receiver();
     submit(&bed.store, std::slice::from_ref(&one)).await;
-    let early = bed.store.claim(&bob, "b1", Micros(499), UNTIL, 10).await.unwrap();
+    let early =
+        bed.store.claim(&bob, DeliveryMode::Webhook, "b1", Micros(499), UNTIL, 10).await.unwrap();
     assert_eq!(early, []);
-    let due = bed.store.claim(&bob, "b1", Micros(500), UNTIL, 10).await.unwrap();
+    let due =
+        bed.store.claim(&bob, DeliveryMode::Webhook, "b1", Micros(500), UNTIL, 10).await.unwrap();
     assert_eq!(due.len(), 1);
     settle(&bed.store, &one).await;
 }
@@ -83,15 +91,64 @@ pub async fn a_claim_takes_the_oldest_first_and_no_more_than_asked(bed: Arc<Bed>
     assert_eq!(rest, [4, 3, 2, 1].map(handoff_id));
 }
 
+pub async fn the_more_urgent_goes_first_and_a_task_keeps_its_order(bed: Arc<Bed>) {
+    use Priority::{High, Low, Normal, Urgent};
+    let batch = [
+        given(1, 1).wanted(Low),
+        given(2, 2),
+        given(3, 3).wanted(Urgent),
+        given(4, 4).wanted(High),
+        given(5, 5).wanted(Urgent),
+        // As urgent as it is, it waits for the first of its task.
+        given(6, 1).wanted(Urgent),
+        given(7, 7).wanted(Normal),
+    ];
+    submit(&bed.store, &batch).await;
+    assert_eq!(ids(&claim(&bed.store, "bob", 4).await), [3, 5, 4, 2].map(handoff_id));
+    assert_eq!(ids(&claim(&bed.store, "bob", 4).await), [7, 1].map(handoff_id));
+    settle(&bed.store, &batch[0]).await;
+    assert_eq!(ids(&claim(&bed.store, "bob", 4).await), [handoff_id(6)]);
+}
+
 pub async fn an_attempt_is_counted_with_each_claim(bed: Arc<Bed>) {
     let one = given(1, 1);
     submit(&bed.store, std::slice::from_ref(&one)).await;
     for attempt in 1..=3 {
         let now = Micros(NOW.0 * i64::from(attempt));
         let until = Micros(now.0 + 1);
-        let claims = bed.store.claim(&one.receiver(), "b1", now, until, 10).await.unwrap();
+        let claims = bed
+            .store
+            .claim(&one.receiver(), DeliveryMode::Webhook, "b1", now, until, 10)
+            .await
+            .unwrap();
         assert_eq!(claims[0].attempt, attempt);
     }
+}
+
+/// What tells an attempt that may have reached its receiver from one that was settled.
+pub async fn a_claim_tells_whether_the_attempt_before_has_an_end(bed: Arc<Bed>) {
+    let one = given(1, 1);
+    submit(&bed.store, std::slice::from_ref(&one)).await;
+    let first = claim(&bed.store, "bob", 1).await;
+    assert!(!first[0].unsettled, "nothing was before");
+    bed.store.release(Release::Everyone).await.unwrap();
+    let second = claim(&bed.store, "bob", 1).await;
+    assert_eq!((second[0].attempt, second[0].unsettled), (2, true), "its broker never said");
+    // As a settlement leaves it that wants another attempt.
+    let wanted = needs(std::slice::from_ref(&one));
+    let done = transact(&bed.store, &wanted, |state| {
+        let mut handoff = state.handoffs[&one.key()].clone();
+        let mut row = state.outbox[&one.key()].clone();
+        (handoff.attempts, handoff.reason) = (row.attempt, Some("DELIVERY_CONNECT".to_owned()));
+        (row.claimed_by, row.visible_at) = (None, Micros(0));
+        let mut writes = Writes::default();
+        writes.handoffs.insert(one.key(), (handoff, false));
+        writes.outbox.insert(one.key(), Some(row));
+        writes
+    });
+    done.await.unwrap();
+    let third = claim(&bed.store, "bob", 1).await;
+    assert_eq!((third[0].attempt, third[0].unsettled), (3, false), "it is known how that ended");
 }
 
 pub async fn a_row_is_never_handed_out_twice(bed: Arc<Bed>) {
@@ -168,7 +225,8 @@ pub async fn a_batch_does_not_undo_a_claim(bed: Arc<Bed>) {
             let mut claims = 0;
             while claims < ROUNDS {
                 // Visible again at once, so that the next round may claim it.
-                let got = store.claim(&receiver, "b2", NOW, NOW, 1).await.unwrap();
+                let got =
+                    store.claim(&receiver, DeliveryMode::Webhook, "b2", NOW, NOW, 1).await.unwrap();
                 claims += i32::try_from(got.len()).unwrap();
                 assert!(got.iter().all(|claim| claim.attempt == claims));
             }
@@ -211,7 +269,8 @@ pub async fn erased_content_is_claimed_empty(bed: Arc<Bed>) {
     assert_eq!(claims[0].body, b"");
     assert_eq!(claims[0].personal, [one.personal[1].1.clone()]);
     let content = see(&bed.store, std::slice::from_ref(&one)).await.handoffs[&one.key()].content_id;
-    assert_eq!(bed.store.find_content(&acme(), content.unwrap()).await.unwrap(), None);
+    let content = bed.store.find_content(&acme(), content.unwrap()).await.unwrap().unwrap();
+    assert_eq!(content.kept, Kept::Erased);
 }
 
 pub async fn unreadable_content_keeps_no_neighbour_back(bed: Arc<Bed>) {
@@ -249,7 +308,10 @@ pub async fn due_receivers_are_found_by_mode(bed: Arc<Bed>) {
     assert_eq!(due(DeliveryMode::Webhook, 150, 10).await, ["acme/carol"]);
     assert_eq!(due(DeliveryMode::Pull, 400, 10).await, ["acme/erin"]);
     assert_eq!(due(DeliveryMode::Pull, 59, 10).await, [""; 0]);
-    bed.store.claim(&batch[2].receiver(), "b1", Micros(400), UNTIL, 1).await.unwrap();
+    bed.store
+        .claim(&batch[2].receiver(), DeliveryMode::Webhook, "b1", Micros(400), UNTIL, 1)
+        .await
+        .unwrap();
     assert_eq!(due(DeliveryMode::Webhook, 400, 10).await, ["acme/bob", "beta/bob"]);
 }
 
@@ -260,7 +322,7 @@ pub async fn a_handoff_behind_anothers_is_not_due(bed: Arc<Bed>) {
     let (carol, bob) = (batch[0].receiver(), batch[1].receiver());
     let due = bed.store.list_due_receivers(DeliveryMode::Webhook, NOW, 10).await.unwrap();
     assert_eq!(due, std::slice::from_ref(&carol));
-    bed.store.claim(&carol, "b1", NOW, UNTIL, 10).await.unwrap();
+    bed.store.claim(&carol, DeliveryMode::Webhook, "b1", NOW, UNTIL, 10).await.unwrap();
     settle(&bed.store, &batch[0]).await;
     let due = bed.store.list_due_receivers(DeliveryMode::Webhook, NOW, 10).await.unwrap();
     assert_eq!(due, std::slice::from_ref(&bob));
@@ -282,10 +344,15 @@ pub async fn everything_at_once_stays_sound(bed: Arc<Bed>) {
             let bob = (acme(), agent("bob"));
             while !stop.load(std::sync::atomic::Ordering::Relaxed) {
                 store.beat(&broker, NOW).await.unwrap();
-                store.claim(&bob, &broker, NOW, NOW, 5).await.unwrap();
-                store.release_dead(UNTIL, NOW).await.unwrap();
-                store.claim(&bob, &broker, NOW, UNTIL, 5).await.unwrap();
-                store.release_own(&broker, NOW).await.unwrap();
+                store.claim(&bob, DeliveryMode::Webhook, &broker, NOW, NOW, 5).await.unwrap();
+                let beats = store.list_heartbeats().await.unwrap();
+                if let Some((silent, value)) = beats.get(sweeper) {
+                    store.release(Release::Silent(silent, Some(*value))).await.unwrap();
+                }
+                let held = store.list_claims(&broker).await.unwrap();
+                store.release(Release::These(&broker, &held)).await.unwrap();
+                store.claim(&bob, DeliveryMode::Webhook, &broker, NOW, UNTIL, 5).await.unwrap();
+                store.release(Release::Own(&broker)).await.unwrap();
                 store.list_due_receivers(DeliveryMode::Webhook, NOW, 5).await.unwrap();
             }
         });
@@ -320,58 +387,116 @@ pub async fn everything_at_once_stays_sound(bed: Arc<Bed>) {
     assert_eq!(bed.store.depths().await.unwrap().outbox, i64::try_from(total).unwrap());
 }
 
-pub async fn claims_of_dead_brokers_are_released(bed: Arc<Bed>) {
+pub async fn claims_of_silent_brokers_are_released(bed: Arc<Bed>) {
     let batch = [
         given(1, 1).to("live"),
         given(2, 2).to("dead"),
-        given(3, 3).to("unknown"),
+        given(3, 3).to("stranger"),
         given(4, 4).to("pulled").by_pull(),
         given(5, 5).to("waiting").at(3_000_000),
     ];
     submit(&bed.store, &batch).await;
-    bed.store.beat("live", Micros(900_000)).await.unwrap();
-    bed.store.beat("dead", Micros(400_000)).await.unwrap();
-    bed.store.beat("dead", Micros(500_000)).await.unwrap();
-    for (receiver, broker) in
-        [("live", "live"), ("dead", "dead"), ("unknown", "unknown"), ("pulled", "dead")]
-    {
+    // Values only: the one that lives has the older clock.
+    bed.store.beat("live", Micros(5)).await.unwrap();
+    bed.store.beat("dead", Micros(900_000)).await.unwrap();
+    for (receiver, mode, broker) in [
+        ("live", DeliveryMode::Webhook, "live"),
+        ("dead", DeliveryMode::Webhook, "dead"),
+        ("stranger", DeliveryMode::Webhook, "stranger"),
+        ("pulled", DeliveryMode::Pull, "dead"),
+    ] {
         let receiver = (acme(), agent(receiver));
-        let got = bed.store.claim(&receiver, broker, NOW, UNTIL, 10).await.unwrap();
+        let got = bed.store.claim(&receiver, mode, broker, NOW, UNTIL, 10).await.unwrap();
         assert_eq!(got.len(), 1);
     }
-    assert_eq!(bed.store.release_dead(Micros(500_000), NOW).await.unwrap(), 1, "the unknown one");
-    assert_eq!(bed.store.release_dead(Micros(500_001), NOW).await.unwrap(), 1, "the dead one");
-    assert_eq!(bed.store.release_dead(Micros(500_001), NOW).await.unwrap(), 0);
+    assert_eq!(bed.store.list_strangers().await.unwrap(), ["stranger"]);
+    let release = async |whose| bed.store.release(whose).await.unwrap();
+    let heard = Some(Micros(900_000));
+    assert_eq!(release(Release::Silent("dead", Some(Micros(899_999)))).await, 0, "it spoke since");
+    assert_eq!(release(Release::Silent("dead", None)).await, 0, "it has a heartbeat");
+    assert_eq!(release(Release::Silent("dead", heard)).await, 1);
+    assert_eq!(release(Release::Silent("dead", heard)).await, 0, "another was first");
+    assert_eq!(release(Release::Silent("stranger", None)).await, 1);
     let seen = see(&bed.store, &batch).await;
     let row = |n: usize| &seen.outbox[&batch[n].key()];
     for (n, holder, visible) in [
-        (0, Some("live"), UNTIL),
-        (1, None, NOW),
-        (2, None, NOW),
-        (3, Some("dead"), UNTIL),
-        (4, None, Micros(3_000_000)),
+        (0, Some("live"), UNTIL.0),
+        (1, None, 0),
+        (2, None, 0),
+        (3, Some("dead"), UNTIL.0),
+        (4, None, 3_000_000),
     ] {
-        assert_eq!((row(n).claimed_by.as_deref(), row(n).visible_at), (holder, visible), "{n}");
+        assert_eq!((row(n).claimed_by.as_deref(), row(n).visible_at.0), (holder, visible), "{n}");
     }
-    assert_eq!(bed.raw().await.count("brokers").await, 1);
+    let left = bed.store.list_heartbeats().await.unwrap();
+    assert_eq!(left, [("live".to_owned(), Micros(5))]);
     let again = claim(&bed.store, "dead", 10).await;
     assert_eq!(again[0].attempt, 2);
+    assert_eq!(release(Release::Everyone).await, 2);
+    assert_eq!(bed.store.list_heartbeats().await.unwrap(), []);
+}
+
+/// Also where the clock it comes from stands still, or was set back.
+pub async fn a_heartbeat_never_has_the_same_value_twice(bed: Arc<Bed>) {
+    let mut before = Micros(i64::MIN);
+    for at in [1_000, 1_000, 500, 2_000, 2_001] {
+        bed.store.beat("b1", Micros(at)).await.unwrap();
+        let heard = bed.store.list_heartbeats().await.unwrap()[0].1;
+        assert!(heard > before, "{heard:?} after {before:?}");
+        before = heard;
+    }
+}
+
+pub async fn a_broker_finds_and_frees_claims_of_its_own(bed: Arc<Bed>) {
+    let batch = [given(1, 1), given(2, 2), given(3, 3), given(4, 4).by_pull()];
+    submit(&bed.store, &batch[..3]).await;
+    assert_eq!(claim(&bed.store, "bob", 10).await.len(), 3);
+    submit(&bed.store, &batch[3..]).await;
+    let bob = batch[3].receiver();
+    bed.store.claim(&bob, DeliveryMode::Pull, "b1", NOW, UNTIL, 10).await.unwrap();
+    let held = bed.store.list_claims("b1").await.unwrap();
+    assert_eq!(
+        held,
+        [1, 2, 3].map(|n| ((acme(), handoff_id(n)), 1)),
+        "pulled ones are not its own"
+    );
+    assert_eq!(bed.store.list_claims("b2").await.unwrap(), []);
+    let these = [held[0].clone(), ((acme(), handoff_id(2)), 2), ((acme(), handoff_id(4)), 1)];
+    assert_eq!(bed.store.release(Release::These("b2", &these)).await.unwrap(), 0, "not b2's");
+    assert_eq!(bed.store.release(Release::These("b1", &these)).await.unwrap(), 1, "as it stands");
+    let again = claim(&bed.store, "bob", 10).await;
+    assert_eq!((again[0].handoff_id, again[0].attempt, again.len()), (handoff_id(1), 2, 1));
 }
 
 pub async fn a_broker_hands_back_its_own_claims(bed: Arc<Bed>) {
     let batch =
-        [given(1, 1).to("mine"), given(2, 2).to("another"), given(3, 3).to("mine").by_pull()];
+        [given(1, 1).to("mine"), given(2, 2).to("another"), given(3, 3).to("pulled").by_pull()];
     submit(&bed.store, &batch).await;
     bed.store.beat("b1", NOW).await.unwrap();
     claim(&bed.store, "mine", 10).await;
-    bed.store.claim(&batch[1].receiver(), "b2", NOW, UNTIL, 10).await.unwrap();
-    assert_eq!(bed.store.release_own("b1", Micros(NOW.0 + 1)).await.unwrap(), 1);
-    assert_eq!(bed.store.release_own("b1", Micros(NOW.0 + 1)).await.unwrap(), 0);
+    let pulled = batch[2].receiver();
+    bed.store.claim(&pulled, DeliveryMode::Pull, "b1", NOW, UNTIL, 10).await.unwrap();
+    let another = batch[1].receiver();
+    bed.store.claim(&another, DeliveryMode::Webhook, "b2", NOW, UNTIL, 10).await.unwrap();
+    assert_eq!(bed.store.release(Release::Own("b1")).await.unwrap(), 1);
+    assert_eq!(bed.store.release(Release::Own("b1")).await.unwrap(), 0);
     let seen = see(&bed.store, &batch).await;
     let row = |n: usize| &seen.outbox[&batch[n].key()];
-    assert_eq!((row(0).claimed_by.as_deref(), row(0).visible_at.0), (None, NOW.0 + 1));
+    assert_eq!((row(0).claimed_by.as_deref(), row(0).visible_at.0), (None, 0));
     assert_eq!(row(1).claimed_by.as_deref(), Some("b2"));
     assert_eq!(row(2).claimed_by.as_deref(), Some("b1"), "a pulled claim is the receiver's");
+    assert_eq!(bed.raw().await.count("brokers").await, 0);
+}
+
+/// An agent may change how it receives while handoffs wait for it.
+pub async fn a_claim_says_how_it_is_delivered(bed: Arc<Bed>) {
+    let batch = [given(1, 1).to("pushed"), given(2, 2).to("pulled").by_pull()];
+    submit(&bed.store, &batch).await;
+    for (one, mode) in batch.iter().zip([DeliveryMode::Pull, DeliveryMode::Webhook]) {
+        let got = bed.store.claim(&one.receiver(), mode, "b1", NOW, UNTIL, 10).await.unwrap();
+        assert_eq!(got.len(), 1);
+        assert_eq!(see(&bed.store, &batch).await.outbox[&one.key()].mode, mode);
+    }
 }
 
 pub async fn overdue_handoffs_are_open_and_past_their_deadline(bed: Arc<Bed>) {
@@ -412,4 +537,100 @@ pub async fn depths_are_counted(bed: Arc<Bed>) {
     let depths = bed.store.depths().await.unwrap();
     assert_eq!((depths.outbox, depths.oldest), (2, Some(Micros(5))));
     assert_eq!((depths.dead_letters, depths.records), (1, 2));
+}
+
+pub async fn what_waits_follows_its_receiver(bed: Arc<Bed>) {
+    let batch =
+        [given(1, 1), given(2, 2), given(3, 3).by_pull(), given(4, 4).to("carol"), given(5, 5)];
+    submit(&bed.store, &batch[4..]).await;
+    assert_eq!(claim(&bed.store, "bob", 10).await.len(), 1);
+    submit(&bed.store, &batch[..4]).await;
+    let mut writes = Writes::default();
+    writes.retargets.insert((acme(), agent("bob")), (DeliveryMode::Pull, NOW));
+    write(&bed.store, writes.clone()).await.unwrap();
+    let modes = async || {
+        let seen = see(&bed.store, &batch).await;
+        batch
+            .iter()
+            .map(|one| {
+                let mode = seen.outbox[&one.key()].mode;
+                assert_eq!(seen.handoffs[&one.key()].mode, mode);
+                mode == DeliveryMode::Pull
+            })
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(modes().await, [true, true, true, false, false], "the claimed one is left alone");
+    writes.retargets.insert((acme(), agent("bob")), (DeliveryMode::Pull, UNTIL));
+    write(&bed.store, writes.clone()).await.unwrap();
+    assert_eq!(modes().await, [true, true, true, false, true], "its claim has run out");
+    writes.retargets.insert((acme(), agent("bob")), (DeliveryMode::Webhook, NOW));
+    write(&bed.store, writes).await.unwrap();
+    assert_eq!(modes().await, [false; 5]);
+}
+
+pub async fn what_waits_is_listed(bed: Arc<Bed>) {
+    let batch = [
+        given(1, 1).by_pull().at(100),
+        given(2, 1).by_pull().at(100), // behind the first
+        given(3, 3).by_pull().at(300),
+        given(4, 4).by_pull().at(50).to("carol"),
+        given(5, 5).at(60).to("carol"),
+    ];
+    submit(&bed.store, &batch).await;
+    let ids = |rows: Vec<handoffd::store::OutboxRow>| {
+        rows.into_iter().map(|row| row.handoff_id).collect::<Vec<_>>()
+    };
+    let (bob, carol, dave) = (batch[0].receiver(), batch[3].receiver(), (acme(), agent("dave")));
+    let waiting =
+        async |receiver, now| ids(bed.store.list_waiting(receiver, Micros(now), 10).await.unwrap());
+    assert_eq!(waiting(&bob, 400).await, [1, 3].map(handoff_id));
+    assert_eq!(waiting(&bob, 200).await, [handoff_id(1)]);
+    assert_eq!(waiting(&carol, 400).await, [4, 5].map(handoff_id));
+    assert_eq!(waiting(&dave, 400).await, []);
+    let unpulled = async |before, limit| {
+        ids(bed.store.list_unpulled(Micros(before), Micros(400), limit).await.unwrap())
+    };
+    assert_eq!(unpulled(400, 10).await, [4, 1, 3].map(handoff_id));
+    assert_eq!(unpulled(300, 10).await, [4, 1].map(handoff_id));
+    assert_eq!(unpulled(300, 1).await, [handoff_id(4)]);
+    let among = async |receivers: &[_], now| {
+        let mut due = bed.store.list_due_among(receivers, Micros(now)).await.unwrap();
+        due.sort();
+        due
+    };
+    let all = [dave, carol.clone(), bob.clone()];
+    assert_eq!(among(&all, 400).await, [bob.clone(), carol.clone()]);
+    assert_eq!(among(&all, 70).await, std::slice::from_ref(&carol));
+    assert_eq!(among(&[], 400).await, []);
+    bed.store.claim(&carol, DeliveryMode::Pull, "b1", Micros(400), UNTIL, 10).await.unwrap();
+    assert_eq!(among(&all, 400).await, [bob]);
+    assert_eq!(unpulled(400, 10).await, [1, 3].map(handoff_id));
+}
+
+/// On SQLite nobody else is there to say anything.
+pub async fn one_broker_hears_of_anothers_commits(bed: Arc<Bed>) {
+    let mut heard = bed.store.listen().await.unwrap();
+    let other = bed.second().await;
+    for _ in 0..3 {
+        other.notify().await.unwrap();
+        let wait = std::time::Duration::from_secs(if bed.is_shared() { 20 } else { 1 });
+        let woken = tokio::time::timeout(wait, heard.next()).await;
+        assert_eq!(woken.is_ok(), bed.is_shared());
+        if !bed.is_shared() {
+            return;
+        }
+    }
+    // Cut: it says so, and hears again.
+    bed.raw()
+        .await
+        .run("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'LISTEN%'")
+        .await
+        .unwrap();
+    let mut tries = 0;
+    while let Err(err) = heard.next().await {
+        tries += 1;
+        assert!(tries < 5, "{err}");
+    }
+    other.notify().await.unwrap();
+    heard.next().await.unwrap();
 }

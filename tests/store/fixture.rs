@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use handoffd::domain::agent::Agent;
-use handoffd::domain::handoff::{CheckpointRef, Cost, DeliveryMode, Handoff, HandoffStatus};
+use handoffd::domain::handoff::{
+    CheckpointRef, Cost, DeliveryMode, Handoff, HandoffStatus, Priority,
+};
 use handoffd::domain::ids::{AgentId, ContentId, ExecutionId, HandoffId, Micros, TaskId, TenantId};
 use handoffd::domain::money::Usd;
 use handoffd::domain::task::{Task, TaskStatus};
@@ -46,6 +48,7 @@ pub struct Given {
     pub task: TaskId,
     pub target: AgentId,
     pub mode: DeliveryMode,
+    pub priority: Priority,
     pub at: Micros,
     pub body: Vec<u8>,
     pub personal: Vec<(&'static str, Vec<u8>)>,
@@ -59,6 +62,7 @@ pub fn given(n: u128, task: u128) -> Given {
         task: task_id(task),
         target: agent("bob"),
         mode: DeliveryMode::Webhook,
+        priority: Priority::default(),
         at: Micros(i64::try_from(n).unwrap()),
         body: format!(r#"{{"n":{n},"text":"{}"}}"#, "lorem ipsum ".repeat(30)).into_bytes(),
         personal: Vec::new(),
@@ -73,6 +77,11 @@ impl Given {
 
     pub fn by_pull(mut self) -> Self {
         self.mode = DeliveryMode::Pull;
+        self
+    }
+
+    pub fn wanted(mut self, priority: Priority) -> Self {
+        self.priority = priority;
         self
     }
 
@@ -111,7 +120,7 @@ impl Given {
         Part::new(subject, self.n.to_be_bytes(), content)
     }
 
-    fn execution(&self) -> ExecutionId {
+    pub fn execution(&self) -> ExecutionId {
         execution_id(self.n)
     }
 
@@ -154,6 +163,11 @@ impl Given {
             content_id: Some(content_id(self.n)),
             digest_salt: vec![3; 16],
             digest: vec![0, 255, 7],
+            checkpoint_commitment: Some([8; 32]),
+            commitment: Some([7; 32]),
+            origin: None,
+            ruling: None,
+            topped_up: Usd(11),
             reason: None,
             traceparent: format!("00-{:032x}-00f067aa0ba902b7-01", self.n),
             created_at: self.at,
@@ -211,6 +225,8 @@ impl Given {
             failures: 0,
             spent: Usd(0),
             remaining: Usd(5_000_000_000),
+            topped_up: Usd(9),
+            opened_by: Some(agent("alice")),
             created_at: self.at,
             updated_at: self.at,
         }
@@ -233,6 +249,8 @@ impl Given {
             )],
             status: "OPEN".to_owned(),
             created_at: self.at,
+            resolved_at: None,
+            resolved_by: None,
         }
     }
 }
@@ -271,6 +289,7 @@ pub fn plan(batch: &[Given], mut state: State) -> Writes {
                 seq: task.handoffs,
                 target: given.target.clone(),
                 mode: given.mode,
+                priority: given.priority,
                 visible_at: given.at,
                 attempt: 0,
                 claimed_by: None,
@@ -304,7 +323,7 @@ pub async fn transact(
     needs: &Needs,
     mut plan: impl FnMut(State) -> Writes + Send,
 ) -> Result<Vec<Sealed>> {
-    store.transact(needs, &mut plan).await
+    store.transact(needs, &mut plan).await.map(|done| done.records)
 }
 
 /// Writes without looking.

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use futures_util::FutureExt;
 use handoffd::clock::random_id;
 use handoffd::domain::ids::{Micros, TenantId};
-use handoffd::store::Store;
 use handoffd::store::postgres::{PostgresOptions, PostgresStore};
 use handoffd::store::sqlite::{SqliteOptions, SqliteStore};
+use handoffd::store::{Store, StoreError};
 use sqlx::{AssertSqlSafe, Connection, Row};
 
 /// Which store.
@@ -17,13 +17,24 @@ use sqlx::{AssertSqlSafe, Connection, Row};
 pub enum Side {
     Sqlite,
     Postgres,
+    /// Postgres, under the role that brokers serve as.
+    Serving,
+    /// Postgres, with the log in a database of its own.
+    Apart,
+    /// The simulation's store; cases that go past the store are not for it.
+    Memory,
 }
 
 /// A database for one case.
 pub struct Bed {
     pub side: Side,
     pub store: Arc<dyn Store>,
+    /// As its owner.
     url: String,
+    /// Who the store's connections are, where that is not the owner.
+    role: Option<String>,
+    /// The log's database, where it has one of its own.
+    audit: Option<String>,
     folder: Option<tempfile::TempDir>,
 }
 
@@ -54,29 +65,85 @@ fn server() -> url::Url {
         .expect("HANDOFFD_TEST_POSTGRES_URL is a URL")
 }
 
-async fn on_server(sql: String) {
+pub async fn on_server(sql: String) {
     let mut connection = sqlx::PgConnection::connect(server().as_str()).await.unwrap();
     sqlx::raw_sql(AssertSqlSafe(sql)).execute(&mut connection).await.unwrap();
     connection.close().await.unwrap();
 }
 
+async fn open(url: &str, audit: Option<&str>) -> Arc<dyn Store> {
+    Arc::new(open_with(url, audit).await.unwrap())
+}
+
+/// Opens the operations, and the log where it is apart.
+pub async fn open_with(url: &str, audit: Option<&str>) -> Result<PostgresStore, StoreError> {
+    let audit_url = audit.map(str::to_owned);
+    PostgresStore::open(url, PostgresOptions { audit_url, ..PostgresOptions::default() }).await
+}
+
+/// A new database on the server: its URL.
+pub async fn database() -> String {
+    let name = format!("handoffd_test_{}", random_id().simple());
+    let mut url = server();
+    on_server(format!("CREATE DATABASE {name}")).await;
+    url.set_path(&name);
+    url.into()
+}
+
+/// The database that a URL names.
+pub fn name(url: &str) -> &str {
+    url.rsplit('/').next().unwrap()
+}
+
+/// The same database as another role, which gets a password for it: not every server trusts its own machine.
+async fn as_role(url: &str, role: &str) -> String {
+    let password = role;
+    on_server(format!("ALTER ROLE {role} PASSWORD '{password}'")).await;
+    let mut url: url::Url = url.parse().unwrap();
+    url.set_username(role).unwrap();
+    url.set_password(Some(password)).unwrap();
+    url.into()
+}
+
 impl Bed {
-    /// An empty database, opened.
+    /// An empty database, opened; one to serve from is migrated, by its owner.
     pub async fn bare(side: Side) -> Self {
         match side {
             Side::Sqlite => {
                 let folder = tempfile::tempdir().unwrap();
                 let url = format!("sqlite:{}", folder.path().join("store.db").display());
                 let store = SqliteStore::open(&url, SqliteOptions::serving()).await.unwrap();
-                Self { side, store: Arc::new(store), url, folder: Some(folder) }
+                Self {
+                    side,
+                    store: Arc::new(store),
+                    url,
+                    role: None,
+                    audit: None,
+                    folder: Some(folder),
+                }
             }
             Side::Postgres => {
-                let name = format!("handoffd_test_{}", random_id().simple());
-                let mut url = server();
-                on_server(format!("CREATE DATABASE {name}")).await;
-                url.set_path(&name);
-                let store = PostgresStore::open(url.as_str(), PostgresOptions::default()).await;
-                Self { side, store: Arc::new(store.unwrap()), url: url.into(), folder: None }
+                let url = database().await;
+                let store = open(&url, None).await;
+                Self { side, store, url, role: None, audit: None, folder: None }
+            }
+            Side::Apart => {
+                let (url, audit) = (database().await, database().await);
+                let store = open(&url, Some(&audit)).await;
+                Self { side, store, url, role: None, audit: Some(audit), folder: None }
+            }
+            Side::Serving => {
+                let bed = Box::pin(Self::bare(Side::Postgres)).await;
+                bed.store.migrate().await.unwrap();
+                let role = format!("handoffd_{}", random_id().simple());
+                bed.store.grant_serving(&role).await.unwrap();
+                bed.store.close().await;
+                let store = open(&as_role(&bed.url, &role).await, None).await;
+                Self { side, store, role: Some(role), ..bed }
+            }
+            Side::Memory => {
+                let store = Arc::new(crate::memory::MemoryStore::default());
+                Self { side, store, url: String::new(), role: None, audit: None, folder: None }
             }
         }
     }
@@ -85,30 +152,118 @@ impl Bed {
     /// one.
     pub async fn second(&self) -> Arc<dyn Store> {
         match self.side {
-            Side::Sqlite => self.store.clone(),
-            Side::Postgres => {
-                Arc::new(PostgresStore::open(&self.url, PostgresOptions::default()).await.unwrap())
-            }
+            Side::Sqlite | Side::Memory => self.store.clone(),
+            _ => match &self.role {
+                Some(role) => open(&as_role(&self.url, role).await, None).await,
+                None => open(&self.url, self.audit.as_deref()).await,
+            },
         }
+    }
+
+    /// The store as the owner of the database.
+    pub async fn owner(&self) -> Arc<dyn Store> {
+        open(&self.url, self.audit.as_deref()).await
+    }
+
+    /// A plain connection under the store's own role.
+    pub async fn raw_as_store(&self) -> sqlx::PgConnection {
+        let role = self.role.as_ref().expect("a role to serve as");
+        sqlx::PgConnection::connect(&as_role(&self.url, role).await).await.unwrap()
+    }
+
+    /// The role that the store serves as.
+    pub fn role(&self) -> &str {
+        self.role.as_deref().expect("a role to serve as")
+    }
+
+    /// Whether several brokers may share it.
+    pub fn is_shared(&self) -> bool {
+        self.side != Side::Sqlite
     }
 
     /// A connection past the store.
     pub async fn raw(&self) -> Raw {
         match self.side {
             Side::Sqlite => Raw::Sqlite(sqlx::SqliteConnection::connect(&self.url).await.unwrap()),
-            Side::Postgres => Raw::Postgres(sqlx::PgConnection::connect(&self.url).await.unwrap()),
+            Side::Memory => panic!("there is no way past a store in memory"),
+            _ => Raw::Postgres(sqlx::PgConnection::connect(&self.url).await.unwrap()),
         }
+    }
+
+    /// A connection past the store to where the log is.
+    pub async fn raw_log(&self) -> Raw {
+        match &self.audit {
+            Some(url) => Raw::Postgres(sqlx::PgConnection::connect(url).await.unwrap()),
+            None => self.raw().await,
+        }
+    }
+
+    /// Where the operations are.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// The log's own database.
+    pub fn audit(&self) -> &str {
+        self.audit.as_deref().expect("a log apart")
+    }
+
+    /// The bytes of the database file and of all that stands beside it.
+    pub fn files(&self) -> Vec<u8> {
+        let folder = self.folder.as_ref().expect("a file's folder");
+        let mut bytes = Vec::new();
+        for entry in std::fs::read_dir(folder.path()).unwrap() {
+            bytes.extend(std::fs::read(entry.unwrap().path()).unwrap());
+        }
+        bytes
+    }
+
+    /// All rows of the tables that may hold personal data, as the server writes them, blobs as bytes.
+    pub async fn rows(&self) -> Vec<u8> {
+        let mut raw = self.raw().await;
+        let mut bytes = Vec::new();
+        for table in ["personal_data", "handoffs", "contents", "checkpoints", "erasures"] {
+            let sql =
+                format!("SELECT coalesce(string_agg(t::text, ' '), '')::bytea FROM {table} t");
+            let text = String::from_utf8(raw.blob(&sql).await).unwrap();
+            // `\\x` and hexadecimal digits are a blob.
+            for part in text.split("\\x") {
+                let digits = part.bytes().take_while(u8::is_ascii_hexdigit).count() & !1;
+                bytes.extend(part.as_bytes()[..digits].chunks(2).map(|pair| {
+                    u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap()
+                }));
+            }
+            bytes.extend(text.into_bytes());
+        }
+        bytes
     }
 
     /// Takes the database away.
     pub async fn drop_database(&self) {
         self.store.close().await;
-        // On SQLite the folder goes with the bed.
-        if self.folder.is_none() {
-            let name = self.url.rsplit('/').next().unwrap();
-            on_server(format!("DROP DATABASE {name} WITH (FORCE)")).await;
+        // On SQLite the folder goes with the bed, and memory with its store.
+        if self.folder.is_none() && self.side != Side::Memory {
+            drop_database(&self.url).await;
+        }
+        if let Some(url) = &self.audit {
+            drop_database(url).await;
+        }
+        if let Some(role) = &self.role {
+            on_server(format!("DROP ROLE {role}")).await;
         }
     }
+}
+
+/// What is prepared there would keep a database from being dropped.
+pub async fn drop_database(url: &str) {
+    let mut raw = sqlx::PgConnection::connect(url).await.unwrap();
+    let sql = "SELECT gid FROM pg_prepared_xacts WHERE database = current_database()";
+    for row in sqlx::query(sql).fetch_all(&mut raw).await.unwrap() {
+        let sql = format!("ROLLBACK PREPARED '{}'", row.get::<&str, _>(0).replace('\'', "''"));
+        sqlx::raw_sql(AssertSqlSafe(sql)).execute(&mut raw).await.unwrap();
+    }
+    raw.close().await.unwrap();
+    on_server(format!("DROP DATABASE {} WITH (FORCE)", name(url))).await;
 }
 
 /// A plain connection to either side. Statements are written for Postgres; the log's tables are
@@ -175,9 +330,13 @@ impl Raw {
         let sql = match self {
             Self::Sqlite(_) => {
                 "DROP TRIGGER audit_records_no_update; DROP TRIGGER audit_records_no_delete; \
-                 DROP TRIGGER audit_records_no_replace"
+                 DROP TRIGGER audit_records_no_replace; DROP TRIGGER audit_nodes_no_update; \
+                 DROP TRIGGER audit_nodes_no_delete; DROP TRIGGER audit_nodes_no_replace"
             }
-            Self::Postgres(_) => "ALTER TABLE audit.records DISABLE TRIGGER USER",
+            Self::Postgres(_) => {
+                "ALTER TABLE audit.records DISABLE TRIGGER USER; \
+                 ALTER TABLE audit.nodes DISABLE TRIGGER USER"
+            }
         };
         match self {
             Self::Sqlite(raw) => sqlx::raw_sql(sql).execute(raw).await.map(drop).unwrap(),

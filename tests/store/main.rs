@@ -6,14 +6,37 @@
 #![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
 #![allow(missing_docs, unreachable_pub, reason = "nobody's library")]
 
+mod apart;
 mod batches;
+mod cold;
+mod contracts;
 mod deliveries;
+mod erasure;
+mod events;
 mod fixture;
 mod harness;
+#[allow(dead_code, reason = "only the simulation puts anything in front of it")]
+#[path = "../../src/store/memory/mod.rs"]
+mod memory;
 mod outage;
 mod reads;
+mod recovery;
+mod roles;
 mod schema;
 mod tamper;
+mod tree;
+
+/// Runs each case on a side.
+macro_rules! on {
+    ($side:expr, $($file:ident: $($case:ident),+ $(,)?;)+) => {
+        $($(
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $case() {
+                crate::harness::run($side, crate::$file::$case).await;
+            }
+        )+)+
+    };
+}
 
 /// Runs each case on each side.
 macro_rules! on_both_sides {
@@ -37,6 +60,93 @@ macro_rules! on_both_sides {
     };
 }
 
+/// Runs cases on the simulation's store: those that ask for what it keeps, and by the store alone. A case
+/// that turns in circles until others are done (`everything_at_once_stays_sound`) would keep them from it:
+/// memory never waits.
+macro_rules! in_memory_too {
+    ($($file:ident: $($case:ident),+ $(,)?;)+) => {
+        mod in_memory {
+            $($(
+                #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+                async fn $case() {
+                    crate::harness::run(crate::harness::Side::Memory, crate::$file::$case).await;
+                }
+            )+)+
+        }
+    };
+}
+
+in_memory_too! {
+    schema:
+        a_tenant_keeps_its_first_log,
+        a_fact_keeps_its_first_value;
+    tree:
+        the_tree_has_all_records_and_proves_each_against_the_head,
+        a_fresh_receipt_is_the_one_that_the_store_gives_later,
+        brokers_that_append_at_once_grow_one_tree,
+        a_batch_that_fails_leaves_the_tree_as_it_was;
+    batches:
+        a_submission_is_written_whole_and_reads_back_equal,
+        concurrent_batches_make_one_dense_chain,
+        batches_on_different_tasks_never_conflict,
+        two_tenants_have_independent_logs,
+        records_are_sealed_in_the_order_of_the_plan,
+        a_new_handoff_that_exists_is_a_conflict_and_writes_nothing,
+        a_new_task_that_exists_is_a_conflict,
+        a_plan_that_writes_nothing_leaves_no_trace,
+        a_plan_that_panics_leaves_no_trace,
+        a_record_without_a_log_is_refused_and_writes_nothing,
+        a_change_of_what_is_not_there_is_refused_and_writes_nothing,
+        batches_on_one_task_see_each_other,
+        a_batch_may_be_large,
+        an_idempotency_key_is_kept_and_taken_once,
+        agents_are_made_changed_found_and_removed,
+        an_agent_is_made_once_by_whoever_is_first,
+        keys_are_made_changed_and_found_by_hash,
+        dead_letters_are_kept,
+        the_last_checkpoint_of_a_run_is_known;
+    deliveries:
+        a_claim_has_what_an_attempt_needs,
+        only_the_first_of_a_task_is_claimed,
+        nothing_is_claimed_before_its_time,
+        a_claim_takes_the_oldest_first_and_no_more_than_asked,
+        the_more_urgent_goes_first_and_a_task_keeps_its_order,
+        an_attempt_is_counted_with_each_claim,
+        a_claim_tells_whether_the_attempt_before_has_an_end,
+        a_row_is_never_handed_out_twice,
+        a_task_is_never_handed_out_twice_at_once,
+        a_batch_does_not_undo_a_claim,
+        a_settled_handoff_frees_the_next_of_its_task,
+        due_receivers_are_found_by_mode,
+        claims_of_silent_brokers_are_released,
+        a_heartbeat_never_has_the_same_value_twice,
+        a_broker_finds_and_frees_claims_of_its_own,
+        a_claim_says_how_it_is_delivered,
+        overdue_handoffs_are_open_and_past_their_deadline,
+        a_handoff_behind_anothers_is_not_due,
+        what_waits_follows_its_receiver,
+        what_waits_is_listed,
+        depths_are_counted;
+    reads:
+        pages_have_no_gaps_and_no_repeats,
+        pages_of_tasks_and_dead_letters_end,
+        handoffs_are_filtered,
+        tasks_are_filtered_by_who_took_part,
+        open_handoffs_are_counted_by_receiver,
+        a_receipt_is_the_record_that_committed,
+        records_are_listed_by_task,
+        a_handoff_without_a_record_is_named,
+        another_tenant_sees_nothing;
+    recovery:
+        edges_are_kept_changed_and_seen_with_their_task,
+        what_is_open_of_a_task_is_seen_whole,
+        escalations_are_kept_listed_and_found_when_overdue,
+        a_ruling_is_kept_and_its_agents_come_with_the_handoff,
+        a_dead_letter_is_decided_and_filtered,
+        the_history_of_a_tasks_checkpoints_is_paged,
+        who_stands_in_is_given_the_same_personal_data;
+}
+
 on_both_sides! {
     schema:
         migrating_again_changes_nothing,
@@ -46,6 +156,13 @@ on_both_sides! {
         a_tenant_keeps_its_first_log,
         a_fact_keeps_its_first_value,
         the_log_takes_no_change_from_anyone;
+    tree:
+        the_tree_has_all_records_and_proves_each_against_the_head,
+        a_fresh_receipt_is_the_one_that_the_store_gives_later,
+        brokers_that_append_at_once_grow_one_tree,
+        a_tree_that_lags_behind_catches_up,
+        a_batch_that_fails_leaves_the_tree_as_it_was,
+        the_first_key_signs_until_another_takes_its_place;
     batches:
         a_submission_is_written_whole_and_reads_back_equal,
         concurrent_batches_make_one_dense_chain,
@@ -67,12 +184,17 @@ on_both_sides! {
         dead_letters_are_kept,
         the_last_checkpoint_of_a_run_is_known,
         a_nul_in_a_text_is_kept_or_refused_and_breaks_no_neighbour;
+    contracts:
+        contracts_are_kept_in_all_versions_and_never_written_over,
+        what_a_dedupe_key_was_seen_with_is_kept_and_renewed;
     deliveries:
         a_claim_has_what_an_attempt_needs,
         only_the_first_of_a_task_is_claimed,
         nothing_is_claimed_before_its_time,
         a_claim_takes_the_oldest_first_and_no_more_than_asked,
+        the_more_urgent_goes_first_and_a_task_keeps_its_order,
         an_attempt_is_counted_with_each_claim,
+        a_claim_tells_whether_the_attempt_before_has_an_end,
         a_row_is_never_handed_out_twice,
         a_task_is_never_handed_out_twice_at_once,
         a_batch_does_not_undo_a_claim,
@@ -80,12 +202,39 @@ on_both_sides! {
         erased_content_is_claimed_empty,
         unreadable_content_keeps_no_neighbour_back,
         due_receivers_are_found_by_mode,
-        claims_of_dead_brokers_are_released,
+        claims_of_silent_brokers_are_released,
+        a_heartbeat_never_has_the_same_value_twice,
+        a_broker_finds_and_frees_claims_of_its_own,
+        a_claim_says_how_it_is_delivered,
         a_broker_hands_back_its_own_claims,
         overdue_handoffs_are_open_and_past_their_deadline,
         a_handoff_behind_anothers_is_not_due,
         everything_at_once_stays_sound,
+        what_waits_follows_its_receiver,
+        what_waits_is_listed,
+        one_broker_hears_of_anothers_commits,
         depths_are_counted;
+    events:
+        events_stand_in_the_order_of_their_records,
+        events_are_listed_by_task_and_by_audience,
+        an_event_comes_with_what_its_handoff_keeps,
+        an_event_without_a_record_is_refused_and_writes_nothing,
+        a_cursor_never_skips_a_late_commit,
+        old_events_are_deleted_oldest_first,
+        subscriptions_are_made_changed_found_and_removed,
+        a_cursor_starts_behind_its_record_and_is_due_when_there_is_more,
+        an_agents_cursor_is_due_for_what_is_addressed_to_it,
+        a_cursor_has_one_broker_until_its_lease_ends,
+        a_rewound_cursor_is_not_moved_by_who_served_it,
+        the_last_attempts_are_remembered;
+    cold:
+        a_lease_has_one_owner_until_it_ends,
+        of_many_that_want_a_lease_one_gets_it,
+        a_mark_is_kept,
+        what_may_still_be_needed_is_held_back,
+        contents_become_cold_all_or_none,
+        what_is_erased_while_cold_is_found_and_moved_out,
+        a_cold_content_is_never_delivered_empty;
     reads:
         pages_have_no_gaps_and_no_repeats,
         pages_of_tasks_and_dead_letters_end,
@@ -97,16 +246,166 @@ on_both_sides! {
         contents_come_only_when_asked_for,
         a_handoff_without_a_record_is_named,
         another_tenant_sees_nothing;
+    recovery:
+        edges_are_kept_changed_and_seen_with_their_task,
+        what_is_open_of_a_task_is_seen_whole,
+        escalations_are_kept_listed_and_found_when_overdue,
+        a_ruling_is_kept_and_its_agents_come_with_the_handoff,
+        a_dead_letter_is_decided_and_filtered,
+        the_history_of_a_tasks_checkpoints_is_paged,
+        who_stands_in_is_given_the_same_personal_data;
     tamper:
         a_sound_log_is_well,
-        an_erased_content_is_well,
-        a_flipped_byte_of_a_record_is_named,
-        a_flipped_byte_of_a_content_is_named,
-        a_flipped_byte_of_personal_data_is_named,
-        a_changed_column_is_named,
-        a_deleted_record_is_named,
-        a_deleted_content_is_named,
-        a_truncated_log_is_named,
-        a_log_truncated_with_its_head_verifies_and_is_shorter,
-        a_rewritten_head_is_named;
+        every_changed_column_is_found_and_named,
+        every_kind_of_tampering_is_found_and_told_apart,
+        a_changed_node_of_the_tree_is_named,
+        a_log_cut_with_its_head_is_found_against_a_kept_tree_head,
+        a_log_rewritten_to_its_end_is_found_against_a_kept_tree_head;
+    erasure:
+        a_page_goes_whole_with_its_record,
+        an_update_of_what_was_read_before_brings_no_digest_back,
+        messages_and_checkpoints_go_where_that_is_asked,
+        what_came_back_from_a_backup_is_named,
+        a_hold_on_the_subject_or_on_a_task_is_seen,
+        holds_and_erasures_read_back_equal,
+        what_is_held_is_listed_in_pages,
+        a_page_ends_at_its_bound,
+        scrubbing_may_be_repeated,
+        erased_data_is_in_no_file;
+}
+
+/// As the role that brokers serve as: what its rights are for, and what they are not.
+mod serving {
+    use crate::harness::Side;
+
+    on! { Side::Serving,
+        roles:
+            the_database_refuses_every_change_of_the_log,
+            every_table_has_its_rights_and_no_other_table_has_any,
+            the_role_changes_no_schema,
+            what_is_to_be_migrated_is_the_owners_to_do,
+            a_role_that_could_do_more_is_refused,
+            a_role_is_made_once_and_its_rights_are_given_again,
+            what_it_erases_is_left_to_the_servers_vacuum;
+        schema:
+            migrating_again_changes_nothing,
+            a_tenant_keeps_its_first_log,
+            a_fact_keeps_its_first_value;
+        tree:
+            the_tree_has_all_records_and_proves_each_against_the_head,
+            a_tree_that_lags_behind_catches_up;
+        batches:
+            a_submission_is_written_whole_and_reads_back_equal,
+            concurrent_batches_make_one_dense_chain,
+            an_idempotency_key_is_kept_and_taken_once,
+            agents_are_made_changed_found_and_removed,
+            keys_are_made_changed_and_found_by_hash,
+            dead_letters_are_kept;
+        contracts:
+            contracts_are_kept_in_all_versions_and_never_written_over,
+            what_a_dedupe_key_was_seen_with_is_kept_and_renewed;
+        deliveries:
+            a_claim_has_what_an_attempt_needs,
+            claims_of_silent_brokers_are_released,
+            a_broker_hands_back_its_own_claims,
+            everything_at_once_stays_sound,
+            what_waits_follows_its_receiver,
+            one_broker_hears_of_anothers_commits,
+            depths_are_counted;
+        events:
+            events_stand_in_the_order_of_their_records,
+            old_events_are_deleted_oldest_first,
+            subscriptions_are_made_changed_found_and_removed,
+            a_cursor_has_one_broker_until_its_lease_ends,
+            the_last_attempts_are_remembered;
+        cold:
+            a_lease_has_one_owner_until_it_ends,
+            a_mark_is_kept,
+            contents_become_cold_all_or_none,
+            what_is_erased_while_cold_is_found_and_moved_out;
+        recovery:
+            edges_are_kept_changed_and_seen_with_their_task,
+            escalations_are_kept_listed_and_found_when_overdue;
+        erasure:
+            a_page_goes_whole_with_its_record,
+            messages_and_checkpoints_go_where_that_is_asked,
+            holds_and_erasures_read_back_equal;
+    }
+}
+
+/// With the log in a database of its own: what a batch, a read and an erasure do across the two.
+mod log_apart {
+    use crate::harness::Side;
+
+    on! { Side::Apart,
+        apart:
+            a_batch_is_in_both_databases_and_leaves_nothing_between,
+            a_log_that_takes_no_batch_leaves_nothing_of_it,
+            operations_that_are_cut_once_the_log_is_prepared_leave_nothing,
+            operations_that_refuse_the_commit_leave_nothing,
+            a_log_that_is_cut_after_the_decision_gets_the_batch_later,
+            a_log_that_is_cut_after_the_decision_keeps_its_readers_waiting,
+            a_broker_that_is_slow_is_waited_for,
+            a_broker_that_dies_before_it_decides_is_given_up,
+            what_was_given_up_is_never_committed,
+            names_that_are_not_ours_are_left_alone,
+            an_eager_recovery_harms_no_batch,
+            decisions_that_are_carried_out_are_let_go,
+            databases_that_do_not_belong_together_are_refused,
+            a_log_apart_is_for_good,
+            both_kinds_of_database_have_the_same_log;
+        schema:
+            migrating_again_changes_nothing,
+            a_tenant_keeps_its_first_log,
+            the_log_takes_no_change_from_anyone;
+        tree:
+            the_tree_has_all_records_and_proves_each_against_the_head,
+            a_fresh_receipt_is_the_one_that_the_store_gives_later,
+            brokers_that_append_at_once_grow_one_tree,
+            a_tree_that_lags_behind_catches_up,
+            a_batch_that_fails_leaves_the_tree_as_it_was,
+            the_first_key_signs_until_another_takes_its_place;
+        batches:
+            a_submission_is_written_whole_and_reads_back_equal,
+            concurrent_batches_make_one_dense_chain,
+            two_tenants_have_independent_logs,
+            a_new_handoff_that_exists_is_a_conflict_and_writes_nothing,
+            a_plan_that_writes_nothing_leaves_no_trace,
+            a_plan_that_panics_leaves_no_trace,
+            a_record_without_a_log_is_refused_and_writes_nothing,
+            batches_on_one_task_see_each_other,
+            a_batch_may_be_large;
+        deliveries:
+            everything_at_once_stays_sound,
+            depths_are_counted;
+        events:
+            events_stand_in_the_order_of_their_records,
+            events_are_listed_by_task_and_by_audience,
+            a_cursor_never_skips_a_late_commit;
+        cold:
+            what_may_still_be_needed_is_held_back,
+            contents_become_cold_all_or_none,
+            what_is_erased_while_cold_is_found_and_moved_out;
+        reads:
+            a_receipt_is_the_record_that_committed,
+            records_are_listed_by_task,
+            contents_come_only_when_asked_for,
+            a_handoff_without_a_record_is_named;
+        tamper:
+            a_changed_node_of_the_tree_is_named;
+        erasure:
+            a_page_goes_whole_with_its_record,
+            messages_and_checkpoints_go_where_that_is_asked,
+            what_came_back_from_a_backup_is_named,
+            a_hold_on_the_subject_or_on_a_task_is_seen,
+            what_is_held_is_listed_in_pages,
+            a_page_ends_at_its_bound,
+            scrubbing_may_be_repeated;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "measures by hand: run with --release --ignored --nocapture, on a server that flushes"]
+async fn what_two_databases_cost() {
+    apart::what_two_databases_cost().await;
 }

@@ -68,3 +68,26 @@ async fn only_reads(bed: Arc<Bed>) {
     let nothing = transact(&bed.store, &Needs::default(), |_| Writes::default()).await;
     assert_eq!(nothing.unwrap(), []);
 }
+
+/// A server that falls silent in the middle of an answer: what is not bounded waits for it for ever, and
+/// with it whoever asked. `tests/process/stalls.rs` tries one such moment; this holds all of them.
+#[test]
+fn every_question_to_postgres_is_asked_for_a_bounded_time() {
+    // Migrations may wait for another broker's, and rights are granted with them, by a command that a person
+    // watches; scrubbing rewrites whole tables; closing has an end of its own.
+    const UNBOUNDED: [&str; 4] = ["migrate", "grant_serving", "scrub", "close"];
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/store/postgres");
+    let mut asked = 0;
+    for file in std::fs::read_dir(folder).unwrap() {
+        let source = std::fs::read_to_string(file.unwrap().path()).unwrap();
+        let Some((_, methods)) = source.split_once("for PostgresStore {\n") else { continue };
+        let methods = methods.split("\n}\n").next().unwrap();
+        for method in methods.split("    async fn ").skip(1) {
+            let name = method.split(['(', '<']).next().unwrap();
+            let bounded = method.contains("answered(") || method.contains("batched(");
+            assert!(bounded || UNBOUNDED.contains(&name), "{name} may wait for ever");
+            asked += 1;
+        }
+    }
+    assert!(asked > 70, "only {asked} methods were found");
+}

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use handoffd::domain::handoff::HandoffStatus;
+use handoffd::domain::handoff::{DeliveryMode, HandoffStatus};
 use handoffd::domain::ids::Micros;
 use handoffd::domain::task::TaskStatus;
 use handoffd::evidence::record::RecordKind;
-use handoffd::store::{Cursor, HandoffFilter, TaskFilter, Writes};
+use handoffd::store::{Cursor, DeadLetterFilter, HandoffFilter, Kept, TaskFilter, Writes};
 
 use crate::fixture::{
     Given, agent, all_different, given, handoff_id, plan, see, submit, task_id, write,
@@ -61,10 +61,11 @@ pub async fn pages_of_tasks_and_dead_letters_end(bed: Arc<Bed>) {
     assert!(paged.is_sorted_by(|a, b| a > b));
 
     for (status, expected) in [(None, 23), (Some("OPEN"), 23), (Some("RELEASED"), 0)] {
+        let filter = DeadLetterFilter { status: status.map(str::to_owned), ..Default::default() };
         let (mut paged, mut after): (Vec<Cursor>, Option<Cursor>) = (Vec::new(), None);
         loop {
             let page =
-                bed.store.list_dead_letters(&acme(), status, after.as_ref(), 5).await.unwrap();
+                bed.store.list_dead_letters(&acme(), &filter, after.as_ref(), 5).await.unwrap();
             paged.extend(page.iter().map(|row| (row.created_at, row.handoff_id.to_string())));
             if page.is_empty() {
                 break;
@@ -207,11 +208,11 @@ pub async fn contents_come_only_when_asked_for(bed: Arc<Bed>) {
     let full = bed.store.list_records(&acme(), None, 0, 10, true).await.unwrap();
     let order: Vec<_> = full[0].personal.iter().map(|p| (p.ordinal, &p.subject_id[..])).collect();
     assert_eq!(order, [(0, "s1"), (1, "s2")]);
-    assert!(full[0].content.as_ref().is_some_and(|content| content.kept.is_some()));
+    assert!(full[0].content.as_ref().is_some_and(|content| content.kept.hot().is_some()));
     let mut raw = bed.raw().await;
     raw.run("UPDATE contents SET salt = NULL, bytes = NULL").await.unwrap();
     let erased = bed.store.list_records(&acme(), None, 0, 10, true).await.unwrap();
-    assert!(erased[0].content.as_ref().is_some_and(|content| content.kept.is_none()));
+    assert!(erased[0].content.as_ref().is_some_and(|content| content.kept == Kept::Erased));
 }
 
 pub async fn a_handoff_without_a_record_is_named(bed: Arc<Bed>) {
@@ -239,7 +240,13 @@ pub async fn another_tenant_sees_nothing(bed: Arc<Bed>) {
     assert_eq!(bed.store.find_content(&beta, content).await.unwrap(), None);
     assert!(bed.store.find_content(&acme(), content).await.unwrap().is_some());
     let bob = (beta.clone(), one.target.clone());
-    assert_eq!(bed.store.claim(&bob, "b1", Micros(99), Micros(100), 9).await.unwrap(), []);
+    assert_eq!(
+        bed.store
+            .claim(&bob, DeliveryMode::Webhook, "b1", Micros(99), Micros(100), 9)
+            .await
+            .unwrap(),
+        []
+    );
     let filter = HandoffFilter::default();
     assert_eq!(bed.store.list_handoffs(&beta, &filter, None, 9).await.unwrap(), []);
     assert_eq!(bed.store.list_records(&beta, None, 0, 9, true).await.unwrap(), []);

@@ -2,154 +2,283 @@
 
 use std::sync::Arc;
 
+use handoffd::audit::{Check, verify_log};
+use handoffd::domain::canonical;
 use handoffd::domain::ids::TenantId;
-use handoffd::evidence::commitment::Codec;
-use handoffd::evidence::verify::{Entry, Report, Verifier};
+use handoffd::evidence::commitment::hash_text;
+use handoffd::evidence::merkle::{Frontier, Hash};
+use handoffd::evidence::record::{LogHead, record_hash};
+use handoffd::evidence::verify::{KeptHead, Report};
 use handoffd::store::Store;
 
 use crate::fixture::{content_id, given, submit};
 use crate::harness::{Bed, Raw, acme};
 
-type Kept = Option<(Vec<u8>, Codec, Vec<u8>)>;
-
-fn kept(kept: &Kept) -> Option<(&[u8], Codec, &[u8])> {
-    kept.as_ref().map(|(salt, codec, bytes)| (&salt[..], *codec, &bytes[..]))
+/// Verifies a log as it stands in the store; the handoffs that this suite makes have no life of their own.
+pub async fn verify(store: &Arc<dyn Store>, tenant: &TenantId) -> Report {
+    let check = Check { state: false, ..Check::default() };
+    verify_log(&**store, tenant, check).await.unwrap()
 }
 
-/// Reads a log in small pages and verifies it.
-pub async fn verify(store: &Arc<dyn Store>, tenant: &TenantId) -> Report {
-    const PAGE: i64 = 7;
-    let head = store.find_head(tenant).await.unwrap().unwrap();
-    let mut verifier = Verifier::new(head.log_id);
-    let mut from = 0;
-    loop {
-        let page = store.list_records(tenant, None, from, PAGE, true).await.unwrap();
-        let Some(last) = page.last() else { break };
-        from = last.leaf_index + 1;
-        for record in &page {
-            verifier.entry(&Entry {
-                leaf_index: record.leaf_index,
-                hash: &record.hash,
-                kind: &record.kind,
-                task_id: record.task_id.as_deref(),
-                handoff_id: record.handoff_id.as_deref(),
-                body: &record.body,
-                content: record.content.as_ref().map(|content| kept(&content.kept)),
-                personal: record.personal.iter().map(|p| (p.ordinal, kept(&p.kept))).collect(),
-            });
+/// The tables of the log and what it commits to.
+const TABLES: &[&str] =
+    &["audit.records", "audit.nodes", "audit.log_heads", "contents", "personal_data"];
+
+fn saved(table: &str) -> String {
+    format!("saved_{}", table.replace('.', "_"))
+}
+
+/// A log of ten records with content and personal data, the triggers off, and a copy of all tables.
+struct Scene {
+    bed: Arc<Bed>,
+    raw: Raw,
+}
+
+impl Scene {
+    async fn new(bed: Arc<Bed>) -> Self {
+        for n in 0..5 {
+            let pair = [2 * n, 2 * n + 1].map(|n| given(n, n).about("s1", "{}").about("s2", "[1]"));
+            submit(&bed.store, &pair).await;
+        }
+        let mut raw = bed.raw().await;
+        raw.disarm().await;
+        for table in TABLES {
+            raw.run(&format!("CREATE TABLE {} AS SELECT * FROM {table}", saved(table)))
+                .await
+                .unwrap();
+        }
+        Self { bed, raw }
+    }
+
+    async fn restore(&mut self) {
+        for table in TABLES {
+            self.run(&format!("DELETE FROM {table}")).await;
+            self.run(&format!("INSERT INTO {table} SELECT * FROM {}", saved(table))).await;
         }
     }
-    verifier.finish(head.size, &head.hash)
-}
 
-async fn fault(bed: &Bed) -> (i64, &'static str) {
-    let fault = verify(&bed.store, &acme()).await.first_fault.expect("a fault");
-    (fault.leaf_index, fault.fault)
-}
-
-/// Ten records with content and personal data, and the triggers off.
-async fn prepared(bed: &Bed) -> Raw {
-    for n in 0..5 {
-        let pair = [2 * n, 2 * n + 1].map(|n| given(n, n).about("s1", "{}").about("s2", "[1]"));
-        submit(&bed.store, &pair).await;
+    async fn run(&mut self, sql: &str) -> u64 {
+        self.raw.run(sql).await.unwrap_or_else(|err| panic!("{sql}: {err}"))
     }
-    let mut raw = bed.raw().await;
-    raw.disarm().await;
-    raw
-}
 
-async fn flip(raw: &mut Raw, table: &str, column: &str, condition: &str, place: usize) {
-    let mut blob = raw.blob(&format!("SELECT {column} FROM {table} WHERE {condition}")).await;
-    blob[place] ^= 1;
-    let sql = format!("UPDATE {table} SET {column} = $1 WHERE {condition}");
-    assert_eq!(raw.put(&sql, &blob).await, 1);
+    async fn flip(&mut self, table: &str, column: &str, condition: &str) {
+        let select = format!("SELECT {column} FROM {table} WHERE {condition}");
+        let mut blob = self.raw.blob(&select).await;
+        let middle = blob.len() / 2;
+        blob[middle] ^= 1;
+        let sql = format!("UPDATE {table} SET {column} = $1 WHERE {condition}");
+        assert_eq!(self.raw.put(&sql, &blob).await, 1);
+    }
+
+    /// Moves records to other indexes, by way of indexes that nobody has.
+    async fn renumber(&mut self, condition: &str, by: i64) {
+        self.run(&format!(
+            "UPDATE audit.records SET leaf_index = leaf_index + 1000 WHERE {condition}"
+        ))
+        .await;
+        let back = 1000 - by;
+        self.run(&format!(
+            "UPDATE audit.records SET leaf_index = leaf_index - {back} WHERE leaf_index >= 1000"
+        ))
+        .await;
+    }
+
+    async fn copy(&mut self, from: i64, to: i64) {
+        self.run(&format!(
+            "INSERT INTO audit.records SELECT tenant, {to}, record_hash, kind, task_id, handoff_id, \
+             content_id, recorded_at, body, tree_size FROM saved_audit_records WHERE leaf_index = {from}"
+        ))
+        .await;
+    }
+
+    async fn report(&self, heads: Vec<KeptHead>) -> Report {
+        let check = Check { heads, state: false, ..Check::default() };
+        verify_log(&*self.bed.store, &acme(), check).await.unwrap()
+    }
+
+    /// What the verifier names; then all is as it was.
+    async fn named(&mut self) -> Option<(i64, &'static str)> {
+        let fault = self.report(Vec::new()).await.first_fault;
+        self.restore().await;
+        fault.map(|fault| (fault.leaf_index, fault.fault))
+    }
+
+    async fn head(&self) -> LogHead {
+        self.bed.store.find_head(&acme()).await.unwrap().unwrap()
+    }
 }
 
 pub async fn a_sound_log_is_well(bed: Arc<Bed>) {
     let report = verify(&bed.store, &acme()).await;
     assert_eq!((report.first_fault, report.records), (None, 0));
-    prepared(&bed).await;
-    let report = verify(&bed.store, &acme()).await;
+    let mut scene = Scene::new(bed).await;
+    let report = scene.report(Vec::new()).await;
     assert_eq!(report.first_fault, None);
     assert_eq!((report.records, report.contents, report.erased), (10, 30, 0));
+    scene.restore().await;
+    assert_eq!(scene.named().await, None);
 }
 
-pub async fn an_erased_content_is_well(bed: Arc<Bed>) {
-    let mut raw = prepared(&bed).await;
-    let sql = format!(
-        "UPDATE contents SET salt = NULL, bytes = NULL WHERE content_id = '{}'",
-        content_id(4)
-    );
-    assert_eq!(raw.run(&sql).await.unwrap(), 1);
-    let sql = "UPDATE personal_data SET salt = NULL, bytes = NULL WHERE subject_id = 's2'";
-    assert_eq!(raw.run(sql).await.unwrap(), 10);
-    let report = verify(&bed.store, &acme()).await;
-    assert_eq!(report.first_fault, None);
-    assert_eq!((report.contents, report.erased), (19, 11));
+/// Each column of the log, and of what it commits to.
+pub async fn every_changed_column_is_found_and_named(bed: Arc<Bed>) {
+    let mut scene = Scene::new(bed).await;
+    let at = "leaf_index = 6";
+    for column in ["record_hash", "body"] {
+        scene.flip("audit.records", column, at).await;
+        assert_eq!(scene.named().await, Some((6, "flip")), "{column}");
+    }
+    let other = content_id(3);
+    let texts: &[(&str, String, i64, &str)] = &[
+        ("tenant", "'beta'".to_owned(), 7, "drop"),
+        ("leaf_index", "60".to_owned(), 7, "drop"),
+        ("kind", "'NO_OP'".to_owned(), 6, "flip"),
+        ("kind", "'DEAD_LETTERED'".to_owned(), 6, "flip"),
+        ("task_id", "NULL".to_owned(), 6, "flip"),
+        ("task_id", format!("'{other}'"), 6, "flip"),
+        ("handoff_id", "NULL".to_owned(), 6, "flip"),
+        ("handoff_id", format!("'{other}'"), 6, "flip"),
+        ("content_id", "NULL".to_owned(), 6, "content"),
+        ("content_id", format!("'{other}'"), 6, "content"),
+        ("recorded_at", "recorded_at + 1".to_owned(), 6, "flip"),
+    ];
+    for (column, value, place, name) in texts {
+        scene.run(&format!("UPDATE audit.records SET {column} = {value} WHERE {at}")).await;
+        assert_eq!(scene.named().await, Some((*place, *name)), "{column} = {value}");
+    }
+    let content = format!("content_id = '{other}'");
+    for column in ["salt", "bytes"] {
+        scene.flip("contents", column, &content).await;
+        assert_eq!(scene.named().await, Some((3, "content")), "{column} of a content");
+        scene.flip("personal_data", column, "leaf_index = 2 AND ordinal = 1").await;
+        assert_eq!(scene.named().await, Some((2, "personal-data")), "{column} of personal data");
+    }
+    scene.run(&format!(
+            "UPDATE contents SET codec = CASE codec WHEN 'zstd' THEN 'raw' ELSE 'zstd' END WHERE {content}"
+        )).await;
+    assert_eq!(scene.named().await, Some((3, "content")), "codec");
+    scene.run("UPDATE personal_data SET ordinal = 7 WHERE leaf_index = 2 AND ordinal = 1").await;
+    assert_eq!(scene.named().await, Some((2, "personal-data")), "ordinal");
+    for (column, place, name) in [("hash", 9, "head"), ("frontier", 9, "tree")] {
+        scene.flip("audit.log_heads", column, "tenant = 'acme'").await;
+        assert_eq!(scene.named().await, Some((place, name)), "{column} of the head");
+    }
+    for (change, place, name) in [
+        ("size = 11", 10, "truncation"),
+        ("size = 9", 9, "insert"),
+        ("log_id = 'other'", 0, "foreign"),
+    ] {
+        scene.run(&format!("UPDATE audit.log_heads SET {change}")).await;
+        assert_eq!(scene.named().await, Some((place, name)), "{change}");
+    }
 }
 
-pub async fn a_flipped_byte_of_a_record_is_named(bed: Arc<Bed>) {
-    let mut raw = prepared(&bed).await;
-    flip(&mut raw, "audit.records", "body", "leaf_index = 6", 40).await;
-    assert_eq!(fault(&bed).await, (6, "record-hash"));
+/// Drop, insert, swap, truncate, rewrite: with and without closing the gaps.
+pub async fn every_kind_of_tampering_is_found_and_told_apart(bed: Arc<Bed>) {
+    let mut scene = Scene::new(bed).await;
+    for leaf in [0, 4] {
+        scene.run(&format!("DELETE FROM audit.records WHERE leaf_index = {leaf}")).await;
+        assert_eq!(scene.named().await, Some((leaf + 1, "drop")), "left open");
+        scene.run(&format!("DELETE FROM audit.records WHERE leaf_index = {leaf}")).await;
+        scene.renumber(&format!("leaf_index > {leaf}"), -1).await;
+        assert_eq!(scene.named().await, Some((leaf, "drop")), "closed up");
+    }
+    for from in [2, 9] {
+        scene.renumber("leaf_index >= 5", 1).await;
+        scene.copy(from, 5).await;
+        assert_eq!(scene.named().await, Some((5, "insert")), "a copy of {from}");
+    }
+    scene.copy(3, 10).await;
+    assert_eq!(scene.named().await, Some((10, "insert")), "past the end");
+    scene.run("DELETE FROM audit.records WHERE leaf_index IN (3, 6)").await;
+    scene.copy(3, 6).await;
+    scene.copy(6, 3).await;
+    assert_eq!(scene.named().await, Some((3, "swap")));
+    scene.run("DELETE FROM audit.records WHERE leaf_index >= 8").await;
+    assert_eq!(scene.named().await, Some((8, "truncation")));
+    scene.run(&format!("DELETE FROM contents WHERE content_id = '{}'", content_id(3))).await;
+    assert_eq!(scene.named().await, Some((3, "content")), "deleting a row is not erasing it");
+    scene.run("UPDATE contents SET salt = NULL, bytes = NULL").await;
+    assert_eq!(scene.named().await, Some((0, "content-gone")), "no record tells of an erasure");
+
+    // One record replaced by another with a hash of its own.
+    let body = scene.raw.blob("SELECT body FROM audit.records WHERE leaf_index = 5").await;
+    let body = String::from_utf8(body).unwrap().replace("HANDOFF", "REFUSED").into_bytes();
+    scene.raw.put("UPDATE audit.records SET body = $1 WHERE leaf_index = 5", &body).await;
+    let hash = record_hash(&body);
+    scene.raw.put("UPDATE audit.records SET record_hash = $1 WHERE leaf_index = 5", &hash).await;
+    scene.run("UPDATE audit.records SET kind = 'REFUSED' WHERE leaf_index = 5").await;
+    assert_eq!(scene.named().await, Some((6, "rewrite")));
 }
 
-pub async fn a_flipped_byte_of_a_content_is_named(bed: Arc<Bed>) {
-    let mut raw = prepared(&bed).await;
-    let condition = format!("content_id = '{}'", content_id(3));
-    flip(&mut raw, "contents", "salt", &condition, 0).await;
-    assert_eq!(fault(&bed).await, (3, "content"));
-}
-
-pub async fn a_flipped_byte_of_personal_data_is_named(bed: Arc<Bed>) {
-    let mut raw = prepared(&bed).await;
-    flip(&mut raw, "personal_data", "bytes", "leaf_index = 2 AND ordinal = 1", 1).await;
-    assert_eq!(fault(&bed).await, (2, "personal-data"));
-}
-
-pub async fn a_changed_column_is_named(bed: Arc<Bed>) {
-    let mut raw = prepared(&bed).await;
-    let sql = "UPDATE audit.records SET kind = 'NO_OP' WHERE leaf_index = 8";
-    assert_eq!(raw.run(sql).await.unwrap(), 1);
-    assert_eq!(fault(&bed).await, (8, "column"));
-}
-
-pub async fn a_deleted_record_is_named(bed: Arc<Bed>) {
-    let mut raw = prepared(&bed).await;
-    raw.run("DELETE FROM audit.records WHERE leaf_index = 4").await.unwrap();
-    assert_eq!(fault(&bed).await, (5, "index"));
-}
-
-pub async fn a_deleted_content_is_named(bed: Arc<Bed>) {
-    let mut raw = prepared(&bed).await;
-    let sql = format!("DELETE FROM contents WHERE content_id = '{}'", content_id(3));
-    assert_eq!(raw.run(&sql).await.unwrap(), 1);
-    let report = verify(&bed.store, &acme()).await;
-    let fault = report.first_fault.expect("deleting a row is not erasing its content");
-    assert_eq!((fault.leaf_index, fault.fault), (3, "content"));
-}
-
-pub async fn a_truncated_log_is_named(bed: Arc<Bed>) {
-    let mut raw = prepared(&bed).await;
-    raw.run("DELETE FROM audit.records WHERE leaf_index >= 8").await.unwrap();
-    assert_eq!(fault(&bed).await, (8, "truncated"));
+pub async fn a_changed_node_of_the_tree_is_named(bed: Arc<Bed>) {
+    for first in (0..300).step_by(60) {
+        submit(&bed.store, &(first..first + 60).map(|n| given(n, n)).collect::<Vec<_>>()).await;
+    }
+    let mut raw = bed.raw_log().await;
+    raw.disarm().await;
+    let mut node = raw.blob("SELECT hash FROM audit.nodes WHERE level = 1 AND idx = 0").await;
+    node[0] ^= 1;
+    raw.put("UPDATE audit.nodes SET hash = $1", &node).await;
+    let fault = verify(&bed.store, &acme()).await.first_fault.unwrap();
+    assert_eq!((fault.leaf_index, fault.fault), (255, "tree"));
+    raw.run("DELETE FROM audit.nodes").await.unwrap();
+    let fault = verify(&bed.store, &acme()).await.first_fault.unwrap();
+    assert_eq!((fault.leaf_index, fault.fault), (255, "tree"));
 }
 
 /// Nothing inside the log can tell; a signed tree head that someone else holds can.
-pub async fn a_log_truncated_with_its_head_verifies_and_is_shorter(bed: Arc<Bed>) {
-    let mut raw = prepared(&bed).await;
-    let whole = bed.store.find_head(&acme()).await.unwrap().unwrap();
-    let hash = raw.blob("SELECT record_hash FROM audit.records WHERE leaf_index = 7").await;
-    raw.run("DELETE FROM audit.records WHERE leaf_index >= 8").await.unwrap();
-    raw.put("UPDATE audit.log_heads SET size = 8, hash = $1", &hash).await;
-    let report = verify(&bed.store, &acme()).await;
-    assert_eq!((report.first_fault, report.records), (None, 8));
-    assert!(whole.size > 8);
-    assert_eq!(bed.store.list_unrecorded(&acme()).await.unwrap().len(), 2, "the handoffs tell");
+pub async fn a_log_cut_with_its_head_is_found_against_a_kept_tree_head(bed: Arc<Bed>) {
+    let mut scene = Scene::new(bed).await;
+    let whole = scene.head().await;
+    let kept = KeptHead { size: whole.tree.size(), root: whole.tree.root() };
+    let leaves = scene.bed.store.list_hashes(&acme(), 0, 0, 8).await.unwrap();
+    scene.run("DELETE FROM audit.records WHERE leaf_index >= 8").await;
+    scene.run("DELETE FROM personal_data WHERE leaf_index >= 8").await;
+    set_head(&mut scene, &leaves).await;
+    let fault = scene.report(Vec::new()).await.first_fault.unwrap();
+    assert_eq!((fault.leaf_index, fault.fault), (8, "unrecorded"), "its handoffs tell");
+    scene.run("DELETE FROM handoffs").await;
+    assert_eq!(scene.report(Vec::new()).await.first_fault, None, "without them nothing does");
+    let fault = scene.report(vec![kept]).await.first_fault.unwrap();
+    assert_eq!((fault.leaf_index, fault.fault), (8, "truncation"));
 }
 
-pub async fn a_rewritten_head_is_named(bed: Arc<Bed>) {
-    let mut raw = prepared(&bed).await;
-    flip(&mut raw, "audit.log_heads", "hash", "tenant = 'acme'", 31).await;
-    assert_eq!(fault(&bed).await, (9, "head"));
+/// The whole log made anew from a record on, with all hashes, the tree and the head: what witnesses are for.
+pub async fn a_log_rewritten_to_its_end_is_found_against_a_kept_tree_head(bed: Arc<Bed>) {
+    let mut scene = Scene::new(bed).await;
+    let whole = scene.head().await;
+    let kept = KeptHead { size: whole.tree.size(), root: whole.tree.root() };
+    let mut leaves = scene.bed.store.list_hashes(&acme(), 0, 0, 4).await.unwrap();
+    for leaf in 4..10 {
+        let at = format!("leaf_index = {leaf}");
+        let body = scene.raw.blob(&format!("SELECT body FROM audit.records WHERE {at}")).await;
+        let mut body: serde_json::Value = serde_json::from_slice(&body).unwrap();
+        body["previousRecordHash"] = hash_text(&leaves[leaves.len() - 1]).into();
+        if leaf == 4 {
+            body["reason"] = "NOTHING_HAPPENED".into();
+        }
+        let body = canonical::to_vec(&body);
+        let hash = record_hash(&body);
+        scene.raw.put(&format!("UPDATE audit.records SET body = $1 WHERE {at}"), &body).await;
+        let sql = format!("UPDATE audit.records SET record_hash = $1 WHERE {at}");
+        scene.raw.put(&sql, &hash).await;
+        leaves.push(hash);
+    }
+    set_head(&mut scene, &leaves).await;
+    assert_eq!(scene.report(Vec::new()).await.first_fault, None, "the log alone cannot tell");
+    let fault = scene.report(vec![kept]).await.first_fault.unwrap();
+    assert_eq!((fault.leaf_index, fault.fault), (9, "rewrite"));
+    let other = KeptHead { root: scene.head().await.tree.root(), ..kept };
+    let fault = scene.report(vec![kept, other]).await.first_fault.unwrap();
+    assert_eq!((fault.leaf_index, fault.fault), (10, "fork"), "both versions were signed");
+}
+
+async fn set_head(scene: &mut Scene, leaves: &[Hash]) {
+    let mut tree = Frontier::default();
+    for leaf in leaves {
+        tree.push(*leaf, |_, _, _| {});
+    }
+    scene.run(&format!("UPDATE audit.log_heads SET size = {}", leaves.len())).await;
+    scene.raw.put("UPDATE audit.log_heads SET hash = $1", &leaves[leaves.len() - 1]).await;
+    scene.raw.put("UPDATE audit.log_heads SET frontier = $1", &tree.to_bytes()).await;
 }

@@ -121,7 +121,9 @@ fn config(folder: &Path) -> Result<Config, String> {
 async fn verification(report: &mut Report, config: &Config) -> Result<Value, String> {
     report.step("The broker is stopped, and its log recomputed from the file alone");
     let store = open_store(config, Access::Beside).await.map_err(|err| err.to_string())?;
-    let reports = verify_store(&store, None).await;
+    let archive = app::open_archive(config).map_err(|err| err.to_string())?;
+    let contents = archive.contents(std::sync::Arc::clone(&store));
+    let reports = verify_store(&store, &contents).await;
     store.close().await;
     let reports = reports.map_err(|err| err.to_string())?;
     report.check("logs", 1, reports.len());

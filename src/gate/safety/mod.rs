@@ -1,18 +1,28 @@
 //! The safety stage (seed 000 §6.1 and §10.1, specification §2.2 stage 11): instructions hidden in what
 //! should be data.
 //!
-//! Every string of a message, keys included, at any depth, is held against weighted pattern rules
-//! (`config/safety-rules.json`). [`normalize`] undoes the usual disguises first, [`rules`] loads and
-//! compiles the rules, [`scanner`] walks the message and keeps the score. Everything is linear in the
-//! size of the message. What the rules catch and what they miss is measured in `docs/safety.md`.
+//! Every string of a message, keys included, at any depth ([`fields`]), is read in several ways
+//! (`views`: as it is, and with disguises undone) and held against weighted rules
+//! (`config/safety-rules.json`, [`rules`]): words of a [`lexicon`] by concept, in [`sequence`], and forms
+//! of the text ([`structure`]). [`scanner`] keeps the score, [`policy`] says what a finding is worth.
+//! Everything is linear in the size of the message. What the rules catch and what they miss is measured
+//! in `docs/safety.md`.
 
+pub mod disguise;
+pub mod fields;
+pub mod lexicon;
 pub mod normalize;
+pub mod policy;
 pub mod rules;
 pub mod scanner;
+pub mod sequence;
+pub mod structure;
+mod views;
+mod words;
 
 use crate::domain::failure::{Code, Failure, Stage};
 
-pub use rules::FieldClass;
+pub use rules::{FieldClass, Rule};
 pub use scanner::{Finding, Scanner};
 
 /// The failure that stands for a finding. Names the rule and the place; the text itself is not

@@ -1,24 +1,19 @@
-//! Undoing disguises: look-alike characters, invisible characters, spaced-out letters, base64 and hex.
+//! Folding: look-alike, compatibility and invisible characters.
 //!
-//! Each function gives a copy to be matched and a way back to byte offsets of the original. Plain
-//! ASCII text costs one check; folding touches only what is not ASCII. Follows UAX 15 (NFKD) and
-//! UTS 39 (confusable skeletons).
+//! A copy to be matched, with a way back to byte offsets of the original. Plain ASCII text costs one
+//! check; folding touches only what is not ASCII, and takes each character of the scripts that need
+//! work from a table made once. Follows UAX 15 (NFKD) and UTS 39 (confusable skeletons).
 
-use base64::Engine as _;
-use base64::alphabet::STANDARD;
-use base64::engine::DecodePaddingMode;
-use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig};
+use std::ops::Range;
+use std::sync::LazyLock;
+
 use unicode_normalization::UnicodeNormalization as _;
 use unicode_normalization::char::is_combining_mark;
 
-/// Shortest encoded segment that is decoded, in characters.
-pub const MIN_ENCODED: usize = 24;
-
-/// Fewest letters in a row, each standing alone, that count as spaced out.
-const MIN_SPACED: usize = 8;
-
-/// Longest gap between spaced-out letters, in bytes.
-const MAX_GAP: usize = 5;
+/// Characters whose folding takes work, and which are looked up: everything up to the Han scripts,
+/// what stands between those and Hangul, compatibility forms, letters for mathematics, letters in frames.
+const TABLED: [Range<u32>; 5] =
+    [0x80..0x2e80, 0xa4d0..0xac00, 0xf900..0x1_0000, 0x1_d400..0x1_d800, 0x1_f100..0x1_f200];
 
 /// A copy of a text (or of a part of it) made for matching.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,6 +27,24 @@ pub struct View {
 }
 
 impl View {
+    /// A copy whose stretches run in step with the original's, from mark to mark.
+    pub(super) const fn new(text: String, marks: Vec<(usize, usize)>) -> Self {
+        Self { text, marks, opaque: false }
+    }
+
+    /// What a piece that begins at `at` stands for, as a whole.
+    pub(super) fn opaque(text: String, at: usize) -> Self {
+        Self { text, marks: vec![(0, at)], opaque: true }
+    }
+
+    /// This view of another view, as one of the original.
+    pub(super) fn over(mut self, inner: &Self) -> Self {
+        for mark in &mut self.marks {
+            mark.1 = inner.original(mark.1);
+        }
+        self
+    }
+
     /// The byte offset in the original that an offset in this view came from.
     #[must_use]
     pub fn original(&self, offset: usize) -> usize {
@@ -61,11 +74,51 @@ pub fn fold(text: &str) -> Option<View> {
             rest = &rest[ascii..];
         } else if let Some(character) = rest.chars().next() {
             marks.push((out.len(), at));
-            fold_char(character, &mut out);
+            TABLE.fold(character, &mut out);
             rest = &rest[character.len_utf8()..];
         }
     }
     Some(View { text: out, marks, opaque: false })
+}
+
+static TABLE: LazyLock<Table> = LazyLock::new(Table::new);
+
+/// What each character of [`TABLED`] becomes.
+struct Table {
+    /// All of it, one after the other.
+    text: String,
+    /// For each range, where its characters' parts begin.
+    starts: [Vec<u32>; TABLED.len()],
+}
+
+impl Table {
+    fn new() -> Self {
+        let mut text = String::new();
+        let starts = TABLED.map(|range| {
+            let mut starts = Vec::with_capacity(range.len() + 1);
+            for code in range {
+                starts.push(text.len() as u32);
+                if let Some(character) = char::from_u32(code) {
+                    fold_char(character, &mut text);
+                }
+            }
+            starts.push(text.len() as u32);
+            starts
+        });
+        Self { text, starts }
+    }
+
+    fn fold(&self, character: char, out: &mut String) {
+        let code = u32::from(character);
+        for (range, starts) in TABLED.iter().zip(&self.starts) {
+            if range.contains(&code) {
+                let at = (code - range.start) as usize;
+                out.push_str(&self.text[starts[at] as usize..starts[at + 1] as usize]);
+                return;
+            }
+        }
+        fold_char(character, out);
+    }
 }
 
 fn fold_char(character: char, out: &mut String) {
@@ -96,9 +149,14 @@ fn fold_char(character: char, out: &mut String) {
             }
         }
         '\u{2028}' | '\u{2029}' => out.push('\n'),
+        // Full stops of Chinese, Japanese and Hindi.
+        '\u{3002}' | '\u{ff61}' | '\u{964}' => out.push_str(". "),
         // Scripts without look-alikes of ASCII, kept as they are: cheap, and common.
-        '\u{3000}' => out.push(' '),
-        '\u{2e80}'..='\u{a4cf}' | '\u{ac00}'..='\u{d7af}' | '\u{e000}'..='\u{f8ff}' => {
+        '\u{3000}' | '\u{3001}' => out.push(' '),
+        '\u{2e80}'..='\u{a4cf}'
+        | '\u{ac00}'..='\u{d7af}'
+        | '\u{e000}'..='\u{f8ff}'
+        | '\u{1f200}'.. => {
             out.push(character);
         }
         _ if character.is_whitespace() => out.push(' '),
@@ -109,151 +167,27 @@ fn fold_char(character: char, out: &mut String) {
     }
 }
 
+/// A letter of either case becomes the same: what its small form looks like in ASCII, else the ASCII
+/// letter that its capital looks like, else its small form.
 fn push_look_alike(character: char, out: &mut String) {
     if character.is_ascii() {
         out.push(character);
         return;
     }
-    let mut buffer = [0_u8; 4];
-    let skeleton = |text: &str| unicode_security::skeleton(text).collect::<String>();
-    let found = skeleton(character.encode_utf8(&mut buffer));
-    if found == "l" && character.is_uppercase() {
-        out.push('i'); // the skeleton of a capital I is a small l
-    } else if found.is_ascii() && !found.is_empty() {
-        out.push_str(&found);
-    } else {
-        let lower: String = character.to_lowercase().collect();
-        let found = skeleton(&lower);
-        if found.is_ascii() && !found.is_empty() {
-            out.push_str(&found);
-        } else {
-            out.push(character);
-        }
+    let lower: String = character.to_lowercase().collect();
+    let small: String = unicode_security::skeleton(&lower).collect();
+    if small.is_ascii() && !small.is_empty() {
+        out.push_str(&small);
+        return;
     }
-}
-
-/// Runs of letters that stand alone (`i g n o r e`, `i.g.n.o.r.e`), closed up; a wider gap within a
-/// run becomes a space. Each run is a view of its own.
-#[must_use]
-pub fn letter_spaced(text: &str) -> Vec<View> {
-    let bytes = text.as_bytes();
-    let mut views = Vec::new();
-    let mut run = Run::default();
-    let mut at = 0;
-    while at < bytes.len() {
-        if !bytes[at].is_ascii_alphanumeric() {
-            at += 1;
-            continue;
-        }
-        let length = bytes[at..].iter().take_while(|byte| byte.is_ascii_alphanumeric()).count();
-        if length > 1 {
-            run.close(&mut views);
-        } else {
-            let gap = &bytes[run.end.min(at)..at];
-            let fits = gap.len() <= MAX_GAP && gap.iter().all(|byte| is_gap(*byte));
-            if !fits {
-                run.close(&mut views);
-            }
-            run.push(char::from(bytes[at]), at, gap.len());
-        }
-        at += length;
+    let upper: String = character.to_uppercase().collect();
+    let capital: String = unicode_security::skeleton(&upper).collect();
+    match capital.as_bytes() {
+        // The skeleton of a capital I is a small l.
+        b"l" => out.push('i'),
+        [letter] if letter.is_ascii_alphabetic() => out.push(char::from(*letter)),
+        _ => out.push_str(&lower),
     }
-    run.close(&mut views);
-    views
-}
-
-const fn is_gap(byte: u8) -> bool {
-    matches!(
-        byte,
-        b' ' | b'\t' | b'\n' | b'.' | b',' | b'-' | b'_' | b'*' | b'|' | b'/' | b'+' | b'~'
-    )
-}
-
-#[derive(Default)]
-struct Run {
-    text: String,
-    marks: Vec<(usize, usize)>,
-    letters: usize,
-    /// The gap after the first letter: a longer one is a space between words.
-    usual: Option<usize>,
-    /// Where the last letter ended.
-    end: usize,
-}
-
-impl Run {
-    fn push(&mut self, letter: char, at: usize, gap: usize) {
-        if self.letters > 0 {
-            let usual = *self.usual.get_or_insert(gap);
-            if gap > usual {
-                self.marks.push((self.text.len(), self.end));
-                self.text.push(' ');
-            }
-        }
-        self.marks.push((self.text.len(), at));
-        self.text.push(letter);
-        self.letters += 1;
-        self.end = at + 1;
-    }
-
-    fn close(&mut self, views: &mut Vec<View>) {
-        let run = std::mem::take(self);
-        if run.letters >= MIN_SPACED {
-            views.push(View { text: run.text, marks: run.marks, opaque: false });
-        }
-    }
-}
-
-/// Segments of base64 (either alphabet) or hexadecimal digits of at least [`MIN_ENCODED`] characters
-/// that decode to readable text, decoded once.
-#[must_use]
-pub fn decoded(text: &str) -> Vec<View> {
-    let bytes = text.as_bytes();
-    let mut views = Vec::new();
-    let mut at = 0;
-    while at < bytes.len() {
-        let length = bytes[at..].iter().take_while(|byte| is_encoded(**byte)).count();
-        if length >= MIN_ENCODED
-            && let Some(text) = decode(&bytes[at..at + length])
-        {
-            views.push(View { text, marks: vec![(0, at)], opaque: true });
-        }
-        at += length.max(1);
-    }
-    views
-}
-
-const fn is_encoded(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'-' | b'_')
-}
-
-fn decode(segment: &[u8]) -> Option<String> {
-    const BASE64: GeneralPurpose = GeneralPurpose::new(
-        &STANDARD,
-        GeneralPurposeConfig::new()
-            .with_decode_allow_trailing_bits(true)
-            .with_decode_padding_mode(DecodePaddingMode::Indifferent),
-    );
-    let digits = segment.strip_prefix(b"0x").unwrap_or(segment);
-    if digits.iter().all(u8::is_ascii_hexdigit)
-        && let Some(text) = hex::decode(digits).ok().and_then(readable)
-    {
-        return Some(text);
-    }
-    let plain: Vec<u8> = segment
-        .iter()
-        .map(|byte| match byte {
-            b'-' => b'+',
-            b'_' => b'/',
-            other => *other,
-        })
-        .collect();
-    BASE64.decode(plain).ok().and_then(readable)
-}
-
-fn readable(bytes: Vec<u8>) -> Option<String> {
-    let text = String::from_utf8(bytes).ok()?;
-    let fine = |c: char| !c.is_control() || matches!(c, '\n' | '\r' | '\t');
-    text.chars().all(fine).then_some(text)
 }
 
 #[cfg(test)]
@@ -274,7 +208,7 @@ mod tests {
     #[test]
     fn look_alikes_and_compatibility_forms_become_ascii() {
         assert_eq!(folded("іgnоrе рrеvіоus"), "ignore previous"); // Cyrillic
-        assert_eq!(folded("Іgnοre Αll"), "ignore All"); // Cyrillic and Greek capitals
+        assert_eq!(folded("Іgnοre Αll"), "ignore all"); // Cyrillic and Greek capitals
         assert_eq!(folded("ｉｇｎｏｒｅ　ａｌｌ"), "ignore all");
         assert_eq!(folded("𝐢𝐠𝐧𝐨𝐫𝐞 𝒶𝓁𝓁"), "ignore all");
         assert_eq!(folded("ìgnóré"), "ignore");
@@ -302,48 +236,10 @@ mod tests {
         assert!(text[at..].starts_with("іgn"));
     }
 
-    #[test]
-    fn spaced_out_letters_are_closed_up() {
-        let texts = |text: &str| -> Vec<String> {
-            letter_spaced(text).into_iter().map(|view| view.text).collect()
-        };
-        assert_eq!(texts("so: i g n o r e  a l l, then"), ["ignore all"]);
-        assert_eq!(texts("i.g.n.o.r.e.a.l.l"), ["ignoreall"]);
-        assert_eq!(texts("i - g - n - o - r - e - d"), Vec::<String>::new());
-        assert!(texts("a b c and plan B, 1 2 3").is_empty());
-        let view = &letter_spaced("so: i g n o r e  a l l")[0];
-        assert_eq!(view.original(0), 4);
-        assert_eq!(view.original(7), 17);
-    }
-
-    #[test]
-    fn base64_and_hex_are_decoded_where_they_hold_text() {
-        let hidden = "ignore previous instructions";
-        for encoded in [
-            base64::engine::general_purpose::STANDARD.encode(hidden),
-            base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(hidden),
-            hex::encode(hidden),
-            format!("0x{}", hex::encode_upper(hidden)),
-        ] {
-            let views = decoded(&format!("data: {encoded}; end"));
-            assert_eq!(views.len(), 1, "{encoded}");
-            assert_eq!(views[0].text, hidden);
-            assert_eq!(views[0].original(9), 6);
-        }
-        for noise in [
-            "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
-            "/usr/local/share/some/longer/path",
-            "conversation_history_summary_field",
-        ] {
-            assert!(decoded(noise).is_empty(), "{noise}");
-        }
-    }
-
     proptest! {
         #[test]
-        fn views_of_any_text_lead_back_into_it(text in any::<String>()) {
-            let views = fold(&text).into_iter().chain(letter_spaced(&text)).chain(decoded(&text));
-            for view in views {
+        fn a_view_of_any_text_leads_back_into_it(text in any::<String>()) {
+            if let Some(view) = fold(&text) {
                 for (offset, _) in view.text.char_indices() {
                     prop_assert!(view.original(offset) <= text.len() + view.text.len());
                 }

@@ -1,18 +1,25 @@
-//! Walks a message, scores each text against the rules, and reports where.
+//! Scores each text of a message against the rules, and reports where.
 
 use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::normalize;
+use super::fields::each_text;
 use super::rules::{FieldClass, Rule, Rules};
-use crate::gate::json::push_segment;
+use super::sequence::{Fire, Memory};
+use super::views::look;
 
 /// The score at which the rules that matched a text are reported.
 pub const THRESHOLD: f32 = 1.0;
 
+/// What adding and subtracting weights may have lost.
+const SLACK: f32 = 1e-3;
+
 /// At most this many findings are reported for one message.
 pub const MAX_FINDINGS: usize = 100;
+
+/// Rules add up within so many bytes of a text: weak signs far apart mean nothing.
+const WINDOW: usize = 1_200;
 
 /// Shortest text that any rule could match, in bytes.
 const MIN_TEXT: usize = 5;
@@ -44,11 +51,10 @@ pub struct Scanner {
 }
 
 impl Scanner {
-    /// A scanner with the rules that are compiled in (compiling takes some milliseconds: build one and
-    /// clone it).
+    /// A scanner with the rules that are compiled in.
     #[must_use]
     pub fn builtin() -> Self {
-        Self::with_rules(Rules::builtin())
+        Self { rules: Rules::builtin() }
     }
 
     /// A scanner with other rules.
@@ -63,202 +69,118 @@ impl Scanner {
         self.rules.all()
     }
 
-    /// Scans every string of a message, keys included. Empty when nothing scored [`THRESHOLD`]; at most
+    /// The version of the rules in use.
+    #[must_use]
+    pub fn version(&self) -> &str {
+        self.rules.version()
+    }
+
+    /// Scans every string of a message, keys included. Empty when no place scored [`THRESHOLD`]; at most
     /// [`MAX_FINDINGS`], in the order of the fields.
     #[must_use]
     pub fn scan(&self, message: &Value) -> Vec<Finding> {
-        let mut walk = Walk { scanner: self, path: Vec::new(), findings: Vec::new() };
-        match message.as_object() {
-            Some(members) => {
-                for (name, value) in members {
-                    walk.key(name);
-                    walk.path.push(Segment::Key(name));
-                    walk.field(name, value);
-                    walk.path.pop();
-                }
-            }
-            None => walk.value(message, FieldClass::Data),
-        }
-        walk.findings
+        let mut findings = Vec::new();
+        let mut memory = Memory::default();
+        each_text(message, &mut |place, text, class| {
+            self.judge(text, class, &mut memory, &mut findings, || place.pointer());
+        });
+        findings
     }
 
     /// Scans one text as a field of `class`; the findings have an empty pointer.
     #[must_use]
     pub fn scan_text(&self, text: &str, class: FieldClass) -> Vec<Finding> {
-        let mut walk = Walk { scanner: self, path: Vec::new(), findings: Vec::new() };
-        walk.text(text, class);
-        walk.findings
+        let mut findings = Vec::new();
+        self.judge(text, class, &mut Memory::default(), &mut findings, String::new);
+        findings
     }
 
-    /// The ids of all rules that match a text in any of its views, whatever the score.
-    #[must_use]
-    pub fn matching_rules(&self, text: &str) -> Vec<&str> {
-        let hits = self.hits(text, FieldClass::Any);
-        hits.iter().map(|(rule, _)| self.rules.all()[*rule].id.as_str()).collect()
-    }
-
-    /// (rule, byte offset in the original) of each rule that matches a text or a view of it, once.
-    fn hits(&self, text: &str, class: FieldClass) -> Vec<(usize, usize)> {
-        let mut hits = Vec::new();
-        self.surface(text, class, &mut hits, |offset| offset);
-        for view in normalize::decoded(text) {
-            self.surface(&view.text, class, &mut hits, |offset| view.original(offset));
-        }
-        hits
-    }
-
-    /// The text as it is, folded, and with spaced-out letters closed up.
-    fn surface(
+    fn judge(
         &self,
         text: &str,
         class: FieldClass,
-        hits: &mut Vec<(usize, usize)>,
-        original: impl Fn(usize) -> usize,
+        memory: &mut Memory,
+        findings: &mut Vec<Finding>,
+        pointer: impl Fn() -> String,
     ) {
-        let mut add = |rule: usize, offset: usize| {
-            if hits.iter().all(|(known, _)| *known != rule) {
-                hits.push((rule, offset));
-            }
-        };
-        for (rule, offset) in self.rules.matching(text, class, false) {
-            add(rule, original(offset));
-        }
-        let folded = normalize::fold(text);
-        if let Some(view) = &folded {
-            for (rule, offset) in self.rules.matching(&view.text, class, false) {
-                add(rule, original(view.original(offset)));
-            }
-        }
-        let plain = folded.as_ref().map_or(text, |view| view.text.as_str());
-        for run in normalize::letter_spaced(plain) {
-            for (rule, offset) in self.rules.matching(&run.text, class, true) {
-                let offset = run.original(offset);
-                let offset = folded.as_ref().map_or(offset, |view| view.original(offset));
-                add(rule, original(offset));
-            }
-        }
-    }
-}
-
-enum Segment<'m> {
-    Key(&'m str),
-    Index(usize),
-}
-
-struct Walk<'s, 'm> {
-    scanner: &'s Scanner,
-    path: Vec<Segment<'m>>,
-    findings: Vec<Finding>,
-}
-
-impl<'m> Walk<'_, 'm> {
-    /// A top-level field: its name says what class its texts are.
-    fn field(&mut self, name: &str, value: &'m Value) {
-        match (name, value) {
-            ("conversationHistoryVerbatim", Value::Array(turns)) => {
-                self.items(turns, |walk, turn| {
-                    let class = match turn.get("role").and_then(Value::as_str) {
-                        Some("user") => FieldClass::UserTurn,
-                        Some("tool" | "function") => FieldClass::ToolOutput,
-                        _ => FieldClass::Data,
-                    };
-                    walk.value(turn, class);
-                });
-            }
-            ("completedSubtasks", Value::Array(subtasks)) => {
-                self.items(subtasks, |walk, subtask| {
-                    walk.members(subtask, "result", FieldClass::Task);
-                });
-            }
-            ("relevantContext", Value::Array(excerpts)) => {
-                self.items(excerpts, |walk, excerpt| {
-                    walk.members(excerpt, "excerpt", FieldClass::Data);
-                });
-            }
-            ("toolCallHistory", _) => self.value(value, FieldClass::ToolOutput),
-            (
-                "taskDescription" | "taskSummary" | "remainingSubtasks" | "constraints" | "reason",
-                _,
-            ) => self.value(value, FieldClass::Task),
-            _ => self.value(value, FieldClass::Data),
-        }
-    }
-
-    fn items(&mut self, items: &'m [Value], mut visit: impl FnMut(&mut Self, &'m Value)) {
-        for (index, item) in items.iter().enumerate() {
-            self.path.push(Segment::Index(index));
-            visit(self, item);
-            self.path.pop();
-        }
-    }
-
-    /// Members of an object: `output` is tool output, the others are `class`.
-    fn members(&mut self, value: &'m Value, output: &str, class: FieldClass) {
-        let Some(members) = value.as_object() else {
-            return self.value(value, class);
-        };
-        for (name, member) in members {
-            self.key(name);
-            self.path.push(Segment::Key(name));
-            self.value(member, if name == output { FieldClass::ToolOutput } else { class });
-            self.path.pop();
-        }
-    }
-
-    fn value(&mut self, value: &'m Value, class: FieldClass) {
-        match value {
-            Value::String(text) => self.text(text, class),
-            Value::Array(items) => self.items(items, |walk, item| walk.value(item, class)),
-            Value::Object(members) => {
-                for (name, member) in members {
-                    self.key(name);
-                    self.path.push(Segment::Key(name));
-                    self.value(member, class);
-                    self.path.pop();
-                }
-            }
-            Value::Null | Value::Bool(_) | Value::Number(_) => {}
-        }
-    }
-
-    fn key(&mut self, name: &'m str) {
-        if name.len() >= MIN_TEXT {
-            self.path.push(Segment::Key(name));
-            self.text(name, FieldClass::Data);
-            self.path.pop();
-        }
-    }
-
-    fn text(&mut self, text: &str, class: FieldClass) {
-        if text.len() < MIN_TEXT || self.findings.len() >= MAX_FINDINGS {
+        if text.len() < MIN_TEXT || findings.len() >= MAX_FINDINGS {
             return;
         }
-        let hits = self.scanner.hits(text, class);
-        let rules = self.scanner.rules();
-        let score: f32 = hits.iter().map(|(rule, _)| rules[*rule].weight).sum();
-        if score + f32::EPSILON < THRESHOLD {
+        let rules = self.rules.all();
+        let mut fires = look(&self.rules, text, memory).fires;
+        if fires.is_empty() {
             return;
         }
-        for (rule, offset) in hits.into_iter().take(MAX_FINDINGS - self.findings.len()) {
-            self.findings.push(Finding {
+        for (rule, offset) in enough(rules, &mut fires, class) {
+            if findings.len() >= MAX_FINDINGS {
+                return;
+            }
+            findings.push(Finding {
                 rule: rules[rule].id.clone(),
                 family: rules[rule].family.clone(),
-                pointer: self.pointer(),
+                pointer: pointer(),
                 offset,
                 excerpt: excerpt(text, offset),
             });
         }
     }
 
-    fn pointer(&self) -> String {
-        self.path.iter().fold(String::new(), |mut pointer, segment| {
-            match segment {
-                Segment::Key(name) => push_segment(&mut pointer, name),
-                Segment::Index(index) => push_segment(&mut pointer, &index.to_string()),
+    /// The ids of all rules that match a text in any of its views, whatever the score.
+    #[must_use]
+    pub fn matching_rules(&self, text: &str) -> Vec<&str> {
+        let mut ids: Vec<&str> = Vec::new();
+        for fire in look(&self.rules, text, &mut Memory::default()).fires {
+            let id = self.rules()[usize::from(fire.rule)].id.as_str();
+            if !ids.contains(&id) {
+                ids.push(id);
             }
-            pointer
-        })
+        }
+        ids
     }
+
+    /// How much work a text makes: steps of the rules tried and bytes read in all views. It grows with
+    /// the text's length only, whatever is in it.
+    #[must_use]
+    pub fn work(&self, text: &str) -> u64 {
+        look(&self.rules, text, &mut Memory::default()).work
+    }
+}
+
+/// The rules that together reach [`THRESHOLD`] somewhere in a text, each once, with its first place there.
+fn enough(rules: &[Rule], fires: &mut Vec<Fire>, class: FieldClass) -> Vec<(usize, usize)> {
+    fires.retain(|fire| rules[usize::from(fire.rule)].weight(class) > 0.0);
+    fires.sort_unstable_by_key(|fire| (fire.start, fire.rule));
+    fires.dedup();
+    let mut count = vec![0_u32; rules.len()];
+    let mut found: Vec<(usize, usize)> = Vec::new();
+    let mut score = 0.0;
+    let mut first = 0;
+    for next in 0..fires.len() {
+        let fire = fires[next];
+        let rule = usize::from(fire.rule);
+        count[rule] += 1;
+        if count[rule] == 1 {
+            score += rules[rule].weight(class);
+        }
+        while fire.start - fires[first].start > WINDOW {
+            let left = usize::from(fires[first].rule);
+            count[left] -= 1;
+            if count[left] == 0 {
+                score -= rules[left].weight(class);
+            }
+            first += 1;
+        }
+        if score + SLACK >= THRESHOLD {
+            for fire in &fires[first..=next] {
+                let rule = usize::from(fire.rule);
+                if found.iter().all(|(known, _)| *known != rule) {
+                    found.push((rule, fire.start));
+                }
+            }
+        }
+    }
+    found.sort_by_key(|(rule, offset)| (*offset, *rule));
+    found
 }
 
 fn excerpt(text: &str, offset: usize) -> String {

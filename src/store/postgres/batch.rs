@@ -4,6 +4,11 @@
 use std::fmt::Write as _;
 use std::sync::LazyLock;
 
+use sqlx::postgres::{PgRow, Postgres};
+
+use super::rows;
+use crate::store::Result;
+
 /// A table as far as batches write it. The first `keys` columns are its primary key.
 pub(super) struct Table {
     pub(super) name: &'static str,
@@ -56,7 +61,17 @@ impl Table {
 
     /// Sets what is there.
     pub(super) fn update(&self) -> String {
-        let set = Self::list(&self.columns[self.keys..], |_, name, _| format!("{name} = n.{name}"));
+        self.update_but(&[])
+    }
+
+    /// Sets what is there, but for the columns in `fixed`, which are bound and left alone.
+    pub(super) fn update_but(&self, fixed: &[&str]) -> String {
+        let set: Vec<_> = self.columns[self.keys..]
+            .iter()
+            .filter(|(name, _)| !fixed.contains(name))
+            .map(|(name, _)| format!("{name} = n.{name}"))
+            .collect();
+        let set = set.join(", ");
         let rows = Self::rows(self.columns);
         format!("UPDATE {} AS t SET {set} FROM {rows} WHERE {}", self.name, self.same_key())
     }
@@ -79,6 +94,16 @@ impl Table {
         )
     }
 
+    /// Selects by the first two key columns, and a condition on `t` besides.
+    pub(super) fn select_of(&self, condition: &str, second: &str) -> String {
+        let names = Self::list(self.columns, |_, name, _| format!("t.{name}"));
+        let rows = Self::rows(&[("tenant", TEXT), ("id", TEXT)]);
+        format!(
+            "SELECT {names} FROM {} AS t JOIN {rows} ON t.tenant = n.tenant AND t.{second} = n.id{condition}",
+            self.name,
+        )
+    }
+
     /// Selects by key.
     pub(super) fn select(&self) -> String {
         let names = Self::list(self.columns, |_, name, _| format!("t.{name}"));
@@ -94,6 +119,14 @@ macro_rules! bind {
     };
 }
 pub(super) use bind;
+
+/// One column of what was read, to be bound as an array.
+pub(super) fn column<'r, T>(found: &'r [PgRow], name: &str) -> Result<Vec<T>>
+where
+    T: sqlx::Decode<'r, Postgres> + sqlx::Type<Postgres>,
+{
+    found.iter().map(|row| rows::get(row, name)).collect()
+}
 
 const TEXT: &str = "text";
 const BIGINT: &str = "bigint";
@@ -117,6 +150,49 @@ pub(super) const TASKS: Table = Table {
         ("remaining_nanos", BIGINT),
         ("created_at", BIGINT),
         ("updated_at", BIGINT),
+        ("topped_up_nanos", BIGINT),
+        ("opened_by", TEXT),
+    ],
+};
+
+pub(super) const EDGES: Table = Table {
+    name: "task_edges",
+    keys: 4,
+    columns: &[
+        ("tenant", TEXT),
+        ("task_id", TEXT),
+        ("source", TEXT),
+        ("target", TEXT),
+        ("passages", BIGINT),
+        ("repeats", BIGINT),
+        ("completed_count", BIGINT),
+        ("failures", BIGINT),
+        ("spent_nanos", BIGINT),
+        ("remaining_nanos", BIGINT),
+        ("topped_up_nanos", BIGINT),
+        ("updated_at", BIGINT),
+    ],
+};
+
+pub(super) const ESCALATIONS: Table = Table {
+    name: "escalations",
+    keys: 2,
+    columns: &[
+        ("tenant", TEXT),
+        ("escalation_id", TEXT),
+        ("task_id", TEXT),
+        ("handoff_id", TEXT),
+        ("source", TEXT),
+        ("target", TEXT),
+        ("reason", TEXT),
+        ("channel", TEXT),
+        ("resume_as", TEXT),
+        ("status", TEXT),
+        ("created_at", BIGINT),
+        ("timeout_at", BIGINT),
+        ("resolved_at", BIGINT),
+        ("resolved_by", TEXT),
+        ("resolution", TEXT),
     ],
 };
 
@@ -154,6 +230,11 @@ pub(super) const HANDOFFS: Table = Table {
         ("created_at", BIGINT),
         ("accepted_at", BIGINT),
         ("ended_at", BIGINT),
+        ("policy", TEXT),
+        ("commitment", BYTEA),
+        ("checkpoint_commitment", BYTEA),
+        ("topped_up_nanos", BIGINT),
+        ("origin", TEXT),
     ],
 };
 
@@ -167,6 +248,7 @@ pub(super) const OUTBOX: Table = Table {
         ("seq", BIGINT),
         ("target", TEXT),
         ("mode", TEXT),
+        ("priority", "integer"),
         ("visible_at", BIGINT),
         ("attempt", "integer"),
         ("claimed_by", TEXT),
@@ -216,6 +298,8 @@ pub(super) const DEAD_LETTERS: Table = Table {
         ("failures", TEXT),
         ("status", TEXT),
         ("created_at", BIGINT),
+        ("resolved_at", BIGINT),
+        ("resolved_by", TEXT),
     ],
 };
 
@@ -273,6 +357,7 @@ pub(super) const RECORDS: Table = Table {
         ("content_id", TEXT),
         ("recorded_at", BIGINT),
         ("body", BYTEA),
+        ("tree_size", BIGINT),
     ],
 };
 
@@ -295,5 +380,123 @@ pub(super) const PERSONAL_DATA: Table = Table {
 pub(super) const HEADS: Table = Table {
     name: "audit.log_heads",
     keys: 1,
-    columns: &[("tenant", TEXT), ("size", BIGINT), ("hash", BYTEA)],
+    columns: &[("tenant", TEXT), ("size", BIGINT), ("hash", BYTEA), ("frontier", BYTEA)],
+};
+
+pub(super) const NODES: Table = Table {
+    name: "audit.nodes",
+    keys: 3,
+    columns: &[("tenant", TEXT), ("level", BIGINT), ("idx", BIGINT), ("hash", BYTEA)],
+};
+
+pub(super) const EVENTS: Table = Table {
+    name: "events",
+    keys: 3,
+    columns: &[
+        ("tenant", TEXT),
+        ("leaf_index", BIGINT),
+        ("ordinal", "integer"),
+        ("event_id", TEXT),
+        ("type", TEXT),
+        ("at", BIGINT),
+        ("task_id", TEXT),
+        ("handoff_id", TEXT),
+        ("source", TEXT),
+        ("target", TEXT),
+        ("audience", TEXT),
+        ("data", TEXT),
+    ],
+};
+
+pub(super) const CONTRACTS: Table = Table {
+    name: "contracts",
+    keys: 3,
+    columns: &[
+        ("tenant", TEXT),
+        ("contract_id", TEXT),
+        ("version", TEXT),
+        ("doc", TEXT),
+        ("sha256", BYTEA),
+        ("source", TEXT),
+        ("target", TEXT),
+        ("created_at", BIGINT),
+    ],
+};
+
+pub(super) const REPEATS: Table = Table {
+    name: "contract_repeats",
+    keys: 2,
+    columns: &[("tenant", TEXT), ("repeat_key", TEXT), ("handoff_id", TEXT), ("seen_at", BIGINT)],
+};
+
+pub(super) const SUBSCRIPTIONS: Table = Table {
+    name: "subscriptions",
+    keys: 2,
+    columns: &[
+        ("tenant", TEXT),
+        ("subscription_id", TEXT),
+        ("doc", TEXT),
+        ("secrets", TEXT),
+        ("created_at", BIGINT),
+        ("updated_at", BIGINT),
+    ],
+};
+
+pub(super) const EVENT_DELIVERIES: Table = Table {
+    name: "event_deliveries",
+    keys: 3,
+    columns: &[
+        ("tenant", TEXT),
+        ("subscriber", TEXT),
+        ("slot", "integer"),
+        ("number", BIGINT),
+        ("leaf_index", BIGINT),
+        ("ordinal", "integer"),
+        ("event_id", TEXT),
+        ("type", TEXT),
+        ("at", BIGINT),
+        ("attempt", "integer"),
+        ("outcome", TEXT),
+        ("status", "integer"),
+        ("detail", TEXT),
+        ("duration_us", BIGINT),
+    ],
+};
+
+pub(super) const HOLDS: Table = Table {
+    name: "legal_holds",
+    keys: 2,
+    columns: &[
+        ("tenant", TEXT),
+        ("hold_id", TEXT),
+        ("subject_key", BYTEA),
+        ("subject_id", TEXT),
+        ("task_id", TEXT),
+        ("reason", TEXT),
+        ("placed_at", BIGINT),
+        ("released_at", BIGINT),
+    ],
+};
+
+pub(super) const ERASURES: Table = Table {
+    name: "erasures",
+    keys: 2,
+    columns: &[
+        ("tenant", TEXT),
+        ("erasure_id", TEXT),
+        ("subject_key", BYTEA),
+        ("subject_id", TEXT),
+        ("commitment", BYTEA),
+        ("scope", TEXT),
+        ("reason", TEXT),
+        ("status", TEXT),
+        ("held", BIGINT),
+        ("data", BIGINT),
+        ("contents", BIGINT),
+        ("checkpoints", BIGINT),
+        ("leaf_index", BIGINT),
+        ("requested_at", BIGINT),
+        ("updated_at", BIGINT),
+        ("completed_at", BIGINT),
+    ],
 };

@@ -1,15 +1,15 @@
 //! Who delivers what: claims on the outbox, brokers' signs of life, deadlines, depths.
 
 use sqlx::AssertSqlSafe;
-use sqlx::postgres::{PgPool, PgRow};
+use sqlx::postgres::{PgConnection, PgPool, PgRow};
 
 use super::failure::failed;
 use super::rows;
 use crate::domain::handoff::{DeliveryMode, Handoff};
 use crate::domain::ids::Micros;
 use crate::evidence::commitment::{Codec, unpack};
-use crate::store::rows::{HANDOFF, unreadable};
-use crate::store::{Claim, Depths, Receiver, Result};
+use crate::store::rows::{HANDOFF, OUTBOX, unreadable};
+use crate::store::{AgentKey, Claim, Depths, Held, OutboxRow, Receiver, Release, Result};
 
 /// Walks the receivers by their index, one step each, instead of reading a backlog whole.
 const DUE_RECEIVERS: &str = "WITH RECURSIVE receivers AS ( \
@@ -20,11 +20,11 @@ const DUE_RECEIVERS: &str = "WITH RECURSIVE receivers AS ( \
          WHERE (o.tenant, o.target) > (r.tenant, r.target) \
          ORDER BY o.tenant, o.target LIMIT 1) AS n) \
      SELECT r.tenant, r.target FROM receivers AS r CROSS JOIN LATERAL ( \
-       SELECT o.created_at FROM outbox AS o \
+       SELECT o.priority, o.created_at FROM outbox AS o \
        WHERE o.tenant = r.tenant AND o.target = r.target AND o.mode = $1 AND o.visible_at <= $2 \
          AND NOT EXISTS (SELECT 1 FROM outbox AS e WHERE e.tenant = o.tenant \
            AND e.task_id = o.task_id AND e.seq < o.seq) \
-       ORDER BY o.created_at LIMIT 1) AS first \
+       ORDER BY o.priority, o.created_at LIMIT 1) AS first \
      ORDER BY first.created_at, r.tenant, r.target LIMIT $3";
 
 /// Receivers with something claimable, the one that waits longest first.
@@ -46,10 +46,91 @@ pub(super) async fn list_due_receivers(
         .collect()
 }
 
+/// Which of these have something claimable.
+pub(super) async fn list_due_among(
+    pool: &PgPool,
+    receivers: &[Receiver],
+    now: Micros,
+) -> Result<Vec<Receiver>> {
+    sqlx::query(
+        "SELECT n.tenant, n.target FROM UNNEST($1::text[], $2::text[]) AS n(tenant, target) \
+         CROSS JOIN LATERAL (SELECT 1 FROM outbox AS o \
+           WHERE o.tenant = n.tenant AND o.target = n.target AND o.visible_at <= $3 \
+             AND NOT EXISTS (SELECT 1 FROM outbox AS e WHERE e.tenant = o.tenant \
+               AND e.task_id = o.task_id AND e.seq < o.seq) \
+           ORDER BY o.priority, o.created_at LIMIT 1) AS first",
+    )
+    .bind(receivers.iter().map(|(tenant, _)| tenant.as_str()).collect::<Vec<_>>())
+    .bind(receivers.iter().map(|(_, agent)| agent.as_str()).collect::<Vec<_>>())
+    .bind(now.0)
+    .fetch_all(pool)
+    .await
+    .map_err(failed)?
+    .iter()
+    .map(|row| Ok((rows::parse(row, "tenant")?, rows::parse(row, "target")?)))
+    .collect()
+}
+
+/// The first of its task, and free at `$1`.
+const FREE_FIRST: &str = "o.visible_at <= $1 AND NOT EXISTS (SELECT 1 FROM outbox AS e \
+     WHERE e.tenant = o.tenant AND e.task_id = o.task_id AND e.seq < o.seq)";
+
+/// What one receiver could claim.
+pub(super) async fn list_waiting(
+    pool: &PgPool,
+    receiver: &Receiver,
+    now: Micros,
+    limit: i64,
+) -> Result<Vec<OutboxRow>> {
+    let sql = format!(
+        "SELECT {OUTBOX} FROM outbox AS o WHERE o.tenant = $2 AND o.target = $3 AND {FREE_FIRST} \
+         ORDER BY o.priority, o.created_at LIMIT $4"
+    );
+    let query = sqlx::query(AssertSqlSafe(sql)).bind(now.0).bind(receiver.0.as_str());
+    let query = query.bind(receiver.1.as_str()).bind(limit);
+    query.fetch_all(pool).await.map_err(failed)?.iter().map(rows::outbox).collect()
+}
+
+/// What could have been pulled long since.
+pub(super) async fn list_unpulled(
+    pool: &PgPool,
+    before: Micros,
+    now: Micros,
+    limit: i64,
+) -> Result<Vec<OutboxRow>> {
+    let sql = format!(
+        "SELECT {OUTBOX} FROM outbox AS o WHERE o.mode = 'pull' AND o.created_at < $2 \
+         AND {FREE_FIRST} ORDER BY o.created_at LIMIT $3"
+    );
+    let query = sqlx::query(AssertSqlSafe(sql)).bind(now.0).bind(before.0).bind(limit);
+    query.fetch_all(pool).await.map_err(failed)?.iter().map(rows::outbox).collect()
+}
+
+/// What waits for an agent follows it. The outbox rows are locked in key order, as batches lock them. A
+/// batch that read a handoff before may write its old mode back: what counts is the outbox's.
+pub(super) async fn retarget(
+    tx: &mut PgConnection,
+    (tenant, agent): &AgentKey,
+    mode: DeliveryMode,
+    at: Micros,
+) -> Result<()> {
+    let sql = "WITH free AS MATERIALIZED ( \
+           SELECT o.tenant, o.handoff_id FROM outbox AS o WHERE o.tenant = $2 AND o.target = $3 \
+             AND (o.claimed_by IS NULL OR o.visible_at <= $4) \
+           ORDER BY o.tenant, o.handoff_id FOR UPDATE OF o), \
+         moved AS (UPDATE outbox AS o SET mode = $1, claimed_by = NULL, visible_at = 0 FROM free \
+           WHERE o.tenant = free.tenant AND o.handoff_id = free.handoff_id \
+           RETURNING o.tenant, o.handoff_id) \
+         UPDATE handoffs AS h SET mode = $1 FROM moved \
+         WHERE h.tenant = moved.tenant AND h.handoff_id = moved.handoff_id";
+    let query = sqlx::query(sql).bind(mode.as_str()).bind(tenant.as_str()).bind(agent.as_str());
+    query.bind(at.0).execute(tx).await.map_err(failed).map(|_| ())
+}
+
 /// One statement, so that a claim is whole or not at all. A row that another broker is claiming is
 /// skipped; one that it claimed between this statement's snapshot and the lock is looked at again by
 /// Postgres, and is no longer due. A claimed row stays in the outbox, so the next of its task is not
-/// the first until it is settled. The rows are taken in the very order of `outbox_receiver`, and by
+/// the first until it is settled. The rows are taken in the very order of `outbox_order`, and by
 /// nothing else: a further sort key would have Postgres sort the whole backlog for each claim, as its
 /// statistics usually stem from a time when the outbox was empty.
 const CLAIM: &str = "WITH due AS MATERIALIZED ( \
@@ -57,27 +138,31 @@ const CLAIM: &str = "WITH due AS MATERIALIZED ( \
        WHERE o.tenant = $1 AND o.target = $2 AND o.visible_at <= $3 \
          AND NOT EXISTS (SELECT 1 FROM outbox AS e WHERE e.tenant = o.tenant \
            AND e.task_id = o.task_id AND e.seq < o.seq) \
-       ORDER BY o.created_at LIMIT $4 FOR UPDATE OF o SKIP LOCKED), \
+       ORDER BY o.priority, o.created_at LIMIT $4 FOR UPDATE OF o SKIP LOCKED), \
      claimed AS ( \
-       UPDATE outbox AS o SET visible_at = $5, claimed_by = $6, attempt = o.attempt + 1 \
+       UPDATE outbox AS o SET visible_at = $5, claimed_by = $6, mode = $7, \
+         attempt = o.attempt + 1 \
        FROM due WHERE o.tenant = due.tenant AND o.handoff_id = due.handoff_id \
-       RETURNING o.tenant, o.handoff_id, o.task_id, o.seq, o.target, o.attempt, o.created_at) \
+       RETURNING o.tenant, o.handoff_id, o.task_id, o.seq, o.target, o.priority, o.attempt, \
+         o.created_at) \
      SELECT c.tenant, c.handoff_id, c.task_id, c.target, c.attempt, c.created_at, \
-       h.fencing_token, h.idempotent, h.traceparent, k.codec, k.bytes, p.codecs, p.parts \
+       h.fencing_token, h.idempotent, h.attempts, h.reason, h.policy, h.traceparent, k.codec, k.bytes, k.salt, k.segment, p.codecs, p.parts \
      FROM claimed AS c \
      JOIN handoffs AS h ON h.tenant = c.tenant AND h.handoff_id = c.handoff_id \
      LEFT JOIN contents AS k ON k.tenant = h.tenant AND k.content_id = h.content_id \
      CROSS JOIN LATERAL ( \
        SELECT array_agg(d.codec ORDER BY d.leaf_index, d.ordinal) AS codecs, \
          array_agg(d.bytes ORDER BY d.leaf_index, d.ordinal) AS parts \
-       FROM personal_data AS d WHERE d.tenant = c.tenant AND d.handoff_id = c.handoff_id \
+       FROM personal_data AS d WHERE d.tenant = c.tenant \
+           AND d.handoff_id = COALESCE(h.origin, h.handoff_id) \
          AND d.bytes IS NOT NULL) AS p \
-     ORDER BY c.created_at, c.seq";
+     ORDER BY c.priority, c.created_at, c.seq";
 
 /// Claims what is due of one receiver.
 pub(super) async fn claim(
     pool: &PgPool,
     receiver: &Receiver,
+    mode: DeliveryMode,
     broker: &str,
     now: Micros,
     until: Micros,
@@ -90,6 +175,7 @@ pub(super) async fn claim(
         .bind(limit)
         .bind(until.0)
         .bind(broker)
+        .bind(mode.as_str())
         .fetch_all(pool)
         .await
         .map_err(failed)?;
@@ -112,7 +198,8 @@ fn claimed(row: &PgRow) -> Result<Claim> {
     let bytes: Option<&[u8]> = rows::get(row, "bytes")?;
     let body = match bytes {
         Some(bytes) => open(rows::codec(row)?, bytes)?,
-        None => Vec::new(),
+        // Erased, and not only cold: open handoffs are held back from the archive.
+        None => rows::erased(row)?,
     };
     let codecs: Option<Vec<String>> = rows::get(row, "codecs")?;
     let parts: Option<Vec<Vec<u8>>> = rows::get(row, "parts")?;
@@ -124,14 +211,20 @@ fn claimed(row: &PgRow) -> Result<Claim> {
             open(Codec::parse(codec).ok_or_else(|| unreadable("codec", codec))?, &bytes)
         })
         .collect::<Result<Vec<_>>>()?;
+    let edge = rows::ruling(row)?.map(|ruling| ruling.edge);
+    let attempt = rows::get(row, "attempt")?;
+    let why = rows::get::<Option<&str>>(row, "reason")?.is_some();
     Ok(Claim {
         tenant: rows::parse(row, "tenant")?,
         handoff_id: rows::parse(row, "handoff_id")?,
         task_id: rows::parse(row, "task_id")?,
         target: rows::parse(row, "target")?,
-        attempt: rows::get(row, "attempt")?,
+        attempt,
         fencing_token: rows::get(row, "fencing_token")?,
         idempotent: rows::get(row, "idempotent")?,
+        unsettled: Claim::follows_unsettled(attempt, rows::get(row, "attempts")?, why),
+        max_retries: edge.as_ref().and_then(|edge| edge.max_retries),
+        verdict_ms: edge.as_ref().and_then(|edge| edge.timeout_ms),
         traceparent: rows::get(row, "traceparent")?,
         created_at: Micros(rows::get(row, "created_at")?),
         body,
@@ -147,7 +240,7 @@ fn open(codec: Codec, bytes: &[u8]) -> Result<Vec<u8>> {
 pub(super) async fn beat(pool: &PgPool, broker: &str, now: Micros) -> Result<()> {
     sqlx::query(
         "INSERT INTO brokers AS b (broker, seen_at) VALUES ($1, $2) ON CONFLICT (broker) \
-         DO UPDATE SET seen_at = GREATEST(b.seen_at, EXCLUDED.seen_at)",
+         DO UPDATE SET seen_at = GREATEST(b.seen_at + 1, EXCLUDED.seen_at)",
     )
     .bind(broker)
     .bind(now.0)
@@ -157,56 +250,112 @@ pub(super) async fn beat(pool: &PgPool, broker: &str, now: Micros) -> Result<()>
     .map(|_| ())
 }
 
-/// Frees what dead brokers hold. Webhook claims only: a pull claim is the receiver's, wherever the
-/// broker that handed it out has gone. Locks in key order, as batches do.
-pub(super) async fn release_dead(pool: &PgPool, cutoff: Micros, now: Micros) -> Result<u64> {
-    let mut tx = pool.begin().await.map_err(failed)?;
-    let released = sqlx::query(
-        "WITH held AS MATERIALIZED ( \
-           SELECT o.tenant, o.handoff_id FROM outbox AS o \
-           WHERE o.mode = 'webhook' AND o.claimed_by IS NOT NULL AND NOT EXISTS ( \
-             SELECT 1 FROM brokers AS b WHERE b.broker = o.claimed_by AND b.seen_at >= $1) \
-           ORDER BY o.tenant, o.handoff_id FOR UPDATE OF o) \
-         UPDATE outbox AS o SET visible_at = LEAST(o.visible_at, $2), claimed_by = NULL \
-         FROM held WHERE o.tenant = held.tenant AND o.handoff_id = held.handoff_id",
-    )
-    .bind(cutoff.0)
-    .bind(now.0)
-    .execute(&mut *tx)
-    .await
-    .map_err(failed)?;
-    sqlx::query("DELETE FROM brokers WHERE seen_at < $1")
-        .bind(cutoff.0)
-        .execute(&mut *tx)
+/// Brokers and their heartbeats.
+pub(super) async fn list_heartbeats(pool: &PgPool) -> Result<Vec<(String, Micros)>> {
+    sqlx::query("SELECT broker, seen_at FROM brokers ORDER BY broker")
+        .fetch_all(pool)
         .await
-        .map_err(failed)?;
-    tx.commit().await.map_err(failed)?;
-    Ok(released.rows_affected())
+        .map_err(failed)?
+        .iter()
+        .map(|row| Ok((rows::get(row, "broker")?, Micros(rows::get(row, "seen_at")?))))
+        .collect()
 }
 
-/// Frees what this broker holds, webhook claims only, as above; and says that it is gone.
-pub(super) async fn release_own(pool: &PgPool, broker: &str, now: Micros) -> Result<u64> {
-    let mut tx = pool.begin().await.map_err(failed)?;
-    let released = sqlx::query(
-        "WITH held AS MATERIALIZED ( \
-           SELECT o.tenant, o.handoff_id FROM outbox AS o \
-           WHERE o.mode = 'webhook' AND o.claimed_by = $1 \
-           ORDER BY o.tenant, o.handoff_id FOR UPDATE OF o) \
-         UPDATE outbox AS o SET visible_at = LEAST(o.visible_at, $2), claimed_by = NULL \
-         FROM held WHERE o.tenant = held.tenant AND o.handoff_id = held.handoff_id",
+/// Who holds webhook claims and has no heartbeat.
+pub(super) async fn list_strangers(pool: &PgPool) -> Result<Vec<String>> {
+    sqlx::query(
+        "SELECT DISTINCT o.claimed_by FROM outbox AS o \
+         WHERE o.mode = 'webhook' AND o.claimed_by IS NOT NULL AND NOT EXISTS \
+           (SELECT 1 FROM brokers AS b WHERE b.broker = o.claimed_by) ORDER BY o.claimed_by",
+    )
+    .fetch_all(pool)
+    .await
+    .map_err(failed)?
+    .iter()
+    .map(|row| rows::get(row, "claimed_by"))
+    .collect()
+}
+
+/// What a broker holds.
+pub(super) async fn list_claims(pool: &PgPool, broker: &str) -> Result<Vec<Held>> {
+    sqlx::query(
+        "SELECT tenant, handoff_id, attempt FROM outbox \
+         WHERE mode = 'webhook' AND claimed_by = $1 ORDER BY tenant, handoff_id",
     )
     .bind(broker)
-    .bind(now.0)
-    .execute(&mut *tx)
+    .fetch_all(pool)
     .await
-    .map_err(failed)?;
-    sqlx::query("DELETE FROM brokers WHERE broker = $1")
-        .bind(broker)
-        .execute(&mut *tx)
-        .await
-        .map_err(failed)?;
+    .map_err(failed)?
+    .iter()
+    .map(|row| {
+        let key = (rows::parse(row, "tenant")?, rows::parse(row, "handoff_id")?);
+        Ok((key, rows::get(row, "attempt")?))
+    })
+    .collect()
+}
+
+/// Frees claims in key order, as batches lock them. A row that a batch settles meanwhile is waited for
+/// and looked at again.
+fn free(which: &str) -> AssertSqlSafe<String> {
+    AssertSqlSafe(format!(
+        "WITH held AS MATERIALIZED ( \
+           SELECT o.tenant, o.handoff_id FROM outbox AS o \
+           WHERE o.mode = 'webhook' AND {which} \
+           ORDER BY o.tenant, o.handoff_id FOR UPDATE OF o) \
+         UPDATE outbox AS o SET visible_at = 0, claimed_by = NULL \
+         FROM held WHERE o.tenant = held.tenant AND o.handoff_id = held.handoff_id"
+    ))
+}
+
+/// See [`crate::store::Store::release`].
+pub(super) async fn release(pool: &PgPool, whose: Release<'_>) -> Result<u64> {
+    let mut tx = pool.begin().await.map_err(failed)?;
+    let query = match whose {
+        Release::Everyone => {
+            let gone = sqlx::query("DELETE FROM brokers");
+            gone.execute(&mut *tx).await.map_err(failed)?;
+            sqlx::query(free("o.claimed_by IS NOT NULL"))
+        }
+        Release::Own(broker) => {
+            let gone = sqlx::query("DELETE FROM brokers WHERE broker = $1").bind(broker);
+            gone.execute(&mut *tx).await.map_err(failed)?;
+            sqlx::query(free("o.claimed_by = $1")).bind(broker)
+        }
+        Release::Silent(broker, seen) => {
+            if !is_silent(&mut tx, broker, seen).await? {
+                return Ok(0);
+            }
+            sqlx::query(free("o.claimed_by = $1")).bind(broker)
+        }
+        Release::These(broker, held) => {
+            let tenants: Vec<&str> = held.iter().map(|((tenant, _), _)| tenant.as_str()).collect();
+            let ids: Vec<String> = held.iter().map(|((_, id), _)| id.to_string()).collect();
+            let attempts: Vec<i32> = held.iter().map(|(_, attempt)| *attempt).collect();
+            sqlx::query(free(
+                "o.claimed_by = $1 AND (o.tenant, o.handoff_id, o.attempt) IN \
+                 (SELECT * FROM UNNEST($2::text[], $3::text[], $4::integer[]))",
+            ))
+            .bind(broker)
+            .bind(tenants)
+            .bind(ids)
+            .bind(attempts)
+        }
+    };
+    let released = query.execute(&mut *tx).await.map_err(failed)?.rows_affected();
     tx.commit().await.map_err(failed)?;
-    Ok(released.rows_affected())
+    Ok(released)
+}
+
+/// Takes the heartbeat away if it still has that value; whether it had. Of two that find a broker
+/// silent, one does the work.
+async fn is_silent(tx: &mut PgConnection, broker: &str, seen: Option<Micros>) -> Result<bool> {
+    if let Some(seen) = seen {
+        let gone = sqlx::query("DELETE FROM brokers WHERE broker = $1 AND seen_at = $2");
+        let gone = gone.bind(broker).bind(seen.0).execute(tx).await.map_err(failed)?;
+        return Ok(gone.rows_affected() > 0);
+    }
+    let known = sqlx::query("SELECT 1 FROM brokers WHERE broker = $1").bind(broker);
+    Ok(known.fetch_optional(tx).await.map_err(failed)?.is_none())
 }
 
 /// Open handoffs whose deadline has passed, the longest first.
@@ -226,20 +375,25 @@ pub(super) async fn list_overdue(pool: &PgPool, now: Micros, limit: i64) -> Resu
 }
 
 /// Counts. Records are counted by their heads, not one by one.
-pub(super) async fn depths(pool: &PgPool) -> Result<Depths> {
+pub(super) async fn depths(pool: &PgPool, log: &PgPool) -> Result<Depths> {
     let row = sqlx::query(
         "SELECT (SELECT count(*) FROM outbox) AS outbox, \
            (SELECT min(created_at) FROM outbox) AS oldest, \
            (SELECT count(*) FROM dead_letters WHERE status = 'OPEN') AS dead_letters, \
-           (SELECT COALESCE(sum(size), 0)::bigint FROM audit.log_heads) AS records",
+           (SELECT count(*) FROM escalations WHERE status = 'OPEN') AS escalations",
     )
     .fetch_one(pool)
     .await
     .map_err(failed)?;
+    let records = sqlx::query_scalar("SELECT COALESCE(sum(size), 0)::bigint FROM audit.log_heads")
+        .fetch_one(log)
+        .await
+        .map_err(failed)?;
     Ok(Depths {
         outbox: rows::get(&row, "outbox")?,
         oldest: rows::get::<Option<i64>>(&row, "oldest")?.map(Micros),
         dead_letters: rows::get(&row, "dead_letters")?,
-        records: rows::get(&row, "records")?,
+        escalations: rows::get(&row, "escalations")?,
+        records,
     })
 }

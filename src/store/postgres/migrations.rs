@@ -10,26 +10,71 @@ use crate::store::{Result, StoreError};
 /// sqlx's own name for it, so that its tools can read it.
 const TABLE: &str = "_sqlx_migrations";
 
-/// Every migration, in order. A released one is never edited: its checksum is kept.
-fn all() -> Vec<Migration> {
-    [(1, "spine", include_str!("../../../migrations/postgres/0001_spine.sql"))]
-        .into_iter()
-        .map(|(version, name, sql)| {
+/// Migrations by number, name and text, in order. A released one is never edited: its checksum is kept.
+pub(super) type Set = &'static [(i64, &'static str, &'static str)];
+
+/// Of a database that has everything, or everything but the log.
+pub(super) const OPERATIONS: Set = &[
+    (1, "spine", include_str!("../../../migrations/postgres/0001_spine.sql")),
+    (2, "tree", include_str!("../../../migrations/postgres/0002_tree.sql")),
+    (3, "erasure", include_str!("../../../migrations/postgres/0003_erasure.sql")),
+    (4, "cold", include_str!("../../../migrations/postgres/0004_cold.sql")),
+    (5, "recovery", include_str!("../../../migrations/postgres/0005_recovery.sql")),
+    (6, "contracts", include_str!("../../../migrations/postgres/0006_contracts.sql")),
+    (7, "brokers", include_str!("../../../migrations/postgres/0007_brokers.sql")),
+    (8, "events", include_str!("../../../migrations/postgres/0008_events.sql")),
+    (9, "two_phase", include_str!("../../../migrations/postgres/0009_two_phase.sql")),
+];
+
+/// Of a database that has the log and nothing else. What changes the schema `audit` above changes it here.
+pub(super) const AUDIT: Set =
+    &[(1, "log", include_str!("../../../migrations/postgres-audit/0001_log.sql"))];
+
+fn all(known: Set) -> Vec<Migration> {
+    known
+        .iter()
+        .map(|&(version, name, sql)| {
             Migration::new(version, name.into(), MigrationType::Simple, sql.into_sql_str(), false)
         })
         .collect()
 }
 
-/// Applies what is missing; returns how many that were. The lock is the session's: it ends with the
-/// connection, whatever happens.
-pub(super) async fn apply(connection: &mut PgConnection) -> Result<usize> {
+/// Applies what is missing; returns how many that were. Where nothing is, nothing is asked of the role
+/// but that it reads which were applied. The lock is the session's: it ends with the connection,
+/// whatever happens.
+pub(super) async fn apply(connection: &mut PgConnection, known: Set) -> Result<usize> {
     sqlx::raw_sql("SET client_min_messages = warning; SET statement_timeout = 0")
         .execute(&mut *connection)
         .await
         .map_err(failed)?;
+    let wanted = missing(connection, known).await?.len();
+    if wanted == 0 {
+        return Ok(0);
+    }
+    owns_schema(connection, wanted).await?;
     connection.lock().await.map_err(broken)?;
     connection.ensure_migrations_table(TABLE).await.map_err(broken)?;
-    let known = all();
+    // Anew: another may have applied them while this waited for the lock.
+    let missing = missing(connection, known).await?;
+    for migration in &missing {
+        connection.apply(TABLE, migration).await.map_err(broken)?;
+    }
+    connection.unlock().await.map_err(broken)?;
+    connection.ping().await.map_err(failed)?;
+    Ok(missing.len())
+}
+
+/// What this database lacks, in order.
+async fn missing(connection: &mut PgConnection, known: Set) -> Result<Vec<Migration>> {
+    let begun: bool = sqlx::query_scalar("SELECT to_regclass($1) IS NOT NULL")
+        .bind(TABLE)
+        .fetch_one(&mut *connection)
+        .await
+        .map_err(failed)?;
+    let mut known = all(known);
+    if !begun {
+        return Ok(known);
+    }
     let applied = connection.list_applied_migrations(TABLE).await.map_err(broken)?;
     for done in &applied {
         let version = done.version;
@@ -47,16 +92,28 @@ pub(super) async fn apply(connection: &mut PgConnection) -> Result<usize> {
             Some(_) => {}
         }
     }
-    let mut count = 0;
-    for migration in known {
-        if applied.iter().all(|done| done.version != migration.version) {
-            connection.apply(TABLE, &migration).await.map_err(broken)?;
-            count += 1;
-        }
+    known.retain(|migration| applied.iter().all(|done| done.version != migration.version));
+    Ok(known)
+}
+
+/// Only the owner may change the schema; whoever serves under another role is told what to do.
+async fn owns_schema(connection: &mut PgConnection, wanted: usize) -> Result<()> {
+    let owns: Option<bool> = sqlx::query_scalar(
+        "SELECT COALESCE( \
+           (SELECT pg_has_role(relowner, 'USAGE') FROM pg_class WHERE oid = to_regclass($1)), \
+           has_schema_privilege(current_schema(), 'CREATE'))",
+    )
+    .bind(TABLE)
+    .fetch_one(connection)
+    .await
+    .map_err(failed)?;
+    if owns == Some(true) {
+        return Ok(());
     }
-    connection.unlock().await.map_err(broken)?;
-    connection.ping().await.map_err(failed)?;
-    Ok(count)
+    Err(StoreError::Refused(format!(
+        "{wanted} migrations are to be applied, and this role may not change the schema: run \
+         `handoffd migrate` as the owner of the database"
+    )))
 }
 
 fn broken(err: MigrateError) -> StoreError {

@@ -4,51 +4,84 @@
 //! batches cannot deadlock; the log's heads are locked last, so that they are held for the shortest
 //! time. Ids are compared bytewise (`COLLATE "C"`), so key order is the same here and in Rust.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use sqlx::postgres::{PgConnectOptions, PgConnection, PgPool, PgPoolOptions};
+use sqlx::postgres::{PgConnectOptions, PgPool};
 use sqlx::{ConnectOptions, Connection};
 
+use crate::domain::escalation::Escalation;
 use crate::domain::handoff::{DeliveryMode, Handoff};
 use crate::domain::ids::{AgentId, ContentId, Micros, TaskId, TenantId};
+use crate::domain::progress::Edge;
 use crate::domain::task::Task;
+use crate::evidence::append::Appended;
+use crate::evidence::erasure::Slot;
+use crate::evidence::merkle::Hash;
 use crate::evidence::record::{LogHead, Sealed};
+use crate::store::erasure::{ErasureKey, ErasureRow, HeldDatum, HoldKey, HoldRow, Scrubbed};
 use crate::store::{
-    AgentRow, CheckpointRow, Claim, Cursor, DeadLetterRow, Depths, HandoffFilter, HandoffKey,
-    KeyRow, Needs, Receiver, Result, RunKey, State, Store, StoreError, StoredRecord, TaskFilter,
-    TaskKey, Writes,
+    AgentRow, CheckpointCursor, CheckpointRow, Claim, Cursor, DeadLetterFilter, DeadLetterRow,
+    Depths, EscalationFilter, EscalationKey, HandoffFilter, HandoffKey, Held, KeyRow, Needs,
+    OutboxRow, Receiver, Release, Result, RunKey, State, Store, StoreError, StoredContent,
+    StoredRecord, TaskFilter, TaskKey, TreeKeyRow, Wakeups, Writes,
 };
 
+mod apart;
+mod append;
 mod batch;
 mod claims;
+mod cold;
+mod connect;
+mod contracts;
+mod erasure;
+mod events;
 mod failure;
 mod log;
 mod migrations;
 mod reads;
+mod recovery;
+mod roles;
 mod rows {
     crate::store::rows::decoders!(sqlx::postgres::PgRow);
 }
 mod transact;
+mod wakeups;
 mod writes;
 
+use apart::Apart;
 use failure::failed;
-
-/// Longest run of one statement; a statement that takes longer is stuck.
-const STATEMENT_TIMEOUT: Duration = Duration::from_secs(30);
-
-/// Longest wait of an open transaction for its client. The plan is pure and takes microseconds, so
-/// only a broker that hangs or is cut off comes near; its locks are then freed.
-const IDLE_IN_TRANSACTION_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Longest batch as seen from here: a server that is cut off without a word never answers, and the
 /// operating system would wait for it for a quarter of an hour.
 const BATCH_TIMEOUT: Duration = Duration::from_secs(40);
 
+/// Longest wait for the answer to a statement, as seen from here, for the same reason: longer than the
+/// server lets it run.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(35);
+
+/// Waits for an answer, for a bounded time.
+async fn answered<T>(asked: impl Future<Output = Result<T>>) -> Result<T> {
+    within(ANSWER_TIMEOUT, asked).await
+}
+
+/// Waits for a transaction of many rows, for a bounded time.
+async fn batched<T>(asked: impl Future<Output = Result<T>>) -> Result<T> {
+    within(BATCH_TIMEOUT, asked).await
+}
+
+async fn within<T>(limit: Duration, asked: impl Future<Output = Result<T>>) -> Result<T> {
+    tokio::time::timeout(limit, asked)
+        .await
+        .unwrap_or_else(|_| Err(StoreError::Unavailable("the server does not answer".to_owned())))
+}
+
 /// How a [`PostgresStore`] uses its server.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct PostgresOptions {
+    /// Where the log is, if in a database of its own.
+    pub audit_url: Option<String>,
     /// Connections at most.
     pub max_connections: u32,
     /// How long to wait for a free or a new connection.
@@ -57,7 +90,17 @@ pub struct PostgresOptions {
 
 impl Default for PostgresOptions {
     fn default() -> Self {
-        Self { max_connections: 10, acquire_timeout: Duration::from_secs(3) }
+        Self { audit_url: None, max_connections: 10, acquire_timeout: Duration::from_secs(3) }
+    }
+}
+
+impl std::fmt::Debug for PostgresOptions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // The URL may hold a password.
+        f.debug_struct("PostgresOptions")
+            .field("max_connections", &self.max_connections)
+            .field("acquire_timeout", &self.acquire_timeout)
+            .finish_non_exhaustive()
     }
 }
 
@@ -66,50 +109,46 @@ impl Default for PostgresOptions {
 pub struct PostgresStore {
     pool: PgPool,
     connect: PgConnectOptions,
+    /// Where the log is read and written: `pool`, unless it is in a database of its own.
+    log: PgPool,
+    /// That database, and what keeps the two as one.
+    apart: Option<Apart>,
 }
 
 impl PostgresStore {
-    /// Connects to `postgres://user:password@host:port/database`.
+    /// Connects to `postgres://user:password@host:port/database`, and to the log's database where that is
+    /// another.
     ///
     /// # Errors
-    /// [`StoreError::Refused`] where the URL is malformed or the server turns the user away,
-    /// [`StoreError::Unavailable`] where it cannot be reached within the acquire timeout.
+    /// [`StoreError::Refused`] where a URL is malformed, the server turns the user away, or the two
+    /// databases do not belong together; [`StoreError::Unavailable`] where one cannot be reached within
+    /// the acquire timeout.
     pub async fn open(url: &str, options: PostgresOptions) -> Result<Self> {
-        // The parser's own message may quote the URL, and with it the password.
-        let connect = url
-            .parse::<PgConnectOptions>()
-            .map_err(|_| StoreError::Refused("the database URL is malformed".to_owned()))?
-            .application_name("handoffd")
-            .log_statements(tracing::log::LevelFilter::Trace);
-        let pool = PgPoolOptions::new()
-            .max_connections(options.max_connections)
-            .acquire_timeout(options.acquire_timeout)
-            // One cheap round trip; in turn the pool mends itself once the server is back.
-            .test_before_acquire(true)
-            .after_connect(|connection, _| Box::pin(prepare(connection)))
-            .connect_with(connect.clone())
-            .await
-            .map_err(failed)?;
-        Ok(Self { pool, connect })
+        let connect = connect::parse(url, "the database URL")?;
+        let pool = connect::pool(&connect, &options, "warning").await?;
+        let Some(url) = &options.audit_url else {
+            apart::expect_here(&pool).await?;
+            return Ok(Self { log: pool.clone(), pool, connect, apart: None });
+        };
+        let audit = connect::parse(url, "audit.database_url")?;
+        // Once its part of a batch is prepared a connection is in no transaction, and would warn of
+        // that each time it is given back.
+        let log = connect::pool(&audit, &options, "error").await?;
+        let apart = Apart::new(pool.clone(), log.clone(), audit);
+        apart.check().await?;
+        Ok(Self { pool, connect, log, apart: Some(apart) })
     }
 }
 
-/// Settles what the server's configuration or the role's settings might have otherwise. SET and not
-/// start-up options, which poolers refuse.
-///
-/// Every statement here goes by an index, from a few keys to their rows. Plans are cached from when
-/// the tables were small or the outbox empty, and a hash over a whole table that was right then is
-/// kept while the table grows: nested loops over indexes are never far from the best, and stay.
-async fn prepare(connection: &mut PgConnection) -> sqlx::Result<()> {
-    let sql = format!(
-        "SET synchronous_commit = on; SET statement_timeout = {}; \
-         SET idle_in_transaction_session_timeout = {}; SET client_min_messages = warning; \
-         SET jit = off; SET enable_seqscan = off; SET enable_hashjoin = off; \
-         SET enable_mergejoin = off",
-        STATEMENT_TIMEOUT.as_millis(),
-        IDLE_IN_TRANSACTION_TIMEOUT.as_millis(),
-    );
-    sqlx::raw_sql(sqlx::AssertSqlSafe(sql)).execute(connection).await.map(|_| ())
+/// Brings one database up to date. On a connection of its own: the wait for another broker's migration may
+/// exceed the statement timeout, and a failure on the way must not leave the lock with a pooled connection.
+async fn migrate(connect: &PgConnectOptions, known: migrations::Set) -> Result<usize> {
+    let mut connection = connect.connect().await.map_err(failed)?;
+    let applied = migrations::apply(&mut connection, known).await;
+    if let Err(err) = connection.close().await {
+        tracing::debug!(%err, "closing the migration's connection failed");
+    }
+    applied
 }
 
 #[async_trait]
@@ -118,63 +157,102 @@ impl Store for PostgresStore {
         &self,
         needs: &Needs,
         plan: &mut (dyn FnMut(State) -> Writes + Send),
-    ) -> Result<Vec<Sealed>> {
-        tokio::time::timeout(BATCH_TIMEOUT, transact::transact(&self.pool, needs, plan))
-            .await
-            .unwrap_or_else(|_| {
-                Err(StoreError::Unavailable("the server does not answer".to_owned()))
-            })
+    ) -> Result<Appended> {
+        batched(Box::pin(transact::transact(self, needs, plan))).await
     }
 
     async fn migrate(&self) -> Result<usize> {
-        // A connection of its own: the wait for another broker's migration may exceed the statement
-        // timeout, and a failure on the way must not leave the lock with a pooled connection.
-        let mut connection = self.connect.connect().await.map_err(failed)?;
-        let applied = migrations::apply(&mut connection).await;
-        if let Err(err) = connection.close().await {
-            tracing::debug!(%err, "closing the migration's connection failed");
+        let mut applied = migrate(&self.connect, migrations::OPERATIONS).await?;
+        if let Some(apart) = &self.apart {
+            applied += migrate(&apart.connect, migrations::AUDIT).await?;
+            apart.pair().await?;
         }
-        applied
+        Ok(applied)
+    }
+
+    async fn grant_serving(&self, role: &str) -> Result<()> {
+        let mut connection = self.pool.acquire().await.map_err(failed)?;
+        if self.apart.is_none() {
+            return roles::grant(&mut connection, role, &[roles::OPERATIONS, roles::LOG]).await;
+        }
+        roles::grant(&mut connection, role, &[roles::OPERATIONS]).await?;
+        let mut connection = self.log.acquire().await.map_err(failed)?;
+        roles::grant(&mut connection, role, &[roles::LOG, roles::AUDIT]).await
+    }
+
+    fn connections(&self) -> (u32, u32) {
+        let idle = u32::try_from(self.pool.num_idle()).unwrap_or(u32::MAX);
+        (self.pool.size().saturating_sub(idle), idle)
     }
 
     async fn ping(&self) -> Result<()> {
-        sqlx::query("SELECT 1").execute(&self.pool).await.map_err(failed).map(|_| ())
+        answered(async {
+            sqlx::query("SELECT 1").execute(&self.pool).await.map_err(failed)?;
+            if self.apart.is_some() {
+                sqlx::query("SELECT 1").execute(&self.log).await.map_err(failed)?;
+            }
+            Ok(())
+        })
+        .await
     }
 
     async fn close(&self) {
         self.pool.close().await;
+        self.log.close().await;
     }
 
     async fn ensure_tenant(&self, tenant: &TenantId, log_id: &str, at: Micros) -> Result<()> {
-        log::ensure_tenant(&self.pool, tenant, log_id, at).await
+        answered(log::ensure_tenant(&self.pool, &self.log, tenant, log_id, at)).await
     }
 
     async fn list_tenants(&self) -> Result<Vec<TenantId>> {
-        log::list_tenants(&self.pool).await
+        answered(log::list_tenants(&self.pool)).await
+    }
+
+    async fn catch_up_trees(&self) -> Result<()> {
+        answered(append::catch_up_all(&self.log)).await
+    }
+
+    async fn list_tree_keys(&self) -> Result<Vec<TreeKeyRow>> {
+        answered(log::list_tree_keys(&self.log)).await
+    }
+
+    async fn settle_tree_key(&self, public: &Hash, at: Micros, rotate: bool) -> Result<bool> {
+        answered(log::settle_tree_key(&self.log, public, at, rotate)).await
+    }
+
+    async fn list_hashes(
+        &self,
+        tenant: &TenantId,
+        level: i64,
+        from: i64,
+        limit: i64,
+    ) -> Result<Vec<Hash>> {
+        answered(log::list_hashes(&self.log, tenant, level, from, limit)).await
     }
 
     async fn settle_fact(&self, name: &str, value: &[u8]) -> Result<Vec<u8>> {
-        reads::settle_fact(&self.pool, name, value).await
+        answered(reads::settle_fact(&self.pool, name, value)).await
     }
 
     async fn find_key(&self, hash: &[u8]) -> Result<Option<KeyRow>> {
-        reads::find_key(&self.pool, hash).await
+        answered(reads::find_key(&self.pool, hash)).await
     }
 
     async fn list_keys(&self, tenant: &TenantId) -> Result<Vec<KeyRow>> {
-        reads::list_keys(&self.pool, tenant).await
+        answered(reads::list_keys(&self.pool, tenant)).await
     }
 
     async fn list_agents(&self, tenant: &TenantId) -> Result<Vec<AgentRow>> {
-        reads::list_agents(&self.pool, tenant).await
+        answered(reads::list_agents(&self.pool, tenant)).await
     }
 
     async fn count_open(&self, tenant: &TenantId) -> Result<HashMap<AgentId, i64>> {
-        reads::count_open(&self.pool, tenant).await
+        answered(reads::count_open(&self.pool, tenant)).await
     }
 
     async fn find_handoff(&self, key: &HandoffKey) -> Result<Option<Handoff>> {
-        reads::find_handoff(&self.pool, key).await
+        answered(reads::find_handoff(&self.pool, key)).await
     }
 
     async fn list_handoffs(
@@ -184,11 +262,11 @@ impl Store for PostgresStore {
         after: Option<&Cursor>,
         limit: i64,
     ) -> Result<Vec<Handoff>> {
-        reads::list_handoffs(&self.pool, tenant, filter, after, limit).await
+        answered(reads::list_handoffs(&self.pool, tenant, filter, after, limit)).await
     }
 
     async fn find_task(&self, key: &TaskKey) -> Result<Option<Task>> {
-        reads::find_task(&self.pool, key).await
+        answered(reads::find_task(&self.pool, key)).await
     }
 
     async fn list_tasks(
@@ -198,11 +276,15 @@ impl Store for PostgresStore {
         after: Option<&Cursor>,
         limit: i64,
     ) -> Result<Vec<Task>> {
-        reads::list_tasks(&self.pool, tenant, filter, after, limit).await
+        answered(reads::list_tasks(&self.pool, tenant, filter, after, limit)).await
     }
 
-    async fn find_content(&self, tenant: &TenantId, id: ContentId) -> Result<Option<Vec<u8>>> {
-        reads::find_content(&self.pool, tenant, id).await
+    async fn find_content(
+        &self,
+        tenant: &TenantId,
+        id: ContentId,
+    ) -> Result<Option<StoredContent>> {
+        answered(log::find_content(&self.pool, tenant, id)).await
     }
 
     async fn find_checkpoint(
@@ -210,11 +292,11 @@ impl Store for PostgresStore {
         run: &RunKey,
         seq: Option<i64>,
     ) -> Result<Option<CheckpointRow>> {
-        reads::find_checkpoint(&self.pool, run, seq).await
+        answered(reads::find_checkpoint(&self.pool, run, seq)).await
     }
 
     async fn find_receipt(&self, key: &HandoffKey) -> Result<Option<Sealed>> {
-        log::find_receipt(&self.pool, key).await
+        answered(log::find_receipt(self, key)).await
     }
 
     async fn list_records(
@@ -225,29 +307,127 @@ impl Store for PostgresStore {
         limit: i64,
         contents: bool,
     ) -> Result<Vec<StoredRecord>> {
-        log::list_records(&self.pool, tenant, task, from, limit, contents).await
+        answered(log::list_records(self, tenant, task, from, limit, contents)).await
     }
 
     async fn find_head(&self, tenant: &TenantId) -> Result<Option<LogHead>> {
-        log::find_head(&self.pool, tenant).await
+        answered(log::find_head(&self.log, tenant)).await
+    }
+
+    async fn find_log(&self, log_id: &str) -> Result<Option<TenantId>> {
+        answered(log::find_log(&self.log, log_id)).await
+    }
+
+    async fn settle_log(&self, tenant: &TenantId) -> Result<()> {
+        match &self.apart {
+            Some(apart) => answered(apart.settled(tenant)).await,
+            None => Ok(()),
+        }
+    }
+
+    async fn settle_in_doubt(&self, seen: &mut BTreeSet<String>) -> Result<u64> {
+        match &self.apart {
+            Some(apart) => answered(apart.settle_in_doubt(seen)).await,
+            None => Ok(0),
+        }
     }
 
     async fn list_unrecorded(&self, tenant: &TenantId) -> Result<Vec<String>> {
-        log::list_unrecorded(&self.pool, tenant).await
+        answered(log::list_unrecorded(self, tenant)).await
     }
 
     async fn list_dead_letters(
         &self,
         tenant: &TenantId,
-        status: Option<&str>,
+        filter: &DeadLetterFilter,
         after: Option<&Cursor>,
         limit: i64,
     ) -> Result<Vec<DeadLetterRow>> {
-        reads::list_dead_letters(&self.pool, tenant, status, after, limit).await
+        answered(reads::list_dead_letters(&self.pool, tenant, filter, after, limit)).await
     }
 
     async fn find_dead_letter(&self, key: &HandoffKey) -> Result<Option<DeadLetterRow>> {
-        reads::find_dead_letter(&self.pool, key).await
+        answered(reads::find_dead_letter(&self.pool, key)).await
+    }
+
+    async fn list_edges(&self, key: &TaskKey) -> Result<Vec<Edge>> {
+        answered(recovery::list_edges(&self.pool, key)).await
+    }
+
+    async fn find_escalation(&self, key: &EscalationKey) -> Result<Option<Escalation>> {
+        answered(recovery::find_escalation(&self.pool, key)).await
+    }
+
+    async fn list_escalations(
+        &self,
+        tenant: &TenantId,
+        filter: &EscalationFilter,
+        after: Option<&Cursor>,
+        limit: i64,
+    ) -> Result<Vec<Escalation>> {
+        answered(recovery::list_escalations(&self.pool, tenant, filter, after, limit)).await
+    }
+
+    async fn list_overdue_escalations(&self, now: Micros, limit: i64) -> Result<Vec<Escalation>> {
+        answered(recovery::list_overdue(&self.pool, now, limit)).await
+    }
+
+    async fn list_checkpoints(
+        &self,
+        key: &TaskKey,
+        agent: Option<&AgentId>,
+        after: Option<&CheckpointCursor>,
+        limit: i64,
+    ) -> Result<Vec<CheckpointRow>> {
+        answered(recovery::list_checkpoints(&self.pool, key, agent, after, limit)).await
+    }
+
+    async fn list_personal_data(&self, key: &HandoffKey) -> Result<Vec<Vec<u8>>> {
+        answered(recovery::list_personal_data(&self.pool, key)).await
+    }
+
+    async fn list_held(
+        &self,
+        tenant: &TenantId,
+        subject_id: &str,
+        after: Option<Slot>,
+        limit: i64,
+    ) -> Result<Vec<HeldDatum>> {
+        answered(erasure::list_held(self, tenant, subject_id, after, limit)).await
+    }
+
+    async fn find_erasure(&self, key: &ErasureKey) -> Result<Option<ErasureRow>> {
+        answered(erasure::find_erasure(&self.pool, key)).await
+    }
+
+    async fn list_erasures(
+        &self,
+        tenant: &TenantId,
+        subject_key: &[u8; 32],
+    ) -> Result<Vec<ErasureRow>> {
+        answered(erasure::list_erasures(&self.pool, tenant, subject_key)).await
+    }
+
+    async fn list_unfinished_erasures(&self, cutoff: Micros) -> Result<Vec<ErasureKey>> {
+        answered(erasure::list_unfinished(&self.pool, cutoff)).await
+    }
+
+    async fn find_hold(&self, key: &HoldKey) -> Result<Option<HoldRow>> {
+        answered(erasure::find_hold(&self.pool, key)).await
+    }
+
+    async fn list_holds(
+        &self,
+        tenant: &TenantId,
+        subject_key: Option<&[u8; 32]>,
+        after: Option<&str>,
+        limit: i64,
+    ) -> Result<Vec<HoldRow>> {
+        answered(erasure::list_holds(&self.pool, tenant, subject_key, after, limit)).await
+    }
+
+    async fn scrub(&self) -> Result<Scrubbed> {
+        erasure::scrub(&self.connect).await
     }
 
     async fn list_due_receivers(
@@ -256,37 +436,76 @@ impl Store for PostgresStore {
         now: Micros,
         limit: i64,
     ) -> Result<Vec<Receiver>> {
-        claims::list_due_receivers(&self.pool, mode, now, limit).await
+        answered(claims::list_due_receivers(&self.pool, mode, now, limit)).await
+    }
+
+    async fn list_due_among(&self, receivers: &[Receiver], now: Micros) -> Result<Vec<Receiver>> {
+        answered(claims::list_due_among(&self.pool, receivers, now)).await
+    }
+
+    async fn list_waiting(
+        &self,
+        receiver: &Receiver,
+        now: Micros,
+        limit: i64,
+    ) -> Result<Vec<OutboxRow>> {
+        answered(claims::list_waiting(&self.pool, receiver, now, limit)).await
+    }
+
+    async fn list_unpulled(
+        &self,
+        before: Micros,
+        now: Micros,
+        limit: i64,
+    ) -> Result<Vec<OutboxRow>> {
+        answered(claims::list_unpulled(&self.pool, before, now, limit)).await
+    }
+
+    async fn notify(&self) -> Result<()> {
+        answered(wakeups::notify(&self.pool)).await
+    }
+
+    async fn listen(&self) -> Result<Box<dyn Wakeups>> {
+        answered(wakeups::listen(self.connect.clone())).await
     }
 
     async fn claim(
         &self,
         receiver: &Receiver,
+        mode: DeliveryMode,
         broker: &str,
         now: Micros,
         until: Micros,
         limit: i64,
     ) -> Result<Vec<Claim>> {
-        claims::claim(&self.pool, receiver, broker, now, until, limit).await
+        answered(claims::claim(&self.pool, receiver, mode, broker, now, until, limit)).await
     }
 
     async fn beat(&self, broker: &str, now: Micros) -> Result<()> {
-        claims::beat(&self.pool, broker, now).await
+        answered(claims::beat(&self.pool, broker, now)).await
     }
 
-    async fn release_dead(&self, cutoff: Micros, now: Micros) -> Result<u64> {
-        claims::release_dead(&self.pool, cutoff, now).await
+    async fn list_heartbeats(&self) -> Result<Vec<(String, Micros)>> {
+        answered(claims::list_heartbeats(&self.pool)).await
     }
 
-    async fn release_own(&self, broker: &str, now: Micros) -> Result<u64> {
-        claims::release_own(&self.pool, broker, now).await
+    async fn list_strangers(&self) -> Result<Vec<String>> {
+        answered(claims::list_strangers(&self.pool)).await
+    }
+
+    async fn list_claims(&self, broker: &str) -> Result<Vec<Held>> {
+        answered(claims::list_claims(&self.pool, broker)).await
+    }
+
+    async fn release(&self, whose: Release<'_>) -> Result<u64> {
+        answered(claims::release(&self.pool, whose)).await
     }
 
     async fn list_overdue(&self, now: Micros, limit: i64) -> Result<Vec<Handoff>> {
-        claims::list_overdue(&self.pool, now, limit).await
+        answered(claims::list_overdue(&self.pool, now, limit)).await
     }
 
     async fn depths(&self) -> Result<Depths> {
-        claims::depths(&self.pool).await
+        answered(claims::depths(&self.pool, &self.log)).await
     }
 }

@@ -8,13 +8,12 @@ use sqlx::{AssertSqlSafe, QueryBuilder};
 use super::failure::failed;
 use super::rows;
 use crate::domain::handoff::Handoff;
-use crate::domain::ids::{AgentId, ContentId, TenantId};
+use crate::domain::ids::{AgentId, TenantId};
 use crate::domain::task::Task;
-use crate::evidence::commitment::unpack;
-use crate::store::rows::{AGENT, CHECKPOINT, DEAD_LETTER, HANDOFF, KEY, TASK, unreadable};
+use crate::store::rows::{AGENT, CHECKPOINT, DEAD_LETTER, HANDOFF, KEY, TASK};
 use crate::store::{
-    AgentRow, CheckpointRow, Cursor, DeadLetterRow, HandoffFilter, HandoffKey, KeyRow, Result,
-    RunKey, TaskFilter, TaskKey,
+    AgentRow, CheckpointRow, Cursor, DeadLetterFilter, DeadLetterRow, HandoffFilter, HandoffKey,
+    KeyRow, Result, RunKey, TaskFilter, TaskKey,
 };
 
 /// Keeps the first value of a fact. The read is a statement of its own, so that it sees what a
@@ -106,21 +105,21 @@ pub(super) async fn find_handoff(pool: &PgPool, key: &HandoffKey) -> Result<Opti
 
 /// Begins a list; only the filters that are set stand in the statement, so that each shape gets the
 /// plan that its indexes allow.
-fn list(columns: &str, table: &str, tenant: &TenantId) -> QueryBuilder<Postgres> {
+pub(super) fn list(columns: &str, table: &str, tenant: &TenantId) -> QueryBuilder<Postgres> {
     let mut query = QueryBuilder::new("SELECT ");
     query.push(columns).push(" FROM ").push(table).push(" WHERE tenant = ");
     query.push_bind(tenant.as_str());
     query
 }
 
-fn only(query: &mut QueryBuilder<Postgres>, column: &str, value: Option<&str>) {
+pub(super) fn only(query: &mut QueryBuilder<Postgres>, column: &str, value: Option<&str>) {
     if let Some(value) = value {
         query.push(" AND ").push(column).push(" = ").push_bind(value);
     }
 }
 
 /// Newest first, strictly after the cursor.
-async fn page(
+pub(super) async fn page(
     mut query: QueryBuilder<Postgres>,
     pool: &PgPool,
     id: &str,
@@ -190,28 +189,6 @@ pub(super) async fn list_tasks(
     page(query, pool, "task_id", after, limit).await?.iter().map(rows::task).collect()
 }
 
-/// A stored message, unpacked; nothing where it was erased.
-pub(super) async fn find_content(
-    pool: &PgPool,
-    tenant: &TenantId,
-    id: ContentId,
-) -> Result<Option<Vec<u8>>> {
-    let row = sqlx::query(
-        "SELECT codec, bytes FROM contents \
-         WHERE tenant = $1 AND content_id = $2 AND bytes IS NOT NULL",
-    )
-    .bind(tenant.as_str())
-    .bind(id.to_string())
-    .fetch_optional(pool)
-    .await
-    .map_err(failed)?;
-    row.map(|row| {
-        unpack(rows::codec(&row)?, rows::get(&row, "bytes")?)
-            .map_err(|err| unreadable("bytes", err))
-    })
-    .transpose()
-}
-
 /// A run's checkpoint of that number, or its last.
 pub(super) async fn find_checkpoint(
     pool: &PgPool,
@@ -239,12 +216,21 @@ pub(super) async fn find_checkpoint(
 pub(super) async fn list_dead_letters(
     pool: &PgPool,
     tenant: &TenantId,
-    status: Option<&str>,
+    filter: &DeadLetterFilter,
     after: Option<&Cursor>,
     limit: i64,
 ) -> Result<Vec<DeadLetterRow>> {
     let mut query = list(DEAD_LETTER, "dead_letters", tenant);
-    only(&mut query, "status", status);
+    only(&mut query, "status", filter.status.as_deref());
+    only(&mut query, "reason", filter.reason.as_deref());
+    only(&mut query, "source", filter.source.as_ref().map(AgentId::as_str));
+    only(&mut query, "target", filter.target.as_ref().map(AgentId::as_str));
+    if let Some(from) = filter.from {
+        query.push(" AND created_at >= ").push_bind(from.0);
+    }
+    if let Some(until) = filter.until {
+        query.push(" AND created_at < ").push_bind(until.0);
+    }
     page(query, pool, "handoff_id", after, limit).await?.iter().map(rows::dead_letter).collect()
 }
 

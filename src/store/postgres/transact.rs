@@ -2,15 +2,21 @@
 
 use std::collections::BTreeSet;
 
-use sqlx::postgres::{PgArguments, PgConnection, PgPool, PgRow, Postgres};
+use sqlx::postgres::{PgArguments, PgConnection, PgRow, Postgres};
 use sqlx::query::Query;
 
-use super::batch::{AGENTS, HANDOFFS, IDEMPOTENCY, KEYS, OUTBOX, Sql, TASKS, bind};
+use super::append::append;
+use super::batch::{
+    AGENTS, DEAD_LETTERS, EDGES, ESCALATIONS, HANDOFFS, IDEMPOTENCY, KEYS, OUTBOX, SUBSCRIPTIONS,
+    Sql, TASKS, bind,
+};
 use super::failure::failed;
-use super::rows;
-use super::writes::{append, write};
+use super::writes::write;
+use super::{PostgresStore, events, rows};
 use crate::domain::ids::{Micros, TenantId};
-use crate::evidence::record::Sealed;
+use crate::evidence::append::Appended;
+use crate::fault::{self, Step};
+use crate::store::contracts::RepeatKey;
 use crate::store::{AgentKey, IdempotencyRow, Needs, Result, State, Writes};
 
 /// A statement with its arrays bound.
@@ -18,21 +24,35 @@ pub(super) type Statement = Query<'static, Postgres, PgArguments>;
 
 /// Loads, plans, writes, seals, commits.
 pub(super) async fn transact(
-    pool: &PgPool,
+    store: &PostgresStore,
     needs: &Needs,
     plan: &mut (dyn FnMut(State) -> Writes + Send),
-) -> Result<Vec<Sealed>> {
-    let mut tx = pool.begin_with("BEGIN ISOLATION LEVEL READ COMMITTED").await.map_err(failed)?;
-    let state = load(&mut tx, needs).await?;
+) -> Result<Appended> {
+    let begin = "BEGIN ISOLATION LEVEL READ COMMITTED";
+    let mut tx = store.pool.begin_with(begin).await.map_err(failed)?;
+    let state = load(&mut tx, store, needs).await?;
     let absent = Absent::of(needs, &state);
     let writes = plan(state);
     if is_empty(&writes) {
         tx.rollback().await.map_err(failed)?;
-        return Ok(Vec::new());
+        return Ok(Appended::default());
     }
     write(&mut tx, &writes, &absent).await?;
-    let sealed = append(&mut tx, &writes.records).await?;
-    tx.commit().await.map_err(failed)?;
+    fault::at(Step::CommitWritten);
+    super::erasure::write(&mut tx, &writes).await?;
+    let mut log = match &store.apart {
+        Some(apart) if !writes.records.is_empty() => Some((apart, apart.begin().await?)),
+        _ => None,
+    };
+    let place = log.as_mut().map_or(&mut tx, |(_, log)| log);
+    let sealed = append(place, &writes.records).await?;
+    super::append::beside(&mut tx, &writes.records, &sealed.records).await?;
+    events::write(&mut tx, &writes, &sealed.records).await?;
+    fault::at(Step::CommitSealed);
+    match log {
+        Some((apart, log)) => apart.commit(tx, log).await?,
+        None => tx.commit().await.map_err(failed)?,
+    }
     Ok(sealed)
 }
 
@@ -45,9 +65,20 @@ fn is_empty(writes: &Writes) -> bool {
         checkpoints,
         idempotency,
         dead_letters,
+        edges,
+        escalations,
         agents,
         keys,
+        retargets,
+        holds,
+        erasures,
+        erased,
         records,
+        events,
+        subscriptions,
+        contracts,
+        repeats,
+        cursors,
     } = writes;
     tasks.is_empty()
         && handoffs.is_empty()
@@ -55,17 +86,29 @@ fn is_empty(writes: &Writes) -> bool {
         && checkpoints.is_empty()
         && idempotency.is_empty()
         && dead_letters.is_empty()
+        && edges.is_empty()
+        && escalations.is_empty()
         && agents.is_empty()
         && keys.is_empty()
+        && retargets.is_empty()
+        && holds.is_empty()
+        && erasures.is_empty()
+        && erased.is_empty()
         && records.is_empty()
+        && events.is_empty()
+        && subscriptions.is_empty()
+        && contracts.is_empty()
+        && repeats.is_empty()
+        && cursors.is_empty()
 }
 
-/// Agents and keys that were asked for and not found. A row that is not there cannot be locked, so
+/// Agents, keys and repeats that were asked for and not found. A row that is not there cannot be locked, so
 /// two brokers may both plan to make it: it is then inserted plainly, and the second one conflicts
 /// instead of overwriting the first one's secrets.
 pub(super) struct Absent {
     pub(super) agents: BTreeSet<AgentKey>,
     pub(super) keys: BTreeSet<(TenantId, String)>,
+    pub(super) repeats: BTreeSet<RepeatKey>,
 }
 
 impl Absent {
@@ -78,6 +121,12 @@ impl Absent {
                 .cloned()
                 .collect(),
             keys: needs.keys.iter().filter(|key| !state.keys.contains_key(key)).cloned().collect(),
+            repeats: needs
+                .repeats
+                .iter()
+                .filter(|key| !state.repeats.contains_key(key))
+                .cloned()
+                .collect(),
         }
     }
 }
@@ -85,9 +134,22 @@ impl Absent {
 static TASKS_LOAD: Sql = Sql::new(|| TASKS.select_locked());
 static HANDOFFS_LOAD: Sql = Sql::new(|| HANDOFFS.select());
 static OUTBOX_LOAD: Sql = Sql::new(|| OUTBOX.select_locked());
+static EDGES_LOAD: Sql = Sql::new(|| EDGES.select_of("", "task_id"));
+static OPEN_HANDOFFS_LOAD: Sql =
+    Sql::new(|| HANDOFFS.select_of(" AND t.status IN ('PENDING', 'ACCEPTED')", "task_id"));
+static OPEN_OUTBOX_LOAD: Sql = Sql::new(|| {
+    let select = OUTBOX.select_of("", "task_id");
+    // In key order, as every other statement that locks these rows.
+    format!("{select} ORDER BY t.tenant, t.handoff_id FOR UPDATE OF t")
+});
+static OPEN_ESCALATIONS_LOAD: Sql =
+    Sql::new(|| ESCALATIONS.select_of(" AND t.status = 'OPEN'", "task_id"));
+static DEAD_LETTERS_LOAD: Sql = Sql::new(|| DEAD_LETTERS.select());
+static FALLBACKS_LOAD: Sql = Sql::new(|| AGENTS.select());
 static IDEMPOTENCY_LOAD: Sql = Sql::new(|| IDEMPOTENCY.select());
 static AGENTS_LOAD: Sql = Sql::new(|| AGENTS.select_locked());
 static KEYS_LOAD: Sql = Sql::new(|| KEYS.select_locked());
+static SUBSCRIPTIONS_LOAD: Sql = Sql::new(|| SUBSCRIPTIONS.select_locked());
 const RUNS_LOAD: &str = "SELECT n.tenant, n.task_id, n.execution_id, c.seq, c.commitment, c.agent_id \
      FROM UNNEST($1::text[], $2::text[], $3::text[]) AS n(tenant, task_id, execution_id) \
      CROSS JOIN LATERAL (SELECT seq, commitment, agent_id FROM checkpoints AS c \
@@ -101,8 +163,10 @@ pub(super) async fn fetch(tx: &mut PgConnection, statement: Statement) -> Result
 
 /// Tasks first, each in a statement of its own: the statements after it get a newer snapshot, which
 /// shows what the transaction waited for has done to the handoffs of its tasks.
-async fn load(tx: &mut PgConnection, needs: &Needs) -> Result<State> {
-    let mut state = State::default();
+async fn load(tx: &mut PgConnection, store: &PostgresStore, needs: &Needs) -> Result<State> {
+    let apart = store.apart.is_some().then_some(&store.log);
+    let erasure = super::erasure::load(tx, apart, &needs.erasure).await?;
+    let mut state = State { erasure, ..State::default() };
     if !needs.tasks.is_empty() {
         let query = sqlx::query(TASKS_LOAD.as_str());
         let query = bind!(query, needs.tasks, |key| key.0.as_str(), key.1.to_string());
@@ -127,6 +191,7 @@ async fn load(tx: &mut PgConnection, needs: &Needs) -> Result<State> {
             state.outbox.insert((row.tenant.clone(), row.handoff_id), row);
         }
     }
+    load_recovery(tx, needs, &mut state).await?;
     if !needs.runs.is_empty() {
         let query = sqlx::query(RUNS_LOAD);
         let query =
@@ -157,6 +222,7 @@ async fn load(tx: &mut PgConnection, needs: &Needs) -> Result<State> {
             state.agents.insert((row.tenant.clone(), row.agent.agent_id.clone()), row);
         }
     }
+    load_fallbacks(tx, &mut state).await?;
     if !needs.keys.is_empty() {
         let query = sqlx::query(KEYS_LOAD.as_str());
         let query = bind!(query, needs.keys, |key| key.0.as_str(), key.1.as_str());
@@ -165,7 +231,73 @@ async fn load(tx: &mut PgConnection, needs: &Needs) -> Result<State> {
             state.keys.insert((row.tenant.clone(), row.key_id.clone()), row);
         }
     }
+    super::contracts::load(tx, needs, &mut state).await?;
+    if !needs.subscriptions.is_empty() {
+        let query = sqlx::query(SUBSCRIPTIONS_LOAD.as_str());
+        let query = bind!(query, needs.subscriptions, |key| key.0.as_str(), key.1.to_string());
+        for row in fetch(tx, query).await? {
+            let row = rows::subscription(&row)?;
+            state.subscriptions.insert((row.tenant.clone(), row.id), row);
+        }
+    }
     Ok(state)
+}
+
+/// What recovery asks for: a task's edges, what is open on it, dead letters.
+async fn load_recovery(tx: &mut PgConnection, needs: &Needs, state: &mut State) -> Result<()> {
+    if !needs.edges.is_empty() {
+        let query = sqlx::query(EDGES_LOAD.as_str());
+        let query = bind!(query, needs.edges, |key| key.0.as_str(), key.1.to_string());
+        for row in fetch(tx, query).await? {
+            let edge = rows::edge(&row)?;
+            let key = (edge.tenant.clone(), edge.task_id, edge.source.clone(), edge.target.clone());
+            state.edges.insert(key, edge);
+        }
+    }
+    if !needs.open.is_empty() {
+        let query = sqlx::query(OPEN_HANDOFFS_LOAD.as_str());
+        let query = bind!(query, needs.open, |key| key.0.as_str(), key.1.to_string());
+        for row in fetch(tx, query).await? {
+            let handoff = rows::handoff(&row)?;
+            state.handoffs.insert((handoff.tenant.clone(), handoff.id), handoff);
+        }
+        let query = sqlx::query(OPEN_OUTBOX_LOAD.as_str());
+        let query = bind!(query, needs.open, |key| key.0.as_str(), key.1.to_string());
+        for row in fetch(tx, query).await? {
+            let row = rows::outbox(&row)?;
+            state.outbox.insert((row.tenant.clone(), row.handoff_id), row);
+        }
+        let query = sqlx::query(OPEN_ESCALATIONS_LOAD.as_str());
+        let query = bind!(query, needs.open, |key| key.0.as_str(), key.1.to_string());
+        for row in fetch(tx, query).await? {
+            let row = rows::escalation(&row)?;
+            state.escalations.insert((row.tenant.clone(), row.id), row);
+        }
+    }
+    if !needs.dead_letters.is_empty() {
+        let query = sqlx::query(DEAD_LETTERS_LOAD.as_str());
+        let query = bind!(query, needs.dead_letters, |key| key.0.as_str(), key.1.to_string());
+        for row in fetch(tx, query).await? {
+            let row = rows::dead_letter(&row)?;
+            state.dead_letters.insert((row.tenant.clone(), row.handoff_id), row);
+        }
+    }
+    Ok(())
+}
+
+/// The agents to which the handoffs just loaded may fall back. Not locked: one that changes in the
+/// same moment may get a handoff by its former mode, as with any handoff that was routed just before.
+async fn load_fallbacks(tx: &mut PgConnection, state: &mut State) -> Result<()> {
+    let wanted = state.fallbacks();
+    if !wanted.is_empty() {
+        let query = sqlx::query(FALLBACKS_LOAD.as_str());
+        let query = bind!(query, wanted, |key| key.0.as_str(), key.1.as_str());
+        for row in fetch(tx, query).await? {
+            let row = rows::agent(&row)?;
+            state.agents.insert((row.tenant.clone(), row.agent.agent_id.clone()), row);
+        }
+    }
+    Ok(())
 }
 
 fn idempotency(row: &PgRow) -> Result<IdempotencyRow> {

@@ -1,50 +1,52 @@
 //! What a batch changes, as a few statements over many rows.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use sqlx::postgres::PgConnection;
 
 use super::batch::{
-    AGENTS, CHECKPOINTS, CONTENTS, DEAD_LETTERS, HANDOFFS, HEADS, IDEMPOTENCY, KEYS, OUTBOX,
-    PERSONAL_DATA, RECORDS, Sql, TASKS, bind,
+    AGENTS, CHECKPOINTS, CONTENTS, DEAD_LETTERS, EDGES, ESCALATIONS, HANDOFFS, IDEMPOTENCY, KEYS,
+    OUTBOX, Sql, TASKS, bind,
 };
 use super::failure::failed;
-use super::transact::{Absent, Statement, fetch};
+use super::transact::{Absent, Statement};
+use crate::domain::escalation::Escalation;
 use crate::domain::handoff::Handoff;
-use crate::domain::ids::{AgentId, TenantId};
+use crate::domain::ids::AgentId;
+use crate::domain::progress::Edge;
 use crate::domain::task::Task;
-use crate::evidence::record::{Content, Draft, LogHead, PersonalPart, Sealed, seal};
+use crate::evidence::record::{Content, Draft};
 use crate::store::{AgentRow, KeyRow, OutboxRow, Result, StoreError, Writes};
 
 static TASKS_INSERT: Sql = Sql::new(|| TASKS.insert());
 static TASKS_UPDATE: Sql = Sql::new(|| TASKS.update());
 static HANDOFFS_INSERT: Sql = Sql::new(|| HANDOFFS.insert());
-static HANDOFFS_UPDATE: Sql = Sql::new(|| HANDOFFS.update());
+static HANDOFFS_UPDATE: Sql = Sql::new(|| HANDOFFS.update_but(&HANDOFF_DIGEST));
 static OUTBOX_UPSERT: Sql = Sql::new(|| OUTBOX.upsert());
 static OUTBOX_DELETE: Sql = Sql::new(|| OUTBOX.delete());
 static CHECKPOINTS_INSERT: Sql = Sql::new(|| CHECKPOINTS.insert());
 static IDEMPOTENCY_INSERT: Sql = Sql::new(|| IDEMPOTENCY.insert());
-static DEAD_LETTERS_INSERT: Sql = Sql::new(|| DEAD_LETTERS.insert());
+static DEAD_LETTERS_UPSERT: Sql = Sql::new(|| DEAD_LETTERS.upsert());
+static EDGES_UPSERT: Sql = Sql::new(|| EDGES.upsert());
+static ESCALATIONS_UPSERT: Sql = Sql::new(|| ESCALATIONS.upsert());
 static AGENTS_INSERT: Sql = Sql::new(|| AGENTS.insert());
 static AGENTS_UPSERT: Sql = Sql::new(|| AGENTS.upsert());
 static AGENTS_DELETE: Sql = Sql::new(|| AGENTS.delete());
 static KEYS_INSERT: Sql = Sql::new(|| KEYS.insert());
 static KEYS_UPSERT: Sql = Sql::new(|| KEYS.upsert());
 static CONTENTS_INSERT: Sql = Sql::new(|| CONTENTS.insert());
-static RECORDS_INSERT: Sql = Sql::new(|| RECORDS.insert());
-static PERSONAL_INSERT: Sql = Sql::new(|| PERSONAL_DATA.insert());
-static HEADS_UPDATE: Sql = Sql::new(|| HEADS.update());
 
-const HEADS_LOAD: &str = "SELECT tenant, log_id, size, hash FROM audit.log_heads \
-     WHERE tenant = ANY($1) ORDER BY tenant FOR UPDATE";
+/// Set with the handoff, and by an erasure alone: an update of what was read before must not bring an
+/// erased digest back.
+const HANDOFF_DIGEST: [&str; 2] = ["digest_salt", "digest"];
 
-async fn execute(tx: &mut PgConnection, statement: Statement) -> Result<u64> {
+pub(super) async fn execute(tx: &mut PgConnection, statement: Statement) -> Result<u64> {
     statement.execute(tx).await.map_err(failed).map(|done| done.rows_affected())
 }
 
 /// Updates rows that were seen. They are locked and never deleted, so one that is not there is a
 /// defect of the plan, and trying again would not help.
-async fn update(
+pub(super) async fn update(
     tx: &mut PgConnection,
     statement: Statement,
     rows: usize,
@@ -82,6 +84,10 @@ pub(super) async fn write(tx: &mut PgConnection, writes: &Writes, absent: &Absen
     write_outbox(tx, writes).await?;
     write_beside(tx, writes).await?;
     write_agents(tx, writes, absent).await?;
+    for (agent, (mode, at)) in &writes.retargets {
+        super::claims::retarget(tx, agent, *mode, *at).await?;
+    }
+    super::contracts::write(tx, writes, absent).await?;
     let kept: Vec<(&Draft, &Content)> = writes
         .records
         .iter()
@@ -121,6 +127,8 @@ fn tasks(sql: &'static Sql, tasks: &[&Task]) -> Statement {
         task.remaining.0,
         task.created_at.0,
         task.updated_at.0,
+        task.topped_up.0,
+        task.opened_by.as_ref().map(AgentId::as_str),
     )
 }
 
@@ -158,6 +166,11 @@ fn handoffs(sql: &'static Sql, handoffs: &[&Handoff]) -> Statement {
         handoff.created_at.0,
         handoff.accepted_at.map(|at| at.0),
         handoff.ended_at.map(|at| at.0),
+        handoff.ruling.as_ref().map(|ruling| ruling.to_text()),
+        handoff.commitment.as_ref().map(<[u8; 32]>::as_slice),
+        handoff.checkpoint_commitment.as_ref().map(<[u8; 32]>::as_slice),
+        handoff.topped_up.0,
+        handoff.origin.map(|id| id.to_string()),
     )
 }
 
@@ -173,6 +186,7 @@ async fn write_outbox(tx: &mut PgConnection, writes: &Writes) -> Result<()> {
             row.seq,
             row.target.as_str(),
             row.mode.as_str(),
+            row.priority.rank(),
             row.visible_at.0,
             row.attempt,
             row.claimed_by.as_deref(),
@@ -222,7 +236,7 @@ async fn write_beside(tx: &mut PgConnection, writes: &Writes) -> Result<()> {
     }
     if !writes.dead_letters.is_empty() {
         let query = bind!(
-            sqlx::query(DEAD_LETTERS_INSERT.as_str()),
+            sqlx::query(DEAD_LETTERS_UPSERT.as_str()),
             writes.dead_letters,
             |row| row.tenant.as_str(),
             row.handoff_id.to_string(),
@@ -233,6 +247,56 @@ async fn write_beside(tx: &mut PgConnection, writes: &Writes) -> Result<()> {
             json(&row.failures),
             row.status.as_str(),
             row.created_at.0,
+            row.resolved_at.map(|at| at.0),
+            row.resolved_by.as_deref(),
+        );
+        execute(tx, query).await?;
+    }
+    write_recovery(tx, writes).await
+}
+
+/// Edges and escalations.
+async fn write_recovery(tx: &mut PgConnection, writes: &Writes) -> Result<()> {
+    let edges: Vec<&Edge> = writes.edges.values().collect();
+    if !edges.is_empty() {
+        let query = bind!(
+            sqlx::query(EDGES_UPSERT.as_str()),
+            edges,
+            |edge| edge.tenant.as_str(),
+            edge.task_id.to_string(),
+            edge.source.as_str(),
+            edge.target.as_str(),
+            edge.passages,
+            edge.repeats,
+            edge.completed,
+            edge.failures,
+            edge.spent.0,
+            edge.remaining.0,
+            edge.topped_up.0,
+            edge.updated_at.0,
+        );
+        execute(tx, query).await?;
+    }
+    let escalations: Vec<&Escalation> = writes.escalations.values().collect();
+    if !escalations.is_empty() {
+        let query = bind!(
+            sqlx::query(ESCALATIONS_UPSERT.as_str()),
+            escalations,
+            |row| row.tenant.as_str(),
+            row.id.to_string(),
+            row.task_id.to_string(),
+            row.handoff_id.map(|id| id.to_string()),
+            row.source.as_str(),
+            row.target.as_str(),
+            row.reason.as_str(),
+            row.channel.as_deref(),
+            row.resume_as.as_ref().map(AgentId::as_str),
+            row.status.as_str(),
+            row.created_at.0,
+            row.timeout_at.0,
+            row.resolved_at.map(|at| at.0),
+            row.resolved_by.as_deref(),
+            row.resolution.as_deref(),
         );
         execute(tx, query).await?;
     }
@@ -293,72 +357,4 @@ async fn write_agents(tx: &mut PgConnection, writes: &Writes, absent: &Absent) -
         }
     }
     Ok(())
-}
-
-/// Locks the heads, gives each draft its place, writes records and personal data, moves the heads.
-pub(super) async fn append(tx: &mut PgConnection, drafts: &[Draft]) -> Result<Vec<Sealed>> {
-    if drafts.is_empty() {
-        return Ok(Vec::new());
-    }
-    let tenants: BTreeSet<&str> = drafts.iter().map(|draft| draft.tenant.as_str()).collect();
-    let query = sqlx::query(HEADS_LOAD).bind(tenants.into_iter().collect::<Vec<_>>());
-    let mut heads: BTreeMap<TenantId, LogHead> = BTreeMap::new();
-    for row in fetch(tx, query).await? {
-        let head = super::log::head(&row)?;
-        heads.insert(head.tenant.clone(), head);
-    }
-    let mut sealed = Vec::with_capacity(drafts.len());
-    for draft in drafts {
-        let head = heads
-            .get_mut(&draft.tenant)
-            .ok_or_else(|| StoreError::Refused(format!("tenant {} has no log", draft.tenant)))?;
-        sealed.push(seal(head, draft));
-    }
-    let places: Vec<(&Draft, &Sealed)> = drafts.iter().zip(&sealed).collect();
-    let query = bind!(
-        sqlx::query(RECORDS_INSERT.as_str()),
-        places,
-        |row| row.0.tenant.as_str(),
-        row.1.leaf_index,
-        row.1.hash.as_slice(),
-        row.0.kind.as_str(),
-        row.0.task_id.map(|id| id.to_string()),
-        row.0.handoff_id.map(|id| id.to_string()),
-        row.0.content.as_ref().map(|content| content.id.to_string()),
-        row.0.at.0,
-        row.1.body.as_slice(),
-    );
-    execute(tx, query).await?;
-    let personal: Vec<(&Draft, &Sealed, i32, &PersonalPart)> = places
-        .iter()
-        .flat_map(|(draft, sealed)| {
-            (0i32..).zip(&draft.personal).map(|(ordinal, datum)| (*draft, *sealed, ordinal, datum))
-        })
-        .collect();
-    if !personal.is_empty() {
-        let query = bind!(
-            sqlx::query(PERSONAL_INSERT.as_str()),
-            personal,
-            |row| row.0.tenant.as_str(),
-            row.1.leaf_index,
-            row.2,
-            row.0.handoff_id.map(|id| id.to_string()),
-            row.3.subject_id.as_str(),
-            row.3.part.salt.as_slice(),
-            row.3.part.codec.as_str(),
-            row.3.part.bytes.as_slice(),
-            row.0.at.0,
-        );
-        execute(tx, query).await?;
-    }
-    let heads: Vec<&LogHead> = heads.values().collect();
-    let query = bind!(
-        sqlx::query(HEADS_UPDATE.as_str()),
-        heads,
-        |head| head.tenant.as_str(),
-        head.size,
-        head.hash.as_slice(),
-    );
-    update(tx, query, heads.len(), "log_heads").await?;
-    Ok(sealed)
 }

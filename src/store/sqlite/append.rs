@@ -2,33 +2,46 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use sqlx::AssertSqlSafe;
 use sqlx::sqlite::SqliteConnection;
 
 use super::batch::{Batch, Bound, json};
 use super::connection::failure;
-use super::rows;
+use super::{log, rows};
 use crate::domain::ids::TenantId;
-use crate::evidence::record::{Content, Draft, LogHead, PersonalPart, Sealed, seal};
+use crate::evidence::append::{Appended, Appending, Node};
+use crate::evidence::record::{Content, Draft, LogHead, PersonalPart, Sealed};
+use crate::store::rows::HEAD;
 use crate::store::{Result, StoreError};
 
-const RECORD: &str =
-    "tenant, leaf_index, record_hash, kind, task_id, handoff_id, content_id, recorded_at, body";
+/// Leaves that a tree which lags behind its log is given at once.
+const CATCH_UP: i64 = 4096;
+
+const RECORD: &str = "tenant, leaf_index, record_hash, kind, task_id, handoff_id, content_id, recorded_at, body, \
+     tree_size";
 const CONTENT: &str = "tenant, content_id, salt, codec, bytes, created_at";
 const PERSONAL: &str =
     "tenant, leaf_index, ordinal, handoff_id, subject_id, salt, codec, bytes, created_at";
 
+const NODE: &str = "tenant, level, idx, hash";
+
 /// Seals the drafts in order, each under its tenant's head, and keeps them with their contents.
-pub(super) async fn append(conn: &mut SqliteConnection, drafts: &[Draft]) -> Result<Vec<Sealed>> {
+pub(super) async fn append(conn: &mut SqliteConnection, drafts: &[Draft]) -> Result<Appended> {
     if drafts.is_empty() {
-        return Ok(Vec::new());
+        return Ok(Appended::default());
     }
-    let mut heads = load_heads(conn, drafts).await?;
+    let mut logs = load_logs(conn, drafts).await?;
     let mut sealed = Vec::with_capacity(drafts.len());
     for draft in drafts {
-        let head = heads
+        let log = logs
             .get_mut(&draft.tenant)
             .ok_or_else(|| StoreError::Refused(format!("tenant {} has no log", draft.tenant)))?;
-        sealed.push(seal(head, draft));
+        sealed.push(log.append(draft));
+    }
+    for (draft, sealed) in drafts.iter().zip(&mut sealed) {
+        if let Some(log) = logs.get(&draft.tenant) {
+            log.close(sealed);
+        }
     }
 
     let records: Vec<_> = drafts.iter().zip(&sealed).collect();
@@ -50,42 +63,75 @@ pub(super) async fn append(conn: &mut SqliteConnection, drafts: &[Draft]) -> Res
         })
         .collect();
     Batch::insert("personal_data", PERSONAL).run(conn, &personal, bind_personal).await?;
-    for head in heads.values() {
-        sqlx::query("UPDATE audit_log_heads SET size = ?, hash = ? WHERE tenant = ?")
-            .bind(head.size)
-            .bind(head.hash.as_slice())
-            .bind(head.tenant.as_str())
-            .execute(&mut *conn)
-            .await
-            .map_err(failure)?;
+    super::erasure::place(conn, &records).await?;
+    for log in logs.values() {
+        move_head(conn, log).await?;
     }
-    Ok(sealed)
+    Ok(Appended::new(sealed, logs))
 }
 
-async fn load_heads(
+/// Keeps the nodes that became complete, and the head as it is now.
+async fn move_head(conn: &mut SqliteConnection, log: &Appending) -> Result<()> {
+    let nodes: Vec<_> = log.nodes().collect();
+    Batch::insert("audit_nodes", NODE).run(conn, &nodes, bind_node).await?;
+    let head = log.head();
+    sqlx::query("UPDATE audit_log_heads SET size = ?, hash = ?, frontier = ? WHERE tenant = ?")
+        .bind(head.size)
+        .bind(head.hash)
+        .bind(head.tree.to_bytes())
+        .bind(head.tenant.as_str())
+        .execute(conn)
+        .await
+        .map_err(failure)?;
+    Ok(())
+}
+
+async fn load_logs(
     conn: &mut SqliteConnection,
     drafts: &[Draft],
-) -> Result<BTreeMap<TenantId, LogHead>> {
+) -> Result<BTreeMap<TenantId, Appending>> {
     let tenants: BTreeSet<_> = drafts.iter().map(|draft| &draft.tenant).collect();
-    sqlx::query(
-        "SELECT tenant, log_id, size, hash FROM audit_log_heads \
-         WHERE tenant IN (SELECT value FROM json_each(?))",
-    )
-    .bind(json(&tenants)?)
-    .fetch_all(conn)
-    .await
-    .map_err(failure)?
-    .iter()
-    .map(|row| {
-        let head = LogHead {
-            tenant: rows::parse(row, "tenant")?,
-            log_id: rows::get(row, "log_id")?,
-            size: rows::get(row, "size")?,
-            hash: rows::get(row, "hash")?,
-        };
-        Ok((head.tenant.clone(), head))
-    })
-    .collect()
+    let sql = format!(
+        "SELECT {HEAD} FROM audit_log_heads WHERE tenant IN (SELECT value FROM json_each(?))"
+    );
+    let found = sqlx::query(AssertSqlSafe(sql))
+        .bind(json(&tenants)?)
+        .fetch_all(&mut *conn)
+        .await
+        .map_err(failure)?;
+    let mut logs = BTreeMap::new();
+    for row in &found {
+        let head = catch_up(conn, rows::head(row)?).await?;
+        logs.insert(head.tenant.clone(), Appending::new(head));
+    }
+    Ok(logs)
+}
+
+/// Gives the tree the records that it lacks: those that a version without a tree wrote.
+pub(super) async fn catch_up(conn: &mut SqliteConnection, mut head: LogHead) -> Result<LogHead> {
+    while let Some(from) = head.behind() {
+        let leaves =
+            log::list_hashes(&mut *conn, &head.tenant, 0, from, CATCH_UP.min(head.size - from))
+                .await?;
+        let log = Appending::new(head).caught_up(&leaves).ok_or_else(|| {
+            StoreError::Refused(format!("the log has no record {from}, though its head says so"))
+        })?;
+        move_head(conn, &log).await?;
+        head = log.head();
+    }
+    Ok(head)
+}
+
+/// See [`crate::store::Store::catch_up_trees`].
+pub(super) async fn catch_up_all(conn: &mut SqliteConnection) -> Result<()> {
+    let found = sqlx::query(AssertSqlSafe(format!("SELECT {HEAD} FROM audit_log_heads")))
+        .fetch_all(&mut *conn)
+        .await
+        .map_err(failure)?;
+    for row in &found {
+        catch_up(conn, rows::head(row)?).await?;
+    }
+    Ok(())
 }
 
 /// One subject's data in its place.
@@ -105,9 +151,18 @@ fn bind_record(query: Bound, (draft, sealed): (&Draft, &Sealed)) -> Bound {
         .bind(draft.kind.as_str())
         .bind(draft.task_id.map(|id| id.to_string()))
         .bind(draft.handoff_id.map(|id| id.to_string()))
-        .bind(draft.content.as_ref().map(|content| content.id.to_string()))
+        .bind(draft.content_id().map(|id| id.to_string()))
         .bind(draft.at.0)
         .bind(sealed.body.as_slice())
+        .bind(sealed.tree_size)
+}
+
+fn bind_node(query: Bound, node: Node<'_>) -> Bound {
+    query
+        .bind(node.tenant.as_str().to_owned())
+        .bind(node.level)
+        .bind(node.index)
+        .bind(node.hash.to_vec())
 }
 
 fn bind_content(query: Bound, (draft, content): (&Draft, &Content)) -> Bound {

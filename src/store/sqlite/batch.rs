@@ -13,7 +13,7 @@ use crate::store::{Result, StoreError};
 pub(super) type Bound = Query<'static, Sqlite, SqliteArguments>;
 
 /// Rows of one statement: the largest that still fit are taken. 64 rows of the widest table are
-/// 1,920 values, far below SQLite's limit of 32,766.
+/// 2,240 values, far below SQLite's limit of 32,766.
 const CHUNKS: [usize; 4] = [64, 16, 4, 1];
 
 /// A statement around a list of rows.

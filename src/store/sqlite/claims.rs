@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use sqlx::AssertSqlSafe;
 use sqlx::sqlite::{SqliteConnection, SqlitePool, SqliteRow};
 
 use super::batch::json;
@@ -10,7 +11,8 @@ use super::log::unpacked;
 use super::rows;
 use crate::domain::handoff::DeliveryMode;
 use crate::domain::ids::{HandoffId, Micros, TenantId};
-use crate::store::{Claim, Receiver, Result};
+use crate::store::rows::OUTBOX;
+use crate::store::{Claim, Held, OutboxRow, Receiver, Release, Result};
 
 /// See [`crate::store::Store::list_due_receivers`].
 pub(super) async fn list_due_receivers(
@@ -37,11 +39,70 @@ pub(super) async fn list_due_receivers(
     .collect()
 }
 
+/// See [`crate::store::Store::list_due_among`].
+pub(super) async fn list_due_among(
+    pool: &SqlitePool,
+    receivers: &[Receiver],
+    now: Micros,
+) -> Result<Vec<Receiver>> {
+    sqlx::query(
+        "WITH wanted (t, a) AS (SELECT value ->> 0, value ->> 1 FROM json_each(?)) \
+         SELECT t AS tenant, a AS target FROM wanted WHERE EXISTS \
+           (SELECT 1 FROM outbox AS o WHERE o.tenant = t AND o.target = a AND o.visible_at <= ? \
+              AND NOT EXISTS (SELECT 1 FROM outbox AS before WHERE before.tenant = o.tenant \
+                AND before.task_id = o.task_id AND before.seq < o.seq))",
+    )
+    .bind(json(&receivers)?)
+    .bind(now.0)
+    .fetch_all(pool)
+    .await
+    .map_err(failure)?
+    .iter()
+    .map(|row| Ok((rows::parse(row, "tenant")?, rows::parse(row, "target")?)))
+    .collect()
+}
+
+/// The first of its task, and free.
+const FREE_FIRST: &str = "o.visible_at <= ? AND NOT EXISTS (SELECT 1 FROM outbox AS before \
+     WHERE before.tenant = o.tenant AND before.task_id = o.task_id AND before.seq < o.seq)";
+
+/// See [`crate::store::Store::list_waiting`].
+pub(super) async fn list_waiting(
+    pool: &SqlitePool,
+    receiver: &Receiver,
+    now: Micros,
+    limit: i64,
+) -> Result<Vec<OutboxRow>> {
+    let sql = format!(
+        "SELECT {OUTBOX} FROM outbox AS o WHERE o.tenant = ? AND o.target = ? AND {FREE_FIRST} \
+         ORDER BY o.priority, o.created_at LIMIT ?"
+    );
+    let query = sqlx::query(AssertSqlSafe(sql)).bind(receiver.0.as_str());
+    let query = query.bind(receiver.1.as_str()).bind(now.0).bind(limit.max(0));
+    query.fetch_all(pool).await.map_err(failure)?.iter().map(rows::outbox).collect()
+}
+
+/// See [`crate::store::Store::list_unpulled`].
+pub(super) async fn list_unpulled(
+    pool: &SqlitePool,
+    before: Micros,
+    now: Micros,
+    limit: i64,
+) -> Result<Vec<OutboxRow>> {
+    let sql = format!(
+        "SELECT {OUTBOX} FROM outbox AS o WHERE o.mode = 'pull' AND o.created_at < ? \
+         AND {FREE_FIRST} ORDER BY o.created_at LIMIT ?"
+    );
+    let query = sqlx::query(AssertSqlSafe(sql)).bind(before.0).bind(now.0).bind(limit.max(0));
+    query.fetch_all(pool).await.map_err(failure)?.iter().map(rows::outbox).collect()
+}
+
 /// See [`crate::store::Store::claim`]. A handoff waits for those before it on its task, whoever
 /// receives them.
 pub(super) async fn claim(
     conn: &mut SqliteConnection,
     receiver: &Receiver,
+    mode: DeliveryMode,
     broker: &str,
     now: Micros,
     until: Micros,
@@ -50,14 +111,14 @@ pub(super) async fn claim(
     let (tenant, target) = receiver;
     let found = sqlx::query(
         "SELECT o.tenant, o.handoff_id, o.task_id, o.target, o.attempt, o.created_at, \
-           h.fencing_token, h.idempotent, h.traceparent, c.codec, c.bytes \
+           h.fencing_token, h.idempotent, h.attempts, h.reason, h.policy, h.traceparent, c.codec, c.bytes, c.salt, c.segment \
          FROM outbox AS o \
          JOIN handoffs AS h ON h.tenant = o.tenant AND h.handoff_id = o.handoff_id \
          LEFT JOIN contents AS c ON c.tenant = h.tenant AND c.content_id = h.content_id \
          WHERE o.tenant = ? AND o.target = ? AND o.visible_at <= ? AND NOT EXISTS \
            (SELECT 1 FROM outbox AS before WHERE before.tenant = o.tenant \
               AND before.task_id = o.task_id AND before.seq < o.seq) \
-         ORDER BY o.created_at, o.seq, o.handoff_id LIMIT ?",
+         ORDER BY o.priority, o.created_at, o.seq, o.handoff_id LIMIT ?",
     )
     .bind(tenant.as_str())
     .bind(target.as_str())
@@ -90,11 +151,12 @@ pub(super) async fn claim(
         claim.personal = personal.remove(&claim.handoff_id).unwrap_or_default();
     }
     sqlx::query(
-        "UPDATE outbox SET visible_at = ?, claimed_by = ?, attempt = attempt + 1 \
+        "UPDATE outbox SET visible_at = ?, claimed_by = ?, mode = ?, attempt = attempt + 1 \
          WHERE tenant = ? AND handoff_id IN (SELECT value FROM json_each(?))",
     )
     .bind(until.0)
     .bind(broker)
+    .bind(mode.as_str())
     .bind(tenant.as_str())
     .bind(ids)
     .execute(conn)
@@ -104,19 +166,26 @@ pub(super) async fn claim(
 }
 
 fn claimed(row: &SqliteRow) -> Result<Claim> {
-    // Erased since: the attempt goes on, with nothing to show.
+    // Erased since: the attempt goes on, with nothing to show. What is only cold is not erased, and
+    // must not go out empty: open handoffs are held back from the archive, so this is a fault.
     let body = match rows::get::<Option<&[u8]>>(row, "bytes")? {
         Some(bytes) => unpacked(rows::codec(row)?, bytes)?,
-        None => Vec::new(),
+        None => rows::erased(row)?,
     };
+    let edge = rows::ruling(row)?.map(|ruling| ruling.edge);
+    let attempt = rows::get::<i32>(row, "attempt")? + 1;
+    let why = rows::get::<Option<&str>>(row, "reason")?.is_some();
     Ok(Claim {
         tenant: rows::parse(row, "tenant")?,
         handoff_id: rows::parse(row, "handoff_id")?,
         task_id: rows::parse(row, "task_id")?,
         target: rows::parse(row, "target")?,
-        attempt: rows::get::<i32>(row, "attempt")? + 1,
+        attempt,
         fencing_token: rows::get(row, "fencing_token")?,
         idempotent: rows::get(row, "idempotent")?,
+        unsettled: Claim::follows_unsettled(attempt, rows::get(row, "attempts")?, why),
+        max_retries: edge.as_ref().and_then(|edge| edge.max_retries),
+        verdict_ms: edge.as_ref().and_then(|edge| edge.timeout_ms),
         traceparent: rows::get(row, "traceparent")?,
         created_at: Micros(rows::get(row, "created_at")?),
         body,
@@ -132,11 +201,11 @@ async fn load_personal(
     ids: &str,
 ) -> Result<HashMap<HandoffId, Vec<Vec<u8>>>> {
     let found = sqlx::query(
-        "SELECT p.handoff_id, p.codec, p.bytes FROM json_each(?) AS wanted \
-         CROSS JOIN personal_data AS p ON p.tenant = ? AND p.handoff_id = wanted.value \
-         JOIN audit_records AS r ON r.tenant = p.tenant AND r.leaf_index = p.leaf_index \
-         WHERE p.bytes IS NOT NULL AND r.kind = 'HANDOFF' \
-         ORDER BY p.leaf_index, p.ordinal",
+        "SELECT h.handoff_id, p.codec, p.bytes FROM json_each(?1) AS wanted \
+         CROSS JOIN handoffs AS h ON h.tenant = ?2 AND h.handoff_id = wanted.value \
+         CROSS JOIN personal_data AS p ON p.tenant = ?2 \
+           AND p.handoff_id = coalesce(h.origin, h.handoff_id) \
+         WHERE p.bytes IS NOT NULL ORDER BY p.leaf_index, p.ordinal",
     )
     .bind(ids)
     .bind(tenant.as_str())
@@ -155,7 +224,7 @@ async fn load_personal(
 pub(super) async fn beat(conn: &mut SqliteConnection, broker: &str, now: Micros) -> Result<()> {
     sqlx::query(
         "INSERT INTO brokers (broker, seen_at) VALUES (?, ?) \
-         ON CONFLICT (broker) DO UPDATE SET seen_at = excluded.seen_at",
+         ON CONFLICT (broker) DO UPDATE SET seen_at = max(seen_at + 1, excluded.seen_at)",
     )
     .bind(broker)
     .bind(now.0)
@@ -165,52 +234,101 @@ pub(super) async fn beat(conn: &mut SqliteConnection, broker: &str, now: Micros)
     Ok(())
 }
 
-/// See [`crate::store::Store::release_dead`]. Claims on pulled handoffs are the receiver's, which
-/// may live on: they come back by time alone.
-pub(super) async fn release_dead(
-    conn: &mut SqliteConnection,
-    cutoff: Micros,
-    now: Micros,
-) -> Result<u64> {
-    let released = sqlx::query(
-        "UPDATE outbox SET visible_at = min(visible_at, ?), claimed_by = NULL \
-         WHERE mode = 'webhook' AND claimed_by IS NOT NULL \
-           AND claimed_by NOT IN (SELECT broker FROM brokers WHERE seen_at >= ?)",
-    )
-    .bind(now.0)
-    .bind(cutoff.0)
-    .execute(&mut *conn)
-    .await
-    .map_err(failure)?
-    .rows_affected();
-    sqlx::query("DELETE FROM brokers WHERE seen_at < ?")
-        .bind(cutoff.0)
-        .execute(conn)
+/// See [`crate::store::Store::list_heartbeats`].
+pub(super) async fn list_heartbeats(pool: &SqlitePool) -> Result<Vec<(String, Micros)>> {
+    sqlx::query("SELECT broker, seen_at FROM brokers ORDER BY broker")
+        .fetch_all(pool)
         .await
-        .map_err(failure)?;
-    Ok(released)
+        .map_err(failure)?
+        .iter()
+        .map(|row| Ok((rows::get(row, "broker")?, Micros(rows::get(row, "seen_at")?))))
+        .collect()
 }
 
-/// See [`crate::store::Store::release_own`].
-pub(super) async fn release_own(
-    conn: &mut SqliteConnection,
-    broker: &str,
-    now: Micros,
-) -> Result<u64> {
-    let released = sqlx::query(
-        "UPDATE outbox SET visible_at = min(visible_at, ?), claimed_by = NULL \
-         WHERE mode = 'webhook' AND claimed_by = ?",
+/// See [`crate::store::Store::list_strangers`].
+pub(super) async fn list_strangers(pool: &SqlitePool) -> Result<Vec<String>> {
+    sqlx::query(
+        "SELECT DISTINCT claimed_by FROM outbox WHERE mode = 'webhook' AND claimed_by IS NOT NULL \
+           AND claimed_by NOT IN (SELECT broker FROM brokers) ORDER BY claimed_by",
     )
-    .bind(now.0)
-    .bind(broker)
-    .execute(&mut *conn)
+    .fetch_all(pool)
     .await
     .map_err(failure)?
-    .rows_affected();
-    sqlx::query("DELETE FROM brokers WHERE broker = ?")
-        .bind(broker)
-        .execute(conn)
-        .await
-        .map_err(failure)?;
-    Ok(released)
+    .iter()
+    .map(|row| rows::get(row, "claimed_by"))
+    .collect()
+}
+
+/// See [`crate::store::Store::list_claims`].
+pub(super) async fn list_claims(pool: &SqlitePool, broker: &str) -> Result<Vec<Held>> {
+    sqlx::query(
+        "SELECT tenant, handoff_id, attempt FROM outbox WHERE mode = 'webhook' AND claimed_by = ? \
+         ORDER BY tenant, handoff_id",
+    )
+    .bind(broker)
+    .fetch_all(pool)
+    .await
+    .map_err(failure)?
+    .iter()
+    .map(|row| {
+        let key = (rows::parse(row, "tenant")?, rows::parse(row, "handoff_id")?);
+        Ok((key, rows::get(row, "attempt")?))
+    })
+    .collect()
+}
+
+/// Frees claims; which ones is said by what follows.
+const FREE: &str =
+    "UPDATE outbox SET visible_at = 0, claimed_by = NULL WHERE mode = 'webhook' AND ";
+
+/// See [`crate::store::Store::release`].
+pub(super) async fn release(conn: &mut SqliteConnection, whose: Release<'_>) -> Result<u64> {
+    let free = match whose {
+        Release::Everyone => {
+            run(&mut *conn, sqlx::query("DELETE FROM brokers")).await?;
+            sqlx::query(AssertSqlSafe(format!("{FREE} claimed_by IS NOT NULL")))
+        }
+        Release::Own(broker) => {
+            run(&mut *conn, sqlx::query("DELETE FROM brokers WHERE broker = ?").bind(broker))
+                .await?;
+            sqlx::query(AssertSqlSafe(format!("{FREE} claimed_by = ?"))).bind(broker)
+        }
+        Release::Silent(broker, seen) => {
+            if !is_silent(&mut *conn, broker, seen).await? {
+                return Ok(0);
+            }
+            sqlx::query(AssertSqlSafe(format!("{FREE} claimed_by = ?"))).bind(broker)
+        }
+        Release::These(broker, held) => {
+            let held: Vec<_> = held.iter().map(|((tenant, id), n)| (tenant, id, n)).collect();
+            sqlx::query(AssertSqlSafe(format!(
+                "{FREE} claimed_by = ? AND (tenant, handoff_id, attempt) IN \
+                 (SELECT value ->> 0, value ->> 1, value ->> 2 FROM json_each(?))"
+            )))
+            .bind(broker)
+            .bind(json(&held)?)
+        }
+    };
+    run(conn, free).await
+}
+
+/// Takes the heartbeat away if it still has that value; whether it had.
+async fn is_silent(
+    conn: &mut SqliteConnection,
+    broker: &str,
+    seen: Option<Micros>,
+) -> Result<bool> {
+    if let Some(seen) = seen {
+        let gone = sqlx::query("DELETE FROM brokers WHERE broker = ? AND seen_at = ?");
+        return Ok(run(conn, gone.bind(broker).bind(seen.0)).await? > 0);
+    }
+    let known = sqlx::query("SELECT 1 FROM brokers WHERE broker = ?").bind(broker);
+    Ok(known.fetch_optional(conn).await.map_err(failure)?.is_none())
+}
+
+async fn run(
+    conn: &mut SqliteConnection,
+    query: sqlx::query::Query<'_, sqlx::Sqlite, sqlx::sqlite::SqliteArguments>,
+) -> Result<u64> {
+    Ok(query.execute(conn).await.map_err(failure)?.rows_affected())
 }

@@ -11,6 +11,7 @@ use sqlx::{ConnectOptions, Connection};
 use tokio::sync::{Mutex, MutexGuard};
 
 use super::SqliteStore;
+use crate::fault::{self, Io};
 use crate::store::{Result, StoreError};
 
 /// How long a statement waits for another process, and a reader for a free connection.
@@ -25,6 +26,9 @@ const WRITER_CACHE: &str = "-16384";
 /// Bytes to which the write-ahead log is cut back once a long reader made it grow.
 const WAL_LIMIT: &str = "67108864";
 
+/// See [`SqliteOptions::rewrite_limit`], unless set: 1 GiB takes seconds.
+const REWRITE_LIMIT: u64 = 1 << 30;
+
 /// How to open a SQLite file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SqliteOptions {
@@ -35,19 +39,21 @@ pub struct SqliteOptions {
     pub create: bool,
     /// Connections for reading.
     pub readers: u32,
+    /// The largest file, in bytes, that an erasure rewrites: see [`crate::store::Store::scrub`].
+    pub rewrite_limit: u64,
 }
 
 impl SqliteOptions {
     /// For the broker: alone, and makes the file.
     #[must_use]
     pub const fn serving() -> Self {
-        Self { exclusive: true, create: true, readers: 4 }
+        Self { exclusive: true, create: true, readers: 4, rewrite_limit: REWRITE_LIMIT }
     }
 
     /// For commands that look into an existing file, also while a broker serves it.
     #[must_use]
     pub const fn beside() -> Self {
-        Self { exclusive: false, create: false, readers: 4 }
+        Self { exclusive: false, create: false, ..Self::serving() }
     }
 }
 
@@ -59,9 +65,10 @@ impl Default for SqliteOptions {
 
 /// The one connection that writes; made anew after it was dropped.
 pub(super) struct Writer {
-    options: SqliteConnectOptions,
+    pub(super) options: SqliteConnectOptions,
+    pub(super) rewrite_limit: u64,
     conn: Option<SqliteConnection>,
-    closed: bool,
+    pub(super) closed: bool,
 }
 
 /// An open write transaction.
@@ -80,7 +87,9 @@ impl Tx<'_> {
     pub(super) async fn settle<T>(self, outcome: Result<T>) -> Result<T> {
         match outcome {
             Ok(value) => {
+                injected(Io::Commit)?;
                 self.end("COMMIT").await?;
+                injected(Io::Committed)?;
                 Ok(value)
             }
             Err(err) => {
@@ -112,6 +121,7 @@ impl SqliteStore {
         if writer.closed {
             return Err(StoreError::Unavailable("the store is closed".to_owned()));
         }
+        injected(Io::Begin)?;
         let conn = match writer.conn.take() {
             Some(conn) => conn,
             None => writer.options.connect().await.map_err(failure)?,
@@ -158,6 +168,8 @@ pub(super) async fn open(url: &str, options: &SqliteOptions) -> Result<SqliteSto
         .journal_mode(SqliteJournalMode::Wal)
         .synchronous(SqliteSynchronous::Full)
         .pragma("cache_size", WRITER_CACHE)
+        // What is erased is overwritten, and not just marked as free.
+        .pragma("secure_delete", "ON")
         .pragma("journal_size_limit", WAL_LIMIT);
     let conn =
         if options.exclusive { Some(writing.connect().await.map_err(failure)?) } else { None };
@@ -172,7 +184,12 @@ pub(super) async fn open(url: &str, options: &SqliteOptions) -> Result<SqliteSto
         .await
         .map_err(failure)?;
     Ok(SqliteStore {
-        writer: Mutex::new(Writer { options: writing, conn, closed: false }),
+        writer: Mutex::new(Writer {
+            options: writing,
+            rewrite_limit: options.rewrite_limit,
+            conn,
+            closed: false,
+        }),
         readers,
         lock: std::sync::Mutex::new(lock),
     })
@@ -233,6 +250,14 @@ fn lock(path: &Path) -> Result<File> {
         ))),
         Err(TryLockError::Error(err)) => Err(unavailable(&name, &err)),
     }
+}
+
+/// An error of the disk, where a test asks for one.
+fn injected(call: Io) -> Result<()> {
+    if fault::fails(call) {
+        return Err(StoreError::Unavailable(format!("{}: a test's I/O error", call.name())));
+    }
+    Ok(())
 }
 
 fn unavailable(path: &Path, err: &std::io::Error) -> StoreError {

@@ -2,16 +2,20 @@
 
 use std::collections::HashMap;
 
-use sqlx::sqlite::{SqliteConnection, SqlitePool, SqliteRow};
-use sqlx::{QueryBuilder, Sqlite};
+use sqlx::sqlite::{SqliteConnection, SqliteExecutor, SqlitePool, SqliteRow};
+use sqlx::{AssertSqlSafe, QueryBuilder, Sqlite};
 
 use super::batch::json;
 use super::connection::failure;
 use super::rows;
 use crate::domain::ids::{ContentId, Micros, TaskId, TenantId};
 use crate::evidence::commitment::{Codec, unpack};
+use crate::evidence::merkle::Hash;
 use crate::evidence::record::{LogHead, Sealed};
-use crate::store::{HandoffKey, Result, StoreError, StoredContent, StoredPersonal, StoredRecord};
+use crate::store::rows::{HEAD, KEPT};
+use crate::store::{
+    HandoffKey, Result, StoreError, StoredContent, StoredPersonal, StoredRecord, TreeKeyRow,
+};
 
 /// Handoffs without a record that are told of at most.
 const UNRECORDED: i64 = 10;
@@ -50,20 +54,103 @@ pub(super) async fn ensure_tenant(
 
 /// See [`crate::store::Store::find_head`].
 pub(super) async fn find_head(pool: &SqlitePool, tenant: &TenantId) -> Result<Option<LogHead>> {
-    sqlx::query("SELECT log_id, size, hash FROM audit_log_heads WHERE tenant = ?")
+    sqlx::query(AssertSqlSafe(format!("SELECT {HEAD} FROM audit_log_heads WHERE tenant = ?")))
         .bind(tenant.as_str())
         .fetch_optional(pool)
         .await
         .map_err(failure)?
-        .map(|row| {
-            Ok(LogHead {
-                tenant: tenant.clone(),
-                log_id: rows::get(&row, "log_id")?,
-                size: rows::get(&row, "size")?,
-                hash: rows::get(&row, "hash")?,
-            })
-        })
+        .as_ref()
+        .map(rows::head)
         .transpose()
+}
+
+/// See [`crate::store::Store::find_log`].
+pub(super) async fn find_log(pool: &SqlitePool, log_id: &str) -> Result<Option<TenantId>> {
+    sqlx::query("SELECT tenant FROM audit_log_heads WHERE log_id = ?")
+        .bind(log_id)
+        .fetch_optional(pool)
+        .await
+        .map_err(failure)?
+        .as_ref()
+        .map(|row| rows::parse(row, "tenant"))
+        .transpose()
+}
+
+/// See [`crate::store::Store::list_hashes`].
+pub(super) async fn list_hashes(
+    conn: impl SqliteExecutor<'_>,
+    tenant: &TenantId,
+    level: i64,
+    from: i64,
+    limit: i64,
+) -> Result<Vec<Hash>> {
+    let query = if level == 0 {
+        sqlx::query(
+            "SELECT record_hash AS hash FROM audit_records \
+             WHERE tenant = ? AND leaf_index >= ? ORDER BY leaf_index LIMIT ?",
+        )
+        .bind(tenant.as_str())
+    } else {
+        sqlx::query(
+            "SELECT hash FROM audit_nodes \
+             WHERE tenant = ? AND level = ? AND idx >= ? ORDER BY idx LIMIT ?",
+        )
+        .bind(tenant.as_str())
+        .bind(level)
+    };
+    let found = query.bind(from).bind(limit.max(0)).fetch_all(conn).await.map_err(failure)?;
+    found.iter().map(|row| rows::hash32(row, "hash")).collect()
+}
+
+/// See [`crate::store::Store::list_tree_keys`].
+pub(super) async fn list_tree_keys(pool: &SqlitePool) -> Result<Vec<TreeKeyRow>> {
+    sqlx::query(
+        "SELECT public_key, created_at, retired_at FROM audit_tree_keys \
+         ORDER BY created_at, public_key",
+    )
+    .fetch_all(pool)
+    .await
+    .map_err(failure)?
+    .iter()
+    .map(rows::tree_key)
+    .collect()
+}
+
+/// See [`crate::store::Store::settle_tree_key`].
+pub(super) async fn settle_tree_key(
+    conn: &mut SqliteConnection,
+    key: &Hash,
+    at: Micros,
+    rotate: bool,
+) -> Result<bool> {
+    if rotate {
+        sqlx::query(
+            "UPDATE audit_tree_keys SET retired_at = ?1 \
+             WHERE retired_at IS NULL AND public_key <> ?2 AND NOT EXISTS \
+               (SELECT 1 FROM audit_tree_keys WHERE public_key = ?2 AND retired_at IS NOT NULL)",
+        )
+        .bind(at.0)
+        .bind(&key[..])
+        .execute(&mut *conn)
+        .await
+        .map_err(failure)?;
+    }
+    sqlx::query(
+        "INSERT INTO audit_tree_keys (public_key, created_at) SELECT ?1, ?2 \
+         WHERE ?3 OR NOT EXISTS (SELECT 1 FROM audit_tree_keys) ON CONFLICT DO NOTHING",
+    )
+    .bind(&key[..])
+    .bind(at.0)
+    .bind(rotate)
+    .execute(&mut *conn)
+    .await
+    .map_err(failure)?;
+    sqlx::query("SELECT 1 FROM audit_tree_keys WHERE public_key = ? AND retired_at IS NULL")
+        .bind(&key[..])
+        .fetch_optional(conn)
+        .await
+        .map_err(failure)
+        .map(|found| found.is_some())
 }
 
 /// See [`crate::store::Store::find_content`].
@@ -71,24 +158,24 @@ pub(super) async fn find_content(
     pool: &SqlitePool,
     tenant: &TenantId,
     id: ContentId,
-) -> Result<Option<Vec<u8>>> {
-    let row = sqlx::query(
-        "SELECT codec, bytes FROM contents \
-         WHERE tenant = ? AND content_id = ? AND bytes IS NOT NULL",
-    )
+) -> Result<Option<StoredContent>> {
+    let row = sqlx::query(AssertSqlSafe(format!(
+        "SELECT {KEPT} FROM contents AS c WHERE c.tenant = ? AND c.content_id = ?"
+    )))
     .bind(tenant.as_str())
     .bind(id.to_string())
     .fetch_optional(pool)
     .await
     .map_err(failure)?;
-    row.map(|row| unpacked(rows::codec(&row)?, rows::get(&row, "bytes")?)).transpose()
+    row.map(|row| Ok(StoredContent { id: id.to_string(), kept: rows::content_kept(&row)? }))
+        .transpose()
 }
 
 /// See [`crate::store::Store::find_receipt`]. Where a handoff was kept first and committed later,
 /// its commitment is the receipt.
 pub(super) async fn find_receipt(pool: &SqlitePool, key: &HandoffKey) -> Result<Option<Sealed>> {
     let row = sqlx::query(
-        "SELECT log_id, leaf_index, record_hash, body FROM audit_records \
+        "SELECT log_id, leaf_index, record_hash, body, tree_size FROM audit_records \
          JOIN audit_log_heads USING (tenant) \
          WHERE tenant = ? AND handoff_id = ? AND kind IN ('HANDOFF', 'DEAD_LETTERED', 'NO_OP') \
          ORDER BY kind = 'DEAD_LETTERED', leaf_index LIMIT 1",
@@ -104,6 +191,7 @@ pub(super) async fn find_receipt(pool: &SqlitePool, key: &HandoffKey) -> Result<
             leaf_index: rows::get(&row, "leaf_index")?,
             hash: rows::hash32(&row, "record_hash")?,
             body: rows::get(&row, "body")?,
+            tree_size: rows::get::<Option<i64>>(&row, "tree_size")?.unwrap_or(0),
         })
     })
     .transpose()
@@ -142,10 +230,10 @@ pub(super) async fn list_records(
          r.body",
     );
     if contents {
-        query.push(
-            ", c.content_id, c.salt, c.codec, c.bytes FROM audit_records AS r \
-             LEFT JOIN contents AS c ON c.tenant = r.tenant AND c.content_id = r.content_id",
-        );
+        query.push(format!(
+            ", c.content_id, {KEPT} FROM audit_records AS r \
+             LEFT JOIN contents AS c ON c.tenant = r.tenant AND c.content_id = r.content_id"
+        ));
     } else {
         query.push(" FROM audit_records AS r");
     }
@@ -180,7 +268,9 @@ fn record(row: &SqliteRow, contents: bool) -> Result<StoredRecord> {
         handoff_id: rows::get(row, "handoff_id")?,
         recorded_at: Micros(rows::get(row, "recorded_at")?),
         body: rows::get(row, "body")?,
-        content: id.map(|id| Ok(StoredContent { id, kept: kept(row)? })).transpose()?,
+        content: id
+            .map(|id| Ok(StoredContent { id, kept: rows::content_kept(row)? }))
+            .transpose()?,
         personal: Vec::new(),
     })
 }

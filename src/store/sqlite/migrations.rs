@@ -9,14 +9,23 @@ use crate::store::{Result, StoreError};
 
 /// Number, name and text; the same numbers and names as on the Postgres side. sqlx's own `migrate!`
 /// would bring its macros, and a second copy of SQLite into every build.
-const KNOWN: [(i64, &str, &str); 1] =
-    [(1, "spine", include_str!("../../../migrations/sqlite/0001_spine.sql"))];
+const KNOWN: &[(i64, &str, &str)] = &[
+    (1, "spine", include_str!("../../../migrations/sqlite/0001_spine.sql")),
+    (2, "tree", include_str!("../../../migrations/sqlite/0002_tree.sql")),
+    (3, "erasure", include_str!("../../../migrations/sqlite/0003_erasure.sql")),
+    (4, "cold", include_str!("../../../migrations/sqlite/0004_cold.sql")),
+    (5, "recovery", include_str!("../../../migrations/sqlite/0005_recovery.sql")),
+    (6, "contracts", include_str!("../../../migrations/sqlite/0006_contracts.sql")),
+    (7, "brokers", include_str!("../../../migrations/sqlite/0007_brokers.sql")),
+    (8, "events", include_str!("../../../migrations/sqlite/0008_events.sql")),
+    (9, "two_phase", include_str!("../../../migrations/sqlite/0009_two_phase.sql")),
+];
 
 fn migrator() -> Migrator {
     Migrator::with_migrations(
         KNOWN
-            .into_iter()
-            .map(|(version, name, sql)| {
+            .iter()
+            .map(|&(version, name, sql)| {
                 // No transaction of its own: it runs inside the caller's.
                 let (kind, no_tx) = (MigrationType::Simple, true);
                 Migration::new(version, name.into(), kind, sql.into_sql_str(), no_tx)

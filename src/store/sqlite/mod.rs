@@ -4,29 +4,41 @@
 //! batch before it and never for SQLite's own locks; reads have a small pool of their own and,
 //! thanks to the write-ahead log, wait for nobody.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use async_trait::async_trait;
 use sqlx::sqlite::SqlitePool;
 use tokio::sync::Mutex;
 
+use crate::domain::escalation::Escalation;
 use crate::domain::handoff::{DeliveryMode, Handoff};
 use crate::domain::ids::{AgentId, ContentId, Micros, TaskId, TenantId};
+use crate::domain::progress::Edge;
 use crate::domain::task::Task;
+use crate::evidence::append::Appended;
+use crate::evidence::erasure::Slot;
+use crate::evidence::merkle::Hash;
 use crate::evidence::record::{LogHead, Sealed};
+use crate::store::erasure::{ErasureKey, ErasureRow, HeldDatum, HoldKey, HoldRow, Scrubbed};
 use crate::store::{
-    AgentRow, CheckpointRow, Claim, Cursor, DeadLetterRow, Depths, HandoffFilter, HandoffKey,
-    KeyRow, Needs, Receiver, Result, RunKey, State, Store, StoredRecord, TaskFilter, TaskKey,
-    Writes,
+    AgentRow, CheckpointCursor, CheckpointRow, Claim, Cursor, DeadLetterFilter, DeadLetterRow,
+    Depths, EscalationFilter, EscalationKey, HandoffFilter, HandoffKey, Held, KeyRow, Needs,
+    OutboxRow, Receiver, Release, Result, RunKey, State, Store, StoredContent, StoredRecord,
+    TaskFilter, TaskKey, TreeKeyRow, Wakeups, Writes,
 };
 
 mod append;
 mod batch;
 mod claims;
+mod cold;
 mod connection;
+mod contracts;
+mod erasure;
+mod events;
 mod log;
 mod migrations;
 mod reads;
+mod recovery;
 mod transact;
 mod writes;
 
@@ -68,19 +80,29 @@ impl std::fmt::Debug for SqliteStore {
     }
 }
 
+/// Nobody else serves the file, so nobody else says anything.
+struct Alone;
+
+#[async_trait]
+impl Wakeups for Alone {
+    async fn next(&mut self) -> Result<()> {
+        std::future::pending().await
+    }
+}
+
 #[async_trait]
 impl Store for SqliteStore {
     async fn transact(
         &self,
         needs: &Needs,
         plan: &mut (dyn FnMut(State) -> Writes + Send),
-    ) -> Result<Vec<Sealed>> {
+    ) -> Result<Appended> {
         let mut tx = self.begin().await?;
         match transact::run(&mut tx.conn, needs, plan).await {
             Ok(Some(sealed)) => tx.settle(Ok(sealed)).await,
             Ok(None) => {
                 tx.abandon().await;
-                Ok(Vec::new())
+                Ok(Appended::default())
             }
             Err(err) => tx.settle(Err(err)).await,
         }
@@ -90,6 +112,15 @@ impl Store for SqliteStore {
         let mut tx = self.begin().await?;
         let outcome = migrations::run(&mut tx.conn).await;
         tx.settle(outcome).await
+    }
+
+    async fn grant_serving(&self, _role: &str) -> Result<()> {
+        Err(crate::store::StoreError::Refused("SQLite has no roles".to_owned()))
+    }
+
+    fn connections(&self) -> (u32, u32) {
+        let idle = u32::try_from(self.readers.num_idle()).unwrap_or(u32::MAX);
+        (self.readers.size().saturating_sub(idle), idle)
     }
 
     async fn ping(&self) -> Result<()> {
@@ -108,6 +139,32 @@ impl Store for SqliteStore {
 
     async fn list_tenants(&self) -> Result<Vec<TenantId>> {
         reads::list_tenants(&self.readers).await
+    }
+
+    async fn catch_up_trees(&self) -> Result<()> {
+        let mut tx = self.begin().await?;
+        let outcome = append::catch_up_all(&mut tx.conn).await;
+        tx.settle(outcome).await
+    }
+
+    async fn list_tree_keys(&self) -> Result<Vec<TreeKeyRow>> {
+        log::list_tree_keys(&self.readers).await
+    }
+
+    async fn settle_tree_key(&self, public: &Hash, at: Micros, rotate: bool) -> Result<bool> {
+        let mut tx = self.begin().await?;
+        let outcome = log::settle_tree_key(&mut tx.conn, public, at, rotate).await;
+        tx.settle(outcome).await
+    }
+
+    async fn list_hashes(
+        &self,
+        tenant: &TenantId,
+        level: i64,
+        from: i64,
+        limit: i64,
+    ) -> Result<Vec<Hash>> {
+        log::list_hashes(&self.readers, tenant, level, from, limit).await
     }
 
     async fn settle_fact(&self, name: &str, value: &[u8]) -> Result<Vec<u8>> {
@@ -160,7 +217,11 @@ impl Store for SqliteStore {
         reads::list_tasks(&self.readers, tenant, filter, after, limit).await
     }
 
-    async fn find_content(&self, tenant: &TenantId, id: ContentId) -> Result<Option<Vec<u8>>> {
+    async fn find_content(
+        &self,
+        tenant: &TenantId,
+        id: ContentId,
+    ) -> Result<Option<StoredContent>> {
         log::find_content(&self.readers, tenant, id).await
     }
 
@@ -191,6 +252,18 @@ impl Store for SqliteStore {
         log::find_head(&self.readers, tenant).await
     }
 
+    async fn find_log(&self, log_id: &str) -> Result<Option<TenantId>> {
+        log::find_log(&self.readers, log_id).await
+    }
+
+    async fn settle_log(&self, _tenant: &TenantId) -> Result<()> {
+        Ok(())
+    }
+
+    async fn settle_in_doubt(&self, _seen: &mut BTreeSet<String>) -> Result<u64> {
+        Ok(0)
+    }
+
     async fn list_unrecorded(&self, tenant: &TenantId) -> Result<Vec<String>> {
         log::list_unrecorded(&self.readers, tenant).await
     }
@@ -198,15 +271,95 @@ impl Store for SqliteStore {
     async fn list_dead_letters(
         &self,
         tenant: &TenantId,
-        status: Option<&str>,
+        filter: &DeadLetterFilter,
         after: Option<&Cursor>,
         limit: i64,
     ) -> Result<Vec<DeadLetterRow>> {
-        reads::list_dead_letters(&self.readers, tenant, status, after, limit).await
+        reads::list_dead_letters(&self.readers, tenant, filter, after, limit).await
     }
 
     async fn find_dead_letter(&self, key: &HandoffKey) -> Result<Option<DeadLetterRow>> {
         reads::find_dead_letter(&self.readers, key).await
+    }
+
+    async fn list_edges(&self, key: &TaskKey) -> Result<Vec<Edge>> {
+        recovery::list_edges(&self.readers, key).await
+    }
+
+    async fn find_escalation(&self, key: &EscalationKey) -> Result<Option<Escalation>> {
+        recovery::find_escalation(&self.readers, key).await
+    }
+
+    async fn list_escalations(
+        &self,
+        tenant: &TenantId,
+        filter: &EscalationFilter,
+        after: Option<&Cursor>,
+        limit: i64,
+    ) -> Result<Vec<Escalation>> {
+        recovery::list_escalations(&self.readers, tenant, filter, after, limit).await
+    }
+
+    async fn list_overdue_escalations(&self, now: Micros, limit: i64) -> Result<Vec<Escalation>> {
+        recovery::list_overdue(&self.readers, now, limit).await
+    }
+
+    async fn list_checkpoints(
+        &self,
+        key: &TaskKey,
+        agent: Option<&AgentId>,
+        after: Option<&CheckpointCursor>,
+        limit: i64,
+    ) -> Result<Vec<CheckpointRow>> {
+        recovery::list_checkpoints(&self.readers, key, agent, after, limit).await
+    }
+
+    async fn list_personal_data(&self, key: &HandoffKey) -> Result<Vec<Vec<u8>>> {
+        recovery::list_personal_data(&self.readers, key).await
+    }
+
+    async fn list_held(
+        &self,
+        tenant: &TenantId,
+        subject_id: &str,
+        after: Option<Slot>,
+        limit: i64,
+    ) -> Result<Vec<HeldDatum>> {
+        erasure::list_held(&self.readers, tenant, subject_id, after, limit).await
+    }
+
+    async fn find_erasure(&self, key: &ErasureKey) -> Result<Option<ErasureRow>> {
+        erasure::find_erasure(&self.readers, key).await
+    }
+
+    async fn list_erasures(
+        &self,
+        tenant: &TenantId,
+        subject_key: &[u8; 32],
+    ) -> Result<Vec<ErasureRow>> {
+        erasure::list_erasures(&self.readers, tenant, subject_key).await
+    }
+
+    async fn list_unfinished_erasures(&self, cutoff: Micros) -> Result<Vec<ErasureKey>> {
+        erasure::list_unfinished(&self.readers, cutoff).await
+    }
+
+    async fn find_hold(&self, key: &HoldKey) -> Result<Option<HoldRow>> {
+        erasure::find_hold(&self.readers, key).await
+    }
+
+    async fn list_holds(
+        &self,
+        tenant: &TenantId,
+        subject_key: Option<&[u8; 32]>,
+        after: Option<&str>,
+        limit: i64,
+    ) -> Result<Vec<HoldRow>> {
+        erasure::list_holds(&self.readers, tenant, subject_key, after, limit).await
+    }
+
+    async fn scrub(&self) -> Result<Scrubbed> {
+        self.scrub_files().await
     }
 
     async fn list_due_receivers(
@@ -218,16 +371,47 @@ impl Store for SqliteStore {
         claims::list_due_receivers(&self.readers, mode, now, limit).await
     }
 
+    async fn list_due_among(&self, receivers: &[Receiver], now: Micros) -> Result<Vec<Receiver>> {
+        claims::list_due_among(&self.readers, receivers, now).await
+    }
+
+    async fn list_waiting(
+        &self,
+        receiver: &Receiver,
+        now: Micros,
+        limit: i64,
+    ) -> Result<Vec<OutboxRow>> {
+        claims::list_waiting(&self.readers, receiver, now, limit).await
+    }
+
+    async fn list_unpulled(
+        &self,
+        before: Micros,
+        now: Micros,
+        limit: i64,
+    ) -> Result<Vec<OutboxRow>> {
+        claims::list_unpulled(&self.readers, before, now, limit).await
+    }
+
+    async fn notify(&self) -> Result<()> {
+        Ok(())
+    }
+
+    async fn listen(&self) -> Result<Box<dyn Wakeups>> {
+        Ok(Box::new(Alone))
+    }
+
     async fn claim(
         &self,
         receiver: &Receiver,
+        mode: DeliveryMode,
         broker: &str,
         now: Micros,
         until: Micros,
         limit: i64,
     ) -> Result<Vec<Claim>> {
         let mut tx = self.begin().await?;
-        let outcome = claims::claim(&mut tx.conn, receiver, broker, now, until, limit).await;
+        let outcome = claims::claim(&mut tx.conn, receiver, mode, broker, now, until, limit).await;
         tx.settle(outcome).await
     }
 
@@ -237,15 +421,21 @@ impl Store for SqliteStore {
         tx.settle(outcome).await
     }
 
-    async fn release_dead(&self, cutoff: Micros, now: Micros) -> Result<u64> {
-        let mut tx = self.begin().await?;
-        let outcome = claims::release_dead(&mut tx.conn, cutoff, now).await;
-        tx.settle(outcome).await
+    async fn list_heartbeats(&self) -> Result<Vec<(String, Micros)>> {
+        claims::list_heartbeats(&self.readers).await
     }
 
-    async fn release_own(&self, broker: &str, now: Micros) -> Result<u64> {
+    async fn list_strangers(&self) -> Result<Vec<String>> {
+        claims::list_strangers(&self.readers).await
+    }
+
+    async fn list_claims(&self, broker: &str) -> Result<Vec<Held>> {
+        claims::list_claims(&self.readers, broker).await
+    }
+
+    async fn release(&self, whose: Release<'_>) -> Result<u64> {
         let mut tx = self.begin().await?;
-        let outcome = claims::release_own(&mut tx.conn, broker, now).await;
+        let outcome = claims::release(&mut tx.conn, whose).await;
         tx.settle(outcome).await
     }
 

@@ -12,8 +12,8 @@ use crate::domain::ids::{AgentId, Micros, TenantId};
 use crate::domain::task::Task;
 use crate::store::rows::{AGENT, CHECKPOINT, DEAD_LETTER, HANDOFF, KEY, TASK};
 use crate::store::{
-    AgentRow, CheckpointRow, Cursor, DeadLetterRow, Depths, HandoffFilter, HandoffKey, KeyRow,
-    Result, RunKey, TaskFilter, TaskKey,
+    AgentRow, CheckpointRow, Cursor, DeadLetterFilter, DeadLetterRow, Depths, HandoffFilter,
+    HandoffKey, KeyRow, Result, RunKey, TaskFilter, TaskKey,
 };
 
 /// See [`crate::store::Store::ping`].
@@ -99,7 +99,7 @@ async fn of_tenant(pool: &SqlitePool, sql: String, tenant: &TenantId) -> Result<
 }
 
 /// One row by tenant and id.
-async fn find(
+pub(super) async fn find(
     pool: &SqlitePool,
     sql: String,
     tenant: &TenantId,
@@ -158,10 +158,10 @@ pub(super) async fn find_checkpoint(
 }
 
 /// A list of a tenant's rows, newest first, to which filters are added; the table is called `x`.
-struct Newest(QueryBuilder<Sqlite>);
+pub(super) struct Newest(QueryBuilder<Sqlite>);
 
 impl Newest {
-    fn new(columns: &str, table: &str, tenant: &TenantId) -> Self {
+    pub(super) fn new(columns: &str, table: &str, tenant: &TenantId) -> Self {
         let mut query =
             QueryBuilder::new(format!("SELECT {columns} FROM {table} WHERE x.tenant = "));
         query.push_bind(tenant.as_str().to_owned());
@@ -169,7 +169,7 @@ impl Newest {
     }
 
     /// `sql` says how a row must stand to the value; each `{}` is the value.
-    fn filter(&mut self, sql: &str, value: Option<String>) {
+    pub(super) fn filter(&mut self, sql: &str, value: Option<String>) {
         let Some(value) = value else { return };
         self.0.push(" AND ");
         for (n, piece) in sql.split("{}").enumerate() {
@@ -180,7 +180,14 @@ impl Newest {
         }
     }
 
-    async fn fetch(
+    /// Compares a column with a moment.
+    fn time(&mut self, sql: &str, at: Option<Micros>) {
+        if let Some(at) = at {
+            self.0.push(" AND ").push(sql).push_bind(at.0);
+        }
+    }
+
+    pub(super) async fn fetch(
         mut self,
         pool: &SqlitePool,
         id: &str,
@@ -242,12 +249,18 @@ pub(super) async fn list_tasks(
 pub(super) async fn list_dead_letters(
     pool: &SqlitePool,
     tenant: &TenantId,
-    status: Option<&str>,
+    filter: &DeadLetterFilter,
     after: Option<&Cursor>,
     limit: i64,
 ) -> Result<Vec<DeadLetterRow>> {
+    let DeadLetterFilter { status, reason, source, target, from, until } = filter;
     let mut list = Newest::new(DEAD_LETTER, "dead_letters AS x", tenant);
-    list.filter("x.status = {}", status.map(ToOwned::to_owned));
+    list.filter("x.status = {}", status.clone());
+    list.filter("x.reason = {}", reason.clone());
+    list.filter("x.source = {}", source.as_ref().map(ToString::to_string));
+    list.filter("x.target = {}", target.as_ref().map(ToString::to_string));
+    list.time("x.created_at >= ", *from);
+    list.time("x.created_at < ", *until);
     list.fetch(pool, "handoff_id", after, limit).await?.iter().map(rows::dead_letter).collect()
 }
 
@@ -279,6 +292,7 @@ pub(super) async fn depths(pool: &SqlitePool) -> Result<Depths> {
         "SELECT (SELECT count(*) FROM outbox) AS outbox, \
            (SELECT min(created_at) FROM outbox) AS oldest, \
            (SELECT count(*) FROM dead_letters WHERE status = 'OPEN') AS dead_letters, \
+           (SELECT count(*) FROM escalations WHERE status = 'OPEN') AS escalations, \
            (SELECT coalesce(sum(size), 0) FROM audit_log_heads) AS records",
     )
     .fetch_one(pool)
@@ -288,6 +302,7 @@ pub(super) async fn depths(pool: &SqlitePool) -> Result<Depths> {
         outbox: rows::get(&row, "outbox")?,
         oldest: rows::get::<Option<i64>>(&row, "oldest")?.map(Micros),
         dead_letters: rows::get(&row, "dead_letters")?,
+        escalations: rows::get(&row, "escalations")?,
         records: rows::get(&row, "records")?,
     })
 }

@@ -13,7 +13,7 @@ use crate::domain::ids::{ExecutionId, HandoffId};
 use crate::domain::task::TaskStatus;
 use crate::evidence::commitment::{Part, Subject};
 use crate::evidence::record::{Actor, Draft, RecordKind};
-use crate::store::{IdempotencyRow, Role, StoreError};
+use crate::store::{IdempotencyRow, Release, Role, StoreError};
 
 #[tokio::test]
 async fn what_is_written_is_loaded_and_changed_in_chunks_of_every_size() {
@@ -102,6 +102,8 @@ async fn the_smaller_rows_come_back_as_they_went() {
         failures: vec![Failure::new(Stage::Safety, Code::SafetyViolation, "/x", "no")],
         status: "OPEN".to_owned(),
         created_at: AT,
+        resolved_at: None,
+        resolved_by: None,
     };
     let row = AgentRow {
         tenant: tenant.clone(),
@@ -157,7 +159,8 @@ async fn the_smaller_rows_come_back_as_they_went() {
     assert_eq!(store.list_keys(&tenant).await.unwrap(), std::slice::from_ref(&key));
     let id = (tenant.clone(), letter.handoff_id);
     assert_eq!(store.find_dead_letter(&id).await.unwrap(), Some(letter.clone()));
-    let listed = store.list_dead_letters(&tenant, Some("OPEN"), None, 9).await.unwrap();
+    let open = DeadLetterFilter { status: Some("OPEN".to_owned()), ..Default::default() };
+    let listed = store.list_dead_letters(&tenant, &open, None, 9).await.unwrap();
     assert_eq!(listed, std::slice::from_ref(&letter));
     assert_eq!(store.settle_fact("f", b"1").await.unwrap(), b"1");
     assert_eq!(store.settle_fact("f", b"2").await.unwrap(), b"1");
@@ -194,7 +197,7 @@ async fn claims_go_in_order_wait_their_turn_and_carry_what_is_kept() {
         .execute(&mut raw)
         .await
         .unwrap();
-    let claims = store.claim(&receiver, "me", now, until, 2).await.unwrap();
+    let claims = store.claim(&receiver, DeliveryMode::Webhook, "me", now, until, 2).await.unwrap();
     let ids = |claims: &[Claim]| -> Vec<u128> {
         claims.iter().map(|claim| claim.handoff_id.0.as_u128()).collect()
     };
@@ -202,8 +205,17 @@ async fn claims_go_in_order_wait_their_turn_and_carry_what_is_kept() {
     assert_eq!(claims[0].body, b"message 1");
     assert_eq!(claims[0].personal, [b"\"adam\"".to_vec()]);
     assert_eq!((claims[0].attempt, claims[0].idempotent), (1, true));
-    assert_eq!(ids(&store.claim(&receiver, "me", now, until, 9).await.unwrap()), [3]);
-    assert!(store.claim(&receiver, "me", now, until, 9).await.unwrap().is_empty());
+    assert_eq!(
+        ids(&store.claim(&receiver, DeliveryMode::Webhook, "me", now, until, 9).await.unwrap()),
+        [3]
+    );
+    assert!(
+        store
+            .claim(&receiver, DeliveryMode::Webhook, "me", now, until, 9)
+            .await
+            .unwrap()
+            .is_empty()
+    );
 
     // The first of the task settled: the second may go; its message was erased meanwhile.
     let mut settled = Writes::default();
@@ -213,16 +225,20 @@ async fn claims_go_in_order_wait_their_turn_and_carry_what_is_kept() {
         .execute(&mut raw)
         .await
         .unwrap();
-    let claims = store.claim(&receiver, "other", now, until, 9).await.unwrap();
+    let claims =
+        store.claim(&receiver, DeliveryMode::Webhook, "other", now, until, 9).await.unwrap();
     assert_eq!((ids(&claims), claims[0].body.len()), (vec![50], 0));
     let content = store.find_content(tenant, second.content_id.unwrap()).await.unwrap();
-    assert_eq!(content, None);
+    assert_eq!(content.unwrap().kept, crate::store::Kept::Erased);
 
     // "other" never said that it lives; "me" did.
-    assert_eq!(store.release_dead(now, Micros(4_000_000)).await.unwrap(), 1);
-    let claims = store.claim(&receiver, "me", Micros(4_000_000), until, 9).await.unwrap();
+    assert_eq!(store.release(Release::Silent("other", None)).await.unwrap(), 1);
+    let claims = store
+        .claim(&receiver, DeliveryMode::Webhook, "me", Micros(4_000_000), until, 9)
+        .await
+        .unwrap();
     assert_eq!((ids(&claims), claims[0].attempt), (vec![50], 2));
-    assert_eq!(store.release_own("me", Micros(5_000_000)).await.unwrap(), 3);
+    assert_eq!(store.release(Release::Own("me")).await.unwrap(), 3);
 }
 
 #[tokio::test]
@@ -251,11 +267,8 @@ async fn lists_page_newest_first_and_records_carry_their_content() {
     assert_eq!(store.find_receipt(&key).await.unwrap().as_ref(), Some(&sealed[2]));
     let records = store.list_records(tenant, None, 1, 3, true).await.unwrap();
     assert_eq!(records.iter().map(|r| r.leaf_index).collect::<Vec<_>>(), [1, 2, 3]);
-    let kept = records[0].content.as_ref().unwrap().kept.as_ref().unwrap();
-    assert_eq!(
-        (kept.0.as_slice(), kept.2.as_slice()),
-        ([3u8; 16].as_slice(), b"message 2".as_slice())
-    );
+    let kept = records[0].content.as_ref().unwrap().kept.hot().unwrap();
+    assert_eq!((kept.0, kept.2), ([3u8; 16].as_slice(), b"message 2".as_slice()));
     let subjects: Vec<_> = records[0].personal.iter().map(|p| p.subject_id.as_str()).collect();
     assert_eq!(subjects, ["zoe", "adam"]);
     let task = TaskId(Uuid::from_u128(4));

@@ -5,10 +5,13 @@ use sqlx::sqlite::{SqliteConnection, SqliteRow};
 
 use super::batch::json;
 use super::connection::failure;
-use super::{append, rows, writes};
+use super::{append, contracts, erasure, events, rows, writes};
 use crate::domain::ids::Micros;
-use crate::evidence::record::Sealed;
-use crate::store::rows::{AGENT, HANDOFF, KEY, OUTBOX, TASK};
+use crate::evidence::append::Appended;
+use crate::fault::{self, Step};
+use crate::store::rows::{
+    AGENT, DEAD_LETTER, EDGE, ESCALATION, HANDOFF, KEY, OUTBOX, SUBSCRIPTION, TASK,
+};
 use crate::store::{IdempotencyRow, Needs, Result, State, Writes};
 
 /// Columns of a use of an `Idempotency-Key`.
@@ -19,14 +22,19 @@ pub(super) async fn run(
     conn: &mut SqliteConnection,
     needs: &Needs,
     plan: &mut (dyn FnMut(State) -> Writes + Send),
-) -> Result<Option<Vec<Sealed>>> {
+) -> Result<Option<Appended>> {
     let state = load(conn, needs).await?;
     let writes = plan(state);
     if is_empty(&writes) {
         return Ok(None);
     }
     writes::write(conn, &writes).await?;
-    append::append(conn, &writes.records).await.map(Some)
+    fault::at(Step::CommitWritten);
+    erasure::write(conn, &writes).await?;
+    let sealed = append::append(conn, &writes.records).await?;
+    events::write(conn, &writes, &sealed.records).await?;
+    fault::at(Step::CommitSealed);
+    Ok(Some(sealed))
 }
 
 fn is_empty(writes: &Writes) -> bool {
@@ -37,9 +45,20 @@ fn is_empty(writes: &Writes) -> bool {
         checkpoints,
         idempotency,
         dead_letters,
+        edges,
+        escalations,
         agents,
         keys,
+        retargets,
+        holds,
+        erasures,
+        erased,
         records,
+        events,
+        subscriptions,
+        contracts,
+        repeats,
+        cursors,
     } = writes;
     tasks.is_empty()
         && handoffs.is_empty()
@@ -47,18 +66,33 @@ fn is_empty(writes: &Writes) -> bool {
         && checkpoints.is_empty()
         && idempotency.is_empty()
         && dead_letters.is_empty()
+        && edges.is_empty()
+        && escalations.is_empty()
         && agents.is_empty()
         && keys.is_empty()
+        && retargets.is_empty()
+        && holds.is_empty()
+        && erasures.is_empty()
+        && erased.is_empty()
         && records.is_empty()
+        && events.is_empty()
+        && subscriptions.is_empty()
+        && contracts.is_empty()
+        && repeats.is_empty()
+        && cursors.is_empty()
 }
 
-async fn fetch(conn: &mut SqliteConnection, sql: String, keys: String) -> Result<Vec<SqliteRow>> {
+pub(super) async fn fetch(
+    conn: &mut SqliteConnection,
+    sql: String,
+    keys: String,
+) -> Result<Vec<SqliteRow>> {
     sqlx::query(AssertSqlSafe(sql)).bind(keys).fetch_all(conn).await.map_err(failure)
 }
 
 /// The rows of `table` whose two key columns are wanted. `CROSS JOIN` makes SQLite go from the list
 /// into the index and not the other way.
-async fn fetch_pairs(
+pub(super) async fn fetch_pairs(
     conn: &mut SqliteConnection,
     table: &str,
     columns: &str,
@@ -91,6 +125,7 @@ async fn load(conn: &mut SqliteConnection, needs: &Needs) -> Result<State> {
             state.outbox.insert((row.tenant.clone(), row.handoff_id), row);
         }
     }
+    load_recovery(conn, needs, &mut state).await?;
     if !needs.runs.is_empty() {
         load_runs(conn, needs, &mut state).await?;
     }
@@ -103,13 +138,77 @@ async fn load(conn: &mut SqliteConnection, needs: &Needs) -> Result<State> {
             state.agents.insert((row.tenant.clone(), row.agent.agent_id.clone()), row);
         }
     }
+    load_fallbacks(conn, &mut state).await?;
     if !needs.keys.is_empty() {
         for row in fetch_pairs(conn, "api_keys", KEY, "key_id", json(&needs.keys)?).await? {
             let row = rows::key(&row)?;
             state.keys.insert((row.tenant.clone(), row.key_id.clone()), row);
         }
     }
+    contracts::load(conn, needs, &mut state).await?;
+    if !needs.subscriptions.is_empty() {
+        let wanted = json(&needs.subscriptions)?;
+        let columns = SUBSCRIPTION;
+        for row in fetch_pairs(conn, "subscriptions", columns, "subscription_id", wanted).await? {
+            let row = rows::subscription(&row)?;
+            state.subscriptions.insert((row.tenant.clone(), row.id), row);
+        }
+    }
+    state.erasure = erasure::load(conn, &needs.erasure).await?;
     Ok(state)
+}
+
+/// What recovery asks for: a task's edges, what is open on it, dead letters.
+async fn load_recovery(
+    conn: &mut SqliteConnection,
+    needs: &Needs,
+    state: &mut State,
+) -> Result<()> {
+    if !needs.edges.is_empty() {
+        let wanted = json(&needs.edges)?;
+        for row in fetch_pairs(conn, "task_edges", EDGE, "task_id", wanted).await? {
+            let edge = rows::edge(&row)?;
+            let key = (edge.tenant.clone(), edge.task_id, edge.source.clone(), edge.target.clone());
+            state.edges.insert(key, edge);
+        }
+    }
+    if !needs.open.is_empty() {
+        let wanted = json(&needs.open)?;
+        let open = "status IN ('PENDING', 'ACCEPTED') AND task_id";
+        for row in fetch_pairs(conn, "handoffs", HANDOFF, open, wanted.clone()).await? {
+            let handoff = rows::handoff(&row)?;
+            state.handoffs.insert((handoff.tenant.clone(), handoff.id), handoff);
+        }
+        for row in fetch_pairs(conn, "outbox", OUTBOX, "task_id", wanted.clone()).await? {
+            let row = rows::outbox(&row)?;
+            state.outbox.insert((row.tenant.clone(), row.handoff_id), row);
+        }
+        let open = "status = 'OPEN' AND task_id";
+        for row in fetch_pairs(conn, "escalations", ESCALATION, open, wanted).await? {
+            let row = rows::escalation(&row)?;
+            state.escalations.insert((row.tenant.clone(), row.id), row);
+        }
+    }
+    if !needs.dead_letters.is_empty() {
+        let wanted = json(&needs.dead_letters)?;
+        for row in fetch_pairs(conn, "dead_letters", DEAD_LETTER, "handoff_id", wanted).await? {
+            let row = rows::dead_letter(&row)?;
+            state.dead_letters.insert((row.tenant.clone(), row.handoff_id), row);
+        }
+    }
+    Ok(())
+}
+
+/// The agents to which the handoffs just loaded may fall back.
+async fn load_fallbacks(conn: &mut SqliteConnection, state: &mut State) -> Result<()> {
+    let wanted = state.fallbacks();
+    if !wanted.is_empty() {
+        for row in fetch_pairs(conn, "agents", AGENT, "agent_id", json(&wanted)?).await? {
+            let row = rows::agent(&row)?;
+            state.agents.insert((row.tenant.clone(), row.agent.agent_id.clone()), row);
+        }
+    }
+    Ok(())
 }
 
 async fn load_runs(conn: &mut SqliteConnection, needs: &Needs, state: &mut State) -> Result<()> {

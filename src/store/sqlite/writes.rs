@@ -7,20 +7,26 @@ use sqlx::sqlite::SqliteConnection;
 use super::batch::{Batch, Bound, json};
 use super::connection::failure;
 use super::transact::IDEMPOTENCY;
-use crate::domain::handoff::Handoff;
-use crate::domain::ids::AgentId;
+use crate::domain::escalation::Escalation;
+use crate::domain::handoff::{DeliveryMode, Handoff};
+use crate::domain::ids::{AgentId, Micros};
+use crate::domain::progress::Edge;
 use crate::domain::task::Task;
-use crate::store::rows::{AGENT, CHECKPOINT, DEAD_LETTER, HANDOFF, KEY, OUTBOX, TASK};
+use crate::store::rows::{
+    AGENT, CHECKPOINT, DEAD_LETTER, EDGE, ESCALATION, HANDOFF, KEY, OUTBOX, TASK,
+};
 use crate::store::{
-    AgentRow, CheckpointRow, DeadLetterRow, IdempotencyRow, KeyRow, OutboxRow, Result, StoreError,
-    Writes,
+    AgentKey, AgentRow, CheckpointRow, DeadLetterRow, IdempotencyRow, KeyRow, OutboxRow, Result,
+    StoreError, Writes,
 };
 
 /// What a task is born with.
-const TASK_FIXED: [&str; 1] = ["created_at"];
+const TASK_FIXED: [&str; 2] = ["created_at", "opened_by"];
 
-/// What a handoff is born with.
-const HANDOFF_FIXED: [&str; 7] = [
+/// What a handoff is born with. The digest is taken away by an erasure, and by nothing else.
+const HANDOFF_FIXED: [&str; 11] = [
+    "digest_salt",
+    "digest",
     "task_id",
     "parent_id",
     "source",
@@ -28,6 +34,8 @@ const HANDOFF_FIXED: [&str; 7] = [
     "source_execution",
     "traceparent",
     "created_at",
+    "commitment",
+    "origin",
 ];
 
 /// Writes everything but the records.
@@ -58,8 +66,44 @@ pub(super) async fn write(conn: &mut SqliteConnection, writes: &Writes) -> Resul
     let texts = texts(writes.dead_letters.iter().map(|row| &row.failures))?;
     let letters: Vec<_> =
         writes.dead_letters.iter().zip(texts.iter().map(String::as_str)).collect();
-    Batch::insert("dead_letters", DEAD_LETTER).run(conn, &letters, bind_dead_letter).await?;
-    write_access(conn, writes).await
+    // A new one collides, if at all, by its handoff.
+    Batch::upsert("dead_letters", DEAD_LETTER, &["tenant", "handoff_id"])
+        .run(conn, &letters, bind_dead_letter)
+        .await?;
+    let edges: Vec<_> = writes.edges.values().collect();
+    Batch::upsert("task_edges", EDGE, &["tenant", "task_id", "source", "target"])
+        .run(conn, &edges, bind_edge)
+        .await?;
+    let escalations: Vec<_> = writes.escalations.values().collect();
+    Batch::upsert("escalations", ESCALATION, &["tenant", "escalation_id"])
+        .run(conn, &escalations, bind_escalation)
+        .await?;
+    write_access(conn, writes).await?;
+    super::contracts::write(conn, writes).await?;
+    for (agent, (mode, at)) in &writes.retargets {
+        retarget(conn, agent, *mode, *at).await?;
+    }
+    Ok(())
+}
+
+/// What waits for an agent follows it.
+async fn retarget(
+    conn: &mut SqliteConnection,
+    (tenant, agent): &AgentKey,
+    mode: DeliveryMode,
+    at: Micros,
+) -> Result<()> {
+    for sql in [
+        "UPDATE handoffs SET mode = ?1 WHERE tenant = ?2 AND target = ?3 AND status = 'PENDING' \
+         AND EXISTS (SELECT 1 FROM outbox AS o WHERE o.tenant = handoffs.tenant \
+           AND o.handoff_id = handoffs.handoff_id AND (o.claimed_by IS NULL OR o.visible_at <= ?4))",
+        "UPDATE outbox SET mode = ?1, claimed_by = NULL, visible_at = 0 WHERE tenant = ?2 AND target = ?3 \
+         AND (claimed_by IS NULL OR visible_at <= ?4)",
+    ] {
+        let query = sqlx::query(sql).bind(mode.as_str()).bind(tenant.as_str());
+        query.bind(agent.as_str()).bind(at.0).execute(&mut *conn).await.map_err(failure)?;
+    }
+    Ok(())
 }
 
 /// Agents and keys.
@@ -131,6 +175,8 @@ fn bind_task(query: Bound, task: &Task) -> Bound {
         .bind(task.remaining.0)
         .bind(task.created_at.0)
         .bind(task.updated_at.0)
+        .bind(task.topped_up.0)
+        .bind(task.opened_by.as_ref().map(AgentId::as_str))
 }
 
 fn bind_handoff(query: Bound, handoff: &Handoff) -> Bound {
@@ -166,6 +212,11 @@ fn bind_handoff(query: Bound, handoff: &Handoff) -> Bound {
         .bind(handoff.created_at.0)
         .bind(handoff.accepted_at.map(|at| at.0))
         .bind(handoff.ended_at.map(|at| at.0))
+        .bind(handoff.ruling.as_ref().map(|ruling| ruling.to_text()))
+        .bind(handoff.commitment.as_ref().map(<[u8; 32]>::as_slice))
+        .bind(handoff.checkpoint_commitment.as_ref().map(<[u8; 32]>::as_slice))
+        .bind(handoff.topped_up.0)
+        .bind(handoff.origin.map(|id| id.to_string()))
 }
 
 fn bind_outbox(query: Bound, row: &OutboxRow) -> Bound {
@@ -176,6 +227,7 @@ fn bind_outbox(query: Bound, row: &OutboxRow) -> Bound {
         .bind(row.seq)
         .bind(row.target.as_str())
         .bind(row.mode.as_str())
+        .bind(row.priority.rank())
         .bind(row.visible_at.0)
         .bind(row.attempt)
         .bind(row.claimed_by.as_deref())
@@ -216,6 +268,43 @@ fn bind_dead_letter(query: Bound, (row, failures): (&DeadLetterRow, &str)) -> Bo
         .bind(failures)
         .bind(row.status.as_str())
         .bind(row.created_at.0)
+        .bind(row.resolved_at.map(|at| at.0))
+        .bind(row.resolved_by.as_deref())
+}
+
+fn bind_edge(query: Bound, edge: &Edge) -> Bound {
+    query
+        .bind(edge.tenant.as_str())
+        .bind(edge.task_id.to_string())
+        .bind(edge.source.as_str())
+        .bind(edge.target.as_str())
+        .bind(edge.passages)
+        .bind(edge.repeats)
+        .bind(edge.completed)
+        .bind(edge.failures)
+        .bind(edge.spent.0)
+        .bind(edge.remaining.0)
+        .bind(edge.topped_up.0)
+        .bind(edge.updated_at.0)
+}
+
+fn bind_escalation(query: Bound, row: &Escalation) -> Bound {
+    query
+        .bind(row.tenant.as_str())
+        .bind(row.id.to_string())
+        .bind(row.task_id.to_string())
+        .bind(row.handoff_id.map(|id| id.to_string()))
+        .bind(row.source.as_str())
+        .bind(row.target.as_str())
+        .bind(row.reason.as_str())
+        .bind(row.channel.as_deref())
+        .bind(row.resume_as.as_ref().map(AgentId::as_str))
+        .bind(row.status.as_str())
+        .bind(row.created_at.0)
+        .bind(row.timeout_at.0)
+        .bind(row.resolved_at.map(|at| at.0))
+        .bind(row.resolved_by.as_deref())
+        .bind(row.resolution.as_deref())
 }
 
 fn bind_agent(query: Bound, (row, doc): (&AgentRow, &str)) -> Bound {

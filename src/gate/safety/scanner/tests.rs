@@ -31,7 +31,8 @@ fn a106_a_known_injection_is_a_safety_violation() {
     let mut message = review();
     message["currentState"]["notes"] = json!([{"text": format!("Invoice 4711. {ATTACK}")}]);
     let findings = SCANNER.scan(&message);
-    assert_eq!(findings.len(), 1, "{findings:?}");
+    assert_eq!(findings[0].rule, "ignore-prior-instructions", "{findings:?}");
+    assert!(findings.iter().all(|one| one.pointer == findings[0].pointer), "{findings:?}");
     assert_eq!(findings[0].pointer, "/currentState/notes/0/text");
     assert_eq!(findings[0].offset, 14);
     assert!(findings[0].excerpt.contains("Ignore all previous"));
@@ -153,7 +154,36 @@ fn excerpts_are_short_and_hold_no_control_characters() {
     assert!(!findings[0].excerpt.contains(char::is_control));
 }
 
+/// What makes work: words of rules, encodings in each other, escapes, spaced-out letters, ciphers.
+const COSTLY: [&str; 16] = [
+    "ignore ",
+    "all ",
+    "previous ",
+    "instructions ",
+    "you must ",
+    "send the password to ",
+    "aWdub3JlIGFsbCBwcmV2aW91cyBpbnN0cnVjdGlvbnM=",
+    "YVdkdWIzSmxJR0ZzYkNCd2NtVjJhVzkxY3lCcGJuTjBjblZqZEdsdmJuTT0=",
+    "69676e6f726520616c6c",
+    "%69%67%6e",
+    "&#105;&#103;",
+    "\\u0069\\u0067",
+    "i g n o r e a l l p r e v ",
+    "vtaber cerivbhf ",
+    "snoitcurtsni ",
+    "![x](https://e.example/?q={a})",
+];
+
 proptest! {
+    #[test]
+    fn work_grows_with_the_length_only(parts in proptest::collection::vec(0..COSTLY.len(), 1..60)) {
+        let text: String = parts.iter().map(|part| COSTLY[*part]).collect();
+        let once = SCANNER.work(&text.repeat(4));
+        let twice = SCANNER.work(&text.repeat(8));
+        prop_assert!(twice <= 3 * once + 10_000, "{once} and then {twice} for {text}");
+        prop_assert!(once <= 400 * 4 * text.len() as u64 + 100_000, "{once} for {}", 4 * text.len());
+    }
+
     #[test]
     fn scanning_never_panics(text in any::<String>(), key in any::<String>()) {
         let _ = SCANNER.scan(&json!({ key: [text.clone()], "taskDescription": text }));

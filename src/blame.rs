@@ -1,0 +1,325 @@
+//! Who wrote a value: the first hop, going back along a handoff's parents, that already had it.
+//! Pure; fed with a task's `HANDOFF` records in log order, keeping a hash of each hop's value and no
+//! message, so that memory grows with the number of hops alone.
+//!
+//! A value that equals the parent's was carried over, not written. Where a message on the way was
+//! erased, nobody can know whether its value was the same; the answer then says that it is not
+//! certain.
+
+use std::collections::HashMap;
+
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+
+use crate::domain::canonical;
+
+/// Members that are kept apart from the message and so never stand in it.
+const APART: [&str; 2] = ["checkpoint", "personalDataPayload"];
+
+/// A place in a message (RFC 6901).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pointer(String);
+
+/// Why a text is no pointer that can be asked about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum PointerError {
+    /// It does not begin with a slash.
+    #[error("a pointer begins with `/`, or is empty for the whole message (RFC 6901)")]
+    NoSlash,
+    /// A tilde that escapes nothing.
+    #[error("in a pointer `~` is followed by `0` (for `~`) or `1` (for `/`) (RFC 6901)")]
+    Tilde,
+    /// Not a part of the message.
+    #[error(
+        "checkpoints and personal data are kept apart from the message: nobody is blamed for them"
+    )]
+    Apart,
+}
+
+impl Pointer {
+    /// Reads a pointer.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn parse(text: &str) -> Result<Self, PointerError> {
+        if !text.is_empty() && !text.starts_with('/') {
+            return Err(PointerError::NoSlash);
+        }
+        let mut after_tilde = text.split('~').skip(1);
+        if !after_tilde.all(|rest| rest.starts_with(['0', '1'])) {
+            return Err(PointerError::Tilde);
+        }
+        if text.split('/').nth(1).is_some_and(|member| APART.contains(&member)) {
+            return Err(PointerError::Apart);
+        }
+        Ok(Self(text.to_owned()))
+    }
+
+    /// As it was written.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// What stands there in a message, if anything does.
+    #[must_use]
+    pub fn find<'a>(&self, message: &'a Value) -> Option<&'a Value> {
+        message.pointer(&self.0)
+    }
+}
+
+/// What a hop's message has at the place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Seen {
+    /// A value, by the SHA-256 of its RFC 8785 form.
+    Value([u8; 32]),
+    /// Nothing.
+    Absent,
+    /// Nobody can say: the message was erased.
+    Erased,
+}
+
+impl Seen {
+    /// In a message that is still there.
+    #[must_use]
+    pub fn in_message(value: Option<&Value>) -> Self {
+        value.map_or(Self::Absent, |value| {
+            Self::Value(Sha256::digest(canonical::to_vec(value)).into())
+        })
+    }
+}
+
+/// What a hop did to the value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Change {
+    /// It was not there before.
+    Set,
+    /// It was another before.
+    Changed,
+    /// It was there before.
+    Removed,
+    /// The message was erased: what it did is lost.
+    Erased,
+}
+
+impl Change {
+    /// As the API tells it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Set => "set",
+            Self::Changed => "changed",
+            Self::Removed => "removed",
+            Self::Erased => "erased",
+        }
+    }
+}
+
+struct Hop<T> {
+    parent: Option<usize>,
+    seen: Seen,
+    what: T,
+}
+
+/// A task's hops so far. `T` is what the caller wants to know of a hop again.
+pub struct Blame<T> {
+    hops: Vec<Hop<T>>,
+    by_id: HashMap<String, usize>,
+}
+
+/// Who wrote the value that a hop's message has.
+pub struct Answer<'a, T> {
+    /// What that message has at the place.
+    pub seen: Seen,
+    /// Who wrote the value; none where there is none, or its message was erased.
+    pub writer: Option<&'a T>,
+    /// Who took the value away; none where it is there, or never was.
+    pub remover: Option<&'a T>,
+    /// No erased message stands where it could have had a part in the answer.
+    pub certain: bool,
+    /// What happened to the value on the way to that message, oldest first.
+    pub history: Vec<(&'a T, Change, Seen)>,
+}
+
+impl<T> Default for Blame<T> {
+    fn default() -> Self {
+        Self { hops: Vec::new(), by_id: HashMap::new() }
+    }
+}
+
+impl<T> Blame<T> {
+    /// Takes the next hop. A parent that has not come before counts as none.
+    pub fn add(&mut self, id: String, parent: Option<&str>, seen: Seen, what: T) {
+        let parent = parent.and_then(|id| self.by_id.get(id).copied());
+        self.by_id.insert(id, self.hops.len());
+        self.hops.push(Hop { parent, seen, what });
+    }
+
+    /// Blames for the value in a hop's message; none where that hop has not come.
+    #[must_use]
+    pub fn of(&self, id: &str) -> Option<Answer<'_, T>> {
+        let last = *self.by_id.get(id)?;
+        let mut chain: Vec<&Hop<T>> = std::iter::successors(Some(last), |at| self.hops[*at].parent)
+            .map(|at| &self.hops[at])
+            .collect();
+        chain.reverse();
+        Some(walk(&chain, self.hops[last].seen))
+    }
+}
+
+/// From the first hop to the blamed one.
+fn walk<'a, T>(chain: &[&'a Hop<T>], seen: Seen) -> Answer<'a, T> {
+    let mut history = Vec::new();
+    let mut before = Seen::Absent;
+    let (mut writer, mut remover, mut certain) = (None, None, true);
+    for hop in chain {
+        let change = match (before, hop.seen) {
+            (_, Seen::Erased) => Some(Change::Erased),
+            (Seen::Value(one), Seen::Value(other)) if one == other => None,
+            (Seen::Absent, Seen::Absent) => None,
+            // After an erased message nobody knows; the first that has it is named.
+            (Seen::Absent | Seen::Erased, Seen::Value(_)) => Some(Change::Set),
+            (Seen::Value(_), Seen::Value(_)) => Some(Change::Changed),
+            (Seen::Value(_) | Seen::Erased, Seen::Absent) => Some(Change::Removed),
+        };
+        if let Some(change) = change {
+            certain = change != Change::Erased && before != Seen::Erased;
+            writer = matches!(change, Change::Set | Change::Changed).then_some(&hop.what);
+            remover = (change == Change::Removed).then_some(&hop.what);
+            history.push((&hop.what, change, hop.seen));
+        }
+        before = hop.seen;
+    }
+    Answer { seen, writer, remover, certain, history }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    fn seen(value: Option<u8>) -> Seen {
+        Seen::in_message(value.map(|value| json!(value)).as_ref())
+    }
+
+    /// Hops in one chain, each by its number.
+    fn chain(values: &[Option<u8>]) -> Blame<usize> {
+        let mut blame = Blame::default();
+        for (at, value) in values.iter().enumerate() {
+            let parent = at.checked_sub(1).map(|at| at.to_string());
+            blame.add(at.to_string(), parent.as_deref(), seen(*value), at);
+        }
+        blame
+    }
+
+    fn changes(answer: &Answer<'_, usize>) -> Vec<(usize, &'static str)> {
+        answer.history.iter().map(|(hop, change, _)| (**hop, change.as_str())).collect()
+    }
+
+    #[test]
+    fn a_value_that_was_carried_over_is_the_writers() {
+        let blame = chain(&[Some(1), Some(2), Some(2), Some(2)]);
+        let answer = blame.of("3").unwrap();
+        assert_eq!(answer.writer, Some(&1));
+        assert_eq!(changes(&answer), [(0, "set"), (1, "changed")]);
+        assert_eq!(blame.of("0").unwrap().writer, Some(&0));
+        assert!(blame.of("4").is_none());
+    }
+
+    #[test]
+    fn a_value_that_comes_back_is_blamed_on_who_brought_it_back() {
+        let blame = chain(&[Some(1), None, Some(1), None]);
+        assert_eq!(blame.of("2").unwrap().writer, Some(&2));
+        let answer = blame.of("3").unwrap();
+        assert_eq!((answer.writer, answer.remover), (None, Some(&3)));
+        assert_eq!(changes(&answer), [(0, "set"), (1, "removed"), (2, "set"), (3, "removed")]);
+    }
+
+    #[test]
+    fn branches_do_not_blame_each_other() {
+        let mut blame = Blame::default();
+        blame.add("a".to_owned(), None, seen(Some(1)), "a");
+        blame.add("b".to_owned(), Some("a"), seen(Some(2)), "b");
+        blame.add("c".to_owned(), Some("a"), seen(Some(1)), "c");
+        blame.add("d".to_owned(), Some("nobody"), seen(Some(1)), "d");
+        assert_eq!(blame.of("c").unwrap().writer, Some(&"a"));
+        assert_eq!(blame.of("b").unwrap().writer, Some(&"b"));
+        assert_eq!(blame.of("d").unwrap().writer, Some(&"d"));
+    }
+
+    #[test]
+    fn an_erased_message_makes_the_answer_uncertain_until_somebody_writes_anew() {
+        let mut blame = Blame::default();
+        blame.add("0".to_owned(), None, seen(Some(1)), 0);
+        blame.add("1".to_owned(), Some("0"), Seen::Erased, 1);
+        blame.add("2".to_owned(), Some("1"), seen(Some(1)), 2);
+        blame.add("3".to_owned(), Some("2"), seen(Some(1)), 3);
+        blame.add("4".to_owned(), Some("3"), seen(Some(9)), 4);
+        let erased = blame.of("1").unwrap();
+        assert_eq!((erased.seen, erased.writer, erased.certain), (Seen::Erased, None, false));
+        let after = blame.of("3").unwrap();
+        assert_eq!((after.writer, after.certain), (Some(&2), false));
+        let anew = blame.of("4").unwrap();
+        assert_eq!((anew.writer, anew.certain), (Some(&4), true));
+    }
+
+    #[test]
+    fn a_pointer_is_one_or_is_told_why_not() {
+        for good in ["", "/", "/a/b", "/a~1b/~0", "/currentState/0", "/checkpoints"] {
+            assert_eq!(Pointer::parse(good).unwrap().as_str(), good);
+        }
+        assert_eq!(Pointer::parse("a"), Err(PointerError::NoSlash));
+        for bad in ["/~", "/a~2", "/~~0", "/a~"] {
+            assert_eq!(Pointer::parse(bad), Err(PointerError::Tilde), "{bad}");
+        }
+        assert_eq!(Pointer::parse("/checkpoint/x"), Err(PointerError::Apart));
+        assert_eq!(Pointer::parse("/personalDataPayload"), Err(PointerError::Apart));
+        let message = json!({ "a/b": { "~": [null] } });
+        assert_eq!(Pointer::parse("/a~1b/~0/0").unwrap().find(&message), Some(&Value::Null));
+    }
+
+    proptest! {
+        #[test]
+        fn the_writer_has_the_value_and_its_parent_has_not(
+            tree in prop::collection::vec((any::<prop::sample::Index>(), any::<bool>(), prop::option::of(0_u8..3)), 1..30)
+        ) {
+            let mut blame = Blame::default();
+            let mut parents: Vec<Option<usize>> = Vec::new();
+            for (at, (parent, root, value)) in tree.iter().enumerate() {
+                let parent = (at > 0 && !root).then(|| parent.index(at));
+                let name = parent.map(|parent| parent.to_string());
+                blame.add(at.to_string(), name.as_deref(), seen(*value), at);
+                parents.push(parent);
+            }
+            let value = |at: usize| tree[at].2;
+            for at in 0..tree.len() {
+                let answer = blame.of(&at.to_string()).unwrap();
+                prop_assert!(answer.certain);
+                let culprit = answer.writer.or(answer.remover).copied();
+                prop_assert_eq!(answer.writer.is_some(), value(at).is_some());
+                if let Some(culprit) = culprit {
+                    // All the way from it to here the value is the same; before it, it was not.
+                    let mut here = at;
+                    while here != culprit {
+                        prop_assert_eq!(value(here), value(at));
+                        here = parents[here].unwrap();
+                    }
+                    prop_assert_eq!(value(culprit), value(at));
+                    prop_assert_ne!(parents[culprit].and_then(value), value(at));
+                    prop_assert_eq!(answer.history.last().map(|(hop, ..)| **hop), Some(culprit));
+                } else {
+                    let mut here = Some(at);
+                    while let Some(hop) = here {
+                        prop_assert_eq!(value(hop), None, "never there");
+                        here = parents[hop];
+                    }
+                }
+                for pair in answer.history.windows(2) {
+                    prop_assert!(pair[0].0 < pair[1].0 && pair[0].2 != pair[1].2);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,281 @@
+//! Verifies an exported log: the lines stand for the rows of a database, and the same verifier takes them.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, ErrorKind, Read};
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+
+use super::{FORMAT, Head, PartLine, RecordLine, State};
+use crate::bundle::open::{MAX_WHOLE, ReadError};
+use crate::bundle::read::{Fault, Options, StatedHead, parse_head, public_keys, signer};
+use crate::evidence::commitment::Codec;
+use crate::evidence::verify::{Entry, Kept, KeptHead, Verifier};
+
+/// What a zstd frame begins with.
+const ZSTD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
+
+/// What a check of an exported log found.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LogReport {
+    /// The organisation.
+    pub tenant: String,
+    /// The log.
+    pub origin: String,
+    /// Records in the log, as its signed tree head has it.
+    pub tree_size: u64,
+    /// Records read.
+    pub records: u64,
+    /// Contents that open their commitments.
+    pub contents: u64,
+    /// Contents that were erased, as a record says.
+    pub erased: u64,
+    /// Personal data that was left out.
+    pub withheld: u64,
+    /// The key that signed the tree head, as `name+hash+base64`.
+    pub signed_by: Option<String>,
+    /// Whether that key was given, and not merely found in the file.
+    pub key_given: bool,
+    /// Tree heads kept elsewhere that the log agrees with.
+    pub tree_heads: u64,
+    /// The first thing that is wrong.
+    pub first_fault: Option<Fault>,
+}
+
+/// Whether bytes begin like a file that was compressed with zstd.
+#[must_use]
+pub fn is_zstd(start: &[u8]) -> bool {
+    start.starts_with(&ZSTD)
+}
+
+/// Verifies an exported log, compressed or not; its faults are in the report. `progress` is told of the
+/// records read so far, and of how many there should be.
+///
+/// # Errors
+/// [`ReadError`] where the file cannot be read.
+pub fn verify_log(
+    path: &Path,
+    options: &Options,
+    progress: &dyn Fn(u64, u64),
+) -> Result<LogReport, ReadError> {
+    let io = |source| ReadError::Io { path: path.to_owned(), source };
+    let mut file = BufReader::new(File::open(path).map_err(io)?);
+    let packed = is_zstd(file.fill_buf().map_err(io)?);
+    let reader: Box<dyn BufRead> = if packed {
+        Box::new(BufReader::new(zstd::Decoder::with_buffer(file).map_err(io)?))
+    } else {
+        Box::new(file)
+    };
+    let mut report = LogReport::default();
+    report.first_fault = judge(&mut Lines { reader }, options, &mut report, progress).err();
+    Ok(report)
+}
+
+fn judge(
+    lines: &mut Lines,
+    options: &Options,
+    report: &mut LogReport,
+    progress: &dyn Fn(u64, u64),
+) -> Result<(), Fault> {
+    let first = lines.next()?.ok_or_else(|| Fault::damaged("it is empty"))?;
+    let head: Head = serde_json::from_slice(&first)
+        .map_err(|err| Fault::damaged(format!("the first line: {err}")))?;
+    if head.format != FORMAT {
+        let detail = format!("the log is of form {}, this version reads {FORMAT}", head.format);
+        return Err(Fault::new("manifest", detail));
+    }
+    report.tenant.clone_from(&head.tenant);
+    report.origin.clone_from(&head.origin);
+    report.tree_size = head.tree_size;
+    let kept = check_heads(&head, options, report)?;
+    let mut verifier = Verifier::against(head.log_id.clone(), kept);
+    let mut last = Vec::new();
+    let read = read(lines, &head, &mut verifier, &mut last, progress);
+    // What the records show comes before what stopped the reading after them.
+    if verifier.report().first_fault.is_none() {
+        read?;
+    }
+    let size = i64::try_from(head.tree_size).unwrap_or(i64::MAX);
+    let found = verifier.finish(size, &last, None);
+    report.records = found.records;
+    report.contents = found.contents;
+    report.erased = found.erased;
+    report.withheld = found.withheld;
+    report.tree_heads = found.tree_heads;
+    if let Some(fault) = found.first_fault {
+        return Err(Fault::at(fault.leaf_index, fault.fault, fault.detail));
+    }
+    if found.root.as_ref() != Some(&head.root_hash) {
+        let detail = "the records have another root than the signed tree head: this one or one before it was rewritten, with all hashes after it";
+        return Err(Fault::at(size - 1, "rewrite", detail));
+    }
+    Ok(())
+}
+
+/// The signature of the log's own tree head, and of those kept elsewhere, which are returned.
+fn check_heads(
+    head: &Head,
+    options: &Options,
+    report: &mut LogReport,
+) -> Result<Vec<KeptHead>, Fault> {
+    let stated = StatedHead {
+        log_id: &head.log_id,
+        origin: &head.origin,
+        size: head.tree_size,
+        root: &head.root_hash,
+    };
+    let (note, own) = parse_head(&head.tree_head, stated)?;
+    let keys = public_keys(&head.keys)?;
+    let trusted = if options.keys.is_empty() { &keys } else { &options.keys };
+    report.key_given = !options.keys.is_empty();
+    report.signed_by = Some(signer(&note, &own, trusted)?.to_string());
+    options
+        .tree_heads
+        .iter()
+        .map(|(note, kept)| {
+            if kept.origin != head.origin {
+                let detail = format!("a kept tree head is of log {}", kept.origin);
+                return Err(Fault::new("foreign", detail));
+            }
+            signer(note, kept, trusted)?;
+            Ok(KeptHead { size: kept.size, root: kept.root })
+        })
+        .collect()
+}
+
+/// Hands each record to the verifier; leaves the hash that the last one states in `last`.
+fn read(
+    lines: &mut Lines,
+    head: &Head,
+    verifier: &mut Verifier,
+    last: &mut Vec<u8>,
+    progress: &dyn Fn(u64, u64),
+) -> Result<(), Fault> {
+    for leaf in 0.. {
+        let Some(bytes) =
+            lines.next().map_err(|fault| Fault { leaf_index: Some(leaf), ..fault })?
+        else {
+            break;
+        };
+        let line: RecordLine<'_> = serde_json::from_slice(&bytes)
+            .map_err(|err| Fault::at(leaf, "damaged", format!("its line: {err}")))?;
+        let hash = line.record_hash.strip_prefix("sha256:").and_then(|hash| hex::decode(hash).ok());
+        *last = hash.unwrap_or_default();
+        take(&line, leaf, last, verifier);
+        let parts = line.content.iter().map(|part| (part, "content"));
+        for (part, name) in parts.chain(line.personal.iter().map(|part| (part, "personal-data"))) {
+            if let Some((fault, detail)) = misfit(part, head, name) {
+                verifier.beside(leaf, fault, detail.to_owned());
+            }
+        }
+        progress(verifier.report().records, head.tree_size);
+    }
+    Ok(())
+}
+
+/// What a record says of itself; in a database these are columns.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Columns {
+    kind: String,
+    task_id: Option<String>,
+    handoff_id: Option<String>,
+    time: String,
+}
+
+fn take(line: &RecordLine<'_>, leaf: i64, hash: &[u8], verifier: &mut Verifier) {
+    let columns: Columns = serde_json::from_str(line.record.get()).unwrap_or_default();
+    let time = OffsetDateTime::parse(&columns.time, &Rfc3339).ok();
+    let micros = time.and_then(|time| i64::try_from(time.unix_timestamp_nanos() / 1_000).ok());
+    let content_salt = line.content.as_ref().map(salt);
+    let salts: Vec<Vec<u8>> = line.personal.iter().map(salt).collect();
+    verifier.entry(&Entry {
+        leaf_index: leaf,
+        hash,
+        kind: &columns.kind,
+        task_id: columns.task_id.as_deref(),
+        handoff_id: columns.handoff_id.as_deref(),
+        recorded_at: micros.unwrap_or(i64::MIN),
+        body: line.record.get().as_bytes(),
+        content: line
+            .content
+            .as_ref()
+            .zip(content_salt.as_ref())
+            .map(|(part, salt)| kept(part, salt)),
+        personal: line
+            .personal
+            .iter()
+            .zip(&salts)
+            .map(|(part, salt)| (part.ordinal.unwrap_or(-1), kept(part, salt)))
+            .collect(),
+    });
+}
+
+fn salt(part: &PartLine<'_>) -> Vec<u8> {
+    part.salt.as_ref().and_then(|salt| hex::decode(salt).ok()).unwrap_or_default()
+}
+
+/// A salt or value that is missing opens no commitment.
+fn kept<'a>(part: &'a PartLine<'a>, salt: &'a [u8]) -> Kept<'a> {
+    match part.state {
+        State::Kept => {
+            Kept::Whole(salt, Codec::Raw, part.value.map_or(b"", |value| value.get().as_bytes()))
+        }
+        State::Withheld => Kept::Withheld,
+        State::Erased | State::ColdMissing | State::ColdDamaged => Kept::Gone,
+    }
+}
+
+/// What is wrong with how a line shows a content, beyond what commitments tell.
+fn misfit(
+    part: &PartLine<'_>,
+    head: &Head,
+    name: &'static str,
+) -> Option<(&'static str, &'static str)> {
+    let personal = name == "personal-data";
+    match part.state {
+        State::Kept if personal && !head.personal_data => {
+            Some((name, "personal data that the first line does not speak of"))
+        }
+        State::Withheld if !personal || head.personal_data => {
+            Some((name, "it is withheld, and the first line does not say so"))
+        }
+        State::ColdMissing => {
+            Some(("cold-missing", "the segment with its content was not in the archive"))
+        }
+        State::ColdDamaged => Some(("cold-damaged", "the segment with its content was damaged")),
+        state if state != State::Kept && (part.salt.is_some() || part.value.is_some()) => {
+            Some((name, "a salt or a value stands where the content is said to be gone"))
+        }
+        _ => None,
+    }
+}
+
+/// The file line by line.
+struct Lines {
+    reader: Box<dyn BufRead>,
+}
+
+impl Lines {
+    /// The next line without its newline.
+    fn next(&mut self) -> Result<Option<Vec<u8>>, Fault> {
+        let cut = || Fault::new("truncation", "the file ends within a line: its end was cut off");
+        let mut line = Vec::new();
+        let read = (&mut self.reader).take(MAX_WHOLE).read_until(b'\n', &mut line);
+        read.map_err(|err| match err.kind() {
+            ErrorKind::UnexpectedEof => cut(),
+            _ => Fault::damaged(err.to_string()),
+        })?;
+        match line.pop() {
+            None => Ok(None),
+            Some(b'\n') => Ok(Some(line)),
+            Some(_) if line.len() as u64 + 1 == MAX_WHOLE => {
+                Err(Fault::damaged(format!("a line has more than {MAX_WHOLE} bytes")))
+            }
+            Some(_) => Err(cut()),
+        }
+    }
+}

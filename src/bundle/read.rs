@@ -1,0 +1,318 @@
+//! `handoffd verify bundle.zip`: recomputes everything in a bundle, offline. It believes a signature, and
+//! nothing else that the bundle says of itself.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use serde::Serialize;
+use serde_json::Value;
+
+use super::format::{
+    COMMITMENTS, FORMAT, KEYS, KeyLine, Keys, MANIFEST, Manifest, PROOFS, README, RECORDS, REPORT,
+    SOFTWARE, TRACE, TREE_HEAD, page, readme,
+};
+use super::open::{Opened, ReadError};
+use super::walk::{Seen, Trace, Walk};
+use crate::evidence::commitment::hash_text;
+use crate::evidence::merkle::Hash;
+use crate::evidence::note::{Note, PublicKey, TreeHead};
+
+/// What to hold a bundle against.
+#[derive(Debug, Default)]
+pub struct Options {
+    /// Keys that are trusted, each under its log's origin. Without one, those of the bundle count.
+    pub keys: Vec<PublicKey>,
+    /// Tree heads kept elsewhere.
+    pub tree_heads: Vec<(Note, TreeHead)>,
+}
+
+/// What is wrong with a bundle.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Fault {
+    /// Where: the record's leaf index, where it is about one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub leaf_index: Option<i64>,
+    /// What: `damaged`, `manifest`, `missing`, `surplus`, `hash` for files; `tree-head`, `signature`,
+    /// `fork`; `flip`, `proof`, `rewrite`, `foreign`, `swap`, `chain`, `drop` for records; `commitments`,
+    /// `content`, `contract`, `personal-data`, `checkpoint`, `content-gone` for contents; `trace`, `state`, `page`.
+    pub fault: &'static str,
+    /// A sentence.
+    pub detail: String,
+}
+
+impl Fault {
+    pub(super) fn new(fault: &'static str, detail: impl Into<String>) -> Self {
+        Self { leaf_index: None, fault, detail: detail.into() }
+    }
+
+    pub(super) fn at(leaf_index: i64, fault: &'static str, detail: impl Into<String>) -> Self {
+        Self { leaf_index: Some(leaf_index), ..Self::new(fault, detail) }
+    }
+
+    pub(super) fn damaged(detail: impl Into<String>) -> Self {
+        Self::new("damaged", detail)
+    }
+}
+
+/// What a check of a bundle found.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Report {
+    /// The task.
+    pub task_id: String,
+    /// The organisation.
+    pub tenant: String,
+    /// Records that are proven to be in the log.
+    pub records: u64,
+    /// Contents that open their commitments.
+    pub contents: u64,
+    /// Contents that were erased, as a record of the bundle says.
+    pub erased: u64,
+    /// Personal data that was left out.
+    pub withheld: u64,
+    /// Records in the log.
+    pub tree_size: u64,
+    /// The log.
+    pub origin: String,
+    /// The key that signed the tree head, as `name+hash+base64`.
+    pub signed_by: Option<String>,
+    /// Whether that key was given, and not merely found in the bundle.
+    pub key_given: bool,
+    /// Tree heads kept elsewhere that the bundle's agrees with.
+    pub tree_heads: u64,
+    /// Whether `README.md` and `report.html` were compared; they can be by the version that made them.
+    pub pages_compared: bool,
+    /// The first thing that is wrong.
+    pub first_fault: Option<Fault>,
+}
+
+/// Verifies a bundle; its faults are in the report.
+///
+/// # Errors
+/// [`ReadError`] where the file cannot be read, or is no zip.
+pub fn verify(path: &Path, options: &Options) -> Result<Report, ReadError> {
+    let mut bundle = Opened::open(path)?;
+    let mut report = Report::default();
+    report.first_fault = judge(&mut bundle, options, &mut report).err();
+    Ok(report)
+}
+
+fn judge(bundle: &mut Opened, options: &Options, report: &mut Report) -> Result<(), Fault> {
+    let names = bundle.names()?;
+    let manifest: Manifest = json(bundle, MANIFEST, "manifest")?;
+    if manifest.format != FORMAT {
+        let detail =
+            format!("the bundle is of form {}, this version reads {FORMAT}", manifest.format);
+        return Err(Fault::new("manifest", detail));
+    }
+    report.task_id.clone_from(&manifest.task_id);
+    report.tenant.clone_from(&manifest.tenant);
+    report.origin.clone_from(&manifest.origin);
+    report.tree_size = manifest.tree_size;
+    compare_files(bundle, &names, &manifest)?;
+    let note = String::from_utf8(bundle.whole(TREE_HEAD)?)
+        .map_err(|_| Fault::new("tree-head", "the tree head is no text"))?;
+    let root = check_head(bundle, &note, &manifest, options, report)?;
+    check_records(bundle, &names, &manifest, root, report, &note)
+}
+
+fn json<T: serde::de::DeserializeOwned>(
+    bundle: &mut Opened,
+    name: &str,
+    fault: &'static str,
+) -> Result<T, Fault> {
+    let bytes = bundle.whole(name)?;
+    serde_json::from_slice(&bytes).map_err(|err| Fault::new(fault, format!("{name}: {err}")))
+}
+
+/// That the bundle has the files that the manifest lists, and no others.
+fn compare_files(
+    bundle: &mut Opened,
+    names: &BTreeSet<String>,
+    manifest: &Manifest,
+) -> Result<(), Fault> {
+    let mut listed = BTreeSet::from([MANIFEST]);
+    for file in &manifest.files {
+        if !listed.insert(&file.name) {
+            return Err(Fault::new("manifest", format!("it lists {} twice", file.name)));
+        }
+        if !names.contains(&file.name) {
+            return Err(Fault::new("missing", format!("{} is missing", file.name)));
+        }
+        if bundle.digest(&file.name)? != (file.bytes, file.sha256.clone()) {
+            return Err(Fault::new("hash", format!("{} is not as it was", file.name)));
+        }
+    }
+    match names.iter().find(|name| !listed.contains(name.as_str())) {
+        Some(name) => Err(Fault::new("surplus", format!("{name} is not in the manifest"))),
+        None => Ok(()),
+    }
+}
+
+/// That a trusted key signed the tree head; returns its root.
+fn check_head(
+    bundle: &mut Opened,
+    text: &str,
+    manifest: &Manifest,
+    options: &Options,
+    report: &mut Report,
+) -> Result<Hash, Fault> {
+    let stated = StatedHead {
+        log_id: &manifest.log_id,
+        origin: &manifest.origin,
+        size: manifest.tree_size,
+        root: &manifest.root_hash,
+    };
+    let (note, head) = parse_head(text, stated)?;
+    let keys: Keys = json(bundle, KEYS, "keys")?;
+    let own = public_keys(&keys.keys)?;
+    let trusted = if options.keys.is_empty() { &own } else { &options.keys };
+    let signer = signer(&note, &head, trusted)?;
+    report.key_given = !options.keys.is_empty();
+    report.signed_by = Some(signer.to_string());
+    if !own.contains(signer) {
+        return Err(Fault::new("keys", "keys.json lacks the key that signed the tree head"));
+    }
+    for (kept, stated) in options.tree_heads.iter().filter(|(_, kept)| kept.origin == head.origin) {
+        self::signer(kept, stated, trusted)?;
+        if stated.size == head.size {
+            if stated.root != head.root {
+                let detail = format!(
+                    "a tree head kept elsewhere has another root over the same {} records: the log was shown in two versions",
+                    head.size
+                );
+                return Err(Fault::new("fork", detail));
+            }
+            report.tree_heads += 1;
+        }
+    }
+    Ok(head.root)
+}
+
+/// What a manifest, or the head of an exported log, says of its tree head.
+#[derive(Clone, Copy)]
+pub(super) struct StatedHead<'a> {
+    pub(super) log_id: &'a str,
+    pub(super) origin: &'a str,
+    pub(super) size: u64,
+    /// `sha256:…`.
+    pub(super) root: &'a str,
+}
+
+/// Reads a tree head, which must be the one that is stated. Its signature is not looked at.
+pub(super) fn parse_head(text: &str, stated: StatedHead<'_>) -> Result<(Note, TreeHead), Fault> {
+    let malformed = |err: &dyn std::fmt::Display| Fault::new("tree-head", err.to_string());
+    let note = Note::parse(text).map_err(|err| malformed(&err))?;
+    let head = TreeHead::parse(&note.text).map_err(|err| malformed(&err))?;
+    let named = head.origin.rsplit('/').next() == Some(stated.log_id);
+    let fits = (head.origin.as_str(), head.size, hash_text(&head.root).as_str())
+        == (stated.origin, stated.size, stated.root);
+    if named && fits {
+        Ok((note, head))
+    } else {
+        Err(Fault::new("tree-head", "the manifest speaks of another tree head"))
+    }
+}
+
+/// Reads public keys.
+pub(super) fn public_keys(lines: &[KeyLine]) -> Result<Vec<PublicKey>, Fault> {
+    lines
+        .iter()
+        .map(|line| PublicKey::parse(&line.key).map_err(|err| Fault::new("keys", err.to_string())))
+        .collect()
+}
+
+/// The key that signed a tree head.
+pub(super) fn signer<'k>(
+    note: &Note,
+    head: &TreeHead,
+    keys: &'k [PublicKey],
+) -> Result<&'k PublicKey, Fault> {
+    let mut why = format!("no key of {} was given", head.origin);
+    for key in keys.iter().filter(|key| key.name() == head.origin) {
+        match note.verify(key) {
+            Ok(()) => return Ok(key),
+            Err(err) => why = err.to_string(),
+        }
+    }
+    Err(Fault::new("signature", format!("the tree head of {} records: {why}", head.size)))
+}
+
+fn check_records(
+    bundle: &mut Opened,
+    names: &BTreeSet<String>,
+    manifest: &Manifest,
+    root: Hash,
+    report: &mut Report,
+    note: &str,
+) -> Result<(), Fault> {
+    let text = String::from_utf8(bundle.whole(TRACE)?)
+        .map_err(|_| Fault::new("trace", "the trace is no text"))?;
+    let trace: Trace<'_> = serde_json::from_str(&text)
+        .map_err(|err| Fault::new("trace", format!("the trace: {err}")))?;
+    if trace.task_id != manifest.task_id {
+        return Err(Fault::new("trace", "the trace is of another task"));
+    }
+    let ours = manifest.software == SOFTWARE;
+    let (mut one, mut two, mut three) = (bundle.again()?, bundle.again()?, bundle.again()?);
+    let mut records = one.lines(RECORDS)?;
+    let mut proofs = two.lines(PROOFS)?;
+    let mut commitments = three.lines(COMMITMENTS)?;
+    let mut walk = Walk {
+        manifest,
+        root,
+        trace,
+        report,
+        files: bundle.again()?,
+        messages: (ours && names.contains(REPORT)).then(Vec::new),
+        named: BTreeSet::new(),
+        seen: Seen::default(),
+    };
+    while let Some(record) = records.next()? {
+        let proof = proofs.next()?;
+        let proof = proof.ok_or_else(|| Fault::new("proof", "proofs.jsonl ends too early"))?;
+        walk.record(&record, &proof, || commitments.next())?;
+    }
+    if proofs.next()?.is_some() {
+        return Err(Fault::new("drop", "there are more proofs than records"));
+    }
+    if commitments.next()?.is_some() {
+        return Err(Fault::new("commitments", "there are more commitments than in the records"));
+    }
+    walk.finish()?;
+    let (named, messages) = (std::mem::take(&mut walk.named), walk.messages.take());
+    let surplus = names.iter().find(|name| name.contains('/') && !named.contains(*name));
+    if let Some(name) = surplus {
+        return Err(Fault::new("surplus", format!("no record commits to {name}")));
+    }
+    let counted = (report.records, report.contents, report.erased);
+    if counted != (manifest.records, manifest.contents, manifest.erased) {
+        return Err(Fault::new("manifest", "the manifest counts otherwise"));
+    }
+    if ours {
+        compare_pages(bundle, manifest, &text, messages.as_deref(), note)?;
+        report.pages_compared = true;
+    }
+    Ok(())
+}
+
+/// That the pages for people say what the evidence says.
+fn compare_pages(
+    bundle: &mut Opened,
+    manifest: &Manifest,
+    trace: &str,
+    messages: Option<&[Value]>,
+    note: &str,
+) -> Result<(), Fault> {
+    let other = |name: &str| Fault::new("page", format!("{name} is not what the evidence gives"));
+    if bundle.whole(README)? != readme(manifest).as_bytes() {
+        return Err(other(README));
+    }
+    let Some(messages) = messages else { return Ok(()) };
+    let trace: Value = serde_json::from_str(trace).unwrap_or_default();
+    if bundle.whole(REPORT)? != page(&trace, messages, manifest, note).as_bytes() {
+        return Err(other(REPORT));
+    }
+    Ok(())
+}

@@ -1,0 +1,412 @@
+//! Goes through the records of a bundle once, and holds each against its proof, its contents and the
+//! trace.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+
+use super::format::{
+    CONTRACT_PUT, CommitmentLine, ERASED, Manifest, Part, ProofLine, State, contract_name,
+    erased_slots, message_of,
+};
+use super::open::Opened;
+use super::path::root_of;
+use super::read::{Fault, Report};
+use crate::account::{Account, Hop};
+use crate::domain::canonical;
+use crate::evidence::commitment::{Subject, commit, hash_text};
+use crate::evidence::merkle::Hash;
+
+/// Kinds that speak of a handoff which must have been committed before.
+const VERDICTS: &[&str] =
+    &["ACCEPTED", "REJECTED", "COMPLETED", "FAILED", "EXPIRED", "ROLLED_BACK"];
+
+/// `trace.json`, its lists unread.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct Trace<'a> {
+    pub(super) task_id: String,
+    #[serde(rename = "status")]
+    _status: Option<String>,
+    #[serde(borrow)]
+    handoffs: Vec<&'a RawValue>,
+    #[serde(borrow)]
+    records: Vec<&'a RawValue>,
+    agents: Value,
+    cost: Value,
+    verification: Value,
+}
+
+/// The state of one going-through.
+pub(super) struct Walk<'a> {
+    pub(super) manifest: &'a Manifest,
+    pub(super) root: Hash,
+    pub(super) trace: Trace<'a>,
+    pub(super) report: &'a mut Report,
+    /// Opens contents.
+    pub(super) files: Opened,
+    /// Messages for the page; none where the bundle has no page to compare.
+    pub(super) messages: Option<Vec<Value>>,
+    /// Files that a commitment names.
+    pub(super) named: BTreeSet<String>,
+    pub(super) seen: Seen,
+}
+
+/// The parts of `records.jsonl`, in their order; each is in the log's order.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+enum Section {
+    /// The task's own records.
+    #[default]
+    Task,
+    /// Those by which contracts were put.
+    Contracts,
+    /// Those that say what was erased.
+    Erasures,
+}
+
+/// What the records said so far.
+#[derive(Default)]
+pub(super) struct Seen {
+    /// The record before: index, hash.
+    last: Option<(i64, String)>,
+    section: Section,
+    /// Contracts that the task's records name, each with the first that does; and those that are here.
+    ruling: BTreeMap<String, i64>,
+    put: BTreeSet<String>,
+    task_records: usize,
+    handoffs: usize,
+    committed: BTreeSet<String>,
+    /// The last status that records say of each handoff, and where; and the one of the trace.
+    statuses: HashMap<String, (i64, String)>,
+    traced: HashMap<String, String>,
+    gaps: BTreeSet<(i64, i64)>,
+    account: Account,
+}
+
+/// One record, taken apart.
+struct Record<'a> {
+    leaf: i64,
+    hash: String,
+    kind: &'a str,
+    body: &'a Value,
+}
+
+impl Record<'_> {
+    fn fault(&self, fault: &'static str, detail: impl Into<String>) -> Fault {
+        Fault::at(self.leaf, fault, detail)
+    }
+
+    fn text(&self, name: &str) -> Option<&str> {
+        self.body.get(name).and_then(Value::as_str)
+    }
+}
+
+impl Walk<'_> {
+    /// Takes a record with its proof. `commitments` gives the next line about a commitment.
+    pub(super) fn record(
+        &mut self,
+        bytes: &[u8],
+        proof: &[u8],
+        mut commitments: impl FnMut() -> Result<Option<Vec<u8>>, Fault>,
+    ) -> Result<(), Fault> {
+        let proof: ProofLine = serde_json::from_slice(proof)
+            .map_err(|err| Fault::new("proof", format!("a line of proofs.jsonl: {err}")))?;
+        let leaf = proof.leaf_index;
+        let hash: Hash = Sha256::new_with_prefix([0u8]).chain_update(bytes).finalize().into();
+        let at = |fault, detail: &str| Fault::at(leaf, fault, detail);
+        if hash_text(&hash) != proof.record_hash {
+            return Err(at("flip", "the bytes do not hash to the recordHash of proofs.jsonl"));
+        }
+        let root = u64::try_from(leaf).ok().and_then(|leaf| {
+            let path: Option<Vec<Hash>> = proof
+                .inclusion_proof
+                .iter()
+                .map(|step| hex::decode(step).ok()?.try_into().ok())
+                .collect();
+            root_of(hash, leaf, self.manifest.tree_size, &path?)
+        });
+        if root != Some(self.root) {
+            return Err(at("proof", "its inclusion proof does not lead to the signed root"));
+        }
+        let body: Value = serde_json::from_slice(bytes)
+            .map_err(|err| at("rewrite", &format!("the bytes are not JSON: {err}")))?;
+        if canonical::to_vec(&body) != bytes {
+            return Err(at("rewrite", "the bytes are not in canonical form"));
+        }
+        let kind = body.get("kind").and_then(Value::as_str).unwrap_or_default();
+        let record = Record { leaf, hash: proof.record_hash, kind, body: &body };
+        self.place(&record)?;
+        let content = self.contents(&record, &mut commitments)?;
+        match (self.seen.section, content) {
+            (Section::Task, content) => {
+                self.state(&record)?;
+                self.traced(&record, content)?;
+                if let Some(contract) = contract_name(record.body) {
+                    self.seen.ruling.entry(contract).or_insert(leaf);
+                }
+            }
+            (Section::Contracts, _) => self.seen.put.extend(contract_name(record.body)),
+            (Section::Erasures, Some(Opening::Kept(list))) => {
+                for slot in erased_slots(&list) {
+                    self.seen.gaps.remove(&slot);
+                }
+            }
+            (Section::Erasures, _) => {}
+        }
+        self.report.records += 1;
+        self.seen.last = Some((leaf, record.hash));
+        Ok(())
+    }
+
+    /// That the record belongs here, and fits the one before.
+    fn place(&mut self, record: &Record<'_>) -> Result<(), Fault> {
+        if record.text("logId") != Some(&self.manifest.log_id)
+            || record.text("tenant") != Some(&self.manifest.tenant)
+        {
+            return Err(record.fault("foreign", "the record belongs to another log"));
+        }
+        if record.body.get("leafIndex").and_then(Value::as_i64) != Some(record.leaf) {
+            return Err(record.fault("proof", "the record states another leafIndex"));
+        }
+        let section = match (record.text("taskId"), record.kind) {
+            (None, CONTRACT_PUT) => Section::Contracts,
+            (None, ERASED) => Section::Erasures,
+            (Some(task), _) if task == self.manifest.task_id => Section::Task,
+            _ => return Err(record.fault("foreign", "the record belongs to another task")),
+        };
+        if section < self.seen.section {
+            return Err(record.fault("swap", "the records are not in the bundle's order"));
+        }
+        if section > self.seen.section {
+            (self.seen.section, self.seen.last) = (section, None);
+        }
+        let link = record.text("previousRecordHash");
+        match &self.seen.last {
+            Some((before, _)) if *before >= record.leaf => {
+                Err(record.fault("swap", "the records are not in the log's order"))
+            }
+            Some((before, hash)) if *before + 1 == record.leaf && link != Some(hash) => {
+                Err(record.fault("chain", "it does not follow the record before it"))
+            }
+            _ if (record.leaf == 0) != link.is_none() => {
+                Err(record.fault("chain", "only the first record follows none"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Holds each of the record's commitments against its content; returns the record's own content.
+    fn contents(
+        &mut self,
+        record: &Record<'_>,
+        next: &mut impl FnMut() -> Result<Option<Vec<u8>>, Fault>,
+    ) -> Result<Option<Opening>, Fault> {
+        let mut own = None;
+        for (kind, ordinal, commitment) in commitments(record) {
+            let text =
+                next()?.ok_or_else(|| record.fault("commitments", "a line about it is missing"))?;
+            let line: CommitmentLine = serde_json::from_slice(&text)
+                .map_err(|err| record.fault("commitments", err.to_string()))?;
+            let stands = (line.leaf_index, line.kind, line.ordinal, line.commitment.as_str());
+            let contract = if kind == Part::Contract { contract_name(record.body) } else { None };
+            if stands != (record.leaf, kind, ordinal, commitment) || line.contract != contract {
+                let detail = "a line of commitments.jsonl is not about the record's commitment";
+                return Err(record.fault("commitments", detail));
+            }
+            let found = self.opening(record, &line)?;
+            if kind == Part::Message {
+                own = Some(found);
+            }
+        }
+        Ok(own)
+    }
+
+    fn opening(&mut self, record: &Record<'_>, line: &CommitmentLine) -> Result<Opening, Fault> {
+        let (name, subject) = match line.kind {
+            Part::Message => ("content", Subject::Message),
+            Part::Contract => ("contract", Subject::Message),
+            Part::Personal => ("personal-data", Subject::PersonalData),
+            Part::Checkpoint => ("checkpoint", Subject::Checkpoint),
+        };
+        let wrong = |detail: &str| record.fault(name, detail);
+        if line.state != State::Kept && (line.salt.is_some() || line.file.is_some()) {
+            return Err(wrong("a salt or a file stands where the content is said to be gone"));
+        }
+        match line.state {
+            State::Kept => {
+                let file = line.path();
+                if line.file.as_ref() != Some(&file) {
+                    return Err(wrong("its line names another file"));
+                }
+                if line.kind == Part::Personal && !self.manifest.personal_data {
+                    return Err(wrong("personal data that the manifest does not speak of"));
+                }
+                let salt = line.salt.as_deref().and_then(|salt| hex::decode(salt).ok());
+                let salt = salt.ok_or_else(|| wrong("its salt is missing"))?;
+                let content = self.files.whole(&file)?;
+                if hash_text(&commit(subject, &salt, &content)) != line.commitment {
+                    return Err(wrong("the content does not open the record's commitment"));
+                }
+                self.named.insert(file);
+                self.report.contents += 1;
+                let value = serde_json::from_slice(&content);
+                let value = value.map_err(|err| wrong(&format!("not JSON: {err}")))?;
+                Ok(Opening::Kept(value))
+            }
+            State::Erased if matches!(line.kind, Part::Message | Part::Personal) => {
+                let ordinal = if line.kind == Part::Message { -1 } else { line.ordinal };
+                self.seen.gaps.insert((line.leaf_index, ordinal));
+                self.report.erased += 1;
+                Ok(Opening::Gone)
+            }
+            State::Withheld if line.kind == Part::Personal && !self.manifest.personal_data => {
+                self.report.withheld += 1;
+                Ok(Opening::Gone)
+            }
+            State::NotKept if line.kind == Part::Checkpoint => Ok(Opening::Gone),
+            State::Unavailable => {
+                Err(record.fault("content-gone", "its content is lost, and was not erased"))
+            }
+            _ => Err(record.fault("commitments", "a state that this commitment cannot have")),
+        }
+    }
+
+    /// What the record says of a handoff.
+    fn state(&mut self, record: &Record<'_>) -> Result<(), Fault> {
+        let Some(id) = record.text("handoffId") else { return Ok(()) };
+        if record.kind == "HANDOFF" {
+            self.seen.committed.insert(id.to_owned());
+        } else if VERDICTS.contains(&record.kind) && !self.seen.committed.contains(id) {
+            let detail = format!("the record of handoff {id}, of which it speaks, is missing");
+            return Err(record.fault("drop", detail));
+        }
+        if let Some(status) = record.text("status") {
+            self.seen.statuses.insert(id.to_owned(), (record.leaf, status.to_owned()));
+        }
+        Ok(())
+    }
+
+    /// Compares the record with what the trace says of it.
+    fn traced(&mut self, record: &Record<'_>, content: Option<Opening>) -> Result<(), Fault> {
+        let wrong = |detail: &str| record.fault("trace", detail);
+        let entry = self.trace.records.get(self.seen.task_records);
+        let entry = entry.ok_or_else(|| wrong("the trace ends before this record"))?;
+        self.seen.task_records += 1;
+        let entry: Value = serde_json::from_str(entry.get()).unwrap_or_default();
+        let content = match content {
+            Some(Opening::Kept(value)) => Some(value),
+            _ => None,
+        };
+        let mut expected = record.body.clone();
+        if let Some(object) = expected.as_object_mut() {
+            object.insert("recordHash".to_owned(), json!(record.hash));
+            if let Some(content) = content.as_ref().filter(|_| record.kind != "HANDOFF") {
+                object.insert("content".to_owned(), content.clone());
+            }
+        }
+        if entry != expected {
+            return Err(wrong("the trace shows another record"));
+        }
+        if record.kind != "HANDOFF" {
+            return Ok(());
+        }
+        let entry = self.trace.handoffs.get(self.seen.handoffs);
+        let entry = entry.ok_or_else(|| wrong("the trace ends before this handoff"))?;
+        self.seen.handoffs += 1;
+        let entry: Value = serde_json::from_str(entry.get()).unwrap_or_default();
+        let description = content.as_ref().and_then(|content| content.get("taskDescription"));
+        let cost = self.seen.account.add(&Hop::from_record(record.body));
+        let body = |name: &str| record.body.get(name);
+        for (name, expected) in [
+            ("handoffId", body("handoffId")),
+            ("parentHandoffId", body("parentHandoffId")),
+            ("taskId", body("taskId")),
+            ("leafIndex", body("leafIndex")),
+            ("committedAt", body("time")),
+            ("fromAgent", body("fromAgent")),
+            ("toAgent", body("toAgent")),
+            ("contract", body("contract")),
+            ("costTracking", body("costAtHandoff")),
+            ("taskDescription", description),
+            ("cost", Some(&cost)),
+        ] {
+            if entry.get(name).unwrap_or(&Value::Null) != expected.unwrap_or(&Value::Null) {
+                return Err(wrong(&format!("the trace shows another {name} of the handoff")));
+            }
+        }
+        let id = record.text("handoffId");
+        if let (Some(id), Some(status)) = (id, entry.get("status").and_then(Value::as_str)) {
+            self.seen.traced.insert(id.to_owned(), status.to_owned());
+        }
+        if let (Some(messages), Some(content)) = (&mut self.messages, content) {
+            messages.push(message_of(id, content));
+        }
+        Ok(())
+    }
+
+    /// What can only be said when all records were seen.
+    pub(super) fn finish(&mut self) -> Result<(), Fault> {
+        let seen = &self.seen;
+        if let Some((leaf, _)) = seen.gaps.first() {
+            let detail = "a content is gone, and no record of the bundle says that it was erased";
+            return Err(Fault::at(*leaf, "content-gone", detail));
+        }
+        let missing = seen.ruling.iter().find(|(contract, _)| !seen.put.contains(*contract));
+        if let Some((contract, leaf)) = missing {
+            let detail = format!("it names contract {contract}, which is not in the bundle");
+            return Err(Fault::at(*leaf, "contract", detail));
+        }
+        for (id, status) in &seen.traced {
+            if let Some((leaf, said)) = seen.statuses.get(id).filter(|(_, said)| said != status) {
+                let detail =
+                    format!("handoff {id} stands as {status}, its last record says {said}");
+                return Err(Fault::at(*leaf, "state", detail));
+            }
+        }
+        let trace = &self.trace;
+        let wrong = |what: &str| Fault::new("trace", format!("the trace shows other {what}"));
+        if trace.records.len() != seen.task_records || trace.handoffs.len() != seen.handoffs {
+            return Err(wrong("records or handoffs than the bundle has"));
+        }
+        if trace.cost != seen.account.cost() {
+            return Err(wrong("costs"));
+        }
+        if trace.agents != seen.account.agents() {
+            return Err(wrong("agents"));
+        }
+        let said = trace.verification.get("records").and_then(Value::as_u64);
+        if trace.verification.get("ok") != Some(&Value::Bool(true))
+            || said != Some(seen.task_records as u64)
+        {
+            return Err(wrong("findings of its own verification"));
+        }
+        Ok(())
+    }
+}
+
+/// What became of a record's content.
+enum Opening {
+    Kept(Value),
+    Gone,
+}
+
+/// A record's commitments in the order in which `commitments.jsonl` has them.
+fn commitments<'a>(record: &Record<'a>) -> Vec<(Part, i64, &'a str)> {
+    let body = record.body;
+    let text = |name: &str| body.get(name).and_then(Value::as_str);
+    let personal = body.get("personalDataCommitments").and_then(Value::as_array);
+    let personal = personal
+        .into_iter()
+        .flatten()
+        .zip(0..)
+        .map(|(hash, ordinal)| (Part::Personal, ordinal, hash.as_str().unwrap_or_default()));
+    text("messageCommitment")
+        .map(|hash| (Part::of_record(record.kind), 0, hash))
+        .into_iter()
+        .chain(personal)
+        .chain(text("checkpointCommitment").map(|hash| (Part::Checkpoint, 0, hash)))
+        .collect()
+}

@@ -1,0 +1,180 @@
+//! The second opinion: an external classifier, asked over HTTP about what the rules let pass
+//! (`docs/safety.md`). It is asked within a time budget, and its silence counts as `failure_mode` says.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use futures_util::future::try_join_all;
+use reqwest::{Method, StatusCode, header};
+use serde_json::Value;
+
+use crate::config;
+use crate::dispatch::egress::GuardedClient;
+use crate::domain::message::Message;
+use crate::gate::safety::FieldClass;
+use crate::gate::safety::fields::each_text;
+use crate::intake::{Opinion, SecondOpinion};
+
+mod wire;
+
+pub use wire::Style;
+
+/// Most requests for one message; what is longer cannot be judged.
+const MAX_REQUESTS: usize = 16;
+
+/// Largest answer read, in bytes.
+const MAX_ANSWER: usize = 1 << 20;
+
+/// A text of a message.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Text {
+    pointer: String,
+    class: FieldClass,
+    text: String,
+}
+
+/// What a classifier says.
+#[derive(Debug, Clone, PartialEq)]
+struct Answer {
+    /// The highest it gave, over 0 to 1.
+    score: f64,
+    /// What for.
+    label: String,
+    /// Where, where it says so.
+    pointer: String,
+}
+
+/// An external classifier.
+pub struct Classifier {
+    client: GuardedClient,
+    settings: config::Classifier,
+}
+
+impl Classifier {
+    /// `None` where no address is set.
+    #[must_use]
+    pub fn new(client: GuardedClient, settings: &config::Classifier) -> Option<Self> {
+        (!settings.url.is_empty()).then(|| Self { client, settings: settings.clone() })
+    }
+
+    async fn ask_all(&self, message: &Message) -> Result<Answer, String> {
+        let parts = parts(message.value(), self.settings.max_bytes);
+        if parts.len() > MAX_REQUESTS {
+            let most = MAX_REQUESTS * self.settings.max_bytes;
+            return Err(format!("the message holds more than {most} bytes of text"));
+        }
+        let answers = try_join_all(parts.iter().map(|part| self.ask_one(part))).await?;
+        let none = Answer { score: 0.0, label: String::new(), pointer: String::new() };
+        let worse = |a: Answer, b: Answer| if b.score > a.score { b } else { a };
+        Ok(answers.into_iter().fold(none, worse))
+    }
+
+    async fn ask_one(&self, texts: &[Text]) -> Result<Answer, String> {
+        let style = self.settings.style;
+        let mut request = self
+            .client
+            .request(Method::POST, &self.settings.url)
+            .map_err(|err| err.to_string())?
+            .header(header::ACCEPT, "application/json");
+        if !self.settings.api_key.is_empty() {
+            request = request.bearer_auth(&self.settings.api_key);
+        }
+        let response = request
+            .json(&wire::question(style, &self.settings.model, texts))
+            .send()
+            .await
+            .map_err(|err| err.without_url().to_string())?;
+        if response.status() != StatusCode::OK {
+            return Err(format!("it answered {}", response.status()));
+        }
+        let body = body(response).await?;
+        let value: Value =
+            serde_json::from_slice(&body).map_err(|_| "its answer is not JSON".to_owned())?;
+        wire::answer(style, &value)
+    }
+}
+
+/// An answer's bytes, as long as they are few.
+async fn body(mut response: reqwest::Response) -> Result<Vec<u8>, String> {
+    let mut body = Vec::new();
+    while let Some(chunk) = response.chunk().await.map_err(|err| err.without_url().to_string())? {
+        if body.len() + chunk.len() > MAX_ANSWER {
+            return Err(format!("its answer has more than {MAX_ANSWER} bytes"));
+        }
+        body.extend_from_slice(&chunk);
+    }
+    Ok(body)
+}
+
+#[async_trait]
+impl SecondOpinion for Classifier {
+    async fn ask(&self, message: &Message) -> Opinion {
+        let budget = Duration::from_millis(self.settings.timeout_ms);
+        let asked = tokio::time::timeout(budget, self.ask_all(message)).await;
+        match asked {
+            Ok(Ok(answer)) if answer.score >= self.settings.threshold => {
+                Opinion::Unsafe { label: answer.label, pointer: answer.pointer }
+            }
+            Ok(Ok(_)) => Opinion::Safe,
+            Ok(Err(why)) => Opinion::None(why),
+            Err(_) => Opinion::None(format!("no answer within {} ms", budget.as_millis())),
+        }
+    }
+
+    fn name(&self) -> &str {
+        if self.settings.model.is_empty() {
+            self.settings.style.name()
+        } else {
+            &self.settings.model
+        }
+    }
+
+    fn required(&self) -> bool {
+        self.settings.failure_mode == config::FailureMode::Closed
+    }
+}
+
+/// The texts of a message, in parts of at most `most` bytes; a longer text is cut.
+fn parts(message: &Value, most: usize) -> Vec<Vec<Text>> {
+    let mut parts: Vec<Vec<Text>> = Vec::new();
+    let mut left = 0;
+    each_text(message, &mut |place, mut text, class| {
+        while !text.is_empty() {
+            if left == 0 {
+                parts.push(Vec::new());
+                left = most;
+            }
+            let mut cut = text.floor_char_boundary(left);
+            if cut == 0 {
+                cut = text.chars().next().map_or(1, char::len_utf8);
+            }
+            let (head, tail) = text.split_at(cut);
+            if let Some(part) = parts.last_mut() {
+                part.push(Text { pointer: place.pointer(), class, text: head.to_owned() });
+            }
+            left = left.saturating_sub(cut);
+            text = tail;
+        }
+    });
+    parts
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn all_text_is_asked_about_in_parts_of_bounded_size() {
+        let message = json!({ "taskDescription": "äöü".repeat(10), "currentState": { "a": "b" } });
+        let parts = parts(&message, 16);
+        let all: String = parts.iter().flatten().map(|text| text.text.as_str()).collect();
+        assert!(all.contains(&"äöü".repeat(10)), "{all}");
+        for part in &parts {
+            assert!(part.iter().map(|text| text.text.len()).sum::<usize>() <= 17, "{part:?}");
+        }
+        assert!(parts.iter().flatten().any(|text| text.pointer == "/currentState/a"));
+        assert!(parts.iter().flatten().any(|text| text.class == FieldClass::Task));
+    }
+}

@@ -1,0 +1,107 @@
+//! `handoffd archive`: moves contents of old records to the archive now.
+
+use std::sync::Arc;
+
+use clap::Args as ClapArgs;
+use serde_json::json;
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+
+use super::{Exit, Output};
+use crate::app::{Access, open_archive, open_store};
+use crate::archive::{ArchiveError, Moved, Run, cutoff};
+use crate::clock::{Clock, SystemClock};
+use crate::config::Config;
+use crate::domain::ids::{Micros, TenantId};
+use crate::metrics::Metrics;
+
+/// `handoffd archive`.
+#[derive(Debug, ClapArgs)]
+pub(super) struct Args {
+    /// Contents of records made before this time, RFC 3339; retention.hot_days ago unless said
+    #[arg(long, value_name = "TIME", value_parser = moment)]
+    before: Option<Micros>,
+    /// Only this tenant's
+    #[arg(long)]
+    tenant: Option<TenantId>,
+    /// Say what would move, and move nothing
+    #[arg(long)]
+    dry_run: bool,
+}
+
+fn moment(text: &str) -> Result<Micros, String> {
+    let at = OffsetDateTime::parse(text, &Rfc3339).map_err(|err| err.to_string())?;
+    i64::try_from(at.unix_timestamp_nanos() / 1_000).map(Micros).map_err(|err| err.to_string())
+}
+
+/// Archives; prints what moved for each tenant.
+pub(super) async fn run(args: Args, config: Config, output: Output) -> Exit {
+    match archive(&args, &config).await {
+        Ok(moved) => {
+            show(&moved, args.dry_run, output);
+            Exit::Well
+        }
+        Err(err @ ArchiveError::Config(_)) => {
+            eprintln!("handoffd: {err}");
+            Exit::Usage
+        }
+        Err(err) => {
+            eprintln!("handoffd: {err}");
+            Exit::Unreachable
+        }
+    }
+}
+
+async fn archive(args: &Args, config: &Config) -> Result<Vec<(TenantId, Moved)>, ArchiveError> {
+    let archive = open_archive(config)?;
+    let metrics = Metrics::new().map_err(|err| ArchiveError::Config(err.to_string()))?;
+    let clock = Arc::new(SystemClock::default());
+    let before = args.before.unwrap_or_else(|| cutoff(clock.now(), config.retention.hot_days));
+    let store = open_store(config, Access::Beside).await?;
+    let archivist = archive.archivist(Arc::clone(&store), clock, metrics.archive.clone());
+    let outcome = async {
+        let tenants = match &args.tenant {
+            Some(tenant) => vec![tenant.clone()],
+            None => store.list_tenants().await?,
+        };
+        let mut all = Vec::new();
+        for tenant in tenants {
+            let moved = if args.dry_run {
+                archivist.preview(&tenant, before).await?
+            } else {
+                archivist.run(&tenant, Run { before, whole: true }).await?
+            };
+            all.push((tenant, moved));
+        }
+        Ok(all)
+    }
+    .await;
+    store.close().await;
+    outcome
+}
+
+fn show(all: &[(TenantId, Moved)], dry: bool, output: Output) {
+    match output {
+        Output::Json => {
+            let tenants: Vec<_> = all
+                .iter()
+                .map(|(tenant, moved)| json!({ "tenant": tenant, "moved": moved }))
+                .collect();
+            println!("{}", json!({ "dryRun": dry, "tenants": tenants }));
+        }
+        Output::Text => {
+            for (tenant, moved) in all {
+                println!(
+                    "tenant {tenant}: {} contents {} into {} segments, {} bytes{}; {} held back, {} forgotten",
+                    moved.contents,
+                    if dry { "would move" } else { "moved" },
+                    moved.segments,
+                    moved.bytes_before,
+                    if dry { String::new() } else { format!(" packed to {}", moved.bytes) },
+                    moved.held,
+                    moved.forgotten,
+                );
+            }
+        }
+    }
+}

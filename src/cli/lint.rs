@@ -1,0 +1,181 @@
+//! `handoffd lint PATH…`: contracts in files and folders, against a registry.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args as ClapArgs;
+
+use super::{Exit, Form};
+use crate::contract::document::Document;
+use crate::contract::lint::{Report, SchemaFile, Severity, Subject, lint, schema_path};
+use crate::contract::registry::Registry;
+use crate::contract::report;
+
+/// The most files of one run, and folders within folders.
+const MAX_FILES: usize = 100_000;
+const MAX_DEPTH: usize = 32;
+
+/// `handoffd lint`.
+#[derive(Debug, ClapArgs)]
+pub(super) struct Args {
+    /// Contracts in YAML or JSON, or folders of them
+    #[arg(required = true, value_name = "PATH")]
+    paths: Vec<PathBuf>,
+    /// Agents, permissions and reviewed schemas, in YAML or JSON
+    #[arg(long, value_name = "FILE")]
+    registry: Option<PathBuf>,
+}
+
+/// Lints; prints a report for each contract.
+pub(super) fn run(args: &Args, form: Form) -> Exit {
+    match examine(args) {
+        Ok(reports) => {
+            show(&reports, form);
+            if reports.iter().any(Report::has_errors) { Exit::No } else { Exit::Well }
+        }
+        Err(why) => {
+            eprintln!("handoffd: {why}");
+            Exit::Unreachable
+        }
+    }
+}
+
+fn examine(args: &Args) -> Result<Vec<Report>, String> {
+    let registry = args.registry.as_deref().map(read_registry).transpose()?;
+    let mut subjects = Vec::new();
+    for path in &args.paths {
+        if path.is_dir() {
+            let mut files = Vec::new();
+            walk(path, &mut files, MAX_DEPTH)?;
+            files.sort();
+            for file in files {
+                // A folder holds more than contracts: what does not look like one is passed over.
+                let subject = subject(&file)?;
+                let wanted = if let Ok(document) = &subject.document {
+                    looks_like_a_contract(document)
+                } else {
+                    let text = read(&file)?;
+                    ["source", "target", "recovery"].iter().all(|word| text.contains(word))
+                };
+                if wanted {
+                    subjects.push(subject);
+                }
+            }
+        } else {
+            subjects.push(subject(path)?);
+        }
+    }
+    if subjects.is_empty() {
+        return Err("there is no contract in what was named".to_owned());
+    }
+    Ok(lint(&subjects, registry.as_ref(), &[]))
+}
+
+fn read(path: &Path) -> Result<String, String> {
+    std::fs::read(path)
+        .map_err(|err| format!("{}: {err}", path.display()))
+        .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+}
+
+fn read_registry(path: &Path) -> Result<Registry, String> {
+    let broken = |why: &dyn std::fmt::Display| format!("{}: {why}", path.display());
+    let document = Document::parse_large(&read(path)?).map_err(|err| broken(&err))?;
+    serde_json::from_value(document.value().clone()).map_err(|err| broken(&err))
+}
+
+fn walk(folder: &Path, files: &mut Vec<PathBuf>, depth: usize) -> Result<(), String> {
+    let entries =
+        std::fs::read_dir(folder).map_err(|err| format!("{}: {err}", folder.display()))?;
+    for entry in entries {
+        let entry = entry.map_err(|err| format!("{}: {err}", folder.display()))?;
+        let path = entry.path();
+        let kind = entry.file_type().map_err(|err| format!("{}: {err}", path.display()))?;
+        let hidden = entry.file_name().to_string_lossy().starts_with('.');
+        if kind.is_dir() && !hidden && depth > 0 {
+            walk(&path, files, depth - 1)?;
+        } else if !kind.is_dir() && !hidden && is_document(&path) {
+            files.push(path);
+        }
+        if files.len() > MAX_FILES {
+            return Err(format!("{}: more than {MAX_FILES} files", folder.display()));
+        }
+    }
+    Ok(())
+}
+
+fn is_document(path: &Path) -> bool {
+    path.extension().and_then(|ending| ending.to_str()).is_some_and(|ending| {
+        ["yaml", "yml", "json"].iter().any(|known| ending.eq_ignore_ascii_case(known))
+    })
+}
+
+/// It names an edge, or has at least two of a contract's clauses.
+fn looks_like_a_contract(document: &Document) -> bool {
+    let has = |name: &str| document.value().get(name).is_some();
+    let clauses = ["trigger", "payload", "acceptance_criteria", "recovery", "idempotency"];
+    (has("source") && has("target")) || clauses.into_iter().filter(|name| has(name)).count() >= 2
+}
+
+fn subject(path: &Path) -> Result<Subject, String> {
+    let document = Document::parse(&read(path)?);
+    let schema = match document.as_ref().ok().and_then(schema_path) {
+        None => SchemaFile::NotLooked,
+        Some(name) => {
+            let folder = path.parent().unwrap_or_else(|| Path::new("."));
+            match std::fs::read(folder.join(name)) {
+                Ok(bytes) => SchemaFile::found(&bytes),
+                Err(_) => SchemaFile::Missing,
+            }
+        }
+    };
+    Ok(Subject { file: path.display().to_string(), document, schema })
+}
+
+fn show(reports: &[Report], form: Form) {
+    match form {
+        Form::Json => println!("{}", report::json(reports)),
+        Form::Sarif => println!("{}", report::sarif(reports, env!("CARGO_PKG_VERSION"))),
+        Form::Text => print!("{}", render(reports)),
+    }
+}
+
+/// For people: `file:line:column: severity rule: message`, then the level.
+fn render(reports: &[Report]) -> String {
+    use std::fmt::Write;
+    let mut out = String::new();
+    for report in reports {
+        for finding in &report.findings {
+            let _ = writeln!(
+                out,
+                "{}:{}:{}: {} {}: {}",
+                report.file,
+                finding.place.line,
+                finding.place.column,
+                finding.rule.severity.as_str(),
+                finding.rule.name,
+                finding.message,
+            );
+        }
+        let id = report.id.as_deref().unwrap_or("?");
+        let level = report.level.map_or("below L1", crate::contract::level::Level::as_str);
+        let next = match report.missing.as_slice() {
+            [] => String::new(),
+            missing => format!("; missing for the next level: {}", missing.join(", ")),
+        };
+        let _ = writeln!(out, "{}: {id}: {level}{next}", report.file);
+    }
+    let count = |severity| {
+        reports
+            .iter()
+            .flat_map(|report| &report.findings)
+            .filter(|one| one.rule.severity == severity)
+            .count()
+    };
+    let _ = writeln!(
+        out,
+        "{} contracts, {} errors, {} warnings",
+        reports.len(),
+        count(Severity::Error),
+        count(Severity::Warning)
+    );
+    out
+}

@@ -1,0 +1,273 @@
+//! `handoffd scan FILE…`: the safety rules over files; with `--eval`, how well they do on labelled texts.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use clap::{Args as ClapArgs, ValueEnum};
+use flate2::read::MultiGzDecoder;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::{Exit, Output};
+use crate::gate::json;
+use crate::gate::safety::{FieldClass, Scanner};
+
+/// `handoffd scan`.
+#[derive(Debug, ClapArgs)]
+pub(super) struct Args {
+    /// Files to scan, gzipped or not; `-` is the standard input. A JSON document is scanned like a
+    /// message, anything else as one text
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// The files hold a JSON object a line, {"text", "label" (1 attack, 0 harmless), "kind"}: print
+    /// recall and false alarms by kind, and texts a second
+    #[arg(long)]
+    eval: bool,
+    /// What a text is scanned as (a JSON document's fields say it themselves, with --eval its kind)
+    #[arg(long = "as", value_enum, default_value = "tool-output", value_name = "CLASS")]
+    class: Class,
+}
+
+/// [`FieldClass`], as it is spelled here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Class {
+    ToolOutput,
+    UserTurn,
+    Task,
+    Data,
+}
+
+impl From<Class> for FieldClass {
+    fn from(class: Class) -> Self {
+        match class {
+            Class::ToolOutput => Self::ToolOutput,
+            Class::UserTurn => Self::UserTurn,
+            Class::Task => Self::Task,
+            Class::Data => Self::Data,
+        }
+    }
+}
+
+/// Scans; exit 1 if anything was found. An evaluation finds nothing, it counts.
+pub(super) fn run(args: &Args, output: Output) -> Exit {
+    let done = if args.eval { evaluate(&args.files, output) } else { scan(args, output) };
+    done.unwrap_or_else(|why| {
+        eprintln!("handoffd: {why}");
+        Exit::Unreachable
+    })
+}
+
+fn scan(args: &Args, output: Output) -> Result<Exit, String> {
+    let scanner = Scanner::builtin();
+    let mut all = Vec::new();
+    for file in &args.files {
+        let mut bytes = Vec::new();
+        open(file)?.read_to_end(&mut bytes).map_err(|err| named(file, err))?;
+        let findings =
+            if let Ok(document @ (Value::Object(_) | Value::Array(_))) = json::parse(&bytes) {
+                scanner.scan(&document)
+            } else {
+                let text = String::from_utf8(bytes).map_err(|err| named(file, err.utf8_error()))?;
+                scanner.scan_text(&text, args.class.into())
+            };
+        all.extend(findings.into_iter().map(|finding| (file.display().to_string(), finding)));
+    }
+    match output {
+        Output::Json => {
+            let findings: Vec<Value> = all
+                .iter()
+                .map(|(file, finding)| {
+                    json!({
+                        "file": file, "rule": finding.rule, "family": finding.family,
+                        "pointer": finding.pointer, "offset": finding.offset,
+                        "excerpt": finding.excerpt,
+                    })
+                })
+                .collect();
+            println!("{}", json!({ "rules": scanner.version(), "findings": findings }));
+        }
+        Output::Text if all.is_empty() => println!("nothing found"),
+        Output::Text => {
+            for (file, finding) in &all {
+                println!(
+                    "{file}{}:{}: {} ({}): {}",
+                    finding.pointer, finding.offset, finding.rule, finding.family, finding.excerpt
+                );
+            }
+        }
+    }
+    Ok(if all.is_empty() { Exit::Well } else { Exit::No })
+}
+
+/// A line of an evaluation; other members are left alone.
+#[derive(Debug, Deserialize)]
+struct Row {
+    text: String,
+    label: Label,
+    kind: String,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+enum Label {
+    Number(u8),
+    Flag(bool),
+}
+
+impl Label {
+    const fn attack(&self) -> Option<bool> {
+        match self {
+            Self::Number(0) | Self::Flag(false) => Some(false),
+            Self::Number(1) | Self::Flag(true) => Some(true),
+            Self::Number(_) => None,
+        }
+    }
+}
+
+/// Texts of one kind and label, and how many of them were flagged.
+#[derive(Debug, Default, Clone, Copy)]
+struct Count {
+    texts: u64,
+    flagged: u64,
+}
+
+impl Count {
+    fn share(self) -> f64 {
+        self.flagged as f64 / self.texts as f64
+    }
+}
+
+#[derive(Debug, Default)]
+struct Tally {
+    attacks: BTreeMap<String, Count>,
+    harmless: BTreeMap<String, Count>,
+    texts: u64,
+    bytes: u64,
+    taken: Duration,
+}
+
+fn evaluate(files: &[PathBuf], output: Output) -> Result<Exit, String> {
+    let scanner = Scanner::builtin();
+    let mut tally = Tally::default();
+    for file in files {
+        for (index, line) in BufReader::new(open(file)?).split(b'\n').enumerate() {
+            let line = line.map_err(|err| named(file, err))?;
+            let line = line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&line);
+            if line.trim_ascii().is_empty() {
+                continue;
+            }
+            let wrong = |why: &str| format!("{}:{}: {why}", file.display(), index + 1);
+            let row: Row = serde_json::from_slice(line)
+                .map_err(|err| wrong(&format!("not {{\"text\", \"label\", \"kind\"}}: {err}")))?;
+            let attack = row.label.attack().ok_or_else(|| wrong("the label is neither 0 nor 1"))?;
+            tally.add(&scanner, &row, attack);
+        }
+    }
+    tally.print(output);
+    Ok(Exit::Well)
+}
+
+impl Tally {
+    fn add(&mut self, scanner: &Scanner, row: &Row, attack: bool) {
+        let begun = now();
+        let flagged = !scanner.scan_text(&row.text, class_of(&row.kind)).is_empty();
+        self.taken += begun.elapsed();
+        self.texts += 1;
+        self.bytes += row.text.len() as u64;
+        let side = if attack { &mut self.attacks } else { &mut self.harmless };
+        let count = side.entry(row.kind.clone()).or_default();
+        count.texts += 1;
+        count.flagged += u64::from(flagged);
+    }
+
+    fn print(&self, output: Output) {
+        let seconds = self.taken.as_secs_f64().max(f64::MIN_POSITIVE);
+        let rate = if self.texts == 0 { 0.0 } else { self.texts as f64 / seconds };
+        if output == Output::Json {
+            let shares = |side: &BTreeMap<String, Count>| -> BTreeMap<String, f64> {
+                side.iter().map(|(kind, count)| (kind.clone(), count.share())).collect()
+            };
+            let (recall, fpr) = (shares(&self.attacks), shares(&self.harmless));
+            println!("{}", json!({ "recall": recall, "fpr": fpr, "textsPerSecond": rate }));
+            return;
+        }
+        for (title, side) in [("recall", &self.attacks), ("false alarms", &self.harmless)] {
+            if side.is_empty() {
+                continue;
+            }
+            println!("{title:<40} {:>8} {:>8} {:>9}", "texts", "flagged", "share");
+            let mut sum = Count::default();
+            for (kind, count) in side {
+                sum.texts += count.texts;
+                sum.flagged += count.flagged;
+                print_count(kind, *count);
+            }
+            print_count("all", sum);
+            println!();
+        }
+        let megabytes = self.bytes as f64 / 1e6;
+        println!("{rate:.0} texts and {:.1} MB a second, on one core", megabytes / seconds);
+    }
+}
+
+fn print_count(kind: &str, count: Count) {
+    let share = 100.0 * count.share();
+    println!("  {kind:<38} {:>8} {:>8} {share:>8.3}%", count.texts, count.flagged);
+}
+
+/// What field a text of a kind stands in.
+fn class_of(kind: &str) -> FieldClass {
+    let begins = |with: &[&str]| with.iter().any(|prefix| kind.starts_with(prefix));
+    if begins(&["agent_tool", "tool_", "indirect", "i:"]) {
+        FieldClass::ToolOutput
+    } else if begins(&["agent_user", "user_", "direct"]) {
+        FieldClass::UserTurn
+    } else {
+        FieldClass::Data
+    }
+}
+
+/// A file's bytes, unpacked where they are gzipped.
+fn open(file: &Path) -> Result<Box<dyn Read>, String> {
+    let raw: Box<dyn Read> = if file == Path::new("-") {
+        Box::new(std::io::stdin())
+    } else {
+        Box::new(std::fs::File::open(file).map_err(|err| named(file, err))?)
+    };
+    let mut raw = BufReader::new(raw);
+    let packed = raw.fill_buf().map_err(|err| named(file, err))?.starts_with(&[0x1f, 0x8b]);
+    Ok(if packed { Box::new(MultiGzDecoder::new(raw)) } else { Box::new(raw) })
+}
+
+fn named(file: &Path, why: impl std::fmt::Display) -> String {
+    format!("{}: {why}", file.display())
+}
+
+#[expect(clippy::disallowed_methods, reason = "how long a scan takes is what is asked")]
+fn now() -> Instant {
+    Instant::now()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kind_says_where_its_texts_stand() {
+        for (kind, class) in [
+            ("agent_tool_mail", FieldClass::ToolOutput),
+            ("tool_json", FieldClass::ToolOutput),
+            ("indirect_latent", FieldClass::ToolOutput),
+            ("i:wrapper", FieldClass::ToolOutput),
+            ("agent_user", FieldClass::UserTurn),
+            ("user_request", FieldClass::UserTurn),
+            ("direct_jailbreak", FieldClass::UserTurn),
+            ("code", FieldClass::Data),
+            ("", FieldClass::Data),
+        ] {
+            assert_eq!(class_of(kind), class, "{kind}");
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! The contracts of a tenant, found by edge.
+//!
+//! Of each contract the highest version rules. For an edge the most specific contract rules: one that
+//! names both agents by id before one that names the source by id and the target by type, then the
+//! other way round, then one of two types (ruling X15); of equals the first id. A message's `contractId`
+//! goes before all that, also for an older version (`id@1.1.0`), if that contract speaks of the edge; a
+//! name that the broker does not know is the sender's own business.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use semver::Version;
+
+use super::enforce::Ready;
+use crate::domain::agent::Agent;
+
+/// The contracts at one moment.
+#[derive(Debug, Default)]
+pub struct Catalog {
+    by_id: BTreeMap<String, BTreeMap<Version, Arc<Ready>>>,
+    by_edge: HashMap<(String, String), Vec<Arc<Ready>>>,
+}
+
+impl Catalog {
+    /// Indexes contracts; all versions of each.
+    #[must_use]
+    pub fn new(contracts: Vec<Arc<Ready>>) -> Self {
+        let mut catalog = Self::default();
+        for ready in contracts {
+            let contract = ready.contract();
+            let versions = catalog.by_id.entry(contract.id.clone()).or_default();
+            versions.insert(contract.version(), ready);
+        }
+        for latest in catalog.by_id.values().filter_map(|versions| versions.values().next_back()) {
+            let contract = latest.contract();
+            let edge = (contract.source.clone(), contract.target.clone());
+            catalog.by_edge.entry(edge).or_default().push(Arc::clone(latest));
+        }
+        catalog
+    }
+
+    /// One version; the highest where none is named.
+    #[must_use]
+    pub fn find(&self, id: &str, version: Option<&Version>) -> Option<&Arc<Ready>> {
+        let versions = self.by_id.get(id)?;
+        match version {
+            Some(version) => versions.get(version),
+            None => versions.values().next_back(),
+        }
+    }
+
+    /// The versions of a contract, oldest first.
+    pub fn versions(&self, id: &str) -> impl Iterator<Item = &Arc<Ready>> {
+        self.by_id.get(id).into_iter().flat_map(BTreeMap::values)
+    }
+
+    /// The highest version of each contract, by id.
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<Ready>> {
+        self.by_id.values().filter_map(|versions| versions.values().next_back())
+    }
+
+    /// Which contract rules a handoff from `source` to `target`; `named` is the message's `contractId`.
+    ///
+    /// # Errors
+    /// A sentence: the contract that is named has no such version, or speaks of another edge.
+    pub fn ruling(
+        &self,
+        source: &Agent,
+        target: &Agent,
+        named: Option<&str>,
+    ) -> Result<Option<&Arc<Ready>>, String> {
+        if let Some(named) = named.filter(|named| self.knows(named)) {
+            return self.named(source, target, named).map(Some);
+        }
+        let (source_id, target_id) = (source.agent_id.as_str(), target.agent_id.as_str());
+        let edges = [
+            (source_id, target_id),
+            (source_id, target.agent_type.as_str()),
+            (source.agent_type.as_str(), target_id),
+            (source.agent_type.as_str(), target.agent_type.as_str()),
+        ];
+        Ok(edges.into_iter().find_map(|(from, to)| {
+            self.by_edge.get(&(from.to_owned(), to.to_owned())).and_then(|found| found.first())
+        }))
+    }
+
+    fn knows(&self, named: &str) -> bool {
+        self.by_id.contains_key(named.split('@').next().unwrap_or_default())
+    }
+
+    fn named(&self, source: &Agent, target: &Agent, named: &str) -> Result<&Arc<Ready>, String> {
+        let (id, version) = match named.split_once('@') {
+            Some((id, version)) => (
+                id,
+                Some(
+                    Version::parse(version)
+                        .map_err(|_| format!("`{version}` is no version of a contract"))?,
+                ),
+            ),
+            None => (named, None),
+        };
+        let ready = self
+            .find(id, version.as_ref())
+            .ok_or_else(|| format!("there is no contract `{named}`"))?;
+        let contract = ready.contract();
+        let is =
+            |name: &str, agent: &Agent| name == agent.agent_id.as_str() || name == agent.agent_type;
+        if is(&contract.source, source) && is(&contract.target, target) {
+            return Ok(ready);
+        }
+        Err(format!(
+            "contract `{named}` is about {} → {}, not about {} → {}",
+            contract.source, contract.target, source.agent_id, target.agent_id
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::contract::Contract;
+    use crate::domain::ids::Micros;
+
+    fn ready(id: &str, version: &str, source: &str, target: &str) -> Arc<Ready> {
+        let contract = Contract {
+            id: id.to_owned(),
+            version: Some(version.parse().unwrap()),
+            source: source.to_owned(),
+            target: target.to_owned(),
+            ..Contract::default()
+        };
+        Arc::new(Ready::new(contract, String::new(), String::new(), Micros(0)))
+    }
+
+    fn agent(id: &str, kind: &str) -> Agent {
+        let mut agent = Agent::new(id.parse().unwrap());
+        agent.agent_type = kind.to_owned();
+        agent
+    }
+
+    #[test]
+    fn x15_the_most_specific_contract_rules_in_its_highest_version() {
+        let catalog = Catalog::new(vec![
+            ready("roles", "2.0.0", "triage", "refund"),
+            ready("roles", "10.0.0", "triage", "refund"),
+            ready("to-one", "1.0.0", "triage", "refund-2"),
+            ready("exact", "1.0.0", "triage-1", "refund-2"),
+        ]);
+        let rules = |source: &Agent, target: &Agent, named: Option<&str>| {
+            catalog
+                .ruling(source, target, named)
+                .map(|found| found.map(|ready| ready.contract().to_string()))
+        };
+        let (t1, t2) = (agent("triage-1", "triage"), agent("triage-2", "triage"));
+        let (r1, r2) = (agent("refund-1", "refund"), agent("refund-2", "refund"));
+        assert_eq!(rules(&t2, &r1, None), Ok(Some("roles 10.0.0".to_owned())));
+        assert_eq!(rules(&t2, &r2, None), Ok(Some("to-one 1.0.0".to_owned())));
+        assert_eq!(rules(&t1, &r2, None), Ok(Some("exact 1.0.0".to_owned())));
+        assert_eq!(rules(&r1, &t1, None), Ok(None));
+        assert_eq!(rules(&t1, &r2, Some("roles@2.0.0")), Ok(Some("roles 2.0.0".to_owned())));
+        assert!(rules(&r1, &t1, Some("roles")).unwrap_err().contains("is about"));
+        assert!(rules(&t1, &r1, Some("roles@3.0.0")).unwrap_err().contains("no contract"));
+        assert_eq!(rules(&t1, &r1, Some("other")), Ok(Some("roles 10.0.0".to_owned())));
+    }
+}

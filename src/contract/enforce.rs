@@ -1,0 +1,396 @@
+//! A contract made ready for the gate, and what it says of a message (specification §2.2 stage 7).
+
+use std::sync::OnceLock;
+
+use jsonschema::Validator;
+use serde_json::{Value, json};
+
+use super::predicate::{Facts, Predicate};
+use super::{Contract, HistoryStrategy, payload, schema};
+use crate::domain::agent::Agent;
+use crate::domain::failure::{Code, Failure, Stage};
+use crate::domain::ids::Micros;
+use crate::domain::policy::{EdgePolicy, LoopGuard};
+
+/// The most faults of a payload that are told.
+const MAX_FAULTS: usize = 20;
+
+/// A contract with its rules. Predicates and schema are compiled at the first use, once.
+pub struct Ready {
+    contract: Contract,
+    policy: EdgePolicy,
+    doc: String,
+    sha256: String,
+    created_at: Micros,
+    trigger: OnceLock<Option<Predicate>>,
+    domain: OnceLock<Option<Predicate>>,
+    schema: OnceLock<Option<(Validator, Vec<String>)>>,
+}
+
+impl std::fmt::Debug for Ready {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Ready").field("contract", &self.contract).finish_non_exhaustive()
+    }
+}
+
+/// What a message is held against besides the contract.
+#[derive(Debug, Clone, Copy)]
+pub struct Edge<'a> {
+    /// Who sends.
+    pub source: &'a Agent,
+    /// Who receives.
+    pub target: &'a Agent,
+}
+
+impl Ready {
+    /// Makes a contract ready: with its canonical document, the document's SHA-256 in hexadecimal, and
+    /// when it was put.
+    #[must_use]
+    pub fn new(contract: Contract, doc: String, sha256: String, created_at: Micros) -> Self {
+        let policy = contract.policy();
+        Self {
+            contract,
+            policy,
+            doc,
+            sha256,
+            created_at,
+            trigger: OnceLock::new(),
+            domain: OnceLock::new(),
+            schema: OnceLock::new(),
+        }
+    }
+
+    /// The contract.
+    #[must_use]
+    pub const fn contract(&self) -> &Contract {
+        &self.contract
+    }
+
+    /// The rules for its edge.
+    #[must_use]
+    pub const fn policy(&self) -> &EdgePolicy {
+        &self.policy
+    }
+
+    /// Its canonical document.
+    #[must_use]
+    pub fn doc(&self) -> &str {
+        &self.doc
+    }
+
+    /// When it was put.
+    #[must_use]
+    pub const fn created_at(&self) -> Micros {
+        self.created_at
+    }
+
+    /// SHA-256 of its document, in hexadecimal.
+    #[must_use]
+    pub fn sha256(&self) -> &str {
+        &self.sha256
+    }
+
+    /// Everything in which a message breaks the contract, each naming its clause.
+    #[must_use]
+    pub fn check(&self, message: &Value, edge: Edge<'_>) -> Vec<Failure> {
+        let mut failures = Vec::new();
+        let source = facts_of(edge.source);
+        let target = facts_of(edge.target);
+        self.predicates(message, &source, &target, &mut failures);
+        self.required(message, &mut failures);
+        self.permission(edge.target, &mut failures);
+        self.payload(message, &mut failures);
+        self.history(message, &mut failures);
+        self.visited(message, edge.target, &mut failures);
+        failures
+    }
+
+    fn violation(&self, clause: &str, pointer: impl Into<String>, why: &str) -> Failure {
+        Failure::new(
+            Stage::Contract,
+            Code::ContractViolation,
+            pointer,
+            format!("Contract {}, clause `{clause}`: {why}", self.contract),
+        )
+    }
+
+    fn predicates(
+        &self,
+        message: &Value,
+        source: &Value,
+        target: &Value,
+        failures: &mut Vec<Failure>,
+    ) {
+        let acceptance = &self.contract.acceptance;
+        let clauses = [
+            ("trigger.predicate", &self.trigger, &self.contract.trigger.predicate, "/currentState"),
+            (
+                "acceptance_criteria.domain_match",
+                &self.domain,
+                &acceptance.domain_match,
+                "/toAgent",
+            ),
+        ];
+        for (clause, compiled, text, pointer) in clauses {
+            let Some(text) = text else { continue };
+            let Some(predicate) = compiled.get_or_init(|| Predicate::compile(text).ok()) else {
+                failures.push(self.violation(clause, "", "the predicate cannot be read"));
+                continue;
+            };
+            let (view, _) = payload::view(message, &predicate.reads_of("payload"), None);
+            let answer = predicate.holds(&Facts {
+                state: message.get("currentState").unwrap_or(&Value::Null),
+                payload: &view,
+                message,
+                source,
+                target,
+            });
+            match answer {
+                Ok(true) => {}
+                Ok(false) => failures.push(self.violation(
+                    clause,
+                    pointer,
+                    &format!("`{text}` does not hold"),
+                )),
+                Err(why) => failures.push(self.violation(
+                    clause,
+                    pointer,
+                    &format!("`{text}` cannot be answered: {why}"),
+                )),
+            }
+        }
+    }
+
+    fn required(&self, message: &Value, failures: &mut Vec<Failure>) {
+        let lists = [
+            ("acceptance_criteria.required_fields", &self.contract.acceptance.required_fields),
+            ("payload.required", &self.contract.payload.required),
+        ];
+        let mut told: Vec<&str> = Vec::new();
+        for (clause, names) in lists {
+            for name in names.iter().flatten() {
+                if payload::find(message, name).is_none() && !told.contains(&name.as_str()) {
+                    told.push(name);
+                    failures.push(self.violation(
+                        clause,
+                        payload::pointer_of(name),
+                        &format!("`{name}` is missing or null"),
+                    ));
+                }
+            }
+        }
+    }
+
+    fn permission(&self, target: &Agent, failures: &mut Vec<Failure>) {
+        if let Some(rule) = &self.contract.acceptance.permission_check
+            && !target.permissions.contains(rule)
+        {
+            failures.push(self.violation(
+                "acceptance_criteria.permission_check",
+                "/toAgent",
+                &format!("{} does not have the permission `{rule}`", target.agent_id),
+            ));
+        }
+    }
+
+    fn payload(&self, message: &Value, failures: &mut Vec<Failure>) {
+        let Some(document) = self.contract.local_schema() else { return };
+        let compiled = self.schema.get_or_init(|| {
+            schema::compile(document).ok().map(|made| (made, schema::names(document)))
+        });
+        let Some((validator, names)) = compiled else {
+            failures.push(self.violation("payload.schema", "", "the schema cannot be compiled"));
+            return;
+        };
+        let (view, places) = payload::view(message, names, Some(document));
+        for error in validator.iter_errors(&view).take(MAX_FAULTS) {
+            let at = error.instance_path().as_str();
+            let (first, rest) = at.trim_start_matches('/').split_once('/').map_or_else(
+                || (at.trim_start_matches('/'), String::new()),
+                |(first, rest)| (first, format!("/{rest}")),
+            );
+            let pointer = places
+                .get(first)
+                .and_then(Value::as_str)
+                .map_or_else(String::new, |place| format!("{place}{rest}"));
+            // The validator's own words repeat values; its keyword does not.
+            let keyword = error.kind().keyword().to_owned();
+            let what = if at.is_empty() { "the payload" } else { at };
+            let why = match error.kind() {
+                jsonschema::error::ValidationErrorKind::Required { property } => {
+                    format!("{what} lacks {property}")
+                }
+                _ => format!("{what} does not satisfy the schema's `{keyword}`"),
+            };
+            failures.push(self.violation("payload.schema", pointer, &why));
+        }
+    }
+
+    /// A sender may carry over less of a conversation than the contract says, never more.
+    fn history(&self, message: &Value, failures: &mut Vec<Failure>) {
+        let most = self.contract.payload.history_strategy;
+        let used =
+            message.get("historyStrategy").and_then(Value::as_str).and_then(HistoryStrategy::parse);
+        if let (Some(most), Some(used)) = (most, used)
+            && used > most
+        {
+            failures.push(self.violation(
+                "payload.history_strategy",
+                "/historyStrategy",
+                &format!("`{}` carries over more than `{}`", used.as_str(), most.as_str()),
+            ));
+        }
+    }
+
+    /// What the sender itself keeps for the contract's loop guard, where it sends it along.
+    fn visited(&self, message: &Value, target: &Agent, failures: &mut Vec<Failure>) {
+        let Some(guard) = &self.contract.recovery.loop_guard else { return };
+        if guard.reference.is_empty() {
+            return;
+        }
+        let Some((pointer, kept)) = payload::find(message, &guard.reference) else { return };
+        let is_target = |name: &Value| {
+            name.as_str()
+                .is_some_and(|name| name == target.agent_id.as_str() || name == target.agent_type)
+        };
+        let (around, why) = match (&*kept, &guard.rule) {
+            (Value::Array(names), _) => (
+                names.iter().any(is_target),
+                format!("{} is among the visited agents", target.agent_id),
+            ),
+            (Value::Number(count), LoopGuard::Counter { max }) => (
+                count.as_f64().is_some_and(|count| count >= f64::from(*max)),
+                format!("the counter stands at {count}, of {max} at most"),
+            ),
+            _ => (false, String::new()),
+        };
+        if around {
+            failures.push(Failure::new(
+                Stage::Loop,
+                Code::LoopDetected,
+                pointer,
+                format!("Contract {}, clause `recovery.loop_guard`: {why}", self.contract),
+            ));
+        }
+    }
+}
+
+/// An agent as predicates see it, in both spellings.
+fn facts_of(agent: &Agent) -> Value {
+    json!({
+        "id": agent.agent_id, "agentId": agent.agent_id, "agent_id": agent.agent_id,
+        "type": agent.agent_type, "agentType": agent.agent_type, "agent_type": agent.agent_type,
+        "version": agent.agent_version, "agentVersion": agent.agent_version,
+        "agent_version": agent.agent_version,
+        "name": agent.name,
+        "specialization": agent.specialization,
+        "domains": agent.domains,
+        "capabilities": agent.capabilities,
+        "permissions": agent.permissions,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::contract::document::Document;
+    use crate::contract::read;
+    use crate::contract::tests::WORKED_EXAMPLE;
+
+    fn ready(text: &str) -> Ready {
+        let (contract, faults) = read(&Document::parse(text).unwrap());
+        assert_eq!(faults, []);
+        Ready::new(contract, String::new(), String::new(), Micros(0))
+    }
+
+    fn message() -> Value {
+        json!({
+            "taskSummary": "Refund order 7", "provenance": {"order_id": "7"},
+            "constraints": ["policy_window_days:30"], "historyStrategy": "summary",
+            "currentState": {"intent": "refund", "confidence": 0.9},
+        })
+    }
+
+    fn told(
+        ready: &Ready,
+        message: &Value,
+        change: impl FnOnce(&mut Agent),
+    ) -> Vec<(String, String)> {
+        let source = Agent::new("triage-agent".parse().unwrap());
+        let mut target = Agent::new("refund-agent".parse().unwrap());
+        target.domains = vec!["billing".to_owned()];
+        target.permissions = vec!["perm:refund:read".to_owned()];
+        change(&mut target);
+        ready
+            .check(message, Edge { source: &source, target: &target })
+            .into_iter()
+            .map(|failure| {
+                let clause = failure.message.split('`').nth(1).unwrap_or_default().to_owned();
+                (clause, failure.pointer)
+            })
+            .collect()
+    }
+
+    fn one(clause: &str, pointer: &str) -> Vec<(String, String)> {
+        vec![(clause.to_owned(), pointer.to_owned())]
+    }
+
+    #[test]
+    fn c20_each_clause_is_held_and_named() {
+        let ready = ready(WORKED_EXAMPLE);
+        assert_eq!(told(&ready, &message(), |_| {}), []);
+        let mut low = message();
+        low["currentState"]["confidence"] = json!(0.5);
+        assert_eq!(told(&ready, &low, |_| {}), one("trigger.predicate", "/currentState"));
+        let mut bare = message();
+        bare["provenance"] = json!({});
+        assert_eq!(
+            told(&ready, &bare, |_| {}),
+            one("acceptance_criteria.required_fields", "/provenance/order_id")
+        );
+        let mut open = message();
+        open["constraints"] = json!([]);
+        assert_eq!(
+            told(&ready, &open, |_| {}),
+            one("payload.required", "/constraints/policy_window_days")
+        );
+        assert_eq!(
+            told(&ready, &message(), |target| target.domains.clear()),
+            one("acceptance_criteria.domain_match", "/toAgent")
+        );
+        assert_eq!(
+            told(&ready, &message(), |target| target.permissions.clear()),
+            one("acceptance_criteria.permission_check", "/toAgent")
+        );
+        let mut full = message();
+        full["historyStrategy"] = json!("full");
+        assert_eq!(
+            told(&ready, &full, |_| {}),
+            one("payload.history_strategy", "/historyStrategy")
+        );
+        let mut around = message();
+        around["currentState"]["visited_agents"] = json!(["triage-agent", "refund-agent"]);
+        assert_eq!(
+            told(&ready, &around, |_| {}),
+            one("recovery.loop_guard", "/currentState/visited_agents")
+        );
+    }
+
+    #[test]
+    fn c14_the_payload_is_held_against_its_own_schema() {
+        let text = format!(
+            "{WORKED_EXAMPLE}schemas:\n  schemas/refund-handoff@1.2.0.json:\n    type: object\n    additionalProperties: false\n    required: [task_summary, provenance, constraints]\n    properties:\n      task_summary: {{type: string, maxLength: 20}}\n      provenance: {{type: object, properties: {{order_id: {{type: string}}}}}}\n      constraints: {{type: object, properties: {{policy_window_days: {{maximum: 60}}}}}}\n"
+        );
+        let ready = ready(&text);
+        assert_eq!(told(&ready, &message(), |_| {}), []);
+        let mut wrong = message();
+        wrong["provenance"]["order_id"] = json!(7);
+        assert_eq!(told(&ready, &wrong, |_| {}), one("payload.schema", "/provenance/order_id"));
+        let mut long = message();
+        long["taskSummary"] = json!("x".repeat(21));
+        assert_eq!(told(&ready, &long, |_| {}), one("payload.schema", "/taskSummary"));
+        let mut late = message();
+        late["constraints"] = json!(["policy_window_days: 90"]);
+        assert_eq!(told(&ready, &late, |_| {}).len(), 1);
+    }
+}

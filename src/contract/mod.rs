@@ -1,0 +1,318 @@
+//! Contracts (seed 002): the static document about one edge, source → target. Pure: from a text to a
+//! [`Contract`] with what is wrong with it, to the rules that it makes ([`Contract::policy`]), to the
+//! findings of a linter, to the compiled form that the gate holds a message against.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use semver::Version;
+use serde_json::Value;
+
+pub mod catalog;
+pub mod document;
+pub mod enforce;
+pub mod level;
+pub mod lint;
+pub mod payload;
+pub mod predicate;
+mod read;
+pub mod registry;
+pub mod report;
+pub mod schema;
+mod spelling;
+
+use crate::domain::ids::AgentId;
+use crate::domain::policy::{ContractRef, Dedupe, EdgePolicy, HumanTarget, LoopGuard, Recovery};
+pub use read::{Fault, FaultKind, read};
+
+/// The version of a contract that states none.
+pub const UNVERSIONED: Version = Version::new(0, 0, 0);
+
+/// A contract as its document says it; what is absent is `None`.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Contract {
+    /// Kebab-case, unique in the system (§3.1).
+    pub id: String,
+    /// Semantic version (§4.2).
+    pub version: Option<Version>,
+    /// An agent's id or type (§3.2).
+    pub source: String,
+    /// An agent's id or type (§3.2).
+    pub target: String,
+    /// When the source hands off (§3.3).
+    pub trigger: Trigger,
+    /// What it sends (§3.4).
+    pub payload: Payload,
+    /// What must hold before the target starts (§3.5).
+    pub acceptance: Acceptance,
+    /// What happens otherwise (§3.6).
+    pub recovery: RecoveryClause,
+    /// What is watched (§4.1).
+    pub observability: Option<Observability>,
+    /// What a repeat does (§4.3).
+    pub idempotency: Option<Idempotency>,
+    /// Whether the target may be a person, and how it is reached (§4.4); `None`: nothing is said.
+    pub human: Option<Human>,
+    /// It is on its way out (§4.2).
+    pub deprecation: Option<Deprecation>,
+    /// Who reviewed it (§6, L3).
+    pub reviewed_by: Option<String>,
+    /// Refuse a handoff without a checkpoint of its own (specification §2.3).
+    pub require_checkpoint: bool,
+    /// Payload schemas registered with the contract, by the name that `payload.schema` uses.
+    pub schemas: BTreeMap<String, Value>,
+}
+
+/// When the source hands off.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Trigger {
+    /// In words.
+    pub intent: Option<String>,
+    /// As a predicate over the state.
+    pub predicate: Option<String>,
+    /// The tool whose call it is.
+    pub tool_call: Option<String>,
+}
+
+/// What the source sends.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Payload {
+    /// Its schema.
+    pub schema: Option<SchemaRef>,
+    /// Dotted names that must be there; `None`: the schema says it all.
+    pub required: Option<Vec<String>>,
+    /// How the conversation is carried over.
+    pub history_strategy: Option<HistoryStrategy>,
+    /// Why the whole history is needed, where a document has no comments.
+    pub history_justification: Option<String>,
+}
+
+/// Where a payload's schema is.
+#[derive(Debug, Clone, PartialEq)]
+pub enum SchemaRef {
+    /// A path, a name or a URL.
+    Named(String),
+    /// In the contract itself.
+    Inline(Value),
+}
+
+/// How much of a conversation goes along, from least to most (§3.4).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum HistoryStrategy {
+    /// Just where it is.
+    Pointer,
+    /// In short.
+    Summary,
+    /// The last turns.
+    LastK,
+    /// All of it.
+    Full,
+}
+
+impl HistoryStrategy {
+    /// All, from least to most.
+    pub const ALL: [Self; 4] = [Self::Pointer, Self::Summary, Self::LastK, Self::Full];
+
+    /// As written.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Pointer => "pointer",
+            Self::Summary => "summary",
+            Self::LastK => "last_k",
+            Self::Full => "full",
+        }
+    }
+
+    /// Reads one.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|strategy| strategy.as_str() == text)
+    }
+}
+
+/// What must hold before the target starts.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Acceptance {
+    /// Dotted names that must not be null.
+    pub required_fields: Option<Vec<String>>,
+    /// The task falls into the target's scope.
+    pub domain_match: Option<String>,
+    /// The permission that the target needs.
+    pub permission_check: Option<String>,
+}
+
+/// What happens when a handoff does not complete cleanly.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RecoveryClause {
+    /// Acceptance failed.
+    pub on_reject: Option<Recovery>,
+    /// No verdict in time.
+    pub on_timeout: Option<Recovery>,
+    /// The receiver failed.
+    pub on_error: Option<Recovery>,
+    /// What "in time" is, in milliseconds.
+    pub timeout_ms: Option<u64>,
+    /// Attempts after the first.
+    pub max_retries: Option<u32>,
+    /// What keeps the task from going in circles.
+    pub loop_guard: Option<Guard>,
+}
+
+/// A guard against circles, as written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Guard {
+    /// Where the sender keeps it, a dotted name; empty for a bare number.
+    pub reference: String,
+    /// What the broker makes of it.
+    pub rule: LoopGuard,
+}
+
+/// What is watched.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Observability {
+    /// The payload's key that carries the trace id.
+    pub trace_id_field: Option<String>,
+    /// The event told to auditors.
+    pub audit_event: Option<String>,
+    /// Counters and histograms.
+    pub metrics: Vec<String>,
+}
+
+/// What a repeat does.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Idempotency {
+    /// A repeat has the same outcome.
+    pub idempotent: Option<bool>,
+    /// The dotted name whose value tells repeats.
+    pub dedupe_key: Option<String>,
+    /// For how long, in milliseconds.
+    pub replay_window_ms: Option<u64>,
+}
+
+/// A target that may be a person.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Human {
+    /// `human_target`.
+    pub target: bool,
+    /// How the person is reached, and who resumes.
+    pub how: HumanTarget,
+}
+
+/// A contract on its way out.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Deprecation {
+    /// Since when, in seconds since the epoch.
+    pub since: Option<i64>,
+    /// When it ends, in seconds since the epoch.
+    pub sunset: Option<i64>,
+    /// What takes its place.
+    pub replacement_id: Option<String>,
+}
+
+impl Contract {
+    /// Its version; [`UNVERSIONED`] where it states none.
+    #[must_use]
+    pub fn version(&self) -> Version {
+        self.version.clone().unwrap_or(UNVERSIONED)
+    }
+
+    /// How records name it.
+    #[must_use]
+    pub fn reference(&self) -> ContractRef {
+        ContractRef { id: self.id.clone(), version: self.version().to_string() }
+    }
+
+    /// The rules that it makes for its edge at run time. What is not idempotent is never retried,
+    /// whatever `max_retries` says (§4.3).
+    #[must_use]
+    pub fn policy(&self) -> EdgePolicy {
+        let recovery = &self.recovery;
+        let idempotency = self.idempotency.clone().unwrap_or_default();
+        let idempotent = idempotency.idempotent.unwrap_or(true);
+        let or_source = |stated: &Option<Recovery>| stated.clone().unwrap_or_default();
+        EdgePolicy {
+            contract: Some(self.reference()),
+            timeout_ms: recovery.timeout_ms,
+            max_retries: Some(if idempotent { recovery.max_retries.unwrap_or(0) } else { 0 }),
+            idempotent,
+            on_reject: or_source(&recovery.on_reject),
+            on_timeout: or_source(&recovery.on_timeout),
+            on_error: or_source(&recovery.on_error),
+            dedupe: idempotency
+                .dedupe_key
+                .zip(idempotency.replay_window_ms)
+                .map(|(name, window_ms)| Dedupe { pointer: payload::pointer_of(&name), window_ms }),
+            max_edge_repeats: None,
+            loop_guard: recovery.loop_guard.as_ref().map(|guard| guard.rule.clone()),
+            human: self.human.as_ref().filter(|human| human.target).map(|human| human.how.clone()),
+            require_checkpoint: self.require_checkpoint,
+            audit_event: self.observability.as_ref().and_then(|seen| seen.audit_event.clone()),
+        }
+    }
+
+    /// The document of its payload schema, where the contract brings it along.
+    #[must_use]
+    pub fn local_schema(&self) -> Option<&Value> {
+        match self.payload.schema.as_ref()? {
+            SchemaRef::Inline(schema) => Some(schema),
+            SchemaRef::Named(name) => {
+                let plain = |text: &str| text.trim_start_matches("./").to_owned();
+                self.schemas.get(name).or_else(|| {
+                    self.schemas
+                        .iter()
+                        .find(|(known, _)| plain(known) == plain(name))
+                        .map(|(_, schema)| schema)
+                })
+            }
+        }
+    }
+}
+
+impl fmt::Display for Contract {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.id, self.version())
+    }
+}
+
+/// A synthetic identity, as an agent's id.
+fn agent_id(text: &str) -> Option<AgentId> {
+    text.parse().ok()
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::contract::document::Document;
+
+    /// Seed 002 §8, as it was before a web page took its indentation.
+    pub(crate) const WORKED_EXAMPLE: &str =
+        include_str!("../../tests/contracts/triage-to-refunds.yaml");
+
+    #[test]
+    fn c42_the_worked_example_makes_the_rules_it_states() {
+        let document = Document::parse(WORKED_EXAMPLE).unwrap();
+        let (contract, faults) = read(&document);
+        assert_eq!(faults, []);
+        let policy = contract.policy();
+        assert_eq!(policy.on_reject, Recovery::Supervisor);
+        assert_eq!(policy.on_error, Recovery::Source);
+        assert_eq!(policy.timeout_ms, Some(30_000));
+        assert_eq!(policy.max_retries, Some(0));
+        assert_eq!(policy.loop_guard, Some(LoopGuard::Visited));
+        let dedupe = policy.dedupe.unwrap();
+        assert_eq!((dedupe.pointer.as_str(), dedupe.window_ms), ("/provenance/order_id", 60_000));
+        assert_eq!(policy.human, None);
+        assert_eq!(policy.contract.unwrap().version, "1.2.0");
+    }
+
+    #[test]
+    fn c29_what_is_not_idempotent_is_never_retried() {
+        let text = WORKED_EXAMPLE
+            .replace("idempotent: true", "idempotent: false")
+            .replace("max_retries: 0", "max_retries: 5");
+        let (contract, _) = read(&Document::parse(&text).unwrap());
+        assert_eq!(contract.policy().max_retries, Some(0));
+        assert!(!contract.policy().idempotent);
+    }
+}

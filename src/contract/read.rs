@@ -1,0 +1,619 @@
+//! From a document to a [`Contract`]: takes what is there, and says what is wrong or missing, each
+//! with its pointer.
+
+use semver::Version;
+use serde_json::{Map, Value};
+
+use super::document::Document;
+use super::predicate::Predicate;
+use super::{
+    Acceptance, Contract, Deprecation, Guard, HistoryStrategy, Human, Idempotency, Observability,
+    Payload, RecoveryClause, SchemaRef, Trigger, agent_id,
+};
+use crate::domain::agent::is_type_name;
+use crate::domain::policy::{HumanTarget, LoopGuard, Recovery};
+
+/// The longest id of a contract, in bytes.
+const MAX_ID: usize = 128;
+/// The longest time that a contract may state, in milliseconds: 30 days.
+const MAX_TIME_MS: u64 = 30 * 24 * 60 * 60 * 1_000;
+/// The most retries that a contract may state.
+const MAX_RETRIES: u64 = 100;
+/// Passages that a counter allows unless it says how many.
+const COUNTER: u32 = 3;
+/// The most names in a list.
+const MAX_NAMES: usize = 256;
+
+/// What is wrong with a document.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fault {
+    /// Of what sort.
+    pub kind: FaultKind,
+    /// RFC 6901 pointer to it, or to where it should be.
+    pub pointer: String,
+    /// In words.
+    pub message: String,
+}
+
+/// The sorts of faults.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FaultKind {
+    /// It cannot be enforced: a wrong type, an unreadable predicate, no id.
+    Invalid,
+    /// A required clause is absent (seed 002 §3).
+    Missing,
+    /// One of the three recoveries is absent (seed 002 §7).
+    MissingRecovery,
+    /// A field that no contract has: a slip, or a note.
+    Unknown,
+}
+
+/// Reads a contract.
+#[must_use]
+pub fn read(document: &Document) -> (Contract, Vec<Fault>) {
+    let mut reader = Reader { faults: Vec::new() };
+    let Some(root) = document.value().as_object() else {
+        reader.invalid("", "a contract is a mapping of clauses".to_owned());
+        return (Contract::default(), reader.faults);
+    };
+    let root = At { object: root, pointer: String::new() };
+    let contract = reader.contract(&root);
+    (contract, reader.faults)
+}
+
+/// An object and where it stands.
+struct At<'a> {
+    object: &'a Map<String, Value>,
+    pointer: String,
+}
+
+impl<'a> At<'a> {
+    fn get(&self, name: &str) -> Option<&'a Value> {
+        self.object.get(name).filter(|value| !value.is_null())
+    }
+
+    fn pointer(&self, name: &str) -> String {
+        format!("{}/{}", self.pointer, name.replace('~', "~0").replace('/', "~1"))
+    }
+}
+
+struct Reader {
+    faults: Vec<Fault>,
+}
+
+impl Reader {
+    fn fault(&mut self, kind: FaultKind, pointer: impl Into<String>, message: String) {
+        self.faults.push(Fault { kind, pointer: pointer.into(), message });
+    }
+
+    fn invalid(&mut self, pointer: impl Into<String>, message: String) {
+        self.fault(FaultKind::Invalid, pointer, message);
+    }
+
+    fn missing(&mut self, pointer: impl Into<String>, message: &str) {
+        self.fault(FaultKind::Missing, pointer, message.to_owned());
+    }
+
+    fn contract(&mut self, root: &At<'_>) -> Contract {
+        const KNOWN: [&str; 23] = [
+            "id",
+            "version",
+            "source",
+            "target",
+            "trigger",
+            "payload",
+            "acceptance_criteria",
+            "recovery",
+            "observability",
+            "idempotency",
+            "human_in_the_loop",
+            "human_target",
+            "deprecation",
+            "reviewed_by",
+            "require_checkpoint",
+            "schemas",
+            "description",
+            "title",
+            "owner",
+            "tags",
+            "notes",
+            "review",
+            "$schema",
+        ];
+        self.unknown(root, &KNOWN);
+        let contract = Contract {
+            id: self.id(root),
+            version: self.version(root),
+            source: self.party(root, "source"),
+            target: self.party(root, "target"),
+            trigger: self.trigger(root),
+            payload: self.payload(root),
+            acceptance: self.acceptance(root),
+            recovery: self.recovery(root),
+            observability: self.observability(root),
+            idempotency: self.idempotency(root),
+            human: self.human(root),
+            deprecation: self.deprecation(root),
+            reviewed_by: self.reviewer(root),
+            require_checkpoint: self.flag(root, "require_checkpoint").unwrap_or(false),
+            schemas: self
+                .object(root, "schemas")
+                .map(|at| {
+                    at.object.iter().map(|(name, schema)| (name.clone(), schema.clone())).collect()
+                })
+                .unwrap_or_default(),
+        };
+        self.schemas(&contract);
+        contract
+    }
+
+    fn schemas(&mut self, contract: &Contract) {
+        for (name, schema) in &contract.schemas {
+            if let Err(why) = super::schema::compile(schema) {
+                let name = name.replace('~', "~0").replace('/', "~1");
+                self.invalid(format!("/schemas/{name}"), why);
+            }
+        }
+        if let Some(SchemaRef::Inline(schema)) = &contract.payload.schema
+            && let Err(why) = super::schema::compile(schema)
+        {
+            self.invalid("/payload/schema", why);
+        }
+    }
+
+    fn unknown(&mut self, at: &At<'_>, known: &[&str]) {
+        for name in at.object.keys() {
+            if known.contains(&name.as_str()) || name.starts_with("x-") || name.starts_with("x_") {
+                continue;
+            }
+            let near = known
+                .iter()
+                .map(|known| (strsim::normalized_damerau_levenshtein(name, known), known))
+                .filter(|(score, _)| *score >= 0.7)
+                .max_by(|a, b| a.0.total_cmp(&b.0));
+            let hint =
+                near.map_or_else(String::new, |(_, known)| format!("; did you mean `{known}`?"));
+            let shown: String = name.chars().take(80).collect();
+            self.fault(
+                FaultKind::Unknown,
+                at.pointer(name),
+                format!("`{shown}` is not a field of a contract{hint}"),
+            );
+        }
+    }
+
+    fn id(&mut self, root: &At<'_>) -> String {
+        let Some(id) = self.text(root, "id") else {
+            if root.get("id").is_none() {
+                self.fault(FaultKind::Invalid, "/id", "the contract has no `id`".to_owned());
+            }
+            return String::new();
+        };
+        if !is_kebab(&id) {
+            self.invalid(
+                "/id",
+                format!("`id` must be kebab-case, at most {MAX_ID} characters, like `triage-to-refunds-v1`"),
+            );
+        }
+        id
+    }
+
+    fn version(&mut self, root: &At<'_>) -> Option<Version> {
+        let stated = root.get("version")?;
+        let version = stated.as_str().and_then(|text| Version::parse(text).ok());
+        if version.is_none() {
+            let quote = if stated.is_number() { "; quote it" } else { "" };
+            self.invalid(
+                "/version",
+                format!("`version` must be a semantic version like `1.2.0`{quote}"),
+            );
+        }
+        version
+    }
+
+    fn party(&mut self, root: &At<'_>, name: &str) -> String {
+        let Some(text) = self.text(root, name) else {
+            if root.get(name).is_none() {
+                self.invalid(root.pointer(name), format!("the contract has no `{name}`"));
+            }
+            return String::new();
+        };
+        let plain = text.strip_prefix("type:").unwrap_or(&text);
+        if !is_type_name(plain) {
+            self.invalid(
+                root.pointer(name),
+                format!("`{name}` must be one agent's id or type, without wildcards"),
+            );
+        }
+        plain.to_owned()
+    }
+
+    fn trigger(&mut self, root: &At<'_>) -> Trigger {
+        let Some(at) = self.object(root, "trigger") else {
+            if root.get("trigger").is_none() {
+                self.missing("/trigger", "`trigger` is absent: say when the source hands off");
+            }
+            return Trigger::default();
+        };
+        self.unknown(&at, &["intent", "predicate", "tool_call"]);
+        let trigger = Trigger {
+            intent: self.text(&at, "intent"),
+            predicate: self.predicate(&at, "predicate"),
+            tool_call: self.text(&at, "tool_call"),
+        };
+        if ["intent", "predicate", "tool_call"].iter().all(|name| at.get(name).is_none()) {
+            self.missing(
+                "/trigger",
+                "`trigger` needs at least one of `intent`, `predicate` and `tool_call`",
+            );
+        }
+        trigger
+    }
+
+    fn payload(&mut self, root: &At<'_>) -> Payload {
+        let Some(at) = self.object(root, "payload") else {
+            if root.get("payload").is_none() {
+                self.missing("/payload", "`payload` is absent: name its schema");
+            }
+            return Payload::default();
+        };
+        self.unknown(&at, &["schema", "required", "history_strategy", "history_justification"]);
+        let schema = match at.get("schema") {
+            None => {
+                self.missing(
+                    "/payload/schema",
+                    "`payload.schema` is absent: a payload is defined by a named schema",
+                );
+                None
+            }
+            Some(Value::String(name)) if !name.trim().is_empty() && name.len() <= 1_024 => {
+                Some(SchemaRef::Named(name.clone()))
+            }
+            Some(Value::Object(inline)) => Some(SchemaRef::Inline(Value::Object(inline.clone()))),
+            Some(_) => {
+                self.invalid(
+                    "/payload/schema",
+                    "`payload.schema` must name a schema, or be one".to_owned(),
+                );
+                None
+            }
+        };
+        let required = self.names(&at, "required");
+        if let Some(names) = &required {
+            for part in ["task_summary", "provenance"] {
+                let there = names.iter().any(|name| {
+                    let name = name.strip_prefix("payload.").unwrap_or(name);
+                    super::payload::snake(name.split('.').next().unwrap_or_default()) == part
+                });
+                if !there {
+                    self.missing(
+                        "/payload/required",
+                        &format!("`payload.required` must include `{part}`"),
+                    );
+                }
+            }
+        }
+        let history_strategy = self.text(&at, "history_strategy").and_then(|text| {
+            let strategy = HistoryStrategy::parse(&text);
+            if strategy.is_none() {
+                self.invalid(
+                    "/payload/history_strategy",
+                    "`history_strategy` must be one of full, summary, last_k, pointer".to_owned(),
+                );
+            }
+            strategy
+        });
+        let history_justification = self.text(&at, "history_justification");
+        Payload { schema, required, history_strategy, history_justification }
+    }
+
+    fn acceptance(&mut self, root: &At<'_>) -> Acceptance {
+        let Some(at) = self.object(root, "acceptance_criteria") else {
+            if root.get("acceptance_criteria").is_none() {
+                self.missing("/acceptance_criteria", "`acceptance_criteria` is absent");
+            }
+            return Acceptance::default();
+        };
+        let names = ["required_fields", "domain_match", "permission_check"];
+        self.unknown(&at, &names);
+        for name in names {
+            if at.get(name).is_none() {
+                self.missing(at.pointer(name), &format!("`acceptance_criteria.{name}` is absent"));
+            }
+        }
+        Acceptance {
+            required_fields: self.names(&at, "required_fields"),
+            domain_match: self.predicate(&at, "domain_match"),
+            permission_check: self.text(&at, "permission_check"),
+        }
+    }
+
+    fn recovery(&mut self, root: &At<'_>) -> RecoveryClause {
+        const ON: [&str; 3] = ["on_reject", "on_timeout", "on_error"];
+        let Some(at) = self.object(root, "recovery") else {
+            if root.get("recovery").is_none() {
+                self.fault(
+                    FaultKind::MissingRecovery,
+                    "/recovery",
+                    "`recovery` is absent: say on_reject, on_timeout and on_error".to_owned(),
+                );
+            }
+            return RecoveryClause::default();
+        };
+        self.unknown(
+            &at,
+            &["on_reject", "on_timeout", "on_error", "timeout_ms", "max_retries", "loop_guard"],
+        );
+        let absent: Vec<&str> = ON.into_iter().filter(|name| at.get(name).is_none()).collect();
+        if !absent.is_empty() {
+            self.fault(
+                FaultKind::MissingRecovery,
+                "/recovery",
+                format!("`recovery` does not say {}", absent.join(", ")),
+            );
+        }
+        let [on_reject, on_timeout, on_error] = ON.map(|name| self.way(&at, name));
+        RecoveryClause {
+            on_reject,
+            on_timeout,
+            on_error,
+            timeout_ms: self.number(&at, "timeout_ms", 1, MAX_TIME_MS),
+            max_retries: self
+                .number(&at, "max_retries", 0, MAX_RETRIES)
+                .and_then(|count| u32::try_from(count).ok()),
+            loop_guard: self.loop_guard(&at),
+        }
+    }
+
+    fn way(&mut self, at: &At<'_>, name: &str) -> Option<Recovery> {
+        let text = self.text(at, name)?;
+        match text.parse() {
+            Ok(way) => Some(way),
+            Err(why) => {
+                self.invalid(at.pointer(name), why);
+                None
+            }
+        }
+    }
+
+    fn loop_guard(&mut self, at: &At<'_>) -> Option<Guard> {
+        let pointer = at.pointer("loop_guard");
+        let counter = |reference: &str, max| Guard {
+            reference: reference.to_owned(),
+            rule: LoopGuard::Counter { max },
+        };
+        match at.get("loop_guard")? {
+            Value::String(text) if !text.trim().is_empty() => {
+                let last = text.rsplit('.').next().unwrap_or_default().to_ascii_lowercase();
+                Some(if last.contains("visit") || last.contains("agents") {
+                    Guard { reference: text.clone(), rule: LoopGuard::Visited }
+                } else {
+                    counter(text, COUNTER)
+                })
+            }
+            Value::Number(max) => match max.as_u64().and_then(|max| u32::try_from(max).ok()) {
+                Some(max) if max >= 1 => Some(counter("", max)),
+                _ => {
+                    self.invalid(pointer, "`loop_guard` as a number must be 1 or more".to_owned());
+                    None
+                }
+            },
+            Value::Object(object) => {
+                let guard = At { object, pointer };
+                self.unknown(&guard, &["visited", "counter", "max"]);
+                if let Some(reference) = self.text(&guard, "visited") {
+                    return Some(Guard { reference, rule: LoopGuard::Visited });
+                }
+                let reference = self.text(&guard, "counter").unwrap_or_default();
+                let max = self.number(&guard, "max", 1, 1_000).unwrap_or(u64::from(COUNTER));
+                Some(counter(&reference, u32::try_from(max).unwrap_or(COUNTER)))
+            }
+            _ => {
+                self.invalid(
+                    pointer,
+                    "`loop_guard` must name a counter or a set of visited agents".to_owned(),
+                );
+                None
+            }
+        }
+    }
+
+    fn observability(&mut self, root: &At<'_>) -> Option<Observability> {
+        let at = self.object(root, "observability")?;
+        self.unknown(&at, &["trace_id_field", "audit_event", "metrics"]);
+        Some(Observability {
+            trace_id_field: self.text(&at, "trace_id_field"),
+            audit_event: self.text(&at, "audit_event"),
+            metrics: self.names(&at, "metrics").unwrap_or_default(),
+        })
+    }
+
+    fn idempotency(&mut self, root: &At<'_>) -> Option<Idempotency> {
+        let at = self.object(root, "idempotency")?;
+        self.unknown(&at, &["idempotent", "dedupe_key", "replay_window_ms"]);
+        let dedupe_key = self.text(&at, "dedupe_key").filter(|name| {
+            let well = is_path(name);
+            if !well {
+                self.invalid(
+                    "/idempotency/dedupe_key",
+                    "`dedupe_key` must be a dotted name".to_owned(),
+                );
+            }
+            well
+        });
+        Some(Idempotency {
+            idempotent: self.flag(&at, "idempotent"),
+            dedupe_key,
+            replay_window_ms: self.number(&at, "replay_window_ms", 1, MAX_TIME_MS),
+        })
+    }
+
+    fn human(&mut self, root: &At<'_>) -> Option<Human> {
+        let stated = self.flag(root, "human_target");
+        match root.get("human_in_the_loop") {
+            None => stated.map(|target| Human { target, how: HumanTarget::default() }),
+            Some(Value::Bool(target)) => {
+                Some(Human { target: stated.unwrap_or(*target), how: HumanTarget::default() })
+            }
+            Some(Value::Object(object)) => {
+                let at = At { object, pointer: "/human_in_the_loop".to_owned() };
+                self.unknown(
+                    &at,
+                    &["human_target", "channel", "timeout_ms", "resume_as", "synthetic_agent"],
+                );
+                let target = self.flag(&at, "human_target").or(stated);
+                if target.is_none() {
+                    self.invalid(
+                        "/human_in_the_loop",
+                        "`human_in_the_loop` must say whether `human_target` is true".to_owned(),
+                    );
+                }
+                let name =
+                    if at.get("resume_as").is_some() { "resume_as" } else { "synthetic_agent" };
+                let resume_as = self.text(&at, name).and_then(|text| {
+                    let id = agent_id(&text);
+                    if id.is_none() {
+                        self.invalid(at.pointer(name), format!("`{name}` must be an agent's id"));
+                    }
+                    id
+                });
+                let how = HumanTarget {
+                    channel: self.text(&at, "channel"),
+                    timeout_ms: self.number(&at, "timeout_ms", 1, MAX_TIME_MS),
+                    resume_as,
+                };
+                Some(Human { target: target.unwrap_or(false), how })
+            }
+            Some(_) => {
+                self.invalid(
+                    "/human_in_the_loop",
+                    "`human_in_the_loop` must be true, false or a mapping".to_owned(),
+                );
+                None
+            }
+        }
+    }
+
+    fn deprecation(&mut self, root: &At<'_>) -> Option<Deprecation> {
+        if matches!(root.get("deprecation")?, Value::Bool(false)) {
+            return None;
+        }
+        let at = self.object(root, "deprecation")?;
+        self.unknown(&at, &["since", "sunset", "sunset_date", "replacement_id", "reason"]);
+        let sunset = if at.get("sunset").is_some() { "sunset" } else { "sunset_date" };
+        Some(Deprecation {
+            since: self.date(&at, "since"),
+            sunset: self.date(&at, sunset),
+            replacement_id: self.text(&at, "replacement_id"),
+        })
+    }
+
+    fn reviewer(&mut self, root: &At<'_>) -> Option<String> {
+        match root.get("reviewed_by")? {
+            Value::String(name) if !name.trim().is_empty() => Some(name.clone()),
+            Value::Object(object) => object.get("name").and_then(Value::as_str).map(str::to_owned),
+            Value::Array(names) => names.iter().find_map(|name| name.as_str().map(str::to_owned)),
+            _ => {
+                self.invalid("/reviewed_by", "`reviewed_by` must name who reviewed".to_owned());
+                None
+            }
+        }
+    }
+
+    fn object<'a>(&mut self, at: &At<'a>, name: &str) -> Option<At<'a>> {
+        let pointer = at.pointer(name);
+        let object = at.get(name)?.as_object();
+        if object.is_none() {
+            self.invalid(pointer.clone(), format!("`{name}` must be a mapping"));
+        }
+        object.map(|object| At { object, pointer })
+    }
+
+    fn text(&mut self, at: &At<'_>, name: &str) -> Option<String> {
+        match at.get(name)? {
+            Value::String(text) if text.len() <= 4_096 && !text.contains('\0') => {
+                Some(text.clone())
+            }
+            _ => {
+                self.invalid(
+                    at.pointer(name),
+                    format!("`{name}` must be a text of at most 4096 bytes"),
+                );
+                None
+            }
+        }
+    }
+
+    fn flag(&mut self, at: &At<'_>, name: &str) -> Option<bool> {
+        let value = at.get(name)?;
+        if value.as_bool().is_none() {
+            self.invalid(at.pointer(name), format!("`{name}` must be true or false"));
+        }
+        value.as_bool()
+    }
+
+    fn number(&mut self, at: &At<'_>, name: &str, least: u64, most: u64) -> Option<u64> {
+        let number = at.get(name)?.as_u64().filter(|number| (least..=most).contains(number));
+        if number.is_none() {
+            self.invalid(
+                at.pointer(name),
+                format!("`{name}` must be a whole number from {least} to {most}"),
+            );
+        }
+        number
+    }
+
+    fn names(&mut self, at: &At<'_>, name: &str) -> Option<Vec<String>> {
+        let items = at.get(name)?.as_array();
+        let names = items.filter(|items| items.len() <= MAX_NAMES).and_then(|items| {
+            items
+                .iter()
+                .map(|item| item.as_str().filter(|text| is_path(text)).map(str::to_owned))
+                .collect::<Option<Vec<_>>>()
+        });
+        if names.is_none() {
+            self.invalid(
+                at.pointer(name),
+                format!("`{name}` must be a list of at most {MAX_NAMES} dotted names"),
+            );
+        }
+        names
+    }
+
+    fn predicate(&mut self, at: &At<'_>, name: &str) -> Option<String> {
+        let text = self.text(at, name)?;
+        match Predicate::compile(&text) {
+            Ok(_) => Some(text),
+            Err(why) => {
+                self.invalid(at.pointer(name), why.to_string());
+                None
+            }
+        }
+    }
+
+    /// RFC 3339, or a plain date: its midnight in UTC.
+    fn date(&mut self, at: &At<'_>, name: &str) -> Option<i64> {
+        use time::format_description::well_known::Rfc3339;
+        let text = self.text(at, name)?;
+        let whole = if text.len() == 10 { format!("{text}T00:00:00Z") } else { text };
+        let Ok(moment) = time::OffsetDateTime::parse(&whole, &Rfc3339) else {
+            self.invalid(at.pointer(name), format!("`{name}` must be a date like `2027-01-31`"));
+            return None;
+        };
+        Some(moment.unix_timestamp())
+    }
+}
+
+fn is_kebab(id: &str) -> bool {
+    id.len() <= MAX_ID
+        && id.split('-').all(|part| {
+            !part.is_empty()
+                && part.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'.')
+        })
+}
+
+fn is_path(text: &str) -> bool {
+    !text.is_empty()
+        && text.len() <= 256
+        && text.split('.').all(|part| !part.is_empty() && !part.chars().any(char::is_control))
+}

@@ -1,0 +1,81 @@
+//! A lint's reports as JSON (specification §4.4) and as SARIF 2.1.0.
+
+use serde_json::{Value, json};
+
+use super::lint::{RULES, Report, Severity};
+
+/// `{"contracts": [{id, file, level, missing, findings: [{rule, severity, line, column, message}]}]}`.
+#[must_use]
+pub fn json(reports: &[Report]) -> Value {
+    let contracts: Vec<Value> = reports
+        .iter()
+        .map(|report| {
+            let findings: Vec<Value> = report
+                .findings
+                .iter()
+                .map(|finding| {
+                    json!({
+                        "rule": finding.rule.name,
+                        "severity": finding.rule.severity.as_str(),
+                        "line": finding.place.line,
+                        "column": finding.place.column,
+                        "message": finding.message,
+                    })
+                })
+                .collect();
+            json!({
+                "id": report.id,
+                "file": report.file,
+                "level": report.level.map(super::level::Level::as_str),
+                "missing": report.missing,
+                "findings": findings,
+            })
+        })
+        .collect();
+    json!({ "contracts": contracts })
+}
+
+/// SARIF 2.1.0, for code hosts and editors.
+#[must_use]
+pub fn sarif(reports: &[Report], tool_version: &str) -> Value {
+    let level = |severity: Severity| severity.as_str();
+    let rules: Vec<Value> = RULES
+        .iter()
+        .map(|rule| {
+            json!({
+                "id": rule.name,
+                "shortDescription": { "text": rule.about },
+                "defaultConfiguration": { "level": level(rule.severity) },
+            })
+        })
+        .collect();
+    let results: Vec<Value> = reports
+        .iter()
+        .flat_map(|report| report.findings.iter().map(move |finding| (report, finding)))
+        .map(|(report, finding)| {
+            json!({
+                "ruleId": finding.rule.name,
+                "ruleIndex": RULES.iter().position(|rule| rule.name == finding.rule.name),
+                "level": level(finding.rule.severity),
+                "message": { "text": finding.message },
+                "locations": [{
+                    "physicalLocation": {
+                        "artifactLocation": { "uri": report.file.replace('\\', "/") },
+                        "region": {
+                            "startLine": finding.place.line,
+                            "startColumn": finding.place.column,
+                        },
+                    },
+                }],
+            })
+        })
+        .collect();
+    json!({
+        "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
+        "version": "2.1.0",
+        "runs": [{
+            "tool": { "driver": { "name": "handoffd lint", "version": tool_version, "rules": rules } },
+            "results": results,
+        }],
+    })
+}

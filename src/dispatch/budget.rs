@@ -1,0 +1,121 @@
+//! The retry budget of one receiver: however many deliveries fail, what is tried again stays a fraction
+//! of what is tried for the first time, plus a trickle. A receiver that fails under load gets its
+//! usual load and a little more, instead of a multiple of it.
+//!
+//! A token bucket that may go into debt. Each first attempt pays in a fraction of a token, and time a
+//! few; each retry takes one. Where none is left the retry is put off to the time at which the trickle
+//! alone will have paid for it: put off, never dropped, so a debt is also a queue. Pure: time comes in
+//! from outside. After Finagle's `RetryBudget` (20 % and ten a second), which drops instead.
+
+use std::time::Duration;
+
+use crate::domain::ids::Micros;
+
+/// How much may be tried again.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct BudgetSettings {
+    /// Retries for each first attempt.
+    pub share: f64,
+    /// Retries a second in any case; more than 0.
+    pub floor: f64,
+    /// Tokens that can be saved up.
+    pub most: f64,
+}
+
+impl Default for BudgetSettings {
+    /// A fifth, ten a second, a hundred saved.
+    fn default() -> Self {
+        Self { share: 0.2, floor: 10.0, most: 100.0 }
+    }
+}
+
+/// The budget of one receiver.
+#[derive(Debug, Clone)]
+pub(super) struct Budget {
+    settings: BudgetSettings,
+    tokens: f64,
+    as_of: Option<Micros>,
+}
+
+impl Budget {
+    /// Begins with everything saved.
+    pub(super) fn new(settings: BudgetSettings) -> Self {
+        Self { settings, tokens: settings.most, as_of: None }
+    }
+
+    /// Something is tried for the first time.
+    pub(super) fn first(&mut self) {
+        self.tokens = (self.tokens + self.settings.share).min(self.settings.most);
+    }
+
+    /// When what is to be tried again at `wanted` may be.
+    pub(super) fn retry(&mut self, now: Micros, wanted: Micros) -> Micros {
+        let passed = self.as_of.map_or(Duration::ZERO, |before| now.since(before));
+        self.as_of = Some(self.as_of.map_or(now, |before| before.max(now)));
+        let paid = self.tokens + passed.as_secs_f64() * self.settings.floor;
+        self.tokens = paid.min(self.settings.most) - 1.0;
+        if self.tokens >= 0.0 {
+            return wanted;
+        }
+        wanted.max(now.plus(Duration::from_secs_f64(-self.tokens / self.settings.floor)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const SETTINGS: BudgetSettings = BudgetSettings { share: 0.5, floor: 2.0, most: 4.0 };
+
+    #[test]
+    fn what_is_saved_is_spent_at_once_and_then_it_trickles() {
+        let mut budget = Budget::new(SETTINGS);
+        let now = Micros(1_000_000);
+        let at: Vec<i64> = (0..7).map(|_| budget.retry(now, now).0 - now.0).collect();
+        assert_eq!(at, [0, 0, 0, 0, 500_000, 1_000_000, 1_500_000]);
+        // A second later two of the three are paid; two first attempts pay for the third.
+        let now = Micros(2_000_000);
+        budget.first();
+        budget.first();
+        assert_eq!(budget.retry(now, now).0 - now.0, 500_000);
+    }
+
+    #[test]
+    fn a_later_wish_is_kept() {
+        let mut budget = Budget::new(SETTINGS);
+        for _ in 0..4 {
+            budget.retry(Micros(0), Micros(0));
+        }
+        assert_eq!(budget.retry(Micros(0), Micros(9_000_000)), Micros(9_000_000));
+    }
+
+    proptest! {
+        /// However it goes: within any time, no more retries fall due than were saved, paid for by
+        /// first attempts, and trickled; and none before it was wanted.
+        #[test]
+        fn retries_stay_within_the_budget(
+            steps in proptest::collection::vec((any::<bool>(), 0_i64..200_000, 0_i64..1_000_000), 1..200),
+        ) {
+            let mut budget = Budget::new(SETTINGS);
+            let (mut now, mut firsts, mut due) = (Micros(0), 0.0, Vec::new());
+            for (first, pause, wish) in steps {
+                now = Micros(now.0 + pause);
+                if first {
+                    firsts += 1.0;
+                    budget.first();
+                } else {
+                    let wanted = Micros(now.0 + wish);
+                    let at = budget.retry(now, wanted);
+                    prop_assert!(at >= wanted);
+                    due.push(at);
+                }
+            }
+            due.sort();
+            for (n, at) in due.iter().enumerate() {
+                let allowed = SETTINGS.most + SETTINGS.share * firsts + SETTINGS.floor * at.0 as f64 / 1e6;
+                prop_assert!(n as f64 <= allowed, "{n} due by {at:?}, allowed {allowed}");
+            }
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! What the dispatcher learns of a receiver's endpoint, told to the ledger: that it is gone, is on its way
+//! to being disabled, or answers again.
+
+use super::dispatcher::Dispatcher;
+use super::lanes::Told;
+use crate::evidence::record::Actor;
+use crate::ledger::command::{AgentChange, ChangeAgent, Command, Kind};
+use crate::store::Claim;
+
+impl Dispatcher {
+    /// The endpoint said so itself.
+    pub(super) async fn gone(&self, claim: &Claim, url: &str) {
+        tracing::error!(
+            event = "agent.endpoint_disabled",
+            agent_id = %claim.target,
+            "the endpoint says it is gone: delivery to this agent is disabled"
+        );
+        self.count("disabled");
+        self.change(claim, AgentChange::DisableDelivery { url: url.to_owned() }).await;
+    }
+
+    /// It failed so often in a row that operators are told, or answers again after that.
+    pub(super) async fn tell_of(&self, claim: &Claim, url: String, told: Told) {
+        let agent_id = &claim.target;
+        match told {
+            Told::Failing(step) => {
+                let (failures, percent) = (step.failures, step.percent);
+                self.count(if percent >= 100 { "disabled" } else { "failing" });
+                if percent >= 100 {
+                    tracing::error!(
+                        event = "agent.endpoint_disabled",
+                        %agent_id,
+                        failures,
+                        "delivery to this agent is disabled: its endpoint only fails"
+                    );
+                } else {
+                    tracing::warn!(
+                        event = "agent.endpoint_failing",
+                        %agent_id,
+                        failures,
+                        percent,
+                        "the endpoint is on its way to being disabled"
+                    );
+                }
+                self.change(claim, AgentChange::Failing { url, step }).await;
+            }
+            Told::Answers => {
+                self.count("recovered");
+                tracing::info!(%agent_id, "the endpoint answers again");
+                self.change(claim, AgentChange::Answers { url }).await;
+            }
+        }
+    }
+
+    fn count(&self, what: &str) {
+        self.parts().metrics.endpoint_alerts.with_label_values(&[what]).inc();
+    }
+
+    async fn change(&self, claim: &Claim, change: AgentChange) {
+        let parts = self.parts();
+        let command = Command {
+            tenant: claim.tenant.clone(),
+            at: parts.clock.now(),
+            actor: Actor::broker(),
+            kind: Kind::ChangeAgent(Box::new(ChangeAgent { agent: claim.target.clone(), change })),
+        };
+        if let Some(ledger) = self.ledger()
+            && let Err(err) = ledger.handle(command).await
+        {
+            tracing::warn!(error = %err, "what became of an endpoint could not be written");
+        }
+        parts.directory.agents_changed(&claim.tenant).await;
+    }
+}

@@ -1,0 +1,223 @@
+//! Values of a message that its sender marked as personal, by pointer (schema 2.1,
+//! `personalDataPayload.pointers`). Each is cut out before the message is kept: where it stood there is
+//! a marker, and the value is a datum of its subject like any other. For a receiver that is entitled to
+//! personal data it is put back where it was.
+
+use serde_json::{Map, Value, json};
+
+use super::canonical;
+
+/// Members of a message in which values may be marked and redacted: what agents say to each other. The
+/// rest is what the broker and the log work with.
+pub const CONTENT_MEMBERS: [&str; 17] = [
+    "taskDescription",
+    "completedSubtasks",
+    "remainingSubtasks",
+    "currentState",
+    "relevantContext",
+    "constraints",
+    "conversationHistorySummary",
+    "conversationHistoryVerbatim",
+    "toolCallHistory",
+    "taskSummary",
+    "provenance",
+    "reason",
+    "userId",
+    "toolState",
+    "metadata",
+    "extensions",
+    "checkpoint",
+];
+
+/// Where the marks stand.
+const POINTERS: &str = "/personalDataPayload/pointers";
+
+/// A person's data that came with a message: kept apart, indexed by subject.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PersonalDatum {
+    /// Whose data it is.
+    pub subject_id: String,
+    /// RFC 8785 form: a subject's entry, `{"data":…,"subjectId":…}`, or a value that was cut out,
+    /// `{"pointer":…,"subjectId":…,"value":…}`.
+    pub canonical: Vec<u8>,
+}
+
+/// What stands in a message where a personal value was cut out. The ordinal is the datum's place among
+/// the record's personal data; the subject is not named, for the message outlives its erasure.
+#[must_use]
+pub fn marker(ordinal: usize) -> Value {
+    json!({ "$personal": { "ordinal": ordinal } })
+}
+
+fn marks(message: &Value) -> impl Iterator<Item = (&str, &str)> {
+    let all = message.pointer(POINTERS).and_then(Value::as_array).into_iter().flatten();
+    all.filter_map(|mark| Some((mark.get("subjectId")?.as_str()?, mark.get("pointer")?.as_str()?)))
+}
+
+/// What is wrong with the marks of a message: the pointer of the mark, and a sentence.
+#[must_use]
+pub fn check(message: &Value) -> Vec<(String, &'static str)> {
+    let mut wrong = Vec::new();
+    let mut sorted = Vec::new();
+    for (index, (_, pointer)) in marks(message).enumerate() {
+        let at = format!("{POINTERS}/{index}/pointer");
+        let root = pointer.strip_prefix('/').and_then(|rest| rest.split('/').next());
+        if !root.is_some_and(|root| CONTENT_MEMBERS.contains(&root)) {
+            wrong.push((at, "Must point into a member that holds content, as `/currentState/…`."));
+        } else if pointer == "/checkpoint" {
+            wrong.push((at, "Must point below `/checkpoint`."));
+        } else if message.pointer(pointer).is_none() {
+            wrong.push((at, "Must point to a value of this message."));
+        } else {
+            // So that what stands below another comes right after it.
+            sorted.push((format!("{pointer}/"), at));
+        }
+    }
+    sorted.sort();
+    for pair in sorted.windows(2) {
+        if pair[1].0.starts_with(&pair[0].0) {
+            wrong.push((pair[1].1.clone(), "Must not be marked twice, nor below a marked value."));
+        }
+    }
+    wrong
+}
+
+/// The message without its marked values, and these, numbered from `first`; `None` where nothing is
+/// marked. A mark whose value is not there any more (redacted) is passed over.
+#[must_use]
+pub fn cut(message: &Value, first: usize) -> Option<(Value, Vec<PersonalDatum>)> {
+    marks(message).next()?;
+    let mut shown = message.clone();
+    let mut data = Vec::new();
+    for (subject_id, pointer) in marks(message) {
+        let Some(place) = shown.pointer_mut(pointer) else { continue };
+        if super::redaction::is_redacted(place) {
+            continue;
+        }
+        let value = std::mem::replace(place, marker(first + data.len()));
+        let datum = json!({ "pointer": pointer, "subjectId": subject_id, "value": value });
+        data.push(PersonalDatum {
+            subject_id: subject_id.to_owned(),
+            canonical: canonical::to_vec(&datum),
+        });
+    }
+    Some((shown, data))
+}
+
+/// Whether a datum is a value that was cut out. In canonical form such a one begins with its pointer;
+/// a subject's entry has `data`, which sorts before.
+fn was_cut(datum: &[u8]) -> bool {
+    datum.starts_with(b"{\"pointer\":")
+}
+
+/// The message as an entitled receiver gets it: cut values where they were, and the payload with what
+/// is left of it. `body` is the canonical message without both.
+#[must_use]
+pub fn whole(body: &[u8], personal: &[Vec<u8>]) -> Vec<u8> {
+    let Some(open) = body.strip_suffix(b"}").filter(|open| !personal.is_empty() && open.len() > 1)
+    else {
+        return body.to_vec();
+    };
+    if personal.iter().any(|datum| was_cut(datum))
+        && let Ok(Value::Object(message)) = serde_json::from_slice(body)
+    {
+        return put_back(message, personal);
+    }
+    [open, b",\"personalDataPayload\":{\"subjects\":[", &personal.join(&b','), b"]}}"].concat()
+}
+
+fn put_back(message: Map<String, Value>, personal: &[Vec<u8>]) -> Vec<u8> {
+    let mut message = Value::Object(message);
+    let (mut subjects, mut pointers) = (Vec::new(), Vec::new());
+    for datum in personal {
+        let Ok(mut entry) = serde_json::from_slice::<Value>(datum) else { continue };
+        if !was_cut(datum) {
+            subjects.push(entry);
+            continue;
+        }
+        let value = entry.get_mut("value").map(Value::take);
+        let pointer = entry.get("pointer").and_then(Value::as_str).unwrap_or_default();
+        // What was cut out of the checkpoint is the sender's.
+        if let (Some(place), Some(value)) = (message.pointer_mut(pointer), value) {
+            *place = value;
+            pointers.push(json!({ "pointer": pointer, "subjectId": entry.get("subjectId") }));
+        }
+    }
+    let mut payload = Map::new();
+    if !subjects.is_empty() {
+        payload.insert("subjects".to_owned(), Value::Array(subjects));
+    }
+    if !pointers.is_empty() {
+        payload.insert("pointers".to_owned(), Value::Array(pointers));
+    }
+    if let (Some(object), false) = (message.as_object_mut(), payload.is_empty()) {
+        object.insert("personalDataPayload".to_owned(), Value::Object(payload));
+    }
+    canonical::to_vec(&message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(pointers: &[&str]) -> Value {
+        let marks: Vec<_> =
+            pointers.iter().map(|at| json!({ "subjectId": "jana", "pointer": at })).collect();
+        json!({
+            "taskId": "t",
+            "currentState": { "customer": { "email": "jana@example.org", "age": 7 }, "list": [1, 2] },
+            "checkpoint": { "note": "Jana" },
+            "personalDataPayload": { "pointers": marks },
+        })
+    }
+
+    #[test]
+    fn a_marked_value_is_cut_and_put_back() {
+        let given =
+            message(&["/currentState/customer/email", "/checkpoint/note", "/currentState/list/1"]);
+        assert_eq!(check(&given), []);
+        let (shown, data) = cut(&given, 2).unwrap();
+        assert_eq!(shown["currentState"]["customer"]["email"], marker(2));
+        assert_eq!(shown["checkpoint"]["note"], marker(3));
+        assert_eq!(shown["currentState"]["list"], json!([1, marker(4)]));
+        let mut body = shown;
+        body.as_object_mut().unwrap().remove("checkpoint");
+        body.as_object_mut().unwrap().remove("personalDataPayload");
+        let body = canonical::to_vec(&body);
+        assert!(!String::from_utf8(body.clone()).unwrap().contains("jana"));
+        let data: Vec<_> = data.into_iter().map(|datum| datum.canonical).collect();
+        let back: Value = serde_json::from_slice(&whole(&body, &data)).unwrap();
+        assert_eq!(back["currentState"], given["currentState"]);
+        assert_eq!(back["personalDataPayload"]["pointers"].as_array().unwrap().len(), 2);
+        // One was erased: its marker stays.
+        let back: Value = serde_json::from_slice(&whole(&body, &data[2..])).unwrap();
+        assert_eq!(back["currentState"]["customer"]["email"], marker(2));
+        assert_eq!(back["currentState"]["list"], json!([1, 2]));
+    }
+
+    #[test]
+    fn marks_that_cannot_be_followed_are_told() {
+        for (pointers, expected) in [
+            (vec!["/taskId"], 1),
+            (vec![""], 1),
+            (vec!["/personalDataPayload/pointers/0"], 1),
+            (vec!["/checkpoint"], 1),
+            (vec!["/currentState/nothing"], 1),
+            (vec!["/currentState/customer", "/currentState/customer/email"], 1),
+            (vec!["/currentState/list", "/currentState/list"], 1),
+            (vec!["/currentState/list/0", "/currentState/list/1"], 0),
+        ] {
+            assert_eq!(check(&message(&pointers)).len(), expected, "{pointers:?}");
+        }
+    }
+
+    #[test]
+    fn without_marks_nothing_is_copied() {
+        assert_eq!(cut(&json!({ "taskId": "t" }), 0), None);
+        assert_eq!(whole(b"{\"a\":1}", &[]), b"{\"a\":1}");
+        let subject = br#"{"data":{},"subjectId":"s"}"#.to_vec();
+        let expected =
+            br#"{"a":1,"personalDataPayload":{"subjects":[{"data":{},"subjectId":"s"}]}}"#;
+        assert_eq!(whole(b"{\"a\":1}", &[subject]), expected);
+    }
+}

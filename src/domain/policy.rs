@@ -1,0 +1,196 @@
+//! What rules on one edge, source → target, at run time: deadlines, retries, recovery, the loop
+//! guard. Plain data, resolved from the edge's contract (specification §4.4, §5) or, where the edge
+//! has none, the defaults; stored with the handoff, so that what ruled at submission rules to its end.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use super::ids::AgentId;
+
+/// Where control goes when a handoff cannot complete cleanly (seed 002 §3.6).
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Recovery {
+    /// Back to the sender and its checkpoint: a rollback.
+    #[default]
+    Source,
+    /// To the sender's supervisor.
+    Supervisor,
+    /// To a person: an escalation.
+    Human,
+    /// To this agent.
+    Agent(AgentId),
+}
+
+impl fmt::Display for Recovery {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Source => f.write_str("source"),
+            Self::Supervisor => f.write_str("supervisor"),
+            Self::Human => f.write_str("human"),
+            Self::Agent(id) => id.fmt(f),
+        }
+    }
+}
+
+impl FromStr for Recovery {
+    type Err = String;
+
+    /// `source`, `supervisor`, `human`, or the id of an agent.
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "source" => Ok(Self::Source),
+            "supervisor" => Ok(Self::Supervisor),
+            "human" => Ok(Self::Human),
+            name => name.parse().map(Self::Agent).map_err(|_| {
+                format!("'{name}' is neither source, supervisor, human nor the id of an agent")
+            }),
+        }
+    }
+}
+
+impl Serialize for Recovery {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Recovery {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        String::deserialize(from)?.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+/// The contract that a policy was read from.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ContractRef {
+    /// Its id, kebab-case.
+    pub id: String,
+    /// Its semver version.
+    pub version: String,
+}
+
+/// Repeats to drop (seed 002 §4.3).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Dedupe {
+    /// RFC 6901 JSON pointer into the message: two handoffs of the edge with the same value there
+    /// are the same.
+    pub pointer: String,
+    /// For how long, in milliseconds.
+    pub window_ms: u64,
+}
+
+/// A contract's own guard against circles (seed 002 §3.6), on top of the broker's.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", tag = "kind")]
+pub enum LoopGuard {
+    /// A set of visited agents: the target must not have had the task before.
+    Visited,
+    /// A counter: the edge may be taken this often on one task.
+    Counter {
+        /// The most passages.
+        max: u32,
+    },
+}
+
+/// The target may be a person (seed 002 §4.4).
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct HumanTarget {
+    /// How the person is reached; a name that operators know.
+    pub channel: Option<String>,
+    /// How long to wait for the person, in milliseconds.
+    pub timeout_ms: Option<u64>,
+    /// The synthetic identity that resumes if the person does not answer.
+    pub resume_as: Option<AgentId>,
+}
+
+/// The rules of one edge. The default is what rules where there is no contract.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct EdgePolicy {
+    /// Where it comes from; `None`: no contract.
+    pub contract: Option<ContractRef>,
+    /// How long the receiver has for its verdict, in milliseconds; `None`: the broker's setting.
+    pub timeout_ms: Option<u64>,
+    /// Attempts after the first, at most; `None`: the broker's setting.
+    pub max_retries: Option<u32>,
+    /// May be tried again after its bytes were sent.
+    pub idempotent: bool,
+    /// The receiver rejects.
+    pub on_reject: Recovery,
+    /// No verdict in time.
+    pub on_timeout: Recovery,
+    /// Delivery exhausted, the receiver failed, or its lease ran out.
+    pub on_error: Recovery,
+    /// Which repeats to drop.
+    pub dedupe: Option<Dedupe>,
+    /// How often the edge may repeat on a task without progress; `None`: the broker's setting.
+    pub max_edge_repeats: Option<u32>,
+    /// The contract's own loop guard.
+    pub loop_guard: Option<LoopGuard>,
+    /// The target may be a person.
+    pub human: Option<HumanTarget>,
+    /// Refuse a handoff without a checkpoint of its own.
+    pub require_checkpoint: bool,
+    /// The name under which emit, accept, reject and complete are told to auditors.
+    pub audit_event: Option<String>,
+}
+
+impl Default for EdgePolicy {
+    fn default() -> Self {
+        Self {
+            contract: None,
+            timeout_ms: None,
+            max_retries: None,
+            idempotent: true,
+            on_reject: Recovery::Source,
+            on_timeout: Recovery::Source,
+            on_error: Recovery::Source,
+            dedupe: None,
+            max_edge_repeats: None,
+            loop_guard: None,
+            human: None,
+            require_checkpoint: false,
+            audit_event: None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_contract_means_source_recovery_and_retries_as_configured() {
+        let policy = EdgePolicy::default();
+        assert_eq!(policy.on_error, Recovery::Source);
+        assert!(policy.idempotent && policy.max_retries.is_none());
+        assert_eq!(serde_json::from_str::<EdgePolicy>("{}").unwrap(), policy);
+    }
+
+    #[test]
+    fn a_policy_survives_the_store() {
+        let policy = EdgePolicy {
+            contract: Some(ContractRef { id: "a-to-b".to_owned(), version: "1.2.0".to_owned() }),
+            on_reject: Recovery::Supervisor,
+            on_timeout: "fallback-agent".parse().unwrap(),
+            loop_guard: Some(LoopGuard::Counter { max: 2 }),
+            dedupe: Some(Dedupe { pointer: "/provenance/order_id".to_owned(), window_ms: 60_000 }),
+            human: Some(HumanTarget { channel: Some("desk".to_owned()), ..HumanTarget::default() }),
+            ..EdgePolicy::default()
+        };
+        let text = serde_json::to_string(&policy).unwrap();
+        assert_eq!(serde_json::from_str::<EdgePolicy>(&text).unwrap(), policy);
+    }
+
+    #[test]
+    fn a_recovery_is_a_known_word_or_an_agent() {
+        assert_eq!("human".parse::<Recovery>().unwrap(), Recovery::Human);
+        assert!(matches!("agent-b".parse::<Recovery>().unwrap(), Recovery::Agent(_)));
+        assert!("not an id".parse::<Recovery>().is_err());
+    }
+}

@@ -1,0 +1,129 @@
+//! What rules the end of a handoff, settled when it is submitted and kept with it: whatever changes in
+//! the meantime, its recovery is the one that was agreed on.
+
+use serde::{Deserialize, Serialize};
+
+use super::ids::AgentId;
+use super::policy::{EdgePolicy, Recovery};
+
+/// What went wrong with a handoff (specification §5).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Trigger {
+    /// The receiver said no.
+    Reject,
+    /// No verdict in time.
+    Timeout,
+    /// Attempts exhausted, the receiver failed, or its lease ran out.
+    Error,
+}
+
+/// In whose place a handoff stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Standing {
+    /// Its own: a sender submitted it.
+    #[default]
+    Own,
+    /// It tries the next of the sender's preferred agents.
+    Preferred,
+    /// It is a recovery already; when it fails too the task goes back to the sender.
+    Recovery,
+}
+
+/// The rules of one handoff.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct Ruling {
+    /// The edge's contract, or the defaults.
+    pub edge: EdgePolicy,
+    /// The sender's supervisor, else the receiver's.
+    pub supervisor: Option<AgentId>,
+    /// The sender's preferred agents that were not tried yet, in order (seed 001).
+    pub preferred: Vec<AgentId>,
+    /// In whose place it stands.
+    pub standing: Standing,
+}
+
+/// What is to be done about a failed handoff.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Next {
+    /// Back to the sender's checkpoint.
+    RollBack {
+        /// A list of preferred agents came to its end.
+        exhausted: bool,
+    },
+    /// Another agent gets it.
+    Readdress(AgentId, Box<Ruling>),
+    /// A person decides.
+    Escalate,
+}
+
+impl Ruling {
+    /// Rules nothing but the defaults: need not be kept.
+    #[must_use]
+    pub fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// As stored: JSON.
+    #[must_use]
+    pub fn to_text(&self) -> String {
+        // Plain data always serialises.
+        serde_json::to_string(self).unwrap_or_default()
+    }
+
+    /// Every agent that may take the handoff over: these must be known when it fails.
+    #[must_use]
+    pub fn fallbacks(&self) -> Vec<AgentId> {
+        let named = [&self.edge.on_reject, &self.edge.on_timeout, &self.edge.on_error];
+        let named = named.into_iter().filter_map(|recovery| self.recovers_to(recovery));
+        let resume = self.edge.human.as_ref().and_then(|human| human.resume_as.clone());
+        self.preferred.iter().cloned().chain(named).chain(resume).collect()
+    }
+
+    fn recovers_to(&self, recovery: &Recovery) -> Option<AgentId> {
+        match recovery {
+            Recovery::Supervisor => self.supervisor.clone(),
+            Recovery::Agent(id) => Some(id.clone()),
+            Recovery::Source | Recovery::Human => None,
+        }
+    }
+
+    /// What is to be done. `live` says whether an agent can take a handoff now; `untouched` that the
+    /// receiver never accepted, so that one of the preferred agents may be asked instead.
+    #[must_use]
+    pub fn next(&self, trigger: Trigger, untouched: bool, live: impl Fn(&AgentId) -> bool) -> Next {
+        let asked = trigger == Trigger::Reject || (untouched && self.edge.idempotent);
+        let mut left = self.preferred.iter();
+        if asked && let Some(next) = left.find(|id| live(id)) {
+            let ruling = Self {
+                preferred: left.cloned().collect(),
+                standing: Standing::Preferred,
+                ..self.clone()
+            };
+            return Next::Readdress(next.clone(), Box::new(ruling));
+        }
+        let exhausted =
+            asked && (self.standing == Standing::Preferred || !self.preferred.is_empty());
+        let recovery = match trigger {
+            Trigger::Reject => &self.edge.on_reject,
+            Trigger::Timeout => &self.edge.on_timeout,
+            Trigger::Error => &self.edge.on_error,
+        };
+        if self.standing == Standing::Recovery {
+            return Next::RollBack { exhausted };
+        }
+        if *recovery == Recovery::Human {
+            return Next::Escalate;
+        }
+        match self.recovers_to(recovery).filter(|id| live(id)) {
+            Some(id) => {
+                let ruling =
+                    Self { preferred: Vec::new(), standing: Standing::Recovery, ..self.clone() };
+                Next::Readdress(id, Box::new(ruling))
+            }
+            None => Next::RollBack { exhausted },
+        }
+    }
+}

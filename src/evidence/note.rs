@@ -1,0 +1,382 @@
+//! Signed notes, and the tree head as one: C2SP signed-note and tlog-checkpoint.
+//!
+//! A note is a text that ends in a newline, an empty line, and signature lines `— <name> <base64>`.
+//! A signature's first four bytes name the key: the first of SHA-256 over `name`, a newline, the
+//! algorithm's byte and the public key. A tree head's text is three lines: the log's origin, its size in
+//! decimal, its root in base64. Keys are Ed25519 (algorithm byte 1); a log's key has the origin as its
+//! name.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use ed25519_dalek::{Signature, Signer as _, SigningKey, VerifyingKey};
+use sha2::{Digest, Sha256};
+
+use super::merkle::Hash;
+
+/// Ed25519's algorithm byte (C2SP signed-note).
+const ED25519: u8 = 1;
+
+/// What begins a signature line: an em dash and a space.
+const SIGNATURE_PREFIX: &str = "\u{2014} ";
+
+/// The longest note that is read: a tree head has some 250 bytes, each cosignature some 150 more.
+const MAX_NOTE: usize = 64 * 1024;
+
+/// Why a note is not believed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NoteError {
+    /// Not in the form of a signed note.
+    #[error("not a signed note: {0}")]
+    Malformed(&'static str),
+    /// No signature by the key.
+    #[error("the note carries no signature of key {0}")]
+    Unsigned(String),
+    /// The signature is not the key's.
+    #[error("the signature of key {0} is wrong")]
+    Forged(String),
+}
+
+/// A public key with its name, as `name+hash+base64` (a "vkey").
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PublicKey {
+    name: String,
+    key: VerifyingKey,
+}
+
+impl PublicKey {
+    /// The key of that name. `None` where the name is empty or holds white space or a plus sign, or the
+    /// bytes are no point of the curve.
+    #[must_use]
+    pub fn new(name: &str, key: &[u8; 32]) -> Option<Self> {
+        let key = VerifyingKey::from_bytes(key).ok()?;
+        is_name(name).then(|| Self { name: name.to_owned(), key })
+    }
+
+    /// Reads `name+hash+base64`.
+    ///
+    /// # Errors
+    /// [`NoteError::Malformed`], also where the hash is not the key's.
+    pub fn parse(text: &str) -> Result<Self, NoteError> {
+        let malformed = || NoteError::Malformed("a key is name+hash+base64");
+        let mut parts = text.trim().splitn(3, '+');
+        let (Some(name), Some(id), Some(key)) = (parts.next(), parts.next(), parts.next()) else {
+            return Err(malformed());
+        };
+        let key = BASE64.decode(key).map_err(|_| malformed())?;
+        let key = match key.split_first() {
+            Some((&ED25519, key)) => <&[u8; 32]>::try_from(key).map_err(|_| malformed())?,
+            _ => return Err(NoteError::Malformed("the key is not Ed25519")),
+        };
+        let known = Self::new(name, key).ok_or_else(malformed)?;
+        if hex::encode(known.id()) == id {
+            Ok(known)
+        } else {
+            Err(NoteError::Malformed("the key's hash is not its own"))
+        }
+    }
+
+    /// The key's name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The key itself.
+    #[must_use]
+    pub fn bytes(&self) -> [u8; 32] {
+        self.key.to_bytes()
+    }
+
+    /// Four bytes that name the key in a signature.
+    #[must_use]
+    pub fn id(&self) -> [u8; 4] {
+        let digest = Sha256::new()
+            .chain_update(self.name.as_bytes())
+            .chain_update([b'\n', ED25519])
+            .chain_update(self.key.as_bytes())
+            .finalize();
+        [digest[0], digest[1], digest[2], digest[3]]
+    }
+}
+
+impl std::fmt::Display for PublicKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let key = [&[ED25519][..], self.key.as_bytes()].concat();
+        write!(f, "{}+{}+{}", self.name, hex::encode(self.id()), BASE64.encode(key))
+    }
+}
+
+/// Whether a text can name a key.
+pub(super) fn is_name(name: &str) -> bool {
+    !name.is_empty() && !name.contains(|c: char| c == '+' || c.is_whitespace() || c.is_control())
+}
+
+/// One signature of a note.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NoteSignature {
+    /// The key's name.
+    pub name: String,
+    /// The key's id and the signature proper.
+    pub bytes: Vec<u8>,
+}
+
+/// As a line of a note, without the newline.
+impl std::fmt::Display for NoteSignature {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{SIGNATURE_PREFIX}{} {}", self.name, BASE64.encode(&self.bytes))
+    }
+}
+
+/// A note as it came; nothing is believed yet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Note {
+    /// What is signed; ends in a newline.
+    pub text: String,
+    /// By whom.
+    pub signatures: Vec<NoteSignature>,
+}
+
+impl Note {
+    /// Takes a note apart.
+    ///
+    /// # Errors
+    /// [`NoteError::Malformed`].
+    pub fn parse(note: &str) -> Result<Self, NoteError> {
+        let malformed = NoteError::Malformed;
+        if note.len() > MAX_NOTE || !note.ends_with('\n') {
+            return Err(malformed("too long, or no newline at the end"));
+        }
+        if note.contains(|c: char| c.is_control() && c != '\n') {
+            return Err(malformed("it holds control characters"));
+        }
+        let cut = note.rfind("\n\n").ok_or(malformed("no empty line before the signatures"))?;
+        let (text, lines) = (&note[..=cut], &note[cut + 2..]);
+        let signatures = lines
+            .lines()
+            .map(|line| {
+                let (name, bytes) = line
+                    .strip_prefix(SIGNATURE_PREFIX)
+                    .and_then(|line| line.split_once(' '))
+                    .filter(|(name, _)| is_name(name))
+                    .ok_or(malformed("a signature line is — name base64"))?;
+                let bytes = BASE64.decode(bytes).ok().filter(|bytes| bytes.len() > 4);
+                let bytes = bytes.ok_or(malformed("a signature is not base64"))?;
+                Ok(NoteSignature { name: name.to_owned(), bytes })
+            })
+            .collect::<Result<Vec<_>, _>>()?;
+        if signatures.is_empty() {
+            return Err(malformed("it carries no signature"));
+        }
+        Ok(Self { text: text.to_owned(), signatures })
+    }
+
+    /// Checks that `key` signed it.
+    ///
+    /// # Errors
+    /// [`NoteError::Unsigned`] or [`NoteError::Forged`].
+    pub fn verify(&self, key: &PublicKey) -> Result<(), NoteError> {
+        let id = key.id();
+        let signature = self
+            .signatures
+            .iter()
+            .find(|signature| signature.name == key.name && signature.bytes[..4] == id)
+            .ok_or_else(|| NoteError::Unsigned(key.name.clone()))?;
+        let forged = || NoteError::Forged(key.name.clone());
+        let bytes = Signature::from_slice(&signature.bytes[4..]).map_err(|_| forged())?;
+        key.key.verify_strict(self.text.as_bytes(), &bytes).map_err(|_| forged())
+    }
+}
+
+/// The notes of a text that holds one after the other: each ends with its last signature line.
+#[must_use]
+pub fn split(text: &str) -> Vec<&str> {
+    let (mut notes, mut start, mut signed) = (Vec::new(), 0, false);
+    let mut at = 0;
+    for line in text.split_inclusive('\n') {
+        let signature = line.starts_with(SIGNATURE_PREFIX);
+        if signed && !signature {
+            notes.push(&text[start..at]);
+            start = at;
+        }
+        signed = signature;
+        at += line.len();
+    }
+    if start < text.len() {
+        notes.push(&text[start..]);
+    }
+    notes
+}
+
+/// What a tree head says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TreeHead {
+    /// Which log.
+    pub origin: String,
+    /// How many records it has.
+    pub size: u64,
+    /// The root of its Merkle tree.
+    pub root: Hash,
+}
+
+impl TreeHead {
+    /// The text that is signed.
+    #[must_use]
+    pub fn text(&self) -> String {
+        format!("{}\n{}\n{}\n", self.origin, self.size, BASE64.encode(self.root))
+    }
+
+    /// Reads the text of a note; lines after the third are extensions and left alone.
+    ///
+    /// # Errors
+    /// [`NoteError::Malformed`].
+    pub fn parse(text: &str) -> Result<Self, NoteError> {
+        let malformed = NoteError::Malformed;
+        let mut lines = text.lines();
+        let origin = lines.next().filter(|line| !line.is_empty());
+        let size = lines.next().filter(|line| line.bytes().all(|byte| byte.is_ascii_digit()));
+        // One way to write a number: no leading zeros.
+        let size = size.filter(|line| *line == "0" || !line.starts_with('0'));
+        let root = lines.next().and_then(|line| BASE64.decode(line).ok());
+        Ok(Self {
+            origin: origin.ok_or(malformed("a tree head begins with its log's origin"))?.to_owned(),
+            size: size
+                .and_then(|line| line.parse().ok())
+                .ok_or(malformed("a tree head's second line is its size"))?,
+            root: root
+                .and_then(|root| root.try_into().ok())
+                .ok_or(malformed("a tree head's third line is its root in base64"))?,
+        })
+    }
+}
+
+/// A log's signing key: the private half.
+pub struct Signer {
+    key: SigningKey,
+}
+
+impl Signer {
+    /// From 32 random bytes, the seed of the key (RFC 8032 §5.1.5).
+    #[must_use]
+    pub fn new(seed: &[u8; 32]) -> Self {
+        Self { key: SigningKey::from_bytes(seed) }
+    }
+
+    /// The public half, under a name.
+    #[must_use]
+    pub fn public(&self, name: &str) -> Option<PublicKey> {
+        PublicKey::new(name, self.key.verifying_key().as_bytes())
+    }
+
+    /// The public half's bytes.
+    #[must_use]
+    pub fn public_bytes(&self) -> [u8; 32] {
+        self.key.verifying_key().to_bytes()
+    }
+
+    /// A tree head as a signed note. `None` where the origin cannot name a key.
+    #[must_use]
+    pub fn sign(&self, head: &TreeHead) -> Option<String> {
+        let key = self.public(&head.origin)?;
+        let text = head.text();
+        let signature = self.key.sign(text.as_bytes());
+        let bytes = [&key.id()[..], &signature.to_bytes()].concat();
+        Some(format!("{text}\n{SIGNATURE_PREFIX}{} {}\n", head.origin, BASE64.encode(bytes)))
+    }
+}
+
+impl std::fmt::Debug for Signer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Signer").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn head() -> TreeHead {
+        TreeHead { origin: "handoffd/log".to_owned(), size: 41, root: [7; 32] }
+    }
+
+    #[test]
+    fn a_signed_tree_head_is_believed_and_says_what_was_signed() {
+        let signer = Signer::new(&[3; 32]);
+        let note = signer.sign(&head()).unwrap();
+        let key = signer.public("handoffd/log").unwrap();
+        let parsed = Note::parse(&note).unwrap();
+        assert_eq!(parsed.verify(&key), Ok(()));
+        assert_eq!(TreeHead::parse(&parsed.text), Ok(head()));
+        assert_eq!(PublicKey::parse(&key.to_string()), Ok(key));
+    }
+
+    #[test]
+    fn another_key_another_name_and_another_text_are_not_believed() {
+        let signer = Signer::new(&[3; 32]);
+        let note = signer.sign(&head()).unwrap();
+        let other = Signer::new(&[4; 32]).public("handoffd/log").unwrap();
+        let parsed = Note::parse(&note).unwrap();
+        assert!(matches!(parsed.verify(&other), Err(NoteError::Unsigned(_))));
+        let renamed = signer.public("handoffd/other").unwrap();
+        assert!(matches!(parsed.verify(&renamed), Err(NoteError::Unsigned(_))));
+        let changed = Note::parse(&note.replacen("41", "42", 1)).unwrap();
+        let key = signer.public("handoffd/log").unwrap();
+        assert!(matches!(changed.verify(&key), Err(NoteError::Forged(_))));
+    }
+
+    /// The example key and note of golang.org/x/mod/sumdb/note's documentation.
+    #[test]
+    fn the_example_of_the_go_implementation_verifies() {
+        let key =
+            PublicKey::parse("PeterNeumann+c74f20a3+ARpc2QcUPDhMQegwxbzhKqiBfsVkmqq/LDE4izWy10TW")
+                .unwrap();
+        let note = Note::parse(
+            "If you think cryptography is the answer to your problem,\n\
+             then you don't know what your problem is.\n\n\
+             \u{2014} PeterNeumann x08go/ZJkuBS9UG/SffcvIAQxVBtiFupLLr8pAcElZInNIuGUgYN1FFYC2pZSNXgKvqfqdngotpRZb6KE6RyyBwJnAM=\n",
+        )
+        .unwrap();
+        assert_eq!(note.verify(&key), Ok(()));
+    }
+
+    #[test]
+    fn notes_one_after_the_other_come_apart() {
+        let signer = Signer::new(&[3; 32]);
+        let one = signer.sign(&head()).unwrap();
+        let two = signer.sign(&TreeHead { size: 42, ..head() }).unwrap() + "\u{2014} w c2ln\n";
+        let text = format!("{one}{two}{one}");
+        assert_eq!(split(&text), [one.as_str(), two.as_str(), one.as_str()]);
+        assert_eq!(split(&one), [one.as_str()]);
+        assert!(split("").is_empty());
+    }
+
+    #[test]
+    fn what_is_no_note_is_told_why() {
+        let good = Signer::new(&[3; 32]).sign(&head()).unwrap();
+        for (bad, why) in [
+            (String::new(), "newline"),
+            (good.trim_end().to_owned(), "newline"),
+            (good.replace("\n\n", "\n"), "empty line"),
+            (good.replace('\u{2014}', "-"), "signature line"),
+            (good.replacen("41", "4\u{7}1", 1), "control"),
+            ("text\n\n".to_owned(), "no signature"),
+        ] {
+            assert!(Note::parse(&bad).unwrap_err().to_string().contains(why), "{bad:?}");
+        }
+        for bad in ["", "o\n", "o\n01\nAAAA\n", "o\n-1\nAAAA\n", "o\n5\nAAAA\n", "o\n5\n!\n"] {
+            assert!(TreeHead::parse(bad).is_err(), "{bad:?}");
+        }
+        assert!(PublicKey::parse("a b+00000000+AQ==").is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_makes_the_parser_panic(text in "\\PC*(\n\n)?(\u{2014} \\PC{0,20} [A-Za-z0-9+/=]{0,100}\n)?") {
+            if let Ok(note) = Note::parse(&text) {
+                let _ = TreeHead::parse(&note.text);
+                let _ = note.verify(&Signer::new(&[1; 32]).public("x").unwrap());
+            }
+            let _ = PublicKey::parse(&text);
+        }
+    }
+}

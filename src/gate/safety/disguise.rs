@@ -1,0 +1,428 @@
+//! Undoing disguises that are not a matter of single characters: escapes, encodings, spaced-out
+//! letters, shifted alphabets, text written backwards.
+//!
+//! Each function gives views to be matched. What it costs is bounded by the length of the text, and
+//! what it gives by that length too, so that views of views stay linear as long as their depth is.
+
+use base64::Engine as _;
+use base64::alphabet::STANDARD;
+use base64::engine::DecodePaddingMode;
+use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig};
+
+use super::normalize::View;
+
+/// Shortest encoded segment that is decoded, in characters.
+pub const MIN_ENCODED: usize = 16;
+
+/// Shortest line that an encoder may have broken an encoded segment at.
+const MIN_BROKEN: usize = 40;
+
+/// Rounds of unescaping what unescaping brought to light.
+const ROUNDS: usize = 4;
+
+/// Fewest letters in a row, each standing alone, that count as spaced out.
+const MIN_SPACED: usize = 8;
+
+/// Longest gap between spaced-out letters, in bytes.
+const MAX_GAP: usize = 5;
+
+/// Lines this short, and so many of them in a row, are read as one word.
+const SHORT_LINES: (usize, usize) = (16, 4);
+
+/// How much around a telling word is turned back: bytes before and after it.
+pub const AROUND: (usize, usize) = (300, 500);
+
+/// The text with escapes of letters undone, as often as that brings more to light: percent-encoding,
+/// HTML character references, `\u0069` and `\x69`. `None` where there are none.
+#[must_use]
+pub fn unescaped(text: &str) -> Option<View> {
+    let mut view = unescape(text)?;
+    for _ in 1..ROUNDS {
+        let Some(next) = unescape(&view.text) else { break };
+        view = next.over(&view);
+    }
+    Some(view)
+}
+
+fn unescape(text: &str) -> Option<View> {
+    let bytes = text.as_bytes();
+    let mut out = String::new();
+    let mut marks = vec![(0, 0)];
+    let mut kept = 0;
+    for at in memchr::memchr3_iter(b'%', b'&', b'\\', bytes) {
+        if at < kept {
+            continue;
+        }
+        let Some((character, length)) = escape(&bytes[at..]) else { continue };
+        out.push_str(&text[kept..at]);
+        marks.push((out.len(), at));
+        out.push(character);
+        kept = at + length;
+        marks.push((out.len(), kept));
+    }
+    if kept == 0 {
+        return None;
+    }
+    out.push_str(&text[kept..]);
+    Some(View::new(out, marks))
+}
+
+/// The character an escape stands for, and the escape's length.
+fn escape(bytes: &[u8]) -> Option<(char, usize)> {
+    match (bytes[0], bytes.get(1)?) {
+        (b'%', _) => percent(bytes),
+        (b'&', b'#') => {
+            let (digits, radix, lead) = match bytes.get(2)? {
+                b'x' | b'X' => (&bytes[3..], 16, 3),
+                _ => (&bytes[2..], 10, 2),
+            };
+            let length = digits.iter().take(7).take_while(|byte| byte.is_ascii_hexdigit()).count();
+            let code = number(&digits[..length], radix)?;
+            let end = usize::from(digits.get(length) == Some(&b';'));
+            Some((char::from_u32(code).filter(|c| *c != '\0')?, lead + length + end))
+        }
+        (b'&', _) => {
+            const NAMED: [(&[u8], char); 12] = [
+                (b"&lt;", '<'),
+                (b"&gt;", '>'),
+                (b"&amp;", '&'),
+                (b"&quot;", '"'),
+                (b"&apos;", '\''),
+                (b"&nbsp;", ' '),
+                (b"&shy;", '\u{ad}'),
+                (b"&zwj;", '\u{200d}'),
+                (b"&zwnj;", '\u{200c}'),
+                (b"&Tab;", '\t'),
+                (b"&NewLine;", '\n'),
+                (b"&colon;", ':'),
+            ];
+            NAMED
+                .iter()
+                .find(|(name, _)| bytes.starts_with(name))
+                .map(|(name, character)| (*character, name.len()))
+        }
+        (b'\\', b'x') => {
+            let code = number(bytes.get(2..4)?, 16)?;
+            char::from_u32(code).filter(char::is_ascii).map(|character| (character, 4))
+        }
+        (b'\\', b'u') if bytes.get(2) == Some(&b'{') => {
+            let digits = &bytes[3..bytes.len().min(9)];
+            let length = digits.iter().take_while(|byte| byte.is_ascii_hexdigit()).count();
+            (digits.get(length) == Some(&b'}')).then_some(())?;
+            Some((char::from_u32(number(&digits[..length], 16)?)?, length + 4))
+        }
+        (b'\\', b'u') => {
+            let unit = number(bytes.get(2..6)?, 16)?;
+            if (0xd800..0xdc00).contains(&unit) && bytes.get(6..8) == Some(b"\\u") {
+                let low = number(bytes.get(8..12)?, 16)?.checked_sub(0xdc00)?;
+                let code = 0x1_0000 + ((unit - 0xd800) << 10) + (low & 0x3ff);
+                return Some((char::from_u32(code)?, 12));
+            }
+            Some((char::from_u32(unit)?, 6))
+        }
+        (b'\\', b'\\' | b'/' | b'"') => Some((char::from(bytes[1]), 2)),
+        _ => None,
+    }
+}
+
+/// One character in percent-encoded UTF-8.
+fn percent(bytes: &[u8]) -> Option<(char, usize)> {
+    let octet = |index: usize| -> Option<u8> {
+        let digits = bytes.get(3 * index..3 * index + 3)?;
+        (digits[0] == b'%').then_some(())?;
+        number(&digits[1..], 16).map(|code| code as u8)
+    };
+    let first = octet(0)?;
+    let length = match first {
+        0..0x80 => 1,
+        0xc0..0xe0 => 2,
+        0xe0..0xf0 => 3,
+        0xf0..0xf8 => 4,
+        _ => return None,
+    };
+    let mut octets = [first; 4];
+    for (index, slot) in octets.iter_mut().enumerate().take(length).skip(1) {
+        *slot = octet(index)?;
+    }
+    let text = std::str::from_utf8(&octets[..length]).ok()?;
+    text.chars().next().filter(|c| *c != '\0').map(|character| (character, 3 * length))
+}
+
+fn number(digits: &[u8], radix: u32) -> Option<u32> {
+    if digits.is_empty() {
+        return None;
+    }
+    digits.iter().try_fold(0_u32, |code, digit| {
+        code.checked_mul(radix)?.checked_add(char::from(*digit).to_digit(radix)?)
+    })
+}
+
+/// Segments of base64 (either alphabet, also broken into lines), base32 or hexadecimal digits of at
+/// least [`MIN_ENCODED`] characters that decode to readable text.
+#[must_use]
+pub fn encoded(text: &str) -> Vec<View> {
+    let bytes = text.as_bytes();
+    let mut views = Vec::new();
+    let mut at = MIN_ENCODED - 1;
+    let mut done = 0;
+    // Every segment has a byte at one of these places.
+    while at < bytes.len() {
+        if !is_encoded(bytes[at]) {
+            at += MIN_ENCODED;
+            continue;
+        }
+        let start = at - bytes[done..at].iter().rev().take_while(|byte| is_encoded(**byte)).count();
+        let mut end = run(bytes, at);
+        let mut lines: Vec<_> = std::iter::once(start..end).collect();
+        while lines.last().is_some_and(|line| line.len() >= MIN_BROKEN)
+            && let Some(next) = after_break(bytes, end)
+        {
+            end = run(bytes, next);
+            lines.push(next..end);
+        }
+        done = end;
+        at = end + MIN_ENCODED;
+        if end - start < MIN_ENCODED {
+            continue;
+        }
+        let whole: Vec<u8> = lines.iter().flat_map(|line| &bytes[line.clone()]).copied().collect();
+        if let Some(text) = decode(&whole) {
+            views.push(View::opaque(text, start));
+            continue;
+        }
+        // A path or a query may hold one.
+        let mut part_start = 0;
+        for part in whole.split(|byte| matches!(byte, b'/' | b'-' | b'_' | b'+')) {
+            if part.len() >= MIN_ENCODED
+                && part.len() < whole.len()
+                && let Some(text) = decode(part)
+            {
+                views.push(View::opaque(text, start + part_start));
+            }
+            part_start += part.len() + 1;
+        }
+    }
+    views
+}
+
+fn run(bytes: &[u8], from: usize) -> usize {
+    from + bytes[from..].iter().take_while(|byte| is_encoded(**byte)).count()
+}
+
+/// Where an encoded segment goes on after the end of a line, at most a few bytes further.
+fn after_break(bytes: &[u8], end: usize) -> Option<usize> {
+    let rest = &bytes[end..bytes.len().min(end + 8)];
+    let rest = rest
+        .strip_prefix(b"\\n")
+        .or_else(|| rest.strip_prefix(b"\r\n"))
+        .or_else(|| rest.strip_prefix(b"\n"))?;
+    let next = bytes.len().min(end + 8) - rest.len();
+    let next = next + rest.iter().take_while(|byte| matches!(byte, b' ' | b'\t')).count();
+    bytes.get(next).is_some_and(|byte| is_encoded(*byte)).then_some(next)
+}
+
+const fn is_encoded(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'-' | b'_')
+}
+
+fn decode(segment: &[u8]) -> Option<String> {
+    const BASE64: GeneralPurpose = GeneralPurpose::new(
+        &STANDARD,
+        GeneralPurposeConfig::new()
+            .with_decode_allow_trailing_bits(true)
+            .with_decode_padding_mode(DecodePaddingMode::Indifferent),
+    );
+    let digits = segment.strip_prefix(b"0x").unwrap_or(segment);
+    if digits.iter().all(u8::is_ascii_hexdigit) {
+        let even = &digits[..digits.len() & !1];
+        if let Some(text) = hex::decode(even).ok().and_then(readable) {
+            return Some(text);
+        }
+    }
+    if let Some(text) = base32(segment).and_then(readable) {
+        return Some(text);
+    }
+    let plain: Vec<u8> = segment
+        .iter()
+        .map(|byte| match byte {
+            b'-' => b'+',
+            b'_' => b'/',
+            other => *other,
+        })
+        .collect();
+    let length = if plain.len() % 4 == 1 { plain.len() - 1 } else { plain.len() };
+    BASE64.decode(&plain[..length]).ok().and_then(readable)
+}
+
+/// RFC 4648 §6, of one case; a last group that is cut short gives what it can.
+fn base32(segment: &[u8]) -> Option<Vec<u8>> {
+    let mut out = Vec::with_capacity(segment.len() * 5 / 8);
+    let (mut bits, mut held) = (0_u32, 0);
+    let lower = segment[0].is_ascii_lowercase();
+    for byte in segment {
+        let value = match byte {
+            b'A'..=b'Z' if !lower => byte - b'A',
+            b'a'..=b'z' if lower => byte - b'a',
+            b'2'..=b'7' => byte - b'2' + 26,
+            _ => return None,
+        };
+        bits = bits << 5 | u32::from(value);
+        held += 5;
+        if held >= 8 {
+            held -= 8;
+            out.push((bits >> held) as u8);
+            bits &= (1 << held) - 1;
+        }
+    }
+    Some(out)
+}
+
+fn readable(bytes: Vec<u8>) -> Option<String> {
+    let text = String::from_utf8(bytes).ok()?;
+    let fine = |c: char| !c.is_control() || matches!(c, '\n' | '\r' | '\t');
+    text.chars().all(fine).then_some(text)
+}
+
+/// Letters that stand alone (`i g n o r e`, `i.g.n.o.r.e`) and words broken over short lines, closed
+/// up. Each run is a view of its own; it has spaces only where gaps of two widths tell words apart.
+#[must_use]
+pub fn closed_up(text: &str) -> Vec<View> {
+    let bytes = text.as_bytes();
+    let mut views = Vec::new();
+    letter_spaced(bytes, &mut views);
+    short_lines(bytes, &mut views);
+    views
+}
+
+fn letter_spaced(bytes: &[u8], views: &mut Vec<View>) {
+    let mut at = 0;
+    while at + 2 * MIN_SPACED <= bytes.len() {
+        // No two letters side by side, in a stretch that any run covers.
+        let window = &bytes[at..at + MIN_SPACED];
+        let alone = window.windows(2).all(|pair| !(is_letter(pair[0]) && is_letter(pair[1])));
+        if !alone || !window.iter().any(|byte| is_letter(*byte)) {
+            at += MIN_SPACED;
+            continue;
+        }
+        let mut from = at;
+        while from > 0
+            && at - from < 4 * MIN_SPACED
+            && (is_gap(bytes[from - 1]) || !is_letter(bytes[from]) && is_letter(bytes[from - 1]))
+        {
+            from -= 1;
+        }
+        // The end of the word before is no part of it.
+        from += usize::from(from > 0 && is_letter(bytes[from]) && is_letter(bytes[from - 1]));
+        at = spaced_run(bytes, from, views).max(at + MIN_SPACED);
+    }
+}
+
+/// Closes up the run that begins at `from`; gives its end.
+fn spaced_run(bytes: &[u8], from: usize, views: &mut Vec<View>) -> usize {
+    // Each letter's place, and the gap before it.
+    let mut letters: Vec<(usize, usize)> = Vec::new();
+    let mut at = from;
+    let mut gap = 0;
+    while at < bytes.len() {
+        if is_letter(bytes[at]) {
+            if bytes.get(at + 1).is_some_and(|next| is_letter(*next)) {
+                break;
+            }
+            letters.push((at, gap));
+            gap = 0;
+        } else if is_gap(bytes[at]) && gap < MAX_GAP {
+            gap += 1;
+        } else {
+            break;
+        }
+        at += 1;
+    }
+    if letters.len() >= MIN_SPACED {
+        // A gap wider than most are stands between words.
+        let usual = letters[1..].iter().map(|(_, gap)| *gap).min().unwrap_or(1);
+        let mut marks = Vec::with_capacity(letters.len());
+        let mut text = String::with_capacity(2 * letters.len());
+        for (place, gap) in letters {
+            let spaces = bytes[place - gap.min(place)..place].iter().filter(|byte| **byte == b' ');
+            if gap > usual && spaces.count() > 1 {
+                text.push(' ');
+            }
+            marks.push((text.len(), place));
+            text.push(char::from(bytes[place]));
+        }
+        views.push(View::new(text, marks));
+    }
+    at
+}
+
+fn short_lines(bytes: &[u8], views: &mut Vec<View>) {
+    let (length, count) = SHORT_LINES;
+    let mut first = 0;
+    let mut lines = 0;
+    let mut line = 0;
+    for end in memchr::memchr_iter(b'\n', bytes).chain([bytes.len()]) {
+        if end - line <= length && end < bytes.len() {
+            if lines == 0 {
+                first = line;
+            }
+            lines += 1;
+        } else {
+            if lines >= count {
+                views.push(without_spaces(bytes, first, end.min(line + length)));
+            }
+            lines = 0;
+        }
+        line = end + 1;
+    }
+}
+
+fn without_spaces(bytes: &[u8], from: usize, to: usize) -> View {
+    let mut text = Vec::new();
+    let mut marks = Vec::new();
+    for (at, byte) in bytes.iter().enumerate().take(to).skip(from) {
+        if !byte.is_ascii_whitespace() && *byte != b'-' {
+            if at == from || bytes[at - 1].is_ascii_whitespace() || bytes[at - 1] == b'-' {
+                marks.push((text.len(), at));
+            }
+            text.push(*byte);
+        }
+    }
+    View::new(String::from_utf8_lossy(&text).into_owned(), marks)
+}
+
+const fn is_letter(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric()
+}
+
+const fn is_gap(byte: u8) -> bool {
+    byte.is_ascii_punctuation() || byte.is_ascii_whitespace()
+}
+
+/// What stands around `at`, its letters shifted back by `shift`.
+#[must_use]
+pub fn shifted_back(text: &str, at: usize, shift: u8) -> View {
+    let (from, part) = around(text, at);
+    let turn = |byte: u8, first: u8| (byte - first + 26 - shift) % 26 + first;
+    let turned = part
+        .chars()
+        .map(|c| match c {
+            'a'..='z' => char::from(turn(c as u8, b'a')),
+            'A'..='Z' => char::from(turn(c as u8, b'A')),
+            other => other,
+        })
+        .collect();
+    View::new(turned, vec![(0, from)])
+}
+
+/// What stands around `at`, backwards.
+#[must_use]
+pub fn reversed(text: &str, at: usize) -> View {
+    let (from, part) = around(text, at);
+    View::opaque(part.chars().rev().collect(), from)
+}
+
+fn around(text: &str, at: usize) -> (usize, &str) {
+    let from = text.floor_char_boundary(at.saturating_sub(AROUND.0));
+    let to = text.ceil_char_boundary((at + AROUND.1).min(text.len()));
+    (from, &text[from..to])
+}

@@ -1,0 +1,136 @@
+//! The texts of a message: every string at any depth, keys included, and what kind of field it stands in.
+
+use serde_json::Value;
+
+use super::rules::FieldClass;
+use crate::gate::json::push_segment;
+
+/// Shortest key that could hold a text, in bytes.
+const MIN_KEY: usize = 5;
+
+/// Where a text stands.
+#[derive(Debug)]
+pub struct Place<'a, 'm>(&'a [Segment<'m>]);
+
+#[derive(Debug)]
+enum Segment<'m> {
+    Key(&'m str),
+    Index(usize),
+}
+
+impl Place<'_, '_> {
+    /// As a JSON pointer; of a key, that of the member it names.
+    #[must_use]
+    pub fn pointer(&self) -> String {
+        self.0.iter().fold(String::new(), |mut pointer, segment| {
+            match segment {
+                Segment::Key(name) => push_segment(&mut pointer, name),
+                Segment::Index(index) => push_segment(&mut pointer, &index.to_string()),
+            }
+            pointer
+        })
+    }
+}
+
+/// Shows every text of a message to `visit`, in the order of the fields.
+pub fn each_text<'m>(
+    message: &'m Value,
+    visit: &mut dyn FnMut(&Place<'_, 'm>, &'m str, FieldClass),
+) {
+    let mut walk = Walk { visit, path: Vec::new() };
+    match message.as_object() {
+        Some(members) => {
+            for (name, value) in members {
+                walk.key(name);
+                walk.path.push(Segment::Key(name));
+                walk.field(name, value);
+                walk.path.pop();
+            }
+        }
+        None => walk.value(message, FieldClass::Data),
+    }
+}
+
+struct Walk<'v, 'm> {
+    visit: &'v mut dyn FnMut(&Place<'_, 'm>, &'m str, FieldClass),
+    path: Vec<Segment<'m>>,
+}
+
+impl<'m> Walk<'_, 'm> {
+    /// A top-level field: its name says what class its texts are.
+    fn field(&mut self, name: &str, value: &'m Value) {
+        match (name, value) {
+            ("conversationHistoryVerbatim", Value::Array(turns)) => {
+                self.items(turns, |walk, turn| {
+                    let class = match turn.get("role").and_then(Value::as_str) {
+                        Some("user") => FieldClass::UserTurn,
+                        Some("tool" | "function") => FieldClass::ToolOutput,
+                        _ => FieldClass::Data,
+                    };
+                    walk.value(turn, class);
+                });
+            }
+            ("completedSubtasks", Value::Array(subtasks)) => {
+                self.items(subtasks, |walk, subtask| {
+                    walk.members(subtask, "result", FieldClass::Task);
+                });
+            }
+            ("relevantContext", Value::Array(excerpts)) => {
+                self.items(excerpts, |walk, excerpt| {
+                    walk.members(excerpt, "excerpt", FieldClass::Data);
+                });
+            }
+            ("toolCallHistory", _) => self.value(value, FieldClass::ToolOutput),
+            (
+                "taskDescription" | "taskSummary" | "remainingSubtasks" | "constraints" | "reason",
+                _,
+            ) => self.value(value, FieldClass::Task),
+            _ => self.value(value, FieldClass::Data),
+        }
+    }
+
+    fn items(&mut self, items: &'m [Value], mut visit: impl FnMut(&mut Self, &'m Value)) {
+        for (index, item) in items.iter().enumerate() {
+            self.path.push(Segment::Index(index));
+            visit(self, item);
+            self.path.pop();
+        }
+    }
+
+    /// Members of an object: `output` is tool output, the others are `class`.
+    fn members(&mut self, value: &'m Value, output: &str, class: FieldClass) {
+        let Some(members) = value.as_object() else {
+            return self.value(value, class);
+        };
+        for (name, member) in members {
+            self.key(name);
+            self.path.push(Segment::Key(name));
+            self.value(member, if name == output { FieldClass::ToolOutput } else { class });
+            self.path.pop();
+        }
+    }
+
+    fn value(&mut self, value: &'m Value, class: FieldClass) {
+        match value {
+            Value::String(text) => (self.visit)(&Place(&self.path), text, class),
+            Value::Array(items) => self.items(items, |walk, item| walk.value(item, class)),
+            Value::Object(members) => {
+                for (name, member) in members {
+                    self.key(name);
+                    self.path.push(Segment::Key(name));
+                    self.value(member, class);
+                    self.path.pop();
+                }
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) => {}
+        }
+    }
+
+    fn key(&mut self, name: &'m str) {
+        if name.len() >= MIN_KEY {
+            self.path.push(Segment::Key(name));
+            (self.visit)(&Place(&self.path), name, FieldClass::Data);
+            self.path.pop();
+        }
+    }
+}

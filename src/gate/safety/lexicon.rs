@@ -1,0 +1,514 @@
+//! The words that rules speak of, by concept and language, and the one pass that finds them.
+//!
+//! The pass reads a text through a table: letters in lower case, digits as the letters they pass for
+//! (`1gn0r3`), every run of white space and punctuation as one space. So words may be split over lines
+//! or set in any markup, and distances between words, counted in that reading, are not stretched by
+//! padding. Each word is looked up by its hash, first in a small bitmap that rules most words out, then
+//! among the words that begin or continue an entry; so a word costs the same whatever it is. Languages
+//! without spaces between words are searched by an automaton, in the stretches that are not ASCII.
+
+use std::collections::BTreeMap;
+
+use aho_corasick::automaton::Automaton as _;
+use aho_corasick::nfa::contiguous::NFA;
+use aho_corasick::{Anchored, MatchError};
+
+use super::normalize;
+use super::words::{Index, Vocabulary, beginning};
+
+/// More concepts than this are too many: a set of them, and one bit more, is one word.
+pub const MAX_CONCEPTS: usize = 128;
+
+/// Longest entry as read, in bytes.
+const MAX_ENTRY: usize = 60;
+
+/// Most entries that may be under way at once: as many as the longest has words.
+const MAX_WORDS: usize = 10;
+
+/// Languages without spaces between words, or whose words take attached particles: entries are found
+/// anywhere.
+const UNSPACED: [&str; 6] = ["ar", "hi", "ja", "ko", "th", "zh"];
+
+/// A word of the lexicon where it stands in a text.
+#[derive(Debug, Clone, Copy)]
+pub struct Hit {
+    /// What it can mean, a bit a concept.
+    pub concepts: u128,
+    /// First byte in the text.
+    pub start: usize,
+    /// The byte behind its last.
+    pub end: usize,
+    /// Where it begins in the reading.
+    pub from: u32,
+    /// Where it ends in the reading.
+    pub to: u32,
+}
+
+/// What the pass comes upon.
+#[derive(Debug, Clone, Copy)]
+pub enum Found {
+    /// A word.
+    Word(Hit),
+    /// A word after a shift of the alphabet by so many letters, and its first byte.
+    Shifted(u8, usize),
+    /// A word written backwards, and its first byte.
+    Backwards(usize),
+}
+
+#[derive(Debug, Clone)]
+enum Meaning {
+    Concepts(u128),
+    /// Only where the text has exactly this, whose first letter stands at the offset.
+    Exact(u128, Box<str>, usize),
+    Shift(u8),
+    Backwards,
+}
+
+/// Words by concept, compiled.
+#[derive(Debug)]
+pub struct Lexicon {
+    names: BTreeMap<String, u8>,
+    vocabulary: Vocabulary,
+    /// (node, word) to node, of the tree whose paths are the entries' words; node 0 is the root.
+    paths: Index,
+    /// Where the meanings of the entries that end at each node begin.
+    nodes: Vec<u32>,
+    meanings: Vec<Meaning>,
+    /// Entries of languages without spaces, found anywhere.
+    anywhere: Anywhere,
+    /// All words without borders, for text whose spaces cannot be trusted.
+    closed_up: Anywhere,
+}
+
+/// An automaton that finds patterns anywhere.
+#[derive(Debug)]
+struct Anywhere {
+    nfa: NFA,
+    /// Concepts and length of each pattern.
+    patterns: Vec<(u128, u32)>,
+}
+
+/// Why a lexicon cannot be compiled.
+#[derive(Debug, thiserror::Error)]
+pub enum LexiconError {
+    /// More concepts than fit.
+    #[error("not under {MAX_CONCEPTS} concepts")]
+    Size,
+    /// An entry that nothing could match, too long a one, or too short a stem.
+    #[error(
+        "the entry {0:?} is empty, a stem of under four bytes, or over {MAX_ENTRY} bytes or {MAX_WORDS} words"
+    )]
+    Entry(String),
+    /// The automaton cannot be built.
+    #[error("the words do not compile: {0}")]
+    Build(#[from] aho_corasick::BuildError),
+    /// The automaton cannot be run.
+    #[error("the words cannot be searched: {0}")]
+    Search(#[from] MatchError),
+}
+
+/// Concept, then language, then entries. An entry matches whole words; one ending in
+/// `*`, words that begin so; one beginning with `=`, exactly that text, punctuation and all.
+pub type Words = BTreeMap<String, BTreeMap<String, Vec<String>>>;
+
+impl Lexicon {
+    /// Compiles words; `anchors` (separated by `|`) are those that are also looked for under a shift of
+    /// the alphabet and backwards.
+    ///
+    /// # Errors
+    /// [`LexiconError`].
+    pub fn new(words: &Words, anchors: &str) -> Result<Self, LexiconError> {
+        if words.len() >= MAX_CONCEPTS {
+            return Err(LexiconError::Size);
+        }
+        let mut names = BTreeMap::new();
+        let mut spaced: BTreeMap<String, u128> = BTreeMap::new();
+        let mut anywhere: BTreeMap<String, u128> = BTreeMap::new();
+        let mut tree = Tree::default();
+        for (index, (concept, languages)) in words.iter().enumerate() {
+            names.insert(concept.clone(), index as u8);
+            let bit = 1_u128 << index;
+            for (language, entries) in languages {
+                let unspaced = UNSPACED.contains(&language.as_str());
+                for entry in entries {
+                    let read = reading(entry.strip_prefix('=').unwrap_or(entry), entry)?;
+                    if let Some(literal) = entry.strip_prefix('=') {
+                        let lead = literal.bytes().take_while(|b| !is_letter(*b)).count();
+                        tree.add(&read, Meaning::Exact(bit, literal.into(), lead))?;
+                    } else if unspaced && !read.is_ascii() {
+                        *anywhere.entry(read).or_default() |= bit;
+                    } else {
+                        *spaced.entry(read).or_default() |= bit;
+                    }
+                }
+            }
+        }
+        let borderless = spaced
+            .iter()
+            .chain(&anywhere)
+            .map(|(read, concepts)| (read.replace([' ', '*'], ""), *concepts))
+            .filter(|(read, _)| read.len() > 2);
+        let closed_up = Anywhere::new(borderless.collect())?;
+        for (read, concepts) in &spaced {
+            tree.add(read, Meaning::Concepts(*concepts))?;
+        }
+        for anchor in anchors.split('|').filter(|anchor| !anchor.is_empty()) {
+            for shift in 1..26 {
+                let shifted: String = anchor.chars().map(|c| shifted(c, shift)).collect();
+                tree.add(&shifted, Meaning::Shift(shift))?;
+            }
+            let backwards: String = anchor.chars().rev().collect();
+            tree.add(&backwards, Meaning::Backwards)?;
+        }
+        tree.vocabulary.compile();
+        let mut meanings = Vec::new();
+        let mut nodes = Vec::with_capacity(tree.nodes.len() + 1);
+        for node in tree.nodes {
+            nodes.push(meanings.len() as u32);
+            meanings.extend(node);
+        }
+        nodes.push(meanings.len() as u32);
+        Ok(Self {
+            names,
+            vocabulary: tree.vocabulary,
+            paths: Index::new(&tree.paths),
+            nodes,
+            meanings,
+            anywhere: Anywhere::new(anywhere)?,
+            closed_up,
+        })
+    }
+
+    /// The bit of a concept.
+    #[must_use]
+    pub fn concept(&self, name: &str) -> Option<u128> {
+        self.names.get(name).map(|index| 1 << index)
+    }
+
+    fn meanings(&self, node: u32) -> &[Meaning] {
+        let (from, to) = (self.nodes[node as usize], self.nodes[node as usize + 1]);
+        &self.meanings[from as usize..to as usize]
+    }
+
+    /// Tells `found` of every word in `text`, in the order of their ends. `closed_up`: its spaces say
+    /// nothing.
+    pub fn read(&self, text: &str, closed_up: bool, mut found: impl FnMut(Found)) {
+        if closed_up {
+            let read: Vec<u8> = text.bytes().map(|byte| READ[usize::from(byte)]).collect();
+            self.closed_up.each(&read, |concepts, start, end| {
+                let (from, to) = (start as u32, end as u32);
+                found(Found::Word(Hit { concepts, start, end, from, to }));
+            });
+            return;
+        }
+        let bytes = text.as_bytes();
+        let mut hidden = Vec::new();
+        if !text.is_ascii() {
+            self.anywhere.each(bytes, |concepts, start, end| hidden.push((concepts, start, end)));
+        }
+        let mut hidden = hidden.into_iter().peekable();
+        // Entries under way after the word before: node, first byte, place.
+        let mut under_way = [(0_u32, 0_usize, 0_u32); MAX_WORDS];
+        let mut count = 0;
+        let (mut word, mut last) = (Word::default(), Word::default());
+        let mut place = 1_u32;
+        let mut at = 0;
+        loop {
+            std::mem::swap(&mut word, &mut last);
+            word.begin(place);
+            at = word.read(bytes, at);
+            if word.length == 0 {
+                return;
+            }
+            place = word.from + word.length + 1;
+            while let Some((concepts, start, end)) =
+                hidden.next_if(|(_, start, _)| *start < word.end)
+            {
+                let from = word.from + start.saturating_sub(word.start) as u32;
+                let to = from + (end - start) as u32;
+                found(Found::Word(Hit { concepts, start, end, from, to }));
+            }
+            let letters = word.letters();
+            let pair = self.vocabulary.may_begin(last.hash, word.hash, letters);
+            let alone = self.vocabulary.may_stand_alone(word.hash, letters);
+            if count == 0 && !pair && !alone {
+                continue;
+            }
+            let seen = self.vocabulary.look(word.hash, letters);
+            let mut next = [(0_u32, 0_usize, 0_u32); MAX_WORDS];
+            let mut kept = 0;
+            let mut go = |node: u32, start: usize, from: u32| {
+                for id in seen.ids() {
+                    let Some(node) = self.paths.get(path(node, *id)) else { continue };
+                    for meaning in self.meanings(node) {
+                        let to = word.from + word.length;
+                        meaning.tell(bytes, start..word.end, (from, to), &mut found);
+                    }
+                    if let Some(slot) = next.get_mut(kept)
+                        && start != word.start
+                    {
+                        *slot = (node, start, from);
+                        kept += 1;
+                    }
+                }
+            };
+            for (node, start, from) in &under_way[..count] {
+                go(*node, *start, *from);
+            }
+            if pair {
+                for id in self.vocabulary.look(last.hash, last.letters()).ids() {
+                    if let Some(node) = self.paths.get(path(0, *id)) {
+                        go(node, last.start, last.from);
+                    }
+                }
+            }
+            if alone {
+                go(0, word.start, word.from);
+            }
+            (under_way, count) = (next, kept);
+        }
+    }
+}
+
+/// A step in the tree of entries, as a key.
+const fn path(node: u32, word: u32) -> u64 {
+    (node as u64) << 32 | word as u64
+}
+
+impl Meaning {
+    fn tell(
+        &self,
+        text: &[u8],
+        at: std::ops::Range<usize>,
+        (from, to): (u32, u32),
+        found: &mut impl FnMut(Found),
+    ) {
+        let (start, end) = (at.start, at.end);
+        match self {
+            Self::Concepts(concepts) => {
+                if is_word(&text[at]) {
+                    found(Found::Word(Hit { concepts: *concepts, start, end, from, to }));
+                }
+            }
+            Self::Exact(concepts, literal, lead) => {
+                let begin = start.checked_sub(*lead);
+                let here = begin.and_then(|begin| text.get(begin..begin + literal.len()));
+                // Capital letters in the entry mean that only they will do.
+                let capital = literal.bytes().any(|byte| byte.is_ascii_uppercase());
+                let same = |here: &[u8]| {
+                    here == literal.as_bytes()
+                        || !capital && here.eq_ignore_ascii_case(literal.as_bytes())
+                };
+                let apart = *lead == 0
+                    || begin.and_then(|begin| text.get(begin.checked_sub(1)?)).is_none_or(
+                        |before| !before.is_ascii_alphanumeric() || text[start - lead] == b'.',
+                    );
+                if apart && here.is_some_and(same) {
+                    found(Found::Word(Hit { concepts: *concepts, start, end, from, to }));
+                }
+            }
+            Self::Shift(shift) => found(Found::Shifted(*shift, start)),
+            Self::Backwards => found(Found::Backwards(start)),
+        }
+    }
+}
+
+/// The tree of the entries' words in the making.
+#[derive(Default)]
+struct Tree {
+    vocabulary: Vocabulary,
+    paths: BTreeMap<u64, u32>,
+    nodes: Vec<Vec<Meaning>>,
+}
+
+impl Tree {
+    /// Adds an entry as read: words with a space between them, the last perhaps with `*`.
+    fn add(&mut self, read: &str, meaning: Meaning) -> Result<(), LexiconError> {
+        if self.nodes.is_empty() {
+            self.nodes.push(Vec::new());
+        }
+        let mut keys = read.split(' ').map(|word| match word.strip_suffix('*') {
+            Some(stem) => beginning(stem.as_bytes()).map_or(0, u64::from),
+            None => hash(word.as_bytes()),
+        });
+        self.vocabulary.begin(keys.next().unwrap_or_default(), keys.next());
+        let mut node = 0;
+        for word in read.split(' ') {
+            let id = match word.strip_suffix('*') {
+                Some(stem) => self.vocabulary.add_stem(stem.as_bytes()),
+                None => self.vocabulary.add(hash(word.as_bytes()), word.as_bytes()),
+            };
+            let id = id.ok_or_else(|| LexiconError::Entry(read.to_owned()))?;
+            let free = self.nodes.len() as u32;
+            node = *self.paths.entry(path(node, id)).or_insert(free);
+            if node == free {
+                self.nodes.push(Vec::new());
+            }
+        }
+        self.nodes[node as usize].push(meaning);
+        Ok(())
+    }
+}
+
+/// The word that the pass is at.
+struct Word {
+    hash: u64,
+    /// Bytes as read, the first of them.
+    read: [u8; MAX_ENTRY],
+    /// Bytes as read, all of them.
+    length: u32,
+    /// First byte in the text, and the one behind the last.
+    start: usize,
+    end: usize,
+    /// Where it begins in the reading.
+    from: u32,
+}
+
+impl Default for Word {
+    fn default() -> Self {
+        Self { hash: 0, read: [0; MAX_ENTRY], length: 0, start: 0, end: 0, from: 0 }
+    }
+}
+
+impl Word {
+    const fn begin(&mut self, from: u32) {
+        self.hash = 0;
+        self.length = 0;
+        self.from = from;
+    }
+
+    /// Reads the next word from `at`; gives where to go on. Empty at the end of the text.
+    fn read(&mut self, text: &[u8], mut at: usize) -> usize {
+        while let Some(byte) = text.get(at) {
+            let read = READ[usize::from(*byte)];
+            if read > b' ' {
+                break;
+            }
+            // A line break written as an escape: its letter is none.
+            let escape = read == LOOK && *byte == b'\\';
+            at += 1 + usize::from(escape && matches!(text.get(at + 1), Some(b'n' | b'r' | b't')));
+        }
+        self.start = at;
+        while let Some(byte) = text.get(at) {
+            let read = READ[usize::from(*byte)];
+            if read > b' ' {
+                self.hash = step(self.hash, read);
+                if let Some(slot) = self.read.get_mut(self.length as usize) {
+                    *slot = read;
+                }
+                self.length += 1;
+                at += 1;
+            } else if *byte == b'-' && text.get(at + 1) == Some(&b'\n') {
+                // A word broken at the end of a line.
+                at += 2;
+            } else {
+                break;
+            }
+        }
+        self.end = at;
+        at
+    }
+
+    fn letters(&self) -> &[u8] {
+        // A longer one is no word of any entry, but may begin like a stem.
+        &self.read[..(self.length as usize).min(MAX_ENTRY)]
+    }
+}
+
+impl Anywhere {
+    fn new(patterns: BTreeMap<String, u128>) -> Result<Self, LexiconError> {
+        let nfa = NFA::builder().prefilter(false).build(patterns.keys())?;
+        nfa.start_state(Anchored::No)?;
+        let patterns =
+            patterns.into_iter().map(|(pattern, bits)| (bits, pattern.len() as u32)).collect();
+        Ok(Self { nfa, patterns })
+    }
+
+    /// Tells of each pattern in `text`: concepts, start, end.
+    fn each(&self, text: &[u8], mut found: impl FnMut(u128, usize, usize)) {
+        let Ok(mut state) = self.nfa.start_state(Anchored::No) else { return };
+        for (at, byte) in text.iter().enumerate() {
+            state = self.nfa.next_state(Anchored::No, state, *byte);
+            if self.nfa.is_match(state) {
+                for index in 0..self.nfa.match_len(state) {
+                    let (concepts, length) =
+                        self.patterns[self.nfa.match_pattern(state, index).as_usize()];
+                    found(concepts, at + 1 - length as usize, at + 1);
+                }
+            }
+        }
+    }
+}
+
+/// Digits pass for letters only beside letters: `1n57ruct10n` is a word, `14` is none.
+fn is_word(bytes: &[u8]) -> bool {
+    let digits = bytes.iter().filter(|byte| byte.is_ascii_digit()).count();
+    if digits == 0 {
+        return true;
+    }
+    let letters =
+        bytes.iter().filter(|byte| byte.is_ascii_alphabetic() || !byte.is_ascii()).count();
+    letters > 0 && digits <= 3 * letters && letters + digits >= 4
+}
+
+/// An entry as the pass reads it: words with one space between them, the last perhaps with `*`.
+fn reading(text: &str, entry: &str) -> Result<String, LexiconError> {
+    let wrong = || LexiconError::Entry(entry.to_owned());
+    let folded = normalize::fold(text).map_or_else(|| text.to_owned(), |view| view.text);
+    let (stem, open) = folded.strip_suffix('*').map_or((&*folded, ""), |stem| (stem, "*"));
+    let read: Vec<u8> = stem.bytes().map(|byte| READ[usize::from(byte)].max(b' ')).collect();
+    let read = String::from_utf8(read).map_err(|_| wrong())?;
+    let words: Vec<&str> = read.split_ascii_whitespace().collect();
+    let read = words.join(" ");
+    let short = !open.is_empty() && words.last().is_none_or(|word| word.len() < Vocabulary::STEM);
+    if words.is_empty() || words.len() > MAX_WORDS || read.len() > MAX_ENTRY || short {
+        return Err(wrong());
+    }
+    Ok(read + open)
+}
+
+fn shifted(letter: char, shift: u8) -> char {
+    match letter {
+        'a'..='z' => char::from((letter as u8 - b'a' + shift) % 26 + b'a'),
+        other => other,
+    }
+}
+
+/// Read of bytes whose neighbour decides.
+const LOOK: u8 = 0;
+
+const fn is_letter(byte: u8) -> bool {
+    READ[byte as usize] > b' '
+}
+
+/// A word's hash, letter by letter: up to twelve letters fit without loss.
+const fn step(hash: u64, read: u8) -> u64 {
+    hash.rotate_left(5) ^ read as u64
+}
+
+fn hash(word: &[u8]) -> u64 {
+    word.iter().fold(0, |hash, byte| step(hash, *byte))
+}
+
+/// How the pass reads a byte.
+const READ: [u8; 256] = {
+    let mut table = [b' '; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        table[byte] = match byte as u8 {
+            letter @ (b'a'..=b'z' | 0x80..) => letter,
+            letter @ b'A'..=b'Z' => letter.to_ascii_lowercase(),
+            b'0' => b'o',
+            b'1' => b'i',
+            b'3' => b'e',
+            b'4' | b'@' => b'a',
+            b'5' | b'$' => b's',
+            b'7' => b't',
+            digit @ b'0'..=b'9' => digit,
+            b'\\' | b'-' => LOOK,
+            _ => b' ',
+        };
+        byte += 1;
+    }
+    table
+};

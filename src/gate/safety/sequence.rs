@@ -1,0 +1,361 @@
+//! Concepts in order: `override 30 prior 24 instruction` is a word of the first concept, within 30
+//! bytes of the reading one of the second, within 24 more one of the third.
+//!
+//! A slot names one concept or several with `/` between them. Before it, `^` asks for the beginning of a
+//! clause and `^^` for that of a line; after it, `"` asks for a quotation to follow and `:` for a colon.
+//! The machine keeps the latest way to each slot of each sequence, so that a word costs as much as there
+//! are slots it fits, wherever it stands.
+
+use super::lexicon::{Hit, Lexicon, MAX_CONCEPTS};
+
+/// Gap where none is given, in bytes of the reading.
+const GAP: u32 = 32;
+
+/// What the end of a sentence between two words adds to their distance.
+const SENTENCE: u32 = 16;
+
+/// What the end of a line adds.
+const LINE: u32 = 4;
+
+/// What an empty line adds.
+const PARAGRAPH: u32 = 40;
+
+/// Words further apart than this need no look at what stands between them.
+const FAR: usize = 400;
+
+/// Concepts are remembered for one to two times this: at least as long as the widest gap.
+const EPOCH: u32 = 256;
+
+/// What first steps wait for is always there; no concept has this bit.
+const FIRST: u128 = 1 << (MAX_CONCEPTS - 1);
+
+/// A negation this close before a first word turns its sense.
+const NEGATED: u32 = 10;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum At {
+    Anywhere,
+    Clause,
+    Line,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Then {
+    Anything,
+    Quotation,
+    Colon,
+}
+
+#[derive(Debug, Clone)]
+struct Slot {
+    concepts: u128,
+    gap: u32,
+    at: At,
+    then: Then,
+}
+
+/// A sequence cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the sequence {0:?} cannot be read: {1:?} is no concept")]
+pub struct SequenceError(String, String);
+
+#[derive(Debug, Clone)]
+struct Step {
+    slot: Slot,
+    rule: u16,
+    first: bool,
+    last: bool,
+    /// Not after a negation.
+    plain: bool,
+}
+
+/// All sequences of all rules.
+#[derive(Debug, Default)]
+pub struct Machine {
+    steps: Vec<Step>,
+    /// For each concept, the steps that take it, later ones first, each with the concepts that the step
+    /// before it takes (all, for a first one).
+    takes: Vec<Vec<(u128, u16)>>,
+    negation: u128,
+    lead: u128,
+}
+
+/// A sequence that was found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Fire {
+    /// Index of the rule.
+    pub rule: u16,
+    /// First byte of its first word.
+    pub start: usize,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Progress {
+    run: u32,
+    start: usize,
+    end: usize,
+    to: u32,
+}
+
+/// What the machine remembers; kept from text to text, so that a short one costs nothing to begin.
+#[derive(Debug, Default)]
+pub struct Memory {
+    run: u32,
+    progress: Vec<Progress>,
+}
+
+impl Machine {
+    /// For words of this lexicon. `negation` and `lead` (words that may stand before an imperative) are
+    /// concepts with a meaning of their own, where the lexicon has them.
+    #[must_use]
+    pub fn new(lexicon: &Lexicon) -> Self {
+        let concept = |name| lexicon.concept(name).unwrap_or(0);
+        Self {
+            takes: vec![Vec::new(); MAX_CONCEPTS],
+            negation: concept("negation"),
+            lead: concept("lead"),
+            steps: Vec::new(),
+        }
+    }
+
+    /// Adds a sequence of the rule with this index. `plain` ones do not count after a negation.
+    ///
+    /// # Errors
+    /// [`SequenceError`] if a word of it is neither a number nor a concept.
+    pub fn add(
+        &mut self,
+        rule: usize,
+        text: &str,
+        plain: bool,
+        lexicon: &Lexicon,
+    ) -> Result<(), SequenceError> {
+        let mut slots = Vec::new();
+        let mut gap = GAP;
+        for word in text.split_ascii_whitespace() {
+            if let Ok(number) = word.parse() {
+                gap = number;
+                continue;
+            }
+            let (at, rest) = match (word.strip_prefix("^^"), word.strip_prefix('^')) {
+                (Some(rest), _) => (At::Line, rest),
+                (None, Some(rest)) => (At::Clause, rest),
+                (None, None) => (At::Anywhere, word),
+            };
+            let (then, names) = match (rest.strip_suffix('"'), rest.strip_suffix(':')) {
+                (Some(names), _) => (Then::Quotation, names),
+                (None, Some(names)) => (Then::Colon, names),
+                (None, None) => (Then::Anything, rest),
+            };
+            let mut concepts = 0;
+            for name in names.split('/') {
+                concepts |= lexicon
+                    .concept(name)
+                    .ok_or_else(|| SequenceError(text.to_owned(), name.to_owned()))?;
+            }
+            slots.push(Slot { concepts, gap, at, then });
+            gap = GAP;
+        }
+        let last = slots.len().saturating_sub(1);
+        let mut before = FIRST;
+        for (index, slot) in slots.into_iter().enumerate() {
+            let step = self.steps.len() as u16;
+            for (bit, takes) in self.takes.iter_mut().enumerate() {
+                if slot.concepts >> bit & 1 == 1 {
+                    takes.insert(0, (before, step));
+                }
+            }
+            before = slot.concepts;
+            let (first, last) = (index == 0, index == last);
+            self.steps.push(Step { slot, rule: rule as u16, first, last, plain });
+        }
+        Ok(())
+    }
+
+    /// Begins a text; in one that was closed up, any word may begin a clause.
+    #[must_use]
+    pub fn begin<'a>(&'a self, text: &'a str, closed_up: bool, memory: &'a mut Memory) -> Run<'a> {
+        memory.progress.resize(self.steps.len(), Progress::default());
+        memory.run = memory.run.wrapping_add(1);
+        if memory.run == 0 {
+            memory.progress.fill(Progress::default());
+            memory.run = 1;
+        }
+        Run {
+            machine: self,
+            text: text.as_bytes(),
+            memory,
+            closed_up,
+            recent: (EPOCH, FIRST, FIRST),
+            broken: (usize::MAX, 0),
+            negated: None,
+            led: None,
+            work: 0,
+        }
+    }
+}
+
+/// The machine on its way through one text.
+#[derive(Debug)]
+pub struct Run<'a> {
+    machine: &'a Machine,
+    text: &'a [u8],
+    memory: &'a mut Memory,
+    closed_up: bool,
+    /// Where this epoch ends, the concepts seen in it and the one before, and those of this one.
+    recent: (u32, u128, u128),
+    /// What breaks add between the word that ends here and the one at hand.
+    broken: (usize, u32),
+    negated: Option<u32>,
+    led: Option<u32>,
+    /// Steps tried and bytes looked at, for the proof that both grow with the text only.
+    pub work: u64,
+}
+
+impl Run<'_> {
+    /// Takes a word; words come in the order of their ends. `fired` is told of each sequence it completes.
+    pub fn take(&mut self, hit: &Hit, mut fired: impl FnMut(Fire)) {
+        self.broken.0 = usize::MAX;
+        if hit.from > self.recent.0 {
+            self.recent = (hit.from + EPOCH, self.recent.2 | FIRST, FIRST);
+        }
+        let machine = self.machine;
+        let mut left = hit.concepts;
+        while left != 0 {
+            let concept = left.trailing_zeros() as usize;
+            left &= left - 1;
+            for (before, step) in &machine.takes[concept] {
+                // Most words wait for one that is nowhere near.
+                if before & self.recent.1 != 0 {
+                    self.work += 1;
+                    self.step(usize::from(*step), hit, &mut fired);
+                }
+            }
+        }
+        self.recent.1 |= hit.concepts;
+        self.recent.2 |= hit.concepts;
+        if hit.concepts & machine.negation != 0 {
+            self.negated = Some(hit.to);
+        }
+        if hit.concepts & machine.lead != 0 {
+            self.led = Some(hit.to);
+        }
+    }
+
+    fn step(&mut self, index: usize, hit: &Hit, fired: &mut impl FnMut(Fire)) {
+        let step = &self.machine.steps[index];
+        let start = if step.first {
+            let negated = self.negated.is_some_and(|to| to <= hit.from && hit.from - to <= NEGATED);
+            if step.plain && negated {
+                return;
+            }
+            hit.start
+        } else {
+            let before = self.memory.progress[index - 1];
+            if before.run != self.memory.run || hit.from < before.to {
+                return;
+            }
+            let distance = hit.from - before.to;
+            if distance > step.slot.gap
+                || distance + self.breaks(before.end, hit.start) > step.slot.gap
+            {
+                return;
+            }
+            before.start
+        };
+        if !self.stands(step.slot.at, hit) || !self.followed(step.slot.then, hit) {
+            return;
+        }
+        if step.last {
+            fired(Fire { rule: step.rule, start });
+        } else {
+            self.memory.progress[index] =
+                Progress { run: self.memory.run, start, end: hit.end, to: hit.to };
+        }
+    }
+
+    /// What the ends of lines, sentences and paragraphs between two places add to their distance.
+    fn breaks(&mut self, from: usize, until: usize) -> u32 {
+        if self.broken.0 == from {
+            return self.broken.1;
+        }
+        let between = self.text.get(from..until).unwrap_or_default();
+        let mut added = 0;
+        if between.len() > FAR {
+            added = PARAGRAPH;
+        } else {
+            self.work += between.len() as u64 / 8;
+            let mut previous = b'a';
+            for (at, byte) in between.iter().enumerate() {
+                match byte {
+                    b'.' | b'!' | b'?'
+                        if between.get(at + 1).is_none_or(u8::is_ascii_whitespace) =>
+                    {
+                        added += SENTENCE;
+                    }
+                    b'\n' if previous == b'\n' => added += PARAGRAPH,
+                    b'\n' => added += LINE,
+                    _ => {}
+                }
+                if !matches!(byte, b' ' | b'\r' | b'\t') {
+                    previous = *byte;
+                }
+            }
+        }
+        self.broken = (from, added);
+        added
+    }
+
+    fn stands(&self, at: At, hit: &Hit) -> bool {
+        if at == At::Anywhere || self.closed_up {
+            return true;
+        }
+        if at == At::Clause && self.led.is_some_and(|to| hit.from.saturating_sub(to) <= 1) {
+            return true;
+        }
+        let before = &self.text[hit.start.saturating_sub(12)..hit.start];
+        for (back, byte) in before.iter().rev().enumerate() {
+            match byte {
+                b' ' | b'\t' | b'*' | b'_' | b'#' | b'>' | b'"' | b'\'' | b'`' | b'(' | b'['
+                | b'{' | b'<' | b'-' | b'=' | b'|' => {}
+                b'\n' | b'\r' => return true,
+                b'n' | b'r'
+                    if before.len() > back + 1 && before[before.len() - back - 2] == b'\\' =>
+                {
+                    return true;
+                }
+                b'.' | b'!' | b'?' | b':' | b';' | b',' | b']' | b'}' | b')' => {
+                    return at == At::Clause;
+                }
+                _ => {
+                    return at == At::Clause
+                        && back > 0
+                        && before[before.len() - back..]
+                            .iter()
+                            .any(|byte| matches!(byte, b'"' | b'>' | b'|' | b'`' | b'(' | b'['));
+                }
+            }
+        }
+        hit.start <= 12
+    }
+
+    fn followed(&self, then: Then, hit: &Hit) -> bool {
+        if then == Then::Anything {
+            return true;
+        }
+        let after = &self.text[hit.end..(hit.end + 6).min(self.text.len())];
+        for byte in after {
+            match byte {
+                b' ' | b'*' => {}
+                b':' => {
+                    if then == Then::Colon {
+                        return true;
+                    }
+                }
+                b'"' | b'\'' | b'`' | b'<' | 0xe2 | 0xc2 => return then == Then::Quotation,
+                b'\\' | b',' if then == Then::Quotation => {}
+                _ => return false,
+            }
+        }
+        false
+    }
+}

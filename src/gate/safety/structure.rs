@@ -1,0 +1,205 @@
+//! Findings in a text's form rather than its words: links that carry data away, comments, characters
+//! that nobody sees.
+
+use memchr::memmem;
+
+/// Longest address looked at, in bytes.
+const MAX_URL: usize = 600;
+
+/// Longest text of a link looked at, in bytes.
+const MAX_LABEL: usize = 200;
+
+/// A value in a link's query this long is data.
+const LONG_VALUE: usize = 32;
+
+/// Fewest tag characters that spell something; the flags of parts of countries have six.
+const MIN_TAGS: usize = 8;
+
+/// Fewest invisible characters within words.
+const MIN_INVISIBLE: usize = 3;
+
+/// What a rule's `form` asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Form {
+    /// An image, in Markdown or HTML, whose address has a place to fill in or carries data.
+    ImageLeak,
+    /// A link with a place to fill in.
+    LinkLeak,
+    /// An HTML comment of several words.
+    Comment,
+    /// Text in tag characters, which are not shown.
+    Tags,
+    /// Invisible characters within ASCII words.
+    Invisible,
+    /// A character that turns the direction of what follows.
+    Bidi,
+    /// Any other rule fires on what had to be decoded first.
+    Concealed,
+}
+
+/// What of the forms is in a text, each with its place. `text` as it came, before folding.
+pub fn forms(text: &str, mut found: impl FnMut(Form, usize)) {
+    let bytes = text.as_bytes();
+    let mut next = 0;
+    for at in memmem::find_iter(bytes, "](") {
+        if at < next {
+            continue;
+        }
+        let (end, address) = address(bytes, at + 2);
+        next = end;
+        let image = is_image(bytes, at);
+        if let Some(form) = leak(address, image) {
+            found(form, at);
+        }
+    }
+    let mut next = 0;
+    for at in memmem::find_iter(bytes, "src=") {
+        if at < next {
+            continue;
+        }
+        let quoted = usize::from(matches!(bytes.get(at + 4), Some(b'"' | b'\'')));
+        let (end, address) = address(bytes, at + 4 + quoted);
+        next = end;
+        if let Some(form) = leak(address, true) {
+            found(form, at);
+        }
+    }
+    for at in memmem::find_iter(bytes, "<!--") {
+        let inside = &bytes[at + 4..bytes.len().min(at + 60)];
+        let words = inside.split(|byte| !byte.is_ascii_alphabetic()).filter(|word| word.len() > 1);
+        if words.count() >= 4 {
+            found(Form::Comment, at);
+            break;
+        }
+    }
+    if !text.is_ascii() {
+        unseen(bytes, found);
+    }
+}
+
+/// Whether the brackets that `](` at `at` closes belong to an image.
+fn is_image(bytes: &[u8], at: usize) -> bool {
+    let mut depth = 1_i32;
+    for open in (at.saturating_sub(MAX_LABEL)..at).rev() {
+        match bytes[open] {
+            b']' => depth += 1,
+            b'[' => depth -= 1,
+            _ => {}
+        }
+        if depth == 0 {
+            return open.checked_sub(1).is_some_and(|before| bytes[before] == b'!');
+        }
+    }
+    false
+}
+
+fn unseen(bytes: &[u8], mut found: impl FnMut(Form, usize)) {
+    let mut tags = memmem::find_iter(bytes, b"\xf3\xa0\x81");
+    if let (Some(first), Some(_)) = (tags.next(), tags.nth(MIN_TAGS - 2)) {
+        found(Form::Tags, first);
+    }
+    let mut invisible = 0;
+    for at in memchr::memchr_iter(0xe2, bytes) {
+        match bytes.get(at + 1..at + 3) {
+            Some([0x80, 0xad | 0xae]) => {
+                found(Form::Bidi, at);
+                break;
+            }
+            Some([0x80, 0x8b..=0x8f] | [0x81, 0xa0..=0xa4]) => {
+                let between =
+                    at.checked_sub(1).is_some_and(|before| bytes[before].is_ascii_alphabetic())
+                        && bytes.get(at + 3).is_some_and(u8::is_ascii_alphabetic);
+                invisible += usize::from(between);
+                if between && invisible == MIN_INVISIBLE {
+                    found(Form::Invisible, at);
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// The address that begins at `from`, and where it ends.
+fn address(bytes: &[u8], from: usize) -> (usize, &[u8]) {
+    let from = from.min(bytes.len());
+    let rest = &bytes[from..bytes.len().min(from + MAX_URL)];
+    let mut depth = 0_i32;
+    let length = rest
+        .iter()
+        .position(|byte| {
+            match byte {
+                b'{' | b'[' | b'<' => depth += 1,
+                b'}' | b']' | b'>' if depth > 0 => {
+                    depth -= 1;
+                    return false;
+                }
+                _ => {}
+            }
+            matches!(byte, b')' | b'"' | b'\'' | b'\n')
+                || (matches!(byte, b' ' | b'>' | b']') && depth <= 0)
+        })
+        .unwrap_or(rest.len());
+    (from + length, &rest[..length])
+}
+/// Names of parameters that carry a text away.
+const CARRIERS: [&[u8]; 18] = [
+    b"q",
+    b"d",
+    b"data",
+    b"msg",
+    b"message",
+    b"payload",
+    b"secret",
+    b"prompt",
+    b"chat",
+    b"history",
+    b"text",
+    b"content",
+    b"conversation",
+    b"leak",
+    b"exfil",
+    b"info",
+    b"summary",
+    b"context",
+];
+
+/// Whether an address gives data away: places to fill in, or (of an image, which is fetched without
+/// anyone's doing) a long value.
+fn leak(address: &[u8], image: bool) -> Option<Form> {
+    if !address.get(..5).is_some_and(|scheme| {
+        scheme.eq_ignore_ascii_case(b"http:") || scheme.eq_ignore_ascii_case(b"https")
+    }) && !address.starts_with(b"//")
+    {
+        return None;
+    }
+    let host_end =
+        address.iter().skip(8).position(|byte| matches!(byte, b'/' | b'?')).map(|at| at + 8)?;
+    let rest = &address[host_end..];
+    let query = rest.iter().position(|byte| *byte == b'?').map(|at| &rest[at + 1..]);
+    let holes = |part: &[u8]| {
+        memmem::find(part, b"${").is_some()
+            || memmem::find(part, b"{{").is_some()
+            || memmem::find(part, b"%7B").is_some()
+            || memmem::find(part, b"%7b").is_some()
+            || part.iter().any(|byte| matches!(byte, b'{' | b'[' | b'<'))
+    };
+    let form = if image { Form::ImageLeak } else { Form::LinkLeak };
+    if let Some(query) = query
+        && holes(query)
+    {
+        return Some(form);
+    }
+    if image && query.is_none() && rest.iter().any(|byte| matches!(byte, b'{' | b'[')) {
+        return Some(form);
+    }
+    let carries = |query: &[u8]| {
+        query.split(|byte| *byte == b'&').any(|pair| {
+            let mut halves = pair.splitn(2, |byte| *byte == b'=');
+            let name = halves.next().unwrap_or_default().to_ascii_lowercase();
+            let value = halves.next().unwrap_or_default();
+            value.len() >= LONG_VALUE && CARRIERS.contains(&&*name)
+        })
+    };
+    (image && query.is_some_and(carries)).then_some(form)
+}

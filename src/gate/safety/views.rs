@@ -1,0 +1,173 @@
+//! All readings of one text, and the rules that fire in them: the text folded, closed up, unescaped,
+//! decoded, shifted back and turned around, and what that brought to light again, to a bounded depth.
+
+use super::disguise;
+use super::lexicon::Found;
+use super::normalize;
+use super::rules::{FieldClass, Rules};
+use super::sequence::{Fire, Memory};
+use super::structure::{Form, forms};
+
+/// Layers of encoding that are undone.
+const DEPTH: usize = 4;
+
+/// The same rule within so many bytes is one fire.
+const APART: usize = 200;
+
+/// The least weight of a rule that counts where words have no borders.
+const TELLING: f32 = 0.6;
+
+/// Of each text, so many times its length is turned back or around at most.
+const TURNED: usize = 4;
+
+/// What was seen.
+#[derive(Debug, Default)]
+pub(super) struct Seen {
+    /// Rules that fired, with their offsets in the text.
+    pub fires: Vec<Fire>,
+    /// Bytes read and steps tried.
+    pub work: u64,
+}
+
+/// Reads a text in all its views.
+pub(super) fn look(rules: &Rules, text: &str, memory: &mut Memory) -> Seen {
+    let mut looker = Looker { rules, memory, seen: Seen::default() };
+    looker.forms(text, &|offset| offset);
+    looker.view(text, 0, false, &|offset| offset);
+    looker.seen
+}
+
+struct Looker<'a> {
+    rules: &'a Rules,
+    memory: &'a mut Memory,
+    seen: Seen,
+}
+
+/// A word that tells of a shifted alphabet (or, with none, of text written backwards).
+type Turn = (Option<u8>, usize);
+
+impl Looker<'_> {
+    /// `hidden`: it had to be decoded first.
+    fn view(&mut self, text: &str, depth: usize, hidden: bool, original: &dyn Fn(usize) -> usize) {
+        let folded = normalize::fold(text);
+        let of_text =
+            |offset: usize| original(folded.as_ref().map_or(offset, |view| view.original(offset)));
+        let text = folded.as_ref().map_or(text, |view| view.text.as_str());
+        if folded.is_some() {
+            self.forms(text, &of_text);
+        }
+        let turns = self.read(text, false, hidden, &of_text);
+        for run in disguise::closed_up(text) {
+            let back = |offset| of_text(run.original(offset));
+            if run.text.contains(' ') {
+                self.read(&run.text, false, true, &back);
+            }
+            self.read(&run.text, true, true, &back);
+        }
+        if depth >= DEPTH {
+            return;
+        }
+        self.turn(text, &turns, depth, &of_text);
+        let unescaped = disguise::unescaped(text);
+        if let Some(view) = &unescaped {
+            let back = |offset: usize| of_text(view.original(offset));
+            self.forms(&view.text, &back);
+            self.view(&view.text, DEPTH, hidden, &back);
+        }
+        let (plain, back): (&str, &dyn Fn(usize) -> usize) = match &unescaped {
+            Some(view) => (&view.text, &|offset| of_text(view.original(offset))),
+            None => (text, &of_text),
+        };
+        for view in disguise::encoded(plain) {
+            let back = |offset: usize| back(view.original(offset));
+            self.forms(&view.text, &back);
+            self.view(&view.text, depth + 1, true, &back);
+        }
+    }
+
+    fn turn(
+        &mut self,
+        text: &str,
+        turns: &[Turn],
+        depth: usize,
+        original: &dyn Fn(usize) -> usize,
+    ) {
+        let mut budget = TURNED * text.len() + 2_000;
+        let mut covered: Vec<(Option<u8>, usize)> = Vec::new();
+        for (shift, at) in turns {
+            if covered.iter().any(|(known, until)| known == shift && at <= until) {
+                continue;
+            }
+            let view = match shift {
+                Some(shift) => disguise::shifted_back(text, *at, *shift),
+                None => disguise::reversed(text, *at),
+            };
+            let Some(left) = budget.checked_sub(view.text.len()) else { return };
+            budget = left;
+            covered.retain(|(known, _)| known != shift);
+            covered.push((*shift, at + disguise::AROUND.1 / 2));
+            let back = |offset: usize| original(view.original(offset));
+            self.forms(&view.text, &back);
+            self.view(&view.text, (depth + 1).max(DEPTH - 1), true, &back);
+        }
+    }
+
+    /// One pass; gives the words that tell of a turned text.
+    fn read(
+        &mut self,
+        text: &str,
+        closed_up: bool,
+        hidden: bool,
+        original: &dyn Fn(usize) -> usize,
+    ) -> Vec<Turn> {
+        let mut turns = Vec::new();
+        let rules = self.rules;
+        let mut run = rules.machine.begin(text, closed_up, self.memory);
+        let fires = &mut self.seen.fires;
+        let before = fires.len();
+        rules.lexicon.read(text, closed_up, |found| match found {
+            Found::Word(hit) => run.take(&hit, |fire| {
+                let near = |known: &Fire| {
+                    known.rule == fire.rule && fire.start.abs_diff(known.start) < APART
+                };
+                if !fires[before..].iter().rev().take(16).any(near) {
+                    fires.push(fire);
+                }
+            }),
+            Found::Shifted(shift, at) => turns.push((Some(shift), at)),
+            Found::Backwards(at) => turns.push((None, at)),
+        });
+        self.seen.work += text.len() as u64 + run.work;
+        if closed_up {
+            // Without borders, words turn up by chance: only what says much by itself counts.
+            let all = rules.all();
+            let mut kept = before;
+            for at in before..fires.len() {
+                if all[usize::from(fires[at].rule)].weight(FieldClass::Any) >= TELLING {
+                    fires.swap(kept, at);
+                    kept += 1;
+                }
+            }
+            fires.truncate(kept);
+        }
+        for fire in &mut fires[before..] {
+            fire.start = original(fire.start);
+        }
+        if hidden && let Some(first) = fires.get(before).copied() {
+            for rule in rules.of_form(Form::Concealed) {
+                fires.push(Fire { rule: rule as u16, start: first.start });
+            }
+        }
+        turns
+    }
+
+    fn forms(&mut self, text: &str, original: &dyn Fn(usize) -> usize) {
+        let (rules, fires) = (self.rules, &mut self.seen.fires);
+        forms(text, |form, at| {
+            for rule in rules.of_form(form) {
+                fires.push(Fire { rule: rule as u16, start: original(at) });
+            }
+        });
+        self.seen.work += text.len() as u64;
+    }
+}

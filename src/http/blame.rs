@@ -1,0 +1,249 @@
+//! `GET /tasks/{taskId}/blame`: which hop, agent and contract wrote a value. Records are read in small
+//! pages; of each message only a hash of the value stays.
+
+use axum::extract::State;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use utoipa::IntoParams;
+
+use super::Api;
+use super::auth::{Anyone, limited_to};
+use super::extract::{Id, Params, parameter};
+use super::problem::{NoKey, Problem, ProblemDetails};
+use super::trace::Checked;
+use crate::blame::{Answer, Blame, Pointer, Seen};
+use crate::domain::ids::{AgentId, HandoffId, TaskId};
+use crate::evidence::commitment::hash_text;
+use crate::store::{Kept, StoredRecord};
+
+/// Records read at once: few, since each comes with its message.
+const PAGE: i64 = 32;
+
+/// What is asked about.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct BlameParams {
+    /// RFC 6901 pointer into the message, e.g. `/currentState/riskScore`.
+    pointer: String,
+    /// The handoff whose message is looked at: the task's last unless said; for an agent, the last
+    /// that it sent or received.
+    handoff: Option<String>,
+}
+
+/// Who wrote a value.
+#[utoipa::path(
+    get, path = "/tasks/{taskId}/blame", tag = "tasks", operation_id = "getBlame",
+    params(("taskId" = String, Path, description = "The task's UUID"), BlameParams),
+    responses(
+        (status = 200, description = "`{taskId, handoffId, pointer, present, erased, value, valueHash, writtenBy, removedBy, certain, history[], verification}`. `writtenBy` and `removedBy` are `{handoffId, leafIndex, recordHash, fromAgent, contract, time}`; `history` has what happened to the value along the parents of that handoff, `{handoffId, leafIndex, agentId, change: set|changed|removed|erased, valueHash}`. `present` is null where the message was erased, and `certain` false where an erased message may have had a part. An agent may ask about the messages that it sent or received; hashes of others' values are left out", body = Object),
+        (status = 400, description = "Not a pointer, or a malformed parameter", body = ProblemDetails, content_type = "application/problem+json"),
+        NoKey,
+        (status = 404, description = "No such task or handoff, or not the caller's", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 503, description = "The store or the archive is away", body = ProblemDetails, content_type = "application/problem+json"),
+    ),
+    security(("bearer" = []), ("apiKey" = []))
+)]
+pub async fn blame(
+    State(api): State<Api>,
+    Anyone(principal): Anyone,
+    Id(id): Id<TaskId>,
+    Params(params): Params<BlameParams>,
+) -> Result<axum::Json<Value>, Problem> {
+    let pointer =
+        Pointer::parse(&params.pointer).map_err(|err| Problem::invalid(err.to_string()))?;
+    let asked = parameter::<HandoffId>("handoff", params.handoff.as_deref())?;
+    super::tasks::find(&api, &principal, id).await?;
+    let reader = limited_to(&principal);
+    let mut reading = Reading::new(&pointer, asked.map(|id| id.to_string()), reader.as_ref());
+    let mut from = 0;
+    loop {
+        let page = api.contents.list_records(&principal.tenant, Some(id), from, PAGE).await?;
+        let Some(last) = page.last() else { break };
+        from = last.leaf_index + 1;
+        for record in &page {
+            // Who wrote a value cannot be told past a message that cannot be read.
+            if let Some(Kept::Unavailable(_)) = record.content.as_ref().map(|found| &found.kept) {
+                return Err(Problem::archive_away());
+            }
+            reading.take(record);
+        }
+    }
+    reading.answer(id).map(axum::Json).ok_or_else(|| Problem::not_found("handoff on this task"))
+}
+
+/// What the answer tells of a hop.
+struct Hop {
+    handoff_id: String,
+    leaf_index: i64,
+    record_hash: String,
+    agent: Value,
+    contract: Value,
+    time: Value,
+    /// The reader may see its values.
+    open: bool,
+}
+
+impl Hop {
+    fn view(&self) -> Value {
+        json!({
+            "handoffId": self.handoff_id,
+            "leafIndex": self.leaf_index,
+            "recordHash": self.record_hash,
+            "fromAgent": self.agent,
+            "contract": self.contract,
+            "time": self.time,
+        })
+    }
+}
+
+/// The task's records on their way into the answer.
+struct Reading<'a> {
+    pointer: &'a Pointer,
+    asked: Option<String>,
+    reader: Option<&'a AgentId>,
+    blame: Blame<Hop>,
+    checked: Checked,
+    /// The handoff to blame for so far, and what its message has at the place.
+    view: Option<(String, Option<Value>)>,
+}
+
+impl<'a> Reading<'a> {
+    fn new(pointer: &'a Pointer, asked: Option<String>, reader: Option<&'a AgentId>) -> Self {
+        let (blame, checked) = (Blame::default(), Checked::default());
+        Self { pointer, asked, reader, blame, checked, view: None }
+    }
+
+    fn take(&mut self, record: &StoredRecord) {
+        let body = self.checked.record(record);
+        let content = self.checked.content(record, &body);
+        let Some(id) = record.handoff_id.clone().filter(|_| record.kind == "HANDOFF") else {
+            return;
+        };
+        let member = |name: &str| body.get(name).cloned().unwrap_or_default();
+        let is_reader = |party: &str| {
+            let agent = body.pointer(party).and_then(Value::as_str);
+            self.reader.is_none_or(|reader| agent == Some(reader.as_str()))
+        };
+        let open = is_reader("/fromAgent/agentId") || is_reader("/toAgent/agentId");
+        let value = self.pointer.find(&content);
+        let seen = if content.is_null() { Seen::Erased } else { Seen::in_message(value) };
+        if open && self.asked.as_ref().is_none_or(|asked| *asked == id) {
+            self.view = Some((id.clone(), value.cloned().filter(|_| seen != Seen::Erased)));
+        }
+        let parent = body.get("parentHandoffId").and_then(Value::as_str);
+        let hop = Hop {
+            handoff_id: id.clone(),
+            leaf_index: record.leaf_index,
+            record_hash: hash_text(&record.hash),
+            agent: member("fromAgent"),
+            contract: member("contract"),
+            time: member("time"),
+            open,
+        };
+        self.blame.add(id, parent, seen, hop);
+    }
+
+    fn answer(&self, task: TaskId) -> Option<Value> {
+        let (id, value) = self.view.as_ref()?;
+        let Answer { seen, writer, remover, certain, history } = self.blame.of(id)?;
+        let history: Vec<Value> = history
+            .into_iter()
+            .map(|(hop, change, seen)| {
+                json!({
+                    "handoffId": hop.handoff_id,
+                    "leafIndex": hop.leaf_index,
+                    "agentId": hop.agent.get("agentId"),
+                    "change": change.as_str(),
+                    "valueHash": hop.open.then(|| hash_of(seen)).flatten(),
+                })
+            })
+            .collect();
+        Some(json!({
+            "taskId": task,
+            "handoffId": id,
+            "pointer": self.pointer.as_str(),
+            "present": (seen != Seen::Erased).then_some(seen != Seen::Absent),
+            "erased": seen == Seen::Erased,
+            "value": value,
+            "valueHash": hash_of(seen),
+            "writtenBy": writer.map(Hop::view),
+            "removedBy": remover.map(Hop::view),
+            "certain": certain,
+            "history": history,
+            "verification": self.checked.summary(),
+        }))
+    }
+}
+
+fn hash_of(seen: Seen) -> Option<String> {
+    match seen {
+        Seen::Value(hash) => Some(hash_text(&hash)),
+        Seen::Absent | Seen::Erased => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::ids::Micros;
+    use crate::evidence::commitment::{Codec, Subject, commit};
+    use crate::evidence::record::record_hash;
+    use crate::store::StoredContent;
+
+    fn record(leaf: i64, parent: Option<&str>, message: Option<&Value>) -> StoredRecord {
+        let bytes = message.map(|message| serde_json::to_vec(message).unwrap());
+        let commitment = commit(Subject::Message, &[7], bytes.as_deref().unwrap_or_default());
+        let body = serde_json::to_vec(&json!({
+            "parentHandoffId": parent,
+            "fromAgent": { "agentId": format!("agent-{leaf}") },
+            "messageCommitment": hash_text(&commitment),
+        }));
+        let body = body.unwrap();
+        StoredRecord {
+            leaf_index: leaf,
+            hash: record_hash(&body).to_vec(),
+            kind: "HANDOFF".to_owned(),
+            task_id: None,
+            handoff_id: Some(leaf.to_string()),
+            recorded_at: Micros(0),
+            body,
+            content: Some(StoredContent {
+                id: leaf.to_string(),
+                kept: bytes.map_or(Kept::Erased, |bytes| Kept::Hot(vec![7], Codec::Raw, bytes)),
+            }),
+            personal: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn an_erased_message_says_so_and_leaves_the_answer_uncertain() {
+        let pointer = Pointer::parse("/x").unwrap();
+        let task: TaskId = "7d9e0f1a-2b3c-4d5e-8f60-718293a4b5c6".parse().unwrap();
+        let records = [
+            record(0, None, Some(&json!({ "x": 1 }))),
+            record(1, Some("0"), None),
+            record(2, Some("1"), Some(&json!({ "x": 1 }))),
+        ];
+        let answer = |asked: Option<&str>| {
+            let mut reading = Reading::new(&pointer, asked.map(str::to_owned), None);
+            for record in &records {
+                reading.take(record);
+            }
+            reading.answer(task).unwrap()
+        };
+        let last = answer(None);
+        assert_eq!((&last["present"], &last["certain"]), (&json!(true), &json!(false)));
+        assert_eq!(last["writtenBy"]["fromAgent"]["agentId"], "agent-2");
+        assert_eq!(last["history"][1]["change"], "erased");
+        assert_eq!(
+            last["verification"],
+            json!({ "ok": true, "records": 3, "contents": 2, "erased": 1, "firstBad": null })
+        );
+        let gone = answer(Some("1"));
+        assert_eq!((&gone["erased"], &gone["present"]), (&json!(true), &Value::Null));
+        assert!(gone["value"].is_null() && gone["writtenBy"].is_null() && gone["certain"] == false);
+        let first = answer(Some("0"));
+        assert_eq!((&first["value"], &first["certain"]), (&json!(1), &json!(true)));
+    }
+}

@@ -1,0 +1,170 @@
+//! `/tasks/{taskId}/checkpoints`: what was stored, when, and back to it.
+
+use axum::extract::State;
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+
+use super::Api;
+use super::auth::{Anyone, limited_to};
+use super::extract::{Id, Ids, Json, Params, page_size};
+use super::problem::{BadBody, Busy, NoKey, Problem, ProblemDetails};
+use super::tasks::{CheckpointView, find};
+use super::views::TaskView;
+use crate::domain::failure::Code;
+use crate::domain::handoff::CheckpointRef;
+use crate::domain::ids::{ExecutionId, Micros, TaskId};
+use crate::intake::actor;
+use crate::ledger::command::{Command, Kind, LedgerError, Reply, RestoreCheckpoint};
+use crate::store::{CheckpointCursor, Role};
+
+/// Which checkpoints to list.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct ListParams {
+    /// `nextCursor` of the page before.
+    cursor: Option<String>,
+    /// Rows a page, 1 to 500; 50 unless said.
+    #[param(minimum = 1, maximum = 500)]
+    limit: Option<i64>,
+}
+
+/// A page of a task's checkpoints, newest first, without their states.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct HistoryView {
+    /// The checkpoints.
+    pub items: Vec<CheckpointView>,
+    /// Give this as `cursor` for the next page; absent on the last.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next_cursor: Option<String>,
+}
+
+fn write_cursor(cursor: &CheckpointCursor) -> String {
+    URL_SAFE_NO_PAD.encode(format!("{}:{}:{}", cursor.0.0, cursor.1, cursor.2))
+}
+
+fn read_cursor(text: &str) -> Option<CheckpointCursor> {
+    let plain = String::from_utf8(URL_SAFE_NO_PAD.decode(text).ok()?).ok()?;
+    let mut parts = plain.split(':');
+    let cursor = (
+        Micros(parts.next()?.parse().ok()?),
+        parts.next()?.parse().ok()?,
+        parts.next()?.parse().ok()?,
+    );
+    parts.next().is_none().then_some(cursor)
+}
+
+/// List the checkpoints of a task, newest first, over all of its runs; an agent sees its own. A
+/// sender that crashed before its handoff finds here what it stored last.
+#[utoipa::path(
+    get, path = "/tasks/{taskId}/checkpoints", tag = "tasks", operation_id = "listCheckpoints",
+    params(("taskId" = String, Path, description = "The task's UUID; it need not exist yet"), ListParams),
+    responses(
+        (status = 200, description = "One page", body = HistoryView),
+        (status = 400, description = "A malformed parameter", body = ProblemDetails, content_type = "application/problem+json"),
+        NoKey,
+        (status = 404, description = "Not a UUID", body = ProblemDetails, content_type = "application/problem+json"),
+    ),
+    security(("bearer" = []), ("apiKey" = []))
+)]
+pub async fn list(
+    State(api): State<Api>,
+    Anyone(principal): Anyone,
+    Id(id): Id<TaskId>,
+    Params(params): Params<ListParams>,
+) -> Result<axum::Json<HistoryView>, Problem> {
+    let limit = page_size(params.limit)?;
+    let after = params
+        .cursor
+        .as_deref()
+        .map(|text| {
+            read_cursor(text)
+                .ok_or_else(|| Problem::invalid("cursor is not one that this broker gave out"))
+        })
+        .transpose()?;
+    let agent = limited_to(&principal);
+    let key = (principal.tenant.clone(), id);
+    let mut rows =
+        api.store.list_checkpoints(&key, agent.as_ref(), after.as_ref(), limit + 1).await?;
+    let most = usize::try_from(limit).unwrap_or(usize::MAX);
+    let more = rows.len() > most;
+    rows.truncate(most);
+    let next_cursor = rows
+        .last()
+        .filter(|_| more)
+        .map(|row| write_cursor(&(row.created_at, row.at.execution_id, row.at.seq)));
+    Ok(axum::Json(HistoryView {
+        items: rows.iter().map(CheckpointView::from).collect(),
+        next_cursor,
+    }))
+}
+
+/// Which checkpoint.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct RestoreBody {
+    /// Its number within the run, from 1.
+    seq: i64,
+}
+
+/// Make a stored checkpoint the task's current one: its holder, for a run of its own, or an operator.
+#[utoipa::path(
+    post, path = "/tasks/{taskId}/checkpoints/{executionId}/restore", tag = "tasks", operation_id = "restoreCheckpoint",
+    params(
+        ("taskId" = String, Path, description = "The task's UUID"),
+        ("executionId" = String, Path, description = "The UUID of the agent's run"),
+    ),
+    request_body = RestoreBody,
+    responses(
+        (status = 200, description = "The task as it is now", body = TaskView),
+        NoKey,
+        (status = 403, description = "Not its holder", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 404, description = "No such task or checkpoint, or not the caller's", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 409, description = "The task has ended, or a handoff is on its way", body = ProblemDetails, content_type = "application/problem+json"),
+        BadBody,
+        (status = 422, description = "The body does not fit", body = ProblemDetails, content_type = "application/problem+json"),
+        Busy,
+    ),
+    security(("bearer" = []), ("apiKey" = []))
+)]
+pub async fn restore(
+    State(api): State<Api>,
+    Anyone(principal): Anyone,
+    Ids(task_id, execution_id): Ids<TaskId, ExecutionId>,
+    Json(said): Json<RestoreBody>,
+) -> Result<axum::Json<TaskView>, Problem> {
+    find(&api, &principal, task_id).await?;
+    if principal.role == Role::Auditor {
+        return Err(Problem::new(Code::Forbidden, "an auditor changes nothing"));
+    }
+    let by = limited_to(&principal);
+    let run = (principal.tenant.clone(), task_id, execution_id);
+    let row = api
+        .store
+        .find_checkpoint(&run, Some(said.seq))
+        .await?
+        .filter(|row| by.as_ref().is_none_or(|agent| row.agent == *agent))
+        .ok_or_else(|| Problem::not_found("checkpoint"))?;
+    let reply = api
+        .intake
+        .ledger
+        .handle(Command {
+            tenant: principal.tenant.clone(),
+            at: api.now(),
+            actor: actor(&principal),
+            kind: Kind::RestoreCheckpoint(RestoreCheckpoint {
+                task_id,
+                at: CheckpointRef { execution_id, seq: said.seq },
+                commitment: row.part.commitment,
+                by,
+            }),
+        })
+        .await?;
+    match reply {
+        Reply::Task(task) => Ok(axum::Json(TaskView::from(&task))),
+        other => Err(LedgerError::Internal(format!("unexpected reply {other:?}")).into()),
+    }
+}

@@ -1,0 +1,358 @@
+//! `/contracts`: the documents about edges (specification §4.4).
+
+use axum::extract::State;
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+use utoipa::IntoParams;
+
+use super::Api;
+use super::auth::{Anyone, Auditor, Operator, limited_to};
+use super::extract::{Id, Params, Text};
+use super::problem::{BadBody, Busy, NoKey, Problem, ProblemDetails};
+use crate::contract::document::{Document, Unreadable};
+use crate::contract::enforce::Ready;
+use crate::contract::lint::{Report, SchemaFile, Subject, lint};
+use crate::contract::registry::{Registered, Registry};
+use crate::contract::{Deprecation, FaultKind, read, report};
+use crate::directory::{Agents, Principal};
+use crate::domain::agent::Agent;
+use crate::domain::canonical;
+use crate::domain::failure::{Code, Failure, Stage};
+use crate::intake::actor;
+use crate::ledger::command::{Command, Kind, PutContract, Reply, content};
+use crate::store::contracts::ContractRow;
+
+/// The most contracts that one call lints.
+const MAX_LINTED: usize = 1_000;
+
+fn unreadable(err: &Unreadable) -> Problem {
+    let at = err.place;
+    let message = format!("line {}, column {}: {}", at.line, at.column, err.message);
+    Problem::malformed(Failure::new(Stage::Schema, Code::SchemaInvalid, "", message))
+}
+
+fn wrong(pointer: &str, message: String) -> Failure {
+    Failure::new(Stage::Schema, Code::SchemaInvalid, pointer, message)
+}
+
+/// What a tenant's agents are to the linter. Their permissions are the permission registry, their
+/// allowlists expose handoffs as prompts and tools do.
+fn registry_of(agents: &Agents) -> Registry {
+    let text = |agent: &Agent, name: &str| {
+        agent.metadata.get(name).and_then(Value::as_str).map(str::to_owned)
+    };
+    let registered = |agent: &Agent| Registered {
+        agent_id: agent.agent_id.to_string(),
+        agent_type: Some(agent.agent_type.clone()),
+        domains: agent.domains.clone(),
+        tools: agent
+            .metadata
+            .get("tools")
+            .and_then(Value::as_array)
+            .into_iter()
+            .flatten()
+            .filter_map(|tool| tool.as_str().map(str::to_owned))
+            .collect(),
+        prompt: text(agent, "instructions").or_else(|| text(agent, "prompt")),
+        handoff_targets: agent.handoff_targets.iter().map(ToString::to_string).collect(),
+    };
+    Registry {
+        agents: agents.roster.iter().map(registered).collect(),
+        permissions: Some(
+            agents.roster.iter().flat_map(|agent| agent.permissions.iter().cloned()).collect(),
+        ),
+        ..Registry::default()
+    }
+}
+
+/// A contract as shown: its document, and what the broker knows of it as `meta`.
+fn view(ready: &Ready, versions: Option<Vec<String>>) -> Value {
+    let mut shown: Value = serde_json::from_str(ready.doc()).unwrap_or_default();
+    let contract = ready.contract();
+    shown["version"] = json!(contract.version().to_string());
+    let mut meta = json!({
+        "sha256": ready.sha256(),
+        "createdAt": ready.created_at().rfc3339(),
+        "deprecated": contract.deprecation.is_some(),
+    });
+    if let Some(versions) = versions {
+        meta["versions"] = json!(versions);
+    }
+    shown["meta"] = meta;
+    shown
+}
+
+/// An agent sees the contracts that speak of it.
+fn concerns(principal: &Principal, agents: &Agents, ready: &Ready) -> bool {
+    let Some(id) = limited_to(principal) else { return true };
+    let contract = ready.contract();
+    agents.roster.find(&id).is_some_and(|agent| {
+        [&contract.source, &contract.target]
+            .into_iter()
+            .any(|name| name == agent.agent_id.as_str() || *name == agent.agent_type)
+    })
+}
+
+/// Put a version of a contract. Versions are kept: the same again changes nothing, another content
+/// needs another version.
+#[utoipa::path(
+    put, path = "/contracts/{contractId}", tag = "contracts", operation_id = "putContract",
+    params(("contractId" = String, Path, description = "The contract's id, kebab-case")),
+    request_body(content = Object, description = "The contract (docs/contracts.md), as `application/json` or `application/yaml`", content_type = "application/json"),
+    responses(
+        (status = 200, description = "It was there already", body = Object),
+        (status = 201, description = "The contract, with `meta` and the linter's `level`, `missing` and `findings` in it", body = Object),
+        NoKey,
+        (status = 403, description = "Not an operator", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 409, description = "This version has another content", body = ProblemDetails, content_type = "application/problem+json"),
+        BadBody,
+        (status = 422, description = "A clause cannot be enforced", body = ProblemDetails, content_type = "application/problem+json"),
+        Busy,
+    ),
+    security(("bearer" = []), ("apiKey" = []))
+)]
+pub async fn put(
+    State(api): State<Api>,
+    Operator(principal): Operator,
+    Id(id): Id<String>,
+    Text(text): Text,
+) -> Result<(StatusCode, axum::Json<Value>), Problem> {
+    let document = Document::parse(&text).map_err(|err| unreadable(&err))?;
+    let mut value = document.value().clone();
+    if let Some(object) = value.as_object_mut() {
+        object.entry("id").or_insert_with(|| json!(id));
+    }
+    let document = Document::from_value(value);
+    let (contract, faults) = read(&document);
+    let mut failures: Vec<Failure> = faults
+        .iter()
+        .filter(|fault| fault.kind == FaultKind::Invalid)
+        .map(|fault| wrong(&fault.pointer, fault.message.clone()))
+        .collect();
+    if failures.is_empty() && contract.id != id {
+        failures
+            .push(wrong("/id", format!("the path names `{id}`, the document `{}`", contract.id)));
+    }
+    if !failures.is_empty() {
+        return Err(Problem::refusal(failures, false));
+    }
+    let doc = canonical::to_vec(document.value());
+    let now = api.now();
+    let row = ContractRow {
+        tenant: principal.tenant.clone(),
+        id,
+        version: contract.version().to_string(),
+        sha256: Sha256::digest(&doc).into(),
+        doc: String::from_utf8_lossy(&doc).into_owned(),
+        source: contract.source.clone(),
+        target: contract.target.clone(),
+        created_at: now,
+    };
+    let command = Command {
+        tenant: principal.tenant.clone(),
+        at: now,
+        actor: actor(&principal),
+        kind: Kind::PutContract(Box::new(PutContract { row, content: content(&doc, now) })),
+    };
+    let reply = api.intake.ledger.handle(command).await;
+    // Also after an error: an unanswered commit may have got through.
+    api.intake.directory.contracts_changed(&principal.tenant).await;
+    let Reply::Contract { row, added } = reply? else {
+        return Err(Problem::new(Code::Internal, "unexpected reply"));
+    };
+    let judged = judge(&api, &principal, vec![(row.id.clone(), document)], None).await?;
+    let ready = Ready::new(contract, row.doc, hex::encode(row.sha256), row.created_at);
+    let mut shown = view(&ready, None);
+    if let Some(judged) = report::json(&judged)["contracts"].get(0) {
+        for name in ["level", "missing", "findings"] {
+            shown["meta"][name] = judged[name].clone();
+        }
+    }
+    Ok((if added { StatusCode::CREATED } else { StatusCode::OK }, axum::Json(shown)))
+}
+
+async fn judge(
+    api: &Api,
+    principal: &Principal,
+    documents: Vec<(String, Document)>,
+    registry: Option<Registry>,
+) -> Result<Vec<Report>, Problem> {
+    let agents = api.intake.directory.agents(&principal.tenant).await?;
+    let catalog = api.intake.directory.contracts(&principal.tenant).await?;
+    let registry = registry.unwrap_or_else(|| registry_of(&agents));
+    super::extract::heavy(documents.len() * 4_096, move || {
+        let around: Vec<(&str, &str)> = catalog
+            .iter()
+            .map(|ready| (ready.contract().source.as_str(), ready.contract().target.as_str()))
+            .collect();
+        let subjects: Vec<Subject> = documents
+            .into_iter()
+            .map(|(file, document)| Subject {
+                file,
+                document: Ok(document),
+                schema: SchemaFile::NotLooked,
+            })
+            .collect();
+        lint(&subjects, Some(&registry), &around)
+    })
+    .await
+}
+
+/// Which contracts to list.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct ListParams {
+    /// About this source.
+    source: Option<String>,
+    /// About this target.
+    target: Option<String>,
+}
+
+/// List contracts, each in its highest version, by id; an agent sees those that speak of it.
+#[utoipa::path(
+    get, path = "/contracts", tag = "contracts", operation_id = "listContracts",
+    params(ListParams),
+    responses(
+        (status = 200, description = "`{items: [contract]}`", body = Object),
+        (status = 400, description = "A malformed parameter", body = ProblemDetails, content_type = "application/problem+json"),
+        NoKey,
+    ),
+    security(("bearer" = []), ("apiKey" = []))
+)]
+pub async fn list(
+    State(api): State<Api>,
+    Anyone(principal): Anyone,
+    Params(params): Params<ListParams>,
+) -> Result<axum::Json<Value>, Problem> {
+    let agents = api.intake.directory.agents(&principal.tenant).await?;
+    let catalog = api.intake.directory.contracts(&principal.tenant).await?;
+    let items: Vec<Value> = catalog
+        .iter()
+        .filter(|ready| concerns(&principal, &agents, ready))
+        .filter(|ready| {
+            let contract = ready.contract();
+            params.source.as_ref().is_none_or(|source| *source == contract.source)
+                && params.target.as_ref().is_none_or(|target| *target == contract.target)
+        })
+        .map(|ready| view(ready, None))
+        .collect();
+    Ok(axum::Json(json!({ "items": items })))
+}
+
+/// Which version to read.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct GetParams {
+    /// A semver version; the highest unless said.
+    version: Option<String>,
+}
+
+/// Read a contract.
+#[utoipa::path(
+    get, path = "/contracts/{contractId}", tag = "contracts", operation_id = "getContract",
+    params(("contractId" = String, Path, description = "The contract's id"), GetParams),
+    responses(
+        (status = 200, description = "The contract, with `meta`: hash, time, all versions", body = Object),
+        (status = 400, description = "A malformed parameter", body = ProblemDetails, content_type = "application/problem+json"),
+        NoKey,
+        (status = 404, description = "No such contract or version", body = ProblemDetails, content_type = "application/problem+json"),
+    ),
+    security(("bearer" = []), ("apiKey" = []))
+)]
+pub async fn get(
+    State(api): State<Api>,
+    Anyone(principal): Anyone,
+    Id(id): Id<String>,
+    Params(params): Params<GetParams>,
+) -> Result<axum::Json<Value>, Problem> {
+    let version = params
+        .version
+        .as_deref()
+        .map(str::parse)
+        .transpose()
+        .map_err(|_| Problem::invalid("version must be a semantic version"))?;
+    let agents = api.intake.directory.agents(&principal.tenant).await?;
+    let catalog = api.intake.directory.contracts(&principal.tenant).await?;
+    let ready = catalog
+        .find(&id, version.as_ref())
+        .filter(|ready| concerns(&principal, &agents, ready))
+        .ok_or_else(|| Problem::not_found("contract"))?;
+    let versions = catalog.versions(&id).map(|ready| ready.contract().version().to_string());
+    Ok(axum::Json(view(ready, Some(versions.collect()))))
+}
+
+/// Lint contracts against this tenant's agents, or a registry sent along; writes nothing.
+#[utoipa::path(
+    post, path = "/contracts/lint", tag = "contracts", operation_id = "lintContracts",
+    request_body(content = Object, description = "One contract, or `{contracts: [contract, or its text], registry?}`, as JSON or YAML", content_type = "application/json"),
+    responses(
+        (status = 200, description = "`{contracts: [{id, file, level, missing, findings}]}`", body = Object),
+        NoKey,
+        (status = 403, description = "An agent's key", body = ProblemDetails, content_type = "application/problem+json"),
+        BadBody,
+        (status = 422, description = "Not what can be linted", body = ProblemDetails, content_type = "application/problem+json"),
+    ),
+    security(("bearer" = []), ("apiKey" = []))
+)]
+pub async fn lint_all(
+    State(api): State<Api>,
+    Auditor(principal): Auditor,
+    Text(text): Text,
+) -> Result<axum::Json<Value>, Problem> {
+    let refuse = |pointer: &str, why: String| Problem::refusal(vec![wrong(pointer, why)], false);
+    let parsed = super::extract::heavy(text.len(), move || Document::parse_large(&text)).await?;
+    let whole = parsed.map_err(|err| unreadable(&err))?;
+    let Some(contracts) = whole.value().get("contracts") else {
+        let reports = judge(&api, &principal, vec![(String::new(), whole)], None).await?;
+        return Ok(axum::Json(report::json(&reports)));
+    };
+    let listed =
+        contracts.as_array().filter(|listed| listed.len() <= MAX_LINTED).ok_or_else(|| {
+            refuse("/contracts", format!("`contracts` must be a list of at most {MAX_LINTED}"))
+        })?;
+    let registry = match whole.value().get("registry").filter(|value| !value.is_null()) {
+        None => None,
+        Some(value) => {
+            Some(Registry::deserialize(value).map_err(|err| refuse("/registry", err.to_string()))?)
+        }
+    };
+    let mut documents = Vec::with_capacity(listed.len());
+    for (at, one) in listed.iter().enumerate() {
+        let file = format!("/contracts/{at}");
+        let document = match one.as_str() {
+            Some(text) => Document::parse(text).map_err(|err| {
+                let place = err.place;
+                refuse(
+                    &file,
+                    format!("line {}, column {}: {}", place.line, place.column, err.message),
+                )
+            })?,
+            None => Document::from_value(one.clone()),
+        };
+        documents.push((file, document));
+    }
+    let reports = judge(&api, &principal, documents, registry).await?;
+    Ok(axum::Json(report::json(&reports)))
+}
+
+/// Tells a sender that the contract of its edge is on its way out: `Deprecation` (RFC 9745), `Sunset`
+/// (RFC 8594), and where to go.
+pub fn tell_deprecation(headers: &mut HeaderMap, deprecation: &Deprecation, put_at: i64) {
+    let mut set = |name: &'static str, text: String| {
+        if let Ok(value) = HeaderValue::from_str(&text) {
+            headers.insert(name, value);
+        }
+    };
+    set("deprecation", format!("@{}", deprecation.since.unwrap_or(put_at)));
+    if let Some(sunset) = deprecation.sunset.and_then(|at| u64::try_from(at).ok()) {
+        let at = std::time::UNIX_EPOCH + std::time::Duration::from_secs(sunset);
+        set("sunset", httpdate::fmt_http_date(at));
+    }
+    if let Some(next) = &deprecation.replacement_id {
+        set("link", format!("</contracts/{next}>; rel=\"successor-version\""));
+    }
+}

@@ -1,0 +1,318 @@
+//! `/data-subjects`: what is held on a person, and its erasure.
+
+use std::time::Duration;
+
+use axum::extract::State;
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+
+use super::Api;
+use super::auth::{Auditor, Operator};
+use super::extract::{Id, Ids, Json, Params, preferred_wait};
+use super::problem::{BadBody, Busy, NoKey, Problem, ProblemDetails};
+use super::views::Receipt;
+use crate::clock;
+use crate::directory::Principal;
+use crate::domain::canonical;
+use crate::domain::failure::{Code, Failure, Stage};
+use crate::domain::ids::{ErasureId, TenantId};
+use crate::evidence::commitment::{Subject, commit, hash_text};
+use crate::evidence::erasure::Scope;
+use crate::evidence::record::Sealed;
+use crate::intake::actor;
+use crate::ledger::command::{Command, Kind, LedgerError, Reply, RequestErasure, content};
+use crate::store::erasure::{ErasureRow, ErasureStatus, SubjectRef};
+use crate::tree;
+
+/// Characters of a subject's id, as in the message schema.
+const MAX_SUBJECT: usize = 256;
+/// Characters of a reference to who asked.
+const MAX_REFERENCE: usize = 200;
+/// Characters of a note.
+pub(super) const MAX_NOTE: usize = 2000;
+
+/// An erasure, and once it is done its certificate.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ErasureView {
+    /// The erasure.
+    pub erasure_id: String,
+    /// Whose data, as the caller named it.
+    pub subject_id: String,
+    /// `RUNNING`, `SCRUBBING` (no row holds any of it, files are being cleaned) or `COMPLETED`.
+    pub status: ErasureStatus,
+    /// How much goes.
+    pub scope: Scope,
+    /// Why: a code.
+    pub reason: String,
+    /// What records name the person by: SHA-256 over a tag, `subjectSalt` and the id.
+    pub subject_commitment: String,
+    /// In hexadecimal; the broker keeps it nowhere, and makes it again for whoever brings the id.
+    pub subject_salt: String,
+    /// Data held when it was asked for.
+    pub held: i64,
+    /// What went so far.
+    pub erased: ErasedCounts,
+    /// When it was asked for, RFC 3339.
+    pub requested_at: String,
+    /// When it was done.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub erased_at: Option<String>,
+    /// The `ERASURE_COMPLETED` record.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub receipt: Option<Receipt>,
+}
+
+/// What an erasure took away.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ErasedCounts {
+    /// Personal data, with their salts.
+    pub personal_data: i64,
+    /// Messages and other contents of records.
+    pub contents: i64,
+    /// Checkpoints.
+    pub checkpoints: i64,
+}
+
+/// How much to erase.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct EraseParams {
+    /// `personal-data` (unless said), or `messages`: whole messages, replies and checkpoints of the
+    /// handoffs that the person's data came with, too.
+    #[param(value_type = Option<String>)]
+    scope: Option<Scope>,
+}
+
+/// Why to erase.
+#[derive(Debug, Default, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct EraseBody {
+    /// A code, `DATA_SUBJECT_REQUEST` unless said; stands in the records.
+    reason: Option<String>,
+    /// Your own reference to the request, e.g. a ticket; kept with the record, outlives the erasure.
+    requested_by: Option<String>,
+    /// Words for people; kept with the record, outlive the erasure: name nobody in them.
+    note: Option<String>,
+}
+
+pub(super) fn wrong(pointer: &str, message: impl Into<String>) -> Problem {
+    let failure = Failure::new(Stage::Schema, Code::SchemaInvalid, pointer, message);
+    Problem::refusal(vec![failure], false)
+}
+
+pub(super) fn bounded(pointer: &str, text: &str, most: usize) -> Result<(), Problem> {
+    if text.chars().count() > most || text.contains('\0') {
+        return Err(wrong(pointer, format!("must be {most} characters at most, without NUL")));
+    }
+    Ok(())
+}
+
+/// The subject that a path names.
+pub(super) fn subject(api: &Api, tenant: &TenantId, id: String) -> Result<SubjectRef, Problem> {
+    if id.is_empty() || id.chars().count() > MAX_SUBJECT || id.contains('\0') {
+        return Err(Problem::not_found("data subject"));
+    }
+    let key = api.intake.vault.subject_key(tenant, &id);
+    Ok(SubjectRef { tenant: tenant.clone(), id, key })
+}
+
+fn salt(api: &Api, subject: &SubjectRef, id: ErasureId) -> [u8; 16] {
+    api.intake.vault.subject_salt(&subject.tenant, &id.to_string(), &subject.id)
+}
+
+/// Erase a person's data.
+///
+/// Answers 200 with the certificate when it is done within the wait (`Prefer: wait=N`, else
+/// `erasure.wait_ms`), and 202 with where to look when it takes longer. Asking again gives the same.
+#[utoipa::path(
+    delete, path = "/data-subjects/{subjectId}", tag = "data subjects", operation_id = "eraseDataSubject",
+    params(("subjectId" = String, Path, description = "The person's id, as senders wrote it"), EraseParams),
+    request_body(content = EraseBody, content_type = "application/json"),
+    responses(
+        (status = 200, description = "Erased: the certificate", body = ErasureView),
+        (status = 202, description = "Under way; Location says where it can be watched", body = ErasureView),
+        NoKey,
+        (status = 403, description = "Not an operator", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 404, description = "Nothing is or was held on this person", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 409, description = "A legal hold forbids it", body = ProblemDetails, content_type = "application/problem+json"),
+        BadBody,
+        (status = 422, description = "The body does not fit", body = ProblemDetails, content_type = "application/problem+json"),
+        Busy,
+    ),
+    security(("bearer" = []), ("apiKey" = []))
+)]
+pub async fn erase(
+    State(api): State<Api>,
+    Operator(principal): Operator,
+    Id(id): Id<String>,
+    Params(params): Params<EraseParams>,
+    headers: HeaderMap,
+    Json(body): Json<EraseBody>,
+) -> Result<Response, Problem> {
+    let subject = subject(&api, &principal.tenant, id)?;
+    let scope = params.scope.unwrap_or(Scope::PersonalData);
+    let (row, repeated) = request(&api, &principal, &subject, scope, body).await?;
+    let wait = preferred_wait(&headers)?
+        .unwrap_or_else(|| Duration::from_millis(api.config.erasure.wait_ms));
+    let row = if row.status == ErasureStatus::Completed {
+        row
+    } else {
+        let key = (row.tenant.clone(), row.id);
+        let mut ending = api.eraser.start(key.clone());
+        // The sender is dropped when the run ends.
+        let _ = tokio::time::timeout(wait, async { while ending.changed().await.is_ok() {} }).await;
+        api.store.find_erasure(&key).await?.unwrap_or(row)
+    };
+    let mut response = if row.status == ErasureStatus::Completed {
+        axum::Json(certificate(&api, &subject, &row).await?).into_response()
+    } else {
+        let place = HeaderValue::from_str(&format!(
+            "/data-subjects/{}/erasures/{}",
+            percent(&subject.id),
+            row.id
+        ));
+        let view = axum::Json(certificate(&api, &subject, &row).await?);
+        let mut response = (StatusCode::ACCEPTED, view).into_response();
+        if let Ok(place) = place {
+            response.headers_mut().insert(header::LOCATION, place);
+        }
+        response
+    };
+    if repeated {
+        response.headers_mut().insert("idempotency-replayed", HeaderValue::from_static("true"));
+    }
+    Ok(response)
+}
+
+/// A text as one path segment.
+fn percent(text: &str) -> String {
+    use std::fmt::Write;
+    text.bytes().fold(String::new(), |mut out, byte| {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            out.push(char::from(byte));
+        } else {
+            let _ = write!(out, "%{byte:02X}");
+        }
+        out
+    })
+}
+
+async fn request(
+    api: &Api,
+    principal: &Principal,
+    subject: &SubjectRef,
+    scope: Scope,
+    body: EraseBody,
+) -> Result<(ErasureRow, bool), Problem> {
+    let reason = body.reason.unwrap_or_else(|| "DATA_SUBJECT_REQUEST".to_owned());
+    let code = !reason.is_empty()
+        && reason.len() <= 64
+        && reason.bytes().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit() || b == b'_');
+    if !code {
+        return Err(wrong("/reason", "must be a code such as DATA_SUBJECT_REQUEST"));
+    }
+    bounded("/requestedBy", body.requested_by.as_deref().unwrap_or_default(), MAX_REFERENCE)?;
+    bounded("/note", body.note.as_deref().unwrap_or_default(), MAX_NOTE)?;
+    let now = api.now();
+    let id = ErasureId(clock::time_ordered_id(now));
+    let words = canonical::to_vec(&serde_json::json!({
+        "erasureId": id, "requestedBy": body.requested_by, "note": body.note,
+    }));
+    let reply = api
+        .intake
+        .ledger
+        .handle(Command {
+            tenant: principal.tenant.clone(),
+            at: now,
+            actor: actor(principal),
+            kind: Kind::RequestErasure(Box::new(RequestErasure {
+                subject: subject.clone(),
+                id,
+                commitment: commit(
+                    Subject::DataSubject,
+                    &salt(api, subject, id),
+                    subject.id.as_bytes(),
+                ),
+                scope,
+                reason,
+                content: content(&words, now),
+            })),
+        })
+        .await?;
+    match reply {
+        Reply::Erasure { row, repeated } => Ok((row, repeated)),
+        other => Err(LedgerError::Internal(format!("unexpected reply {other:?}")).into()),
+    }
+}
+
+async fn certificate(
+    api: &Api,
+    subject: &SubjectRef,
+    row: &ErasureRow,
+) -> Result<ErasureView, Problem> {
+    Ok(ErasureView {
+        erasure_id: row.id.to_string(),
+        subject_id: subject.id.clone(),
+        status: row.status,
+        scope: row.scope,
+        reason: row.reason.clone(),
+        subject_commitment: hash_text(&row.commitment),
+        subject_salt: hex::encode(salt(api, subject, row.id)),
+        held: row.held,
+        erased: ErasedCounts {
+            personal_data: row.data,
+            contents: row.contents,
+            checkpoints: row.checkpoints,
+        },
+        requested_at: row.requested_at.rfc3339(),
+        erased_at: row.completed_at.map(crate::domain::ids::Micros::rfc3339),
+        receipt: receipt(api, row).await?,
+    })
+}
+
+/// Where the record of its end stands.
+async fn receipt(api: &Api, row: &ErasureRow) -> Result<Option<Receipt>, Problem> {
+    let Some(leaf_index) = row.leaf_index else { return Ok(None) };
+    let found = api.store.list_records(&row.tenant, None, leaf_index, 1, false).await?;
+    let head = api.store.find_head(&row.tenant).await?;
+    let (Some(record), Some(head)) = (found.into_iter().next(), head) else { return Ok(None) };
+    let Ok(hash) = record.hash.try_into() else { return Ok(None) };
+    let sealed = Sealed { log_id: head.log_id, leaf_index, hash, body: record.body, tree_size: 0 };
+    let receipt = tree::receipt(&*api.store, &api.notary, &row.tenant, &sealed).await?;
+    Ok(receipt.as_ref().map(Receipt::from))
+}
+
+/// Watch an erasure, or fetch its certificate again.
+#[utoipa::path(
+    get, path = "/data-subjects/{subjectId}/erasures/{erasureId}", tag = "data subjects", operation_id = "getErasure",
+    params(
+        ("subjectId" = String, Path, description = "The person's id, as senders wrote it"),
+        ("erasureId" = String, Path, description = "The erasure's UUID"),
+    ),
+    responses(
+        (status = 200, description = "The erasure", body = ErasureView),
+        NoKey,
+        (status = 403, description = "An agent's key", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 404, description = "No such erasure of this person", body = ProblemDetails, content_type = "application/problem+json"),
+    ),
+    security(("bearer" = []), ("apiKey" = []))
+)]
+pub async fn get_erasure(
+    State(api): State<Api>,
+    Auditor(principal): Auditor,
+    Ids(subject_id, id): Ids<String, ErasureId>,
+) -> Result<axum::Json<ErasureView>, Problem> {
+    let subject = subject(&api, &principal.tenant, subject_id)?;
+    let row = api
+        .store
+        .find_erasure(&(principal.tenant.clone(), id))
+        .await?
+        .filter(|row| row.subject_key == subject.key)
+        .ok_or_else(|| Problem::not_found("erasure"))?;
+    Ok(axum::Json(certificate(&api, &subject, &row).await?))
+}

@@ -1,0 +1,288 @@
+//! `/escalations`: questions that wait for a person (specification §5).
+
+use axum::extract::State;
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+
+use super::Api;
+use super::auth::{Auditor, Operator};
+use super::extract::{Id, Json, Params, page_size, parameter, read_cursor};
+use super::problem::{BadBody, Busy, NoKey, Problem, ProblemDetails};
+use super::views::{Page, TaskView};
+use crate::domain::canonical;
+use crate::domain::escalation::{Escalation, EscalationStatus, Resolution};
+use crate::domain::failure::{Code, Failure, Stage};
+use crate::domain::ids::{AgentId, EscalationId, Micros};
+use crate::intake::actor;
+use crate::ledger::command::{Command, Kind, LedgerError, Reply, Resolve, content};
+use crate::store::EscalationFilter;
+
+/// The longest reason that a person may give, in characters.
+pub const MAX_REASON: usize = 2_000;
+
+/// An escalation.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct EscalationView {
+    /// Its id.
+    pub escalation_id: String,
+    /// The task that waits.
+    pub task_id: String,
+    /// The handoff that failed; absent where submissions were refused.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub handoff_id: Option<String>,
+    /// From whom the failing edge leads.
+    pub from_agent: String,
+    /// To whom.
+    pub to_agent: String,
+    /// Why: a code.
+    pub reason: String,
+    /// How the contract says that people are reached.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub channel: Option<String>,
+    /// The agent that takes over when nobody decides in time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub resume_as: Option<String>,
+    /// What happens when nobody decides in time: `resume` or `dead-letter`.
+    pub default_action: String,
+    /// `OPEN`, `RESOLVED` or `TIMED_OUT`.
+    pub status: String,
+    /// When it was opened, RFC 3339.
+    pub opened_at: String,
+    /// When it is decided without a person.
+    pub timeout_at: String,
+    /// When it was decided.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub resolved_at: Option<String>,
+    /// By whom: a key's id, or `broker`. The words are with the record `ESCALATION_RESOLVED`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub resolved_by: Option<String>,
+    /// What was decided: a code.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub resolution: Option<String>,
+}
+
+impl From<&Escalation> for EscalationView {
+    fn from(row: &Escalation) -> Self {
+        let default = if row.resume_as.is_some() { "resume" } else { "dead-letter" };
+        Self {
+            escalation_id: row.id.to_string(),
+            task_id: row.task_id.to_string(),
+            handoff_id: row.handoff_id.map(|id| id.to_string()),
+            from_agent: row.source.to_string(),
+            to_agent: row.target.to_string(),
+            reason: row.reason.clone(),
+            channel: row.channel.clone(),
+            resume_as: row.resume_as.as_ref().map(ToString::to_string),
+            default_action: default.to_owned(),
+            status: row.status.as_str().to_owned(),
+            opened_at: row.created_at.rfc3339(),
+            timeout_at: row.timeout_at.rfc3339(),
+            resolved_at: row.resolved_at.map(Micros::rfc3339),
+            resolved_by: row.resolved_by.clone(),
+            resolution: row.resolution.clone(),
+        }
+    }
+}
+
+/// Which escalations to list.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct ListParams {
+    /// `OPEN`, `RESOLVED` or `TIMED_OUT`.
+    status: Option<String>,
+    /// Of this task.
+    task_id: Option<String>,
+    /// `nextCursor` of the page before.
+    cursor: Option<String>,
+    /// Rows a page, 1 to 500; 50 unless said.
+    #[param(minimum = 1, maximum = 500)]
+    limit: Option<i64>,
+}
+
+/// List escalations, newest first.
+#[utoipa::path(
+    get, path = "/escalations", tag = "escalations", operation_id = "listEscalations",
+    params(ListParams),
+    responses(
+        (status = 200, description = "One page", body = Page<EscalationView>),
+        (status = 400, description = "A malformed parameter", body = ProblemDetails, content_type = "application/problem+json"),
+        NoKey,
+        (status = 403, description = "An agent's key", body = ProblemDetails, content_type = "application/problem+json"),
+    ),
+    security(("bearer" = []), ("apiKey" = []))
+)]
+pub async fn list(
+    State(api): State<Api>,
+    Auditor(principal): Auditor,
+    Params(params): Params<ListParams>,
+) -> Result<axum::Json<Page<EscalationView>>, Problem> {
+    let limit = page_size(params.limit)?;
+    let status = params.status.as_deref().map(|text| {
+        EscalationStatus::parse(text)
+            .ok_or_else(|| Problem::invalid("status can be: OPEN, RESOLVED, TIMED_OUT"))
+    });
+    let filter = EscalationFilter {
+        status: status.transpose()?,
+        task_id: parameter("taskId", params.task_id.as_deref())?,
+    };
+    let after = read_cursor(params.cursor.as_deref())?;
+    let rows =
+        api.store.list_escalations(&principal.tenant, &filter, after.as_ref(), limit + 1).await?;
+    Ok(axum::Json(Page::new(
+        rows,
+        limit,
+        |row| (row.created_at, row.id.to_string()),
+        |row| EscalationView::from(row),
+    )))
+}
+
+/// Read one escalation.
+#[utoipa::path(
+    get, path = "/escalations/{escalationId}", tag = "escalations", operation_id = "getEscalation",
+    params(("escalationId" = String, Path, description = "The escalation's UUID")),
+    responses(
+        (status = 200, description = "The escalation", body = EscalationView),
+        NoKey,
+        (status = 403, description = "An agent's key", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 404, description = "No such escalation", body = ProblemDetails, content_type = "application/problem+json"),
+    ),
+    security(("bearer" = []), ("apiKey" = []))
+)]
+pub async fn get(
+    State(api): State<Api>,
+    Auditor(principal): Auditor,
+    Id(id): Id<EscalationId>,
+) -> Result<axum::Json<EscalationView>, Problem> {
+    let row = api.store.find_escalation(&(principal.tenant, id)).await?;
+    row.map(|row| axum::Json(EscalationView::from(&row)))
+        .ok_or_else(|| Problem::not_found("escalation"))
+}
+
+/// What to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Action {
+    /// The same receiver once more; where the recovery is under way, it goes on.
+    Retry,
+    /// Give it to `agentId`.
+    Reassign,
+    /// Back to the sender's checkpoint.
+    Rollback,
+    /// Withdraw the task.
+    Cancel,
+    /// The task is done.
+    Complete,
+}
+
+/// A person's decision.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ResolveBody {
+    /// What to do.
+    action: Action,
+    /// To whom; for `reassign`, and for no other action.
+    #[serde(default)]
+    #[schema(value_type = Option<String>)]
+    agent_id: Option<AgentId>,
+    /// Why, 1 to 2 000 characters; kept with the record.
+    reason: String,
+}
+
+/// An escalation that was decided, and its task.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct ResolvedView {
+    /// As it is now.
+    pub escalation: EscalationView,
+    /// Its task as it is now.
+    pub task: TaskView,
+}
+
+/// A reason that a person gave.
+///
+/// # Errors
+/// 422 where it is empty or too long.
+pub fn reason_of(text: &str) -> Result<&str, Problem> {
+    let text = text.trim();
+    if text.is_empty() || text.chars().count() > MAX_REASON {
+        return Err(wrong("/reason", "say why, in 1 to 2 000 characters"));
+    }
+    Ok(text)
+}
+
+pub(super) fn wrong(pointer: &str, message: &str) -> Problem {
+    Problem::refusal(
+        vec![Failure::new(Stage::Schema, Code::SchemaInvalid, pointer, message)],
+        false,
+    )
+}
+
+/// Decide on an escalation. Who and why become a record.
+#[utoipa::path(
+    post, path = "/escalations/{escalationId}/resolve", tag = "escalations", operation_id = "resolveEscalation",
+    params(("escalationId" = String, Path, description = "The escalation's UUID")),
+    request_body = ResolveBody,
+    responses(
+        (status = 200, description = "Decided", body = ResolvedView),
+        NoKey,
+        (status = 403, description = "Not an operator", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 404, description = "No such escalation", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 409, description = "Decided before, or there is nothing to reassign", body = ProblemDetails, content_type = "application/problem+json"),
+        BadBody,
+        (status = 422, description = "The body does not fit, or the agent takes no handoffs", body = ProblemDetails, content_type = "application/problem+json"),
+        Busy,
+    ),
+    security(("bearer" = []), ("apiKey" = []))
+)]
+pub async fn resolve(
+    State(api): State<Api>,
+    Operator(principal): Operator,
+    Id(id): Id<EscalationId>,
+    Json(said): Json<ResolveBody>,
+) -> Result<axum::Json<ResolvedView>, Problem> {
+    let reason = reason_of(&said.reason)?;
+    let row = api
+        .store
+        .find_escalation(&(principal.tenant.clone(), id))
+        .await?
+        .ok_or_else(|| Problem::not_found("escalation"))?;
+    let resolution = match (said.action, &said.agent_id) {
+        (Action::Reassign, Some(agent)) => Resolution::Reassign(agent.clone()),
+        (Action::Reassign, None) => return Err(wrong("/agentId", "say to whom")),
+        (_, Some(_)) => return Err(wrong("/agentId", "only reassign takes an agent")),
+        (Action::Retry, None) => Resolution::Retry,
+        (Action::Rollback, None) => Resolution::RollBack,
+        (Action::Cancel, None) => Resolution::Cancel,
+        (Action::Complete, None) => Resolution::Complete,
+    };
+    let now = api.now();
+    let words = serde_json::json!({
+        "action": resolution.as_str(), "agentId": said.agent_id, "reason": reason,
+    });
+    let agents = [row.target.clone()].into_iter().chain(said.agent_id.clone()).collect();
+    let reply = api
+        .intake
+        .ledger
+        .handle(Command {
+            tenant: principal.tenant.clone(),
+            at: now,
+            actor: actor(&principal),
+            kind: Kind::Resolve(Box::new(Resolve {
+                escalation_id: id,
+                task_id: row.task_id,
+                handoff_id: row.handoff_id,
+                agents,
+                resolution: Some(resolution),
+                content: Some(content(&canonical::to_vec(&words), now)),
+            })),
+        })
+        .await?;
+    match reply {
+        Reply::Escalation { row, task } => Ok(axum::Json(ResolvedView {
+            escalation: EscalationView::from(&row),
+            task: TaskView::from(&task),
+        })),
+        other => Err(LedgerError::Internal(format!("unexpected reply {other:?}")).into()),
+    }
+}

@@ -1,0 +1,286 @@
+//! `/events` and `/tasks/{taskId}/events`: the feed, by page and as a live stream; and the schemas.
+
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::State;
+use axum::http::{HeaderMap, header};
+use axum::response::sse::{Event as SseEvent, KeepAlive, Sse};
+use axum::response::{IntoResponse, Response};
+use futures_util::Stream;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use utoipa::{IntoParams, ToSchema};
+
+use super::Api;
+use super::auth::{Anyone, limited_to};
+use super::extract::{Id, Params, page_size, parameter};
+use super::problem::{Busy, NoKey, Problem, ProblemDetails};
+use super::tasks;
+use crate::domain::event::{EventFilter, EventFormat, EventType, Position};
+use crate::domain::failure::Code;
+use crate::domain::ids::{Micros, TaskId, TenantId};
+use crate::feed::schema;
+
+/// How often a wait looks for what other brokers may have committed.
+const LOOK_AGAIN: Duration = Duration::from_millis(500);
+
+/// Silence on a stream before a comment is sent, so that nothing on the way takes it for dead.
+const HEARTBEAT: Duration = Duration::from_secs(15);
+
+/// Events read at once for a stream.
+const STREAM_PAGE: usize = 100;
+
+/// Which events.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct FeedParams {
+    /// `nextCursor` of the page before, or a time, RFC 3339; from the oldest kept event on unless said.
+    since: Option<String>,
+    /// Types, separated by commas; all unless said.
+    types: Option<String>,
+    /// Only events that this agent has a part in.
+    agent_id: Option<String>,
+    /// Only events of this task.
+    task_id: Option<String>,
+    /// Seconds to wait for an event when there is none, up to 60.
+    #[param(minimum = 0, maximum = 60)]
+    wait: Option<u64>,
+    /// Events a page, 1 to 500; 50 unless said.
+    #[param(minimum = 1, maximum = 500)]
+    limit: Option<i64>,
+    /// How events are written: `standard` unless said, or `cloudevents`.
+    #[param(value_type = Option<String>)]
+    format: Option<EventFormat>,
+}
+
+/// A page of the feed.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct FeedView {
+    /// The events, in order; see `/schemas/events/{type}`.
+    #[schema(value_type = Vec<Object>)]
+    pub items: Vec<Value>,
+    /// Give it as `since` to go on. A page may be empty and still move on.
+    pub next_cursor: String,
+}
+
+/// A cursor, or a time as the place from which on everything is behind it.
+pub(super) async fn position(
+    api: &Api,
+    tenant: &TenantId,
+    since: &str,
+) -> Result<Position, Problem> {
+    if let Ok(position) = since.parse() {
+        return Ok(position);
+    }
+    let time = time::OffsetDateTime::parse(since, &time::format_description::well_known::Rfc3339)
+        .map_err(|_| {
+        Problem::invalid("since is neither a cursor of the feed nor an RFC 3339 time")
+    })?;
+    let micros = i64::try_from(time.unix_timestamp_nanos() / 1_000).unwrap_or(i64::MAX);
+    Ok(api.feed.position_at(tenant, Micros(micros)).await?)
+}
+
+fn types(text: Option<&str>) -> Result<Vec<EventType>, Problem> {
+    text.unwrap_or_default()
+        .split(',')
+        .map(str::trim)
+        .filter(|name| !name.is_empty())
+        .map(|name| name.parse().map_err(Problem::invalid))
+        .collect()
+}
+
+/// Read the feed of events, oldest first; an agent sees those it has a part in.
+#[utoipa::path(
+    get, path = "/events", tag = "events", operation_id = "listEvents",
+    params(FeedParams),
+    responses(
+        (status = 200, description = "One page", body = FeedView),
+        (status = 400, description = "A malformed parameter", body = ProblemDetails, content_type = "application/problem+json"),
+        NoKey,
+        Busy,
+    ),
+    security(("bearer" = []), ("apiKey" = []))
+)]
+pub async fn list(
+    State(api): State<Api>,
+    Anyone(principal): Anyone,
+    Params(params): Params<FeedParams>,
+) -> Result<axum::Json<FeedView>, Problem> {
+    let limit = usize::try_from(page_size(params.limit)?).unwrap_or(usize::MAX);
+    let asked = parameter("agentId", params.agent_id.as_deref())?;
+    let own = limited_to(&principal);
+    if let (Some(own), Some(asked)) = (&own, &asked)
+        && own != asked
+    {
+        return Err(Problem::new(Code::Forbidden, "an agent reads its own events"));
+    }
+    let filter = EventFilter {
+        types: types(params.types.as_deref())?,
+        agent_id: own.or(asked),
+        task_id: parameter("taskId", params.task_id.as_deref())?,
+    };
+    let tenant = &principal.tenant;
+    let mut after = match &params.since {
+        Some(since) => position(&api, tenant, since).await?,
+        None => Position::START,
+    };
+    let wait = Duration::from_secs(params.wait.unwrap_or(0).min(60));
+    let deadline = tokio::time::Instant::now() + wait;
+    let watch = api.intake.ledger.watch_events(tenant.clone());
+    loop {
+        // Registered before the store is asked, so that no event falls between.
+        let told = watch.changed();
+        let page = api.feed.page(tenant, &filter, after, limit).await?;
+        after = page.next;
+        if !page.items.is_empty() || tokio::time::Instant::now() >= deadline {
+            let mut items = Vec::with_capacity(page.items.len());
+            for row in &page.items {
+                items.push(api.feed.tell(row, params.format.unwrap_or_default(), None).await?);
+            }
+            return Ok(axum::Json(FeedView { items, next_cursor: after.to_string() }));
+        }
+        tokio::select! {
+            () = told => {}
+            () = tokio::time::sleep(LOOK_AGAIN) => {}
+            () = tokio::time::sleep_until(deadline) => {}
+            () = api.stopping.cancelled() => {
+                return Ok(axum::Json(FeedView { items: vec![], next_cursor: after.to_string() }));
+            }
+        }
+    }
+}
+
+/// Watch a task: its events so far, and each as it happens, as Server-Sent Events.
+#[utoipa::path(
+    get, path = "/tasks/{taskId}/events", tag = "events", operation_id = "watchTask",
+    params(
+        ("taskId" = String, Path, description = "The task's UUID"),
+        ("Last-Event-ID" = Option<String>, Header, description = "Go on behind this event; browsers send it by themselves"),
+    ),
+    responses(
+        (status = 200, description = "A stream; `id` is the event's cursor, `event` its type, `data` the event in the standard format", body = String, content_type = "text/event-stream"),
+        (status = 400, description = "`Last-Event-ID` is no cursor", body = ProblemDetails, content_type = "application/problem+json"),
+        NoKey,
+        (status = 404, description = "No such task, or not the caller's", body = ProblemDetails, content_type = "application/problem+json"),
+        Busy,
+    ),
+    security(("bearer" = []), ("apiKey" = []))
+)]
+pub async fn watch_task(
+    State(api): State<Api>,
+    Anyone(principal): Anyone,
+    Id(id): Id<TaskId>,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let task = tasks::find(&api, &principal, id).await?;
+    let after = match headers.get("last-event-id") {
+        None => Position::START,
+        Some(value) => {
+            let text = value.to_str().unwrap_or_default();
+            text.parse().map_err(|_| Problem::invalid("Last-Event-ID is no cursor of the feed"))?
+        }
+    };
+    let Ok(place) = Arc::clone(&api.streams).try_acquire_owned() else {
+        return Err(Problem::new(Code::Overloaded, "too many streams are open; try again"));
+    };
+    let filter = EventFilter { task_id: Some(task.id), ..EventFilter::default() };
+    let stream = Watching { api, tenant: principal.tenant, filter, after, ready: VecDeque::new() };
+    let sse = Sse::new(stream.events(place)).keep_alive(KeepAlive::new().interval(HEARTBEAT));
+    // A proxy that collects answers before it passes them on would defeat the purpose.
+    let headers = [(header::CACHE_CONTROL, "no-cache"), (ACCEL, "no")];
+    Ok((headers, sse).into_response())
+}
+
+const ACCEL: header::HeaderName = header::HeaderName::from_static("x-accel-buffering");
+
+/// A stream under way.
+struct Watching {
+    api: Api,
+    tenant: TenantId,
+    filter: EventFilter,
+    after: Position,
+    ready: VecDeque<SseEvent>,
+}
+
+impl Watching {
+    /// Ends when the broker stops, or the store fails: the client comes again with the last id.
+    fn events(
+        self,
+        place: tokio::sync::OwnedSemaphorePermit,
+    ) -> impl Stream<Item = Result<SseEvent, Infallible>> {
+        futures_util::stream::unfold((self, place), |(mut watching, place)| async move {
+            let event = watching.next().await?;
+            Some((Ok(event), (watching, place)))
+        })
+    }
+
+    async fn next(&mut self) -> Option<SseEvent> {
+        let api = self.api.clone();
+        let watch = api.intake.ledger.watch_events(self.tenant.clone());
+        loop {
+            if let Some(event) = self.ready.pop_front() {
+                return Some(event);
+            }
+            if api.stopping.is_cancelled() {
+                return None;
+            }
+            let told = watch.changed();
+            self.read().await.ok()?;
+            if self.ready.is_empty() {
+                tokio::select! {
+                    () = told => {}
+                    () = tokio::time::sleep(LOOK_AGAIN) => {}
+                    () = api.stopping.cancelled() => {}
+                }
+            }
+        }
+    }
+
+    async fn read(&mut self) -> Result<(), Problem> {
+        let feed = &self.api.feed;
+        let page = feed.page(&self.tenant, &self.filter, self.after, STREAM_PAGE).await?;
+        self.after = page.next;
+        for row in &page.items {
+            let told = feed.tell(row, EventFormat::Standard, None).await?;
+            let event = SseEvent::default()
+                .id(row.position.to_string())
+                .event(row.event.kind.as_str())
+                .data(told.to_string());
+            self.ready.push_back(event);
+        }
+        Ok(())
+    }
+}
+
+/// The types of events that this broker tells of.
+#[utoipa::path(
+    get, path = "/schemas/events", tag = "schemas", operation_id = "listEventSchemas",
+    security(()),
+    responses((status = 200, description = "`{items: [{type, href}]}`", body = Object))
+)]
+pub async fn event_schemas() -> axum::Json<Value> {
+    let items: Vec<Value> = EventType::ALL
+        .iter()
+        .map(|kind| json!({ "type": kind, "href": format!("/schemas/events/{kind}") }))
+        .collect();
+    axum::Json(json!({ "items": items }))
+}
+
+/// The schema of one type of event, in the standard format: JSON Schema 2020-12.
+#[utoipa::path(
+    get, path = "/schemas/events/{type}", tag = "schemas", operation_id = "getEventSchema",
+    security(()),
+    params(("type" = String, Path, description = "e.g. `handoff.rolled_back`")),
+    responses(
+        (status = 200, description = "The schema", body = Object, content_type = "application/schema+json"),
+        (status = 404, description = "No such type", body = ProblemDetails, content_type = "application/problem+json"),
+    )
+)]
+pub async fn event_schema(Id(kind): Id<EventType>) -> Response {
+    ([(header::CONTENT_TYPE, "application/schema+json")], schema(kind)).into_response()
+}

@@ -1,0 +1,272 @@
+//! `/legal-holds`: what may not be erased, and why.
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+
+use super::Api;
+use super::auth::{Auditor, Operator};
+use super::data_subjects::{MAX_NOTE, bounded, subject, wrong};
+use super::extract::{Id, Json, Params, page_size};
+use super::problem::{BadBody, Busy, NoKey, Problem, ProblemDetails};
+use crate::directory::Principal;
+use crate::domain::canonical;
+use crate::domain::ids::{Micros, TaskId};
+use crate::evidence::commitment::{Subject, commit};
+use crate::intake::actor;
+use crate::ledger::command::{Command, Kind, LedgerError, PlaceHold, ReleaseHold, Reply, content};
+use crate::store::erasure::HoldRow;
+
+/// A legal hold.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct HoldView {
+    /// Its id.
+    pub hold_id: String,
+    /// The person whose data it holds; no longer named once it is released.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub subject_id: Option<String>,
+    /// The task that it holds: nobody with data on it can be erased.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub task_id: Option<String>,
+    /// Why.
+    pub reason: String,
+    /// When it was placed, RFC 3339.
+    pub placed_at: String,
+    /// When it was released.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub released_at: Option<String>,
+}
+
+impl From<&HoldRow> for HoldView {
+    fn from(row: &HoldRow) -> Self {
+        Self {
+            hold_id: row.id.clone(),
+            subject_id: row.subject_id.clone(),
+            task_id: row.task_id.map(|id| id.to_string()),
+            reason: row.reason.clone(),
+            placed_at: row.placed_at.rfc3339(),
+            released_at: row.released_at.map(Micros::rfc3339),
+        }
+    }
+}
+
+/// Legal holds, by id.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct HoldsView {
+    /// One page.
+    pub items: Vec<HoldView>,
+    /// What to give as `after` for the next one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next_cursor: Option<String>,
+}
+
+/// A hold to place: on a person or on a task.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct HoldBody {
+    /// The person whose data may not be erased.
+    subject_id: Option<String>,
+    /// The task on which nobody's data may be erased.
+    #[schema(value_type = Option<String>)]
+    task_id: Option<TaskId>,
+    /// Why, in words; told to whoever tries to erase.
+    reason: String,
+}
+
+/// Why a hold is released.
+#[derive(Debug, Default, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ReleaseBody {
+    /// Why, in words.
+    #[serde(default)]
+    reason: String,
+}
+
+/// Which holds to list.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct ListParams {
+    /// Only of this person.
+    subject_id: Option<String>,
+    /// `nextCursor` of the page before.
+    cursor: Option<String>,
+    /// Rows a page, 1 to 500; 50 unless said.
+    #[param(minimum = 1, maximum = 500)]
+    limit: Option<i64>,
+}
+
+/// Hold ids stand in records for ever, so they are codes.
+fn code(id: &str) -> bool {
+    (1..=64).contains(&id.len())
+        && id.bytes().all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b))
+}
+
+async fn carry_out(
+    api: &Api,
+    principal: &Principal,
+    now: Micros,
+    kind: Kind,
+) -> Result<(HoldRow, bool), Problem> {
+    let (tenant, actor) = (principal.tenant.clone(), actor(principal));
+    match api.intake.ledger.handle(Command { tenant, at: now, actor, kind }).await? {
+        Reply::Hold { row, repeated } => Ok((row, repeated)),
+        other => Err(LedgerError::Internal(format!("unexpected reply {other:?}")).into()),
+    }
+}
+
+/// Place a legal hold; placing the same again changes nothing.
+#[utoipa::path(
+    put, path = "/legal-holds/{holdId}", tag = "data subjects", operation_id = "placeLegalHold",
+    params(("holdId" = String, Path, description = "A code of your own: letters, digits, `.`, `_`, `-`, 64 at most; it stands in the audit log for ever, so name nobody in it")),
+    request_body(content = HoldBody, content_type = "application/json"),
+    responses(
+        (status = 200, description = "It was there", body = HoldView),
+        (status = 201, description = "Placed", body = HoldView),
+        NoKey,
+        (status = 403, description = "Not an operator", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 409, description = "The id holds, or held, something else", body = ProblemDetails, content_type = "application/problem+json"),
+        BadBody,
+        (status = 422, description = "The hold does not fit", body = ProblemDetails, content_type = "application/problem+json"),
+        Busy,
+    ),
+    security(("bearer" = []), ("apiKey" = []))
+)]
+pub async fn place(
+    State(api): State<Api>,
+    Operator(principal): Operator,
+    Id(id): Id<String>,
+    Json(body): Json<HoldBody>,
+) -> Result<(StatusCode, axum::Json<HoldView>), Problem> {
+    if !code(&id) {
+        return Err(Problem::invalid("holdId must be a code: A-Z a-z 0-9 . _ - , 64 at most"));
+    }
+    bounded("/reason", &body.reason, MAX_NOTE)?;
+    if body.reason.trim().is_empty() {
+        return Err(wrong("/reason", "a hold needs its reason"));
+    }
+    if body.subject_id.is_some() == body.task_id.is_some() {
+        return Err(wrong("", "a hold is either on a subjectId or on a taskId"));
+    }
+    let tenant = &principal.tenant;
+    let held = body
+        .subject_id
+        .map(|id| subject(&api, tenant, id))
+        .transpose()
+        .map_err(|_| wrong("/subjectId", "is no subject's id"))?;
+    let commitment = held.as_ref().map(|held| {
+        let salt = api.intake.vault.subject_salt(tenant, &format!("hold/{id}"), &held.id);
+        commit(Subject::DataSubject, &salt, held.id.as_bytes())
+    });
+    let now = api.now();
+    let words = serde_json::json!({ "holdId": id, "reason": body.reason });
+    let row = HoldRow {
+        tenant: tenant.clone(),
+        id,
+        subject_key: held.as_ref().map(|held| held.key),
+        subject_id: held.map(|held| held.id),
+        task_id: body.task_id,
+        reason: body.reason,
+        placed_at: now,
+        released_at: None,
+    };
+    let content = content(&canonical::to_vec(&words), now);
+    let kind = Kind::PlaceHold(Box::new(PlaceHold { row, commitment, content }));
+    let (row, repeated) = carry_out(&api, &principal, now, kind).await?;
+    let status = if repeated { StatusCode::OK } else { StatusCode::CREATED };
+    Ok((status, axum::Json(HoldView::from(&row))))
+}
+
+/// Release a legal hold.
+#[utoipa::path(
+    delete, path = "/legal-holds/{holdId}", tag = "data subjects", operation_id = "releaseLegalHold",
+    params(("holdId" = String, Path, description = "The hold")),
+    request_body(content = ReleaseBody, content_type = "application/json"),
+    responses(
+        (status = 200, description = "Released, now or before", body = HoldView),
+        NoKey,
+        (status = 403, description = "Not an operator", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 404, description = "No such hold", body = ProblemDetails, content_type = "application/problem+json"),
+        BadBody,
+        (status = 422, description = "The body does not fit", body = ProblemDetails, content_type = "application/problem+json"),
+        Busy,
+    ),
+    security(("bearer" = []), ("apiKey" = []))
+)]
+pub async fn release(
+    State(api): State<Api>,
+    Operator(principal): Operator,
+    Id(id): Id<String>,
+    Json(body): Json<ReleaseBody>,
+) -> Result<axum::Json<HoldView>, Problem> {
+    bounded("/reason", &body.reason, MAX_NOTE)?;
+    let now = api.now();
+    let words = serde_json::json!({ "holdId": id, "reason": body.reason });
+    let content = content(&canonical::to_vec(&words), now);
+    let kind = Kind::ReleaseHold(Box::new(ReleaseHold { id, content }));
+    let (row, _) = carry_out(&api, &principal, now, kind).await?;
+    Ok(axum::Json(HoldView::from(&row)))
+}
+
+/// Read one legal hold.
+#[utoipa::path(
+    get, path = "/legal-holds/{holdId}", tag = "data subjects", operation_id = "getLegalHold",
+    params(("holdId" = String, Path, description = "The hold")),
+    responses(
+        (status = 200, description = "The hold", body = HoldView),
+        NoKey,
+        (status = 403, description = "An agent's key", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 404, description = "No such hold", body = ProblemDetails, content_type = "application/problem+json"),
+    ),
+    security(("bearer" = []), ("apiKey" = []))
+)]
+pub async fn get(
+    State(api): State<Api>,
+    Auditor(principal): Auditor,
+    Id(id): Id<String>,
+) -> Result<axum::Json<HoldView>, Problem> {
+    let found = api.store.find_hold(&(principal.tenant.clone(), id)).await?;
+    let row = found.ok_or_else(|| Problem::not_found("legal hold"))?;
+    Ok(axum::Json(HoldView::from(&row)))
+}
+
+/// List legal holds, released ones too.
+#[utoipa::path(
+    get, path = "/legal-holds", tag = "data subjects", operation_id = "listLegalHolds",
+    params(ListParams),
+    responses(
+        (status = 200, description = "One page, by id", body = HoldsView),
+        (status = 400, description = "A malformed parameter", body = ProblemDetails, content_type = "application/problem+json"),
+        NoKey,
+        (status = 403, description = "An agent's key", body = ProblemDetails, content_type = "application/problem+json"),
+    ),
+    security(("bearer" = []), ("apiKey" = []))
+)]
+pub async fn list(
+    State(api): State<Api>,
+    Auditor(principal): Auditor,
+    Params(params): Params<ListParams>,
+) -> Result<axum::Json<HoldsView>, Problem> {
+    let limit = page_size(params.limit)?;
+    let tenant = &principal.tenant;
+    let held = params
+        .subject_id
+        .map(|id| subject(&api, tenant, id))
+        .transpose()
+        .map_err(|_| Problem::invalid("subjectId is no subject's id"))?;
+    let after = params.cursor.as_deref();
+    if after.is_some_and(|after| !code(after)) {
+        return Err(Problem::invalid("cursor is not one that this broker gave out"));
+    }
+    let key = held.as_ref().map(|held| &held.key);
+    let mut rows = api.store.list_holds(tenant, key, after, limit + 1).await?;
+    let more = rows.len() as i64 > limit;
+    rows.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
+    Ok(axum::Json(HoldsView {
+        next_cursor: more.then(|| rows.last().map(|row| row.id.clone())).flatten(),
+        items: rows.iter().map(HoldView::from).collect(),
+    }))
+}

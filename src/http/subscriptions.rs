@@ -1,0 +1,496 @@
+//! `/subscriptions`: who is told of events, for operators.
+
+use std::time::Duration;
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use utoipa::{IntoParams, ToSchema};
+
+use super::Api;
+use super::auth::Operator;
+use super::events::position;
+use super::extract::{Id, Json, Params, page_size};
+use super::problem::{BadBody, Busy, NoKey, Problem, ProblemDetails};
+use crate::clock;
+use crate::directory::Principal;
+use crate::domain::canonical;
+use crate::domain::event::{EventFormat, Position, Subscriber, SubscriptionSpec};
+use crate::domain::failure::{Code, Failure, Stage};
+use crate::domain::ids::{Micros, SubscriptionId};
+use crate::evidence::record::Content;
+use crate::intake::actor;
+use crate::ledger::command::{
+    ChangeSubscription, Command, CreateSubscription, Kind, LedgerError, Reply, SubscriptionChange,
+    content,
+};
+use crate::store::events::{CursorRow, EventDeliveryRow, SubscriptionRow};
+use crate::vault::{AgentSecrets, SecretKind};
+
+/// A subscription, without its secret.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SubscriptionView {
+    /// Its id.
+    pub subscription_id: String,
+    /// Where events are posted to.
+    pub url: String,
+    /// For people.
+    pub description: String,
+    /// Which types; empty: all.
+    pub event_types: Vec<String>,
+    /// The agent or task that it is limited to.
+    pub filter: FilterView,
+    /// How events are written.
+    pub format: EventFormat,
+    /// Delivered at all.
+    pub enabled: bool,
+    /// Why the broker switched it off: `ENDPOINT_GONE` or `FAILING`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub disabled_reason: Option<String>,
+    /// How far it has been told.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub progress: Option<ProgressView>,
+    /// When it was made, RFC 3339.
+    pub created_at: String,
+    /// When it was changed last, RFC 3339.
+    pub updated_at: String,
+    /// The secret that deliveries are signed with: only in the answer that made it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub secret: Option<String>,
+}
+
+/// The agent or task that a subscription is limited to.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct FilterView {
+    /// Events that this agent has a part in.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub agent_id: Option<String>,
+    /// Events of this task.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub task_id: Option<String>,
+}
+
+/// How far a subscription has been told.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ProgressView {
+    /// The last event that it was told of, or passed over.
+    pub cursor: String,
+    /// Attempts ever made.
+    pub attempts: i64,
+    /// Failed attempts in a row.
+    pub failures: i32,
+    /// Since when every attempt failed, RFC 3339.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub failing_since: Option<String>,
+    /// When it is tried again, RFC 3339.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next_attempt_at: Option<String>,
+}
+
+impl From<&CursorRow> for ProgressView {
+    fn from(row: &CursorRow) -> Self {
+        Self {
+            cursor: row.position.to_string(),
+            attempts: row.attempts,
+            failures: row.failures,
+            failing_since: row.failing_since.map(Micros::rfc3339),
+            next_attempt_at: (row.failures > 0).then(|| row.next_at.rfc3339()),
+        }
+    }
+}
+
+impl From<&SubscriptionRow> for SubscriptionView {
+    fn from(row: &SubscriptionRow) -> Self {
+        let it = &row.subscription;
+        Self {
+            subscription_id: row.id.to_string(),
+            url: it.url.clone(),
+            description: it.description.clone(),
+            event_types: it.filter.types.iter().map(ToString::to_string).collect(),
+            filter: FilterView {
+                agent_id: it.filter.agent_id.as_ref().map(ToString::to_string),
+                task_id: it.filter.task_id.map(|id| id.to_string()),
+            },
+            format: it.format,
+            enabled: it.enabled,
+            disabled_reason: it.disabled_reason.clone(),
+            progress: None,
+            created_at: row.created_at.rfc3339(),
+            updated_at: row.updated_at.rfc3339(),
+            secret: None,
+        }
+    }
+}
+
+/// All subscriptions of the tenant.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct SubscriptionsView {
+    /// The subscriptions, by age.
+    pub items: Vec<SubscriptionView>,
+}
+
+/// One attempt at telling a subscription of an event.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct EventDeliveryView {
+    /// The subscription's attempts, counted; give it as `before` to go on.
+    pub number: i64,
+    /// The event; also its `webhook-id`.
+    pub event_id: String,
+    /// The event's type.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// The event's place in the feed.
+    pub cursor: String,
+    /// When, RFC 3339.
+    pub at: String,
+    /// Of this event, from 1.
+    pub attempt: i32,
+    /// `delivered`, `retry` (to be tried again), `set_aside` (refused too often), `gone` (410).
+    pub outcome: String,
+    /// The answer's status.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub status: Option<i32>,
+    /// What went wrong.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub detail: Option<String>,
+    /// How long it took, in milliseconds.
+    pub duration_ms: f64,
+}
+
+impl From<EventDeliveryRow> for EventDeliveryView {
+    fn from(row: EventDeliveryRow) -> Self {
+        Self {
+            number: row.number,
+            event_id: row.event_id,
+            kind: row.kind,
+            cursor: row.position.to_string(),
+            at: row.at.rfc3339(),
+            attempt: row.attempt,
+            outcome: row.outcome,
+            status: row.status,
+            detail: row.detail,
+            duration_ms: row.duration_us as f64 / 1_000.0,
+        }
+    }
+}
+
+/// The last attempts.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct EventDeliveriesView {
+    /// Newest first; the last 1 000 are remembered.
+    pub items: Vec<EventDeliveryView>,
+}
+
+fn refusal((pointer, message): (String, String)) -> Problem {
+    let failure = Failure::new(Stage::Schema, Code::SchemaInvalid, pointer, message);
+    Problem::refusal(vec![failure], false)
+}
+
+fn sealing<E>(_: E) -> Problem {
+    Problem::new(Code::Internal, "a secret could not be sealed")
+}
+
+/// What the record of a change commits to.
+fn said(id: SubscriptionId, what: &Value, now: Micros) -> Content {
+    let said = json!({ "subscriptionId": id.to_string(), "change": what });
+    content(&canonical::to_vec(&said), now)
+}
+
+async fn carry_out(api: &Api, principal: &Principal, kind: Kind) -> Result<Reply, Problem> {
+    let command =
+        Command { tenant: principal.tenant.clone(), at: api.now(), actor: actor(principal), kind };
+    Ok(api.intake.ledger.handle(command).await?)
+}
+
+async fn changed(
+    api: &Api,
+    principal: &Principal,
+    id: SubscriptionId,
+    change: SubscriptionChange,
+    what: &Value,
+) -> Result<SubscriptionView, Problem> {
+    let content = said(id, what, api.now());
+    let change = Box::new(ChangeSubscription { id, change, content });
+    let reply = carry_out(api, principal, Kind::ChangeSubscription(change)).await?;
+    // It may be told at once: its line is no longer held, or it stands elsewhere.
+    api.intake.ledger.look_for_events();
+    match reply {
+        Reply::Subscription(row) => shown(api, &row).await,
+        other => Err(LedgerError::Internal(format!("unexpected reply {other:?}")).into()),
+    }
+}
+
+async fn shown(api: &Api, row: &SubscriptionRow) -> Result<SubscriptionView, Problem> {
+    let key = (row.tenant.clone(), Subscriber::Subscription(row.id));
+    let mut view = SubscriptionView::from(row);
+    view.progress = api.store.find_cursor(&key).await?.as_ref().map(ProgressView::from);
+    Ok(view)
+}
+
+async fn find(
+    api: &Api,
+    principal: &Principal,
+    id: SubscriptionId,
+) -> Result<SubscriptionRow, Problem> {
+    let found = api.store.find_subscription(&(principal.tenant.clone(), id)).await?;
+    found.ok_or_else(|| Problem::not_found("subscription"))
+}
+
+/// Subscribe to events. They are posted, signed after Standard Webhooks, from this moment on.
+#[utoipa::path(
+    post, path = "/subscriptions", tag = "events", operation_id = "createSubscription",
+    request_body(content = Object, description = "`{url, description?, eventTypes?, filter?: {agentId?, taskId?}, format?: \"standard\"|\"cloudevents\", enabled?}`", content_type = "application/json"),
+    responses(
+        (status = 201, description = "The subscription, with its secret, shown this once", body = SubscriptionView),
+        NoKey,
+        (status = 403, description = "Not an operator", body = ProblemDetails, content_type = "application/problem+json"),
+        BadBody,
+        (status = 422, description = "The subscription does not fit", body = ProblemDetails, content_type = "application/problem+json"),
+        Busy,
+    ),
+    security(("bearer" = []), ("apiKey" = []))
+)]
+pub async fn create(
+    State(api): State<Api>,
+    Operator(principal): Operator,
+    Json(spec): Json<SubscriptionSpec>,
+) -> Result<(StatusCode, axum::Json<SubscriptionView>), Problem> {
+    let subscription = spec.make().map_err(refusal)?;
+    let now = api.now();
+    let id = SubscriptionId(clock::time_ordered_id(now));
+    let (owner, kind) = (Subscriber::Subscription(id), SecretKind::Webhook);
+    let mut secrets = AgentSecrets::default();
+    let secret =
+        secrets.rotate(&api.intake.vault, &principal.tenant, &owner, kind, now).map_err(sealing)?;
+    let content = said(id, &json!({ "created": subscription }), now);
+    let row = SubscriptionRow {
+        tenant: principal.tenant.clone(),
+        id,
+        subscription,
+        secrets: secrets.to_text(),
+        created_at: now,
+        updated_at: now,
+    };
+    let create = Box::new(CreateSubscription { row: row.clone(), content });
+    carry_out(&api, &principal, Kind::CreateSubscription(create)).await?;
+    let mut view = shown(&api, &row).await?;
+    view.secret = Some(secret.to_string());
+    Ok((StatusCode::CREATED, axum::Json(view)))
+}
+
+/// List the tenant's subscriptions, without their secrets.
+#[utoipa::path(
+    get, path = "/subscriptions", tag = "events", operation_id = "listSubscriptions",
+    responses(
+        (status = 200, description = "The subscriptions", body = SubscriptionsView),
+        NoKey,
+        (status = 403, description = "Not an operator", body = ProblemDetails, content_type = "application/problem+json"),
+    ),
+    security(("bearer" = []), ("apiKey" = []))
+)]
+pub async fn list(
+    State(api): State<Api>,
+    Operator(principal): Operator,
+) -> Result<axum::Json<SubscriptionsView>, Problem> {
+    let rows = api.store.list_subscriptions(&principal.tenant).await?;
+    Ok(axum::Json(SubscriptionsView { items: rows.iter().map(SubscriptionView::from).collect() }))
+}
+
+/// Read one subscription, and how far it has been told.
+#[utoipa::path(
+    get, path = "/subscriptions/{subscriptionId}", tag = "events", operation_id = "getSubscription",
+    params(("subscriptionId" = String, Path, description = "The subscription's UUID")),
+    responses(
+        (status = 200, description = "The subscription", body = SubscriptionView),
+        NoKey,
+        (status = 403, description = "Not an operator", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 404, description = "No such subscription", body = ProblemDetails, content_type = "application/problem+json"),
+    ),
+    security(("bearer" = []), ("apiKey" = []))
+)]
+pub async fn get(
+    State(api): State<Api>,
+    Operator(principal): Operator,
+    Id(id): Id<SubscriptionId>,
+) -> Result<axum::Json<SubscriptionView>, Problem> {
+    let row = find(&api, &principal, id).await?;
+    shown(&api, &row).await.map(axum::Json)
+}
+
+/// Change a subscription: absent members stay; `enabled: true` switches it on again.
+#[utoipa::path(
+    patch, path = "/subscriptions/{subscriptionId}", tag = "events", operation_id = "changeSubscription",
+    params(("subscriptionId" = String, Path, description = "The subscription's UUID")),
+    request_body(content = Object, description = "As on creation, each member optional", content_type = "application/json"),
+    responses(
+        (status = 200, description = "The subscription as it is now", body = SubscriptionView),
+        NoKey,
+        (status = 403, description = "Not an operator", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 404, description = "No such subscription", body = ProblemDetails, content_type = "application/problem+json"),
+        BadBody,
+        (status = 422, description = "The change does not fit", body = ProblemDetails, content_type = "application/problem+json"),
+        Busy,
+    ),
+    security(("bearer" = []), ("apiKey" = []))
+)]
+pub async fn patch(
+    State(api): State<Api>,
+    Operator(principal): Operator,
+    Id(id): Id<SubscriptionId>,
+    Json(spec): Json<SubscriptionSpec>,
+) -> Result<axum::Json<SubscriptionView>, Problem> {
+    let row = find(&api, &principal, id).await?;
+    let next = spec.apply(&row.subscription).map_err(refusal)?;
+    let what = json!({ "updated": next });
+    let change = SubscriptionChange::Patch(Box::new(spec));
+    changed(&api, &principal, id, change, &what).await.map(axum::Json)
+}
+
+/// End a subscription.
+#[utoipa::path(
+    delete, path = "/subscriptions/{subscriptionId}", tag = "events", operation_id = "deleteSubscription",
+    params(("subscriptionId" = String, Path, description = "The subscription's UUID")),
+    responses(
+        (status = 204, description = "It is gone"),
+        NoKey,
+        (status = 403, description = "Not an operator", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 404, description = "No such subscription", body = ProblemDetails, content_type = "application/problem+json"),
+        Busy,
+    ),
+    security(("bearer" = []), ("apiKey" = []))
+)]
+pub async fn delete(
+    State(api): State<Api>,
+    Operator(principal): Operator,
+    Id(id): Id<SubscriptionId>,
+) -> Result<StatusCode, Problem> {
+    let content = said(id, &json!("deleted"), api.now());
+    let change = Box::new(ChangeSubscription { id, change: SubscriptionChange::Delete, content });
+    carry_out(&api, &principal, Kind::ChangeSubscription(change)).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// How long the old secret stays valid.
+#[derive(Debug, Default, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct RotateSubscriptionBody {
+    /// In seconds, a year at most; `auth.rotation_overlap_s` unless said.
+    overlap_seconds: Option<u64>,
+}
+
+/// Replace a subscription's secret; deliveries carry both signatures for a while.
+#[utoipa::path(
+    post, path = "/subscriptions/{subscriptionId}/secret/rotate", tag = "events", operation_id = "rotateSubscriptionSecret",
+    params(("subscriptionId" = String, Path, description = "The subscription's UUID")),
+    request_body(content = RotateSubscriptionBody, content_type = "application/json"),
+    responses(
+        (status = 200, description = "`{secret, oldValidUntil}`, shown this once", body = Object),
+        NoKey,
+        (status = 403, description = "Not an operator", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 404, description = "No such subscription", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 409, description = "Changed meanwhile", body = ProblemDetails, content_type = "application/problem+json"),
+        BadBody,
+        (status = 422, description = "The body does not fit", body = ProblemDetails, content_type = "application/problem+json"),
+        Busy,
+    ),
+    security(("bearer" = []), ("apiKey" = []))
+)]
+pub async fn rotate_secret(
+    State(api): State<Api>,
+    Operator(principal): Operator,
+    Id(id): Id<SubscriptionId>,
+    Json(body): Json<RotateSubscriptionBody>,
+) -> Result<axum::Json<Value>, Problem> {
+    let row = find(&api, &principal, id).await?;
+    let overlap = body.overlap_seconds.unwrap_or(api.config.auth.rotation_overlap_s);
+    let until = api.now().plus(Duration::from_secs(overlap.min(365 * 86_400)));
+    let (owner, kind) = (Subscriber::Subscription(id), SecretKind::Webhook);
+    let mut secrets = AgentSecrets::parse(&row.secrets);
+    let secret = secrets
+        .rotate(&api.intake.vault, &principal.tenant, &owner, kind, until)
+        .map_err(sealing)?;
+    let change = SubscriptionChange::Secrets { from: row.secrets, to: secrets.to_text() };
+    changed(&api, &principal, id, change, &json!("secret rotated")).await?;
+    Ok(axum::Json(json!({ "secret": *secret, "oldValidUntil": until.rfc3339() })))
+}
+
+/// From where on to tell again.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ReplayBody {
+    /// A cursor: everything behind it; or a time, RFC 3339: everything from then on.
+    since: String,
+}
+
+/// Tell a subscription again of what happened since a cursor or a time, as far as it is kept.
+#[utoipa::path(
+    post, path = "/subscriptions/{subscriptionId}/replay", tag = "events", operation_id = "replaySubscription",
+    params(("subscriptionId" = String, Path, description = "The subscription's UUID")),
+    request_body(content = ReplayBody, content_type = "application/json"),
+    responses(
+        (status = 202, description = "The subscription; it is told from there on, in order", body = SubscriptionView),
+        (status = 400, description = "`since` is neither a cursor nor a time", body = ProblemDetails, content_type = "application/problem+json"),
+        NoKey,
+        (status = 403, description = "Not an operator", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 404, description = "No such subscription", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 422, description = "The body does not fit", body = ProblemDetails, content_type = "application/problem+json"),
+        Busy,
+    ),
+    security(("bearer" = []), ("apiKey" = []))
+)]
+pub async fn replay(
+    State(api): State<Api>,
+    Operator(principal): Operator,
+    Id(id): Id<SubscriptionId>,
+    Json(body): Json<ReplayBody>,
+) -> Result<(StatusCode, axum::Json<SubscriptionView>), Problem> {
+    let to: Position = position(&api, &principal.tenant, &body.since).await?;
+    let what = json!({ "replayedFrom": to.to_string() });
+    let change = SubscriptionChange::Replay(to);
+    let view = changed(&api, &principal, id, change, &what).await?;
+    Ok((StatusCode::ACCEPTED, axum::Json(view)))
+}
+
+/// Which attempts to list.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct DeliveriesParams {
+    /// Only attempts with a lower number: the last one of the page before.
+    before: Option<i64>,
+    /// Rows a page, 1 to 500; 50 unless said.
+    #[param(minimum = 1, maximum = 500)]
+    limit: Option<i64>,
+}
+
+/// The last attempts at telling a subscription, newest first.
+#[utoipa::path(
+    get, path = "/subscriptions/{subscriptionId}/deliveries", tag = "events", operation_id = "listSubscriptionDeliveries",
+    params(("subscriptionId" = String, Path, description = "The subscription's UUID"), DeliveriesParams),
+    responses(
+        (status = 200, description = "One page", body = EventDeliveriesView),
+        (status = 400, description = "A malformed parameter", body = ProblemDetails, content_type = "application/problem+json"),
+        NoKey,
+        (status = 403, description = "Not an operator", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 404, description = "No such subscription", body = ProblemDetails, content_type = "application/problem+json"),
+    ),
+    security(("bearer" = []), ("apiKey" = []))
+)]
+pub async fn deliveries(
+    State(api): State<Api>,
+    Operator(principal): Operator,
+    Id(id): Id<SubscriptionId>,
+    Params(params): Params<DeliveriesParams>,
+) -> Result<axum::Json<EventDeliveriesView>, Problem> {
+    let limit = page_size(params.limit)?;
+    find(&api, &principal, id).await?;
+    let key = (principal.tenant.clone(), Subscriber::Subscription(id));
+    let rows = api.store.list_event_deliveries(&key, params.before, limit).await?;
+    let items = rows.into_iter().map(EventDeliveryView::from).collect();
+    Ok(axum::Json(EventDeliveriesView { items }))
+}

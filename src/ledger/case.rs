@@ -1,0 +1,602 @@
+//! A handoff with its task, as they are and as they will be: how it is accepted, and how it ends.
+
+use super::command::{Command, LedgerError, Reply};
+use super::context::Context;
+use super::plan::Change;
+use super::submit::{draft_of, tell};
+use crate::domain::escalation::{Escalation, EscalationStatus, FAILURES_TO_ESCALATE};
+use crate::domain::event::{Event, EventType};
+use crate::domain::handoff::{Handoff, HandoffEvent, HandoffStatus, Priority};
+use crate::domain::ids::{AgentId, HandoffId, Micros, TaskId};
+use crate::domain::progress::{Edge, Hop, passed};
+use crate::domain::ruling::{Next, Ruling, Standing, Trigger};
+use crate::domain::task::{Task, TaskEvent, TaskStatus};
+use crate::evidence::record::{Actor, Content, Draft, Party, RecordKind};
+use crate::store::{OutboxRow, State};
+
+/// The longest reason kept with a handoff, in characters; what was said in full is its record's
+/// content.
+const MAX_REASON: usize = 500;
+
+/// What the sender reads when its whole list said no (seed 001).
+const ALL_UNAVAILABLE: &str = "All preferred agents unavailable";
+
+/// The same as a code.
+const ALL_UNAVAILABLE_CODE: &str = "ALL_PREFERRED_AGENTS_UNAVAILABLE";
+
+/// A handoff with its task, as they are and as they will be.
+pub(super) struct Case<'a> {
+    pub(super) state: &'a State,
+    pub(super) command: &'a Command,
+    pub(super) context: &'a Context,
+    pub(super) task: Task,
+    pub(super) handoff: Handoff,
+    pub(super) was: HandoffStatus,
+    pub(super) rolled_back: bool,
+    pub(super) freed: bool,
+    pub(super) changes: Vec<Change>,
+    /// The edge, once it changed here.
+    edge: Option<Edge>,
+}
+
+/// How a handoff ends badly.
+pub(super) struct Failure<'a> {
+    pub(super) event: HandoffEvent,
+    pub(super) kind: RecordKind,
+    pub(super) trigger: Trigger,
+    pub(super) reason: &'a str,
+    pub(super) content: Option<&'a Content>,
+}
+
+impl<'a> Case<'a> {
+    pub(super) fn open(
+        state: &'a State,
+        command: &'a Command,
+        context: &'a Context,
+        task_id: TaskId,
+        handoff_id: HandoffId,
+    ) -> Result<Self, LedgerError> {
+        let handoff = state
+            .handoffs
+            .get(&(command.tenant.clone(), handoff_id))
+            .filter(|handoff| handoff.task_id == task_id)
+            .ok_or(LedgerError::NotFound("handoff"))?;
+        let task = state
+            .tasks
+            .get(&(command.tenant.clone(), task_id))
+            .ok_or(LedgerError::NotFound("task"))?;
+        Ok(Self::of(state, command, context, task.clone(), handoff.clone()))
+    }
+
+    /// One of several handoffs of a task that is being decided on.
+    pub(super) fn of(
+        state: &'a State,
+        command: &'a Command,
+        context: &'a Context,
+        task: Task,
+        handoff: Handoff,
+    ) -> Self {
+        let was = handoff.status;
+        Self {
+            state,
+            command,
+            context,
+            task,
+            handoff,
+            was,
+            rolled_back: false,
+            freed: false,
+            changes: Vec::new(),
+            edge: None,
+        }
+    }
+
+    /// What it comes to, and the task to go on with.
+    pub(super) fn finish(mut self) -> (Vec<Change>, Task) {
+        self.changes.push(Change::Handoff(self.handoff));
+        (self.changes, self.task)
+    }
+
+    /// A record about the handoff.
+    pub(super) fn record(
+        &mut self,
+        kind: RecordKind,
+        reason: Option<String>,
+        content: Option<&Content>,
+    ) {
+        let mut draft = draft_of(self.command, kind, &self.handoff);
+        draft.reason = reason;
+        draft.content = content.cloned();
+        if kind == RecordKind::RolledBack {
+            // Whoever said no, putting things back is the broker's doing.
+            draft.actor = Actor::broker();
+            draft.checkpoint_commitment = self.handoff.checkpoint_commitment;
+        }
+        self.push(draft);
+    }
+
+    /// Tells of the handoff as it is by now.
+    pub(super) fn tell(&mut self, kind: EventType, more: impl FnOnce(Event) -> Event) {
+        self.changes.push(tell(more(Event::of_handoff(kind, &self.handoff, self.command.at))));
+    }
+
+    fn push(&mut self, draft: Draft) {
+        self.changes.push(Change::Record(Box::new(draft)));
+    }
+
+    /// It no longer waits for delivery.
+    pub(super) fn leave_outbox(&mut self) {
+        let key = (self.command.tenant.clone(), self.handoff.id);
+        if let Some(row) = self.state.outbox.get(&key) {
+            self.handoff.attempts = row.attempt;
+            self.changes.push(Change::NoOutbox(key));
+            self.freed = true;
+            self.task.undelivered = (self.task.undelivered - 1).max(0);
+        }
+    }
+
+    pub(super) fn accept(
+        &mut self,
+        lease_until: Micros,
+        content: Option<&Content>,
+    ) -> Result<(), LedgerError> {
+        self.handoff.status = self.handoff.status.next(HandoffEvent::Accept)?;
+        self.handoff.accepted_at = Some(self.command.at);
+        self.handoff.deadline_at = Some(lease_until);
+        self.handoff.reason = None;
+        self.task.status = self.task.status.next(TaskEvent::Accept)?;
+        self.task.holder = self.handoff.target.clone();
+        self.task.failures = 0;
+        self.leave_outbox();
+        self.record(RecordKind::Accepted, None, content);
+        self.tell(EventType::HandoffAccepted, |event| event);
+        Ok(())
+    }
+
+    /// The receiver is done with it.
+    pub(super) fn complete(&mut self, content: Option<&Content>) -> Result<(), LedgerError> {
+        self.handoff.status = self.handoff.status.next(HandoffEvent::Complete)?;
+        self.handoff.ended_at = Some(self.command.at);
+        self.handoff.deadline_at = None;
+        self.record(RecordKind::Completed, None, content);
+        self.tell(EventType::HandoffCompleted, |event| event);
+        let mut edge = self.edge();
+        if edge.failures > 0 {
+            edge.failures = 0;
+            self.keep(edge);
+        }
+        Ok(())
+    }
+
+    /// It is withdrawn.
+    pub(super) fn withdraw(&mut self, reason: &str) -> Result<(), LedgerError> {
+        self.handoff.status = self.handoff.status.next(HandoffEvent::Cancel)?;
+        self.handoff.ended_at = Some(self.command.at);
+        self.handoff.deadline_at = None;
+        self.leave_outbox();
+        self.record(RecordKind::Canceled, Some(reason.to_owned()), None);
+        self.tell(EventType::HandoffCanceled, |event| event.with("reason", reason));
+        Ok(())
+    }
+
+    /// Whether the task stands where this handoff brought it: nothing was handed on since, and nobody
+    /// else has the task. An old lease that runs out, or the rejection of one of several, must not
+    /// undo what others have gone on with. Nothing was handed on where the last fencing token is its
+    /// own, or where its receiver runs the task: one of several may be accepted after another was
+    /// given a later token, and its end is the end of the task's run all the same. Where that receiver
+    /// has also taken a later one, it runs the task by that.
+    fn is_current(&self) -> bool {
+        let (holder, runs) = match self.was {
+            HandoffStatus::Accepted => {
+                let runs = self.task.status == TaskStatus::Running && !self.has_taken_later();
+                (&self.handoff.target, runs)
+            }
+            _ => (&self.handoff.source, false),
+        };
+        !self.task.status.is_final()
+            && (runs || self.handoff.fencing_token == self.task.fence)
+            && self.task.holder == *holder
+    }
+
+    /// Whether its receiver has taken another handoff of the task, of a later token.
+    fn has_taken_later(&self) -> bool {
+        open_of(self.state, self.command, self.task.id).into_iter().any(|id| {
+            let other = &self.state.handoffs[&(self.command.tenant.clone(), id)];
+            id != self.handoff.id
+                && other.status == HandoffStatus::Accepted
+                && other.target == self.handoff.target
+                && other.fencing_token > self.handoff.fencing_token
+        })
+    }
+
+    /// Ends the handoff badly and does what was agreed on for that: where it is the task's current
+    /// one, the task goes back to its sender, to another agent, or to a person (specification §5).
+    pub(super) fn undo(&mut self, failure: &Failure<'_>) -> Result<(), LedgerError> {
+        let Failure { event, kind, trigger, reason, content } = *failure;
+        self.handoff.status = self.handoff.status.next(event)?;
+        self.handoff.ended_at = Some(self.command.at);
+        self.handoff.deadline_at = None;
+        // Postgres takes no NUL in a text, and no reason needs one.
+        self.handoff.reason =
+            Some(reason.chars().filter(|c| *c != '\0').take(MAX_REASON).collect());
+        let current = self.is_current();
+        let code = as_code(reason, kind);
+        self.leave_outbox();
+        self.record(kind, Some(code.clone()), content);
+        let told = match kind {
+            RecordKind::Rejected => EventType::HandoffRejected,
+            RecordKind::Expired => EventType::HandoffExpired,
+            _ => EventType::HandoffFailed,
+        };
+        self.tell(told, |event| event.with("reason", code.clone()));
+        if self.task.status.is_final() {
+            return Ok(());
+        }
+        self.task.failures += 1;
+        let failures = self.count_failure();
+        let ruling = self.handoff.ruling.as_deref().cloned().unwrap_or_default();
+        let untouched = self.was == HandoffStatus::Pending;
+        // One of several that were sent at once may still go to somebody else.
+        let may_go_on = current || (untouched && self.task.holder == self.handoff.source);
+        match ruling.next(trigger, untouched, |id| self.can_take_over(id)) {
+            Next::Readdress(target, ruling) if may_go_on => {
+                self.readdress(&target, *ruling, current)?;
+            }
+            Next::Escalate if current => {
+                self.take_back();
+                self.escalate(&code, &ruling)?;
+            }
+            Next::RollBack { exhausted } if current => {
+                if exhausted {
+                    self.handoff.reason = Some(ALL_UNAVAILABLE.to_owned());
+                    self.roll_back(ALL_UNAVAILABLE_CODE)?;
+                } else {
+                    self.roll_back(&code)?;
+                }
+            }
+            _ => self.nothing_on_its_way(&code)?,
+        }
+        if current && failures >= FAILURES_TO_ESCALATE {
+            self.escalate(&code, &ruling)?;
+        }
+        Ok(())
+    }
+
+    /// One of several failed. Where none of the others is on its way any more, whoever took one of them
+    /// and has the task goes on with it; where nobody did, it is its sender's again.
+    fn nothing_on_its_way(&mut self, code: &str) -> Result<(), LedgerError> {
+        if self.task.status != TaskStatus::HandingOff {
+            return Ok(());
+        }
+        let (mut waits, mut held) = (false, false);
+        for id in open_of(self.state, self.command, self.task.id) {
+            let other = &self.state.handoffs[&(self.command.tenant.clone(), id)];
+            if id != self.handoff.id {
+                waits |= other.status == HandoffStatus::Pending;
+                held |= other.status == HandoffStatus::Accepted && other.target == self.task.holder;
+            }
+        }
+        if held && !waits {
+            self.task.status = self.task.status.next(TaskEvent::Accept)?;
+        } else if !waits {
+            self.roll_back(code)?;
+        }
+        Ok(())
+    }
+
+    /// Whether an agent can take the handoff over: it is there, takes handoffs, and is neither who
+    /// sent it nor who just failed.
+    fn can_take_over(&self, id: &AgentId) -> bool {
+        let key = (self.command.tenant.clone(), id.clone());
+        *id != self.handoff.source
+            && *id != self.handoff.target
+            && self.state.agents.get(&key).is_some_and(|row| row.agent.is_live())
+    }
+
+    /// The sender's checkpoint is the task's current one again, and it has the task.
+    fn take_back(&mut self) {
+        self.task.holder = self.handoff.source.clone();
+        self.task.checkpoint = self.handoff.checkpoint;
+        // Whoever still holds the old token is late from here on.
+        self.task.fence += 1;
+    }
+
+    /// Gives the task back to its sender.
+    pub(super) fn roll_back(&mut self, code: &str) -> Result<(), LedgerError> {
+        self.rolled_back = true;
+        self.task.status = self.task.status.next(TaskEvent::RollBack)?;
+        self.take_back();
+        self.record(RecordKind::RolledBack, Some(code.to_owned()), None);
+        self.tell_rollback(code);
+        Ok(())
+    }
+
+    /// The sender learns what it goes on from and why; the operators that something went wrong.
+    fn tell_rollback(&mut self, reason: &str) {
+        let checkpoint = self
+            .task
+            .checkpoint
+            .map(|at| serde_json::json!({ "executionId": at.execution_id, "seq": at.seq }));
+        let (task_status, failures) = (self.task.status.as_str(), self.task.failures);
+        self.tell(EventType::HandoffRolledBack, |event| {
+            event
+                .with("reason", reason)
+                .with("checkpoint", checkpoint)
+                .with("taskStatus", task_status)
+                .with("failures", failures)
+        });
+        self.alert("HANDOFF_ROLLED_BACK", reason);
+    }
+
+    fn alert(&mut self, alert: &str, reason: &str) {
+        self.tell(EventType::AlertRaised, |event| {
+            event.with("alert", alert).with("reason", reason)
+        });
+    }
+
+    /// Gives the same message to another agent, as a handoff of its own that follows the failed one.
+    /// Who may get it was settled by the contract or by the sender's own list, so the sender's
+    /// allowlist is not asked again.
+    pub(super) fn readdress(
+        &mut self,
+        target: &AgentId,
+        ruling: Ruling,
+        take_back: bool,
+    ) -> Result<(), LedgerError> {
+        let agent = self
+            .state
+            .agents
+            .get(&(self.command.tenant.clone(), target.clone()))
+            .map(|row| &row.agent)
+            .ok_or(LedgerError::NotFound("agent"))?;
+        if take_back {
+            self.take_back();
+        }
+        if self.task.status != TaskStatus::Escalated {
+            self.task.status =
+                self.task.status.next(TaskEvent::RollBack)?.next(TaskEvent::Submit)?;
+        }
+        self.task.fence += 1;
+        self.task.handoffs += 1;
+        self.task.undelivered += 1;
+        let reason = match ruling.standing {
+            Standing::Preferred => "PREFERRED_AGENT",
+            _ => "RECOVERY",
+        };
+        let child = Handoff {
+            id: self.context.spare.handoff,
+            parent_id: Some(self.handoff.id),
+            target: agent.agent_id.clone(),
+            target_type: agent.agent_type.clone(),
+            target_version: agent.agent_version.to_string(),
+            mode: agent.delivery.mode,
+            status: HandoffStatus::Pending,
+            fencing_token: self.task.fence,
+            attempts: 0,
+            deadline_at: None,
+            origin: Some(self.handoff.origin.unwrap_or(self.handoff.id)),
+            ruling: Some(Box::new(ruling)),
+            topped_up: self.task.topped_up,
+            // No submission was made for it, so none can be the same.
+            digest_salt: Vec::new(),
+            digest: vec![0; 32],
+            reason: None,
+            created_at: self.command.at,
+            accepted_at: None,
+            ended_at: None,
+            ..self.handoff.clone()
+        };
+        let mut draft = draft_of(self.command, RecordKind::Handoff, &child);
+        draft.actor = Actor::broker();
+        draft.from = Some(Party {
+            agent_id: Some(child.source.clone()),
+            agent_type: None,
+            agent_version: Some(child.source_version.clone()),
+            execution_id: Some(child.source_execution),
+        });
+        draft.to = Some(Party {
+            agent_id: Some(child.target.clone()),
+            agent_type: Some(child.target_type.clone()),
+            agent_version: Some(child.target_version.clone()),
+            execution_id: None,
+        });
+        draft.cost = Some(child.cost);
+        draft.reason = Some(reason.to_owned());
+        draft.shared = child.content_id.zip(child.commitment);
+        draft.checkpoint_commitment = child.checkpoint_commitment;
+        let key = (self.command.tenant.clone(), self.handoff.id);
+        // As urgent as it was, where that is still known.
+        let priority = self.state.outbox.get(&key).map_or(Priority::Normal, |row| row.priority);
+        let edges = self.edges();
+        let hop = Hop { source: &child.source, target: &child.target, completed: -1 };
+        let edge = passed(&edges, hop, &self.task, &child.cost, self.command.at);
+        self.changes.push(Change::Edge(edge));
+        self.changes.push(Change::Outbox(OutboxRow {
+            tenant: self.command.tenant.clone(),
+            handoff_id: child.id,
+            task_id: child.task_id,
+            seq: self.task.handoffs,
+            target: child.target.clone(),
+            mode: child.mode,
+            priority,
+            visible_at: Micros(0),
+            attempt: 0,
+            claimed_by: None,
+            created_at: self.command.at,
+        }));
+        let told = Event::of_handoff(EventType::HandoffOccurred, &child, self.command.at);
+        self.changes.push(Change::Handoff(child));
+        self.push(draft);
+        self.changes.push(tell(told.with("reason", reason)));
+        // Something of the task waits for delivery.
+        self.freed = true;
+        Ok(())
+    }
+
+    /// Asks a person, unless one is asked already.
+    pub(super) fn escalate(&mut self, reason: &str, ruling: &Ruling) -> Result<(), LedgerError> {
+        if self.task.status == TaskStatus::Escalated {
+            return Ok(());
+        }
+        self.task.status = self.task.status.next(TaskEvent::Escalate)?;
+        let human = ruling.edge.human.clone().unwrap_or_default();
+        let row =
+            Escalation {
+                handoff_id: Some(self.handoff.id),
+                channel: human.channel,
+                resume_as: human.resume_as,
+                timeout_at: self.command.at.plus(human.timeout_ms.map_or(
+                    self.context.rules.escalation_timeout,
+                    std::time::Duration::from_millis,
+                )),
+                ..escalation(
+                    self.command,
+                    self.context,
+                    self.task.id,
+                    (&self.handoff.source, &self.handoff.target),
+                    reason,
+                )
+            };
+        let mut draft = draft_of(self.command, RecordKind::Escalated, &self.handoff);
+        draft.actor = Actor::broker();
+        draft.reason = Some(reason.to_owned());
+        let id = row.id;
+        self.changes.push(Change::Escalation(row));
+        self.push(draft);
+        self.tell(EventType::HandoffEscalated, |event| {
+            event.with("reason", reason).with("escalationId", id.to_string())
+        });
+        self.alert("HANDOFF_ESCALATED", reason);
+        Ok(())
+    }
+
+    /// The edges of the task, with what changed here.
+    fn edges(&self) -> Vec<&Edge> {
+        let own = self.edge.as_ref();
+        edges_of(self.state, self.command, self.task.id)
+            .into_iter()
+            .filter(|edge| {
+                own.is_none_or(|own| (&own.source, &own.target) != (&edge.source, &edge.target))
+            })
+            .chain(own)
+            .collect()
+    }
+
+    /// The handoff's own edge.
+    fn edge(&self) -> Edge {
+        let Handoff { source, target, .. } = &self.handoff;
+        let known = || {
+            let key = (self.command.tenant.clone(), self.task.id, source.clone(), target.clone());
+            self.state.edges.get(&key).cloned()
+        };
+        self.edge.clone().or_else(known).unwrap_or_else(|| {
+            Edge::new(
+                self.command.tenant.clone(),
+                self.task.id,
+                source.clone(),
+                target.clone(),
+                self.command.at,
+            )
+        })
+    }
+
+    fn keep(&mut self, mut edge: Edge) {
+        edge.updated_at = self.command.at;
+        self.changes.push(Change::Edge(edge.clone()));
+        self.edge = Some(edge);
+    }
+
+    fn count_failure(&mut self) -> i64 {
+        let mut edge = self.edge();
+        edge.failures += 1;
+        let failures = edge.failures;
+        self.keep(edge);
+        failures
+    }
+
+    /// A person decided: the edge begins anew.
+    pub(super) fn forgive(&mut self) {
+        let mut edge = self.edge();
+        (edge.failures, edge.repeats) = (0, 0);
+        self.keep(edge);
+    }
+
+    pub(super) fn close(mut self) -> (Vec<Change>, Reply) {
+        self.task.updated_at = self.command.at;
+        let more = self.freed && self.task.undelivered > 0;
+        self.changes.push(Change::Task(self.task));
+        let repeated = self.handoff.status == self.was;
+        self.changes.push(Change::Handoff(self.handoff.clone()));
+        let rolled_back = self.rolled_back;
+        (self.changes, Reply::Handoff { handoff: self.handoff, repeated, rolled_back, more })
+    }
+
+    pub(super) fn unchanged(self) -> (Vec<Change>, Reply) {
+        let reply = Reply::Handoff {
+            handoff: self.handoff,
+            repeated: true,
+            rolled_back: false,
+            more: false,
+        };
+        (Vec::new(), reply)
+    }
+}
+
+/// The edges of a task.
+pub(super) fn edges_of<'a>(state: &'a State, command: &Command, task: TaskId) -> Vec<&'a Edge> {
+    state
+        .edges
+        .values()
+        .filter(|edge| edge.tenant == command.tenant && edge.task_id == task)
+        .collect()
+}
+
+/// The handoffs of a task that are still open.
+pub(super) fn open_of(state: &State, command: &Command, task: TaskId) -> Vec<HandoffId> {
+    state
+        .handoffs
+        .values()
+        .filter(|handoff| {
+            handoff.tenant == command.tenant
+                && handoff.task_id == task
+                && !handoff.status.is_final()
+        })
+        .map(|handoff| handoff.id)
+        .collect()
+}
+
+/// A fresh escalation of an edge, without handoff and contract.
+pub(super) fn escalation(
+    command: &Command,
+    context: &Context,
+    task_id: TaskId,
+    (source, target): (&AgentId, &AgentId),
+    reason: &str,
+) -> Escalation {
+    Escalation {
+        tenant: command.tenant.clone(),
+        id: context.spare.escalation,
+        task_id,
+        handoff_id: None,
+        source: source.clone(),
+        target: target.clone(),
+        reason: reason.to_owned(),
+        channel: None,
+        resume_as: None,
+        status: EscalationStatus::Open,
+        created_at: command.at,
+        timeout_at: command.at.plus(context.rules.escalation_timeout),
+        resolved_at: None,
+        resolved_by: None,
+        resolution: None,
+    }
+}
+
+/// A reason as it may stand in a record: a code stays, free text becomes the kind's own code (a
+/// record cannot be erased, so nobody's words go there).
+pub(super) fn as_code(reason: &str, kind: RecordKind) -> String {
+    let is_code = (2..=64).contains(&reason.len())
+        && reason.starts_with(|c: char| c.is_ascii_uppercase())
+        && reason.bytes().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit() || b == b'_');
+    if is_code { reason.to_owned() } else { format!("{}_BY_RECEIVER", kind.as_str()) }
+}

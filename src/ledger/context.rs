@@ -1,0 +1,54 @@
+//! What a decision may use besides what is known and what is asked: the broker's rules, and ids that
+//! nobody could have foreseen. Made when a command enters the queue, so that deciding stays pure.
+
+use std::time::Duration;
+
+use crate::clock;
+use crate::domain::ids::{EscalationId, HandoffId, Micros};
+
+/// The broker's rules.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rules {
+    /// Handoffs on one task.
+    pub max_hops: i64,
+    /// Handoffs on one edge of a task without progress, where its contract says nothing else.
+    pub max_edge_repeats: i64,
+    /// How long an escalation waits for a person, where the contract says nothing else.
+    pub escalation_timeout: Duration,
+}
+
+impl Default for Rules {
+    /// As shipped: the specification's limits, and a day for people.
+    fn default() -> Self {
+        Self { max_hops: 32, max_edge_repeats: 3, escalation_timeout: Duration::from_hours(24) }
+    }
+}
+
+/// Ids for what a decision may bring into being.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Spare {
+    /// For a handoff that stands in for a failed one.
+    pub handoff: HandoffId,
+    /// For an escalation.
+    pub escalation: EscalationId,
+}
+
+impl Spare {
+    /// Fresh ones.
+    #[must_use]
+    pub fn new(now: Micros) -> Self {
+        Self {
+            handoff: HandoffId(clock::time_ordered_id(now)),
+            escalation: EscalationId(clock::time_ordered_id(now)),
+        }
+    }
+}
+
+/// Both together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Context {
+    /// The broker's rules.
+    pub rules: Rules,
+    /// Ids to use.
+    pub spare: Spare,
+}

@@ -1,0 +1,402 @@
+//! The report for a regulator: one HTML page that tells what happened on a task to a reader who has
+//! never seen the product (seed 000 §12.1: what each agent received and concluded, in what order, at
+//! what cost, and what came of it). Pure: from what `GET /tasks/{id}/trace` answers and the messages.
+//!
+//! The page needs no network and runs no script; its own policy forbids both. Everything that an
+//! agent wrote is escaped by the template and made visible by `words`.
+
+mod changes;
+mod diagram;
+mod words;
+
+use std::collections::HashMap;
+
+use askama::Template;
+use serde_json::Value;
+
+use changes::{Difference, differences};
+use diagram::{Diagram, Step, draw};
+use words::{excerpt, visible};
+
+/// What the page says besides the trace.
+#[derive(Debug, Clone, Default)]
+pub struct ReportFacts {
+    /// The organisation whose log it is.
+    pub tenant: String,
+    /// The log's id.
+    pub log_id: String,
+    /// When the page was made, RFC 3339.
+    pub generated_at: String,
+    /// Name and version of what made it.
+    pub software: String,
+    /// The bundle that the page is part of, as a file name, if it is.
+    pub bundle: Option<String>,
+    /// Records in the log when the page was made.
+    pub tree_size: Option<u64>,
+    /// Root of the Merkle tree over them, as text.
+    pub root_hash: Option<String>,
+    /// The signed tree head.
+    pub tree_head: Option<String>,
+}
+
+impl ReportFacts {
+    fn visible(&self) -> Self {
+        let text = |text: &Option<String>| text.as_deref().map(visible);
+        Self {
+            tenant: visible(&self.tenant),
+            log_id: visible(&self.log_id),
+            generated_at: visible(&self.generated_at),
+            software: visible(&self.software),
+            bundle: text(&self.bundle),
+            tree_size: self.tree_size,
+            root_hash: text(&self.root_hash),
+            tree_head: text(&self.tree_head),
+        }
+    }
+}
+
+/// Writes the page. `trace` is what `GET /tasks/{taskId}/trace` answers to a person, `contents` the
+/// handoffs' messages, each with its `handoffId`; one that is missing counts as erased.
+#[must_use]
+pub fn html(trace: &Value, contents: &[Value], facts: &ReportFacts) -> String {
+    let facts = facts.visible();
+    // Writing texts and numbers into memory cannot fail.
+    Page::new(trace, contents, &facts).render().unwrap_or_default()
+}
+
+#[derive(Template)]
+#[template(path = "report.html")]
+struct Page<'a> {
+    facts: &'a ReportFacts,
+    task: String,
+    status: Status,
+    first: String,
+    last: String,
+    well: bool,
+    first_bad: String,
+    checked: Counts,
+    agents: Vec<AgentRow>,
+    diagram: Option<Diagram>,
+    hops: Vec<HopView>,
+    refused: usize,
+    output: Option<Word>,
+    events: Vec<Word>,
+    cost: Total,
+}
+
+/// A status and what it means.
+struct Status {
+    code: String,
+    means: &'static str,
+    tone: &'static str,
+}
+
+/// How much of the evidence was recomputed.
+struct Counts {
+    records: u64,
+    contents: u64,
+    erased: u64,
+}
+
+struct AgentRow {
+    id: String,
+    sent: String,
+    received: String,
+    usd: String,
+    prompt: String,
+    completion: String,
+}
+
+struct Total {
+    usd: String,
+    reported: String,
+    prompt: String,
+    completion: String,
+}
+
+struct Party {
+    id: String,
+    version: String,
+    run: String,
+}
+
+/// One handoff.
+struct HopView {
+    number: usize,
+    id: String,
+    parent: String,
+    from: Party,
+    to: Party,
+    status: Status,
+    reason: String,
+    committed: String,
+    accepted: String,
+    ended: String,
+    attempts: String,
+    contract: String,
+    task: String,
+    /// The message; none where it is not kept.
+    message: Option<String>,
+    done: Vec<Done>,
+    /// The state against the parent's; none where either message is not kept.
+    changes: Option<changes::Differences>,
+    first: bool,
+    said: Vec<Word>,
+    usd: String,
+    prompt: String,
+    completion: String,
+    spent: String,
+    left: String,
+    leaf: String,
+    hash: String,
+    commitment: String,
+}
+
+/// A finished piece of work.
+struct Done {
+    id: String,
+    description: String,
+    result: String,
+}
+
+/// A record: something that happened.
+struct Word {
+    leaf: String,
+    time: String,
+    kind: String,
+    means: &'static str,
+    actor: String,
+    handoff: String,
+    reason: String,
+    hash: String,
+    previous: String,
+    content: Option<String>,
+}
+
+impl<'a> Page<'a> {
+    fn new(trace: &Value, contents: &[Value], facts: &'a ReportFacts) -> Self {
+        let records = list(trace, "/records");
+        let handoffs = list(trace, "/handoffs");
+        let messages: HashMap<&str, &Value> = contents
+            .iter()
+            .filter_map(|message| Some((message.get("handoffId")?.as_str()?, message)))
+            .collect();
+        let events: Vec<Word> = records.iter().map(Word::new).collect();
+        let hops: Vec<HopView> = handoffs
+            .iter()
+            .enumerate()
+            .map(|(at, handoff)| HopView::new(at + 1, handoff, &messages, records))
+            .collect();
+        let last_word = ["TASK_COMPLETED", "COMPLETED"].into_iter().find_map(|kind| {
+            records
+                .iter()
+                .rev()
+                .find(|record| record["kind"] == kind && record.get("content").is_some())
+        });
+        let count = |name: &str| trace["verification"][name].as_u64().unwrap_or(0);
+        Self {
+            facts,
+            task: text(trace, "/taskId"),
+            status: Status::new(&text(trace, "/status")),
+            first: events.first().map(|event| event.time.clone()).unwrap_or_default(),
+            last: events.last().map(|event| event.time.clone()).unwrap_or_default(),
+            well: trace["verification"]["ok"] == true,
+            first_bad: text(trace, "/verification/firstBad/leafIndex"),
+            checked: Counts {
+                records: count("records"),
+                contents: count("contents"),
+                erased: count("erased"),
+            },
+            agents: agents(trace),
+            diagram: draw(&hops.iter().map(HopView::step).collect::<Vec<_>>()),
+            refused: records
+                .iter()
+                .filter(|record| record["kind"] == "REFUSED" || record["kind"] == "DEAD_LETTERED")
+                .count(),
+            output: last_word.map(Word::new),
+            hops,
+            events,
+            cost: Total {
+                usd: text(trace, "/cost/totalUSD"),
+                reported: text(trace, "/cost/reportedSumUSD"),
+                prompt: text(trace, "/cost/tokens/prompt"),
+                completion: text(trace, "/cost/tokens/completion"),
+            },
+        }
+    }
+}
+
+impl Status {
+    fn new(code: &str) -> Self {
+        Self { code: code.to_owned(), means: words::status(code), tone: words::tone(code) }
+    }
+}
+
+impl Party {
+    fn new(handoff: &Value, side: &str) -> Self {
+        let member = |name: &str| text(handoff, &format!("{side}/{name}"));
+        let id = Some(member("agentId")).filter(|id| !id.is_empty());
+        Self {
+            id: id.unwrap_or_else(|| member("agentType")),
+            version: member("agentVersion"),
+            run: member("executionId"),
+        }
+    }
+}
+
+impl Word {
+    fn new(record: &Value) -> Self {
+        let agent = text(record, "/actor/agentId");
+        let kind = text(record, "/kind");
+        Self {
+            leaf: text(record, "/leafIndex"),
+            time: text(record, "/time"),
+            means: words::kind(&kind),
+            kind,
+            actor: if agent.is_empty() { text(record, "/actor/role") } else { agent },
+            handoff: text(record, "/handoffId"),
+            reason: text(record, "/reason"),
+            hash: text(record, "/recordHash"),
+            previous: text(record, "/previousRecordHash"),
+            content: record.get("content").map(pretty),
+        }
+    }
+}
+
+impl HopView {
+    fn new(
+        number: usize,
+        handoff: &Value,
+        messages: &HashMap<&str, &Value>,
+        records: &[Value],
+    ) -> Self {
+        let id = handoff["handoffId"].as_str().unwrap_or_default();
+        let parent = handoff["parentHandoffId"].as_str();
+        let message = messages.get(id).copied();
+        let before = parent.and_then(|id| messages.get(id).copied());
+        let nothing = Value::Object(serde_json::Map::new());
+        let changes = message.and_then(|message| {
+            let before = if parent.is_none() { &nothing } else { &before?["currentState"] };
+            Some(differences("/currentState", before, &message["currentState"]))
+        });
+        let own: Vec<&Value> = records.iter().filter(|record| record["handoffId"] == id).collect();
+        let record = own.iter().find(|record| record["kind"] == "HANDOFF").copied();
+        let evidence =
+            |pointer: &str| record.map(|record| text(record, pointer)).unwrap_or_default();
+        Self {
+            number,
+            id: visible(id),
+            parent: visible(parent.unwrap_or_default()),
+            from: Party::new(handoff, "/fromAgent"),
+            to: Party::new(handoff, "/toAgent"),
+            status: Status::new(&text(handoff, "/status")),
+            reason: text(handoff, "/reason"),
+            committed: text(handoff, "/committedAt"),
+            accepted: text(handoff, "/acceptedAt"),
+            ended: text(handoff, "/endedAt"),
+            attempts: text(handoff, "/attempts"),
+            contract: [text(handoff, "/contract/id"), text(handoff, "/contract/version")].join(" "),
+            task: text(handoff, "/taskDescription"),
+            message: message.map(pretty),
+            done: finished(message, before),
+            changes: changes.map(shown),
+            first: parent.is_none(),
+            said: own
+                .iter()
+                .filter(|record| record["kind"] != "HANDOFF")
+                .map(|record| Word::new(record))
+                .collect(),
+            usd: text(handoff, "/cost/usd"),
+            prompt: text(handoff, "/cost/tokens/prompt"),
+            completion: text(handoff, "/cost/tokens/completion"),
+            spent: text(handoff, "/costTracking/costSpentSoFarUSD"),
+            left: text(handoff, "/costTracking/costBudgetRemainingUSD"),
+            leaf: text(handoff, "/leafIndex"),
+            hash: evidence("/recordHash"),
+            commitment: evidence("/messageCommitment"),
+        }
+    }
+
+    fn step(&self) -> Step {
+        Step {
+            from: self.from.id.clone(),
+            to: self.to.id.clone(),
+            label: self.status.code.clone(),
+            tone: self.status.tone,
+        }
+    }
+}
+
+/// The pieces of work that the parent's message did not have yet.
+fn finished(message: Option<&Value>, before: Option<&Value>) -> Vec<Done> {
+    let known: Vec<&Value> = before
+        .map(|before| list(before, "/completedSubtasks"))
+        .unwrap_or_default()
+        .iter()
+        .collect();
+    message
+        .map(|message| list(message, "/completedSubtasks"))
+        .unwrap_or_default()
+        .iter()
+        .filter(|done| !known.contains(done))
+        .map(|done| Done {
+            id: text(done, "/subtaskId"),
+            description: text(done, "/description"),
+            result: done.get("result").map(pretty).unwrap_or_default(),
+        })
+        .collect()
+}
+
+/// The differences as they may be looked at.
+fn shown(found: changes::Differences) -> changes::Differences {
+    let listed = found.listed.into_iter().map(|one| Difference {
+        pointer: visible(&one.pointer),
+        before: excerpt(&one.before),
+        after: excerpt(&one.after),
+        ..one
+    });
+    changes::Differences { listed: listed.collect(), more: found.more }
+}
+
+/// Who took part, and what each spent.
+fn agents(trace: &Value) -> Vec<AgentRow> {
+    let costs = list(trace, "/cost/perAgent");
+    list(trace, "/agents")
+        .iter()
+        .map(|agent| {
+            let cost = costs.iter().find(|cost| cost["agentId"] == agent["agentId"]);
+            let cost = |pointer: &str| cost.map(|cost| text(cost, pointer)).unwrap_or_default();
+            AgentRow {
+                id: text(agent, "/agentId"),
+                sent: text(agent, "/sent"),
+                received: text(agent, "/received"),
+                usd: cost("/usd"),
+                prompt: cost("/tokens/prompt"),
+                completion: cost("/tokens/completion"),
+            }
+        })
+        .collect()
+}
+
+fn list<'a>(value: &'a Value, pointer: &str) -> &'a [Value] {
+    value.pointer(pointer).and_then(Value::as_array).map_or(&[], Vec::as_slice)
+}
+
+/// A text, a number as text, or nothing.
+fn text(value: &Value, pointer: &str) -> String {
+    match value.pointer(pointer) {
+        None | Some(Value::Null) => String::new(),
+        Some(Value::String(text)) => excerpt(text),
+        Some(other) => excerpt(&other.to_string()),
+    }
+}
+
+fn pretty(value: &Value) -> String {
+    match value {
+        Value::String(text) => excerpt(text),
+        other => excerpt(&serde_json::to_string_pretty(other).unwrap_or_default()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

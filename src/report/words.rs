@@ -1,0 +1,111 @@
+//! What codes mean, for a reader who has never seen the product; and foreign text made fit to be
+//! looked at.
+
+/// Bytes of one content that the page shows; the bundle has all of it.
+const MOST_SHOWN: usize = 256 * 1024;
+
+/// A handoff's status, or a task's.
+pub(super) fn status(code: &str) -> &'static str {
+    match code {
+        "PENDING" => "waiting for the receiver's answer",
+        "ACCEPTED" => "the receiver took the task over",
+        "COMPLETED" => "done",
+        "REJECTED" => "the receiver refused; the task went back to the sender",
+        "EXPIRED" => "no answer came in time; the task went back to the sender",
+        "FAILED" => "it could not be delivered or carried out; the task went back to the sender",
+        "DEAD_LETTERED" => "kept back for a person to decide",
+        "CANCELED" => "called off",
+        "NO_OP" => "handed to itself: nothing was to be done",
+        "HANDING_OFF" => "on its way from one agent to the next",
+        "RUNNING" => "an agent is working on it",
+        "PENDING_HANDOFF" => "back with an agent that has to hand it over again",
+        "ESCALATED" => "waiting for a person to decide",
+        _ => "",
+    }
+}
+
+/// How a status is coloured: `good`, `bad` or `open`.
+pub(super) fn tone(code: &str) -> &'static str {
+    match code {
+        "ACCEPTED" | "COMPLETED" => "good",
+        "REJECTED" | "EXPIRED" | "FAILED" | "DEAD_LETTERED" | "CANCELED" | "ESCALATED" => "bad",
+        _ => "open",
+    }
+}
+
+/// What a kind of record tells of.
+pub(super) fn kind(code: &str) -> &'static str {
+    match code {
+        "HANDOFF" => "An agent handed the task over",
+        "REFUSED" => "The broker's checks refused a message",
+        "NO_OP" => "An agent handed the task to itself",
+        "DEAD_LETTERED" => "A message was kept back for a person to decide",
+        "ACCEPTED" => "The receiver accepted",
+        "REJECTED" => "The receiver refused",
+        "COMPLETED" => "The receiver finished",
+        "FAILED" => "Delivery or the work itself failed",
+        "EXPIRED" => "A deadline passed",
+        "ROLLED_BACK" => "The task went back to the sender's last saved state",
+        "CHECKPOINT" => "An agent saved its state",
+        "TASK_COMPLETED" => "The task was declared done",
+        _ => "",
+    }
+}
+
+/// A text as it may be looked at: characters that are not shown or that turn the direction of what
+/// follows are named, so that what is read is what stands there. Escaping for HTML is the template's.
+pub(super) fn visible(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character {
+            '\n' | '\t' => out.push(character),
+            '\u{200b}'
+            | '\u{200e}'
+            | '\u{200f}'
+            | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}'
+            | '\u{61c}'
+            | '\u{feff}'
+            | '\u{e0000}'..='\u{e007f}' => name(character, &mut out),
+            _ if character.is_control() => name(character, &mut out),
+            _ => out.push(character),
+        }
+    }
+    out
+}
+
+fn name(character: char, out: &mut String) {
+    use std::fmt::Write as _;
+    // Writing into memory cannot fail.
+    let _ = write!(out, "⟨U+{:04X}⟩", u32::from(character));
+}
+
+/// The same, cut where it is too long for a page.
+pub(super) fn excerpt(text: &str) -> String {
+    if text.len() <= MOST_SHOWN {
+        return visible(text);
+    }
+    let end = (0..=MOST_SHOWN).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
+    let rest = text.len() - end;
+    format!(
+        "{}\n… and {rest} bytes more; the files beside this page have all of it",
+        visible(&text[..end])
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_hides_or_turns_text_is_named() {
+        assert_eq!(visible("a\u{202e}b\u{0}\nc\u{200b}"), "a⟨U+202E⟩b⟨U+0000⟩\nc⟨U+200B⟩");
+        assert_eq!(visible("Žluťoučký 契約 👩\u{200d}👧"), "Žluťoučký 契約 👩\u{200d}👧");
+    }
+
+    #[test]
+    fn a_long_text_is_cut_and_says_so() {
+        let shown = excerpt(&"é".repeat(MOST_SHOWN));
+        assert!(shown.len() < MOST_SHOWN + 200 && shown.contains("262144 bytes more"));
+    }
+}

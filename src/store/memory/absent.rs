@@ -1,0 +1,164 @@
+//! What this side does not keep: who is told of events, contracts, the cold tier.
+
+use async_trait::async_trait;
+use handoffd::domain::event::Position;
+use handoffd::domain::ids::{ContentId, Micros, TenantId};
+use handoffd::store::cold::{Archivable, ArchiveMark, ColdStore, Frame, Inhabitants, Lease};
+use handoffd::store::contracts::{ContractRow, ContractStore};
+use handoffd::store::events::{
+    CursorKey, CursorRow, CursorSettle, EventDeliveryRow, EventRow, EventScope, EventStore,
+    SubscriptionKey, SubscriptionRow,
+};
+use handoffd::store::{Result, StoredContent};
+
+use super::{MemoryStore, absent};
+
+#[async_trait]
+impl EventStore for MemoryStore {
+    async fn list_events(
+        &self,
+        _tenant: &TenantId,
+        _scope: EventScope<'_>,
+        _after: Position,
+        _limit: i64,
+    ) -> Result<Vec<EventRow>> {
+        absent()
+    }
+
+    async fn delete_events(&self, _tenant: &TenantId, _cutoff: Micros) -> Result<u64> {
+        absent()
+    }
+
+    async fn find_subscription(&self, _key: &SubscriptionKey) -> Result<Option<SubscriptionRow>> {
+        absent()
+    }
+
+    async fn list_subscriptions(&self, _tenant: &TenantId) -> Result<Vec<SubscriptionRow>> {
+        absent()
+    }
+
+    async fn find_cursor(&self, _key: &CursorKey) -> Result<Option<CursorRow>> {
+        absent()
+    }
+
+    async fn list_due_cursors(&self, _now: Micros, _limit: i64) -> Result<Vec<CursorKey>> {
+        absent()
+    }
+
+    async fn claim_cursor(
+        &self,
+        _key: &CursorKey,
+        _broker: &str,
+        _now: Micros,
+        _until: Micros,
+    ) -> Result<Option<CursorRow>> {
+        absent()
+    }
+
+    async fn renew_cursors(&self, _broker: &str, _now: Micros, _until: Micros) -> Result<u64> {
+        absent()
+    }
+
+    async fn settle_cursor(
+        &self,
+        _key: &CursorKey,
+        _broker: &str,
+        _settle: &CursorSettle,
+        _log: &[EventDeliveryRow],
+    ) -> Result<bool> {
+        absent()
+    }
+
+    async fn list_event_deliveries(
+        &self,
+        _key: &CursorKey,
+        _before: Option<i64>,
+        _limit: i64,
+    ) -> Result<Vec<EventDeliveryRow>> {
+        absent()
+    }
+}
+
+#[async_trait]
+impl ContractStore for MemoryStore {
+    async fn count_contracts(&self, _tenant: &TenantId) -> Result<i64> {
+        absent()
+    }
+
+    async fn list_contracts(&self, _tenant: &TenantId) -> Result<Vec<ContractRow>> {
+        absent()
+    }
+}
+
+#[async_trait]
+impl ColdStore for MemoryStore {
+    async fn take_lease(&self, _lease: &Lease, _now: Micros, _until: Micros) -> Result<bool> {
+        absent()
+    }
+
+    async fn release_lease(&self, _lease: &Lease) -> Result<()> {
+        absent()
+    }
+
+    async fn find_archive_mark(&self, _tenant: &TenantId) -> Result<ArchiveMark> {
+        absent()
+    }
+
+    async fn keep_archive_mark(&self, _tenant: &TenantId, _mark: ArchiveMark) -> Result<()> {
+        absent()
+    }
+
+    async fn list_archivable(
+        &self,
+        _tenant: &TenantId,
+        _from: i64,
+        _limit: i64,
+    ) -> Result<Vec<Archivable>> {
+        absent()
+    }
+
+    async fn list_contents(
+        &self,
+        _tenant: &TenantId,
+        _ids: &[ContentId],
+    ) -> Result<Vec<StoredContent>> {
+        absent()
+    }
+
+    async fn settle_cold(
+        &self,
+        _tenant: &TenantId,
+        _lease: &Lease,
+        _segment: &str,
+        _frames: &[Frame],
+    ) -> Result<bool> {
+        absent()
+    }
+
+    async fn list_to_forget(&self, _tenant: &TenantId, _limit: i64) -> Result<Vec<String>> {
+        absent()
+    }
+
+    async fn list_inhabitants(&self, _tenant: &TenantId, _segment: &str) -> Result<Inhabitants> {
+        absent()
+    }
+
+    async fn move_segment(
+        &self,
+        _tenant: &TenantId,
+        _lease: &Lease,
+        _from: &str,
+        _to: &str,
+        _frames: &[Frame],
+    ) -> Result<bool> {
+        absent()
+    }
+
+    async fn list_unreferenced(
+        &self,
+        _tenant: &TenantId,
+        _segments: &[String],
+    ) -> Result<Vec<String>> {
+        absent()
+    }
+}

@@ -1,0 +1,166 @@
+//! Appending to the logs: the last thing that a batch does, for the heads are locked last.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use sqlx::postgres::PgConnection;
+
+use super::batch::{HEADS, NODES, PERSONAL_DATA, RECORDS, Sql, bind};
+use super::rows;
+use super::transact::fetch;
+use super::writes::{execute, update};
+use crate::domain::ids::TenantId;
+use crate::evidence::append::{Appended, Appending, Node};
+use crate::evidence::record::{Draft, LogHead, PersonalPart, Sealed};
+use crate::store::{Result, StoreError};
+
+/// Leaves that a tree which lags behind its log is given at once.
+const CATCH_UP: i64 = 4096;
+
+static RECORDS_INSERT: Sql = Sql::new(|| RECORDS.insert());
+static PERSONAL_INSERT: Sql = Sql::new(|| PERSONAL_DATA.insert());
+static NODES_INSERT: Sql = Sql::new(|| NODES.insert());
+static HEADS_UPDATE: Sql = Sql::new(|| HEADS.update());
+
+const HEADS_LOAD: &str = "SELECT tenant, log_id, size, hash, frontier FROM audit.log_heads \
+     WHERE tenant = ANY($1) ORDER BY tenant FOR UPDATE";
+const HEADS_BEHIND: &str = "SELECT tenant FROM audit.log_heads ORDER BY tenant";
+
+/// Locks the heads, gives each draft its place, writes the records, moves the heads: all that a batch does
+/// in the log.
+pub(super) async fn append(tx: &mut PgConnection, drafts: &[Draft]) -> Result<Appended> {
+    if drafts.is_empty() {
+        return Ok(Appended::default());
+    }
+    let tenants: BTreeSet<&str> = drafts.iter().map(|draft| draft.tenant.as_str()).collect();
+    let mut logs = lock(tx, tenants.into_iter().collect()).await?;
+    let mut sealed = Vec::with_capacity(drafts.len());
+    for draft in drafts {
+        let log = logs
+            .get_mut(&draft.tenant)
+            .ok_or_else(|| StoreError::Refused(format!("tenant {} has no log", draft.tenant)))?;
+        sealed.push(log.append(draft));
+    }
+    for (draft, sealed) in drafts.iter().zip(&mut sealed) {
+        if let Some(log) = logs.get(&draft.tenant) {
+            log.close(sealed);
+        }
+    }
+    let places: Vec<(&Draft, &Sealed)> = drafts.iter().zip(&sealed).collect();
+    let query = bind!(
+        sqlx::query(RECORDS_INSERT.as_str()),
+        places,
+        |row| row.0.tenant.as_str(),
+        row.1.leaf_index,
+        row.1.hash.as_slice(),
+        row.0.kind.as_str(),
+        row.0.task_id.map(|id| id.to_string()),
+        row.0.handoff_id.map(|id| id.to_string()),
+        row.0.content_id().map(|id| id.to_string()),
+        row.0.at.0,
+        row.1.body.as_slice(),
+        row.1.tree_size,
+    );
+    execute(tx, query).await?;
+    move_heads(tx, &logs.values().collect::<Vec<_>>()).await?;
+    Ok(Appended::new(sealed, logs))
+}
+
+/// Writes what names the places of the batch's records, beside the log: personal data, an erasure's end.
+pub(super) async fn beside(
+    tx: &mut PgConnection,
+    drafts: &[Draft],
+    sealed: &[Sealed],
+) -> Result<()> {
+    let places: Vec<(&Draft, &Sealed)> = drafts.iter().zip(sealed).collect();
+    let personal: Vec<(&Draft, &Sealed, i32, &PersonalPart)> = places
+        .iter()
+        .flat_map(|(draft, sealed)| {
+            (0i32..).zip(&draft.personal).map(|(ordinal, datum)| (*draft, *sealed, ordinal, datum))
+        })
+        .collect();
+    if !personal.is_empty() {
+        let query = bind!(
+            sqlx::query(PERSONAL_INSERT.as_str()),
+            personal,
+            |row| row.0.tenant.as_str(),
+            row.1.leaf_index,
+            row.2,
+            row.0.handoff_id.map(|id| id.to_string()),
+            row.3.subject_id.as_str(),
+            row.3.part.salt.as_slice(),
+            row.3.part.codec.as_str(),
+            row.3.part.bytes.as_slice(),
+            row.0.at.0,
+        );
+        execute(tx, query).await?;
+    }
+    super::erasure::place(tx, &places).await
+}
+
+/// Locks the heads of these tenants' logs, and gives their trees what they lack.
+async fn lock(tx: &mut PgConnection, tenants: Vec<&str>) -> Result<BTreeMap<TenantId, Appending>> {
+    let mut logs = BTreeMap::new();
+    for row in fetch(tx, sqlx::query(HEADS_LOAD).bind(tenants)).await? {
+        let head = catch_up(tx, rows::head(&row)?).await?;
+        logs.insert(head.tenant.clone(), Appending::new(head));
+    }
+    Ok(logs)
+}
+
+/// Gives the tree the records that it lacks: those that a version without a tree wrote.
+async fn catch_up(tx: &mut PgConnection, mut head: LogHead) -> Result<LogHead> {
+    while let Some(from) = head.behind() {
+        let leaves = super::log::list_hashes(
+            &mut *tx,
+            &head.tenant,
+            0,
+            from,
+            CATCH_UP.min(head.size - from),
+        )
+        .await?;
+        let log = Appending::new(head).caught_up(&leaves).ok_or_else(|| {
+            StoreError::Refused(format!("the log has no record {from}, though its head says so"))
+        })?;
+        move_heads(tx, &[&log]).await?;
+        head = log.head();
+    }
+    Ok(head)
+}
+
+/// See [`crate::store::Store::catch_up_trees`]; one tenant at a time, each in a transaction of its own.
+pub(super) async fn catch_up_all(pool: &sqlx::PgPool) -> Result<()> {
+    let found = sqlx::query(HEADS_BEHIND).fetch_all(pool).await.map_err(super::failure::failed)?;
+    for row in &found {
+        let tenant: String = rows::get(row, "tenant")?;
+        let mut tx = pool.begin().await.map_err(super::failure::failed)?;
+        lock(&mut tx, vec![tenant.as_str()]).await?;
+        tx.commit().await.map_err(super::failure::failed)?;
+    }
+    Ok(())
+}
+
+/// Keeps the nodes that became complete, and the heads as they are now.
+async fn move_heads(tx: &mut PgConnection, logs: &[&Appending]) -> Result<()> {
+    let nodes: Vec<Node<'_>> = logs.iter().flat_map(|log| log.nodes()).collect();
+    if !nodes.is_empty() {
+        let query = bind!(
+            sqlx::query(NODES_INSERT.as_str()),
+            nodes,
+            |node| node.tenant.as_str(),
+            node.level,
+            node.index,
+            node.hash.as_slice(),
+        );
+        execute(tx, query).await?;
+    }
+    let heads: Vec<LogHead> = logs.iter().map(|log| log.head()).collect();
+    let query = bind!(
+        sqlx::query(HEADS_UPDATE.as_str()),
+        heads,
+        |head| head.tenant.as_str(),
+        head.size,
+        head.hash.as_slice(),
+        head.tree.to_bytes(),
+    );
+    update(tx, query, heads.len(), "log_heads").await
+}

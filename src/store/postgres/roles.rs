@@ -1,0 +1,185 @@
+//! The serving role: what a broker needs, and nothing by which it could change the log.
+//!
+//! The owner of the database migrates and gives these rights (`handoffd migrate --serving-role`); brokers
+//! connect as the role. In the log it may insert and read; of the logs' heads it moves what moves. Whoever
+//! takes a broker over can add to the log as the broker could, and take nothing from it.
+
+use std::fmt::Write as _;
+
+use sqlx::postgres::PgConnection;
+use sqlx::{AssertSqlSafe, Connection};
+
+use super::erasure::SCRUBBED;
+use super::failure::failed;
+use crate::store::{Result, StoreError};
+
+/// From this version of the server on, who does not own a table can be let vacuum it.
+const MAINTAIN_SINCE: i32 = 170_000;
+
+/// Longest name of a role.
+const MAX_NAME: usize = 63;
+
+/// Tables, and what the role may do with each.
+pub(super) type Rights = &'static [(&'static str, &'static str)];
+
+/// The log: rows are added. A head's name and its log's id stay, its size, hash and edge move. Keys that
+/// sign tree heads are retired by `handoffd key tree-head` as the owner.
+pub(super) const LOG: Rights = &[
+    ("audit.records", "SELECT, INSERT"),
+    ("audit.nodes", "SELECT, INSERT"),
+    ("audit.tree_keys", "SELECT, INSERT"),
+    ("audit.log_heads", "SELECT, INSERT, UPDATE (size, hash, frontier)"),
+];
+
+/// Everything else, as far as a statement of the store needs it. `FOR UPDATE` asks for the right to
+/// update some column: a tenant's row is locked, and never changed.
+pub(super) const OPERATIONS: Rights = &[
+    ("_sqlx_migrations", "SELECT"),
+    ("tenants", "SELECT, INSERT, UPDATE (created_at)"),
+    ("facts", "SELECT, INSERT"),
+    ("brokers", "SELECT, INSERT, UPDATE, DELETE"),
+    ("api_keys", "SELECT, INSERT, UPDATE"),
+    ("agents", "SELECT, INSERT, UPDATE, DELETE"),
+    ("tasks", "SELECT, INSERT, UPDATE"),
+    ("task_edges", "SELECT, INSERT, UPDATE"),
+    ("handoffs", "SELECT, INSERT, UPDATE"),
+    ("outbox", "SELECT, INSERT, UPDATE, DELETE"),
+    ("idempotency_keys", "SELECT, INSERT"),
+    ("dead_letters", "SELECT, INSERT, UPDATE"),
+    ("escalations", "SELECT, INSERT, UPDATE"),
+    ("contracts", "SELECT, INSERT"),
+    ("contract_repeats", "SELECT, INSERT, UPDATE, DELETE"),
+    // What records commit to: erased, or moved to the archive, and otherwise as it was written.
+    ("contents", "SELECT, INSERT, UPDATE (salt, codec, bytes, segment, seg_offset, seg_length)"),
+    ("personal_data", "SELECT, INSERT, UPDATE (subject_id, salt, bytes)"),
+    ("checkpoints", "SELECT, INSERT, UPDATE (salt, codec, bytes)"),
+    ("erasures", "SELECT, INSERT, UPDATE"),
+    ("legal_holds", "SELECT, INSERT, UPDATE"),
+    ("leases", "SELECT, INSERT, UPDATE, DELETE"),
+    ("archive_marks", "SELECT, INSERT, UPDATE"),
+    ("events", "SELECT, INSERT, DELETE"),
+    ("subscriptions", "SELECT, INSERT, UPDATE, DELETE"),
+    ("event_cursors", "SELECT, INSERT, UPDATE, DELETE"),
+    ("event_deliveries", "SELECT, INSERT, UPDATE, DELETE"),
+    ("two_phase", "SELECT, INSERT, DELETE"),
+];
+
+/// What stands beside the log in a database of its own.
+pub(super) const AUDIT: Rights = &[("_sqlx_migrations", "SELECT"), ("audit.identity", "SELECT")];
+
+/// Makes the role if there is none, and gives it these rights and no others; refuses, and changes
+/// nothing, where it could do more in the log by other ways.
+pub(super) async fn grant(
+    connection: &mut PgConnection,
+    role: &str,
+    rights: &[Rights],
+) -> Result<()> {
+    check_name(role)?;
+    let mut tx = connection.begin().await.map_err(failed)?;
+    make(&mut tx, role).await?;
+    let mut sql = format!(
+        "REVOKE ALL ON ALL TABLES IN SCHEMA audit FROM {role}; \
+         REVOKE ALL ON SCHEMA audit FROM {role}; GRANT USAGE ON SCHEMA audit TO {role};"
+    );
+    for (table, rights) in rights.iter().copied().flatten() {
+        let _ =
+            write!(sql, "REVOKE ALL ON {table} FROM {role}; GRANT {rights} ON {table} TO {role};");
+    }
+    if rights.contains(&OPERATIONS) && version(&mut tx).await? >= MAINTAIN_SINCE {
+        let _ = write!(sql, "GRANT MAINTAIN ON {} TO {role};", SCRUBBED.join(", "));
+    }
+    sqlx::raw_sql(AssertSqlSafe(sql)).execute(&mut *tx).await.map_err(failed)?;
+    let surplus = surplus(&mut tx, role).await?;
+    if !surplus.is_empty() {
+        return Err(StoreError::Refused(format!(
+            "the role {role} could do more than serve: {}",
+            surplus.join("; ")
+        )));
+    }
+    tx.commit().await.map_err(failed)
+}
+
+/// Names that need no quotes, so that a name is the same here, in `psql` and in the server's own lists.
+fn check_name(role: &str) -> Result<()> {
+    let plain = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit() || c == b'_';
+    let begins = role.bytes().next().is_some_and(|c| c.is_ascii_lowercase() || c == b'_');
+    if begins && role.len() <= MAX_NAME && role.bytes().all(plain) && !role.starts_with("pg_") {
+        return Ok(());
+    }
+    Err(StoreError::Refused(
+        "the name of a role is made of a-z, 0-9 and _, 63 at most, and begins with no digit or pg_"
+            .to_owned(),
+    ))
+}
+
+/// Without a password: `\password` in `psql` sets one that is in no command line and no log.
+async fn make(connection: &mut PgConnection, role: &str) -> Result<()> {
+    let there: bool =
+        sqlx::query_scalar("SELECT EXISTS (SELECT 1 FROM pg_roles WHERE rolname = $1)")
+            .bind(role)
+            .fetch_one(&mut *connection)
+            .await
+            .map_err(failed)?;
+    if there {
+        return Ok(());
+    }
+    let sql = AssertSqlSafe(format!("CREATE ROLE {role} LOGIN"));
+    sqlx::raw_sql(sql).execute(connection).await.map(|_| ()).map_err(|err| match failed(err) {
+        StoreError::Refused(why) => StoreError::Refused(format!(
+            "the role {role} cannot be made ({why}): have it made by whoever may CREATE ROLE"
+        )),
+        other => other,
+    })
+}
+
+/// What the role could do to the log beyond what it was given: as a superuser, by being a member of
+/// another role, or by what everybody may.
+async fn surplus(connection: &mut PgConnection, role: &str) -> Result<Vec<String>> {
+    sqlx::query_scalar(
+        "WITH given AS (SELECT oid, rolsuper FROM pg_roles WHERE rolname = $1) \
+         SELECT what FROM given CROSS JOIN LATERAL (VALUES \
+           (rolsuper, 'it is a superuser'), \
+           (EXISTS (SELECT 1 FROM pg_class AS c WHERE c.relnamespace = 'audit'::regnamespace \
+              AND c.relkind = 'r' AND pg_has_role(given.oid, c.relowner, 'MEMBER')), \
+            'it is, or belongs to, the owner of the log'), \
+           (EXISTS (SELECT 1 FROM pg_class AS c WHERE c.relnamespace = 'audit'::regnamespace \
+              AND c.relkind = 'r' \
+              AND (has_table_privilege(given.oid, c.oid, 'UPDATE, DELETE, TRUNCATE, TRIGGER') \
+                OR c.relname <> 'log_heads' \
+                  AND has_any_column_privilege(given.oid, c.oid, 'UPDATE'))), \
+            'it may change or remove rows of the log'), \
+           (has_schema_privilege(given.oid, 'audit', 'CREATE'), \
+            'it may make tables in the schema audit'), \
+           (has_schema_privilege(given.oid, current_schema()::text, 'CREATE'), \
+            'it may make tables (REVOKE CREATE ON SCHEMA public FROM PUBLIC)')) AS found(so, what) \
+         WHERE so",
+    )
+    .bind(role)
+    .fetch_all(connection)
+    .await
+    .map_err(failed)
+}
+
+async fn version(connection: &mut PgConnection) -> Result<i32> {
+    sqlx::query_scalar("SELECT current_setting('server_version_num')::integer")
+        .fetch_one(connection)
+        .await
+        .map_err(failed)
+}
+
+/// Whether this role may vacuum these tables: Postgres skips what it may not, with no more than a warning.
+pub(super) async fn may_vacuum(connection: &mut PgConnection, tables: &[&str]) -> Result<bool> {
+    let right = if version(connection).await? >= MAINTAIN_SINCE {
+        " OR has_table_privilege(oid, 'MAINTAIN')"
+    } else {
+        ""
+    };
+    sqlx::query_scalar(AssertSqlSafe(format!(
+        "SELECT count(*) = 0 FROM pg_class WHERE oid = ANY ($1::text[]::regclass[]) \
+         AND NOT (pg_has_role(relowner, 'USAGE'){right})"
+    )))
+    .bind(tables)
+    .fetch_one(connection)
+    .await
+    .map_err(failed)
+}

@@ -1,0 +1,138 @@
+//! Asking a witness for its cosignature: C2SP tlog-witness. The broker shows that the new tree continues
+//! the one that the witness cosigned last; the witness checks that by itself and signs, or names the
+//! size that it knows.
+
+use std::collections::HashMap;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use reqwest::{Method, StatusCode};
+use tokio::sync::Mutex;
+
+use super::places::PATIENCE;
+use super::{Head, PutError};
+use crate::dispatch::egress::GuardedClient;
+use crate::evidence::cosignature::WitnessKey;
+use crate::evidence::note::Note;
+use crate::store::Store;
+use crate::tree;
+
+/// The longest answer that is read: a size, or a few signature lines.
+const MAX_ANSWER: usize = 16 * 1024;
+
+/// Tries of one head: the first may learn the size that the witness knows, and another broker may be
+/// first with a newer one.
+const TRIES: usize = 3;
+
+/// A witness.
+pub struct Cosigner {
+    client: GuardedClient,
+    url: String,
+    key: WitnessKey,
+    /// The size that it cosigned last, by log.
+    knows: Mutex<HashMap<String, u64>>,
+}
+
+impl Cosigner {
+    /// A witness at a submission prefix.
+    pub(super) fn new(client: GuardedClient, prefix: &str, key: WitnessKey) -> Self {
+        let url = format!("{}/add-checkpoint", prefix.trim_end_matches('/'));
+        Self { client, url, key, knows: Mutex::default() }
+    }
+
+    /// The witness' name.
+    pub(super) fn name(&self) -> &str {
+        self.key.name()
+    }
+
+    /// Has a head cosigned; returns the witness' signature line.
+    pub(super) async fn cosign(&self, store: &dyn Store, head: &Head) -> Result<String, PutError> {
+        let mut old = self.knows.lock().await.get(&head.log_id).copied().unwrap_or(0);
+        for _ in 0..TRIES {
+            let (status, answer) = self.ask(store, head, old).await?;
+            match status {
+                StatusCode::OK => {
+                    let line = self.signature(head, &answer)?;
+                    self.knows.lock().await.insert(head.log_id.clone(), head.size);
+                    return Ok(line);
+                }
+                StatusCode::CONFLICT => old = Self::known(head, old, &answer)?,
+                StatusCode::UNPROCESSABLE_ENTITY => {
+                    return Err(PutError::Refused(format!(
+                        "it finds that {} records do not continue the {old} that it cosigned",
+                        head.size
+                    )));
+                }
+                status => {
+                    return Err(PutError::Away(format!(
+                        "it answered {status} (404: it does not know this log; 403: nor its key)"
+                    )));
+                }
+            }
+        }
+        Err(PutError::Away("its size kept moving".to_owned()))
+    }
+
+    async fn ask(
+        &self,
+        store: &dyn Store,
+        head: &Head,
+        old: u64,
+    ) -> Result<(StatusCode, String), PutError> {
+        let away = |err: &dyn std::fmt::Display| PutError::Away(err.to_string());
+        let proof = if old == 0 || old == head.size {
+            Vec::new()
+        } else {
+            tree::consistency(store, &head.tenant, old, head.size)
+                .await
+                .map_err(|err| away(&err))?
+                .ok_or_else(|| away(&"the log is not whole: run handoffd verify"))?
+        };
+        let mut body = format!("old {old}\n");
+        for hash in proof {
+            body.push_str(&BASE64.encode(hash));
+            body.push('\n');
+        }
+        body.push('\n');
+        body.push_str(&head.note);
+        let request = self.client.request(Method::POST, &self.url).map_err(|err| away(&err))?;
+        let answer = request.timeout(PATIENCE).body(body).send().await;
+        let mut answer = answer.map_err(|err| away(&err.without_url()))?;
+        let (status, mut bytes) = (answer.status(), Vec::new());
+        while let Some(chunk) = answer.chunk().await.map_err(|err| away(&err.without_url()))? {
+            if bytes.len() + chunk.len() > MAX_ANSWER {
+                return Err(away(&"its answer is too long"));
+            }
+            bytes.extend_from_slice(&chunk);
+        }
+        Ok((status, String::from_utf8_lossy(&bytes).into_owned()))
+    }
+
+    /// The size that the witness says it knows; it can only be below the head's.
+    fn known(head: &Head, asked: u64, answer: &str) -> Result<u64, PutError> {
+        let known: u64 = answer.trim().parse().map_err(|_| {
+            PutError::Away("it answered 409 without the size that it knows".to_owned())
+        })?;
+        if known > head.size {
+            return Err(PutError::Refused(format!(
+                "it has cosigned {known} records of this log, which has {} now: it was cut, or \
+                 another broker was faster",
+                head.size
+            )));
+        }
+        if known == asked {
+            return Err(PutError::Refused(format!(
+                "it has cosigned another history of the first {known} records"
+            )));
+        }
+        Ok(known)
+    }
+
+    /// Its own signature among what it answered, if it holds.
+    fn signature(&self, head: &Head, answer: &str) -> Result<String, PutError> {
+        let wrong = |err: &dyn std::fmt::Display| PutError::Away(format!("its answer: {err}"));
+        let note = Note::parse(&format!("{}{answer}", head.note)).map_err(|err| wrong(&err))?;
+        let (signature, _) = self.key.verify(&note).map_err(|err| wrong(&err))?;
+        Ok(signature.to_string())
+    }
+}

@@ -1,0 +1,159 @@
+//! Tree heads in a folder: `<log id>.heads` has every note that was published, one after the other;
+//! `<log id>.latest` the newest. At a start the database is checked against the
+//! newest: a log may have grown since, and nothing else.
+
+use std::collections::HashMap;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use super::Head;
+use crate::evidence::merkle::Hash;
+use crate::evidence::note::{Note, PublicKey, TreeHead};
+use crate::evidence::receipt::Notary;
+use crate::fault::{self, Step};
+use crate::store::{Store, StoreError};
+use crate::tree;
+
+/// What ends the name of a log's newest head.
+const LATEST: &str = ".latest";
+
+/// Why a database does not fit the tree heads that are kept.
+#[derive(Debug, thiserror::Error)]
+pub enum KeptFault {
+    /// A kept head cannot be read or is not signed with a key of this database.
+    #[error(
+        "the tree head kept in {path} cannot be believed: {why}. Restore the file, or move it aside \
+         to go on without what it attests (docs/evidence.md)"
+    )]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        why: String,
+    },
+    /// The database is not what was attested.
+    #[error(
+        "{what}, but a tree head kept in {path} was signed over {kept} records. It was cut or \
+         rewritten, or an older backup was restored. See what differs: handoffd verify --tree-head {path}. \
+         Only after a restore on purpose: move that file aside and start again (docs/evidence.md)"
+    )]
+    Fork {
+        /// What was found instead.
+        what: String,
+        /// The file.
+        path: PathBuf,
+        /// Records that the kept head speaks of.
+        kept: u64,
+    },
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// Keeps a head, durably. One that the folder has already, or has a newer one than, is left out.
+pub(super) fn keep(folder: &Path, head: &Head) -> io::Result<()> {
+    // The id comes from the database, which is not trusted with paths.
+    let plain = |c: char| c.is_ascii_alphanumeric() || c == '-';
+    if head.log_id.is_empty() || !head.log_id.chars().all(plain) {
+        return Err(io::Error::other(format!("{:?} is no log id", head.log_id)));
+    }
+    std::fs::create_dir_all(folder)?;
+    let latest = folder.join(format!("{}{LATEST}", head.log_id));
+    if let Ok(note) = std::fs::read_to_string(&latest)
+        && let Ok(there) = Note::parse(&note).and_then(|note| TreeHead::parse(&note.text))
+        && (there.size > head.size || note == head.note)
+    {
+        return Ok(());
+    }
+    let all = folder.join(format!("{}.heads", head.log_id));
+    let mut all = std::fs::OpenOptions::new().create(true).append(true).open(all)?;
+    // One write: brokers that share a folder do not mix their notes.
+    all.write_all(head.note.as_bytes())?;
+    all.sync_all()?;
+    fault::at(Step::HeadKept);
+    let mut newest = tempfile::NamedTempFile::new_in(folder)?;
+    newest.write_all(head.note.as_bytes())?;
+    newest.as_file().sync_all()?;
+    newest.persist(&latest).map_err(|err| err.error)?;
+    std::fs::File::open(folder)?.sync_all()
+}
+
+/// Checks every log of which `folder` keeps a head: the database must have it, with at least as many
+/// records, and its tree at the kept size must have the kept root. Returns what was kept.
+///
+/// # Errors
+/// [`KeptFault`], with what to do.
+pub async fn check(
+    folder: &Path,
+    store: &dyn Store,
+    notary: &Notary,
+) -> Result<HashMap<String, (u64, Hash)>, KeptFault> {
+    let mut known = HashMap::new();
+    for (log_id, path) in latest(folder)? {
+        let head = believed(&path, &log_id, store, notary).await?;
+        let fork = |what| KeptFault::Fork { what, path: path.clone(), kept: head.size };
+        let Some(tenant) = store.find_log(&log_id).await? else {
+            return Err(fork(format!("this database has no log {log_id}")));
+        };
+        let size = store.find_head(&tenant).await?.map_or(0, |found| found.tree.size());
+        if size < head.size {
+            return Err(fork(format!("log {log_id} has {size} records")));
+        }
+        if tree::root(store, &tenant, head.size).await? != Some(head.root) {
+            return Err(fork(format!(
+                "log {log_id} has {size} records and another history of the first {}",
+                head.size
+            )));
+        }
+        known.insert(log_id, (head.size, head.root));
+    }
+    Ok(known)
+}
+
+/// The newest heads in a folder, by log.
+fn latest(folder: &Path) -> Result<Vec<(String, PathBuf)>, KeptFault> {
+    let unreadable =
+        |err: io::Error| KeptFault::Unreadable { path: folder.to_owned(), why: err.to_string() };
+    let entries = match std::fs::read_dir(folder) {
+        Ok(entries) => entries,
+        Err(err) if err.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(err) => return Err(unreadable(err)),
+    };
+    let mut found = Vec::new();
+    for entry in entries {
+        let path = entry.map_err(unreadable)?.path();
+        let name = path.file_name().and_then(|name| name.to_str());
+        if let Some(log_id) = name.and_then(|name| name.strip_suffix(LATEST)) {
+            found.push((log_id.to_owned(), path));
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// A kept head whose signature holds.
+async fn believed(
+    path: &Path,
+    log_id: &str,
+    store: &dyn Store,
+    notary: &Notary,
+) -> Result<TreeHead, KeptFault> {
+    let unreadable = |why: String| KeptFault::Unreadable { path: path.to_owned(), why };
+    let note = std::fs::read_to_string(path).map_err(|err| unreadable(err.to_string()))?;
+    let note = Note::parse(&note).map_err(|err| unreadable(err.to_string()))?;
+    let head = TreeHead::parse(&note.text).map_err(|err| unreadable(err.to_string()))?;
+    if head.origin.rsplit('/').next() != Some(log_id) {
+        return Err(unreadable(format!("it is of {}", head.origin)));
+    }
+    // Under the name that the logs had then, with the key in use or one before it.
+    let retired = store.list_tree_keys().await?.into_iter().map(|row| row.public);
+    let signed = std::iter::once(notary.public_bytes())
+        .chain(retired)
+        .filter_map(|key| PublicKey::new(&head.origin, &key))
+        .any(|key| note.verify(&key).is_ok());
+    if signed {
+        Ok(head)
+    } else {
+        Err(unreadable("no key of this broker or its database signed it".to_owned()))
+    }
+}

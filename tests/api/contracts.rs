@@ -1,0 +1,338 @@
+//! Contracts from outside: put, read, linted, and held against every message of their edge.
+
+use serde_json::{Value, json};
+
+use crate::harness::{Agent, Broker, Caller, until, within};
+use crate::message::Message;
+use crate::receiver::bare;
+
+const EXAMPLE: &str = include_str!("../contracts/triage-to-refunds.yaml");
+
+fn example() -> Value {
+    handoffd::contract::document::Document::parse(EXAMPLE).unwrap().value().clone()
+}
+
+async fn put(caller: &Caller, contract: &Value) -> crate::harness::Answer {
+    caller.put(&format!("/contracts/{}", contract["id"].as_str().unwrap()), contract).await
+}
+
+async fn parties(broker: &Broker) -> (Agent, Agent) {
+    let triage = broker.pull("triage-agent", &["refund-agent"]).await;
+    let refund = broker
+        .agent(json!({
+            "agentId": "refund-agent", "agentType": "refund", "domains": ["billing"],
+            "permissions": ["perm:refund:read"],
+        }))
+        .await;
+    (triage, refund)
+}
+
+fn message() -> Message {
+    Message::review("triage-agent", "refund-agent")
+        .set("/taskSummary", json!("Refund order 7"))
+        .set("/provenance", json!({ "order_id": "7" }))
+        .set("/historyStrategy", json!("summary"))
+        .set("/constraints", json!(["policy_window_days:30"]))
+        .set("/currentState", json!({ "intent": "refund", "confidence": 0.9 }))
+}
+
+/// Another order of the same kind, on a task of its own.
+fn order(number: &str) -> Message {
+    message().set("/provenance", json!({ "order_id": number }))
+}
+
+/// The agent finds a handoff that stands in for the failed one in its inbox, and takes the task.
+async fn takes_over(broker: &Broker, agent: &Agent, failed: &Message, how: &str) {
+    let item = until("a handoff in its place", async || {
+        let mut items = agent.claim(1).await;
+        items.pop().ok_or_else(|| "nothing in the inbox".to_owned())
+    })
+    .await;
+    let id = item["handoffId"].as_str().unwrap();
+    assert_ne!(id, failed.id(), "a handoff of its own");
+    let row = broker.admin.get(&format!("/handoffs/{id}")).await.expect(200).body;
+    assert_eq!(row["parentHandoffId"], failed.id());
+    let token = item["fencingToken"].to_string();
+    let header = [("handoff-fencing-token", token.as_str())];
+    let path = format!("/handoffs/{id}/accept");
+    agent.api.send(reqwest::Method::POST, &path, &header, &json!({})).await.expect(200);
+    assert_eq!(broker.task(failed).await["holder"], agent.id);
+    let kinds = broker.kinds(failed).await;
+    assert!(kinds.iter().any(|kind| kind == how), "{kinds:?}");
+}
+
+both! {
+    async fn a_contract_is_kept_in_all_its_versions(broker: Broker) {
+        let (triage, _) = parties(broker).await;
+        let operator = broker.person("operator").await;
+        let made = put(&operator, &example()).await.expect(201).body;
+        assert_eq!((&made["version"], &made["meta"]["level"]), (&json!("1.2.0"), &json!("L2")));
+        assert_eq!(made["meta"]["findings"], json!([]));
+        put(&operator, &example()).await.expect(200);
+        let mut other = example();
+        other["recovery"]["timeout_ms"] = json!(10_000);
+        put(&operator, &other).await.refused(409, "CONFLICT");
+        other["version"] = json!("1.10.0");
+        put(&operator, &other).await.expect(201);
+        let path = "/contracts/triage-to-refunds-v1";
+        let latest = triage.api.get(path).await.expect(200).body;
+        assert_eq!(latest["version"], "1.10.0");
+        assert_eq!(latest["recovery"]["timeout_ms"], 10_000);
+        assert_eq!(latest["meta"]["versions"], json!(["1.2.0", "1.10.0"]));
+        let first = triage.api.get(&format!("{path}?version=1.2.0")).await.expect(200).body;
+        assert_eq!(first["recovery"]["timeout_ms"], 30_000);
+        triage.api.get(&format!("{path}?version=9.9.9")).await.refused(404, "NOT_FOUND");
+        let items = operator.get("/contracts?target=refund-agent").await.expect(200).body;
+        assert_eq!(items["items"].as_array().unwrap().len(), 1);
+        // Who puts, and who may see.
+        put(&triage.api, &example()).await.refused(403, "FORBIDDEN");
+        put(&broker.person("auditor").await, &example()).await.refused(403, "FORBIDDEN");
+        let stranger = broker.pull("stranger", &[]).await;
+        stranger.api.get(path).await.refused(404, "NOT_FOUND");
+        assert_eq!(stranger.api.get("/contracts").await.expect(200).body["items"], json!([]));
+    }
+
+    async fn what_cannot_be_enforced_is_not_kept(broker: Broker) {
+        let size = broker.log_size().await;
+        let mut wrong = example();
+        wrong["trigger"]["predicate"] = json!("state.intent ==");
+        wrong["recovery"]["on_reject"] = json!("no such way");
+        wrong["schemas"] = json!({ "s": { "$ref": "https://elsewhere.example/s.json" } });
+        let answer = put(&broker.admin, &wrong).await.refused(422, "SCHEMA_INVALID");
+        assert_eq!(answer.pointers(), ["/trigger/predicate", "/recovery/on_reject", "/schemas/s"]);
+        let answer = broker.admin.put("/contracts/another-name", &example()).await;
+        assert_eq!(answer.refused(422, "SCHEMA_INVALID").pointers(), ["/id"]);
+        let yaml = broker.admin.request(reqwest::Method::PUT, "/contracts/triage-to-refunds-v1");
+        let yaml = yaml.header("content-type", "application/yaml").body("id: a\n b: c\n");
+        assert_eq!(yaml.send().await.unwrap().status(), 400);
+        assert_eq!(broker.log_size().await, size);
+        let yaml = broker.admin.request(reqwest::Method::PUT, "/contracts/triage-to-refunds-v1");
+        let yaml = yaml.header("content-type", "application/yaml").body(EXAMPLE);
+        assert_eq!(yaml.send().await.unwrap().status(), 201);
+        assert_eq!(broker.log_size().await, size + 1);
+    }
+
+    async fn c20_a_message_that_breaks_a_clause_is_refused_and_the_clause_named(broker: Broker) {
+        let (triage, _) = parties(broker).await;
+        triage.submit(&message().without("/provenance")).await.expect(202);
+        put(&broker.admin, &example()).await.expect(201);
+        triage.submit(&message()).await.expect(202);
+        let cases = [
+            (message().set("/currentState/confidence", json!(0.2)), "trigger.predicate", "/currentState"),
+            (message().without("/currentState/confidence"), "trigger.predicate", "/currentState"),
+            (message().set("/provenance", json!({})), "acceptance_criteria.required_fields", "/provenance/order_id"),
+            (message().set("/constraints", json!([])), "payload.required", "/constraints/policy_window_days"),
+            (message().set("/historyStrategy", json!("full")), "payload.history_strategy", "/historyStrategy"),
+        ];
+        for (broken, clause, pointer) in cases {
+            let answer = triage.submit(&broken).await.refused(422, "CONTRACT_VIOLATION");
+            assert_eq!(answer.pointers(), [pointer], "{}", answer.text);
+            assert!(answer.body["failures"][0]["message"].as_str().unwrap().contains(clause));
+            assert_eq!(answer.body["failures"][0]["stage"], "contract");
+        }
+        let patch = json!({ "domains": [], "permissions": [] });
+        broker.admin.patch("/agents/refund-agent", &patch).await.expect(200);
+        let answer = triage.submit(&message()).await.refused(422, "CONTRACT_VIOLATION");
+        assert_eq!(answer.pointers(), ["/toAgent", "/toAgent"]);
+        let around = message().set("/currentState/visited_agents", json!(["refund-agent"]));
+        let answer = triage.submit(&around).await.refused(422, "LOOP_DETECTED");
+        assert!(answer.codes().contains(&"CONTRACT_VIOLATION"));
+    }
+
+    async fn records_of_an_edge_name_its_contract(broker: Broker) {
+        let (triage, _) = parties(broker).await;
+        put(&broker.admin, &example()).await.expect(201);
+        let sent = message();
+        triage.submit(&sent).await.expect(202);
+        let trace = broker.trace(&sent).await;
+        let record = trace["records"].as_array().unwrap().iter().find(|one| one["kind"] == "HANDOFF").unwrap();
+        assert_eq!(record["contract"], json!({ "id": "triage-to-refunds-v1", "version": "1.2.0" }));
+    }
+
+    async fn c14_a_payload_schema_comes_with_its_contract(broker: Broker) {
+        let (triage, _) = parties(broker).await;
+        let mut contract = example();
+        contract["schemas"] = json!({ "schemas/refund-handoff@1.2.0.json": {
+            "type": "object",
+            "properties": { "provenance": { "properties": { "order_id": { "pattern": "^[0-9]+$" } } } },
+        } });
+        put(&broker.admin, &contract).await.expect(201);
+        triage.submit(&message()).await.expect(202);
+        let answer = triage.submit(&order("seven")).await.refused(422, "CONTRACT_VIOLATION");
+        assert_eq!(answer.pointers(), ["/provenance/order_id"]);
+    }
+
+    async fn x20_a_repeat_within_the_window_is_answered_with_the_first(broker: Broker) {
+        let (triage, refund) = parties(broker).await;
+        put(&broker.admin, &example()).await.expect(201);
+        let first = order("7");
+        triage.submit(&first).await.expect(202);
+        let again = triage.submit(&order("7")).await.expect(202);
+        assert_eq!(again.body["handoffId"], first["handoffId"]);
+        assert_eq!(again.header("idempotency-replayed"), "true");
+        let other = triage.submit(&order("8")).await.expect(202);
+        assert_ne!(other.body["handoffId"], first["handoffId"]);
+        assert_eq!(refund.claim(10).await.len(), 2);
+        // The id goes first: another message under the same id is a conflict, not a repeat.
+        triage.submit(&order("7").set("/handoffId", first["handoffId"].clone())).await.refused(409, "CONFLICT");
+    }
+
+    async fn x20_of_many_repeats_at_once_one_is_committed(broker: Broker) {
+        let (triage, refund) = parties(broker).await;
+        put(&broker.admin, &example()).await.expect(201);
+        let sent: Vec<Message> = (0..12).map(|_| order("7")).collect();
+        let answers = futures_util::future::join_all(sent.iter().map(|message| triage.submit(message))).await;
+        let ids: std::collections::BTreeSet<String> = answers
+            .into_iter()
+            .map(|answer| answer.expect(202).body["handoffId"].as_str().unwrap().to_owned())
+            .collect();
+        assert_eq!(ids.len(), 1);
+        assert_eq!(refund.claim(10).await.len(), 1);
+    }
+
+    async fn a_contract_on_its_way_out_says_so(broker: Broker) {
+        let (triage, _) = parties(broker).await;
+        let mut contract = example();
+        contract["deprecation"] = json!({ "since": "2026-01-01", "sunset": "2030-01-31", "replacement_id": "triage-to-refunds-v2" });
+        put(&broker.admin, &contract).await.expect(201);
+        let answer = triage.submit(&message()).await.expect(202);
+        assert_eq!(answer.header("deprecation"), "@1767225600");
+        assert_eq!(answer.header("sunset"), "Thu, 31 Jan 2030 00:00:00 GMT");
+        assert_eq!(answer.header("link"), "</contracts/triage-to-refunds-v2>; rel=\"successor-version\"");
+    }
+
+    async fn c22_a_rejection_goes_to_the_supervisor_and_a_silence_to_the_agent_named(broker: Broker) {
+        let triage = broker
+            .agent(json!({
+                "agentId": "triage-agent", "handoffTargets": ["refund-agent"],
+                "supervisorId": "duty-lead",
+            }))
+            .await;
+        let refund = broker
+            .agent(json!({
+                "agentId": "refund-agent", "agentType": "refund", "domains": ["billing"],
+                "permissions": ["perm:refund:read"],
+            }))
+            .await;
+        let lead = broker.pull("duty-lead", &[]).await;
+        let stand_in = broker.pull("stand-in", &[]).await;
+        let mut contract = example();
+        contract["recovery"]["on_timeout"] = json!("stand-in");
+        contract["recovery"]["timeout_ms"] = json!(300);
+        put(&broker.admin, &contract).await.expect(201);
+        // Rejected: the supervisor is asked, in the same commit.
+        let rejected = order("11");
+        triage.submit(&rejected).await.expect(202);
+        let token = refund.claim_one().await;
+        refund.say(&rejected, "reject", token, json!({ "reason": "OUT_OF_SCOPE" })).await.expect(200);
+        takes_over(broker, &lead, &rejected, "REJECTED").await;
+        // Accepted by nobody within the contract's time after it was received: the named agent.
+        let receiver = broker.saying(vec![bare(202)]).await;
+        let hook = json!({ "delivery": { "mode": "webhook", "url": receiver.url } });
+        let moved = broker.admin.patch("/agents/refund-agent", &hook).await.expect(200);
+        assert_eq!(moved.body["delivery"]["mode"], "webhook");
+        receiver.trust(&refund.webhook_secret);
+        let silent = order("12");
+        triage.submit(&silent).await.expect(202);
+        takes_over(broker, &stand_in, &silent, "EXPIRED").await;
+    }
+
+    async fn c30_a_contracts_human_is_asked_and_its_identity_resumes(broker: Broker) {
+        let (triage, refund) = parties(broker).await;
+        let resumes = broker.pull("back-office", &[]).await;
+        let mut contract = example();
+        contract["recovery"]["on_reject"] = json!("human");
+        contract["human_in_the_loop"] = json!({
+            "human_target": true, "channel": "refund-desk", "timeout_ms": 400,
+            "resume_as": "back-office",
+        });
+        put(&broker.admin, &contract).await.expect(201);
+        let message = order("13");
+        triage.submit(&message).await.expect(202);
+        let token = refund.claim_one().await;
+        refund.say(&message, "reject", token, json!({ "reason": "OUT_OF_SCOPE" })).await.expect(200);
+        let rows = broker.admin.get("/escalations").await.expect(200).body;
+        assert_eq!((&rows["items"][0]["channel"], &rows["items"][0]["reason"]),
+            (&json!("refund-desk"), &json!("OUT_OF_SCOPE")), "{rows}");
+        // Nobody decides in time: the identity that the contract names goes on.
+        takes_over(broker, &resumes, &message, "REJECTED").await;
+        let kinds = broker.kinds(&message).await;
+        assert!(kinds.iter().any(|kind| kind == "ESCALATED"), "{kinds:?}");
+        assert!(kinds.iter().any(|kind| kind == "ESCALATION_RESOLVED"), "{kinds:?}");
+    }
+
+    async fn a_role_stands_for_its_agents_and_a_name_goes_before(broker: Broker) {
+        let (triage, _) = parties(broker).await;
+        let mut roles = example();
+        roles["id"] = json!("any-triage-to-refund");
+        roles["target"] = json!("refund");
+        put(&broker.admin, &roles).await.expect(201);
+        let low = message().set("/currentState/confidence", json!(0.2));
+        let answer = triage.submit(&low).await.refused(422, "CONTRACT_VIOLATION");
+        assert!(answer.text.contains("any-triage-to-refund 1.2.0"));
+        let mut named = example();
+        named["trigger"] = json!({ "intent": "anything" });
+        put(&broker.admin, &named).await.expect(201);
+        triage.submit(&low).await.expect(202);
+        let fresh = message().set("/currentState/confidence", json!(0.2));
+        let asked = fresh.set("/contractId", json!("any-triage-to-refund"));
+        triage.submit(&asked).await.refused(422, "CONTRACT_VIOLATION");
+    }
+
+    async fn lint_knows_this_brokers_agents(broker: Broker) {
+        parties(broker).await;
+        let found = async |body: &Value| broker.admin.post("/contracts/lint", body).await.expect(200).body;
+        let size = broker.log_size().await;
+        let well = found(&example()).await;
+        assert_eq!(well["contracts"][0]["level"], "L2");
+        assert_eq!(well["contracts"][0]["findings"], json!([]));
+        let mut orphan = example();
+        orphan["target"] = json!("nobody");
+        let answer = found(&json!({ "contracts": [EXAMPLE, orphan] })).await;
+        assert_eq!(answer["contracts"][0]["findings"], json!([]));
+        let rules: Vec<&Value> =
+            answer["contracts"][1]["findings"].as_array().unwrap().iter().map(|one| &one["rule"]).collect();
+        assert!(rules.contains(&&json!("orphan-target")), "{answer}");
+        let answer = found(&json!({ "contracts": [EXAMPLE], "registry": { "permissions": [] } })).await;
+        assert_eq!(answer["contracts"][0]["findings"].as_array().unwrap().len(), 3, "{answer}");
+        assert_eq!(broker.log_size().await, size, "linting writes nothing");
+    }
+}
+
+both! {
+    with [("HANDOFFD_GATE__REQUIRE_CONTRACT", "true")]
+    async fn a_broker_may_ask_for_a_contract_on_every_edge(broker: Broker) {
+        let (triage, _) = parties(broker).await;
+        let answer = triage.submit(&message()).await.refused(422, "CONTRACT_VIOLATION");
+        assert_eq!(answer.pointers(), ["/toAgent"]);
+        put(&broker.admin, &example()).await.expect(201);
+        triage.submit(&message()).await.expect(202);
+    }
+}
+
+mod on_another_broker {
+    use super::*;
+
+    /// Only Postgres has several brokers.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_contract_counts_within_a_second() {
+        crate::harness::run(crate::harness::Kind::Postgres, &[], async |broker: &Broker| {
+            let (triage, _) = parties(broker).await;
+            let (other, running) = broker.second().await;
+            let elsewhere = Caller { key: triage.api.key.clone(), ..other };
+            let low = || message().set("/currentState/confidence", json!(0.2));
+            elsewhere.post("/handoffs", &low()).await.expect(202);
+            put(&broker.admin, &example()).await.expect(201);
+            triage.submit(&low()).await.refused(422, "CONTRACT_VIOLATION");
+            let asked = tokio::time::Instant::now();
+            until("the other broker knows the contract", async || {
+                let answer = elsewhere.post("/handoffs/validate", &low()).await.expect(200);
+                if answer.body["valid"] == false { Ok(()) } else { Err(answer.text) }
+            })
+            .await;
+            assert!(asked.elapsed() < std::time::Duration::from_secs(3));
+            within("an orderly stop", running.stop()).await;
+        })
+        .await;
+    }
+}

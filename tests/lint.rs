@@ -1,0 +1,329 @@
+//! `handoffd lint` as a process: each rule fires on its fixture and is silent on the repaired twin.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+
+const EXAMPLE: &str = include_str!("contracts/triage-to-refunds.yaml");
+const REGISTRY: &str = include_str!("contracts/registry.yaml");
+const SCHEMA: &str = include_str!("contracts/schemas/refund-handoff@1.2.0.json");
+
+/// The way back, with a guard of its own.
+const BACK: &str = "\
+id: refunds-to-triage-v1
+version: 1.0.0
+source: refund-agent
+target: triage-agent
+trigger: {intent: done, tool_call: transfer_to_triage_agent}
+payload: {schema: ./schemas/refund-handoff@1.2.0.json}
+acceptance_criteria:
+  required_fields: []
+  domain_match: \"true\"
+  permission_check: perm:triage:read
+recovery: {on_reject: source, on_timeout: source, on_error: source, loop_guard: state.visited_agents}
+";
+
+/// A folder with the worked example, its schema and a registry.
+struct Case {
+    folder: tempfile::TempDir,
+}
+
+impl Case {
+    fn new(contract: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let case = Self { folder };
+        case.write("contracts/triage.yaml", contract);
+        case.write("contracts/schemas/refund-handoff@1.2.0.json", SCHEMA);
+        case.write("registry.yaml", REGISTRY);
+        case
+    }
+
+    fn write(&self, name: &str, text: &str) {
+        let path = self.path(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn lint(&self) -> (i32, Value) {
+        let registry = self.path("registry.yaml");
+        let arguments = ["--registry", registry.to_str().unwrap(), "--output", "json"];
+        let output = handoffd(&self.path("contracts"), &arguments);
+        let text = String::from_utf8(output.stdout).unwrap();
+        let answer = serde_json::from_str(&text).unwrap_or_else(|err| panic!("{err}: {text}"));
+        (output.status.code().unwrap(), answer)
+    }
+
+    /// Rules that fired on the worked example's file, with their lines.
+    fn rules(&self) -> Vec<(String, u64)> {
+        let (code, answer) = self.lint();
+        let contracts = answer["contracts"].as_array().unwrap();
+        let errors = contracts
+            .iter()
+            .flat_map(|contract| contract["findings"].as_array().unwrap())
+            .any(|finding| finding["severity"] == "error");
+        assert_eq!(code, i32::from(errors), "the exit code says whether there are errors");
+        let of_example = contracts
+            .iter()
+            .find(|contract| contract["file"].as_str().unwrap().ends_with("triage.yaml"))
+            .unwrap();
+        of_example["findings"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|finding| {
+                (finding["rule"].as_str().unwrap().to_owned(), finding["line"].as_u64().unwrap())
+            })
+            .collect()
+    }
+
+    fn level(&self) -> (Value, Vec<String>) {
+        let (_, answer) = self.lint();
+        let contract = &answer["contracts"][0];
+        let missing = contract["missing"].as_array().unwrap();
+        let missing = missing.iter().map(|name| name.as_str().unwrap().to_owned()).collect();
+        (contract["level"].clone(), missing)
+    }
+}
+
+fn handoffd(path: &Path, arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_handoffd"));
+    command.arg("lint").arg(path).args(arguments).output().unwrap()
+}
+
+fn line_of(text: &str, part: &str) -> u64 {
+    text.lines().position(|line| line.contains(part)).unwrap() as u64 + 1
+}
+
+/// Just that rule fires, at the line that holds `at`; the twin is silent.
+fn fires(rule: &str, at: &str, broken: &str, repaired: &str) {
+    let found = Case::new(broken).rules();
+    assert_eq!(found, [(rule.to_owned(), line_of(broken, at))], "{rule}");
+    assert_eq!(Case::new(repaired).rules(), [], "the twin of {rule}");
+}
+
+fn with(from: &str, to: &str) -> String {
+    assert!(EXAMPLE.contains(from), "{from}");
+    EXAMPLE.replace(from, to)
+}
+
+#[test]
+fn c42_the_worked_example_is_l2_without_a_finding() {
+    let case = Case::new(EXAMPLE);
+    assert_eq!(case.rules(), []);
+    assert_eq!(case.level(), (Value::from("L2"), vec!["reviewed_by".to_owned()]));
+}
+
+#[test]
+fn c34_an_orphan_target_is_found() {
+    let broken = EXAMPLE.replace("target: refund-agent", "target: refunds-agent");
+    let found = Case::new(&broken).rules();
+    assert_eq!(found, [("orphan-target".to_owned(), line_of(&broken, "target: refunds-agent"))]);
+    // A role is as good as a name.
+    assert_eq!(Case::new(&broken.replace("refunds-agent", "refund")).rules(), []);
+}
+
+#[test]
+fn c35_an_unreachable_handoff_is_found() {
+    fires(
+        "unreachable-handoff",
+        "tool_call",
+        &with("transfer_to_refund_agent", "transfer_to_nobody"),
+        EXAMPLE,
+    );
+    fires(
+        "unreachable-handoff",
+        "source: ",
+        &with("source: triage-agent", "source: other-agent"),
+        EXAMPLE,
+    );
+    let by_prompt = Case::new(&with("  tool_call: transfer_to_refund_agent\n", ""));
+    assert_eq!(by_prompt.rules(), []);
+    by_prompt.write(
+        "registry.yaml",
+        &REGISTRY.replace("tools: [transfer_to_refund_agent]", "tools: []"),
+    );
+    assert_eq!(by_prompt.rules()[0].0, "unreachable-handoff");
+    let prompt = "prompt: Refunds go to the refund-agent.";
+    let registry = REGISTRY
+        .replace("tools: [transfer_to_refund_agent]", "tools: []")
+        .replace("prompt: You sort what customers ask for.", prompt);
+    by_prompt.write("registry.yaml", &registry);
+    assert_eq!(by_prompt.rules(), []);
+}
+
+#[test]
+fn c36_a_missing_recovery_is_found() {
+    for way in ["  on_reject: supervisor\n", "  on_timeout: supervisor\n", "  on_error: source\n"] {
+        fires("missing-recovery", "recovery:", &with(way, ""), EXAMPLE);
+    }
+}
+
+#[test]
+fn c37_a_loop_risk_is_found_over_all_contracts() {
+    let broken = with("  loop_guard: state.visited_agents\n", "");
+    let case = Case::new(&broken);
+    assert_eq!(case.rules(), [], "nothing leads back");
+    case.write("contracts/back.yaml", BACK);
+    assert_eq!(case.rules(), [("loop-risk".to_owned(), line_of(&broken, "recovery:"))]);
+    case.write("contracts/triage.yaml", EXAMPLE);
+    assert_eq!(case.rules(), []);
+    // By way of a role, and of a third agent.
+    case.write("contracts/triage.yaml", &broken);
+    case.write("contracts/back.yaml", &BACK.replace("target: triage-agent", "target: desk"));
+    assert_eq!(case.rules(), []);
+    let third = BACK
+        .replace("id: refunds-to-triage-v1", "id: desk-to-triage-v1")
+        .replace("source: refund-agent", "source: desk")
+        .replace("target: triage-agent", "target: triage");
+    case.write("contracts/third.yaml", &third);
+    assert_eq!(case.rules()[0].0, "loop-risk");
+}
+
+#[test]
+fn c38_a_retry_of_what_is_not_idempotent_is_found() {
+    let broken =
+        with("max_retries: 0", "max_retries: 2").replace("idempotent: true", "idempotent: false");
+    fires(
+        "retry-non-idempotent",
+        "max_retries",
+        &broken,
+        &with("max_retries: 0", "max_retries: 2"),
+    );
+    assert_eq!(Case::new(&with("idempotent: true", "idempotent: false")).rules(), []);
+}
+
+#[test]
+fn c39_a_schema_that_is_missing_or_changed_is_found() {
+    fires(
+        "schema-drift",
+        "  schema:",
+        &with("refund-handoff@1.2.0", "refund-handoff@1.3.0"),
+        EXAMPLE,
+    );
+    let case = Case::new(EXAMPLE);
+    let reviewed = hex::encode(Sha256::digest(SCHEMA));
+    let registry =
+        format!("{REGISTRY}reviewed:\n  ./schemas/refund-handoff@1.2.0.json: {reviewed}\n");
+    case.write("registry.yaml", &registry);
+    assert_eq!(case.rules(), []);
+    case.write("contracts/schemas/refund-handoff@1.2.0.json", &SCHEMA.replace("500", "900"));
+    assert_eq!(case.rules(), [("schema-drift".to_owned(), line_of(EXAMPLE, "  schema:"))]);
+}
+
+#[test]
+fn c40_a_permission_that_is_not_declared_is_found() {
+    fires(
+        "permission-mismatch",
+        "permission_check",
+        &with("perm:refund:read", "perm:refund:write"),
+        EXAMPLE,
+    );
+}
+
+#[test]
+fn c41_a_whole_history_without_a_reason_is_a_warning() {
+    let broken = with("history_strategy: summary", "history_strategy: full");
+    let repaired = with("history_strategy: summary", "history_strategy: full  # disputes quote it");
+    fires("full-history", "history_strategy", &broken, &repaired);
+    let unsaid = with("  history_strategy: summary\n", "").replace(
+        "[task_summary, provenance.order_id, c",
+        "[task_summary, messages, provenance.order_id, c",
+    );
+    assert_eq!(Case::new(&unsaid).rules()[0].0, "full-history");
+}
+
+#[test]
+fn what_cannot_be_enforced_is_an_error_with_its_place() {
+    fires("invalid-clause", "predicate", &with("confidence >= 0.7\"", "confidence >= \""), EXAMPLE);
+    fires("invalid-clause", "id: ", &with("id: triage-to", "id: Triage_to"), EXAMPLE);
+    let wildcard = Case::new(&with("target: refund-agent", "target: refund-*")).rules();
+    assert!(
+        wildcard.iter().any(|(rule, line)| rule == "invalid-clause" && *line == 4),
+        "{wildcard:?}"
+    );
+}
+
+#[test]
+fn c32_levels_say_what_is_missing_for_the_next() {
+    let l1 = EXAMPLE.split("observability:").next().unwrap().replace("version: 1.2.0\n", "");
+    let (level, missing) = Case::new(&l1).level();
+    assert_eq!(level, "L1");
+    assert_eq!(missing, ["version", "observability", "idempotency.idempotent"]);
+    let (level, missing) = Case::new(&with("  loop_guard: state.visited_agents\n", "")).level();
+    assert_eq!((level, missing), (Value::Null, vec!["recovery.loop_guard".to_owned()]));
+    let (level, missing) = Case::new(&format!("{EXAMPLE}reviewed_by: j.doe\n")).level();
+    assert_eq!((level, missing), (Value::from("L3"), vec![]));
+    let case = Case::new(&format!("{EXAMPLE}reviewed_by: j.doe\n"));
+    let open = SCHEMA.replace(
+        "\"type\": \"string\", \"maxLength\": 500",
+        "\"$ref\": \"https://x.example/s.json\"",
+    );
+    case.write("contracts/schemas/refund-handoff@1.2.0.json", &open);
+    assert_eq!(case.level().0, "L2");
+}
+
+#[test]
+fn json_and_yaml_are_linted_alike() {
+    let case = Case::new(EXAMPLE);
+    let yaml = case.lint().1;
+    let value = handoffd_contract(EXAMPLE);
+    std::fs::remove_file(case.path("contracts/triage.yaml")).unwrap();
+    case.write("contracts/triage.json", &serde_json::to_string_pretty(&value).unwrap());
+    let json = case.lint().1;
+    assert_eq!(yaml["contracts"][0]["level"], json["contracts"][0]["level"]);
+    assert_eq!(json["contracts"][0]["findings"], Value::Array(vec![]));
+}
+
+fn handoffd_contract(text: &str) -> Value {
+    handoffd::contract::document::Document::parse(text).unwrap().value().clone()
+}
+
+#[test]
+fn exit_codes_tell_errors_usage_and_what_cannot_be_read_apart() {
+    let case = Case::new(&with("  on_error: source\n", ""));
+    let code = |path: &Path, arguments: &[&str]| handoffd(path, arguments).status.code();
+    let contracts = case.path("contracts");
+    assert_eq!(code(&contracts, &[]), Some(1));
+    assert_eq!(code(&contracts, &["--no-such-flag"]), Some(2));
+    assert_eq!(code(&case.path("nowhere"), &[]), Some(3));
+    assert_eq!(code(&contracts, &["--registry", "/nowhere/registry.yaml"]), Some(3));
+    case.write("contracts/triage.yaml", EXAMPLE);
+    assert_eq!(code(&contracts, &[]), Some(0));
+    case.write("contracts/triage.yaml", "id: [source target recovery\n");
+    assert_eq!(code(&contracts, &[]), Some(1));
+    let usage = Command::new(env!("CARGO_BIN_EXE_handoffd")).arg("lint").output().unwrap();
+    assert_eq!(usage.status.code(), Some(2));
+    let usage = Command::new(env!("CARGO_BIN_EXE_handoffd"))
+        .args(["openapi", "--output", "sarif"])
+        .output()
+        .unwrap();
+    assert_eq!(usage.status.code(), Some(2));
+}
+
+#[test]
+fn text_and_sarif_carry_the_place() {
+    let broken = with("  on_error: source\n", "");
+    let case = Case::new(&broken);
+    let text = String::from_utf8(handoffd(&case.path("contracts"), &[]).stdout).unwrap();
+    let place = format!("triage.yaml:{}:1: error missing-recovery", line_of(&broken, "recovery:"));
+    assert!(text.contains(&place), "{text}");
+    assert!(text.contains("below L1; missing for the next level: recovery.on_error"), "{text}");
+    let sarif = handoffd(&case.path("contracts"), &["--output", "sarif"]).stdout;
+    let sarif: Value = serde_json::from_slice(&sarif).unwrap();
+    let result = &sarif["runs"][0]["results"][0];
+    assert_eq!(
+        (&sarif["version"], &result["ruleId"]),
+        (&"2.1.0".into(), &"missing-recovery".into())
+    );
+    let region = &result["locations"][0]["physicalLocation"]["region"];
+    assert_eq!(region["startLine"], line_of(&broken, "recovery:"));
+    assert_eq!(sarif["runs"][0]["tool"]["driver"]["rules"].as_array().unwrap().len(), 13);
+}

@@ -1,0 +1,214 @@
+//! Receivers that carry out what they accepted, and write down under which fencing token.
+//!
+//! Their word goes by callback: nothing is carried out before the broker has taken the acceptance, and
+//! what it refuses with 409 is not carried out. Each says its word until it is heard.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
+
+use axum::http::{HeaderMap, StatusCode};
+use handoffd::clock::random_fraction;
+use serde_json::{Value, json};
+use tokio::sync::watch;
+
+use crate::receiver::{Delivery, Seen};
+use crate::world::client;
+
+/// Pause before a word is said again that nobody heard.
+const AGAIN: Duration = Duration::from_millis(20);
+
+/// An agent that carries out what it accepted. Clones share everything.
+#[derive(Clone)]
+pub struct Hands {
+    id: String,
+    key: Arc<OnceLock<String>>,
+    bases: Vec<watch::Receiver<String>>,
+    seen: Arc<Seen>,
+    done: Arc<Done>,
+    http: reqwest::Client,
+}
+
+/// How often each handoff was carried out under each fencing token.
+#[derive(Default)]
+pub struct Done {
+    times: Mutex<BTreeMap<(String, i64), usize>>,
+    faults: Mutex<Vec<String>>,
+}
+
+impl Done {
+    /// It was carried out once more.
+    pub fn add(&self, handoff: &str, token: i64) {
+        *self.times.lock().unwrap().entry((handoff.to_owned(), token)).or_default() += 1;
+    }
+
+    fn fault(&self, what: String) {
+        self.faults.lock().unwrap().push(what);
+    }
+
+    /// How often a handoff was carried out, over all tokens.
+    pub fn times(&self, handoff: &str) -> usize {
+        let all = self.times.lock().unwrap();
+        all.iter().filter(|((id, _), _)| id == handoff).map(|(_, times)| times).sum()
+    }
+
+    /// Handoffs that were carried out.
+    pub fn count(&self) -> usize {
+        self.times.lock().unwrap().len()
+    }
+
+    /// Answers that no receiver should get.
+    pub fn faults(&self) -> Vec<String> {
+        self.faults.lock().unwrap().clone()
+    }
+}
+
+impl Hands {
+    /// At these brokers; its key is not known before it is registered.
+    pub fn new(
+        id: &str,
+        bases: Vec<watch::Receiver<String>>,
+        seen: &Arc<Seen>,
+        done: &Arc<Done>,
+    ) -> Self {
+        Self {
+            id: id.to_owned(),
+            key: Arc::default(),
+            bases,
+            seen: Arc::clone(seen),
+            done: Arc::clone(done),
+            http: client(),
+        }
+    }
+
+    /// Tells it its key.
+    pub fn give_key(&self, key: &str) {
+        self.key.set(key.to_owned()).unwrap();
+    }
+
+    fn key(&self) -> &str {
+        self.key.get().expect("it was given its key before anything else")
+    }
+
+    /// Any of the brokers, as a client behind a load balancer would find.
+    fn base(&self) -> String {
+        let at = (random_fraction() * self.bases.len() as f64) as usize;
+        self.bases[at.min(self.bases.len() - 1)].borrow().clone()
+    }
+
+    /// Says one word; `Some` once it was answered: whether it was taken.
+    async fn say(&self, word: &str, handoff: &str, token: i64) -> Option<bool> {
+        let said = self
+            .http
+            .post(format!("{}/handoffs/{handoff}/{word}", self.base()))
+            .bearer_auth(self.key())
+            .json(&json!({ "fencingToken": token }))
+            .send()
+            .await;
+        match said.map(|answer| answer.status()) {
+            Ok(StatusCode::OK) => Some(true),
+            Ok(StatusCode::CONFLICT) => Some(false),
+            Ok(StatusCode::SERVICE_UNAVAILABLE) | Err(_) => None,
+            Ok(status) => {
+                self.done.fault(format!("{word} of {handoff} was answered with {status}"));
+                Some(false)
+            }
+        }
+    }
+
+    async fn heard(&self, word: &str, handoff: &str, token: i64) -> bool {
+        loop {
+            if let Some(taken) = self.say(word, handoff, token).await {
+                return taken;
+            }
+            tokio::time::sleep(AGAIN).await;
+        }
+    }
+
+    /// From the acceptance to the end.
+    async fn carry_out(self, handoff: String, token: i64) {
+        if self.heard("accept", &handoff, token).await {
+            self.done.add(&handoff, token);
+            if !self.heard("complete", &handoff, token).await {
+                self.done.fault(format!("{handoff} was accepted under {token}, its end refused"));
+            }
+        }
+    }
+
+    /// Takes webhooks, answers 202 and calls back; returns the URL. Repeats are told by the handoff's id,
+    /// which is the `webhook-id`. It lives as long as the case.
+    pub async fn calling_back(&self) -> String {
+        let hands = self.clone();
+        let known = Arc::new(Mutex::new(BTreeSet::new()));
+        let take = move |headers: HeaderMap| {
+            let (hands, known) = (hands.clone(), Arc::clone(&known));
+            async move {
+                let delivery = noted(&hands.seen, &headers);
+                if known.lock().unwrap().insert(delivery.handoff.clone()) {
+                    tokio::spawn(hands.carry_out(delivery.handoff, delivery.token));
+                }
+                StatusCode::ACCEPTED
+            }
+        };
+        serving(axum::routing::post(take)).await
+    }
+
+    /// Pulls from the brokers in turn and carries out what it claims, until it is dropped.
+    pub async fn pulling(self) {
+        let mut turn = 0;
+        loop {
+            turn += 1;
+            let base = self.bases[turn % self.bases.len()].borrow().clone();
+            let inbox = format!("{base}/agents/{}/inbox?wait=1&max=5", self.id);
+            let answer = self.http.get(inbox).bearer_auth(self.key()).send().await;
+            let page: Option<Value> = match answer {
+                Ok(answer) if answer.status() == 200 => answer.json().await.ok(),
+                _ => None,
+            };
+            let Some(page) = page else {
+                tokio::time::sleep(AGAIN).await;
+                continue;
+            };
+            for item in page["items"].as_array().unwrap() {
+                let delivery = Delivery {
+                    handoff: item["handoffId"].as_str().unwrap().to_owned(),
+                    attempt: item["attempt"].as_i64().unwrap(),
+                    token: item["fencingToken"].as_i64().unwrap(),
+                };
+                // Written down before it is accepted: the acceptance frees the next of its task.
+                self.seen.add(delivery.clone());
+                tokio::spawn(self.clone().carry_out(delivery.handoff, delivery.token));
+            }
+        }
+    }
+}
+
+/// Takes webhooks and answers each the same; returns the URL. It lives as long as the case.
+pub async fn answering(seen: &Arc<Seen>, status: StatusCode, body: Value) -> String {
+    let seen = Arc::clone(seen);
+    let take = move |headers: HeaderMap| {
+        noted(&seen, &headers);
+        let body = axum::Json(body.clone());
+        async move { (status, body) }
+    };
+    serving(axum::routing::post(take)).await
+}
+
+/// Takes whatever is posted, and writes nothing down.
+pub async fn indifferent() -> String {
+    serving(axum::routing::post(async || StatusCode::NO_CONTENT)).await
+}
+
+fn noted(seen: &Seen, headers: &HeaderMap) -> Delivery {
+    let delivery = Delivery::of(headers);
+    seen.add(delivery.clone());
+    delivery
+}
+
+async fn serving(route: axum::routing::MethodRouter) -> String {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/", listener.local_addr().unwrap());
+    let app = axum::Router::new().route("/", route);
+    tokio::spawn(async move { axum::serve(listener, app).await });
+    url
+}

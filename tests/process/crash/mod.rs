@@ -1,0 +1,312 @@
+//! The crash harness. In each round a broker is killed under load at a random moment, started again so
+//! that it ends at a named step (`src/fault.rs`), and started once more; in between the database is cut off
+//! and comes back. Then the load ends, everything comes to rest, and the laws are checked: what was
+//! acknowledged is in the log once and reached its receiver, nothing was carried out twice, every record
+//! is a move that the state machines' tables have, and the log verifies.
+
+mod fleet;
+pub mod hands;
+mod laws;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::http::StatusCode;
+use handoffd::clock::random_fraction;
+use handoffd::domain::handoff::HandoffStatus;
+use handoffd::fault::{Io, Step};
+use serde_json::{Value, json};
+
+use self::fleet::Fleet;
+use self::hands::{Done, Hands, answering, indifferent};
+use self::laws::Ends;
+use crate::kills::rounds;
+use crate::load::Load;
+use crate::proxy::Proxy;
+use crate::receiver::{Seen, accepting};
+use crate::site::{ADMIN_KEY, Side, Site};
+use crate::world::{Acknowledged, Takes, World, client};
+
+/// Rounds where `HANDOFFD_TEST_ROUNDS` says nothing: the three cases have a third of the steps each then.
+const ROUNDS: usize = 7;
+
+/// Senders over all brokers.
+const SENDERS: usize = 6;
+
+/// How long an armed broker may live under load.
+const ENDS_WITHIN: Duration = Duration::from_mins(1);
+
+/// How long a round's handoffs may take to come to rest after the last fault.
+const RESTS_WITHIN: Duration = Duration::from_mins(2);
+
+pub async fn killed_at_each_step_one_broker_breaks_no_law(site: Arc<Site>) {
+    let offset = usize::from(site.side != Side::Sqlite);
+    Case::start(site, 1, offset).await.run().await;
+}
+
+pub async fn killed_at_each_step_three_brokers_break_no_law(site: Arc<Site>) {
+    Case::start(site, 3, 2).await.run().await;
+}
+
+/// How a receiver's handoffs may end.
+fn ends() -> BTreeMap<&'static str, Ends> {
+    use HandoffStatus as S;
+    const NO_HANDS: Ends = Ends { statuses: &[S::Accepted], carried_out: false, pulls: false };
+    BTreeMap::from([
+        ("quick", NO_HANDS),
+        ("slow", NO_HANDS),
+        ("refuser", Ends { statuses: &[S::Rejected], ..NO_HANDS }),
+        ("silent", Ends { statuses: &[S::Expired], ..NO_HANDS }),
+        // Its verdict is late where the broker that it calls is dead.
+        ("caller", Ends { statuses: &[S::Completed, S::Expired], carried_out: true, pulls: false }),
+        ("puller", Ends { statuses: &[S::Completed], carried_out: true, pulls: true }),
+    ])
+}
+
+/// Whether a broker under load comes to a step: one alone takes nothing over, and several are a case of
+/// their own; of several the armed one may not be the one that tells the subscriber.
+fn reachable(step: Step, brokers: usize) -> bool {
+    match step {
+        Step::TakeoverFreed => false,
+        Step::EventTold => brokers == 1,
+        _ => true,
+    }
+}
+
+/// The step that a broker comes to when others die.
+fn taken_over(brokers: usize) -> impl Iterator<Item = Step> {
+    (brokers > 1).then_some(Step::TakeoverFreed).into_iter()
+}
+
+/// How often a step is passed before it is the end, at most: what is done for every handoff is passed
+/// many times in a moment.
+fn most_passes(step: Step) -> f64 {
+    match step {
+        Step::RollbackDecided
+        | Step::RollbackDone
+        | Step::HeadKept
+        | Step::InboxClaimed
+        | Step::InboxLeased
+        | Step::SweepFound
+        | Step::SweepDone => 2.0,
+        _ => 20.0,
+    }
+}
+
+fn below(most: f64) -> f64 {
+    random_fraction() * most
+}
+
+struct Case {
+    site: Arc<Site>,
+    fleet: Fleet,
+    world: Arc<World>,
+    done: Arc<Done>,
+    /// Between the brokers and Postgres.
+    proxy: Option<Proxy>,
+    /// The steps of the rounds to come, over and over.
+    steps: Vec<Step>,
+    ends: BTreeMap<&'static str, Ends>,
+    /// Handoffs of earlier rounds.
+    judged: BTreeSet<String>,
+    cuts: usize,
+}
+
+impl Case {
+    async fn start(site: Arc<Site>, brokers: usize, offset: usize) -> Self {
+        let mut settings: Vec<(String, String)> = [
+            ("HANDOFFD_DELIVERY__VERDICT_TIMEOUT_MS", "700"),
+            ("HANDOFFD_AUDIT__PUBLISH_INTERVAL_S", "1"),
+            ("HANDOFFD_EVENTS__LEASE_MS", "1000"),
+            ("HANDOFFD_DATABASE__MAX_CONNECTIONS", "5"),
+            ("HANDOFFD_DATABASE__ACQUIRE_TIMEOUT_MS", "1000"),
+        ]
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .into();
+        let proxy = match site.side {
+            Side::Sqlite => None,
+            Side::Postgres | Side::Apart => {
+                let (proxy, url) = site.behind_a_proxy().await;
+                settings.push(("HANDOFFD_DATABASE_URL".to_owned(), url));
+                Some(proxy)
+            }
+        };
+        let fleet = Fleet::start(&site, settings, brokers).await;
+        let (seen, done) = (Arc::<Seen>::default(), Arc::<Done>::default());
+        let world = populate(&fleet, &seen, &done).await;
+        // A stride of three from another place in each case, so that few rounds of each make all steps.
+        let all: Vec<Step> =
+            Step::ALL.into_iter().filter(|step| reachable(*step, brokers)).collect();
+        let strides = (0..3).flat_map(|skip| all.iter().skip((skip + offset) % 3).step_by(3));
+        let steps = taken_over(brokers).chain(strides.copied()).collect();
+        let (ends, judged) = (ends(), BTreeSet::new());
+        Self { site, fleet, world, done, proxy, steps, ends, judged, cuts: 0 }
+    }
+
+    async fn run(mut self) {
+        let rounds = rounds(ROUNDS);
+        let mut records = 0;
+        for round in 0..rounds {
+            let step = self.steps[round % self.steps.len()];
+            self.round(round, step).await;
+            records = self.judge(step).await;
+        }
+        let ends: usize = self.fleet.ends.values().sum();
+        println!(
+            "{:?}, {} broker(s): {rounds} rounds, {} kills at random and {ends} at {} steps, {} cuts of the \
+             database, {} handoffs acknowledged, {} deliveries, {records} records verified, no violation",
+            self.site.side,
+            self.fleet.bases.len(),
+            self.fleet.kills,
+            self.fleet.ends.len(),
+            self.cuts,
+            self.world.count(),
+            self.world.seen.all().len(),
+        );
+        self.fleet.stop().await;
+        self.site.verify().await;
+    }
+
+    /// Load, a kill, a cut, an end at a step.
+    async fn round(&mut self, round: usize, step: Step) {
+        let brokers = self.fleet.bases.len();
+        let seat = round % brokers;
+        let mut load = Load::at(&self.world, self.fleet.bases.clone(), SENDERS / brokers);
+        load.more(5 + below(40.0) as usize).await;
+        // Anywhere within a commit.
+        tokio::time::sleep(Duration::from_secs_f64(below(0.03))).await;
+        self.fleet.kill(seat).await;
+        let passes = below(most_passes(step)) as u32;
+        if step == Step::TakeoverFreed {
+            // The others fall silent after it lives again, so that it is the one who notices.
+            self.fleet.arm(seat, step, 0, "").await;
+            for other in (0..brokers).filter(|other| *other != seat) {
+                load.more(10).await;
+                self.fleet.kill(other).await;
+            }
+        } else {
+            let more = self.broken_disk();
+            self.fleet.arm(seat, step, passes, &more).await;
+            self.cut().await;
+        }
+        let came = self.fleet.ends(seat, ENDS_WITHIN).await;
+        assert!(came, "no broker came to {} in {ENDS_WITHIN:?}", step.name());
+        for other in 0..brokers {
+            self.fleet.revive(other).await;
+        }
+        load.more(10).await;
+        load.finish().await;
+    }
+
+    /// On SQLite: some of the armed broker's transactions fail for a while.
+    fn broken_disk(&mut self) -> String {
+        if self.proxy.is_some() {
+            return String::new();
+        }
+        self.cuts += 1;
+        let call = Io::ALL[below(Io::ALL.len() as f64) as usize % Io::ALL.len()];
+        // Past what a start needs.
+        let (passes, times) = (40 + below(20.0) as usize, 1 + below(6.0) as usize);
+        format!("{}={passes}*off->{times}*return->off", call.name())
+    }
+
+    /// On Postgres: the server is away for a moment.
+    async fn cut(&mut self) {
+        if let Some(proxy) = &self.proxy {
+            self.cuts += 1;
+            tokio::time::sleep(Duration::from_secs_f64(below(0.3))).await;
+            proxy.cut();
+            tokio::time::sleep(Duration::from_secs_f64(0.05 + below(0.6))).await;
+            proxy.mend();
+        }
+    }
+
+    /// Lets this round's handoffs come to rest, and checks the laws; returns the log's size.
+    async fn judge(&mut self, step: Step) -> u64 {
+        let all = self.world.acknowledged.lock().unwrap().clone();
+        let fresh: BTreeMap<String, Acknowledged> =
+            all.into_iter().filter(|(id, _)| !self.judged.contains(id)).collect();
+        let tasks: BTreeSet<String> = fresh.values().map(|said| said.task.clone()).collect();
+        let pages = self.at_rest(tasks).await;
+        let mut faults = self.done.faults();
+        for (task, page) in &pages {
+            let of_it = laws::of_a_task(page, &self.ends, &self.done);
+            faults.extend(of_it.into_iter().map(|fault| format!("task {task}: {fault}\n{page:#}")));
+            let there = page["handoffs"].as_array().unwrap().iter();
+            self.judged.extend(there.map(|one| one["handoffId"].as_str().unwrap().to_owned()));
+        }
+        for id in fresh.keys().filter(|id| !self.judged.contains(*id)) {
+            faults.push(format!("{id} was acknowledged and is not in the log"));
+        }
+        faults.extend(laws::of_deliveries(&self.world.seen.all(), &fresh, &self.ends));
+        assert!(faults.is_empty(), "after {}:\n{}", step.name(), faults.join("\n"));
+        let records = self.site.verify().await;
+        println!(
+            "{:?}, {} broker(s): {}, {} handoffs, {records} records",
+            self.site.side,
+            self.fleet.bases.len(),
+            step.name(),
+            fresh.len()
+        );
+        records
+    }
+
+    /// The traces of these tasks once nothing happens to them any more.
+    async fn at_rest(&mut self, tasks: BTreeSet<String>) -> BTreeMap<String, Value> {
+        let deadline = tokio::time::Instant::now() + RESTS_WITHIN;
+        let mut left = tasks.clone();
+        while !left.is_empty() && tokio::time::Instant::now() < deadline {
+            self.fleet.tend().await;
+            for (task, page) in laws::traces(&self.fleet.base(), &left).await {
+                if laws::unsettled(&page, &self.ends) == 0 {
+                    left.remove(&task);
+                }
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        // Anew: a trace is read in pieces, and its last move may have come between two of them. What is
+        // not at rest by now shows as a breach.
+        let mut pages = BTreeMap::new();
+        while pages.len() < tasks.len() {
+            let missing = tasks.iter().filter(|task| !pages.contains_key(*task)).cloned().collect();
+            pages.extend(laws::traces(&self.fleet.base(), &missing).await);
+        }
+        pages
+    }
+}
+
+/// The sender, six receivers and a subscriber.
+async fn populate(fleet: &Fleet, seen: &Arc<Seen>, done: &Arc<Done>) -> Arc<World> {
+    let quick = accepting(Arc::clone(seen), Duration::ZERO).await;
+    // Slow and narrow: there is always a backlog, and attempts under way, to be killed.
+    let slow = accepting(Arc::clone(seen), Duration::from_millis(30)).await;
+    let refusing = json!({ "status": "REJECTED", "reason": "NOT_TODAY" });
+    let refuser = answering(seen, StatusCode::OK, refusing).await;
+    let silent = answering(seen, StatusCode::ACCEPTED, json!({})).await;
+    let hands = |id| {
+        let bases = fleet.bases.iter().map(tokio::sync::watch::Sender::subscribe).collect();
+        Hands::new(id, bases, seen, done)
+    };
+    let (caller, puller) = (hands("caller"), hands("puller"));
+    let receivers = vec![
+        ("quick", Takes::Webhook(quick, 16)),
+        ("slow", Takes::Webhook(slow, 4)),
+        ("refuser", Takes::Webhook(refuser, 8)),
+        ("silent", Takes::Webhook(silent, 8)),
+        ("caller", Takes::Webhook(caller.calling_back().await, 8)),
+        ("puller", Takes::Inbox),
+    ];
+    let mut world = World::new(fleet.first(), receivers).await;
+    world.seen = Arc::clone(seen);
+    caller.give_key(&world.receivers["caller"]);
+    puller.give_key(&world.receivers["puller"]);
+    // Two at one inbox: only one of them may have a handoff.
+    for _ in 0..2 {
+        tokio::spawn(puller.clone().pulling());
+    }
+    let hook = json!({ "url": indifferent().await });
+    let made = client().post(format!("{}/subscriptions", fleet.base())).bearer_auth(ADMIN_KEY);
+    assert_eq!(made.json(&hook).send().await.unwrap().status(), 201);
+    Arc::new(world)
+}

@@ -1,0 +1,221 @@
+//! Ends at each named step of archiving and of an erasure (`src/fault.rs`): started again, what was cut
+//! off is finished, nothing acknowledged is missing, and what was to be forgotten is nowhere.
+
+use std::path::Path;
+use std::process::Stdio;
+use std::sync::Arc;
+use std::time::Duration;
+
+use handoffd::clock::random_id;
+use handoffd::fault::Step;
+use serde_json::{Value, json};
+
+use crate::archive::{archive, archived, objects, traces};
+use crate::broker::Broker;
+use crate::site::{ADMIN_KEY, Side, Site};
+use crate::world::{World, client, message, until};
+
+/// Handoffs of one round.
+const HANDOFFS: usize = 6;
+
+/// How long a broker may take to end at its step, and an erasure to be finished after it.
+const WITHIN: Duration = Duration::from_mins(1);
+
+/// As `abort` ends a process.
+const SIGABRT: i32 = 6;
+
+/// Handoffs that ended at once, as they are to oneself, with data of a person and the name in their
+/// text; returns their tasks.
+async fn about(broker: &Broker, world: &World, name: &str, count: usize) -> Vec<String> {
+    let mut tasks = Vec::new();
+    for _ in 0..count {
+        let task = random_id().to_string();
+        let mut message = message(&task, None, "source");
+        message["currentState"]["notes"] = json!(format!("{name} said {}", random_id()));
+        message["personalDataPayload"] =
+            json!({ "subjects": [{ "subjectId": name, "data": { "name": name } }] });
+        let answer = client()
+            .post(format!("{}/handoffs", broker.base))
+            .bearer_auth(&world.sender_key)
+            .json(&message)
+            .send()
+            .await
+            .unwrap();
+        assert_eq!(answer.status(), 200, "{:?}", answer.text().await);
+        tasks.push(task);
+    }
+    tasks
+}
+
+/// What ends the process when it comes to the step.
+fn armed<'a>(settings: &[(&'a str, &'a str)], failpoints: &'a str) -> Vec<(&'a str, &'a str)> {
+    [settings, &[("FAILPOINTS", failpoints)]].concat()
+}
+
+pub async fn an_archive_that_ends_at_any_step_loses_nothing(site: Arc<Site>) {
+    let folder = tempfile::tempdir().unwrap();
+    let url = format!("file://{}", folder.path().display());
+    let settings = [
+        ("HANDOFFD_RETENTION__ARCHIVE_URL", url.as_str()),
+        ("HANDOFFD_RETENTION__SEGMENT_RECORDS", "2"),
+        ("HANDOFFD_RETENTION__ARCHIVE_INTERVAL_S", "0"),
+    ];
+    let broker = Broker::start(&site, &settings).await;
+    let world = World::new(&broker, Vec::new()).await;
+    let mut tasks = Vec::new();
+    for step in Step::ARCHIVE {
+        // At the first segment of a run, and at a later one.
+        for passes in 0..2 {
+            tasks.extend(about(&broker, &world, "nobody", HANDOFFS).await);
+            let before = traces(&broker, &tasks).await;
+            let failpoints = format!("{}={passes}*off->return", step.name());
+            let mut run = archive(&site, &armed(&settings, &failpoints));
+            let ended = run.stdout(Stdio::null()).status().await.unwrap();
+            let signal = std::os::unix::process::ExitStatusExt::signal(&ended);
+            assert_eq!(signal, Some(SIGABRT), "{} ended {ended}", step.name());
+            site.forget_leases().await;
+            assert_eq!(traces(&broker, &tasks).await, before, "after {}", step.name());
+            site.verify_with(&settings).await;
+        }
+    }
+    let before = traces(&broker, &tasks).await;
+    archived(&site, &settings).await;
+    let again = archived(&site, &settings).await;
+    assert_eq!((again["contents"].as_u64(), again["orphans"].as_u64()), (Some(0), Some(0)));
+    assert_eq!(objects(folder.path()) % 2, 0, "each segment has its manifest");
+    assert_eq!(traces(&broker, &tasks).await, before);
+    broker.stop().await;
+    assert!(site.verify_with(&settings).await >= tasks.len() as u64);
+}
+
+pub async fn an_erasure_that_ends_at_any_step_is_finished_by_the_next_broker(site: Arc<Site>) {
+    let folder = tempfile::tempdir().unwrap();
+    let url = format!("file://{}", folder.path().display());
+    let settings = [
+        ("HANDOFFD_RETENTION__ARCHIVE_URL", url.as_str()),
+        ("HANDOFFD_RETENTION__ARCHIVE_INTERVAL_S", "0"),
+        ("HANDOFFD_ERASURE__PAGE", "2"),
+        // What was left standing is gone on with soon.
+        ("HANDOFFD_DELIVERY__BROKER_TIMEOUT_MS", "300"),
+    ];
+    let first = Broker::start(&site, &settings).await;
+    let world = World::new(&first, Vec::new()).await;
+    first.stop().await;
+    let mut tasks = Vec::new();
+    // Only SQLite rewrites its file.
+    let steps = Step::ERASE
+        .into_iter()
+        .filter(|step| *step != Step::EraseVacuumed || site.side == Side::Sqlite);
+    for step in steps {
+        let name = format!("jana-{}-{}", step.name().replace('.', "-"), random_id().simple());
+        let failpoints = format!("{}=return", step.name());
+        let broker = Broker::start(&site, &settings).await;
+        tasks.extend(about(&broker, &world, &name, HANDOFFS).await);
+        tasks.extend(about(&broker, &world, "omar", 1).await);
+        // In one segment with contents that stay.
+        archived(&site, &settings).await;
+        broker.stop().await;
+
+        let mut broker = Broker::start(&site, &armed(&settings, &failpoints)).await;
+        // Unanswered: the broker is to end within it.
+        let _ = erase(&broker, &name).await;
+        let mut ended = None;
+        until(WITHIN, &format!("it ends at {}", step.name()), async || {
+            ended = broker.found_dead();
+            usize::from(ended.is_none())
+        })
+        .await;
+        let ended = ended.unwrap();
+        assert!(ended.at_a_step(), "{}: {ended}", step.name());
+        site.forget_leases().await;
+        site.verify_with(&settings).await;
+
+        let broker = Broker::start(&site, &settings).await;
+        // Nobody asks again: what was begun is finished.
+        until(WITHIN, &format!("it is finished after {}", step.name()), async || {
+            usize::from(report(&broker, &name).await["erasures"][0]["status"] != "COMPLETED")
+        })
+        .await;
+        let done = erase(&broker, &name).await.unwrap();
+        let certificate: Value = done.json().await.unwrap();
+        assert_eq!(certificate["erased"]["personalData"], HANDOFFS, "{certificate}");
+        assert_eq!(certificate["erased"]["contents"], HANDOFFS, "{certificate}");
+        broker.stop().await;
+        // Also the one that is there: nobody may have kept it.
+        site.verify_with(&settings).await;
+        let kept = exported(&site, &settings).await;
+        assert!(!kept.contains(&name), "{}: what was erased is in the log", step.name());
+        let mut places = vec![folder.path()];
+        if site.side == Side::Sqlite {
+            places.push(site.data_dir());
+        }
+        for place in places {
+            let found = holding(place, name.as_bytes());
+            assert!(found.is_empty(), "{}: plain text is left in {found:?}", step.name());
+        }
+    }
+    let broker = Broker::start(&site, &settings).await;
+    assert_eq!(traces(&broker, &tasks).await.len(), tasks.len());
+    let again = archived(&site, &settings).await;
+    assert_eq!((again["forgotten"].as_u64(), again["orphans"].as_u64()), (Some(0), Some(0)));
+    let left = report(&broker, "omar").await;
+    assert_eq!(left["count"].as_u64(), Some(tasks.len() as u64 / (HANDOFFS as u64 + 1)));
+    broker.stop().await;
+}
+
+async fn erase(broker: &Broker, subject: &str) -> reqwest::Result<reqwest::Response> {
+    let path = format!("{}/data-subjects/{subject}?scope=messages", broker.base);
+    client().delete(path).bearer_auth(ADMIN_KEY).header("Prefer", "wait=30").send().await
+}
+
+async fn report(broker: &Broker, subject: &str) -> Value {
+    let path = format!("{}/data-subjects/{subject}", broker.base);
+    client().get(path).bearer_auth(ADMIN_KEY).send().await.unwrap().json().await.unwrap()
+}
+
+/// The whole log with all contents, as lines.
+async fn exported(site: &Site, settings: &[(&str, &str)]) -> String {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let mut command = site.command(settings);
+    command.args(["export", "--log", "--include-personal", "--file"]).arg(file.path());
+    let done = command.output().await.unwrap();
+    assert!(done.status.success(), "{done:?}");
+    std::fs::read_to_string(file.path()).unwrap()
+}
+
+/// The files below a folder that hold these bytes, as they are or compressed.
+fn holding(folder: &Path, text: &[u8]) -> Vec<String> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            found.extend(holding(&path, text));
+            continue;
+        }
+        let mut bytes = std::fs::read(&path).unwrap();
+        if path.extension().is_some_and(|extension| extension == "seg") {
+            let frames = zstd::decode_all(&bytes[..]).unwrap();
+            bytes.extend(frames);
+        }
+        if bytes.windows(text.len()).any(|window| window == text) {
+            found.push(path.display().to_string());
+        }
+    }
+    found
+}
+
+#[test]
+fn the_search_finds_what_is_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let below = folder.path().join("t/log");
+    std::fs::create_dir_all(&below).unwrap();
+    std::fs::write(below.join("a.db"), b"..jana..").unwrap();
+    let frames =
+        [&b"{\"a\":1}"[..], &b"jana ".repeat(90)].map(|one| zstd::encode_all(one, 3).unwrap());
+    std::fs::write(below.join("b.seg"), frames.concat()).unwrap();
+    std::fs::write(below.join("c.json"), b"{}").unwrap();
+    let mut found = holding(folder.path(), b"jana jana");
+    assert_eq!(found.len(), 1, "{found:?}");
+    found = holding(folder.path(), b"jana");
+    assert_eq!(found.len(), 2, "{found:?}");
+}

@@ -1,0 +1,355 @@
+//! Erasure, access and legal hold, on both stores.
+
+use std::sync::Arc;
+
+use handoffd::domain::ids::{ContentId, ErasureId, Micros};
+use handoffd::evidence::commitment::unpack;
+use handoffd::evidence::erasure::{Scope, Slot};
+use handoffd::evidence::record::Actor;
+use handoffd::ledger::command::{
+    Command, EraseNext, Kind, LedgerError, PlaceHold, ReleaseHold, Reply, RequestErasure, content,
+};
+use handoffd::ledger::context::{Context, Rules, Spare};
+use handoffd::ledger::{decide, plan::Plan};
+use handoffd::store::erasure::{
+    ERASED_CHECKPOINT, ErasureRow, ErasureStatus, HoldRow, PageNeed, SubjectRef,
+};
+use handoffd::store::{Kept, Needs, Store, Writes};
+use uuid::Uuid;
+
+use crate::fixture::{agent, content_id, given, handoff_id, needs, submit, task_id, transact};
+use crate::harness::{Bed, Side, acme};
+use crate::tamper::verify;
+
+fn erasure_id(n: u128) -> ErasureId {
+    ErasureId(Uuid::from_u128(0xe5 << 96 | n))
+}
+
+fn subject(name: &str) -> SubjectRef {
+    // Any one-to-one function of the name that does not show it.
+    let mut key = [0; 32];
+    key.iter_mut().zip(name.bytes()).for_each(|(byte, of_name)| *byte = !of_name);
+    SubjectRef { tenant: acme(), id: name.to_owned(), key }
+}
+
+/// Carries a command out, as the ledger does.
+async fn say(store: &Arc<dyn Store>, kind: Kind) -> Result<Reply, LedgerError> {
+    let command = Command { tenant: acme(), at: Micros(50), actor: Actor::broker(), kind };
+    let mut needs = Needs::default();
+    decide::needs(&command, &mut needs);
+    let mut reply = None;
+    let done = transact(store, &needs, |state| {
+        let mut plan = Plan::new(state);
+        let context = Context { rules: Rules::default(), spare: Spare::new(Micros(0)) };
+        let decision = decide::decide(&plan.state, &command, &context);
+        reply = Some(decision.map(|(changes, reply)| {
+            plan.apply(changes);
+            reply
+        }));
+        plan.writes
+    })
+    .await;
+    done.unwrap();
+    reply.unwrap()
+}
+
+async fn row(store: &Arc<dyn Store>, kind: Kind) -> ErasureRow {
+    match say(store, kind).await {
+        Ok(Reply::Erasure { row, .. }) => row,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn request(name: &str, n: u128, scope: Scope) -> Kind {
+    Kind::RequestErasure(Box::new(RequestErasure {
+        subject: subject(name),
+        id: erasure_id(n),
+        commitment: [9; 32],
+        scope,
+        reason: "ASKED".to_owned(),
+        content: content(b"{}", Micros(40)),
+    }))
+}
+
+fn next(n: u128, part: u128, page: PageNeed) -> Kind {
+    Kind::Erase(Box::new(EraseNext {
+        id: erasure_id(n),
+        page,
+        content_id: ContentId(Uuid::from_u128(0xcc << 96 | n << 32 | part)),
+        salt: [5; 16],
+    }))
+}
+
+const ALL: PageNeed = PageNeed { upto: i64::MAX, limit: 3 };
+
+/// From the request to the end, in pages of three.
+async fn erase(store: &Arc<dyn Store>, name: &str, n: u128, scope: Scope) -> ErasureRow {
+    row(store, request(name, n, scope)).await;
+    let held = store.list_held(&acme(), name, None, 1000).await.unwrap().len() as i64;
+    // A few pages, whatever there is.
+    let page = PageNeed { limit: (held / 3).max(3), ..ALL };
+    for part in 0.. {
+        let now = row(store, next(n, part, page)).await;
+        assert_eq!(verify(store, &acme()).await.first_fault, None, "after page {part}");
+        if now.status != ErasureStatus::Running {
+            break;
+        }
+    }
+    store.scrub().await.unwrap();
+    row(store, Kind::FinishErasure(erasure_id(n))).await
+}
+
+fn hold(id: &str, name: Option<&str>, task: Option<u128>) -> Kind {
+    Kind::PlaceHold(Box::new(PlaceHold {
+        row: HoldRow {
+            tenant: acme(),
+            id: id.to_owned(),
+            subject_key: name.map(|name| subject(name).key),
+            subject_id: name.map(str::to_owned),
+            task_id: task.map(task_id),
+            reason: "court order".to_owned(),
+            placed_at: Micros(30),
+            released_at: None,
+        },
+        commitment: None,
+        content: content(b"{}", Micros(30)),
+    }))
+}
+
+pub async fn a_page_goes_whole_with_its_record(bed: Arc<Bed>) {
+    for n in 0..8 {
+        submit(&bed.store, &[given(n, n).about("jana", "{}").about("omar", "[2]")]).await;
+    }
+    let done = erase(&bed.store, "jana", 1, Scope::PersonalData).await;
+    assert_eq!((done.status, done.data, done.contents), (ErasureStatus::Completed, 8, 0));
+    let kept = bed.store.find_erasure(&(acme(), erasure_id(1))).await.unwrap().unwrap();
+    assert_eq!(kept.leaf_index, Some(8 + 1 + 3), "requested, three pages, completed");
+    assert_eq!(kept.subject_id, None);
+    let report = verify(&bed.store, &acme()).await;
+    assert_eq!((report.first_fault, report.erased), (None, 8));
+    let records = bed.store.list_records(&acme(), None, 0, 8, true).await.unwrap();
+    for record in &records {
+        assert_eq!((&record.personal[0].subject_id[..], &record.personal[0].kept), ("", &None));
+        assert_eq!(record.personal[1].subject_id, "omar");
+        assert!(
+            record.personal[1].kept.is_some()
+                && record.content.as_ref().unwrap().kept.hot().is_some()
+        );
+    }
+    let handoff = bed.store.find_handoff(&(acme(), handoff_id(3))).await.unwrap().unwrap();
+    assert_eq!((handoff.digest.len(), handoff.digest_salt.len()), (0, 0));
+    let again = row(&bed.store, request("jana", 2, Scope::PersonalData)).await;
+    assert_eq!(again.id, erasure_id(1), "what is done is answered again");
+}
+
+pub async fn an_update_of_what_was_read_before_brings_no_digest_back(bed: Arc<Bed>) {
+    let one = given(1, 1).about("jana", "{}");
+    submit(&bed.store, std::slice::from_ref(&one)).await;
+    let before = bed.store.find_handoff(&one.key()).await.unwrap().unwrap();
+    assert!(!before.digest.is_empty());
+    erase(&bed.store, "jana", 1, Scope::PersonalData).await;
+    let mut writes = Writes::default();
+    writes.handoffs.insert(one.key(), (before, false));
+    transact(&bed.store, &needs(std::slice::from_ref(&one)), |_| writes.clone()).await.unwrap();
+    let after = bed.store.find_handoff(&one.key()).await.unwrap().unwrap();
+    assert!(after.digest.is_empty() && after.digest_salt.is_empty());
+}
+
+pub async fn messages_and_checkpoints_go_where_that_is_asked(bed: Arc<Bed>) {
+    let with = given(1, 1).about("jana", "{}");
+    submit(&bed.store, &[with.clone(), given(2, 1)]).await;
+    let done = erase(&bed.store, "jana", 1, Scope::Messages).await;
+    assert_eq!((done.data, done.contents, done.checkpoints), (1, 1, 1));
+    assert_eq!(verify(&bed.store, &acme()).await.first_fault, None);
+    let erased = bed.store.find_content(&acme(), content_id(1)).await.unwrap().unwrap();
+    assert_eq!(erased.kept, Kept::Erased);
+    let other = bed.store.find_content(&acme(), content_id(2)).await.unwrap().unwrap();
+    assert!(other.kept.hot().is_some());
+    let run = (acme(), with.task, with.execution());
+    let state = bed.store.find_checkpoint(&run, None).await.unwrap().unwrap();
+    assert_eq!(unpack(state.part.codec, &state.part.bytes).unwrap(), ERASED_CHECKPOINT);
+    assert!(state.part.salt.is_empty());
+}
+
+pub async fn what_came_back_from_a_backup_is_named(bed: Arc<Bed>) {
+    submit(&bed.store, &[given(1, 1).about("jana", "{}")]).await;
+    let mut raw = bed.raw().await;
+    let bytes = raw.blob("SELECT bytes FROM personal_data WHERE leaf_index = 0").await;
+    let salt = raw.blob("SELECT salt FROM personal_data WHERE leaf_index = 0").await;
+    erase(&bed.store, "jana", 1, Scope::PersonalData).await;
+    raw.put("UPDATE personal_data SET bytes = $1", &bytes).await;
+    raw.put("UPDATE personal_data SET salt = $1", &salt).await;
+    let fault = verify(&bed.store, &acme()).await.first_fault.unwrap();
+    assert_eq!((fault.leaf_index, fault.fault), (2, "erasure"), "{}", fault.detail);
+}
+
+pub async fn a_hold_on_the_subject_or_on_a_task_is_seen(bed: Arc<Bed>) {
+    submit(&bed.store, &[given(1, 1).about("jana", "{}"), given(2, 2).about("jana", "{}")]).await;
+    submit(&bed.store, &[given(3, 3).about("omar", "{}")]).await;
+    let forbidden = |id: &'static str| {
+        let store = bed.store.clone();
+        async move {
+            let said = say(&store, request("jana", 1, Scope::PersonalData)).await;
+            assert!(matches!(&said, Err(LedgerError::Held { id: by, .. }) if by == id), "{said:?}");
+        }
+    };
+    say(&bed.store, hold("on-her", Some("jana"), None)).await.unwrap();
+    forbidden("on-her").await;
+    let release = |id: &str| {
+        let content = content(b"{}", Micros(60));
+        Kind::ReleaseHold(Box::new(ReleaseHold { id: id.to_owned(), content }))
+    };
+    say(&bed.store, release("on-her")).await.unwrap();
+    say(&bed.store, hold("on-task", None, Some(2))).await.unwrap();
+    forbidden("on-task").await;
+    erase(&bed.store, "omar", 9, Scope::PersonalData).await;
+    say(&bed.store, release("on-task")).await.unwrap();
+    row(&bed.store, request("jana", 1, Scope::PersonalData)).await;
+    // A hold that comes between two pages stops the erasure where it is.
+    row(&bed.store, next(1, 0, PageNeed { limit: 1, ..ALL })).await;
+    say(&bed.store, hold("late", Some("jana"), None)).await.unwrap();
+    let said = say(&bed.store, next(1, 1, ALL)).await;
+    assert!(matches!(said, Err(LedgerError::Held { .. })), "{said:?}");
+    assert_eq!(verify(&bed.store, &acme()).await.first_fault, None);
+}
+
+pub async fn holds_and_erasures_read_back_equal(bed: Arc<Bed>) {
+    submit(&bed.store, &[given(1, 1).about("jana", "{}")]).await;
+    let placed = match say(&bed.store, hold("h1", Some("jana"), None)).await.unwrap() {
+        Reply::Hold { row, repeated: false } => row,
+        other => panic!("{other:?}"),
+    };
+    say(&bed.store, hold("h2", None, Some(7))).await.unwrap();
+    assert_eq!(bed.store.find_hold(&(acme(), "h1".to_owned())).await.unwrap(), Some(placed));
+    assert_eq!(bed.store.find_hold(&(acme(), "h9".to_owned())).await.unwrap(), None);
+    let tenant = acme();
+    let all = bed.store.list_holds(&tenant, None, None, 10).await.unwrap();
+    assert_eq!(all.iter().map(|row| &row.id[..]).collect::<Vec<_>>(), ["h1", "h2"]);
+    let later = bed.store.list_holds(&tenant, None, Some("h1"), 10).await.unwrap();
+    assert_eq!(later.len(), 1);
+    let own = bed.store.list_holds(&tenant, Some(&subject("jana").key), None, 10).await.unwrap();
+    assert_eq!(own.len(), 1);
+    let again = say(&bed.store, hold("h1", Some("jana"), None)).await;
+    assert!(matches!(again, Ok(Reply::Hold { repeated: true, .. })), "{again:?}");
+    let other = say(&bed.store, hold("h1", Some("omar"), None)).await;
+    assert!(matches!(other, Err(LedgerError::Conflict(_))), "{other:?}");
+    let content = content(b"{}", Micros(60));
+    let release = Kind::ReleaseHold(Box::new(ReleaseHold { id: "h1".to_owned(), content }));
+    say(&bed.store, release).await.unwrap();
+    let asked = row(&bed.store, request("jana", 1, Scope::Messages)).await;
+    let kept = bed.store.find_erasure(&(acme(), erasure_id(1))).await.unwrap().unwrap();
+    assert_eq!(kept, asked);
+    let unfinished = bed.store.list_unfinished_erasures(Micros(50)).await.unwrap();
+    assert_eq!(unfinished, [(acme(), erasure_id(1))]);
+    assert_eq!(bed.store.list_unfinished_erasures(Micros(49)).await.unwrap(), []);
+    let of_her = bed.store.list_erasures(&tenant, &subject("jana").key).await.unwrap();
+    assert_eq!(of_her, [kept]);
+}
+
+pub async fn what_is_held_is_listed_in_pages(bed: Arc<Bed>) {
+    for n in 0..5 {
+        submit(&bed.store, &[given(n, n).about("jana", "{\"x\":1}").about("jana", "{}")]).await;
+    }
+    let tenant = acme();
+    let (mut after, mut seen) = (None, Vec::new());
+    loop {
+        let page = bed.store.list_held(&tenant, "jana", after, 3).await.unwrap();
+        let Some(last) = page.last() else { break };
+        after = Some(last.slot);
+        seen.extend(page);
+    }
+    let places: Vec<_> = seen.iter().map(|d| (d.slot.leaf_index, d.slot.ordinal)).collect();
+    assert_eq!(places, (0..5).flat_map(|n| [(n, 0), (n, 1)]).collect::<Vec<_>>());
+    assert_eq!(seen[2].handoff_id.as_deref(), Some(&handoff_id(1).to_string()[..]));
+    let route = seen[2].route.as_ref().unwrap();
+    assert_eq!((&route.source[..], &route.target[..]), (agent("alice").as_str(), "bob"));
+    assert_eq!(bed.store.list_held(&tenant, "omar", None, 3).await.unwrap(), []);
+    let other = "beta".parse().unwrap();
+    assert_eq!(bed.store.list_held(&other, "jana", None, 3).await.unwrap(), []);
+}
+
+pub async fn a_page_ends_at_its_bound(bed: Arc<Bed>) {
+    submit(&bed.store, &[given(1, 1).about("jana", "{}")]).await;
+    row(&bed.store, request("jana", 1, Scope::PersonalData)).await;
+    submit(&bed.store, &[given(2, 2).about("jana", "{}")]).await;
+    let bound = PageNeed { upto: 2, limit: 10 };
+    let now = row(&bed.store, next(1, 0, bound)).await;
+    assert_eq!((now.data, now.status), (1, ErasureStatus::Running));
+    let now = row(&bed.store, next(1, 1, bound)).await;
+    assert_eq!((now.data, now.status), (1, ErasureStatus::Scrubbing));
+    let kept = bed.store.list_held(&acme(), "jana", None, 10).await.unwrap();
+    assert_eq!(
+        kept.iter().map(|d| d.slot).collect::<Vec<_>>(),
+        [Slot { leaf_index: 2, ordinal: 0 }]
+    );
+}
+
+pub async fn scrubbing_may_be_repeated(bed: Arc<Bed>) {
+    submit(&bed.store, &[given(1, 1)]).await;
+    bed.store.scrub().await.unwrap();
+    bed.store.scrub().await.unwrap();
+    submit(&bed.store, &[given(2, 2)]).await;
+    assert_eq!(verify(&bed.store, &acme()).await.first_fault, None);
+}
+
+/// Text that does not compress, so that the packed form holds it as it is.
+fn noise(seed: u64, length: usize) -> String {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    (0..length)
+        .map(|_| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            char::from(b'!' + u8::try_from(state % 90).unwrap())
+        })
+        .filter(|c| *c != '"' && *c != '\\')
+        .collect()
+}
+
+pub async fn erased_data_is_in_no_file(bed: Arc<Bed>) {
+    // Small and uncompressed, above zstd's threshold, and beyond a page, among many others, so that
+    // pages of the tree have been split before.
+    let mut planted = Vec::new();
+    for n in 0..240u64 {
+        let size = [24, 600, 9000][usize::try_from(n % 3).unwrap()];
+        let datum = format!("{{\"x\":\"{}\"}}", noise(n + 1, size));
+        let subject = if n % 2 == 0 { "jana-PLANTED-SUBJECT" } else { "omar" };
+        let given = given(u128::from(n), u128::from(n % 7)).about(subject, &datum);
+        submit(&bed.store, &[given]).await;
+        if n % 2 == 0 {
+            planted.push(datum.into_bytes()[6..26].to_vec());
+        }
+    }
+    let held = bed.store.list_held(&acme(), "jana-PLANTED-SUBJECT", None, 1000).await.unwrap();
+    let blobs = held.iter().map(|datum| {
+        let middle = datum.kept.1.len() / 2;
+        datum.kept.1[middle..middle + 12].to_vec()
+    });
+    planted.extend(blobs);
+    planted.push(b"PLANTED-SUBJECT".to_vec());
+    if bed.side == Side::Sqlite {
+        let found = bed.files();
+        let there = found_in(&found, &planted).len();
+        assert!(there > planted.len() / 2, "the search finds what is there: {there}");
+    }
+    erase(&bed.store, "jana-PLANTED-SUBJECT", 1, Scope::PersonalData).await;
+    let left = match bed.side {
+        Side::Sqlite => bed.files(),
+        // Postgres's own files are the server's; what no row shows is what can be said here.
+        Side::Memory => Vec::new(),
+        _ => bed.rows().await,
+    };
+    let still = found_in(&left, &planted);
+    let texts: Vec<_> = still.iter().map(|text| String::from_utf8_lossy(text)).collect();
+    assert!(still.is_empty(), "still there: {texts:?}");
+    let other = bed.store.list_held(&acme(), "omar", None, 1000).await.unwrap();
+    assert_eq!(other.len(), 120);
+}
+
+/// Those of the texts that are there.
+fn found_in<'a>(bytes: &[u8], texts: &'a [Vec<u8>]) -> Vec<&'a [u8]> {
+    let search = aho_corasick::AhoCorasick::new(texts).unwrap();
+    let found: std::collections::BTreeSet<_> =
+        search.find_overlapping_iter(bytes).map(|hit| hit.pattern().as_usize()).collect();
+    found.into_iter().map(|place| &texts[place][..]).collect()
+}
