@@ -47,13 +47,15 @@ pub(super) async fn pool(
 ///
 /// Every statement here goes by an index, from a few keys to their rows. Plans are cached from when
 /// the tables were small or the outbox empty, and a hash over a whole table that was right then is
-/// kept while the table grows: nested loops over indexes are never far from the best, and stay.
+/// kept while the table grows: nested loops over indexes are never far from the best, and stay. So does
+/// none of them read a table once and compare each of its rows with each key, which a planner without
+/// statistics takes for cheap.
 async fn prepare(connection: &mut PgConnection, messages: &str) -> sqlx::Result<()> {
     let sql = format!(
         "SET synchronous_commit = on; SET statement_timeout = {}; \
          SET idle_in_transaction_session_timeout = {}; SET client_min_messages = {messages}; \
          SET jit = off; SET enable_seqscan = off; SET enable_hashjoin = off; \
-         SET enable_mergejoin = off",
+         SET enable_mergejoin = off; SET enable_material = off",
         STATEMENT_TIMEOUT.as_millis(),
         IDLE_IN_TRANSACTION_TIMEOUT.as_millis(),
     );
