@@ -2,9 +2,11 @@
 //! has it judged. A broker may append meanwhile: what is judged is the log as its head stood when the
 //! check began.
 
+use std::collections::HashMap;
+
 use crate::archive::{ArchiveError, Contents};
 use crate::domain::handoff::Handoff;
-use crate::domain::ids::TenantId;
+use crate::domain::ids::{TaskId, TenantId};
 use crate::evidence::commitment::{Subject, hash_text};
 use crate::evidence::verify::{Entry, Fault, KeptHead, Report, Verifier, opens};
 use crate::store::cold::ColdFault;
@@ -199,20 +201,25 @@ async fn compare_handoffs(
     verifier: &mut Verifier,
 ) -> Result<()> {
     let mut after: Option<Cursor> = None;
+    let mut tasks = Tasks::default();
     loop {
         let page =
             store.list_handoffs(tenant, &HandoffFilter::default(), after.as_ref(), PAGE).await?;
         let Some(last) = page.last() else { return Ok(()) };
         after = Some((last.created_at, last.id.to_string()));
         for handoff in &page {
-            if let Some(fault) = compare(store, handoff, verifier).await? {
+            let said = tasks.said_of(store, handoff).await?;
+            if let Some(fault) = compare(store, handoff, said, verifier).await? {
                 // It may have changed between the two reads, or been erased since the check began.
                 let key = (tenant.clone(), handoff.id);
                 let now = store.find_handoff(&key).await?;
                 store.settle_log(tenant).await?;
                 read_on(store, tenant, size, verifier).await?;
                 let again = match &now {
-                    Some(now) => compare(store, now, verifier).await?,
+                    Some(now) => {
+                        let said = Tasks::default().said_of(store, now).await?;
+                        compare(store, now, said, verifier).await?
+                    }
                     None => None,
                 };
                 let moved = store.find_handoff(&key).await? != now;
@@ -225,39 +232,83 @@ async fn compare_handoffs(
     }
 }
 
-async fn compare(
-    store: &dyn Store,
-    handoff: &Handoff,
-    verifier: &Verifier,
-) -> Result<Option<Fault>> {
-    let id = handoff.id.to_string();
-    let (mut from, mut last, mut committed) = (0, None, None);
-    loop {
-        let page =
-            store.list_records(&handoff.tenant, Some(handoff.task_id), from, PAGE, false).await?;
-        for record in page.iter().filter(|record| record.handoff_id.as_ref() == Some(&id)) {
-            let body: serde_json::Value = serde_json::from_slice(&record.body).unwrap_or_default();
-            if let Some(status) = body.get("status").and_then(serde_json::Value::as_str) {
-                last = Some((record.leaf_index, status.to_owned()));
+/// What the records of a handoff say last: its status, and the checkpoint that it commits to, each with the
+/// record's place.
+#[derive(Debug, Clone, Default)]
+struct Said {
+    status: Option<(i64, String)>,
+    checkpoint: Option<(i64, String)>,
+}
+
+/// What was read of the tasks that were asked for last: a task of many handoffs is not read anew for each.
+#[derive(Debug, Default)]
+struct Tasks {
+    said: HashMap<TaskId, HashMap<String, Said>>,
+    /// Handoffs in all of them.
+    held: usize,
+}
+
+impl Tasks {
+    /// Handoffs held at most, beside those of one task.
+    const HELD: usize = 1 << 16;
+
+    async fn said_of(&mut self, store: &dyn Store, handoff: &Handoff) -> Result<Said> {
+        if !self.said.contains_key(&handoff.task_id) {
+            if self.held > Self::HELD {
+                *self = Self::default();
             }
-            let commitment = body.get("checkpointCommitment").and_then(serde_json::Value::as_str);
-            if let Some(commitment) = commitment.filter(|_| record.kind != "ROLLED_BACK") {
-                committed = Some((record.leaf_index, commitment.to_owned()));
+            let said = read_task(store, &handoff.tenant, handoff.task_id).await?;
+            self.held += said.len();
+            self.said.insert(handoff.task_id, said);
+        }
+        let said = self.said.get(&handoff.task_id);
+        Ok(said.and_then(|said| said.get(&handoff.id.to_string())).cloned().unwrap_or_default())
+    }
+}
+
+async fn read_task(
+    store: &dyn Store,
+    tenant: &TenantId,
+    task: TaskId,
+) -> Result<HashMap<String, Said>> {
+    let (mut from, mut read) = (0, HashMap::<String, Said>::new());
+    loop {
+        let page = store.list_records(tenant, Some(task), from, PAGE, false).await?;
+        for record in &page {
+            let Some(id) = &record.handoff_id else { continue };
+            let said = read.entry(id.clone()).or_default();
+            let body: serde_json::Value = serde_json::from_slice(&record.body).unwrap_or_default();
+            let text = |member: &str| body.get(member)?.as_str().map(ToOwned::to_owned);
+            if let Some(status) = text("status") {
+                said.status = Some((record.leaf_index, status));
+            }
+            if let Some(commitment) =
+                text("checkpointCommitment").filter(|_| record.kind != "ROLLED_BACK")
+            {
+                said.checkpoint = Some((record.leaf_index, commitment));
             }
         }
         match page.last() {
             Some(record) if page.len() as i64 == PAGE => from = record.leaf_index + 1,
-            _ => break,
+            _ => return Ok(read),
         }
     }
-    let stands = handoff.status.as_str();
-    match last {
+}
+
+async fn compare(
+    store: &dyn Store,
+    handoff: &Handoff,
+    said: Said,
+    verifier: &Verifier,
+) -> Result<Option<Fault>> {
+    let (id, stands) = (handoff.id, handoff.status.as_str());
+    match said.status {
         Some((leaf_index, recorded)) if recorded != stands => {
             let detail =
                 format!("handoff {id} stands as {stands}, its last record says {recorded}");
             Ok(Some(Fault { leaf_index, fault: "state", detail }))
         }
-        _ => match committed {
+        _ => match said.checkpoint {
             Some((leaf_index, commitment)) => {
                 compare_checkpoint(store, handoff, (leaf_index, &commitment), verifier).await
             }
