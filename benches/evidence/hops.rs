@@ -10,7 +10,9 @@ use crate::world::{accept, agents, client, message, spread, submit};
 
 pub async fn run(store: &str, hops: u64, runs: usize) {
     let database = Database::new(store, env!("CARGO_BIN_EXE_handoffd").into()).await;
-    let settings = [format!("HANDOFFD_GATE__MAX_HOPS={}", hops + 1)];
+    // Two agents that hand a task to and fro are what the loop guard stops.
+    let settings = ["MAX_HOPS", "MAX_EDGE_REPEATS"]
+        .map(|setting| format!("HANDOFFD_GATE__{setting}={}", hops + 1));
     let broker = Broker::start(&database, &settings).await;
     let http = client();
     let agents = agents(&http, &broker).await;

@@ -69,8 +69,8 @@ async fn loaded(store: &str, seconds: u64, senders: usize) -> (f64, f64) {
         .collect();
     tokio::time::sleep(Duration::from_secs(seconds)).await;
     let means = (
-        broker.mean("handoff_ledger_commit_seconds").await,
-        broker.mean("handoff_ledger_batch_size").await,
+        broker.mean("handoff_ledger_commit_duration_seconds").await,
+        broker.mean("handoff_ledger_batch_commands").await,
     );
     over.store(true, Ordering::Relaxed);
     for sender in running {

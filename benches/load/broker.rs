@@ -66,7 +66,7 @@ impl Broker {
             let of = format!("{name}_{suffix} ");
             page.lines()
                 .find_map(|line| line.strip_prefix(of.as_str())?.parse().ok())
-                .unwrap_or(f64::NAN)
+                .unwrap_or_else(|| panic!("no {of}in the metrics"))
         };
         figure("sum") / figure("count")
     }
