@@ -311,7 +311,8 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
     );
 
     if !config.audit.database_url.is_empty() {
-        background.spawn(settle_in_doubt(Arc::clone(&store), stopping.clone()));
+        let metrics = Arc::clone(&metrics);
+        background.spawn(settle_in_doubt(Arc::clone(&store), metrics, stopping.clone()));
     }
     let interval = Duration::from_secs(config.audit.publish_interval_s);
     background.spawn(Arc::clone(&witness).run(interval, stopping.clone()));

@@ -2,7 +2,7 @@
 //! cache; this broker's own changes count at once, another broker's within `auth.cache_ttl_ms`.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use moka::future::Cache;
@@ -13,6 +13,7 @@ use crate::contract::catalog::Catalog;
 use crate::contract::document::Document;
 use crate::contract::enforce::Ready;
 use crate::domain::ids::{AgentId, TenantId};
+use crate::domain::relevance::Relevance;
 use crate::domain::roster::Roster;
 use crate::store::contracts::ContractRow;
 use crate::store::{AgentRow, KeyRow, Role, Store, StoreError};
@@ -37,6 +38,7 @@ pub struct Agents {
     /// For routing.
     pub roster: Roster,
     rows: HashMap<AgentId, AgentRow>,
+    relevance: OnceLock<Relevance>,
 }
 
 impl Agents {
@@ -44,6 +46,11 @@ impl Agents {
     #[must_use]
     pub fn row(&self, id: &AgentId) -> Option<&AgentRow> {
         self.rows.get(id)
+    }
+
+    /// By which text they are found; made when it is first asked for.
+    pub fn relevance(&self) -> &Relevance {
+        self.relevance.get_or_init(|| Relevance::of(self.roster.iter()))
     }
 }
 
@@ -142,7 +149,7 @@ impl Directory {
                     .map_err(|err| StoreError::clone(&err))?;
                 let roster = Roster::new(rows.iter().map(|row| row.agent.clone()).collect(), &open);
                 let rows = rows.into_iter().map(|row| (row.agent.agent_id.clone(), row)).collect();
-                Ok(Arc::new(Agents { roster, rows }))
+                Ok(Arc::new(Agents { roster, rows, relevance: OnceLock::new() }))
             })
             .await
     }

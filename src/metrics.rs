@@ -37,6 +37,10 @@ pub struct Metrics {
     pub ledger_batch_size: Histogram,
     /// Commands refused because the queue was full.
     pub ledger_overloads: IntCounter,
+    /// Batches that stood prepared on the log's database when it was last looked.
+    pub ledger_in_doubt: IntGauge,
+    /// Batches of other brokers that this one ended.
+    pub ledger_in_doubt_ended: IntCounter,
     /// Records appended.
     pub records_total: IntCounter,
     /// Attempts at delivery by outcome.
@@ -297,6 +301,14 @@ impl Metrics {
             ledger_overloads: counter(
                 "handoff_ledger_overloads_total",
                 "Commands refused because the ledger's queue was full.",
+            )?,
+            ledger_in_doubt: gauge(
+                "handoff_ledger_batches_prepared",
+                "Batches between two databases (audit.database_url) at the last look; one that stays is in doubt.",
+            )?,
+            ledger_in_doubt_ended: counter(
+                "handoff_ledger_batches_in_doubt_ended_total",
+                "Batches between two databases that another broker left, and this one ended.",
             )?,
             records_total: counter("handoff_records_total", "Audit records appended.")?,
             attempts: counters(

@@ -11,6 +11,7 @@ use crate::evidence::record::Actor;
 use crate::fault::{self, Step};
 use crate::ledger::Ledger;
 use crate::ledger::command::{Command, Expire, Kind, LedgerError, Resolve};
+use crate::metrics::Metrics;
 use crate::store::{Store, StoreError};
 
 /// Overdue handoffs taken at once.
@@ -111,12 +112,20 @@ impl Sweeper {
 const IN_DOUBT_EVERY: Duration = Duration::from_millis(500);
 
 /// Ends what other brokers left half done between the operations and a log apart, until the broker stops.
-pub async fn settle_in_doubt(store: Arc<dyn Store>, stopping: CancellationToken) {
+pub async fn settle_in_doubt(
+    store: Arc<dyn Store>,
+    metrics: Arc<Metrics>,
+    stopping: CancellationToken,
+) {
     let mut seen = BTreeSet::new();
     loop {
-        if let Err(err) = store.settle_in_doubt(&mut seen).await {
-            tracing::warn!(error = %err, "batches between two databases could not be looked at");
+        match store.settle_in_doubt(&mut seen).await {
+            Ok(ended) => metrics.ledger_in_doubt_ended.inc_by(ended),
+            Err(err) => {
+                tracing::warn!(error = %err, "batches between two databases could not be looked at");
+            }
         }
+        metrics.ledger_in_doubt.set(i64::try_from(seen.len()).unwrap_or(i64::MAX));
         tokio::select! {
             () = tokio::time::sleep(IN_DOUBT_EVERY.mul_f64(0.75 + clock::random_fraction() / 2.0)) => {}
             () = stopping.cancelled() => return,

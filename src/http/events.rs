@@ -163,7 +163,7 @@ pub async fn list(
         ("Last-Event-ID" = Option<String>, Header, description = "Go on behind this event; browsers send it by themselves"),
     ),
     responses(
-        (status = 200, description = "A stream; `id` is the event's cursor, `event` its type, `data` the event in the standard format", body = String, content_type = "text/event-stream"),
+        (status = 200, description = "A stream; `id` is the event's cursor, `event` its type, `data` the event in the standard format", body = Value, content_type = "text/event-stream"),
         (status = 400, description = "`Last-Event-ID` is no cursor", body = ProblemDetails, content_type = "application/problem+json"),
         NoKey,
         (status = 404, description = "No such task, or not the caller's", body = ProblemDetails, content_type = "application/problem+json"),

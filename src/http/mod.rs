@@ -22,6 +22,7 @@ pub mod inbox;
 pub mod keys;
 pub mod layer;
 pub mod legal_holds;
+pub mod matching;
 pub mod listener;
 pub mod problem;
 pub mod prompt;

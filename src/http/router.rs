@@ -10,7 +10,7 @@ use utoipa_axum::routes;
 
 use super::{
     Api, access_report, agents, audit, blame, checkpoints, contracts, data_subjects, dead_letters,
-    docs, escalations, events, handoffs, inbox, keys, layer, legal_holds, prompt, service,
+    docs, escalations, events, handoffs, inbox, keys, layer, legal_holds, matching, prompt, service,
     subscriptions, tasks, tiles, trace, verdicts,
 };
 
@@ -82,7 +82,8 @@ fn table() -> OpenApiRouter<Api> {
         .routes(routes!(checkpoints::restore))
         .routes(routes!(tasks::put_checkpoint, tasks::get_checkpoint))
         .routes(routes!(agents::create, agents::list))
-        .routes(routes!(agents::find_match))
+        .routes(routes!(matching::find_match))
+        .routes(routes!(matching::handoff_tool))
         .routes(routes!(agents::get, agents::patch, agents::delete))
         .routes(routes!(agents::get_targets, agents::put_targets))
         .routes(routes!(agents::add_target, agents::remove_target))

@@ -168,24 +168,4 @@ both! {
         b.api.patch("/agents/a", &json!({ "state": "PAUSED" })).await.refused(403, "FORBIDDEN");
         b.api.delete("/agents/b").await.refused(403, "FORBIDDEN");
     }
-
-    async fn a_match_finds_the_able_best_first(broker: Broker) {
-        let spec = |id: &str, version: &str, state: &str| {
-            json!({
-                "agentId": id, "agentVersion": version, "state": state, "capabilities": ["sums"],
-                "description": "Adds long columns of figures"
-            })
-        };
-        broker.agent(spec("old", "1.0.0", "RUNNABLE")).await;
-        broker.agent(spec("new", "2.0.0", "RUNNABLE")).await;
-        broker.agent(spec("off", "3.0.0", "PAUSED")).await;
-        broker.agent(json!({ "agentId": "poet", "description": "Writes verse" })).await;
-        let found = broker.admin.get("/agents/match?capability=sums").await.expect(200).body;
-        let ids: Vec<&Value> = found["items"].as_array().unwrap().iter().map(|item| &item["agentId"]).collect();
-        assert_eq!(ids, ["new", "old", "off"]);
-        let found = broker.admin.get("/agents/match?task=write%20some%20verse").await.expect(200).body;
-        assert_eq!(found["items"][0]["agentId"], "poet");
-        assert_eq!(found["items"].as_array().unwrap().len(), 1);
-        broker.admin.get("/agents/match").await.refused(400, "INVALID_REQUEST");
-    }
 }

@@ -28,6 +28,7 @@ both! {
             (get.clone(), "/agents".into(), none(), everyone),
             (get.clone(), "/agents/a".into(), none(), everyone),
             (get.clone(), "/agents/match?task=x".into(), none(), everyone),
+            (get.clone(), "/agents/a/handoff-tool?style=mcp".into(), none(), everyone),
             (get.clone(), "/agents/a/handoff-targets".into(), none(), everyone),
             (get.clone(), "/allowlist".into(), none(), everyone),
             (get.clone(), "/handoffs".into(), none(), everyone),

@@ -28,6 +28,7 @@ mod gate;
 mod hostile;
 mod inbox;
 mod keys;
+mod matching;
 mod message;
 mod modes;
 mod outage;

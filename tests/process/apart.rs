@@ -54,6 +54,7 @@ pub async fn killed_at_each_step_the_next_start_ends_it(site: Arc<Site>) {
 pub async fn killed_at_each_step_another_broker_ends_it(site: Arc<Site>) {
     let living = Broker::start(&site, &[]).await;
     let world = world(&living).await;
+    let mut ended = 0.0;
     for step in Step::APART {
         let faulty = ends_at(step, PASSED[0]);
         let mut dying = Broker::start(&site, &[("FAILPOINTS", &faulty)]).await;
@@ -62,6 +63,12 @@ pub async fn killed_at_each_step_another_broker_ends_it(site: Arc<Site>) {
         assert_eq!(dying.ended(PATIENCE).await, None, "ended by the step, not in order");
         let left = async || site.prepared().await;
         until(Duration::from_secs(30), "what it left is ended", left).await;
+        ended += 1.0;
+        until(Duration::from_secs(30), "and counted", async || {
+            let counted = living.counter("handoff_ledger_batches_in_doubt_ended_total", "").await;
+            usize::from(counted < ended)
+        })
+        .await;
         load.redirect(0, &living.base);
         load.more(10).await;
         load.finish().await;

@@ -1,0 +1,133 @@
+//! Finding a receiver: `/agents/match`, and the tools by which a model hands off (specification §4.1).
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use utoipa::IntoParams;
+
+use super::Api;
+use super::auth::Anyone;
+use super::extract::{Id, Params};
+use super::problem::{NoKey, Problem, ProblemDetails};
+use crate::domain::agent::Agent;
+use crate::domain::failure::Code;
+use crate::domain::handoff_tool::{Style, tools};
+use crate::domain::ids::AgentId;
+
+/// Agents shown at most.
+const SHOWN: usize = 50;
+
+/// What to look for.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct MatchParams {
+    /// Agents that can do this.
+    capability: Option<String>,
+    /// Agents whose names, capabilities, description or examples fit this text.
+    task: Option<String>,
+}
+
+/// Find agents that could take something, best first: who takes work now, then by relevance to the task
+/// (BM25), then by version.
+#[utoipa::path(
+    get, path = "/agents/match", tag = "agents", operation_id = "matchAgents",
+    params(MatchParams),
+    responses(
+        (status = 200, description = "`{items: [{agentId, agentType, agentVersion, name, description, live, score}]}`, fifty at most; scores compare within one answer", body = Object),
+        (status = 400, description = "Neither capability nor task", body = ProblemDetails, content_type = "application/problem+json"),
+        NoKey,
+    ),
+    security(("bearer" = []), ("apiKey" = []))
+)]
+pub async fn find_match(
+    State(api): State<Api>,
+    Anyone(principal): Anyone,
+    Params(params): Params<MatchParams>,
+) -> Result<axum::Json<Value>, Problem> {
+    if params.capability.is_none() && params.task.is_none() {
+        return Err(Problem::invalid("say what to match: capability=… or task=…"));
+    }
+    let agents = api.intake.directory.agents(&principal.tenant).await?;
+    let ranked: Vec<(f64, AgentId)> = match params.task {
+        None => agents.roster.iter().map(|agent| (1.0, agent.agent_id.clone())).collect(),
+        Some(task) => {
+            let agents = Arc::clone(&agents);
+            // An index over thousands of agents takes a while to make, once for each change of theirs.
+            let ranking = tokio::task::spawn_blocking(move || {
+                let ranked = agents.relevance().rank(&task);
+                ranked.into_iter().map(|(score, id)| (score, id.clone())).collect()
+            });
+            ranking.await.map_err(|_| Problem::new(Code::Internal, "the agents were not ranked"))?
+        }
+    };
+    let mut found: Vec<(f64, &Agent)> = ranked
+        .iter()
+        .filter_map(|(score, id)| Some((*score, agents.roster.find(id)?)))
+        .filter(|(_, agent)| agent.accepts_handoffs)
+        .filter(|(_, agent)| {
+            params.capability.as_ref().is_none_or(|wanted| {
+                agent.capabilities.contains(wanted) || agent.specialization.as_ref() == Some(wanted)
+            })
+        })
+        .collect();
+    found.sort_by(|a, b| {
+        b.1.is_live()
+            .cmp(&a.1.is_live())
+            .then_with(|| b.0.total_cmp(&a.0))
+            .then_with(|| b.1.agent_version.cmp_precedence(&a.1.agent_version))
+            .then_with(|| a.1.agent_id.cmp(&b.1.agent_id))
+    });
+    let items: Vec<Value> = found
+        .into_iter()
+        .take(SHOWN)
+        .map(|(score, agent)| {
+            json!({
+                "agentId": agent.agent_id,
+                "agentType": agent.agent_type,
+                "agentVersion": agent.agent_version,
+                "name": agent.name,
+                "description": agent.description,
+                "live": agent.is_live(),
+                "score": score,
+            })
+        })
+        .collect();
+    Ok(axum::Json(json!({ "items": items })))
+}
+
+/// In whose form.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct ToolParams {
+    /// `openai` (chat completions), `anthropic` (messages) or `mcp` (tools/list).
+    style: Style,
+}
+
+/// Tool definitions for an agent's language model: `transfer_to_agent` and `handoff_to_specialist`, their
+/// targets enumerated from the agent's allowlist. Without anybody to hand off to there are none, so that
+/// the model never sees the choice (seed 003).
+#[utoipa::path(
+    get, path = "/agents/{agentId}/handoff-tool", tag = "agents", operation_id = "getHandoffTool",
+    params(("agentId" = String, Path, description = "The agent's id"), ToolParams),
+    responses(
+        (status = 200, description = "`{tools: [...]}` in that form; `{tools: []}` where the agent reaches nobody", body = Object),
+        (status = 400, description = "No style, or an unknown one", body = ProblemDetails, content_type = "application/problem+json"),
+        NoKey,
+        (status = 404, description = "No such agent", body = ProblemDetails, content_type = "application/problem+json"),
+    ),
+    security(("bearer" = []), ("apiKey" = []))
+)]
+pub async fn handoff_tool(
+    State(api): State<Api>,
+    Anyone(principal): Anyone,
+    Id(id): Id<AgentId>,
+    Params(params): Params<ToolParams>,
+) -> Result<axum::Json<Value>, Problem> {
+    let agents = api.intake.directory.agents(&principal.tenant).await?;
+    let agent = agents.roster.find(&id).ok_or_else(|| Problem::not_found("agent"))?;
+    Ok(axum::Json(json!({ "tools": tools(agent, &agents.roster, params.style) })))
+}
