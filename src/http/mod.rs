@@ -11,6 +11,7 @@ pub mod blame;
 pub mod bundle;
 pub mod checkpoints;
 pub mod contracts;
+pub mod cost;
 pub mod data_subjects;
 pub mod dead_letters;
 pub mod docs;

@@ -16,6 +16,7 @@ mod allowlist;
 mod archive;
 mod audit;
 mod blame;
+mod budget;
 mod bundle;
 mod contracts;
 mod crowd;
