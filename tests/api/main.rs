@@ -18,6 +18,7 @@ mod audit;
 mod blame;
 mod budget;
 mod bundle;
+mod conformance;
 mod contracts;
 mod crowd;
 mod delivery;
