@@ -15,7 +15,7 @@ use crate::archive::{self, Archive, ArchiveError};
 use crate::brokers::{self, beat};
 use crate::classifier::Classifier;
 use crate::clock::{self, Clock, SystemClock};
-use crate::config::{Config, SafetyMode};
+use crate::config::{Config, FanOut, SafetyMode};
 use crate::directory::Directory;
 use crate::dispatch::backoff::RetryPolicy;
 use crate::dispatch::breaker::BreakerSettings;
@@ -155,6 +155,7 @@ fn rules(config: &Config) -> Rules {
     Rules {
         max_hops: i64::from(config.gate.max_hops),
         max_edge_repeats: i64::from(config.gate.max_edge_repeats),
+        reserve: config.budget.fan_out == FanOut::Reserve,
         escalation_timeout: Duration::from_millis(config.recovery.escalation_timeout_ms),
     }
 }

@@ -22,7 +22,7 @@ use crate::domain::ruling::Ruling;
 use crate::evidence::append::Placed;
 use crate::evidence::commitment::{Part, Subject, commit};
 use crate::evidence::record::{Actor, Party, PersonalPart, SafetyFacts};
-use crate::gate::{Gate, Lookup, Passed, Refused, Verdict};
+use crate::gate::{Gate, Lookup, Passed, Refused, Verdict, budget};
 use crate::ledger::command::{
     Command, DeadLetter, Kind, LedgerError, Refuse, Repeat, Reply, Submit, content,
 };
@@ -369,6 +369,7 @@ impl Intake {
             repeat: if to_itself { None } else { repeat_of(&policy, &message) },
             policy,
             completed: completed(&message),
+            declared_budget: budget::declared(message.value()),
             personal: personal_parts(&message),
             whole,
             idempotency_key: request.idempotency_key,

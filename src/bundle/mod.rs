@@ -13,7 +13,7 @@ mod read;
 mod walk;
 mod write;
 
-pub use log::{LogOrder, LogReport, export_log, is_zstd, verify_log};
+pub use log::{LogOrder, LogReport, export_log, is_zstd, read_log, verify_log};
 pub use open::ReadError;
 pub use read::{Fault, Options, Report, verify};
 pub use write::{Order, WriteError, write};

@@ -41,8 +41,14 @@ pub(super) fn run(args: &Args, form: Form) -> Exit {
 
 fn examine(args: &Args) -> Result<Vec<Report>, String> {
     let registry = args.registry.as_deref().map(read_registry).transpose()?;
+    let subjects = gather(&args.paths)?;
+    Ok(lint(&subjects, registry.as_ref(), &[]))
+}
+
+/// The contracts in files and folders; at least one.
+pub(super) fn gather(paths: &[PathBuf]) -> Result<Vec<Subject>, String> {
     let mut subjects = Vec::new();
-    for path in &args.paths {
+    for path in paths {
         if path.is_dir() {
             let mut files = Vec::new();
             walk(path, &mut files, MAX_DEPTH)?;
@@ -67,7 +73,7 @@ fn examine(args: &Args) -> Result<Vec<Report>, String> {
     if subjects.is_empty() {
         return Err("there is no contract in what was named".to_owned());
     }
-    Ok(lint(&subjects, registry.as_ref(), &[]))
+    Ok(subjects)
 }
 
 fn read(path: &Path) -> Result<String, String> {
@@ -76,7 +82,7 @@ fn read(path: &Path) -> Result<String, String> {
         .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
 }
 
-fn read_registry(path: &Path) -> Result<Registry, String> {
+pub(super) fn read_registry(path: &Path) -> Result<Registry, String> {
     let broken = |why: &dyn std::fmt::Display| format!("{}: {why}", path.display());
     let document = Document::parse_large(&read(path)?).map_err(|err| broken(&err))?;
     serde_json::from_value(document.value().clone()).map_err(|err| broken(&err))

@@ -11,6 +11,7 @@ use crate::telemetry::Telemetry;
 
 mod archive;
 mod client;
+mod conformance;
 mod demo;
 mod export;
 mod healthcheck;
@@ -93,6 +94,8 @@ enum Commands {
     Trace(trace::Args),
     /// Check contract files; exit 1 on errors
     Lint(lint::Args),
+    /// Hold an audit log, or an exported one, against the contracts; exit 1 if something does not conform
+    Conformance(conformance::Args),
     /// Check a message file against schema, completeness, budget and safety rules
     Validate(validate::Args),
     /// Scan texts with the safety rules, exit 1 if anything is found; or measure the rules on labelled texts
@@ -173,6 +176,7 @@ pub fn main() -> i32 {
             Commands::Archive(args) => archive::run(args, config, output).await,
             Commands::Trace(args) => trace::run(args, config, output).await,
             Commands::Lint(args) => lint::run(&args, form),
+            Commands::Conformance(args) => conformance::run(args, config, output).await,
             Commands::Validate(args) => validate::run(&args, output),
             Commands::Scan(args) => scan::run(&args, output),
             Commands::Key(command) => key::run(command, config, output).await,

@@ -33,6 +33,7 @@ pub struct Config {
     pub delivery: Delivery,
     pub events: Events,
     pub gate: Gate,
+    pub budget: Budget,
     pub safety: Safety,
     pub recovery: Recovery,
     pub egress: Egress,
@@ -133,6 +134,24 @@ pub struct Gate {
     pub require_contract: bool,
     pub max_hops: u32,
     pub max_edge_repeats: u32,
+}
+
+/// `[budget]`.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[expect(missing_docs, reason = "config/default.toml documents every key")]
+pub struct Budget {
+    pub fan_out: FanOut,
+}
+
+/// What handoffs side by side may spend of what their sender was handed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum FanOut {
+    /// No more than that, all together.
+    Reserve,
+    /// As much each.
+    Share,
 }
 
 /// `[safety]`.

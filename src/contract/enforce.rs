@@ -105,6 +105,17 @@ impl Ready {
         failures
     }
 
+    /// Everything in which a message breaks the clauses that speak of the message alone: required
+    /// fields, payload schema, history strategy.
+    #[must_use]
+    pub fn fits(&self, message: &Value) -> Vec<Failure> {
+        let mut failures = Vec::new();
+        self.required(message, &mut failures);
+        self.payload(message, &mut failures);
+        self.history(message, &mut failures);
+        failures
+    }
+
     fn violation(&self, clause: &str, pointer: impl Into<String>, why: &str) -> Failure {
         Failure::new(
             Stage::Contract,

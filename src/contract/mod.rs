@@ -9,6 +9,7 @@ use semver::Version;
 use serde_json::Value;
 
 pub mod catalog;
+pub mod conformance;
 pub mod document;
 pub mod enforce;
 pub mod level;

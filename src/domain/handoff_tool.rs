@@ -123,8 +123,7 @@ fn specialist(reached: &[&Agent], style: Style) -> Value {
 /// One line on an agent, whatever its owner wrote.
 fn line(name: &str, agent: &Agent) -> String {
     let words: Vec<&str> = agent.description.split_whitespace().collect();
-    let told: String =
-        words.join(" ").chars().filter(|c| !c.is_control()).take(SHOWN).collect();
+    let told: String = words.join(" ").chars().filter(|c| !c.is_control()).take(SHOWN).collect();
     if told.is_empty() { format!("- {name}\n") } else { format!("- {name}: {told}\n") }
 }
 

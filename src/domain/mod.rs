@@ -5,6 +5,7 @@ pub mod canonical;
 pub mod escalation;
 pub mod event;
 pub mod failure;
+pub mod funds;
 pub mod handoff;
 pub mod handoff_tool;
 pub mod ids;

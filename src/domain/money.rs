@@ -9,6 +9,9 @@ pub struct Usd(pub i64);
 
 const NANOS: f64 = 1e9;
 
+/// The largest amount that a message may name: a billion US dollars.
+const MOST: i64 = 1_000_000_000_000_000_000;
+
 impl Usd {
     /// Rounds a dollar amount to the nearest nano-dollar; saturates beyond ±9.2e9 USD.
     #[must_use]
@@ -32,6 +35,53 @@ impl Usd {
     #[must_use]
     pub const fn plus(self, other: Self) -> Self {
         Self(self.0.saturating_add(other.0))
+    }
+}
+
+/// For what is kept: whole nano-dollars, so that nothing passes through a double.
+pub mod nanos {
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    use super::Usd;
+
+    /// Writes nano-dollars.
+    ///
+    /// # Errors
+    /// As the serializer's.
+    pub fn serialize<S: Serializer>(amount: &Usd, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_i64(amount.0)
+    }
+
+    /// Reads nano-dollars.
+    ///
+    /// # Errors
+    /// Where there is no whole number.
+    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Usd, D::Error> {
+        i64::deserialize(from).map(Usd)
+    }
+}
+
+/// Why a text is no amount.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "an amount is decimal US dollars from 0 to 1000000000 with at most nine decimals, such as 12.50"
+)]
+pub struct NoAmount;
+
+impl std::str::FromStr for Usd {
+    type Err = NoAmount;
+
+    /// Decimal US dollars, exactly: `12`, `12.5`, `0.000000001`; neither sign nor exponent.
+    fn from_str(text: &str) -> Result<Self, NoAmount> {
+        let (whole, part) = text.split_once('.').unwrap_or((text, "0"));
+        let digits = |text: &str, most: usize| {
+            (1..=most).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit())
+        };
+        if !digits(whole, 10) || !digits(part, 9) {
+            return Err(NoAmount);
+        }
+        let nanos = format!("{whole}{part:0<9}").parse().map_err(|_| NoAmount)?;
+        if nanos > MOST { Err(NoAmount) } else { Ok(Self(nanos)) }
     }
 }
 
@@ -74,6 +124,16 @@ mod tests {
         assert_eq!(hop.to_string(), "0.22");
         assert_eq!(Usd::from_f64(-1.5).to_string(), "-1.50");
         assert_eq!(Usd::from_f64(0.123_456).to_string(), "0.123456");
+    }
+
+    #[test]
+    fn a_decimal_text_is_read_exactly_or_not_at_all() {
+        assert_eq!("0.000000001".parse(), Ok(Usd(1)));
+        assert_eq!("12.5".parse(), Ok(Usd(12_500_000_000)));
+        assert_eq!("1000000000".parse(), Ok(Usd(MOST)));
+        for bad in ["", ".", "1.", ".5", "-1", "+1", "1e3", "1,5", "0.0000000001", "1000000000.1"] {
+            assert_eq!(bad.parse::<Usd>(), Err(NoAmount), "{bad}");
+        }
     }
 
     proptest! {

@@ -3,8 +3,9 @@
 //! submissions can slip past each other.
 
 use super::failure::{Code, Failure, Stage};
+use super::funds::{Ask, Funds};
 use super::handoff::{Cost, Handoff};
-use super::ids::{AgentId, Micros, TaskId, TenantId};
+use super::ids::{AgentId, HandoffId, Micros, TaskId, TenantId};
 use super::money::Usd;
 use super::policy::LoopGuard;
 use super::task::Task;
@@ -207,13 +208,24 @@ pub fn check_budget(
     let own = |handoff: &&Handoff| {
         handoff.task_id == task.id && (handoff.target == *source || handoff.source == *source)
     };
-    let mut baselines: Vec<Baseline> = match parent.filter(own) {
-        Some(parent) => vec![Baseline {
+    let named = task.funds.as_ref().filter(|funds| {
+        // A budget that was named for the whole task: what is left of it is for the books to say.
+        funds.is_declared_root(parent.map(|parent| parent.id), source)
+    });
+    let mut baselines: Vec<Baseline> = match (named, parent.filter(own)) {
+        (Some(funds), _) => vec![Baseline {
+            spent: funds.stated.usd,
+            remaining: Usd(i64::MAX),
+            topped_up: task.topped_up,
+        }],
+        (None, Some(parent)) => vec![Baseline {
             spent: parent.cost.spent,
             remaining: parent.cost.remaining,
             topped_up: parent.topped_up,
         }],
-        None => edges.iter().filter(|edge| edge.target == *source).map(|e| of(&e)).collect(),
+        (None, None) => {
+            edges.iter().filter(|edge| edge.target == *source).map(|e| of(&e)).collect()
+        }
     };
     if baselines.is_empty() {
         baselines = edges.iter().filter(|edge| edge.source == *source).map(|e| of(&e)).collect();
@@ -225,7 +237,22 @@ pub fn check_budget(
             topped_up: task.topped_up,
         });
     }
-    baselines.iter().find_map(|base| mismatch(*base, task.topped_up, cost)).unwrap_or_default()
+    let found = baselines.iter().find_map(|base| mismatch(*base, task.topped_up, cost));
+    let parent = parent.map(|parent| parent.id);
+    let short = || task.funds.as_ref().and_then(|funds| short(funds, parent, source, cost));
+    found.unwrap_or_else(|| short().into_iter().collect())
+}
+
+/// What the relay lets pass must be there, too, once what other handoffs of the task hold is set aside.
+#[must_use]
+pub fn short(
+    funds: &Funds,
+    parent: Option<HandoffId>,
+    source: &AgentId,
+    cost: &Cost,
+) -> Option<Failure> {
+    let short = funds.check(Ask { parent, source, cost }).err()?;
+    Some(Failure::new(Stage::Budget, Code::BudgetMismatch, REMAINING, short.to_string()))
 }
 
 fn mismatch(base: Baseline, topped_up: Usd, cost: &Cost) -> Option<Vec<Failure>> {

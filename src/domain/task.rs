@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::funds::Funds;
 use super::handoff::CheckpointRef;
 use super::ids::{AgentId, Micros, TaskId, TenantId};
 use super::money::Usd;
@@ -175,6 +176,8 @@ pub struct Task {
     pub remaining: Usd,
     /// What operators added to the budget in all.
     pub topped_up: Usd,
+    /// What may be spent, and by whom; unknown for tasks of older versions, and before the first handoff.
+    pub funds: Option<Box<Funds>>,
     /// Who began it; unknown for tasks of older versions.
     pub opened_by: Option<AgentId>,
     /// When it was first seen.

@@ -4,16 +4,49 @@
 use serde_json::Value;
 
 use crate::domain::failure::{Code, Failure, Stage};
+use crate::domain::money::Usd;
 
 /// Where the remaining budget stands in a message.
 const POINTER: &str = "/costTracking/costBudgetRemainingUSD";
 
+/// The constraint that names the budget of the whole task, in decimal US dollars: `budgetUSD:10.00`.
+const DECLARED: &str = "budgetUSD";
+
+/// The texts behind `budgetUSD:`, with their places.
+fn declarations(message: &Value) -> impl Iterator<Item = (usize, &str)> {
+    let constraints = message.get("constraints").and_then(Value::as_array);
+    constraints.into_iter().flatten().enumerate().filter_map(|(place, constraint)| {
+        let (key, amount) = constraint.as_str()?.split_once(':')?;
+        (key.trim() == DECLARED).then(|| (place, amount.trim()))
+    })
+}
+
+/// What a message that passed this stage names as the budget of the whole task. It counts with the
+/// task's first handoff.
+#[must_use]
+pub fn declared(message: &Value) -> Option<Usd> {
+    declarations(message).find_map(|(_, amount)| amount.parse().ok())
+}
+
+/// A budget that cannot be read, or is named twice, is one failure each at its constraint.
+fn check_declared(message: &Value) -> impl Iterator<Item = Failure> {
+    declarations(message).enumerate().filter_map(|(nth, (place, amount))| {
+        let why = match amount.parse::<Usd>() {
+            Err(why) => why.to_string(),
+            Ok(_) if nth > 0 => "the task's budget is named twice".to_owned(),
+            Ok(_) => return None,
+        };
+        let pointer = format!("/constraints/{place}");
+        Some(Failure::new(Stage::Budget, Code::SchemaInvalid, pointer, why))
+    })
+}
+
 /// Checks a message that passed the schema: a remaining budget of zero US dollars or less is one
-/// [`Code::BudgetExhausted`] failure that names the amount.
+/// [`Code::BudgetExhausted`] failure that names the amount. A constraint `budgetUSD` must be an amount.
 #[must_use]
 pub fn check(message: &Value) -> Vec<Failure> {
-    match message.pointer(POINTER).and_then(Value::as_f64) {
-        Some(remaining) if remaining <= 0.0 => vec![Failure::new(
+    let exhausted = match message.pointer(POINTER).and_then(Value::as_f64) {
+        Some(remaining) if remaining <= 0.0 => Some(Failure::new(
             Stage::Budget,
             Code::BudgetExhausted,
             POINTER,
@@ -21,9 +54,10 @@ pub fn check(message: &Value) -> Vec<Failure> {
                 "The remaining budget is {} USD; nothing may be started on it.",
                 remaining + 0.0
             ),
-        )],
-        _ => Vec::new(),
-    }
+        )),
+        _ => None,
+    };
+    exhausted.into_iter().chain(check_declared(message)).collect()
 }
 
 #[cfg(test)]
@@ -51,6 +85,23 @@ mod tests {
     #[test]
     fn a_debt_is_exhausted_and_names_the_amount() {
         assert!(with_remaining(&json!(-1.25))[0].message.contains("-1.25 USD"));
+    }
+
+    #[test]
+    fn the_budget_of_a_whole_task_is_an_exact_amount_named_once() {
+        let with = |constraints: Value| json!({ "constraints": constraints });
+        let named = with(json!(["tone:formal", "budgetUSD: 12.000000001"]));
+        assert_eq!((declared(&named), check(&named)), (Some(Usd(12_000_000_001)), Vec::new()));
+        assert_eq!(declared(&with(json!(["budget:low"]))), None);
+        for (bad, pointer) in [
+            (json!(["budgetUSD:much"]), "/constraints/0"),
+            (json!(["a:b", "budgetUSD:-1"]), "/constraints/1"),
+            (json!(["budgetUSD:1", "budgetUSD:1"]), "/constraints/1"),
+        ] {
+            let failures = check(&with(bad));
+            assert_eq!((failures.len(), failures[0].pointer.as_str()), (1, pointer));
+            assert_eq!(failures[0].code, Code::SchemaInvalid);
+        }
     }
 
     #[test]

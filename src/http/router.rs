@@ -9,9 +9,9 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::{
-    Api, access_report, agents, audit, blame, checkpoints, contracts, data_subjects, dead_letters,
-    docs, escalations, events, handoffs, inbox, keys, layer, legal_holds, matching, prompt, service,
-    subscriptions, tasks, tiles, trace, verdicts,
+    Api, access_report, agents, audit, blame, checkpoints, contracts, cost, data_subjects,
+    dead_letters, docs, escalations, events, handoffs, inbox, keys, layer, legal_holds, matching,
+    prompt, service, subscriptions, tasks, tiles, trace, verdicts,
 };
 
 #[derive(OpenApi)]
@@ -75,6 +75,7 @@ fn table() -> OpenApiRouter<Api> {
         .routes(routes!(tasks::get))
         .routes(routes!(trace::trace))
         .routes(routes!(blame::blame))
+        .routes(routes!(cost::cost))
         .routes(routes!(tasks::complete))
         .routes(routes!(tasks::cancel))
         .routes(routes!(tasks::budget))

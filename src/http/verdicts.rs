@@ -14,9 +14,14 @@ use super::problem::{BadBody, Busy, NoKey, Problem, ProblemDetails};
 use super::views::HandoffView;
 use crate::domain::canonical;
 use crate::domain::failure::{Code, Failure, Stage};
+use crate::domain::funds::Tally;
 use crate::domain::ids::HandoffId;
+use crate::domain::money::Usd;
 use crate::intake::actor;
 use crate::ledger::command::{Command, Kind, LedgerError, Reply, Verdict, Word, content};
+
+/// The largest amount that a receiver may state, as in a message.
+const MOST_USD: f64 = 1e9;
 
 type Body = Json<serde_json::Map<String, Value>>;
 
@@ -73,12 +78,12 @@ verdict_endpoint!(
 verdict_endpoint!(
     /// Done.
     complete, "/handoffs/{handoffId}/complete", "completeHandoff",
-    "`{result, costTracking?, iterations?, conversationSummary?}`",
+    "`{result, costTracking?, iterations?, conversationSummary?}`; `costTracking` is cumulative, as in a message",
     |said| Word::Complete
 );
 verdict_endpoint!(
     /// Give up: the task goes back to the sender's checkpoint.
-    fail, "/handoffs/{handoffId}/fail", "failHandoff", "`{error}`",
+    fail, "/handoffs/{handoffId}/fail", "failHandoff", "`{error, costTracking?}`",
     |said| Word::Fail(match said.get("error") {
         Some(Value::String(error)) => error.clone(),
         Some(Value::Object(error)) => error
@@ -138,6 +143,34 @@ fn fencing_token(
     })
 }
 
+/// What a receiver that is done, or gave up, says was spent by then; anything else in `costTracking` is
+/// kept with the record and not looked at.
+fn spent(word: &Word, said: &serde_json::Map<String, Value>) -> Result<Option<Tally>, Problem> {
+    if !matches!(word, Word::Complete | Word::Fail(_)) {
+        return Ok(None);
+    }
+    let tracking = match said.get("costTracking") {
+        None | Some(Value::Null) => return Ok(None),
+        Some(Value::Object(tracking)) => tracking,
+        Some(_) => return Err(wrong("/costTracking", "must be an object")),
+    };
+    let Some(usd) = tracking.get("costSpentSoFarUSD") else { return Ok(None) };
+    let usd = usd.as_f64().filter(|usd| (0.0..=MOST_USD).contains(usd)).ok_or_else(|| {
+        wrong(
+            "/costTracking/costSpentSoFarUSD",
+            "must be what was spent by now, from 0 to 1 000 000 000 US dollars",
+        )
+    })?;
+    let tokens = |name: &str| match tracking.get("tokenSpent").and_then(|spent| spent.get(name)) {
+        None => Ok(0),
+        Some(count) => count.as_u64().ok_or_else(|| {
+            wrong(&format!("/costTracking/tokenSpent/{name}"), "must be a whole number from 0")
+        }),
+    };
+    let (prompt, completion) = (tokens("prompt")?, tokens("completion")?);
+    Ok(Some(Tally { usd: Usd::from_f64(usd), prompt, completion }))
+}
+
 async fn say(
     api: &Api,
     caller: &AsAgent,
@@ -151,6 +184,7 @@ async fn say(
         return Err(not_the_receiver());
     }
     let fencing_token = fencing_token(headers, &mut said)?;
+    let spent = spent(&word, &said)?;
     api.intake.redaction.redact_words(&mut said);
     let now = api.now();
     let content =
@@ -165,6 +199,7 @@ async fn say(
             word,
             fencing_token,
             content,
+            spent,
             lease_until: now.plus(Duration::from_millis(api.config.delivery.lease_ms)),
         })),
     };

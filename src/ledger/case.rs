@@ -6,6 +6,7 @@ use super::plan::Change;
 use super::submit::{draft_of, tell};
 use crate::domain::escalation::{Escalation, EscalationStatus, FAILURES_TO_ESCALATE};
 use crate::domain::event::{Event, EventType};
+use crate::domain::funds::Tally;
 use crate::domain::handoff::{Handoff, HandoffEvent, HandoffStatus, Priority};
 use crate::domain::ids::{AgentId, HandoffId, Micros, TaskId};
 use crate::domain::progress::{Edge, Hop, passed};
@@ -46,6 +47,8 @@ pub(super) struct Failure<'a> {
     pub(super) trigger: Trigger,
     pub(super) reason: &'a str,
     pub(super) content: Option<&'a Content>,
+    /// What the receiver says was spent by then, cumulative.
+    pub(super) spent: Option<Tally>,
 }
 
 impl<'a> Case<'a> {
@@ -153,9 +156,21 @@ impl<'a> Case<'a> {
         Ok(())
     }
 
+    /// It spends no more: what is left of what was reserved for it goes back.
+    fn settle_funds(&mut self, spent: Option<Tally>) {
+        if let Some(funds) = &mut self.task.funds {
+            funds.settle(self.handoff.id, spent);
+        }
+    }
+
     /// The receiver is done with it.
-    pub(super) fn complete(&mut self, content: Option<&Content>) -> Result<(), LedgerError> {
+    pub(super) fn complete(
+        &mut self,
+        content: Option<&Content>,
+        spent: Option<Tally>,
+    ) -> Result<(), LedgerError> {
         self.handoff.status = self.handoff.status.next(HandoffEvent::Complete)?;
+        self.settle_funds(spent);
         self.handoff.ended_at = Some(self.command.at);
         self.handoff.deadline_at = None;
         self.record(RecordKind::Completed, None, content);
@@ -171,6 +186,7 @@ impl<'a> Case<'a> {
     /// It is withdrawn.
     pub(super) fn withdraw(&mut self, reason: &str) -> Result<(), LedgerError> {
         self.handoff.status = self.handoff.status.next(HandoffEvent::Cancel)?;
+        self.settle_funds(None);
         self.handoff.ended_at = Some(self.command.at);
         self.handoff.deadline_at = None;
         self.leave_outbox();
@@ -212,8 +228,9 @@ impl<'a> Case<'a> {
     /// Ends the handoff badly and does what was agreed on for that: where it is the task's current
     /// one, the task goes back to its sender, to another agent, or to a person (specification §5).
     pub(super) fn undo(&mut self, failure: &Failure<'_>) -> Result<(), LedgerError> {
-        let Failure { event, kind, trigger, reason, content } = *failure;
+        let Failure { event, kind, trigger, reason, content, spent } = *failure;
         self.handoff.status = self.handoff.status.next(event)?;
+        self.settle_funds(spent);
         self.handoff.ended_at = Some(self.command.at);
         self.handoff.deadline_at = None;
         // Postgres takes no NUL in a text, and no reason needs one.
@@ -386,6 +403,9 @@ impl<'a> Case<'a> {
             ended_at: None,
             ..self.handoff.clone()
         };
+        if let Some(funds) = &mut self.task.funds {
+            funds.pass_on(self.handoff.id, child.id, &child.target, &child.cost);
+        }
         let mut draft = draft_of(self.command, RecordKind::Handoff, &child);
         draft.actor = Actor::broker();
         draft.from = Some(Party {

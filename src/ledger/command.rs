@@ -8,6 +8,7 @@ use crate::domain::agent::{Agent, AgentSpec, Failing, Target};
 use crate::domain::escalation::{Escalation, Resolution};
 use crate::domain::event::{Position, Subscriber, SubscriptionSpec};
 use crate::domain::failure::{Code, Failure};
+use crate::domain::funds::Tally;
 use crate::domain::handoff::{CheckpointRef, DeliveryMode, Handoff, IllegalTransition, Priority};
 use crate::domain::ids::{
     AgentId, ContentId, ErasureId, EscalationId, ExecutionId, HandoffId, Micros, SubscriptionId,
@@ -197,6 +198,8 @@ pub struct Submit {
     pub has_part: bool,
     /// Subtasks that the message names as completed.
     pub completed: i64,
+    /// What the message names as the budget of the whole task; counts with the task's first handoff.
+    pub declared_budget: Option<Usd>,
     /// What a refusal of the ledger would commit to.
     pub refusal_salt: [u8; 16],
     /// What the safety stage said, where that is to be recorded.
@@ -275,6 +278,8 @@ pub struct Verdict {
     pub fencing_token: i64,
     /// What it said in full.
     pub content: Option<Content>,
+    /// What was spent by now, cumulative, where it says so at the end.
+    pub spent: Option<Tally>,
     /// Until when its lease would run.
     pub lease_until: Micros,
 }

@@ -13,14 +13,21 @@ pub struct Rules {
     pub max_hops: i64,
     /// Handoffs on one edge of a task without progress, where its contract says nothing else.
     pub max_edge_repeats: i64,
+    /// Handoffs side by side share what their sender was handed; else each may have as much.
+    pub reserve: bool,
     /// How long an escalation waits for a person, where the contract says nothing else.
     pub escalation_timeout: Duration,
 }
 
 impl Default for Rules {
-    /// As shipped: the specification's limits, and a day for people.
+    /// The specification's limits, and a day for people.
     fn default() -> Self {
-        Self { max_hops: 32, max_edge_repeats: 3, escalation_timeout: Duration::from_hours(24) }
+        Self {
+            max_hops: 32,
+            max_edge_repeats: 3,
+            reserve: false,
+            escalation_timeout: Duration::from_hours(24),
+        }
     }
 }
 

@@ -5,10 +5,11 @@ use super::command::{Command, Discard, LedgerError, Release, Reply};
 use super::context::Context;
 use super::decide::Decision;
 use super::plan::Change;
-use super::submit::{draft_of, guard, tell};
+use super::submit::{draft_of, draw, guard, tell};
 use super::tasks::person;
 use crate::domain::event::{Event, EventType};
 use crate::domain::failure::{Failure, primary};
+use crate::domain::funds::Funds;
 use crate::domain::handoff::{Handoff, HandoffEvent, HandoffStatus};
 use crate::domain::ids::{HandoffId, Micros, TaskId};
 use crate::domain::progress::{Hop, passed};
@@ -61,6 +62,13 @@ pub(super) fn release(
     if !refused.is_empty() {
         return Ok(refuse_again(command, row, &handoff, release, refused));
     }
+    if task.handoffs == 0 {
+        let (cost, reserve) = (&handoff.cost, context.rules.reserve);
+        let funds = Funds::open(&handoff.source, cost, None, task.topped_up, reserve);
+        task.funds.get_or_insert(Box::new(funds));
+    }
+    // What a person waived is granted.
+    draw(&mut task, &handoff);
     task.fence += 1;
     task.handoffs += 1;
     task.undelivered += 1;

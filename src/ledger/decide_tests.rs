@@ -94,6 +94,7 @@ pub(super) fn submit(id: u8, task: u8, at: i64, claimed: bool) -> Command {
             idempotency_key: None,
             has_part: true,
             completed: 0,
+            declared_budget: None,
             refusal_salt: [0; 16],
             safety: None,
             claim: claimed.then(|| ("broker".to_owned(), Micros(at + 1_000))),
@@ -114,6 +115,7 @@ pub(super) fn verdict(id: u8, task: u8, at: i64, token: i64, word: Word) -> Comm
             word,
             fencing_token: token,
             content: None,
+            spent: None,
             lease_until: Micros(at).plus(Duration::from_secs(1)),
         })),
     )

@@ -139,6 +139,7 @@ fn a_recovery_that_fails_too_goes_back_to_the_sender() {
             word: Word::Reject("NO".to_owned()),
             fencing_token: child.fencing_token,
             content: None,
+            spent: None,
             lease_until: Micros(9),
         })),
         ..no(0, 2)
@@ -256,6 +257,7 @@ fn reject(state: &State, id: HandoffId, at: i64) -> Command {
             word: Word::Reject("NO".to_owned()),
             fencing_token: handoff.fencing_token,
             content: None,
+            spent: None,
             lease_until: Micros(9),
         })),
     )

@@ -9,10 +9,11 @@ use super::plan::Change;
 use crate::domain::escalation::FAILURES_TO_ESCALATE;
 use crate::domain::event::{Event, EventType};
 use crate::domain::failure::{Code, Failure, Stage, primary};
+use crate::domain::funds::{Ask, Funds};
 use crate::domain::handoff::{CheckpointRef, Handoff, HandoffStatus};
 use crate::domain::ids::{AgentId, Micros, TaskId};
 use crate::domain::money::Usd;
-use crate::domain::progress::{Edge, Hop, LoopLimits, check_budget, check_loop, passed};
+use crate::domain::progress::{Edge, Hop, LoopLimits, check_budget, check_loop, passed, short};
 use crate::domain::task::{Task, TaskEvent, TaskStatus};
 use crate::evidence::commitment::{Part, Subject, commit};
 use crate::evidence::record::{Content, Draft, RecordKind};
@@ -67,6 +68,7 @@ pub(super) fn submit(
     if submit.checkpoint.is_none() && last.is_none() && submit.require_checkpoint {
         failures.push(no_checkpoint());
     }
+    let funds = if no_op { None } else { open_funds(&task, submit, context, &mut failures) };
     if !failures.is_empty() {
         return Ok(refuse_here(state, command, context, submit, failures));
     }
@@ -119,6 +121,8 @@ pub(super) fn submit(
     if no_op {
         handoff.ended_at = Some(command.at);
     } else {
+        task.funds = funds.or_else(|| task.funds.take());
+        draw(&mut task, &handoff);
         task.handoffs += 1;
         // The first of its task goes out at once where the dispatcher kept a place for it; any other
         // waits for those before it.
@@ -345,6 +349,7 @@ fn task_of(state: &State, command: &Command, handoff: &Handoff) -> Task {
         spent: handoff.cost.spent,
         remaining: handoff.cost.remaining,
         topped_up: Usd(0),
+        funds: None,
         opened_by: Some(handoff.source.clone()),
         created_at: command.at,
         updated_at: command.at,
@@ -365,6 +370,31 @@ pub(super) fn draft_of(command: &Command, kind: RecordKind, handoff: &Handoff) -
     draft.status = Some(handoff.status.as_str());
     draft.contract = handoff.ruling.as_ref().and_then(|ruling| contracts::named(&ruling.edge));
     draft
+}
+
+/// The books of a task that this handoff begins; what it asks for must be there from the start.
+fn open_funds(
+    task: &Task,
+    submit: &Submit,
+    context: &Context,
+    failures: &mut Vec<Failure>,
+) -> Option<Box<Funds>> {
+    if task.handoffs > 0 || task.funds.is_some() {
+        return None;
+    }
+    let Handoff { source, cost, .. } = &submit.handoff;
+    let reserve = context.rules.reserve;
+    let funds = Funds::open(source, cost, submit.declared_budget, task.topped_up, reserve);
+    failures.extend(short(&funds, None, source, cost));
+    Some(Box::new(funds))
+}
+
+/// A handoff takes its part of the task's funds.
+pub(super) fn draw(task: &mut Task, handoff: &Handoff) {
+    if let Some(funds) = &mut task.funds {
+        let Handoff { parent_id: parent, source, cost, .. } = handoff;
+        funds.draw(handoff.id, &handoff.target, Ask { parent: *parent, source, cost });
+    }
 }
 
 /// What only the ledger can say of a submission, under the task's lock: the loop guard and the budget

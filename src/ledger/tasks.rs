@@ -71,7 +71,7 @@ pub(super) fn finish_held(
         let handoff = &state.handoffs[&(command.tenant.clone(), id)];
         if handoff.status == HandoffStatus::Accepted && handoff.target == task.holder {
             let mut case = Case::of(state, command, context, task.clone(), handoff.clone());
-            case.complete(None)?;
+            case.complete(None, None)?;
             let (more, after) = case.finish();
             changes.extend(more);
             *task = after;
@@ -189,6 +189,9 @@ pub(super) fn top_up(state: &State, command: &Command, top_up: &TopUp) -> Decisi
     }
     task.topped_up = task.topped_up.plus(top_up.add);
     task.remaining = task.remaining.plus(top_up.add);
+    if let Some(funds) = &mut task.funds {
+        funds.top_up(top_up.add);
+    }
     task.updated_at = command.at;
     let draft = draft_of(command, RecordKind::BudgetChanged, &task, Some(&top_up.content));
     let event = Event::of_task(EventType::TaskBudgetChanged, &task, command.at)

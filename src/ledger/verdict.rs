@@ -59,13 +59,13 @@ pub(super) fn verdict(
             case.undo(&rejected(reason, content))?;
         }
         Word::Fail(reason) => {
-            case.undo(&failed(reason, content))?;
+            case.undo(&Failure { spent: verdict.spent, ..failed(reason, content) })?;
         }
         Word::Complete => {
             if case.handoff.status == HandoffStatus::Pending {
                 case.accept(verdict.lease_until, None)?;
             }
-            case.complete(content)?;
+            case.complete(content, verdict.spent)?;
         }
         Word::Heartbeat => {}
     }
@@ -180,6 +180,7 @@ pub(super) fn expire(
         trigger,
         reason,
         content: None,
+        spent: None,
     })?;
     Ok(case.close())
 }
@@ -191,6 +192,7 @@ const fn rejected<'a>(reason: &'a str, content: Option<&'a Content>) -> Failure<
         trigger: Trigger::Reject,
         reason,
         content,
+        spent: None,
     }
 }
 
@@ -201,5 +203,6 @@ const fn failed<'a>(reason: &'a str, content: Option<&'a Content>) -> Failure<'a
         trigger: Trigger::Error,
         reason,
         content,
+        spent: None,
     }
 }

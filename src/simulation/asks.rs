@@ -140,6 +140,7 @@ impl Draft {
             idempotency_key: self.key.clone(),
             has_part: false,
             completed: self.completed,
+            declared_budget: None,
             refusal_salt: SALT,
             claim: None,
         };
@@ -228,6 +229,7 @@ pub(super) async fn say(
                         word: word.clone(),
                         fencing_token,
                         content: None,
+                        spent: None,
                         lease_until: now.plus(LEASE),
                     };
                     let actor = actor("agent", Some(who));

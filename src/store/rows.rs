@@ -11,7 +11,7 @@ pub(super) fn unreadable(column: &str, detail: impl std::fmt::Display) -> StoreE
 }
 
 /// Columns of a task, in any order.
-pub(super) const TASK: &str = "tenant, task_id, status, holder, checkpoint_execution, checkpoint_seq, fence, handoffs, undelivered, failures, spent_nanos, remaining_nanos, created_at, updated_at, topped_up_nanos, opened_by";
+pub(super) const TASK: &str = "tenant, task_id, status, holder, checkpoint_execution, checkpoint_seq, fence, handoffs, undelivered, failures, spent_nanos, remaining_nanos, created_at, updated_at, topped_up_nanos, opened_by, funds";
 
 /// Columns of a handoff.
 pub(super) const HANDOFF: &str = "tenant, handoff_id, task_id, parent_id, source, source_version, source_execution, target, target_type, target_version, mode, status, fencing_token, attempts, deadline_at, spent_nanos, remaining_nanos, prompt_tokens, completion_tokens, idempotent, checkpoint_execution, checkpoint_seq, content_id, digest_salt, digest, reason, traceparent, created_at, accepted_at, ended_at, policy, commitment, checkpoint_commitment, topped_up_nanos, origin";
@@ -240,8 +240,16 @@ macro_rules! decoders {
                 created_at: micros(row, "created_at")?,
                 topped_up: Usd(get(row, "topped_up_nanos")?),
                 opened_by: parse_opt(row, "opened_by")?,
+                funds: funds(row)?,
                 updated_at: micros(row, "updated_at")?,
             })
+        }
+
+        fn funds(row: &$row) -> Result<Option<Box<$crate::domain::funds::Funds>>> {
+            get::<Option<String>>(row, "funds")?
+                .map(|text| serde_json::from_str(&text))
+                .transpose()
+                .map_err(|err| unreadable("funds", err))
         }
 
         fn hash32_opt(row: &$row, column: &str) -> Result<Option<[u8; 32]>> {

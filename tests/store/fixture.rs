@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use handoffd::domain::agent::Agent;
+use handoffd::domain::funds::{Ask, Funds, Tally};
 use handoffd::domain::handoff::{
     CheckpointRef, Cost, DeliveryMode, Handoff, HandoffStatus, Priority,
 };
@@ -227,6 +228,7 @@ impl Given {
             remaining: Usd(5_000_000_000),
             topped_up: Usd(9),
             opened_by: Some(agent("alice")),
+            funds: Some(Box::new(funds())),
             created_at: self.at,
             updated_at: self.at,
         }
@@ -397,4 +399,14 @@ pub fn all_different<T: Ord + std::fmt::Debug>(items: &[T]) {
     for item in items {
         assert!(seen.insert(item), "{item:?} is there twice");
     }
+}
+
+/// Books with something in each of their places.
+fn funds() -> Funds {
+    let cost = Cost { spent: Usd(3), remaining: Usd(7), prompt_tokens: 5, completion_tokens: 6 };
+    let mut funds = Funds::open(&agent("alice"), &cost, Some(Usd(11)), Usd(9), true);
+    let ask = Ask { parent: None, source: &agent("alice"), cost: &cost };
+    funds.draw(HandoffId(Uuid::from_u128(77)), &agent("bob"), ask);
+    funds.settle(HandoffId(Uuid::from_u128(77)), Some(Tally { usd: Usd(4), ..Tally::default() }));
+    funds
 }

@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 
 use super::format::KeyLine;
 
-pub use read::{LogReport, is_zstd, verify_log};
+pub use read::{LogReport, is_zstd, read_log, verify_log};
 pub use write::{LogOrder, export_log};
 
 /// Names this form; another form gets another name.

@@ -5,6 +5,7 @@ use std::io::{BufRead, BufReader, ErrorKind, Read};
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
@@ -61,6 +62,13 @@ pub fn verify_log(
     options: &Options,
     progress: &dyn Fn(u64, u64),
 ) -> Result<LogReport, ReadError> {
+    let mut lines = open(path)?;
+    let mut report = LogReport::default();
+    report.first_fault = judge(&mut lines, options, &mut report, progress).err();
+    Ok(report)
+}
+
+fn open(path: &Path) -> Result<Lines, ReadError> {
     let io = |source| ReadError::Io { path: path.to_owned(), source };
     let mut file = BufReader::new(File::open(path).map_err(io)?);
     let packed = is_zstd(file.fill_buf().map_err(io)?);
@@ -69,9 +77,40 @@ pub fn verify_log(
     } else {
         Box::new(file)
     };
-    let mut report = LogReport::default();
-    report.first_fault = judge(&mut Lines { reader }, options, &mut report, progress).err();
-    Ok(report)
+    Ok(Lines { reader })
+}
+
+/// Shows each record of an exported log with its content, where that is in the file; verifies nothing.
+/// Returns whose log it is.
+///
+/// # Errors
+/// [`ReadError`] where the file cannot be read; a [`Fault`] where a line is none of a log.
+pub fn read_log(
+    path: &Path,
+    mut visit: impl FnMut(&Value, Option<&Value>),
+) -> Result<Result<String, Fault>, ReadError> {
+    let mut lines = open(path)?;
+    let mut read = || {
+        let first = lines.next()?.ok_or_else(|| Fault::damaged("it is empty"))?;
+        let head: Head = serde_json::from_slice(&first)
+            .map_err(|err| Fault::damaged(format!("the first line: {err}")))?;
+        if head.format != FORMAT {
+            let detail = format!("the log is of form {}, this version reads {FORMAT}", head.format);
+            return Err(Fault::new("manifest", detail));
+        }
+        let mut leaf = 0;
+        while let Some(bytes) = lines.next()? {
+            let broken = |err: serde_json::Error| Fault::at(leaf, "damaged", err.to_string());
+            let line: RecordLine<'_> = serde_json::from_slice(&bytes).map_err(broken)?;
+            let record: Value = serde_json::from_str(line.record.get()).map_err(broken)?;
+            let content = line.content.as_ref().and_then(|part| part.value);
+            let content = content.map(|value| serde_json::from_str(value.get())).transpose();
+            visit(&record, content.map_err(broken)?.as_ref());
+            leaf += 1;
+        }
+        Ok(head.tenant)
+    };
+    Ok(read())
 }
 
 fn judge(

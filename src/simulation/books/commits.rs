@@ -242,6 +242,7 @@ impl Books {
             self.violate(|| format!("task {id} is {status} with {asked} questions open"));
         }
         self.held_by_its_holder(id, task);
+        self.funds_add_up(task);
         for draft in records.iter().filter(|draft| draft.task_id == Some(id)) {
             if let Some(cost) = draft.cost.filter(|_| draft.kind == RecordKind::Handoff) {
                 let of = draft.handoff_id.map(short).unwrap_or_default();
@@ -256,6 +257,34 @@ impl Books {
         let limit = entry.opening.get_or_insert(says).plus(topped_up);
         if says > limit {
             self.violate(|| format!("{handoff} accounts for {says} USD; there were {limit}"));
+        }
+    }
+
+    /// What was granted is what was spent, is reserved and is free; what was spent never falls, nobody
+    /// spends what is not there, and who is at work holds a reserve, and nobody else.
+    fn funds_add_up(&mut self, task: &Task) {
+        let id = task.id;
+        let Some(funds) = &task.funds else {
+            if task.handoffs > 0 {
+                self.violate(|| format!("task {id} has handoffs and no books"));
+            }
+            return;
+        };
+        let reserved = funds.reserved();
+        let sum = funds.spent.plus(reserved).plus(funds.free);
+        if sum != funds.granted || funds.free < Usd(0) {
+            self.violate(|| format!("the books of task {id} do not add up: {funds:?}"));
+        }
+        let spent = self.spent.insert(id, funds.spent).unwrap_or_default();
+        if funds.spent < spent {
+            self.violate(|| format!("task {id} had spent {spent}, and now {}", funds.spent));
+        }
+        let own = self.handoffs.iter().filter(|(_, one)| one.task == id && !one.status.is_final());
+        let at_work: BTreeSet<HandoffId> = own.map(|(id, _)| *id).collect();
+        let open = funds.reserves.iter().filter(|one| one.open);
+        let holding: BTreeSet<HandoffId> = open.map(|one| one.handoff).collect();
+        if at_work != holding {
+            self.violate(|| format!("of task {id} {at_work:?} are open; {holding:?} hold money"));
         }
     }
 

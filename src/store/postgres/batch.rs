@@ -152,6 +152,7 @@ pub(super) const TASKS: Table = Table {
         ("updated_at", BIGINT),
         ("topped_up_nanos", BIGINT),
         ("opened_by", TEXT),
+        ("funds", TEXT),
     ],
 };
 

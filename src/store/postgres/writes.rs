@@ -129,6 +129,7 @@ fn tasks(sql: &'static Sql, tasks: &[&Task]) -> Statement {
         task.updated_at.0,
         task.topped_up.0,
         task.opened_by.as_ref().map(AgentId::as_str),
+        task.funds.as_ref().map(|funds| funds.to_text()),
     )
 }
 

@@ -78,6 +78,7 @@ impl Bench {
             remaining: Usd(7),
             topped_up: Usd(9),
             opened_by: Some(agent("a")),
+            funds: None,
             created_at: AT,
             updated_at: AT,
         }

@@ -177,6 +177,7 @@ fn bind_task(query: Bound, task: &Task) -> Bound {
         .bind(task.updated_at.0)
         .bind(task.topped_up.0)
         .bind(task.opened_by.as_ref().map(AgentId::as_str))
+        .bind(task.funds.as_ref().map(|funds| funds.to_text()))
 }
 
 fn bind_handoff(query: Bound, handoff: &Handoff) -> Bound {

@@ -1,0 +1,224 @@
+//! `handoffd conformance`: what happened, held against the contracts.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use clap::Args as ClapArgs;
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+
+use super::lint::{gather, read_registry};
+use super::{Exit, Output};
+use crate::app::{Access, open_archive, open_store};
+use crate::archive::Contents;
+use crate::bundle::read_log;
+use crate::config::Config;
+use crate::contract::catalog::Catalog;
+use crate::contract::conformance::{Finding, Replay, Report};
+use crate::contract::document::Document;
+use crate::contract::enforce::Ready;
+use crate::contract::lint::schema_path;
+use crate::contract::{FaultKind, read};
+use crate::domain::canonical;
+use crate::domain::ids::{Micros, TenantId};
+use crate::evidence::commitment::unpack;
+use crate::store::{Kept, Store, StoredRecord};
+
+/// Records read at once.
+const PAGE: i64 = 512;
+
+/// `handoffd conformance`.
+#[derive(Debug, ClapArgs)]
+pub(super) struct Args {
+    /// A log that `handoffd export --log` wrote, instead of the database
+    #[arg(value_name = "LOG")]
+    file: Option<PathBuf>,
+    /// Contracts in YAML or JSON, or folders of them, instead of those that the log or the database has
+    #[arg(long, value_name = "PATH")]
+    contracts: Vec<PathBuf>,
+    /// Agents with their types, in YAML or JSON: for contracts that name types
+    #[arg(long, value_name = "FILE")]
+    registry: Option<PathBuf>,
+    /// Whose log, of the database; the configured tenant's unless said
+    #[arg(long, conflicts_with = "file")]
+    tenant: Option<TenantId>,
+}
+
+/// Replays; prints a report.
+pub(super) async fn run(args: Args, config: Config, output: Output) -> Exit {
+    let report = match &args.file {
+        Some(file) => of_file(file, &args),
+        None => of_database(&args, &config).await,
+    };
+    match report {
+        Ok(report) => {
+            match output {
+                Output::Json => println!("{}", report.json()),
+                Output::Text => print!("{}", render(&report)),
+            }
+            if report.has_errors() { Exit::No } else { Exit::Well }
+        }
+        Err(why) => {
+            eprintln!("handoffd: {why}");
+            Exit::Unreachable
+        }
+    }
+}
+
+/// What the command line gives: contracts, where it names some, and agents' types.
+fn given(args: &Args) -> Result<(Option<Catalog>, BTreeMap<String, String>), String> {
+    let registry = args.registry.as_deref().map(read_registry).transpose()?.unwrap_or_default();
+    let types = registry.agents.into_iter();
+    let types = types.filter_map(|agent| Some((agent.agent_id, agent.agent_type?))).collect();
+    if args.contracts.is_empty() {
+        return Ok((None, types));
+    }
+    let mut contracts = Vec::new();
+    for subject in gather(&args.contracts)? {
+        let document = subject.document.map_err(|err| format!("{}: {err}", subject.file))?;
+        let document = with_schema(document, Path::new(&subject.file));
+        contracts.push(ready(&document).map_err(|why| format!("{}: {why}", subject.file))?);
+    }
+    Ok((Some(Catalog::new(contracts)), types))
+}
+
+/// A payload schema beside the contract's file goes along with it.
+fn with_schema(document: Document, file: &Path) -> Document {
+    let Some(name) = schema_path(&document).map(str::to_owned) else { return document };
+    let folder = file.parent().unwrap_or_else(|| Path::new("."));
+    let schema = std::fs::read(folder.join(&name)).ok();
+    let schema: Option<Value> = schema.and_then(|bytes| serde_json::from_slice(&bytes).ok());
+    let mut value = document.value().clone();
+    let (Some(schema), Some(clauses)) = (schema, value.as_object_mut()) else { return document };
+    let schemas = clauses.entry("schemas").or_insert_with(|| Value::Object(serde_json::Map::new()));
+    if let Some(schemas) = schemas.as_object_mut() {
+        schemas.entry(name).or_insert(schema);
+    }
+    Document::from_value(value)
+}
+
+/// A contract as the broker would make it ready.
+fn ready(document: &Document) -> Result<Arc<Ready>, String> {
+    let (contract, faults) = read(document);
+    if let Some(fault) = faults.iter().find(|fault| fault.kind == FaultKind::Invalid) {
+        return Err(format!("{}: {}", fault.pointer, fault.message));
+    }
+    let doc = canonical::to_vec(document.value());
+    let sha256 = hex::encode(Sha256::digest(&doc));
+    let doc = String::from_utf8_lossy(&doc).into_owned();
+    Ok(Arc::new(Ready::new(contract, doc, sha256, Micros(0))))
+}
+
+/// An exported log: once for its contracts, and once for its handoffs.
+fn of_file(file: &Path, args: &Args) -> Result<Report, String> {
+    let wrong = |why: &dyn std::fmt::Display| format!("{}: {why}", file.display());
+    let whole = |visit: &mut dyn FnMut(&Value, Option<&Value>)| {
+        let read = read_log(file, |record, content| visit(record, content));
+        let read = read.map_err(|err| err.to_string())?;
+        read.map(|_| ()).map_err(|fault| wrong(&format!("{}: {}", fault.fault, fault.detail)))
+    };
+    let (catalog, mut types) = given(args)?;
+    let mut put = Vec::new();
+    whole(&mut |record, content| {
+        let text = |pointer: &str| record.pointer(pointer).and_then(Value::as_str);
+        if text("/kind") == Some("CONTRACT_PUT") {
+            put.extend(content.map(|document| ready(&Document::from_value(document.clone()))));
+        }
+        if let (Some(id), Some(kind)) = (text("/toAgent/agentId"), text("/toAgent/agentType")) {
+            types.entry(id.to_owned()).or_insert_with(|| kind.to_owned());
+        }
+    })?;
+    let catalog = match catalog {
+        Some(catalog) => catalog,
+        None => Catalog::new(put.into_iter().collect::<Result<_, _>>().map_err(|why| wrong(&why))?),
+    };
+    let mut replay = Replay::new(&catalog, types);
+    whole(&mut |record, content| replay.record(record, content))?;
+    Ok(replay.finish())
+}
+
+async fn of_database(args: &Args, config: &Config) -> Result<Report, String> {
+    let given = given(args)?;
+    let archive = open_archive(config).map_err(|err| err.to_string())?;
+    let store = open_store(config, Access::Beside).await.map_err(|err| err.to_string())?;
+    let contents = archive.contents(Arc::clone(&store));
+    let tenant = args.tenant.as_ref().unwrap_or(&config.auth.tenant);
+    let report = replay(&*store, &contents, tenant, given).await;
+    store.close().await;
+    report
+}
+
+async fn replay(
+    store: &dyn Store,
+    contents: &Contents,
+    tenant: &TenantId,
+    (catalog, mut types): (Option<Catalog>, BTreeMap<String, String>),
+) -> Result<Report, String> {
+    if store.find_head(tenant).await.map_err(|err| err.to_string())?.is_none() {
+        return Err(format!("tenant {tenant} has no log"));
+    }
+    for row in store.list_agents(tenant).await.map_err(|err| err.to_string())? {
+        types.entry(row.agent.agent_id.to_string()).or_insert(row.agent.agent_type);
+    }
+    let catalog = match catalog {
+        Some(catalog) => catalog,
+        None => {
+            let rows = store.list_contracts(tenant).await.map_err(|err| err.to_string())?;
+            let contracts = rows.iter().map(|row| {
+                let document = Document::parse(&row.doc).map_err(|err| err.to_string())?;
+                ready(&document).map_err(|why| format!("{} {}: {why}", row.id, row.version))
+            });
+            Catalog::new(contracts.collect::<Result<_, String>>()?)
+        }
+    };
+    let mut replay = Replay::new(&catalog, types);
+    let mut from = 0;
+    loop {
+        let page = contents.list_records(tenant, None, from, PAGE).await;
+        let page = page.map_err(|err| err.to_string())?;
+        let Some(last) = page.last() else { break };
+        from = last.leaf_index + 1;
+        for stored in &page {
+            let record: Value = serde_json::from_slice(&stored.body)
+                .map_err(|err| format!("record {}: {err}", stored.leaf_index))?;
+            replay.record(&record, message_of(stored).as_ref());
+        }
+    }
+    Ok(replay.finish())
+}
+
+/// A record's content, where it is there and can be read.
+fn message_of(stored: &StoredRecord) -> Option<Value> {
+    match &stored.content.as_ref()?.kept {
+        Kept::Hot(_, codec, bytes) => serde_json::from_slice(&unpack(*codec, bytes).ok()?).ok(),
+        _ => None,
+    }
+}
+
+/// For people: a line for each finding, then the counts.
+fn render(report: &Report) -> String {
+    use std::fmt::Write;
+    let mut out = String::new();
+    for Finding { rule, severity, contract, edge, message, handoffs, first_leaf_index, .. } in
+        &report.findings
+    {
+        let about = match (contract, edge) {
+            (Some(contract), _) => contract.clone(),
+            (None, Some([source, target])) => format!("{source} → {target}"),
+            (None, None) => String::new(),
+        };
+        let _ = write!(out, "{severity} {rule}: {about}: {message}");
+        let _ = match first_leaf_index {
+            Some(leaf) => writeln!(out, " ({handoffs} handoffs, the first is record {leaf})"),
+            None => writeln!(out),
+        };
+    }
+    let word = if report.has_errors() { "DOES NOT CONFORM" } else { "conforms" };
+    let _ = writeln!(
+        out,
+        "{word}: {} handoffs in {} records, {} contracts; {} messages held against theirs, {} not seen",
+        report.handoffs, report.records, report.contracts, report.messages, report.unseen,
+    );
+    out
+}

@@ -1,0 +1,413 @@
+//! What a task may spend: the books of one task tree. Pure.
+//!
+//! A handoff that is committed reserves what it says remains, out of what its sender was handed; so
+//! children that run side by side share what their parent had, and never get more of it together.
+//! When a handoff ends, what its receiver spent is counted and the rest goes back to where it came
+//! from. At any time what was granted is what was spent, what is reserved and what is free:
+//!
+//! `granted = spent + Σ left of the open reserves + free`
+//!
+//! The figures that agents state are cumulative along the path from the task's beginning to the
+//! sender; what somebody spent is the difference to what it stated before on the same reserve, or to
+//! what it was handed.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::handoff::Cost;
+use super::ids::{AgentId, HandoffId};
+use super::money::{Usd, nanos};
+
+/// Reserves of handoffs that have ended are kept up to this number, for what is handed on late and for
+/// the report; the oldest go first. As many as the default limit of hops.
+const MAX_ENDED: usize = 32;
+
+/// Money and tokens: cumulative, or a sum.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tally {
+    /// US dollars.
+    #[serde(rename = "u", with = "nanos")]
+    pub usd: Usd,
+    /// Tokens read.
+    #[serde(rename = "p")]
+    pub prompt: u64,
+    /// Tokens written.
+    #[serde(rename = "c")]
+    pub completion: u64,
+}
+
+impl Tally {
+    /// What a message or a verdict states.
+    #[must_use]
+    pub const fn of(cost: &Cost) -> Self {
+        Self { usd: cost.spent, prompt: cost.prompt_tokens, completion: cost.completion_tokens }
+    }
+
+    /// What was added since; never less than nothing.
+    #[must_use]
+    pub fn since(self, before: Self) -> Self {
+        Self {
+            usd: Usd(self.usd.minus(before.usd).0.max(0)),
+            prompt: self.prompt.saturating_sub(before.prompt),
+            completion: self.completion.saturating_sub(before.completion),
+        }
+    }
+
+    /// The sum.
+    #[must_use]
+    pub const fn plus(self, other: Self) -> Self {
+        Self {
+            usd: self.usd.plus(other.usd),
+            prompt: self.prompt.saturating_add(other.prompt),
+            completion: self.completion.saturating_add(other.completion),
+        }
+    }
+
+    fn max(self, other: Self) -> Self {
+        Self {
+            usd: self.usd.max(other.usd),
+            prompt: self.prompt.max(other.prompt),
+            completion: self.completion.max(other.completion),
+        }
+    }
+}
+
+/// What one handoff set aside for its receiver.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reserve {
+    /// The handoff.
+    #[serde(rename = "h")]
+    pub handoff: HandoffId,
+    /// The handoff out of whose reserve it was taken; none: out of what the task began with.
+    #[serde(rename = "f", default, skip_serializing_if = "Option::is_none")]
+    pub from: Option<HandoffId>,
+    /// Who sent.
+    #[serde(rename = "s")]
+    pub source: AgentId,
+    /// Who may spend it.
+    #[serde(rename = "t")]
+    pub holder: AgentId,
+    /// Not ended yet.
+    #[serde(rename = "o")]
+    pub open: bool,
+    /// What its holder has neither spent nor handed on; nothing once it ended.
+    #[serde(rename = "l", with = "nanos")]
+    pub left: Usd,
+    /// The highest cumulative figures that were stated on it.
+    #[serde(rename = "m")]
+    pub stated: Tally,
+    /// What the sender had spent when it handed off, since it was last heard of.
+    #[serde(rename = "b")]
+    pub before: Tally,
+    /// What the receiver said at the end that it spent besides.
+    #[serde(rename = "e")]
+    pub after: Tally,
+}
+
+/// The books of one task tree.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Funds {
+    /// Who began the task.
+    pub opener: AgentId,
+    /// Siblings may not get more than their parent has; else what is short is granted.
+    pub strict: bool,
+    /// The first message named the budget of the whole task: its opener brings in no more.
+    pub declared: bool,
+    /// What may be spent in all.
+    #[serde(with = "nanos")]
+    pub granted: Usd,
+    /// What was spent in all; never falls.
+    #[serde(with = "nanos")]
+    pub spent: Usd,
+    /// Neither spent nor reserved. Below nothing where agents spent more than they were given.
+    #[serde(with = "nanos")]
+    pub free: Usd,
+    /// The highest cumulative figures stated by who was handed nothing.
+    pub stated: Tally,
+    /// What each agent spent.
+    pub agents: BTreeMap<AgentId, Tally>,
+    /// Reserves, in the order of their commits.
+    pub reserves: Vec<Reserve>,
+}
+
+/// A handoff that wants its part.
+#[derive(Debug, Clone, Copy)]
+pub struct Ask<'a> {
+    /// The handoff before it, as its sender says.
+    pub parent: Option<HandoffId>,
+    /// Who sends.
+    pub source: &'a AgentId,
+    /// What its message states.
+    pub cost: &'a Cost,
+}
+
+/// There is not enough.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the message asks for {asked} USD: {remaining} USD to remain and {spends} USD spent since; {left} USD are left for it: of the {granted} USD of this task {spent} USD were spent, and {reserved} USD are reserved by handoffs that are still open"
+)]
+pub struct Shortage {
+    /// What is asked for in all.
+    pub asked: Usd,
+    /// Of it, what the receiver is to have.
+    pub remaining: Usd,
+    /// Of it, what the sender spent since it was last heard of.
+    pub spends: Usd,
+    /// What the sender could ask for.
+    pub left: Usd,
+    /// What the task may spend in all.
+    pub granted: Usd,
+    /// What it has spent.
+    pub spent: Usd,
+    /// What is reserved.
+    pub reserved: Usd,
+}
+
+/// Where a handoff takes its part from, and against what its figures are measured.
+#[derive(Debug, Clone, Copy)]
+struct Place {
+    /// An open reserve; none: what is free.
+    from: Option<usize>,
+    /// The reserve on which its sender stated figures before; none: those of the task.
+    base: Option<usize>,
+    /// Its sender brings the money along: it began the task, and was handed nothing.
+    root: bool,
+}
+
+impl Funds {
+    /// The books as the first handoff of a task opens them, before it takes its part.
+    #[must_use]
+    pub fn open(
+        opener: &AgentId,
+        cost: &Cost,
+        declared: Option<Usd>,
+        topped_up: Usd,
+        strict: bool,
+    ) -> Self {
+        let remaining = Usd(cost.remaining.0.max(0));
+        let stated = Tally { usd: Usd(cost.spent.0.max(0)), ..Tally::of(cost) };
+        let granted = declared.unwrap_or(stated.usd.plus(remaining)).plus(topped_up);
+        Self {
+            opener: opener.clone(),
+            strict,
+            declared: declared.is_some(),
+            granted,
+            spent: stated.usd,
+            free: granted.minus(stated.usd),
+            stated,
+            agents: BTreeMap::from([(opener.clone(), stated)]),
+            reserves: Vec::new(),
+        }
+    }
+
+    /// As it is kept.
+    #[must_use]
+    pub fn to_text(&self) -> String {
+        // Plain data with text keys: it always has a JSON form.
+        serde_json::to_string(self).unwrap_or_default()
+    }
+
+    /// What is reserved by handoffs that have not ended.
+    #[must_use]
+    pub fn reserved(&self) -> Usd {
+        self.reserves.iter().fold(Usd(0), |sum, one| sum.plus(one.left))
+    }
+
+    fn find(&self, handoff: HandoffId) -> Option<usize> {
+        self.reserves.iter().position(|one| one.handoff == handoff)
+    }
+
+    /// The nearest open reserve from which this one was taken, directly or not.
+    fn open_above(&self, mut from: Option<HandoffId>) -> Option<usize> {
+        // As many steps as there are reserves, whatever they say of each other.
+        for _ in 0..=self.reserves.len() {
+            let place = self.find(from?)?;
+            if self.reserves[place].open {
+                return Some(place);
+            }
+            from = self.reserves[place].from;
+        }
+        None
+    }
+
+    /// The parent's reserve, where the sender holds it or held it; where the sender sent the parent
+    /// itself, that of which the parent was taken. Without such a parent: the fullest reserve that the
+    /// sender holds. Without any: what is free.
+    fn place(&self, parent: Option<HandoffId>, source: &AgentId) -> Place {
+        if let Some(at) = parent.and_then(|id| self.find(id)) {
+            let known = &self.reserves[at];
+            if known.holder == *source {
+                let from = if known.open { Some(at) } else { self.open_above(known.from) };
+                return Place { from, base: Some(at), root: false };
+            }
+            if known.source == *source {
+                let base = known.from.and_then(|id| self.find(id));
+                let root = known.from.is_none() && self.opener == *source;
+                return Place { from: self.open_above(known.from), base, root };
+            }
+        }
+        let held = self.reserves.iter().enumerate();
+        let fullest = held
+            .filter(|(_, one)| one.open && one.holder == *source)
+            .max_by_key(|(_, one)| one.left)
+            .map(|(at, _)| at);
+        Place { from: fullest, base: fullest, root: fullest.is_none() && self.opener == *source }
+    }
+
+    fn left_at(&self, from: Option<usize>) -> Usd {
+        let own = from.map_or(Usd(0), |at| self.reserves[at].left);
+        own.plus(Usd(self.free.0.max(0)))
+    }
+
+    fn stated_at(&self, base: Option<usize>) -> Tally {
+        base.map_or(self.stated, |at| self.reserves[at].stated)
+    }
+
+    /// Whether a sender is given what it brings along, and not what it was handed.
+    #[must_use]
+    pub fn is_declared_root(&self, parent: Option<HandoffId>, source: &AgentId) -> bool {
+        self.declared && self.place(parent, source).root
+    }
+
+    /// What the sender spent by now, since it was last heard of.
+    #[must_use]
+    pub fn spends(&self, ask: Ask<'_>) -> Tally {
+        let place = self.place(ask.parent, ask.source);
+        Tally::of(ask.cost).since(self.stated_at(place.base))
+    }
+
+    /// Whether there is enough for it.
+    ///
+    /// # Errors
+    /// [`Shortage`], with what is asked and what is left.
+    pub fn check(&self, ask: Ask<'_>) -> Result<(), Shortage> {
+        let place = self.place(ask.parent, ask.source);
+        let spends = self.spends(ask).usd;
+        let remaining = Usd(ask.cost.remaining.0.max(0));
+        let asked = spends.plus(remaining);
+        let left = self.left_at(place.from);
+        let lends = !self.strict || (place.root && !self.declared);
+        if asked <= left || lends {
+            return Ok(());
+        }
+        let (granted, spent, reserved) = (self.granted, self.spent, self.reserved());
+        Err(Shortage { asked, remaining, spends, left, granted, spent, reserved })
+    }
+
+    /// Takes a handoff's part and counts what its sender spent; what is short is granted. Whether it
+    /// may be short is [`Funds::check`]'s to say, before.
+    pub fn draw(&mut self, handoff: HandoffId, holder: &AgentId, ask: Ask<'_>) {
+        // One that was kept for a person, and is released, begins anew.
+        self.reserves.retain(|one| one.handoff != handoff);
+        let place = self.place(ask.parent, ask.source);
+        let (now, before) = (Tally::of(ask.cost), self.spends(ask));
+        let remaining = Usd(ask.cost.remaining.0.max(0));
+        let short = before.usd.plus(remaining).minus(self.left_at(place.from));
+        if short > Usd(0) {
+            self.granted = self.granted.plus(short);
+            self.free = self.free.plus(short);
+        }
+        let stated = self.stated_at(place.base).max(now);
+        match place.base {
+            Some(at) => self.reserves[at].stated = stated,
+            None => self.stated = stated,
+        }
+        self.take(place.from, before.usd.plus(remaining));
+        self.count(ask.source, before);
+        self.reserves.push(Reserve {
+            handoff,
+            from: place.from.map(|at| self.reserves[at].handoff),
+            source: ask.source.clone(),
+            holder: holder.clone(),
+            open: true,
+            left: remaining,
+            stated: now,
+            before,
+            after: Tally::default(),
+        });
+        self.forget();
+    }
+
+    /// A handoff ended. What its receiver spent in the end is counted, where it says so, and the rest
+    /// goes back to where it came from. Says what was counted.
+    pub fn settle(&mut self, handoff: HandoffId, said: Option<Tally>) -> Tally {
+        let Some(at) = self.find(handoff).filter(|at| self.reserves[*at].open) else {
+            return Tally::default();
+        };
+        let one = &mut self.reserves[at];
+        let after = said.map_or(Tally::default(), |said| said.since(one.stated));
+        one.stated = one.stated.max(said.unwrap_or_default());
+        one.after = after;
+        let holder = one.holder.clone();
+        self.take(Some(at), after.usd);
+        self.count(&holder, after);
+        let one = &mut self.reserves[at];
+        one.open = false;
+        let (rest, from) = (std::mem::take(&mut one.left), one.from);
+        match self.open_above(from) {
+            Some(above) => {
+                let above = &mut self.reserves[above];
+                above.left = above.left.plus(rest);
+            }
+            None => self.free = self.free.plus(rest),
+        }
+        after
+    }
+
+    /// Another handoff stands in for one that ended: it gets what that had, as far as it is there.
+    pub fn pass_on(&mut self, ended: HandoffId, handoff: HandoffId, holder: &AgentId, cost: &Cost) {
+        let Some(known) = self.find(ended).map(|at| self.reserves[at].clone()) else { return };
+        let from = self.open_above(known.from);
+        let wanted = Usd(cost.remaining.0.max(0));
+        let left = wanted.min(self.left_at(from));
+        self.take(from, left);
+        self.reserves.push(Reserve {
+            handoff,
+            from: from.map(|at| self.reserves[at].handoff),
+            source: known.source,
+            holder: holder.clone(),
+            open: true,
+            left,
+            stated: Tally::of(cost),
+            before: Tally::default(),
+            after: Tally::default(),
+        });
+        self.forget();
+    }
+
+    /// An operator adds to it.
+    pub fn top_up(&mut self, add: Usd) {
+        self.granted = self.granted.plus(add);
+        self.free = self.free.plus(add);
+    }
+
+    /// Takes an amount out of a reserve, and what that does not have out of what is free.
+    fn take(&mut self, from: Option<usize>, amount: Usd) {
+        let own = from.map_or(Usd(0), |at| {
+            let part = amount.min(self.reserves[at].left);
+            self.reserves[at].left = self.reserves[at].left.minus(part);
+            part
+        });
+        self.free = self.free.minus(amount.minus(own));
+    }
+
+    fn count(&mut self, agent: &AgentId, added: Tally) {
+        self.spent = self.spent.plus(added.usd);
+        let sum = self.agents.entry(agent.clone()).or_default();
+        *sum = sum.plus(added);
+    }
+
+    fn forget(&mut self) {
+        let mut surplus =
+            self.reserves.iter().filter(|one| !one.open).count().saturating_sub(MAX_ENDED);
+        self.reserves.retain(|one| {
+            let goes = surplus > 0 && !one.open;
+            surplus -= usize::from(goes);
+            !goes
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests;

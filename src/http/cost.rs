@@ -1,0 +1,251 @@
+//! `GET /tasks/{taskId}/cost`: what a task may spend and who spent it, as a tree of its handoffs.
+
+use std::collections::{BTreeMap, HashMap};
+
+use axum::extract::State;
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::Api;
+use super::auth::Anyone;
+use super::extract::Id;
+use super::problem::{NoKey, Problem, ProblemDetails};
+use super::tasks::find;
+use crate::domain::funds::{Funds, Reserve, Tally};
+use crate::domain::handoff::{Handoff, HandoffStatus};
+use crate::domain::ids::{AgentId, HandoffId, TaskId};
+use crate::domain::money::Usd;
+use crate::store::HandoffFilter;
+
+/// Handoffs read at once.
+const PAGE: i64 = 500;
+
+/// Tokens.
+#[derive(Debug, Default, Serialize, ToSchema)]
+pub struct SpentTokensView {
+    /// Read.
+    pub prompt: u64,
+    /// Written.
+    pub completion: u64,
+}
+
+impl From<Tally> for SpentTokensView {
+    fn from(tally: Tally) -> Self {
+        Self { prompt: tally.prompt, completion: tally.completion }
+    }
+}
+
+/// The sums of a task. At any time `grantedUSD = spentUSD + reservedUSD + remainingUSD - overdrawnUSD`.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct SumsView {
+    /// What may be spent in all: what the task began with, and what operators added.
+    #[serde(rename = "grantedUSD")]
+    #[schema(value_type = f64)]
+    pub granted: Usd,
+    /// What was spent in all; never falls.
+    #[serde(rename = "spentUSD")]
+    #[schema(value_type = f64)]
+    pub spent: Usd,
+    /// What handoffs that have not ended set aside for their receivers.
+    #[serde(rename = "reservedUSD")]
+    #[schema(value_type = f64)]
+    pub reserved: Usd,
+    /// Neither spent nor set aside.
+    #[serde(rename = "remainingUSD")]
+    #[schema(value_type = f64)]
+    pub remaining: Usd,
+    /// What agents say that they spent beyond what they were given.
+    #[serde(rename = "overdrawnUSD")]
+    #[schema(value_type = f64)]
+    pub overdrawn: Usd,
+    /// Tokens in all.
+    pub tokens: SpentTokensView,
+}
+
+/// One agent's part.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct AgentCostView {
+    /// The agent.
+    pub agent_id: String,
+    /// What it spent.
+    #[serde(rename = "spentUSD")]
+    #[schema(value_type = f64)]
+    pub spent: Usd,
+    /// Tokens that it used.
+    pub tokens: SpentTokensView,
+    /// What it holds and may still spend or hand on.
+    #[serde(rename = "heldUSD")]
+    #[schema(value_type = f64)]
+    pub held: Usd,
+}
+
+/// One handoff, with those that follow it.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct HopCostView {
+    /// The handoff.
+    pub handoff_id: String,
+    /// Who sent.
+    pub from_agent_id: String,
+    /// Who received.
+    pub to_agent_id: String,
+    /// Where it stands.
+    pub status: String,
+    /// `costSpentSoFarUSD` of its message: cumulative along the path to it.
+    #[serde(rename = "statedSpentUSD")]
+    #[schema(value_type = f64)]
+    pub stated_spent: Usd,
+    /// `costBudgetRemainingUSD` of its message.
+    #[serde(rename = "statedRemainingUSD")]
+    #[schema(value_type = f64)]
+    pub stated_remaining: Usd,
+    /// What the sender had spent when it handed off, since it was last heard of. Absent where the books
+    /// no longer have it: they keep the last 32 handoffs that ended.
+    #[serde(rename = "senderSpentUSD", skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<f64>)]
+    pub sender_spent: Option<Usd>,
+    /// What the receiver said at the end that it spent besides what it handed on.
+    #[serde(rename = "receiverSpentUSD", skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<f64>)]
+    pub receiver_spent: Option<Usd>,
+    /// Tokens of both.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tokens: Option<SpentTokensView>,
+    /// What its receiver holds of it.
+    #[serde(rename = "reservedUSD")]
+    #[schema(value_type = f64)]
+    pub reserved: Usd,
+    /// What its receiver handed on.
+    #[schema(no_recursion)]
+    pub children: Vec<HopCostView>,
+}
+
+/// What a task costs.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct TaskCostView {
+    /// The task.
+    pub task_id: String,
+    /// Where it stands.
+    pub status: String,
+    /// The sums; null for a task that was begun before there were books.
+    pub sums: Option<SumsView>,
+    /// By agent.
+    pub agents: Vec<AgentCostView>,
+    /// By handoff: those that follow none, with what follows them.
+    pub hops: Vec<HopCostView>,
+}
+
+/// What a task may spend, and who spent it: by agent, and as a tree of its handoffs.
+#[utoipa::path(
+    get, path = "/tasks/{taskId}/cost", tag = "tasks", operation_id = "getTaskCost",
+    params(("taskId" = String, Path, description = "The task's UUID")),
+    responses(
+        (status = 200, description = "Its books", body = TaskCostView),
+        NoKey,
+        (status = 404, description = "No such task, or not the caller's", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 503, description = "The store is away", body = ProblemDetails, content_type = "application/problem+json"),
+    ),
+    security(("bearer" = []), ("apiKey" = []))
+)]
+pub async fn cost(
+    State(api): State<Api>,
+    Anyone(principal): Anyone,
+    Id(id): Id<TaskId>,
+) -> Result<axum::Json<TaskCostView>, Problem> {
+    let task = find(&api, &principal, id).await?;
+    let filter = HandoffFilter { task_id: Some(id), ..HandoffFilter::default() };
+    let (mut handoffs, mut after) = (Vec::new(), None);
+    loop {
+        let page =
+            api.store.list_handoffs(&principal.tenant, &filter, after.as_ref(), PAGE).await?;
+        let Some(last) = page.last() else { break };
+        after = Some((last.created_at, last.id.to_string()));
+        handoffs.extend(page);
+    }
+    handoffs.reverse();
+    let funds = task.funds.as_deref();
+    Ok(axum::Json(TaskCostView {
+        task_id: id.to_string(),
+        status: task.status.as_str().to_owned(),
+        sums: funds.map(sums),
+        agents: funds.map(agents).unwrap_or_default(),
+        hops: tree(&handoffs, funds),
+    }))
+}
+
+fn sums(funds: &Funds) -> SumsView {
+    let none = Usd(0);
+    let all = funds.agents.values().fold(Tally::default(), |sum, one| sum.plus(*one));
+    SumsView {
+        granted: funds.granted,
+        spent: funds.spent,
+        reserved: funds.reserved(),
+        remaining: funds.free.max(none),
+        overdrawn: none.minus(funds.free).max(none),
+        tokens: all.into(),
+    }
+}
+
+/// Who spent something, or holds something.
+fn agents(funds: &Funds) -> Vec<AgentCostView> {
+    let mut parts: BTreeMap<&AgentId, (Tally, Usd)> =
+        funds.agents.iter().map(|(id, spent)| (id, (*spent, Usd(0)))).collect();
+    for one in &funds.reserves {
+        let (_, held) = parts.entry(&one.holder).or_default();
+        *held = held.plus(one.left);
+    }
+    let view = |(id, (spent, held)): (&AgentId, (Tally, Usd))| AgentCostView {
+        agent_id: id.to_string(),
+        spent: spent.usd,
+        tokens: spent.into(),
+        held,
+    };
+    parts.into_iter().map(view).collect()
+}
+
+/// The handoffs that were committed, oldest first, each below the one that it follows. What is last is
+/// taken first, so that children are whole before they are put below their parent.
+fn tree(handoffs: &[Handoff], funds: Option<&Funds>) -> Vec<HopCostView> {
+    let crossed =
+        |one: &&Handoff| !matches!(one.status, HandoffStatus::NoOp | HandoffStatus::DeadLettered);
+    let places: HashMap<HandoffId, usize> =
+        handoffs.iter().enumerate().map(|(at, one)| (one.id, at)).collect();
+    let reserves: HashMap<HandoffId, &Reserve> = funds
+        .into_iter()
+        .flat_map(|funds| funds.reserves.iter().map(|one| (one.handoff, one)))
+        .collect();
+    let mut below: HashMap<Option<HandoffId>, Vec<HopCostView>> = HashMap::new();
+    for one in handoffs.iter().rev().filter(crossed) {
+        let own = places.get(&one.id).copied();
+        // A parent stands before its children; what names another is a root.
+        let parent = one.parent_id.filter(|id| {
+            let at = places.get(id).copied();
+            at < own && at.is_some_and(|at| crossed(&&handoffs[at]))
+        });
+        let mut children = below.remove(&Some(one.id)).unwrap_or_default();
+        children.reverse();
+        let hop = hop(one, reserves.get(&one.id).copied(), children);
+        below.entry(parent).or_default().push(hop);
+    }
+    let mut roots = below.remove(&None).unwrap_or_default();
+    roots.reverse();
+    roots
+}
+
+fn hop(one: &Handoff, reserve: Option<&Reserve>, children: Vec<HopCostView>) -> HopCostView {
+    HopCostView {
+        handoff_id: one.id.to_string(),
+        from_agent_id: one.source.to_string(),
+        to_agent_id: one.target.to_string(),
+        status: one.status.as_str().to_owned(),
+        stated_spent: one.cost.spent,
+        stated_remaining: one.cost.remaining,
+        sender_spent: reserve.map(|reserve| reserve.before.usd),
+        receiver_spent: reserve.map(|reserve| reserve.after.usd),
+        tokens: reserve.map(|reserve| reserve.before.plus(reserve.after).into()),
+        reserved: reserve.map_or(Usd(0), |reserve| reserve.left),
+        children,
+    }
+}
