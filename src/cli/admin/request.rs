@@ -152,7 +152,7 @@ mod tests {
     fn given(said: &[(&'static str, &str)]) -> Given {
         let mut given = Given::default();
         for (name, text) in said {
-            given.0.entry(*name).or_default().push((*text).to_owned());
+            given.0.entry(name).or_default().push((*text).to_owned());
         }
         given
     }
