@@ -11,6 +11,7 @@ use prometheus::{
 };
 
 use self::pairs::Pairs;
+use crate::domain::failure::Code;
 use crate::domain::handoff::{Handoff, HandoffStatus};
 
 /// Every instrument of one broker.
@@ -259,11 +260,14 @@ impl Metrics {
                 "Submissions by result.",
                 &["result"],
             )?,
-            rejections: counters(
-                "handoff_rejections_total",
-                "Submissions refused by the gate, by primary reason.",
-                &["reason"],
-            )?,
+            rejections: from_zero(
+                counters(
+                    "handoff_rejections_total",
+                    "Submissions refused by the gate, by primary reason.",
+                    &["reason"],
+                )?,
+                &REFUSALS.map(Code::as_str),
+            ),
             safety_findings: counters(
                 "handoff_safety_findings_total",
                 "Safety findings by rule.",
@@ -386,11 +390,14 @@ impl Metrics {
                 "handoff_retries_put_off_total",
                 "Retries put off because their receiver's retry budget was spent.",
             )?,
-            endpoint_alerts: counters(
-                "handoff_endpoint_alerts_total",
-                "What operators were told of receivers' endpoints.",
-                &["what"],
-            )?,
+            endpoint_alerts: from_zero(
+                counters(
+                    "handoff_endpoint_alerts_total",
+                    "What operators were told of receivers' endpoints.",
+                    &["what"],
+                )?,
+                &["failing", "disabled"],
+            ),
             http_requests: counters(
                 "handoff_http_requests_total",
                 "HTTP requests by method, route and status.",
@@ -499,4 +506,27 @@ impl Metrics {
     pub fn render(&self) -> Result<String, prometheus::Error> {
         TextEncoder::new().encode_to_string(&self.registry.gather())
     }
+}
+
+/// The reasons for which the gate refuses.
+const REFUSALS: [Code; 10] = [
+    Code::SignatureInvalid,
+    Code::SchemaInvalid,
+    Code::Forbidden,
+    Code::NoCapableAgent,
+    Code::ContractViolation,
+    Code::IncompleteContext,
+    Code::BudgetExhausted,
+    Code::BudgetMismatch,
+    Code::LoopDetected,
+    Code::SafetyViolation,
+];
+
+/// A counter whose values of its one label are there from the start: of one that appears with its first
+/// count, Prometheus sees no increase, and an alert on a rare event would miss the first.
+fn from_zero(counter: IntCounterVec, values: &[&str]) -> IntCounterVec {
+    for value in values {
+        counter.with_label_values(&[value]);
+    }
+    counter
 }

@@ -11,7 +11,8 @@ const HEAD: &str = "# Metrics
 
 What a broker serves at `GET /metrics` (on its own listener where `metrics.listen` is set), for Prometheus. Names after its
 conventions, base units, labels from bounded sets. Histograms have `_bucket`, `_sum` and `_count`. A counter with labels
-appears with its first count. This page is made from the code: `HANDOFFD_WRITE_DOCS=1 cargo test --test watching`.
+appears with its first count, but for the gate's reasons and what operators are told of endpoints, which begin with 0, so
+that an alert sees the first. This page is made from the code: `HANDOFFD_WRITE_DOCS=1 cargo test --test watching`.
 
 Alerting rules are in [config/prometheus/rules.yml](../config/prometheus/rules.yml), with a
 [runbook](runbooks/README.md) each.

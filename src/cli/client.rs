@@ -1,76 +1,235 @@
 //! How commands talk to a running broker.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use clap::Args as ClapArgs;
+use reqwest::Method;
 use serde_json::Value;
+use url::Url;
 
+use super::Exit;
+use super::plain::plain;
 use crate::config::Config;
+
+/// The longest that an ordinary answer may take.
+const PATIENCE: Duration = Duration::from_mins(1);
+/// The longest that a connection may take.
+const CONNECT_PATIENCE: Duration = Duration::from_secs(10);
+
+// Which broker, and with which key. The key is no argument: arguments stand in the list of processes and in
+// the shell's history. (A doc comment would become the help of every command that has these.)
+#[derive(Debug, Clone, ClapArgs)]
+pub(super) struct Reach {
+    /// The broker; the configured listener unless said
+    #[arg(long, env = "HANDOFFD_URL")]
+    pub(super) url: Option<String>,
+    /// A file with the key; HANDOFFD_API_KEY or the configured admin key unless said
+    #[arg(long, env = "HANDOFFD_API_KEY_FILE", value_name = "FILE")]
+    pub(super) key_file: Option<PathBuf>,
+}
+
+/// What to ask.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Request {
+    /// How.
+    pub(super) method: Method,
+    /// The path's segments, as they are.
+    pub(super) path: Vec<String>,
+    /// Parameters by name.
+    pub(super) query: Vec<(String, String)>,
+    /// The body.
+    pub(super) body: Option<Body>,
+    /// Longer than an ordinary answer takes.
+    pub(super) patience: Option<Duration>,
+}
+
+/// A body.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Body {
+    /// As `application/json`.
+    Json(Value),
+    /// As `application/yaml`, of which JSON is a part.
+    Yaml(String),
+}
+
+impl Request {
+    /// A GET of these segments.
+    pub(super) fn get(path: &[&str]) -> Self {
+        Self {
+            method: Method::GET,
+            path: path.iter().map(|&segment| segment.to_owned()).collect(),
+            query: Vec::new(),
+            body: None,
+            patience: None,
+        }
+    }
+}
 
 /// A client of one broker, with one key.
 pub(super) struct Client {
     http: reqwest::Client,
-    base: String,
+    base: Url,
     key: String,
 }
 
 /// What went wrong.
 #[derive(Debug)]
 pub(super) enum ClientError {
-    /// The broker cannot be reached.
+    /// What was said about the broker or the key cannot be.
+    Usage(String),
+    /// The key cannot be read.
+    NoKey(String),
+    /// The broker cannot be reached, or is none.
     Unreachable(String),
-    /// It said no: status and what it said.
-    Refused(u16, String),
+    /// It said no.
+    Refused(Box<Refusal>),
+}
+
+/// An answer that is an error.
+#[derive(Debug)]
+pub(super) struct Refusal {
+    /// The HTTP status.
+    pub(super) status: u16,
+    /// The problem (RFC 9457); null where the answer was none.
+    pub(super) problem: Value,
+    /// When to ask again, as the answer says.
+    retry_after: Option<String>,
+}
+
+impl ClientError {
+    /// How a command ends that meets it: an answer is a no, unless the broker could not give one.
+    pub(super) fn exit(&self) -> Exit {
+        match self {
+            Self::Usage(_) => Exit::Usage,
+            Self::Refused(refusal) if !matches!(refusal.status, 408 | 429 | 500..) => Exit::No,
+            Self::Refused(_) | Self::NoKey(_) | Self::Unreachable(_) => Exit::Unreachable,
+        }
+    }
 }
 
 impl std::fmt::Display for ClientError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Unreachable(why) => write!(f, "the broker cannot be reached: {why}"),
-            Self::Refused(status, why) => write!(f, "the broker answered {status}: {why}"),
+        let refusal = match self {
+            Self::Usage(why) | Self::NoKey(why) => return f.write_str(&plain(why)),
+            Self::Unreachable(why) => {
+                return write!(f, "the broker cannot be reached: {}", plain(why));
+            }
+            Self::Refused(refusal) => refusal,
+        };
+        let text = |value: &Value, name: &str| {
+            plain(value.get(name).and_then(Value::as_str).unwrap_or_default()).into_owned()
+        };
+        let problem = &refusal.problem;
+        write!(f, "the broker answered {}", refusal.status)?;
+        match text(problem, "code").as_str() {
+            "" => {}
+            code => write!(f, " {code}")?,
+        }
+        match text(problem, "detail").as_str() {
+            "" => write!(f, " without a reason: is this a handoffd?")?,
+            detail => write!(f, ": {detail}")?,
+        }
+        for failure in problem.get("failures").and_then(Value::as_array).into_iter().flatten() {
+            let (code, pointer) = (text(failure, "code"), text(failure, "pointer"));
+            let pointer = if pointer.is_empty() { "(whole body)" } else { &pointer };
+            write!(f, "\n  {code} at {pointer}: {}", text(failure, "message"))?;
+        }
+        if let Some(seconds) = &refusal.retry_after {
+            write!(f, "\n  try again in {} s", plain(seconds))?;
+        }
+        match text(problem, "requestId").as_str() {
+            "" => Ok(()),
+            id => write!(f, "\n  request {id}"),
         }
     }
 }
 
 impl Client {
-    /// To `url` (or the configured listener) with `key` (or the data directory's admin key).
+    /// To `reach`'s broker (or the configured listener) with its key, or `key`, or the configured admin key,
+    /// or the one in the data directory.
     pub(super) fn new(
-        url: Option<String>,
+        reach: &Reach,
         key: Option<String>,
         config: &Config,
     ) -> Result<Self, ClientError> {
         let http = reqwest::Client::builder()
-            .timeout(Duration::from_mins(1))
+            .timeout(PATIENCE)
+            .connect_timeout(CONNECT_PATIENCE)
+            // A redirect would be followed with other methods and to others: whoever moved the broker says so.
+            .redirect(reqwest::redirect::Policy::none())
             .no_proxy()
             .build()
             .map_err(|err| ClientError::Unreachable(err.to_string()))?;
-        let base = url.unwrap_or_else(|| format!("http://{}", reachable(config)));
-        let key = match key {
-            Some(key) => key,
-            None if !config.auth.admin_key.is_empty() => config.auth.admin_key.clone(),
-            None => read_key(&config.server.data_dir.join("admin.key"))?,
+        let base = reach.url.clone().unwrap_or_else(|| format!("http://{}", reachable(config)));
+        let base = Url::parse(&base)
+            .ok()
+            .filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host())
+            .ok_or_else(|| {
+                ClientError::Usage(format!("{base} is no URL of a broker: https://host:port"))
+            })?;
+        let key = match (&reach.key_file, key) {
+            (Some(path), _) => read_key(path)?,
+            (None, Some(key)) => key,
+            (None, None) if !config.auth.admin_key.is_empty() => config.auth.admin_key.clone(),
+            (None, None) => read_key(&config.server.data_dir.join("admin.key"))?,
         };
-        Ok(Self { http, base: base.trim_end_matches('/').to_owned(), key })
+        if key.is_empty() || !key.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return Err(ClientError::Usage("the key is not one word of ASCII".to_owned()));
+        }
+        Ok(Self { http, base, key })
     }
 
-    /// GETs JSON.
-    pub(super) async fn get(&self, path: &str) -> Result<Value, ClientError> {
-        let answer = self
-            .http
-            .get(format!("{}{path}", self.base))
-            .bearer_auth(&self.key)
-            .send()
-            .await
-            .map_err(|err| ClientError::Unreachable(err.to_string()))?;
-        let status = answer.status();
-        let body: Value =
-            answer.json().await.map_err(|err| ClientError::Unreachable(err.to_string()))?;
-        if status.is_success() {
-            return Ok(body);
+    /// Asks; the answer's JSON, or null where it has no body.
+    pub(super) async fn call(&self, request: &Request) -> Result<Value, ClientError> {
+        let unreachable = |err: reqwest::Error| ClientError::Unreachable(causes(&err));
+        let mut url = self.base.clone();
+        if let Ok(mut path) = url.path_segments_mut() {
+            path.pop_if_empty().extend(&request.path);
         }
-        let detail = body.get("detail").and_then(Value::as_str).unwrap_or_default();
-        Err(ClientError::Refused(status.as_u16(), detail.to_owned()))
+        if !request.query.is_empty() {
+            url.query_pairs_mut().extend_pairs(&request.query);
+        }
+        let mut asked = self.http.request(request.method.clone(), url).bearer_auth(&self.key);
+        if let Some(patience) = request.patience {
+            asked = asked.timeout(patience);
+        }
+        asked = match &request.body {
+            None => asked,
+            Some(Body::Json(value)) => asked.json(value),
+            Some(Body::Yaml(text)) => {
+                asked.header("content-type", "application/yaml").body(text.clone())
+            }
+        };
+        let answer = asked.send().await.map_err(unreachable)?;
+        let status = answer.status();
+        let retry_after = answer.headers().get("retry-after").and_then(|value| value.to_str().ok());
+        let retry_after = retry_after.map(str::to_owned);
+        let bytes = answer.bytes().await.map_err(unreachable)?;
+        let body = if bytes.is_empty() { Ok(Value::Null) } else { serde_json::from_slice(&bytes) };
+        match body {
+            Ok(body) if status.is_success() => Ok(body),
+            Err(_) if status.is_success() => Err(ClientError::Unreachable(
+                "what answers speaks no JSON: is this a handoffd?".to_owned(),
+            )),
+            body => Err(ClientError::Refused(Box::new(Refusal {
+                status: status.as_u16(),
+                problem: body.unwrap_or_default(),
+                retry_after,
+            }))),
+        }
     }
+}
+
+/// An error with what caused it: reqwest's own words leave out why.
+fn causes(err: &dyn std::error::Error) -> String {
+    let mut said = err.to_string();
+    let mut next = err.source();
+    while let Some(cause) = next {
+        said = format!("{said}: {cause}");
+        next = cause.source();
+    }
+    said
 }
 
 /// Where this machine reaches the configured listener.
@@ -83,9 +242,9 @@ pub(super) fn reachable(config: &Config) -> std::net::SocketAddr {
 }
 
 fn read_key(path: &Path) -> Result<String, ClientError> {
-    std::fs::read_to_string(path).map(|text| text.trim().to_owned()).map_err(|_| {
-        ClientError::Unreachable(format!(
-            "no key: give --key or HANDOFFD_API_KEY (no admin key in {})",
+    std::fs::read_to_string(path).map(|text| text.trim().to_owned()).map_err(|err| {
+        ClientError::NoKey(format!(
+            "no key: set HANDOFFD_API_KEY or give --key-file ({}: {err})",
             path.display()
         ))
     })

@@ -3,22 +3,26 @@
 
 use std::path::PathBuf;
 
-use clap::{Parser, Subcommand, ValueEnum};
+use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
 
 use crate::config::{Config, LogFormat};
 use crate::fault;
 use crate::telemetry::Telemetry;
 
+mod admin;
 mod archive;
 mod client;
+mod completions;
 mod conformance;
 mod demo;
 mod export;
 mod healthcheck;
 mod key;
 mod lint;
+mod man;
 mod migrate;
 mod openapi;
+mod plain;
 mod scan;
 mod serve;
 mod trace;
@@ -103,10 +107,22 @@ enum Commands {
     /// Make API keys
     #[command(subcommand)]
     Key(key::Commands),
+    #[command(flatten)]
+    Admin(admin::Asked),
+    /// Print the completions of a shell
+    Completions(completions::Args),
+    /// Print the manual page, or write one for each command
+    Man(man::Args),
     /// Print the OpenAPI document
     Openapi,
     /// Ask a running broker whether it is ready (for container health checks)
     Healthcheck,
+}
+
+/// The command line, as it is parsed: manual, completions and reference are made from it.
+#[must_use]
+pub fn command() -> clap::Command {
+    Cli::command()
 }
 
 /// The process's environment; the command line's database wins over it.
@@ -180,6 +196,9 @@ pub fn main() -> i32 {
             Commands::Validate(args) => validate::run(&args, output),
             Commands::Scan(args) => scan::run(&args, output),
             Commands::Key(command) => key::run(command, config, output).await,
+            Commands::Admin(asked) => admin::run(asked, config, output).await,
+            Commands::Completions(args) => completions::run(&args),
+            Commands::Man(args) => man::run(&args),
             Commands::Openapi => openapi::run(),
             Commands::Healthcheck => healthcheck::run(config).await,
         }

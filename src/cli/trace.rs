@@ -1,9 +1,12 @@
 //! `handoffd trace TASK`: what happened, for people.
 
+use std::borrow::Cow;
+
 use clap::Args as ClapArgs;
 use serde_json::Value;
 
-use super::client::{Client, ClientError};
+use super::client::{Client, ClientError, Reach, Request};
+use super::plain::{self, plain};
 use super::{Exit, Output};
 use crate::config::Config;
 use crate::domain::ids::TaskId;
@@ -13,9 +16,8 @@ use crate::domain::ids::TaskId;
 pub(super) struct Args {
     /// The task's UUID
     task: TaskId,
-    /// The broker; the configured listener unless said
-    #[arg(long, env = "HANDOFFD_URL")]
-    url: Option<String>,
+    #[command(flatten)]
+    reach: Reach,
     /// The key; the data directory's admin key unless said
     #[arg(long, env = "HANDOFFD_API_KEY", hide_env_values = true)]
     key: Option<String>,
@@ -23,31 +25,29 @@ pub(super) struct Args {
 
 /// Fetches a trace and prints it.
 pub(super) async fn run(args: Args, config: Config, output: Output) -> Exit {
-    let fetched = async {
-        Client::new(args.url, args.key, &config)?.get(&format!("/tasks/{}/trace", args.task)).await
-    }
-    .await;
+    let asked = Request::get(&["tasks", &args.task.to_string(), "trace"]);
+    let fetched = async { Client::new(&args.reach, args.key, &config)?.call(&asked).await }.await;
     match fetched {
         Ok(trace) => {
             match output {
-                Output::Json => println!("{trace}"),
+                Output::Json => println!("{}", plain::json(&trace, false)),
                 Output::Text => print!("{}", render(&trace)),
             }
             Exit::Well
         }
-        Err(err @ ClientError::Refused(404, _)) => {
-            eprintln!("handoffd: {err}");
-            Exit::No
-        }
         Err(err) => {
             eprintln!("handoffd: {err}");
-            Exit::Unreachable
+            match err {
+                ClientError::Refused(refusal) if refusal.status == 404 => Exit::No,
+                ClientError::Usage(_) => Exit::Usage,
+                _ => Exit::Unreachable,
+            }
         }
     }
 }
 
-fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {
-    value.pointer(pointer).and_then(Value::as_str).unwrap_or("-")
+fn text<'a>(value: &'a Value, pointer: &str) -> Cow<'a, str> {
+    plain(value.pointer(pointer).and_then(Value::as_str).unwrap_or("-"))
 }
 
 fn list<'a>(value: &'a Value, pointer: &str) -> &'a [Value] {
@@ -69,7 +69,7 @@ pub(super) fn render(trace: &Value) -> String {
             text(handoff, "/toAgent/agentId"),
             text(handoff, "/status"),
             match handoff.get("reason").and_then(Value::as_str) {
-                Some(reason) => format!(" ({reason})"),
+                Some(reason) => format!(" ({})", plain(reason)),
                 None => String::new(),
             },
         );
@@ -85,10 +85,10 @@ pub(super) fn render(trace: &Value) -> String {
     let _ = writeln!(out, "\nEverything that was recorded");
     for record in list(trace, "/records") {
         let who = match record.pointer("/actor/agentId").and_then(Value::as_str) {
-            Some(agent) => agent,
+            Some(agent) => plain(agent),
             None => text(record, "/actor/role"),
         };
-        let reason = record.get("reason").and_then(Value::as_str).unwrap_or("");
+        let reason = plain(record.get("reason").and_then(Value::as_str).unwrap_or(""));
         let _ = writeln!(
             out,
             "  {:>4}  {}  {:<14} {:<22} {}",

@@ -436,7 +436,8 @@ const SHORT: [(&str, &str); 7] = [
 const MAX_COUNT: usize = 1 << 30;
 
 /// Variables with the prefix that are no settings.
-const NOT_SETTINGS: [&str; 3] = ["HANDOFFD_URL", "HANDOFFD_API_KEY", "HANDOFFD_CONFIG"];
+const NOT_SETTINGS: [&str; 4] =
+    ["HANDOFFD_URL", "HANDOFFD_API_KEY", "HANDOFFD_API_KEY_FILE", "HANDOFFD_CONFIG"];
 
 impl Config {
     /// Reads the settings from the defaults, a file and an environment.

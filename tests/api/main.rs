@@ -11,6 +11,7 @@
 #[macro_use]
 mod harness;
 
+mod admin;
 mod agents;
 mod allowlist;
 mod archive;

@@ -1,0 +1,190 @@
+//! From what was said on the command line to a request. Pure: files are read before.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value, json};
+
+use super::resource::{Action, Arg, Goes, Kind};
+use crate::cli::client::{Body, Request};
+
+/// What was said, by the arguments' names; of a file its content.
+#[derive(Debug, Default)]
+pub(super) struct Given(pub(super) BTreeMap<&'static str, Vec<String>>);
+
+impl Given {
+    /// Everything that was said under a name.
+    pub(super) fn all(&self, name: &str) -> &[String] {
+        self.0.get(name).map_or(&[], Vec::as_slice)
+    }
+
+    /// What was said under a name.
+    pub(super) fn one(&self, name: &str) -> Option<&str> {
+        self.all(name).first().map(String::as_str)
+    }
+}
+
+/// The request of an action that is no more than its table.
+pub(super) fn plain(action: &Action, given: &Given) -> Result<Request, String> {
+    let mut body = None;
+    for arg in action.args.iter().filter(|arg| arg.goes == Goes::Whole) {
+        if let Some(text) = given.one(arg.name) {
+            let value: Value = serde_json::from_str(text)
+                .map_err(|err| format!("--{} is no JSON: {err}", arg.name))?;
+            if !value.is_object() {
+                return Err(format!("--{} is no JSON object", arg.name));
+            }
+            body = Some(value);
+        }
+    }
+    for (pointer, text) in action.fixed {
+        let value = match *text {
+            "[]" => json!([]),
+            text => json!(text),
+        };
+        set(body.get_or_insert_with(|| json!({})), pointer, value);
+    }
+    for arg in action.args {
+        if let (Goes::Body(pointer), Some(value)) = (arg.goes, value(arg, given)) {
+            let body = body.get_or_insert_with(|| json!({}));
+            set(body, pointer, value);
+            if let Some((pointer, text)) = arg.implies {
+                set(body, pointer, json!(text));
+            }
+        }
+    }
+    // A body that may be empty is an object all the same.
+    let takes = action.args.iter().any(|arg| matches!(arg.goes, Goes::Body(_) | Goes::Whole));
+    if takes && body.is_none() {
+        body = Some(json!({}));
+    }
+    addressed(action, given, body.map(Body::Json))
+}
+
+/// The action's request with this body.
+pub(super) fn addressed(
+    action: &Action,
+    given: &Given,
+    body: Option<Body>,
+) -> Result<Request, String> {
+    let query = action.args.iter().filter_map(|arg| match arg.goes {
+        Goes::Query(parameter) => Some((parameter, given.all(arg.name))),
+        _ => None,
+    });
+    let query = query
+        .flat_map(|(parameter, said)| said.iter().map(|one| (parameter.to_owned(), one.clone())));
+    Ok(Request {
+        method: action.verb.method(),
+        path: path(action.path, |name| given.one(name))?,
+        query: query.collect(),
+        body,
+        patience: None,
+    })
+}
+
+/// A path's segments, with `{name}` as said.
+///
+/// # Errors
+/// What is said cannot be a segment.
+pub(super) fn path<'a>(
+    template: &str,
+    said: impl Fn(&str) -> Option<&'a str>,
+) -> Result<Vec<String>, String> {
+    let segment = |part: &str| {
+        let Some(name) = part.strip_prefix('{').and_then(|part| part.strip_suffix('}')) else {
+            return Ok(part.to_owned());
+        };
+        // A URL has no such segments: they would lead to another resource.
+        match said(name) {
+            Some(text) if !matches!(text, "" | "." | "..") => Ok(text.to_owned()),
+            text => Err(format!("`{}` is no {}", text.unwrap_or_default(), name.to_lowercase())),
+        }
+    };
+    template.trim_start_matches('/').split('/').map(segment).collect()
+}
+
+/// What was said, as JSON.
+fn value(arg: &Arg, given: &Given) -> Option<Value> {
+    let said = given.all(arg.name);
+    let first = said.first()?;
+    Some(match arg.kind {
+        Kind::List => json!(said),
+        Kind::Flag => json!(true),
+        Kind::Truth => json!(first == "true"),
+        // Both were looked at when they were parsed.
+        Kind::Number => serde_json::from_str(first).ok()?,
+        Kind::Whole => json!(first.parse::<u64>().ok()?),
+        Kind::Text | Kind::Choice(_) | Kind::File => json!(first),
+    })
+}
+
+/// Sets a member of a body, and what it lies in.
+fn set(body: &mut Value, pointer: &str, value: Value) {
+    let mut at = body;
+    for name in pointer.trim_start_matches('/').split('/') {
+        if !at.is_object() {
+            *at = Value::Object(Map::new());
+        }
+        at = &mut at[name];
+    }
+    *at = value;
+}
+
+#[cfg(test)]
+mod tests {
+
+    use super::super::resource::Verb;
+    use super::*;
+
+    const ACTION: Action = Action {
+        verb: Verb::Post,
+        path: "/things/{THING}/parts",
+        args: &[
+            Arg::path("THING", ""),
+            Arg::file(""),
+            Arg::body("size", "/at/size", Kind::Number, ""),
+            Arg::body("tag", "/tags", Kind::List, ""),
+            Arg::query("state", "st", Kind::Text, ""),
+        ],
+        fixed: &[("/kind", "part"), ("/none", "[]")],
+        ..Action::READ
+    };
+
+    fn given(said: &[(&'static str, &str)]) -> Given {
+        let mut given = Given::default();
+        for (name, text) in said {
+            given.0.entry(name).or_default().push((*text).to_owned());
+        }
+        given
+    }
+
+    #[test]
+    fn what_is_said_lies_over_the_file_and_goes_where_the_table_says() {
+        let said = [
+            ("THING", "a/b"),
+            ("file", r#"{"at":{"size":1,"place":"x"},"kind":"?"}"#),
+            ("size", "2.50"),
+            ("tag", "t"),
+            ("tag", "u"),
+            ("state", "x&y"),
+        ];
+        let request = plain(&ACTION, &given(&said)).unwrap();
+        assert_eq!(request.path, ["things", "a/b", "parts"]);
+        assert_eq!(request.query, [("st".to_owned(), "x&y".to_owned())]);
+        let body = json!({
+            "at": { "size": 2.5, "place": "x" }, "kind": "part", "none": [], "tags": ["t", "u"],
+        });
+        assert_eq!(request.body, Some(Body::Json(body)));
+    }
+
+    #[test]
+    fn what_cannot_be_sent_is_told_apart() {
+        for thing in ["", ".", ".."] {
+            let why = plain(&ACTION, &given(&[("THING", thing)])).unwrap_err();
+            assert!(why.contains("is no thing"), "{why}");
+        }
+        for (file, part) in [("{", "no JSON"), ("[]", "no JSON object")] {
+            let why = plain(&ACTION, &given(&[("THING", "x"), ("file", file)])).unwrap_err();
+            assert!(why.contains(part), "{why}");
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! `handoffd tasks`.
+
+use super::resource::{Action, Arg, CURSOR, Column, Kind, REASON, Resource, Shape, Verb};
+
+const TASK: Arg = Arg::path("TASK", "The task's UUID");
+const STATUS: Kind = Kind::Choice(&[
+    "HANDING_OFF",
+    "RUNNING",
+    "PENDING_HANDOFF",
+    "ESCALATED",
+    "COMPLETED",
+    "CANCELED",
+]);
+
+pub(super) const RESOURCE: Resource = Resource {
+    name: "tasks",
+    about: "Tasks: what the handoffs are about; what happened on one: handoffd trace",
+    actions: &[
+        Action {
+            name: "list",
+            about: "List tasks, newest first",
+            path: "/tasks",
+            args: &[Arg::query("status", "status", STATUS, "In this state")],
+            shape: Shape::Rows {
+                at: "/items",
+                columns: &[
+                    Column("TASK", "/taskId"),
+                    Column("STATUS", "/status"),
+                    Column("HOLDER", "/holder"),
+                    Column("HANDOFFS", "/handoffs"),
+                    Column("WAITING", "/undelivered"),
+                    Column("FAILURES", "/failures"),
+                    Column("SPENT USD", "/costSpentSoFarUSD"),
+                    Column("LEFT USD", "/costBudgetRemainingUSD"),
+                    Column("UPDATED", "/updatedAt"),
+                ],
+                foot: &[],
+            },
+            pages: CURSOR,
+            watch: true,
+            ..Action::READ
+        },
+        Action {
+            name: "show",
+            about: "Show one task, and the checkpoint that a rollback made current",
+            path: "/tasks/{TASK}",
+            args: &[TASK],
+            watch: true,
+            ..Action::READ
+        },
+        Action {
+            name: "cancel",
+            about: "Withdraw a task",
+            verb: Verb::Post,
+            path: "/tasks/{TASK}/cancel",
+            args: &[
+                TASK,
+                Arg::body(
+                    "grace-ms",
+                    "/graceMs",
+                    Kind::Whole,
+                    "How long who works on it may still finish; recovery.cancel_grace_ms unless said",
+                ),
+                REASON,
+            ],
+            ..Action::READ
+        },
+        Action {
+            name: "top-up",
+            about: "Add to a task's budget",
+            verb: Verb::Post,
+            path: "/tasks/{TASK}/budget",
+            args: &[
+                TASK,
+                Arg::body("add-usd", "/addUSD", Kind::Number, "US dollars to add").needed(),
+                REASON,
+            ],
+            ..Action::READ
+        },
+        Action {
+            name: "complete",
+            about: "Declare a task done",
+            verb: Verb::Post,
+            path: "/tasks/{TASK}/complete",
+            args: &[
+                TASK,
+                Arg::file(
+                    "What came of it, as JSON: an object with `output`; - for standard input",
+                ),
+            ],
+            ..Action::READ
+        },
+        Action {
+            name: "checkpoints",
+            about: "List the checkpoints of a task, newest first",
+            path: "/tasks/{TASK}/checkpoints",
+            args: &[TASK],
+            shape: Shape::Rows {
+                at: "/items",
+                columns: &[
+                    Column("RUN", "/executionId"),
+                    Column("SEQ", "/seq"),
+                    Column("AGENT", "/agentId"),
+                    Column("COMMITMENT", "/commitment"),
+                    Column("CREATED", "/createdAt"),
+                ],
+                foot: &[],
+            },
+            pages: CURSOR,
+            ..Action::READ
+        },
+        Action {
+            name: "restore",
+            about: "Make a stored checkpoint the task's current one",
+            verb: Verb::Post,
+            path: "/tasks/{TASK}/checkpoints/{RUN}/restore",
+            args: &[
+                TASK,
+                Arg::path("RUN", "The UUID of the agent's run"),
+                Arg::body("seq", "/seq", Kind::Whole, "The checkpoint's number within the run")
+                    .needed(),
+            ],
+            ..Action::READ
+        },
+    ],
+};
