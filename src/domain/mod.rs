@@ -16,3 +16,4 @@ pub mod redaction;
 pub mod roster;
 pub mod ruling;
 pub mod task;
+pub mod trace_context;
