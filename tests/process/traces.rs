@@ -300,6 +300,8 @@ pub async fn a_trace_goes_on_after_a_restart(site: Arc<Site>) {
     );
     receiver.delivery(0).await;
     let submitted = collector.span("the submission", |span| span.name == "handoff.submit").await;
+    let busy = collector.span("its first request", |span| span.name == "POST").await;
+    assert!(busy.failed && busy.attribute("http.response.status_code") == "503", "{busy:?}");
     broker.kill().await;
 
     receiver.answers(200, json!({ "status": "ACCEPTED" }));
