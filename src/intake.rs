@@ -152,7 +152,8 @@ impl Intake {
         request: Request,
     ) -> Result<Answer, IntakeError> {
         let span = submission(&body, request.trace.as_ref()).await;
-        self.gated(principal, body, request).instrument(span).await
+        // On the heap: with a span around it, it is too large for its caller's frame.
+        Box::pin(self.gated(principal, body, request)).instrument(span).await
     }
 
     async fn gated(
