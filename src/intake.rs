@@ -5,6 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sha2::{Digest, Sha256};
+use tracing::field::Empty;
+use tracing::{Instrument, Span};
 
 use crate::clock::{self, Clock};
 use crate::contract::enforce::Ready;
@@ -19,6 +21,7 @@ use crate::domain::policy::{EdgePolicy, Recovery};
 use crate::domain::progress::{Hop, LoopLimits, check_budget, check_loop};
 use crate::domain::redaction::Policy;
 use crate::domain::ruling::Ruling;
+use crate::domain::trace_context::{TraceContext, TraceParent};
 use crate::evidence::append::Placed;
 use crate::evidence::commitment::{Part, Subject, commit};
 use crate::evidence::record::{Actor, Party, PersonalPart, SafetyFacts};
@@ -30,6 +33,7 @@ use crate::ledger::context::Rules;
 use crate::ledger::{Ledger, Outgoing};
 use crate::metrics::Metrics;
 use crate::store::{HandoffFilter, Store, StoreError};
+use crate::telemetry;
 use crate::vault::{AgentSecrets, SecretKind, Vault};
 
 mod appeals;
@@ -133,7 +137,7 @@ pub struct Request {
     /// `Idempotency-Key`.
     pub idempotency_key: Option<String>,
     /// The request's own trace context, which goes before the message's.
-    pub traceparent: Option<String>,
+    pub trace: Option<TraceContext>,
 }
 
 impl Intake {
@@ -142,6 +146,17 @@ impl Intake {
     /// # Errors
     /// [`IntakeError`]; nothing was written then.
     pub async fn submit(
+        &self,
+        principal: &Principal,
+        body: Body,
+        request: Request,
+    ) -> Result<Answer, IntakeError> {
+        let span = submission(&body, request.trace.as_ref()).await;
+        // On the heap: with a span around it, it is too large for its caller's frame.
+        Box::pin(self.gated(principal, body, request)).instrument(span).await
+    }
+
+    async fn gated(
         &self,
         principal: &Principal,
         body: Body,
@@ -159,7 +174,7 @@ impl Intake {
                 Ok(Answer::Malformed(failure))
             }
             Verdict::Refused(refused) => {
-                self.refuse(principal, *refused, safety, request.idempotency_key, now).await
+                self.refuse(principal, *refused, safety, request, now).await
             }
         }
     }
@@ -211,6 +226,7 @@ impl Intake {
         let tenant = principal.tenant.clone();
         let at = self.clock.now();
         let large = body.bytes.len() > INLINE_LIMIT;
+        let span = Span::current();
         let run = move || {
             let secrets: Vec<&[u8]> = secrets.iter().map(|secret| secret.as_slice()).collect();
             let Body { bytes, guard } = body;
@@ -230,7 +246,7 @@ impl Intake {
             redacted(verdict, &redaction)
         };
         let verdict = if large {
-            tokio::task::spawn_blocking(run)
+            tokio::task::spawn_blocking(move || span.in_scope(run))
                 .await
                 .map_err(|err| LedgerError::Internal(err.to_string()))?
         } else {
@@ -334,7 +350,7 @@ impl Intake {
                 allowlist: None,
                 contract,
             };
-            return self.refuse(principal, refused, safety, request.idempotency_key, now).await;
+            return self.refuse(principal, refused, safety, request, now).await;
         }
         let agents = self.directory.agents(&principal.tenant).await?;
         agents.roster.routed(&target.agent_id);
@@ -345,9 +361,7 @@ impl Intake {
         let status = if to_itself { HandoffStatus::NoOp } else { HandoffStatus::Pending };
         let whole = message.whole();
         let mut handoff = row_of(principal, &message, Some(&target), status, &whole, now);
-        if let Some(traceparent) = request.traceparent {
-            handoff.traceparent = traceparent;
-        }
+        place(&mut handoff, request.trace, &message);
         handoff.ruling = ruling(policy.clone(), &agents, &message, &target);
         handoff.idempotent = policy.idempotent;
         let body = message.content();
@@ -466,7 +480,7 @@ impl Intake {
             findings: Vec::new(),
             allowlist: None,
         };
-        self.refuse(principal, refused, None, None, now).await
+        self.refuse(principal, refused, None, Request::default(), now).await
     }
 
     async fn refuse(
@@ -474,7 +488,7 @@ impl Intake {
         principal: &Principal,
         refused: Refused,
         safety: Option<SafetyFacts>,
-        idempotency_key: Option<String>,
+        request: Request,
         now: Micros,
     ) -> Result<Answer, IntakeError> {
         let reason = refused.reason();
@@ -502,6 +516,7 @@ impl Intake {
         }
         let reason = primary(&failures).unwrap_or(reason);
         self.count_refusal(reason);
+        Span::current().record("error.type", reason.as_str());
         let target = refused.target.as_ref().map(|agent| agent.agent_id.clone());
         let to_mend = matches!(reason, Code::SchemaInvalid | Code::IncompleteContext);
         let edge = principal
@@ -527,19 +542,15 @@ impl Intake {
                 self.metrics.dead_letters_total.inc();
                 let checkpoint =
                     message.checkpoint().unwrap_or_else(|| message.implied_checkpoint());
+                let (target, status) = (refused.target.as_ref(), HandoffStatus::DeadLettered);
+                let mut handoff = row_of(principal, message, target, status, &whole, now);
+                place(&mut handoff, request.trace, message);
                 refuse.dead_letter = Some(Box::new(DeadLetter {
-                    handoff: row_of(
-                        principal,
-                        message,
-                        refused.target.as_ref(),
-                        HandoffStatus::DeadLettered,
-                        &whole,
-                        now,
-                    ),
+                    handoff,
                     content: content(&message.content(), now),
                     checkpoint: Part::new(Subject::Checkpoint, clock::random(), &checkpoint),
                     personal: personal_parts(message),
-                    idempotency_key,
+                    idempotency_key: request.idempotency_key,
                 }));
             }
             refuse.whole = Some(whole);
@@ -745,6 +756,66 @@ fn receiver(message: &Message, target: Option<&crate::domain::agent::Agent>) -> 
     }
 }
 
+/// The span of a submission, in the trace of its sender from the first stage on. Where the request has
+/// no trace context that is the message's, and the request's span is linked.
+async fn submission(body: &Body, request: Option<&TraceContext>) -> Span {
+    if !telemetry::exporting() {
+        return Span::none();
+    }
+    let span = tracing::debug_span!(
+        "handoff.submit",
+        handoff.id = Empty,
+        handoff.task.id = Empty,
+        handoff.source = Empty,
+        handoff.target = Empty,
+        error.type = Empty,
+    );
+    if request.is_none() {
+        let bytes = body.bytes.clone();
+        let named = if bytes.len() > INLINE_LIMIT {
+            let peek = tokio::task::spawn_blocking(move || TraceContext::peek(&bytes));
+            peek.await.ok().flatten()
+        } else {
+            TraceContext::peek(&bytes)
+        };
+        if let Some(context) = named {
+            telemetry::under(&span, &context);
+            let request = Span::current();
+            // Its lines name the trace that the sender knows of.
+            request.record("trace_id", context.parent.trace_id_hex());
+            if let Some(own) = telemetry::own(&request) {
+                telemetry::link(&span, &own);
+            }
+        }
+    }
+    span
+}
+
+/// Puts a handoff in its place in a trace: the request's, else the message's, else a new one.
+fn place(handoff: &mut Handoff, request: Option<TraceContext>, message: &Message) {
+    let envelope = message.envelope();
+    let span = Span::current();
+    let own = telemetry::own(&span);
+    let context = request
+        .or_else(|| TraceContext::of_message(&envelope.traceparent, envelope.tracestate.as_deref()))
+        .or_else(|| {
+            let begun = || TraceParent::new(clock::random(), clock::random(), 0);
+            let parent = own.or_else(begun)?;
+            Some(TraceContext { parent, state: String::new() })
+        });
+    span.record("handoff.id", tracing::field::display(handoff.id));
+    span.record("handoff.task.id", tracing::field::display(handoff.task_id));
+    span.record("handoff.source", handoff.source.as_str());
+    span.record("handoff.target", handoff.target.as_str());
+    handoff.span = own.map(|own| own.to_string()).unwrap_or_default();
+    if let Some(TraceContext { parent, state }) = context {
+        // The lines of the request say under which trace its handoff goes on.
+        span.record("trace_id", parent.trace_id_hex());
+        handoff.traceparent = parent.to_string();
+        handoff.tracestate = state;
+    }
+}
+
 /// The row of a handoff as its message tells it; the ledger fills in the rest.
 fn row_of(
     principal: &Principal,
@@ -793,7 +864,9 @@ fn row_of(
         digest_salt: salt.to_vec(),
         digest: commit(Subject::Submission, &salt, whole).to_vec(),
         reason: None,
-        traceparent: envelope.traceparent.clone(),
+        traceparent: String::new(),
+        tracestate: String::new(),
+        span: String::new(),
         created_at: now,
         accepted_at: None,
         ended_at: None,

@@ -1,14 +1,34 @@
 //! Logs and traces: JSON lines with the trace id, and spans over OTLP where an endpoint is set.
+//!
+//! Spans of level INFO are what log lines name; those of level DEBUG are for traces only
+//! (docs/tracing.md). No span holds content, a secret or a personal datum.
 
-use opentelemetry::propagation::{Extractor, TextMapPropagator};
+use std::time::Duration;
+
 use opentelemetry::trace::TracerProvider as _;
-use opentelemetry_sdk::propagation::TraceContextPropagator;
 use opentelemetry_sdk::trace::SdkTracerProvider;
-use tracing::Span;
-use tracing_opentelemetry::OpenTelemetrySpanExt;
+use tracing::{Level, Metadata};
+use tracing_subscriber::filter::{FilterExt, LevelFilter, filter_fn};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Layer};
+
+mod export;
+mod spans;
+
+pub use spans::{exporting, gen_ai, link, own, root, under};
+
+/// How long a stop waits for the last spans to leave; a collector that is away gets no more.
+const LAST_SPANS: Duration = Duration::from_secs(3);
+
+/// Where spans may go, from the standard variables.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Spans {
+    /// To the collector that is named, if one is.
+    Exported,
+    /// Nowhere: a command that answers and ends.
+    Kept,
+}
 
 /// What must be shut down at the end, so that the last spans leave.
 #[derive(Default)]
@@ -17,11 +37,12 @@ pub struct Telemetry {
 }
 
 impl Telemetry {
-    /// Sets up logging for the process; a second call changes nothing.
+    /// Sets up logging for the process; a second call changes nothing. To be called within the runtime
+    /// that serves: OTLP over gRPC works on it.
     ///
     /// # Errors
     /// A sentence: the filter cannot be read, or the exporter cannot be built.
-    pub fn start(filter: &str, json: bool) -> Result<Self, String> {
+    pub fn start(filter: &str, json: bool, spans: Spans) -> Result<Self, String> {
         let filter =
             EnvFilter::try_new(filter).map_err(|err| format!("log.filter is malformed: {err}"))?;
         let lines = if json {
@@ -35,58 +56,46 @@ impl Telemetry {
         } else {
             tracing_subscriber::fmt::layer().with_writer(std::io::stderr).boxed()
         };
-        let wanted = ["OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"]
-            .iter()
-            .any(|name| std::env::var(name).is_ok_and(|value| !value.is_empty()));
-        let provider = wanted.then(exporter).transpose()?;
-        let spans = provider.as_ref().map(|provider| {
-            tracing_opentelemetry::layer().with_tracer(provider.tracer("handoffd"))
+        // A line that passes the filter names its span, whatever the filter says of spans.
+        let named = filter_fn(|meta| ours(meta) && *meta.level() <= Level::INFO)
+            .with_max_level_hint(LevelFilter::INFO);
+        // Inner spans are for traces; and what libraries say below INFO may hold what they carry.
+        let fit = filter_fn(|meta| {
+            *meta.level() <= Level::INFO
+                || (meta.is_event() && meta.target().starts_with("handoffd"))
+        })
+        .with_max_level_hint(LevelFilter::TRACE);
+        let lines = lines.with_filter(filter.or(named).and(fit));
+
+        let settings = match spans {
+            Spans::Exported => export::Settings::read(|name| std::env::var(name).ok())?,
+            Spans::Kept => None,
+        };
+        let provider = settings.as_ref().map(export::provider).transpose()?;
+        let traced = provider.as_ref().map(|provider| {
+            tracing_opentelemetry::layer()
+                .with_tracer(provider.tracer("handoffd"))
+                // Places in the source and threads say nothing to who reads a trace.
+                .with_location(false)
+                .with_threads(false)
+                .with_target(false)
+                .with_tracked_inactivity(false)
+                .with_filter(filter_fn(ours).with_max_level_hint(LevelFilter::DEBUG))
         });
-        let _ = tracing_subscriber::registry().with(filter).with(spans).with(lines).try_init();
+        let _ = tracing_subscriber::registry().with(lines).with(traced).try_init();
+        spans::set_up(settings.as_ref());
         Ok(Self { provider })
     }
 
     /// Sends what is left and ends. Blocks for a moment: not for the async threads.
     pub fn stop(self) {
         if let Some(provider) = self.provider {
-            let _ = provider.shutdown();
+            let _ = provider.shutdown_with_timeout(LAST_SPANS);
         }
     }
 }
 
-fn exporter() -> Result<SdkTracerProvider, String> {
-    let exporter = opentelemetry_otlp::SpanExporter::builder()
-        .with_http()
-        .build()
-        .map_err(|err| format!("the OTLP exporter cannot be built: {err}"))?;
-    let resource = opentelemetry_sdk::Resource::builder()
-        .with_service_name(
-            std::env::var("OTEL_SERVICE_NAME").unwrap_or_else(|_| "handoffd".to_owned()),
-        )
-        .build();
-    Ok(SdkTracerProvider::builder().with_batch_exporter(exporter).with_resource(resource).build())
-}
-
-struct One<'a>(&'a str);
-
-impl Extractor for One<'_> {
-    fn get(&self, key: &str) -> Option<&str> {
-        (key == "traceparent").then_some(self.0)
-    }
-    fn keys(&self) -> Vec<&str> {
-        vec!["traceparent"]
-    }
-}
-
-/// Makes a span a child of a W3C trace context, and notes the trace's id in its field `trace_id`, so
-/// that log lines carry it with and without an exporter.
-pub fn continue_trace(span: &Span, traceparent: Option<&str>) {
-    if let Some(traceparent) = traceparent {
-        if let Some(trace_id) = traceparent.get(3..35) {
-            span.record("trace_id", trace_id);
-        }
-        let context = TraceContextPropagator::new().extract(&One(traceparent));
-        // Without an exporter there is nothing to attach to.
-        let _ = span.set_parent(context);
-    }
+/// A span of the broker, and not one of a library's.
+fn ours(meta: &Metadata<'_>) -> bool {
+    meta.is_span() && meta.target().starts_with("handoffd")
 }

@@ -74,7 +74,7 @@ const ROOMS: &[Room] = &[
     narrow("blame", 1, &["domain"], "who wrote a value, from a task's messages alone: pure"),
     narrow("report", 0, &[], "a trace as one page, from the trace's JSON alone: pure"),
     narrow("metrics", 2, &["domain"], "anyone may count, so counting may know hardly anyone"),
-    narrow("telemetry", 4, &["config"], "set up before anything else exists"),
+    narrow("telemetry", 2, &["domain"], "set up before anything else exists"),
     narrow("lifecycle", 4, &["clock", "config"], "stopping must not depend on what is stopped"),
     room("store", 3, "the narrow waist: the databases, and nothing of why something is written"),
     room("directory", 4, "keys and agents as looked up for each request, over the store"),

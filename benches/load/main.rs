@@ -7,6 +7,7 @@
 #![allow(missing_docs, unreachable_pub, reason = "nobody's library")]
 
 mod broker;
+mod collector;
 mod database;
 mod drive;
 mod report;
@@ -21,6 +22,7 @@ use clap::Parser;
 use serde_json::{Value, json};
 
 use broker::Broker;
+use collector::{Collector, Tracing};
 use database::Database;
 use drive::{Outcome, Plan};
 use report::{Row, table};
@@ -86,6 +88,9 @@ struct Args {
     /// Settings for the brokers, as NAME=VALUE
     #[arg(long = "set", value_name = "NAME=VALUE")]
     settings: Vec<String>,
+    /// How much is traced, in turn within each run; what is left out is as the settings say
+    #[arg(long, value_enum, value_delimiter = ',')]
+    tracing: Vec<Tracing>,
     /// What cargo says to a bench
     #[arg(long, hide = true)]
     bench: bool,
@@ -94,6 +99,14 @@ struct Args {
 impl Args {
     fn binary(&self) -> PathBuf {
         self.broker.clone().unwrap_or_else(|| env!("CARGO_BIN_EXE_handoffd").into())
+    }
+
+    /// What to trace, in turn.
+    fn tracings(&self) -> Vec<Option<Tracing>> {
+        if self.tracing.is_empty() {
+            return vec![None];
+        }
+        self.tracing.iter().copied().map(Some).collect()
     }
 
     fn plans(&self) -> Vec<Plan> {
@@ -117,14 +130,17 @@ impl Args {
 async fn main() {
     let _ = rustls::crypto::ring::default_provider().install_default();
     let args = Args::parse();
+    let collector = Collector::start().await;
     let mut figures = Vec::new();
     for run in 1..=args.runs {
         for store in &args.store {
             if !args.only_yardstick {
                 for plan in args.plans() {
-                    let row = loaded(&args, store, &plan).await;
-                    eprintln!("run {run}: {}", row.line());
-                    figures.push((run, row));
+                    for tracing in args.tracings() {
+                        let row = loaded(&args, store, &plan, tracing, &collector).await;
+                        eprintln!("run {run}: {}", row.line());
+                        figures.push((run, row));
+                    }
                 }
             }
             if args.yardstick || args.only_yardstick {
@@ -148,11 +164,19 @@ async fn main() {
 }
 
 /// One measurement on a fresh database: brokers, agents, load, the count, the verifier.
-async fn loaded(args: &Args, store: &str, plan: &Plan) -> Row {
+async fn loaded(
+    args: &Args,
+    store: &str,
+    plan: &Plan,
+    tracing: Option<Tracing>,
+    collector: &Collector,
+) -> Row {
+    let traced = tracing.map_or_else(Vec::new, |tracing| collector.settings(tracing));
+    let settings = [args.settings.as_slice(), &traced].concat();
     let database = Database::new(store, args.binary()).await;
     let mut brokers = Vec::new();
     for _ in 0..args.brokers.max(1) {
-        brokers.push(Broker::start(&database, &args.settings).await);
+        brokers.push(Broker::start(&database, &settings).await);
     }
     let world = World::new(&database, &brokers, args).await;
     let world = Arc::new(world);
@@ -163,5 +187,13 @@ async fn loaded(args: &Args, store: &str, plan: &Plan) -> Row {
     }
     let records = database.verify().await;
     database.drop().await;
-    Row::of(store, args, plan, &outcome, ready, records)
+    let mut row = Row::of(store, args, plan, &outcome, ready, records);
+    if let Some(tracing) = tracing {
+        row.what = format!("{}, {}", row.what, tracing.label());
+        row.more.insert(
+            "span bytes/handoff",
+            collector.took() as f64 / outcome.acknowledged.max(1) as f64,
+        );
+    }
+    row
 }

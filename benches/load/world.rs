@@ -214,7 +214,8 @@ impl World {
             "conversationHistorySummary": "A supply contract is reviewed for liability risk.",
             "conversationHistoryVerbatim": [],
             "toolCallHistory": [],
-            "traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
+            // A trace of its own, so that a share of them can be sampled.
+            "traceparent": format!("00-{}-00f067aa0ba902b7-01", hex::encode(random::<16>())),
         });
         (id, message.to_string())
     }

@@ -7,7 +7,7 @@ use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
 
 use crate::config::{Config, LogFormat};
 use crate::fault;
-use crate::telemetry::Telemetry;
+use crate::telemetry::{Spans, Telemetry};
 
 mod admin;
 mod archive;
@@ -159,13 +159,6 @@ pub fn main() -> i32 {
     // Commands print their answer; only the broker logs as such.
     let filter = if serving { config.log.filter.clone() } else { "error".to_owned() };
     let json = serving && config.log.format == LogFormat::Json;
-    let telemetry = match Telemetry::start(&filter, json) {
-        Ok(telemetry) => telemetry,
-        Err(err) => {
-            eprintln!("handoffd: {err}");
-            return Exit::Usage as i32;
-        }
-    };
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(err) => {
@@ -173,6 +166,16 @@ pub fn main() -> i32 {
             return Exit::Unreachable as i32;
         }
     };
+    let spans = if serving { Spans::Exported } else { Spans::Kept };
+    let entered = runtime.enter();
+    let telemetry = match Telemetry::start(&filter, json, spans) {
+        Ok(telemetry) => telemetry,
+        Err(err) => {
+            eprintln!("handoffd: {err}");
+            return Exit::Usage as i32;
+        }
+    };
+    drop(entered);
     let form = cli.output;
     let output = match (form, &cli.command) {
         (Form::Sarif, Commands::Lint(_)) | (Form::Json, _) => Output::Json,
@@ -203,7 +206,8 @@ pub fn main() -> i32 {
             Commands::Healthcheck => healthcheck::run(config).await,
         }
     });
-    runtime.shutdown_timeout(std::time::Duration::from_millis(200));
+    // The last spans may leave by way of the runtime.
     telemetry.stop();
+    runtime.shutdown_timeout(std::time::Duration::from_millis(200));
     exit as i32
 }

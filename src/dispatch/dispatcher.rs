@@ -15,11 +15,13 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::Instrument;
+use tracing::field::Empty;
 
 use super::answer::{AttemptOutcome, FailureClass};
 use super::backoff::RetryPolicy;
 use super::breaker::BreakerSettings;
 use super::budget::BudgetSettings;
+use super::conventions;
 use super::held::Claims;
 use super::lanes::{Health, Lanes, Told};
 use super::standard_webhooks::WebhookSecret;
@@ -352,14 +354,25 @@ impl Dispatcher {
         let this = self.clone();
         let span = tracing::info_span!(
             "handoff.deliver",
-            otel.kind = "client",
+            otel.name = Empty,
+            otel.kind = Empty,
+            otel.status_code = Empty,
             handoff_id = %claim.handoff_id,
             task_id = %claim.task_id,
             agent_id = %claim.target,
             attempt = claim.attempt,
-            trace_id = tracing::field::Empty,
+            trace_id = Empty,
+            handoff.outcome = Empty,
+            error.type = Empty,
+            gen_ai.operation.name = Empty,
+            gen_ai.provider.name = Empty,
+            gen_ai.agent.id = Empty,
+            gen_ai.conversation.id = Empty,
         );
-        telemetry::continue_trace(&span, Some(&claim.traceparent));
+        conventions::describe(&span, &claim);
+        if let Some(context) = claim.trace() {
+            telemetry::under(&span, &context);
+        }
         self.0.tracker.spawn(async move { this.attempt(claim).await }.instrument(span));
     }
 
@@ -380,6 +393,7 @@ impl Dispatcher {
                 return;
             }
         };
+        conventions::conclude(&tried);
         let (outcome, said, health) = self.judge(&claim, &tried);
         parts.metrics.attempts.with_label_values(&[label(&tried)]).inc();
         if let AttemptOutcome::Failed(failure) = &tried {
@@ -450,6 +464,8 @@ impl Dispatcher {
             return Err(Unsent::Unsettled);
         }
         let (url, timeout, secrets, entitled) = self.endpoint(claim).await?;
+        let span = conventions::post(&url, claim.attempt);
+        let trace = conventions::outbound(claim, &span);
         let request = WebhookRequest {
             url: url.clone(),
             body: claim.delivered(entitled).into(),
@@ -457,8 +473,8 @@ impl Dispatcher {
             timestamp_s: parts.clock.now().seconds(),
             secrets,
             headers: HandoffHeaders {
-                traceparent: Some(claim.traceparent.clone()),
-                tracestate: None,
+                traceparent: Some(trace.0),
+                tracestate: trace.1,
                 handoff_id: Some(claim.handoff_id.to_string()),
                 task_id: Some(claim.task_id.to_string()),
                 attempt: u32::try_from(claim.attempt).ok(),
@@ -466,7 +482,7 @@ impl Dispatcher {
             },
             timeout,
         };
-        let (outcome, timing) = parts.post.send(request).await;
+        let (outcome, timing) = parts.post.send(request).instrument(span).await;
         parts.metrics.receiver_seconds.observe(timing.elapsed.as_secs_f64());
         Ok((outcome, url))
     }
@@ -655,7 +671,7 @@ fn held_as(claim: &Claim) -> Held {
     ((claim.tenant.clone(), claim.handoff_id), claim.attempt)
 }
 
-fn label(tried: &AttemptOutcome) -> &'static str {
+pub(super) fn label(tried: &AttemptOutcome) -> &'static str {
     match tried {
         AttemptOutcome::Accepted { .. } => "accepted",
         AttemptOutcome::Rejected { .. } => "rejected",

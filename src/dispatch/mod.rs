@@ -10,6 +10,7 @@ pub mod answer;
 pub mod backoff;
 pub mod breaker;
 pub mod budget;
+mod conventions;
 pub mod dispatcher;
 pub mod egress;
 mod endpoints;

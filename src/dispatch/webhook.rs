@@ -18,6 +18,7 @@ use tokio::time::{Instant, timeout_at};
 use super::answer::{
     AttemptFailure, AttemptOutcome, FailureClass, body_matters, classify, parse_retry_after,
 };
+use super::conventions;
 use super::egress::{EgressDenied, GuardedClient};
 use super::standard_webhooks::{
     HEADER_ID, HEADER_SIGNATURE, HEADER_TIMESTAMP, WebhookSecret, signature,
@@ -117,7 +118,10 @@ impl Post for WebhookClient {
         let started = Instant::now();
         let outcome = match self.attempt(request, started).await {
             Ok(outcome) => outcome,
-            Err(failure) => AttemptOutcome::Failed(failure),
+            Err(failure) => {
+                conventions::broke(&failure);
+                AttemptOutcome::Failed(failure)
+            }
         };
         let elapsed = started.elapsed();
         (outcome, Timing { elapsed })
@@ -198,6 +202,7 @@ impl WebhookClient {
         };
         fault::at(Step::SendAnswered);
         let status = response.status().as_u16();
+        conventions::answered(status);
         let retry_after = response
             .headers()
             .get(RETRY_AFTER)

@@ -288,6 +288,11 @@ pub struct Handoff {
     pub reason: Option<String>,
     /// Trace context under which it was submitted.
     pub traceparent: String,
+    /// The `tracestate` that came with it; empty for none.
+    pub tracestate: String,
+    /// The broker's own span under which it was committed, as a `traceparent`; empty where nothing is
+    /// exported.
+    pub span: String,
     /// When it was committed.
     pub created_at: Micros,
     /// When the receiver accepted.

@@ -79,6 +79,8 @@ pub struct Envelope {
     pub cost_tracking: Cost,
     /// `traceparent`.
     pub traceparent: String,
+    /// `tracestate`.
+    pub tracestate: Option<String>,
     /// `contractId`.
     pub contract_id: Option<String>,
     /// `preferredAgents`: who is asked next where the receiver says no, in order.

@@ -19,3 +19,4 @@ pub mod relevance;
 pub mod roster;
 pub mod ruling;
 pub mod task;
+pub mod trace_context;

@@ -4,6 +4,8 @@
 use std::sync::Arc;
 
 use serde_json::Value;
+use tracing::Span;
+use tracing::field::Empty;
 
 pub mod address;
 pub mod budget;
@@ -22,6 +24,24 @@ use crate::domain::failure::{Code, Failure, Stage, primary};
 use crate::domain::ids::{AgentId, HandoffId, Micros, TaskId, TenantId};
 use crate::domain::message::Message;
 use crate::domain::roster::Roster;
+
+/// The span of one stage, for traces only; it names what the stage found, by a code.
+macro_rules! stage {
+    ($name:literal) => {
+        tracing::debug_span!($name, error.type = Empty)
+    };
+}
+
+/// Notes the code of what was found in the stage's span.
+fn note(failures: &[Failure]) {
+    if let Some(code) = primary(failures) {
+        Span::current().record("error.type", code.as_str());
+    }
+}
+
+fn noted<T>(result: Result<T, Vec<Failure>>) -> Result<T, Vec<Failure>> {
+    result.inspect_err(|failures| note(failures))
+}
 
 /// What does not change between messages: compiled schemas and rules.
 pub struct Gate {
@@ -174,7 +194,7 @@ impl Gate {
     /// Runs every stage after the key.
     #[must_use]
     pub fn run(&self, body: &[u8], lookup: &Lookup<'_>) -> Verdict {
-        let value = match json::parse(body) {
+        let value = match stage!("gate.json").in_scope(|| json::parse(body)) {
             Ok(value) => value,
             Err(fault) if fault.is_malformed() => return Verdict::Malformed(fault.into_failure()),
             Err(fault) => return Refused::early(vec![fault.into_failure()], None),
@@ -194,15 +214,18 @@ impl Gate {
             .caller
             .and_then(|id| lookup.roster.find(id))
             .is_some_and(|agent| agent.require_signature);
-        if let Err(failure) = signature::verify(
-            &canonical,
-            value.get(signature::FIELD),
-            lookup.signing_secrets,
-            required,
-        ) {
-            return Refused::early(vec![failure], Some(&value));
+        let signed = stage!("gate.signature").in_scope(|| {
+            let given = value.get(signature::FIELD);
+            noted(
+                signature::verify(&canonical, given, lookup.signing_secrets, required)
+                    .map_err(|failure| vec![failure]),
+            )
+        });
+        if let Err(failures) = signed {
+            return Refused::early(failures, Some(&value));
         }
-        if let Err(failures) = self.schemas.check(&value) {
+        let fits = stage!("gate.schema").in_scope(|| noted(self.schemas.check(&value)));
+        if let Err(failures) = fits {
             return Refused::early(failures, Some(&value));
         }
         match Message::new(value, canonical) {
@@ -246,6 +269,7 @@ impl Gate {
                 "the key that was used is not this agent's",
             ));
         }
+        let on_address = stage!("gate.address").entered();
         let found = match lookup.roster.find(sender) {
             Some(source) => address::or_preferred(
                 address::resolve(
@@ -262,26 +286,43 @@ impl Gate {
             // Whoever is not registered has no allowlist.
             None => address::Found::stranger(sender, &envelope.to_agent),
         };
+        note(&found.failures);
+        drop(on_address);
         failures.extend(found.failures);
         let to_itself = found.target.as_ref().is_some_and(|target| target.agent_id == *sender);
+        let on_contract = stage!("gate.contract").entered();
         let ruled = match (lookup.roster.find(sender), &found.target) {
             (Some(source), Some(target)) if !to_itself => {
                 contract::check(&message, source, target, lookup.contracts, lookup.require_contract)
             }
             _ => contract::Found::default(),
         };
+        note(&ruled.failures);
+        drop(on_contract);
         failures.extend(ruled.failures);
         let required_state = found.target.as_ref().map_or(&[][..], |agent| &agent.required_state);
-        failures.extend(completeness::check(message.value(), required_state));
-        failures.extend(budget::check(message.value()));
+        failures.extend(stage!("gate.completeness").in_scope(|| {
+            let found = completeness::check(message.value(), required_state);
+            note(&found);
+            found
+        }));
+        failures.extend(stage!("gate.budget").in_scope(|| {
+            let found: Vec<_> = budget::check(message.value()).into_iter().collect();
+            note(&found);
+            found
+        }));
         let case = safety::policy::Case {
             tenant: lookup.tenant,
             agent: sender,
             to: found.target.as_ref().map(|target| &target.agent_id),
             at: lookup.at,
         };
+        let on_safety = stage!("gate.safety").entered();
         let (findings, observed) = self.policies.part(&case, self.scanner.scan(message.value()));
-        failures.extend(findings.iter().map(safety::to_failure));
+        let unsafe_texts: Vec<_> = findings.iter().map(safety::to_failure).collect();
+        note(&unsafe_texts);
+        drop(on_safety);
+        failures.extend(unsafe_texts);
         match found.target {
             Some(target) if failures.is_empty() => Verdict::Pass(Box::new(Passed {
                 message,

@@ -3,6 +3,7 @@
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, header};
+use tracing::Instrument;
 
 use super::Api;
 use super::problem::Problem;
@@ -49,7 +50,15 @@ async fn authenticate(parts: &Parts, api: &Api) -> Result<Principal, Problem> {
         )
     };
     let key = key_of(&parts.headers).ok_or_else(unknown)?;
-    api.intake.directory.authenticate(key).await?.ok_or_else(unknown)
+    let span = tracing::debug_span!("gate.key", error.type = tracing::field::Empty);
+    let looking = async {
+        let found = api.intake.directory.authenticate(key).await?;
+        found.ok_or_else(|| {
+            tracing::Span::current().record("error.type", Code::Unauthenticated.as_str());
+            unknown()
+        })
+    };
+    looking.instrument(span).await
 }
 
 fn forbidden(who: &str) -> Problem {

@@ -19,6 +19,7 @@ use super::Api;
 use super::problem::Problem;
 use crate::domain::failure::{Code, Failure, Stage};
 use crate::domain::ids::Micros;
+use crate::domain::trace_context::TraceContext;
 use crate::gate::json;
 use crate::intake::Body;
 use crate::store::Cursor;
@@ -357,22 +358,10 @@ pub fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Problem> {
     Ok(Some(bare.to_owned()))
 }
 
-/// A request's own `traceparent`, if it is a valid one of version 00 (W3C Trace Context §3.2).
+/// A request's own trace context, from its headers `traceparent` and `tracestate`; what cannot be read
+/// counts as absent.
 #[must_use]
-pub fn traceparent(headers: &HeaderMap) -> Option<String> {
-    let text = headers.get("traceparent")?.to_str().ok()?.trim();
-    let mut parts = text.split('-');
-    let hex = |part: Option<&str>, len: usize| {
-        part.filter(|part| {
-            part.len() == len
-                && part.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
-        })
-        .map(|part| part.bytes().any(|b| b != b'0'))
-    };
-    let valid = parts.next() == Some("00")
-        && hex(parts.next(), 32) == Some(true)
-        && hex(parts.next(), 16) == Some(true)
-        && hex(parts.next(), 2).is_some()
-        && parts.next().is_none();
-    valid.then(|| text.to_owned())
+pub fn trace_context(headers: &HeaderMap) -> Option<TraceContext> {
+    let texts = |name| headers.get_all(name).iter().map(|value| value.to_str().unwrap_or("?"));
+    TraceContext::of_headers(texts("traceparent"), texts("tracestate"))
 }

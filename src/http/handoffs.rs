@@ -13,7 +13,7 @@ use super::auth::{Anyone, limited_to};
 use super::contracts::tell_deprecation;
 use super::extract::{
     Id, JsonBytes, Params, idempotency_key, page_size, parameter, preferred_wait, read_cursor,
-    traceparent,
+    trace_context,
 };
 use super::problem::{BadBody, FailureView, NoKey, Problem, ProblemDetails, view};
 use super::views::{HandoffView, Links, Page, Receipt, SubmittedView};
@@ -37,7 +37,8 @@ const WAIT_POLL: Duration = Duration::from_millis(250);
     params(
         ("Idempotency-Key" = Option<String>, Header, description = "Makes a repeated submission safe"),
         ("Prefer" = Option<String>, Header, description = "`wait=N`: hold the answer up to N seconds (60 at most) for the verdict"),
-        ("traceparent" = Option<String>, Header, description = "W3C trace context"),
+        ("traceparent" = Option<String>, Header, description = "W3C trace context; a valid one goes before the message's, with its `tracestate`"),
+        ("tracestate" = Option<String>, Header, description = "What vendors say of that trace context"),
     ),
     responses(
         (status = 200, description = "The verdict came within the wait, or a handoff to oneself", body = SubmittedView),
@@ -60,7 +61,7 @@ pub async fn submit(
 ) -> Result<Response, Problem> {
     let wait = preferred_wait(&headers)?;
     let request =
-        Request { idempotency_key: idempotency_key(&headers)?, traceparent: traceparent(&headers) };
+        Request { idempotency_key: idempotency_key(&headers)?, trace: trace_context(&headers) };
     match api.intake.submit(&principal, body.into_body(), request).await? {
         Answer::Submitted { handoff, placed, replayed, contract } => {
             fault::at(Step::HeadSign);

@@ -52,6 +52,9 @@ pub struct InboxItem {
     pub claimed_until: String,
     /// W3C trace context.
     pub traceparent: String,
+    /// What vendors say of it.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub tracestate: String,
     /// The message.
     #[schema(value_type = Object)]
     pub message: Value,
@@ -190,7 +193,10 @@ async fn lease(
         attempt: claim.attempt,
         fencing_token: handoff.fencing_token,
         claimed_until: until.rfc3339(),
-        traceparent: claim.traceparent,
+        traceparent: claim
+            .trace()
+            .map_or_else(|| claim.traceparent.clone(), |context| context.parent.to_string()),
+        tracestate: claim.tracestate,
         message: serde_json::from_slice(&body).unwrap_or_default(),
     }))
 }

@@ -11,7 +11,7 @@ use futures_util::FutureExt;
 use tracing::Instrument;
 
 use super::Api;
-use super::extract::traceparent;
+use super::extract::trace_context;
 use super::problem::{Problem, render};
 use crate::clock;
 use crate::domain::failure::Code;
@@ -45,7 +45,10 @@ pub async fn surround(State(api): State<Api>, request: Request, next: Next) -> R
         request_id,
         trace_id = tracing::field::Empty,
     );
-    telemetry::continue_trace(&span, traceparent(request.headers()).as_deref());
+    match trace_context(request.headers()) {
+        Some(context) => telemetry::under(&span, &context),
+        None => telemetry::root(&span),
+    }
 
     // Who waits takes no place from those at work.
     let waits = path.ends_with("/inbox")
@@ -75,12 +78,13 @@ pub async fn surround(State(api): State<Api>, request: Request, next: Next) -> R
         .with_label_values(&[method_label(&method), &route, status.as_str()])
         .inc();
     api.metrics.http_seconds.with_label_values(&[&route]).observe(elapsed.as_secs_f64());
+    // The route and not the path, which may name a person.
     span.in_scope(|| {
         let elapsed_ms = elapsed.as_secs_f64() * 1_000.0;
         if status.is_server_error() {
-            tracing::warn!(%method, path, status = status.as_u16(), elapsed_ms, "answered");
+            tracing::warn!(%method, route, status = status.as_u16(), elapsed_ms, "answered");
         } else {
-            tracing::debug!(%method, path, status = status.as_u16(), elapsed_ms, "answered");
+            tracing::debug!(%method, route, status = status.as_u16(), elapsed_ms, "answered");
         }
     });
     if let Ok(value) = HeaderValue::from_str(&request_id) {

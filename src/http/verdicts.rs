@@ -5,20 +5,24 @@ use std::time::Duration;
 use axum::extract::State;
 use axum::http::HeaderMap;
 use serde_json::Value;
+use tracing::Span;
 
 use super::Api;
 use super::auth::AsAgent;
-use super::extract::{Id, Json};
+use super::extract::{Id, Json, trace_context};
 use super::handoffs::{find, not_the_receiver};
 use super::problem::{BadBody, Busy, NoKey, Problem, ProblemDetails};
 use super::views::HandoffView;
 use crate::domain::canonical;
 use crate::domain::failure::{Code, Failure, Stage};
 use crate::domain::funds::Tally;
+use crate::domain::handoff::Handoff;
 use crate::domain::ids::HandoffId;
 use crate::domain::money::Usd;
+use crate::domain::trace_context::TraceParent;
 use crate::intake::actor;
 use crate::ledger::command::{Command, Kind, LedgerError, Reply, Verdict, Word, content};
+use crate::telemetry;
 
 /// The largest amount that a receiver may state, as in a message.
 const MOST_USD: f64 = 1e9;
@@ -180,6 +184,7 @@ async fn say(
     word: Word,
 ) -> Result<axum::Json<HandoffView>, Problem> {
     let handoff = find(api, &caller.principal, id).await?;
+    linked(&handoff, headers);
     if handoff.target != caller.id {
         return Err(not_the_receiver());
     }
@@ -206,5 +211,18 @@ async fn say(
     match api.intake.ledger.handle(command).await? {
         Reply::Handoff { handoff, .. } => Ok(axum::Json(HandoffView::from(&handoff))),
         other => Err(LedgerError::Internal(format!("unexpected reply {other:?}")).into()),
+    }
+}
+
+/// A verdict belongs to the trace of its delivery, also where its request has none or another.
+fn linked(handoff: &Handoff, headers: &HeaderMap) {
+    let span = Span::current();
+    if let Some(parent) = TraceParent::parse(&handoff.span) {
+        telemetry::link(&span, &parent);
+    }
+    if trace_context(headers).is_none()
+        && let Some(parent) = TraceParent::parse(&handoff.traceparent)
+    {
+        span.record("trace_id", parent.trace_id_hex());
     }
 }

@@ -115,6 +115,44 @@ pub enum Kind {
     FinishErasure(ErasureId),
 }
 
+impl Kind {
+    /// What a span calls it.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Submit(_) => "submit",
+            Self::Refuse(_) => "refuse",
+            Self::Verdict(_) => "verdict",
+            Self::Settle(_) => "settle",
+            Self::Lease(_) => "lease",
+            Self::Expire(_) => "expire",
+            Self::PutCheckpoint(_) => "put_checkpoint",
+            Self::CompleteTask(_) => "complete_task",
+            Self::CancelTask(_) => "cancel_task",
+            Self::TopUp(_) => "top_up",
+            Self::RestoreCheckpoint(_) => "restore_checkpoint",
+            Self::Resolve(_) => "resolve",
+            Self::Release(_) => "release",
+            Self::KeepDeadLetter(_) => "keep_dead_letter",
+            Self::Discard(_) => "discard",
+            Self::CreateAgent(_) => "create_agent",
+            Self::ChangeAgent(_) => "change_agent",
+            Self::PutContract(_) => "put_contract",
+            Self::CreateSubscription(_) => "create_subscription",
+            Self::ChangeSubscription(_) => "change_subscription",
+            Self::DisableSubscriber(_) => "disable_subscriber",
+            Self::CreateKey(_) => "create_key",
+            Self::ChangeTreeKey(_) => "change_tree_key",
+            Self::RevokeKey { .. } => "revoke_key",
+            Self::PlaceHold(_) => "place_hold",
+            Self::ReleaseHold(_) => "release_hold",
+            Self::RequestErasure(_) => "request_erasure",
+            Self::Erase(_) => "erase",
+            Self::FinishErasure(_) => "finish_erasure",
+        }
+    }
+}
+
 /// A legal hold to place.
 #[derive(Debug, Clone)]
 pub struct PlaceHold {
@@ -738,6 +776,28 @@ pub enum LedgerError {
     /// A defect.
     #[error("the ledger failed: {0}")]
     Internal(String),
+}
+
+impl LedgerError {
+    /// What a span calls it.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Conflict(_) => "conflict",
+            Self::IdempotencyMismatch => "idempotency_mismatch",
+            Self::StaleLease => "stale_lease",
+            Self::NotFound(_) => "not_found",
+            Self::Repeat(_) => "repeat",
+            Self::Forbidden(_) => "forbidden",
+            Self::NotHolder => "not_holder",
+            Self::Held { .. } => "held",
+            Self::Handoff(_) | Self::Task(_) => "illegal_transition",
+            Self::Invalid(..) => "invalid",
+            Self::Overloaded => "overloaded",
+            Self::Unavailable => "unavailable",
+            Self::Internal(_) => "internal",
+        }
+    }
 }
 
 impl LedgerError {

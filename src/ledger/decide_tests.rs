@@ -69,6 +69,8 @@ pub(super) fn handoff(id: u8, task: u8) -> Handoff {
         digest: commit(Subject::Submission, &[2; 16], &[id]).to_vec(),
         reason: None,
         traceparent: String::new(),
+        tracestate: String::new(),
+        span: String::new(),
         created_at: Micros(0),
         accepted_at: None,
         ended_at: None,

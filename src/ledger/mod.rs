@@ -11,14 +11,18 @@ use std::time::Duration;
 use tokio::sync::{Mutex as AsyncMutex, Notify, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use tracing::field::Empty;
+use tracing::{Instrument, Span};
 
 use crate::domain::event::EventType;
 use crate::domain::handoff::{DeliveryMode, Handoff, HandoffStatus};
 use crate::domain::ids::TenantId;
+use crate::domain::trace_context::TraceParent;
 use crate::evidence::record::RecordKind;
 use crate::fault::{self, Step};
 use crate::metrics::Metrics;
 use crate::store::{Claim, HandoffKey, Needs, Receiver, Store, StoreError};
+use crate::telemetry;
 
 mod agents;
 mod case;
@@ -89,6 +93,8 @@ pub struct Outgoing {
 }
 
 struct Job {
+    /// Whoever asks waits in it.
+    span: Span,
     command: Command,
     spare: Spare,
     outgoing: Option<Outgoing>,
@@ -190,16 +196,26 @@ impl Ledger {
     ) -> Result<Reply, LedgerError> {
         let (answer, reply) = oneshot::channel();
         let spare = Spare::new(command.at);
-        self.queue.try_send(Job { command, spare, outgoing, place: None, answer }).map_err(
-            |err| match err {
-                mpsc::error::TrySendError::Full(_) => {
-                    self.metrics.ledger_overloads.inc();
-                    LedgerError::Overloaded
-                }
-                mpsc::error::TrySendError::Closed(_) => LedgerError::Unavailable,
-            },
-        )?;
-        reply.await.unwrap_or(Err(LedgerError::Unavailable))
+        let span = tracing::debug_span!(
+            "ledger.commit",
+            handoff.command = command.kind.name(),
+            handoff.batch.size = Empty,
+            error.type = Empty,
+        );
+        let job = Job { span: span.clone(), command, spare, outgoing, place: None, answer };
+        self.queue.try_send(job).map_err(|err| match err {
+            mpsc::error::TrySendError::Full(_) => {
+                self.metrics.ledger_overloads.inc();
+                LedgerError::Overloaded
+            }
+            mpsc::error::TrySendError::Closed(_) => LedgerError::Unavailable,
+        })?;
+        let reply = async { reply.await.unwrap_or(Err(LedgerError::Unavailable)) };
+        let reply = reply.instrument(span.clone()).await;
+        if let Err(err) = &reply {
+            span.record("error.type", err.name());
+        }
+        reply
     }
 
     /// Something to await for the next change of a handoff on this broker. Taken before the state is
@@ -294,6 +310,25 @@ async fn work(
     }
 }
 
+/// The span of a batch: under the first of its commands that is traced, and linked to the others.
+fn batch_span(jobs: &[Job]) -> Span {
+    let mut traced = jobs.iter().filter_map(|job| {
+        job.span.record("handoff.batch.size", jobs.len());
+        let own = telemetry::own(&job.span).filter(TraceParent::sampled)?;
+        Some((job, own))
+    });
+    let Some((first, _)) = traced.next() else { return Span::none() };
+    let span = tracing::debug_span!(
+        parent: &first.span,
+        "ledger.batch",
+        handoff.batch.size = jobs.len(),
+    );
+    for (_, other) in traced {
+        telemetry::link(&span, &other);
+    }
+    span
+}
+
 type Answers = Vec<Result<Reply, LedgerError>>;
 
 impl Shared {
@@ -301,7 +336,7 @@ impl Shared {
         for job in &mut jobs {
             self.reserve(job);
         }
-        let answers = self.try_batch(&jobs).await;
+        let answers = self.try_batch(&jobs).instrument(batch_span(&jobs)).await;
         for (job, answer) in jobs.into_iter().zip(answers) {
             self.after(job, answer);
         }
@@ -479,6 +514,8 @@ impl Shared {
             self.outbound.nudge_all();
             self.tell_all();
         }
+        // Its span ends before the caller's does.
+        drop(job.span);
         // The caller may have gone; what it asked for is done all the same.
         let _ = job.answer.send(answer);
     }
@@ -523,6 +560,8 @@ impl Shared {
                     max_retries: edge.and_then(|edge| edge.max_retries),
                     verdict_ms: edge.and_then(|edge| edge.timeout_ms),
                     traceparent: handoff.traceparent.clone(),
+                    tracestate: handoff.tracestate.clone(),
+                    span: handoff.span.clone(),
                     created_at: handoff.created_at,
                     body: outgoing.body,
                     personal: outgoing.personal,

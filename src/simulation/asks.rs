@@ -104,6 +104,8 @@ impl Draft {
             digest: commit(Subject::Submission, &SALT, &self.body).to_vec(),
             reason: None,
             traceparent: String::new(),
+            tracestate: String::new(),
+            span: String::new(),
             created_at: now,
             accepted_at: None,
             ended_at: None,

@@ -18,6 +18,7 @@ use crate::domain::ids::{
 };
 use crate::domain::progress::Edge;
 use crate::domain::task::{Task, TaskStatus};
+use crate::domain::trace_context::{TraceContext, TraceParent};
 use crate::evidence::append::Appended;
 use crate::evidence::commitment::{Codec, Part};
 use crate::evidence::merkle::Hash;
@@ -265,6 +266,11 @@ pub struct Claim {
     pub verdict_ms: Option<u64>,
     /// Trace context of the submission.
     pub traceparent: String,
+    /// The `tracestate` that came with it; empty for none.
+    pub tracestate: String,
+    /// The broker's own span under which it was committed, as a `traceparent`; empty where nothing was
+    /// exported.
+    pub span: String,
     /// When the handoff was committed.
     pub created_at: Micros,
     /// The canonical message without checkpoint and personal data.
@@ -274,6 +280,18 @@ pub struct Claim {
 }
 
 impl Claim {
+    /// Where its delivery goes on in a trace: under the broker's own span where there is one, else under
+    /// the sender's.
+    #[must_use]
+    pub fn trace(&self) -> Option<TraceContext> {
+        let came = TraceContext::of_message(&self.traceparent, Some(&self.tracestate))?;
+        let parent = match TraceParent::parse(&self.span) {
+            Some(own) => own.of_trace(&came.parent),
+            None => came.parent,
+        };
+        Some(TraceContext { parent, ..came })
+    }
+
     /// Whether the attempt before `attempt` has no known end, from what is kept. The outbox counts an
     /// attempt when it is claimed, the handoff when it is settled; and what is settled to be tried
     /// again says why, which tells it from a first attempt that was claimed with its commit.

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
 use tokio::process::{Child, Command};
+use tokio::task::JoinHandle;
 
 use crate::site::Site;
 use crate::world::client;
@@ -18,7 +19,25 @@ pub const PATIENCE: Duration = Duration::from_secs(30);
 /// Lines of a broker's log that are kept to be shown when a case fails.
 const LINES: usize = 40;
 
-type Log = Arc<Mutex<VecDeque<String>>>;
+#[derive(Clone)]
+struct Log {
+    lines: Arc<Mutex<VecDeque<String>>>,
+    most: usize,
+}
+
+impl Log {
+    fn keep(&self, line: String) {
+        let mut lines = self.lines.lock().unwrap();
+        if lines.len() == self.most {
+            lines.pop_front();
+        }
+        lines.push_back(line);
+    }
+
+    fn all(&self) -> Vec<String> {
+        self.lines.lock().unwrap().iter().cloned().collect()
+    }
+}
 
 /// How a broker ended that nobody asked to.
 pub struct Ended {
@@ -46,6 +65,7 @@ impl std::fmt::Display for Ended {
 pub struct Broker {
     child: Child,
     log: Log,
+    heard: JoinHandle<()>,
     /// Where it listens, as `http://address`.
     pub base: String,
     /// From the start of the process to the line that says where it listens.
@@ -62,16 +82,25 @@ impl Broker {
 
     /// [`Broker::start`]; how it ended and its last words, where it ends instead.
     pub async fn launch(site: &Site, settings: &[(&str, &str)]) -> Result<Self, Ended> {
-        Self::spawn(site.command(settings)).await
+        Self::spawn(site.command(settings), LINES).await
+    }
+
+    /// [`Broker::start`], with every line of its log kept.
+    pub async fn start_heard(site: &Site, settings: &[(&str, &str)]) -> Self {
+        Self::spawn(site.command(settings), usize::MAX)
+            .await
+            .unwrap_or_else(|ended| panic!("the broker ended: {ended}"))
     }
 
     /// [`Broker::start`], with a file that cannot grow being an error of the write and no signal.
     pub async fn start_unsignalled(site: &Site, settings: &[(&str, &str)]) -> Self {
         let command = wrapped(&["env", "--ignore-signal=XFSZ"], &site.command(settings));
-        Self::spawn(command).await.unwrap_or_else(|ended| panic!("the broker ended: {ended}"))
+        Self::spawn(command, LINES)
+            .await
+            .unwrap_or_else(|ended| panic!("the broker ended: {ended}"))
     }
 
-    async fn spawn(mut command: Command) -> Result<Self, Ended> {
+    async fn spawn(mut command: Command, most: usize) -> Result<Self, Ended> {
         let began = tokio::time::Instant::now();
         let mut child = command
             .arg("serve")
@@ -80,31 +109,31 @@ impl Broker {
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        let log = Log::default();
+        let log = Log { lines: Arc::default(), most };
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
         let listening = async {
             while let Some(line) = lines.next_line().await.unwrap() {
                 if let Some(said) = line.strip_prefix("handoffd listens on ") {
                     return said.split_whitespace().next().map(str::to_owned);
                 }
-                keep(&log, line);
+                log.keep(line);
             }
             None
         };
         let listening = tokio::time::timeout(PATIENCE, listening).await.expect("it says where");
         let Some(base) = listening else {
             let status = child.wait().await.unwrap();
-            return Err(Ended { status, log: log.lock().unwrap().iter().cloned().collect() });
+            return Err(Ended { status, log: log.all() });
         };
         let started_in = began.elapsed();
-        tokio::spawn(follow(lines, Arc::clone(&log)));
-        Ok(Self { child, log, base, started_in })
+        let heard = tokio::spawn(follow(lines, log.clone()));
+        Ok(Self { child, log, heard, base, started_in })
     }
 
     /// How it ended, if it did.
     pub fn found_dead(&mut self) -> Option<Ended> {
         let status = self.child.try_wait().unwrap()?;
-        Some(Ended { status, log: self.log.lock().unwrap().iter().cloned().collect() })
+        Some(Ended { status, log: self.log.all() })
     }
 
     /// Its process.
@@ -141,7 +170,7 @@ impl Broker {
         match tokio::time::timeout(within, self.child.wait()).await {
             Ok(status) => status.unwrap().code(),
             Err(late) => {
-                panic!("it still runs after {within:?} ({late}): {:?}", self.log.lock().unwrap())
+                panic!("it still runs after {within:?} ({late}): {:?}", self.log.all())
             }
         }
     }
@@ -149,7 +178,15 @@ impl Broker {
     /// SIGTERM, and wait for an end in order.
     pub async fn stop(mut self) {
         self.signal("TERM").await;
-        assert_eq!(self.ended(PATIENCE).await, Some(0), "{:?}", self.log.lock().unwrap());
+        assert_eq!(self.ended(PATIENCE).await, Some(0), "{:?}", self.log.all());
+    }
+
+    /// [`Broker::stop`]; everything that it said and that was kept.
+    pub async fn stop_and_tell(mut self) -> Vec<String> {
+        self.signal("TERM").await;
+        assert_eq!(self.ended(PATIENCE).await, Some(0), "{:?}", self.log.all());
+        self.heard.await.unwrap();
+        self.log.all()
     }
 
     /// The sum of a counter on the metrics page, over the lines that hold `label`.
@@ -177,16 +214,8 @@ pub fn wrapped(by: &[&str], command: &Command) -> Command {
     outer
 }
 
-fn keep(log: &Log, line: String) {
-    let mut log = log.lock().unwrap();
-    if log.len() == LINES {
-        log.pop_front();
-    }
-    log.push_back(line);
-}
-
 async fn follow(mut lines: tokio::io::Lines<BufReader<impl AsyncRead + Unpin>>, log: Log) {
     while let Ok(Some(line)) = lines.next_line().await {
-        keep(&log, line);
+        log.keep(line);
     }
 }

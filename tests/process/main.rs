@@ -12,6 +12,7 @@ mod apart;
 mod archive;
 mod backlog;
 mod broker;
+mod collector;
 mod crash;
 mod cuts;
 mod erasures;
@@ -20,6 +21,7 @@ mod full;
 mod isolation;
 mod kills;
 mod load;
+mod logs;
 mod overload;
 mod pace;
 mod pair;
@@ -31,6 +33,7 @@ mod stalls;
 mod starts;
 mod steps;
 mod stops;
+mod traces;
 mod witnessing;
 mod world;
 
@@ -93,6 +96,15 @@ on_both_sides! {
         receivers_in_trouble_cost_the_others_nothing;
     overload:
         ten_times_too_much_is_refused_and_costs_no_memory;
+    logs:
+        no_line_of_a_whole_run_holds_what_was_planted;
+    traces:
+        a_handoff_is_one_trace_over_http,
+        a_handoff_is_one_trace_over_grpc,
+        without_a_header_the_message_says_the_trace,
+        a_trace_goes_on_after_a_restart,
+        what_is_not_sampled_is_not_exported_and_goes_on,
+        a_collector_that_hangs_holds_nothing_up;
 }
 
 mod on_one_side {

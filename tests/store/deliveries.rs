@@ -46,6 +46,8 @@ pub async fn a_claim_has_what_an_attempt_needs(bed: Arc<Bed>) {
             max_retries: None,
             verdict_ms: None,
             traceparent: handoff.traceparent,
+            tracestate: handoff.tracestate,
+            span: handoff.span,
             created_at: one.at,
             body: one.body.clone(),
             personal: one.personal.iter().map(|(_, data)| data.clone()).collect(),

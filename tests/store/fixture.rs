@@ -171,6 +171,8 @@ impl Given {
             topped_up: Usd(11),
             reason: None,
             traceparent: format!("00-{:032x}-00f067aa0ba902b7-01", self.n),
+            tracestate: format!("vendor={}", self.n),
+            span: format!("00-{:032x}-b7ad6b7169203331-01", self.n),
             created_at: self.at,
             accepted_at: None,
             ended_at: None,

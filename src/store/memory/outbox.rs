@@ -133,6 +133,8 @@ impl Tables {
             max_retries: edge.and_then(|edge| edge.max_retries),
             verdict_ms: edge.and_then(|edge| edge.timeout_ms),
             traceparent: handoff.traceparent.clone(),
+            tracestate: handoff.tracestate.clone(),
+            span: handoff.span.clone(),
             created_at: row.created_at,
             body,
             personal: self.personal_of(&key.0, handoff.origin.unwrap_or(handoff.id))?,

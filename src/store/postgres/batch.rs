@@ -236,6 +236,8 @@ pub(super) const HANDOFFS: Table = Table {
         ("checkpoint_commitment", BYTEA),
         ("topped_up_nanos", BIGINT),
         ("origin", TEXT),
+        ("tracestate", TEXT),
+        ("span", TEXT),
     ],
 };
 

@@ -146,7 +146,7 @@ const CLAIM: &str = "WITH due AS MATERIALIZED ( \
        RETURNING o.tenant, o.handoff_id, o.task_id, o.seq, o.target, o.priority, o.attempt, \
          o.created_at) \
      SELECT c.tenant, c.handoff_id, c.task_id, c.target, c.attempt, c.created_at, \
-       h.fencing_token, h.idempotent, h.attempts, h.reason, h.policy, h.traceparent, k.codec, k.bytes, k.salt, k.segment, p.codecs, p.parts \
+       h.fencing_token, h.idempotent, h.attempts, h.reason, h.policy, h.traceparent, h.tracestate, h.span, k.codec, k.bytes, k.salt, k.segment, p.codecs, p.parts \
      FROM claimed AS c \
      JOIN handoffs AS h ON h.tenant = c.tenant AND h.handoff_id = c.handoff_id \
      LEFT JOIN contents AS k ON k.tenant = h.tenant AND k.content_id = h.content_id \
@@ -226,6 +226,8 @@ fn claimed(row: &PgRow) -> Result<Claim> {
         max_retries: edge.as_ref().and_then(|edge| edge.max_retries),
         verdict_ms: edge.as_ref().and_then(|edge| edge.timeout_ms),
         traceparent: rows::get(row, "traceparent")?,
+        tracestate: rows::get(row, "tracestate")?,
+        span: rows::get(row, "span")?,
         created_at: Micros(rows::get(row, "created_at")?),
         body,
         personal,

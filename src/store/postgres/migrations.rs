@@ -24,6 +24,7 @@ pub(super) const OPERATIONS: Set = &[
     (7, "brokers", include_str!("../../../migrations/postgres/0007_brokers.sql")),
     (8, "events", include_str!("../../../migrations/postgres/0008_events.sql")),
     (9, "two_phase", include_str!("../../../migrations/postgres/0009_two_phase.sql")),
+    (10, "trace_context", include_str!("../../../migrations/postgres/0010_trace_context.sql")),
     (11, "funds", include_str!("../../../migrations/postgres/0011_funds.sql")),
 ];
 

@@ -172,6 +172,8 @@ fn handoffs(sql: &'static Sql, handoffs: &[&Handoff]) -> Statement {
         handoff.checkpoint_commitment.as_ref().map(<[u8; 32]>::as_slice),
         handoff.topped_up.0,
         handoff.origin.map(|id| id.to_string()),
+        handoff.tracestate.as_str(),
+        handoff.span.as_str(),
     )
 }
 

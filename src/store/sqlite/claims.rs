@@ -111,7 +111,7 @@ pub(super) async fn claim(
     let (tenant, target) = receiver;
     let found = sqlx::query(
         "SELECT o.tenant, o.handoff_id, o.task_id, o.target, o.attempt, o.created_at, \
-           h.fencing_token, h.idempotent, h.attempts, h.reason, h.policy, h.traceparent, c.codec, c.bytes, c.salt, c.segment \
+           h.fencing_token, h.idempotent, h.attempts, h.reason, h.policy, h.traceparent, h.tracestate, h.span, c.codec, c.bytes, c.salt, c.segment \
          FROM outbox AS o \
          JOIN handoffs AS h ON h.tenant = o.tenant AND h.handoff_id = o.handoff_id \
          LEFT JOIN contents AS c ON c.tenant = h.tenant AND c.content_id = h.content_id \
@@ -187,6 +187,8 @@ fn claimed(row: &SqliteRow) -> Result<Claim> {
         max_retries: edge.as_ref().and_then(|edge| edge.max_retries),
         verdict_ms: edge.as_ref().and_then(|edge| edge.timeout_ms),
         traceparent: rows::get(row, "traceparent")?,
+        tracestate: rows::get(row, "tracestate")?,
+        span: rows::get(row, "span")?,
         created_at: Micros(rows::get(row, "created_at")?),
         body,
         personal: Vec::new(),

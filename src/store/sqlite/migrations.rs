@@ -19,6 +19,7 @@ const KNOWN: &[(i64, &str, &str)] = &[
     (7, "brokers", include_str!("../../../migrations/sqlite/0007_brokers.sql")),
     (8, "events", include_str!("../../../migrations/sqlite/0008_events.sql")),
     (9, "two_phase", include_str!("../../../migrations/sqlite/0009_two_phase.sql")),
+    (10, "trace_context", include_str!("../../../migrations/sqlite/0010_trace_context.sql")),
     (11, "funds", include_str!("../../../migrations/sqlite/0011_funds.sql")),
 ];
 

@@ -114,6 +114,8 @@ impl Bench {
             topped_up: Usd(11),
             reason: None,
             traceparent: "00-trace".to_owned(),
+            tracestate: "a=1".to_owned(),
+            span: "00-span".to_owned(),
             created_at: Micros(AT.0 + i64::try_from(n).unwrap()),
             accepted_at: None,
             ended_at: None,

@@ -24,7 +24,7 @@ use crate::store::{
 const TASK_FIXED: [&str; 2] = ["created_at", "opened_by"];
 
 /// What a handoff is born with. The digest is taken away by an erasure, and by nothing else.
-const HANDOFF_FIXED: [&str; 11] = [
+const HANDOFF_FIXED: [&str; 13] = [
     "digest_salt",
     "digest",
     "task_id",
@@ -36,6 +36,8 @@ const HANDOFF_FIXED: [&str; 11] = [
     "created_at",
     "commitment",
     "origin",
+    "tracestate",
+    "span",
 ];
 
 /// Writes everything but the records.
@@ -218,6 +220,8 @@ fn bind_handoff(query: Bound, handoff: &Handoff) -> Bound {
         .bind(handoff.checkpoint_commitment.as_ref().map(<[u8; 32]>::as_slice))
         .bind(handoff.topped_up.0)
         .bind(handoff.origin.map(|id| id.to_string()))
+        .bind(handoff.tracestate.as_str())
+        .bind(handoff.span.as_str())
 }
 
 fn bind_outbox(query: Bound, row: &OutboxRow) -> Bound {
