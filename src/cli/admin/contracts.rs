@@ -189,7 +189,7 @@ mod tests {
             let why = put(&RESOURCE.actions[2], &given(&[("FILE", file)])).unwrap_err();
             assert!(why.contains(part), "{why}");
         }
-        let why = deprecate(&RESOURCE.actions[3], &given(&[("file", "id: a")])).unwrap_err();
+        let why = deprecate(&RESOURCE.actions[3], &given(&[("FILE", "id: a")])).unwrap_err();
         assert!(why.contains("--as-version"), "{why}");
     }
 }
