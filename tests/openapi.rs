@@ -31,6 +31,10 @@ fn every_operation_has_a_name_a_summary_and_its_refusals() {
             if keys.iter().any(|one| one.as_object().is_some_and(|schemes| !schemes.is_empty())) {
                 assert!(operation["responses"].get("401").is_some(), "{place}: 401");
             }
+            let parameters = operation["parameters"].as_array().cloned().unwrap_or_default();
+            if parameters.iter().any(|one| one["in"] == "query") {
+                assert!(operation["responses"].get("400").is_some(), "{place}: 400");
+            }
         }
     }
 }

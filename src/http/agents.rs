@@ -6,11 +6,11 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use utoipa::{IntoParams, ToSchema};
+use utoipa::ToSchema;
 
 use super::Api;
 use super::auth::{Anyone, Operator};
-use super::extract::{Id, Ids, Json, Params};
+use super::extract::{Id, Ids, Json};
 use super::problem::{BadBody, Busy, NoKey, Problem, ProblemDetails};
 use crate::clock;
 use crate::directory::{Agents, Principal};

@@ -421,6 +421,7 @@ pub struct CheckpointParams {
     ),
     responses(
         (status = 200, description = "The checkpoint with its state", body = CheckpointView),
+        (status = 400, description = "An unknown parameter, or no number", body = ProblemDetails, content_type = "application/problem+json"),
         NoKey,
         (status = 404, description = "No such checkpoint, or not the caller's", body = ProblemDetails, content_type = "application/problem+json"),
     ),
