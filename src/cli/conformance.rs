@@ -161,16 +161,15 @@ async fn replay(
     for row in store.list_agents(tenant).await.map_err(|err| err.to_string())? {
         types.entry(row.agent.agent_id.to_string()).or_insert(row.agent.agent_type);
     }
-    let catalog = match catalog {
-        Some(catalog) => catalog,
-        None => {
-            let rows = store.list_contracts(tenant).await.map_err(|err| err.to_string())?;
-            let contracts = rows.iter().map(|row| {
-                let document = Document::parse(&row.doc).map_err(|err| err.to_string())?;
-                ready(&document).map_err(|why| format!("{} {}: {why}", row.id, row.version))
-            });
-            Catalog::new(contracts.collect::<Result<_, String>>()?)
-        }
+    let catalog = if let Some(catalog) = catalog {
+        catalog
+    } else {
+        let rows = store.list_contracts(tenant).await.map_err(|err| err.to_string())?;
+        let contracts = rows.iter().map(|row| {
+            let document = Document::parse(&row.doc).map_err(|err| err.to_string())?;
+            ready(&document).map_err(|why| format!("{} {}: {why}", row.id, row.version))
+        });
+        Catalog::new(contracts.collect::<Result<_, String>>()?)
     };
     let mut replay = Replay::new(&catalog, types);
     let mut from = 0;

@@ -18,9 +18,9 @@ async fn cost(broker: &Broker, message: &Message) -> Value {
 }
 
 /// The figures of a task: granted, spent, reserved, remaining, overdrawn.
-fn sums(cost: &Value) -> [f64; 5] {
-    ["grantedUSD", "spentUSD", "reservedUSD", "remainingUSD", "overdrawnUSD"]
-        .map(|name| cost["sums"][name].as_f64().unwrap())
+fn sums(cost: &Value) -> Value {
+    let names = ["grantedUSD", "spentUSD", "reservedUSD", "remainingUSD", "overdrawnUSD"];
+    json!(names.map(|name| cost["sums"][name].as_f64().unwrap()))
 }
 
 both! {
@@ -48,8 +48,8 @@ both! {
                 assert!(answer.text.contains(number), "{}", answer.text);
             }
         }
-        let cost = cost(&broker, &first).await;
-        assert_eq!(sums(&cost), [10.0, 1.0, 9.0, 0.0, 0.0], "{cost}");
+        let cost = cost(broker, &first).await;
+        assert_eq!(sums(&cost), json!([10.0, 1.0, 9.0, 0.0, 0.0]), "{cost}");
         assert_eq!(cost["hops"][0]["children"].as_array().unwrap().len(), 3);
         let dry = b.api.post("/handoffs/validate", &first.next("b", "c0").cost(1.0, 3.0)).await;
         assert_eq!(dry.expect(200).body["reason"], "BUDGET_MISMATCH");
@@ -80,13 +80,13 @@ both! {
         let done = json!({ "result": "ok", "costTracking": { "costSpentSoFarUSD": 3.25 } });
         c.say(&second, "complete", token, done.clone()).await.expect(200);
         c.say(&second, "complete", token, done).await.expect(200);
-        let now = cost(&broker, &first).await;
-        assert_eq!(sums(&now), [10.0, 3.25, 6.75, 0.0, 0.0], "{now}");
+        let now = cost(broker, &first).await;
+        assert_eq!(sums(&now), json!([10.0, 3.25, 6.75, 0.0, 0.0]), "{now}");
         let again = more.again();
         b.submit(&again).await.expect(202);
         let token = d.claim_one().await;
         d.say(&again, "reject", token, json!({ "reason": "NO" })).await.expect(200);
-        let now = cost(&broker, &first).await;
+        let now = cost(broker, &first).await;
         let hop = &now["hops"][0];
         assert_eq!((&hop["fromAgentId"], &hop["toAgentId"]), (&json!("a"), &json!("b")));
         let below = hop["children"].as_array().unwrap();
@@ -117,6 +117,6 @@ both! {
         a.submit(&beside("c", 6.5)).await.refused(422, "BUDGET_MISMATCH");
         a.submit(&beside("c", 6.0)).await.expect(202);
         a.submit(&beside("d", 0.1)).await.refused(422, "BUDGET_MISMATCH");
-        assert_eq!(sums(&cost(&broker, &first).await), [10.0, 0.0, 10.0, 0.0, 0.0]);
+        assert_eq!(sums(&cost(broker, &first).await), json!([10.0, 0.0, 10.0, 0.0, 0.0]));
     }
 }

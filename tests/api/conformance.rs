@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::harness::Broker;
 use crate::message::Message;
 
-fn contract(version: &str, required: Value) -> Value {
+fn contract(version: &str, required: &Value) -> Value {
     json!({
         "id": "a-to-b", "version": version, "source": "a", "target": "b",
         "trigger": { "intent": "a review is due" },
@@ -37,16 +37,16 @@ both! {
         let a = broker.pull("a", &["b", "c"]).await;
         broker.pull("b", &[]).await;
         broker.pull("c", &[]).await;
-        broker.admin.put("/contracts/a-to-b", &contract("1.0.0", json!([]))).await.expect(201);
+        broker.admin.put("/contracts/a-to-b", &contract("1.0.0", &json!([]))).await.expect(201);
         a.submit(&Message::review("a", "b")).await.expect(202);
-        let (code, answer, rules) = conformance(&broker, &[]).await;
+        let (code, answer, rules) = conformance(broker, &[]).await;
         assert_eq!((code, rules), (Some(0), vec![]), "{answer}");
         assert_eq!((&answer["ok"], &answer["report"]["messages"]), (&json!(true), &json!(1)));
 
         a.submit(&Message::review("a", "c")).await.expect(202);
-        let stricter = contract("2.0.0", json!(["ticket_number"]));
+        let stricter = contract("2.0.0", &json!(["ticket_number"]));
         broker.admin.put("/contracts/a-to-b", &stricter).await.expect(201);
-        let mut dead = contract("1.0.0", json!([]));
+        let mut dead = contract("1.0.0", &json!([]));
         (dead["id"], dead["target"]) = (json!("a-to-d"), json!("d"));
         broker.admin.put("/contracts/a-to-d", &dead).await.expect(201);
         let expected: Vec<(String, u64)> = [
@@ -57,7 +57,7 @@ both! {
         ]
         .map(|(rule, handoffs)| (rule.to_owned(), handoffs))
         .into();
-        let (code, of_database, rules) = conformance(&broker, &[]).await;
+        let (code, of_database, rules) = conformance(broker, &[]).await;
         assert_eq!((code, &rules), (Some(1), &expected), "{of_database}");
         assert_eq!(of_database["report"]["findings"][0]["edge"], json!(["a", "c"]));
 
@@ -65,16 +65,16 @@ both! {
         let log = log.to_str().unwrap();
         let said = broker.command(&["export", "--log", "--file", log]).await;
         assert!(said.status.success(), "{said:?}");
-        let (code, of_file, _) = conformance(&broker, &[log]).await;
+        let (code, of_file, _) = conformance(broker, &[log]).await;
         assert_eq!((code, &of_file["report"]), (Some(1), &of_database["report"]));
 
         // Files stand for what should be, in place of what is registered.
         let file = folder.path().join("contract.json");
-        let mut other = contract("2.0.0", json!([]));
+        let mut other = contract("2.0.0", &json!([]));
         other["target"] = json!("c");
         std::fs::write(&file, other.to_string()).unwrap();
         let (code, _, rules) =
-            conformance(&broker, &[log, "--contracts", file.to_str().unwrap()]).await;
+            conformance(broker, &[log, "--contracts", file.to_str().unwrap()]).await;
         let expected = [("unknown-contract".to_owned(), 1), ("unruled-handoff".to_owned(), 1)];
         assert_eq!((code, &rules[..]), (Some(1), &expected[..]));
 

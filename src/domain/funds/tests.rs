@@ -15,8 +15,8 @@ fn cost(spent: i64, remaining: i64) -> Cost {
     Cost { spent: Usd(spent), remaining: Usd(remaining), prompt_tokens: 0, completion_tokens: 0 }
 }
 
-fn said(spent: i64) -> Option<Tally> {
-    Some(Tally { usd: Usd(spent), ..Tally::default() })
+fn said(spent: i64) -> Tally {
+    Tally { usd: Usd(spent), ..Tally::default() }
 }
 
 /// A task that a began and handed to b, with `remaining` to spend.
@@ -68,13 +68,13 @@ fn children_side_by_side_share_what_their_parent_has() {
 fn what_a_receiver_did_not_spend_goes_back_to_its_sender() {
     let mut funds = begun(10);
     hand(&mut funds, 2, Some(1), "b", "c", cost(0, 10)).unwrap();
-    funds.settle(id(2), said(3));
+    funds.settle(id(2), Some(said(3)));
     adds_up(&funds);
     assert_eq!((funds.spent, funds.reserves[0].left, funds.free), (Usd(3), Usd(7), Usd(0)));
     hand(&mut funds, 3, Some(1), "b", "d", cost(0, 7)).unwrap();
     assert!(hand(&mut funds, 4, Some(1), "b", "d", cost(0, 1)).is_err());
     // A verdict that comes twice counts once.
-    assert_eq!(funds.settle(id(2), said(9)), Tally::default());
+    assert_eq!(funds.settle(id(2), Some(said(9))), Tally::default());
     // One that failed and said nothing has spent nothing.
     funds.settle(id(3), None);
     assert_eq!(funds.reserves[0].left, Usd(7));
@@ -90,7 +90,7 @@ fn a_child_that_outlives_its_parent_returns_to_whoever_is_left() {
     hand(&mut funds, 3, Some(2), "c", "d", cost(0, 6)).unwrap();
     funds.settle(id(2), None);
     assert_eq!(funds.reserves[0].left, Usd(4), "2 from b's own, 2 that c had left");
-    funds.settle(id(3), said(1));
+    funds.settle(id(3), Some(said(1)));
     adds_up(&funds);
     assert_eq!((funds.reserves[0].left, funds.spent), (Usd(9), Usd(1)));
 }
@@ -98,7 +98,7 @@ fn a_child_that_outlives_its_parent_returns_to_whoever_is_left() {
 #[test]
 fn who_is_done_may_still_hand_on_what_went_back() {
     let mut funds = begun(10);
-    funds.settle(id(1), said(4));
+    funds.settle(id(1), Some(said(4)));
     hand(&mut funds, 2, Some(1), "b", "c", cost(4, 6)).unwrap();
     assert_eq!((funds.spent, funds.free), (Usd(4), Usd(0)), "its spending counts once");
     assert!(hand(&mut funds, 3, Some(1), "b", "c", cost(4, 1)).is_err());
@@ -143,7 +143,7 @@ fn who_stands_in_gets_what_is_there() {
     let mut funds = begun(10);
     hand(&mut funds, 2, Some(1), "b", "c", cost(1, 9)).unwrap();
     hand(&mut funds, 3, Some(2), "c", "d", cost(1, 5)).unwrap();
-    funds.settle(id(2), said(3));
+    funds.settle(id(2), Some(said(3)));
     funds.pass_on(id(2), id(9), &agent("e"), &cost(1, 9));
     adds_up(&funds);
     assert_eq!(funds.reserves.last().unwrap().left, Usd(2), "d still holds 5, c spent 2");
@@ -153,7 +153,7 @@ fn who_stands_in_gets_what_is_there() {
 #[test]
 fn what_was_spent_too_much_shows_and_is_paid_first() {
     let mut funds = begun(10);
-    funds.settle(id(1), said(12));
+    funds.settle(id(1), Some(said(12)));
     adds_up(&funds);
     assert_eq!((funds.spent, funds.free), (Usd(12), Usd(-2)));
     funds.top_up(Usd(5));
@@ -175,7 +175,7 @@ fn siblings_may_share_where_nothing_is_reserved() {
 fn books_survive_the_store_without_a_double_in_them() {
     let mut funds = begun(1_000_000_000_000_000_001);
     hand(&mut funds, 2, Some(1), "b", "c", cost(1, 3)).unwrap();
-    funds.settle(id(2), said(2));
+    funds.settle(id(2), Some(said(2)));
     let text = serde_json::to_string(&funds).unwrap();
     assert!(!text.contains('.') && text.contains("1000000000000000001"), "{text}");
     assert_eq!(serde_json::from_str::<Funds>(&text).unwrap(), funds);
@@ -273,7 +273,7 @@ proptest! {
                     let which = handed[which % handed.len()];
                     let one = funds.find(id(which)).map(|at| funds.reserves[at].clone());
                     let total = one.as_ref().and_then(|one| Some(one.stated.usd.0 + spent?));
-                    let added = funds.settle(id(which), total.and_then(said)).usd;
+                    let added = funds.settle(id(which), total.map(said)).usd;
                     let open = one.as_ref().is_some_and(|one| one.open);
                     prop_assert_eq!(added, Usd(if open { spent.unwrap_or(0).max(0) } else { 0 }));
                     if let Some(one) = one.filter(|one| one.open) {
@@ -281,7 +281,7 @@ proptest! {
                     }
                     // A second word changes nothing.
                     let once = funds.clone();
-                    funds.settle(id(which), said(1_000_000));
+                    funds.settle(id(which), Some(said(1_000_000)));
                     prop_assert_eq!(&funds, &once);
                 }
                 Step::StandIn { which, target } => {
