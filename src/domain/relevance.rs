@@ -132,7 +132,7 @@ mod tests {
             ("The customer wants the order refunded", "refunds"),
             ("please write a verse about rain", "poet"),
             ("REVIEWING annual reports", "auditor"),
-            ("Vertrag übersetzen", "uebersetzer"),
+            ("Wer übersetzt Verträge?", "uebersetzer"),
             ("U\u{308}BERSETZT", "uebersetzer"),
             ("请翻译这份合同", "fanyi"),
         ] {

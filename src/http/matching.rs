@@ -104,6 +104,7 @@ pub async fn find_match(
 #[into_params(parameter_in = Query)]
 pub struct ToolParams {
     /// `openai` (chat completions), `anthropic` (messages) or `mcp` (tools/list).
+    #[param(inline)]
     style: Style,
 }
 
