@@ -435,7 +435,11 @@ impl Dispatcher {
         };
         tracing::info!(why = ?unsent, "not sent");
         self.0.parts.metrics.attempts.with_label_values(&["not_sent"]).inc();
+        let moved = matches!(outcome, Outcome::Moved { .. });
         self.settle(claim, outcome, None).await;
+        if moved {
+            self.0.lanes.takes_none(&(claim.tenant.clone(), claim.target.clone()));
+        }
     }
 
     /// The place is free again; `wake` says when the receiver's outbox is to be read next. Returns what

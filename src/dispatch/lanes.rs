@@ -240,6 +240,14 @@ impl Lanes {
         missed
     }
 
+    /// The receiver takes no webhooks now: what waits for it is for its inbox, and looking for more would
+    /// claim the same again for ever. What is found as a webhook's later is looked at then.
+    pub(super) fn takes_none(&self, receiver: &Receiver) {
+        if let Some(lane) = self.lock().lanes.get_mut(receiver) {
+            lane.backlog = false;
+        }
+    }
+
     /// Something was just committed that had no place. Returns whether the outbox must be asked now:
     /// not where an attempt under way will do so when it ends.
     pub(super) fn must_look(&self, receiver: &Receiver) -> bool {
@@ -346,6 +354,18 @@ mod tests {
         assert!(!lanes.drained(&one, asked));
         lanes.give_back(&one, 1, Micros(0));
         assert!(lanes.reserve(&one, Micros(0)));
+    }
+
+    #[test]
+    fn who_takes_no_webhooks_now_is_not_looked_for_again() {
+        let lanes = lanes(100);
+        let one = receiver("one");
+        lanes.known(&one, 1, None);
+        assert_eq!(lanes.reserve_many(&one, Micros(0), 8).0, 1);
+        lanes.backlog(&one);
+        lanes.takes_none(&one);
+        assert!(!lanes.done(&one, Health::Unknown, Micros(0)).more);
+        assert!(lanes.reserve(&one, Micros(0)), "what is committed later has its place");
     }
 
     #[test]
