@@ -9,6 +9,7 @@ use super::dice::{below, chance, one_of, pause};
 use super::world::{World, tenant};
 use crate::domain::agent::{Agent, Delivery};
 use crate::domain::escalation::{EscalationStatus, Resolution};
+use crate::domain::failure::Code;
 use crate::domain::handoff::{DeliveryMode, Priority};
 use crate::domain::ids::{AgentId, Micros, TaskId};
 use crate::domain::money::Usd;
@@ -91,6 +92,9 @@ async fn appeal(world: &World) -> Option<Decision> {
     let open = world.store.list_dead_letters(&tenant(), &filter, None, 5).await.ok()?;
     let row = open.first()?.clone();
     let upheld = chance(600);
+    if upheld && row.failures.iter().any(|failure| failure.code == Code::BudgetMismatch) {
+        world.books().grants(row.handoff_id);
+    }
     Some(Box::new(move |now| {
         let (handoff_id, task_id, content) = (row.handoff_id, row.task_id, words(now));
         if !upheld {

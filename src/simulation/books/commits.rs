@@ -245,10 +245,26 @@ impl Books {
         self.funds_add_up(task);
         for draft in records.iter().filter(|draft| draft.task_id == Some(id)) {
             if let Some(cost) = draft.cost.filter(|_| draft.kind == RecordKind::Handoff) {
+                let says = cost.spent.plus(cost.remaining);
+                if draft.handoff_id.is_some_and(|of| self.granted.contains(&of)) {
+                    self.raise(id, says, task.topped_up);
+                }
                 let of = draft.handoff_id.map(short).unwrap_or_default();
-                self.spends(id, &of, cost.spent.plus(cost.remaining), task.topped_up);
+                self.spends(id, &of, says, task.topped_up);
             }
         }
+    }
+
+    /// A person is about to release that handoff whatever its figures are.
+    pub(in crate::simulation) fn grants(&mut self, handoff: HandoffId) {
+        self.granted.insert(handoff);
+    }
+
+    /// There is as much as that handoff says: it was granted.
+    fn raise(&mut self, id: TaskId, says: Usd, topped_up: Usd) {
+        let Some(entry) = self.tasks.get_mut(&id) else { return };
+        let granted = Usd(says.0 - topped_up.0);
+        entry.opening = entry.opening.map(|opening| opening.max(granted));
     }
 
     /// What a handoff says was spent and is left is what there was, or less.

@@ -67,6 +67,8 @@ pub(super) struct Books {
     /// Attempts that left a broker, by handoff, token and number; with how they ended.
     attempts: BTreeMap<(HandoffId, i64, i32), Option<Ended>>,
     open_escalations: BTreeMap<EscalationId, TaskId>,
+    /// Handoffs whose figures a person let pass.
+    granted: BTreeSet<HandoffId>,
     /// What each task had spent when it was last written.
     spent: BTreeMap<TaskId, Usd>,
     keys: BTreeMap<String, HandoffId>,
