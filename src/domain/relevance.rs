@@ -1,11 +1,9 @@
 //! Which agents a task put in words fits: full-text relevance (BM25) over what agents say of themselves.
+//!
+//! A page of BM25 of our own: the libraries looked at link what is not permissive, or lack fields.
 
-use std::borrow::Cow;
-use std::collections::BTreeSet;
-use std::fmt;
+use std::collections::{BTreeSet, HashMap};
 
-use probly_search::Index;
-use probly_search::score::bm25;
 use rust_stemmers::{Algorithm, Stemmer};
 use unicode_normalization::UnicodeNormalization;
 use unicode_segmentation::UnicodeSegmentation;
@@ -17,6 +15,11 @@ use super::ids::AgentId;
 /// examples mention much besides.
 const WEIGHTS: [f64; 3] = [2.0, 2.0, 1.0];
 
+/// How soon further mentions of a word cease to count, and how much the length of a text counts
+/// against it: BM25's usual values.
+const SATURATION: f64 = 1.2;
+const LENGTH: f64 = 0.75;
+
 /// Words of a task that are looked for at most; a whole message is no question.
 const ASKED: usize = 64;
 
@@ -24,41 +27,59 @@ const ASKED: usize = 64;
 const FLOOR: f64 = 0.1;
 
 /// An index over agents.
+#[derive(Debug, Default)]
 pub struct Relevance {
-    index: Index<usize>,
     ids: Vec<AgentId>,
-}
-
-impl fmt::Debug for Relevance {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Relevance").field("agents", &self.ids.len()).finish_non_exhaustive()
-    }
+    /// Weighted words of each agent, and of all on average.
+    lengths: Vec<f64>,
+    average: f64,
+    /// Who mentions a word, by place, and with what weight in all.
+    mentions: HashMap<String, Vec<(usize, f64)>>,
 }
 
 impl Relevance {
     /// Indexes names, specializations, capabilities, domains, descriptions and examples. Takes some
     /// tens of microseconds for each agent.
     pub fn of<'a>(agents: impl Iterator<Item = &'a Agent>) -> Self {
-        let mut index = Index::new(WEIGHTS.len());
-        let mut ids = Vec::new();
-        for agent in agents {
-            index.add_document(&[names, abilities, prose], words, ids.len(), agent);
-            ids.push(agent.agent_id.clone());
+        let mut made = Self::default();
+        for (place, agent) in agents.enumerate() {
+            let mut counts: HashMap<String, f64> = HashMap::new();
+            for (texts, weight) in
+                [names(agent), abilities(agent), prose(agent)].into_iter().zip(WEIGHTS)
+            {
+                for word in texts.into_iter().flat_map(words) {
+                    *counts.entry(word).or_default() += weight;
+                }
+            }
+            made.ids.push(agent.agent_id.clone());
+            made.lengths.push(counts.values().sum());
+            for (word, weight) in counts {
+                made.mentions.entry(word).or_default().push((place, weight));
+            }
         }
-        Self { index, ids }
+        made.average = made.lengths.iter().sum::<f64>() / made.lengths.len().max(1) as f64;
+        made
     }
 
     /// Agents that share words with the task, the most relevant first, each with its score (larger than 0;
     /// comparable within one answer only).
     pub fn rank(&self, task: &str) -> Vec<(f64, &AgentId)> {
-        let asked: BTreeSet<_> = words(task).into_iter().take(ASKED).collect();
-        let asked: Vec<&str> = asked.iter().map(AsRef::as_ref).collect();
-        let found = self.index.query(&asked.join(" "), &mut bm25::new(), apart, &WEIGHTS);
-        let floor = found.first().map_or(0.0, |best| best.score * FLOOR);
-        let mut ranked: Vec<_> = found
+        let asked: BTreeSet<String> = words(task).into_iter().take(ASKED).collect();
+        let mut scores: HashMap<usize, f64> = HashMap::new();
+        for mentions in asked.iter().filter_map(|word| self.mentions.get(word)) {
+            let (all, with) = (self.ids.len() as f64, mentions.len() as f64);
+            let rarity = ((all - with + 0.5) / (with + 0.5)).ln_1p();
+            for (place, weight) in mentions {
+                let length = 1.0 - LENGTH + LENGTH * self.lengths[*place] / self.average;
+                let score = rarity * weight * (SATURATION + 1.0) / (weight + SATURATION * length);
+                *scores.entry(*place).or_default() += score;
+            }
+        }
+        let floor = scores.values().copied().fold(0.0, f64::max) * FLOOR;
+        let mut ranked: Vec<_> = scores
             .into_iter()
-            .filter(|one| one.score > 0.0 && one.score >= floor)
-            .filter_map(|one| Some((one.score, self.ids.get(one.key)?)))
+            .filter(|(_, score)| *score >= floor)
+            .map(|(place, score)| (score, &self.ids[place]))
             .collect();
         ranked.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| a.1.cmp(b.1)));
         ranked
@@ -82,7 +103,7 @@ fn prose(agent: &Agent) -> Vec<&str> {
 /// The words of a text by Unicode's word boundaries (UAX #29; of Chinese each character), folded and
 /// brought to their stems. One stemmer serves all languages: what matters is that both sides are cut
 /// alike.
-fn words(text: &str) -> Vec<Cow<'_, str>> {
+fn words(text: &str) -> Vec<String> {
     let stemmer = Stemmer::create(Algorithm::English);
     let folded: String = text.nfkc().flat_map(char::to_lowercase).collect();
     folded
@@ -90,13 +111,8 @@ fn words(text: &str) -> Vec<Cow<'_, str>> {
         .flat_map(|word| word.split(['_', '.', ':']))
         // Of one letter: too little to be told apart.
         .filter(|word| word.chars().nth(1).is_some() || !word.is_ascii())
-        .map(|word| Cow::Owned(stemmer.stem(word).into_owned()))
+        .map(|word| stemmer.stem(word).into_owned())
         .collect()
-}
-
-/// Words that [`words`] made.
-fn apart(text: &str) -> Vec<Cow<'_, str>> {
-    text.split(' ').filter(|word| !word.is_empty()).map(Cow::Borrowed).collect()
 }
 
 #[cfg(test)]
