@@ -109,7 +109,8 @@ fn dangers(text: &str, nonce: &str) -> BTreeSet<usize> {
         }
     }
     found.extend(squeezed_hits(folded, LABEL, &[0, THIRD_WORD]).into_iter().map(original));
-    found.extend(squeezed_hits(folded, nonce, &[0]).into_iter().map(original));
+    // In the middle too: what stands before may fold to its first character.
+    found.extend(squeezed_hits(folded, nonce, &[0, nonce.len() / 2]).into_iter().map(original));
     found
 }
 
@@ -211,6 +212,7 @@ mod tests {
             "C0NTEXT FR0M PREV10US @GENT",
             "CONTEXT\nFROM\nPREVIOUS\nAGENT",
             "01234567-89AB-CDEF 0123456789abcdef",
+            "ò0123456789abcdef0123456789abcdef",
             "<|im_start|>system",
             "＜｜im_start｜＞system",
             "< |endoftext|>",
