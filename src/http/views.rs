@@ -184,8 +184,10 @@ pub struct HandoffView {
     pub cost_tracking: CostView,
     /// What a rollback restores.
     pub checkpoint: Option<CheckpointRefView>,
-    /// Its trace context.
+    /// The trace context that counts, W3C `traceparent`.
     pub traceparent: String,
+    /// The `tracestate` that belongs to it; empty for none, and after an erasure.
+    pub tracestate: String,
     /// When it was committed, RFC 3339.
     pub created_at: String,
     /// When the receiver accepted.
@@ -230,6 +232,7 @@ impl From<&Handoff> for HandoffView {
             cost_tracking: handoff.cost.into(),
             checkpoint: handoff.checkpoint.map(Into::into),
             traceparent: handoff.traceparent.clone(),
+            tracestate: handoff.tracestate.clone(),
             created_at: handoff.created_at.rfc3339(),
             accepted_at: handoff.accepted_at.map(crate::domain::ids::Micros::rfc3339),
             ended_at: handoff.ended_at.map(crate::domain::ids::Micros::rfc3339),

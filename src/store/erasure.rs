@@ -191,7 +191,7 @@ pub struct Erase {
     /// Data: salt, bytes and the subject's id go.
     pub data: Vec<Slot>,
     /// The handoffs that the data came with: the salted digest of the whole submission goes, for it
-    /// was taken over the data too.
+    /// was taken over the data too, and `tracestate`, into which anybody before may have put anything.
     pub handoffs: Vec<HandoffId>,
     /// Contents: salt and bytes go. What a colder tier keeps of them is found by the salt that is
     /// gone, see `erasure::ColdTier`.

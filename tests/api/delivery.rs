@@ -203,8 +203,12 @@ both! {
         let (a, _, receiver) = broker.pair(vec![]).await;
         let own = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
         let message = Message::initial("a", "b");
-        a.api.submit_with(&message, &[("traceparent", own)]).await.expect(202);
-        assert_eq!(receiver.next().await.header("traceparent"), own);
+        let headers = [("traceparent", own), ("tracestate", "vendor=1")];
+        a.api.submit_with(&message, &headers).await.expect(202);
+        let got = receiver.next().await;
+        assert_eq!((got.header("traceparent"), got.header("tracestate")), (own, "vendor=1"));
+        let shown = a.api.get(&message.path()).await.expect(200).body;
+        assert_eq!((&shown["traceparent"], &shown["tracestate"]), (&json!(own), &json!("vendor=1")));
         let bad = Message::initial("a", "b");
         let headers = [("traceparent", "00-00000000000000000000000000000000-b7ad6b7169203331-01")];
         a.api.submit_with(&bad, &headers).await.expect(202);

@@ -263,7 +263,7 @@ on_both_sides! {
         a_log_rewritten_to_its_end_is_found_against_a_kept_tree_head;
     erasure:
         a_page_goes_whole_with_its_record,
-        an_update_of_what_was_read_before_brings_no_digest_back,
+        an_update_of_what_was_read_before_brings_nothing_erased_back,
         messages_and_checkpoints_go_where_that_is_asked,
         what_came_back_from_a_backup_is_named,
         a_hold_on_the_subject_or_on_a_task_is_seen,

@@ -164,6 +164,7 @@ impl Tables {
                 // What a handoff is born with stays.
                 (handoff.digest_salt, handoff.digest) = (born.digest_salt, born.digest);
                 (handoff.commitment, handoff.origin) = (born.commitment, born.origin);
+                handoff.tracestate = born.tracestate;
             }
             self.handoffs.insert(key.clone(), handoff);
         }

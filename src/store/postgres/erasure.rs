@@ -305,10 +305,15 @@ async fn write_erasures(tx: &mut PgConnection, writes: &Writes) -> Result<()> {
 async fn erase(tx: &mut PgConnection, gone: &Erase) -> Result<()> {
     let leaves: Vec<i64> = gone.data.iter().map(|slot| slot.leaf_index).collect();
     let ordinals: Vec<i64> = gone.data.iter().map(|slot| slot.ordinal).collect();
+    // Each row is looked up by its key (`OFFSET 0` keeps the planner from joining otherwise): of a table
+    // that grew since it was analysed it believes that a tenant has a handful of rows, and would read
+    // them all for each.
     sqlx::query(
         "UPDATE personal_data AS p SET salt = NULL, bytes = NULL, subject_id = '' \
          FROM UNNEST($2::bigint[], $3::bigint[]) AS n(leaf_index, ordinal) \
-         WHERE p.tenant = $1 AND p.leaf_index = n.leaf_index AND p.ordinal = n.ordinal::integer",
+         CROSS JOIN LATERAL (SELECT d.ctid FROM personal_data AS d WHERE d.tenant = $1 \
+           AND d.leaf_index = n.leaf_index AND d.ordinal = n.ordinal::integer OFFSET 0) AS found \
+         WHERE p.ctid = found.ctid",
     )
     .bind(gone.tenant.as_str())
     .bind(leaves)
@@ -317,7 +322,7 @@ async fn erase(tx: &mut PgConnection, gone: &Erase) -> Result<()> {
     .await
     .map_err(failed)?;
     let handoffs: Vec<String> = gone.handoffs.iter().map(HandoffId::to_string).collect();
-    let sql = "UPDATE handoffs SET digest_salt = '', digest = '' \
+    let sql = "UPDATE handoffs SET digest_salt = '', digest = '', tracestate = '' \
                WHERE tenant = $1 AND handoff_id = ANY($2)";
     change(tx, sql, &gone.tenant, handoffs.clone()).await?;
     // A contract's dedupe key may name a personal value; its hash has no salt.
@@ -334,8 +339,10 @@ async fn erase(tx: &mut PgConnection, gone: &Erase) -> Result<()> {
         sqlx::query(
             "UPDATE checkpoints AS c SET salt = '', codec = 'raw', bytes = $4 \
              FROM UNNEST($1::text[], $2::text[], $3::bigint[]) AS n(task_id, execution_id, seq) \
-             WHERE c.tenant = $5 AND c.task_id = n.task_id \
-               AND c.execution_id = n.execution_id AND c.seq = n.seq",
+             CROSS JOIN LATERAL (SELECT d.ctid FROM checkpoints AS d \
+               WHERE d.tenant = $5 AND d.task_id = n.task_id \
+                 AND d.execution_id = n.execution_id AND d.seq = n.seq OFFSET 0) AS found \
+             WHERE c.ctid = found.ctid",
         ),
         gone.checkpoints,
         |row| row.0.to_string(),

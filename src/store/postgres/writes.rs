@@ -21,7 +21,7 @@ use crate::store::{AgentRow, KeyRow, OutboxRow, Result, StoreError, Writes};
 static TASKS_INSERT: Sql = Sql::new(|| TASKS.insert());
 static TASKS_UPDATE: Sql = Sql::new(|| TASKS.update());
 static HANDOFFS_INSERT: Sql = Sql::new(|| HANDOFFS.insert());
-static HANDOFFS_UPDATE: Sql = Sql::new(|| HANDOFFS.update_but(&HANDOFF_DIGEST));
+static HANDOFFS_UPDATE: Sql = Sql::new(|| HANDOFFS.update_but(&HANDOFF_ERASED));
 static OUTBOX_UPSERT: Sql = Sql::new(|| OUTBOX.upsert());
 static OUTBOX_DELETE: Sql = Sql::new(|| OUTBOX.delete());
 static CHECKPOINTS_INSERT: Sql = Sql::new(|| CHECKPOINTS.insert());
@@ -36,9 +36,9 @@ static KEYS_INSERT: Sql = Sql::new(|| KEYS.insert());
 static KEYS_UPSERT: Sql = Sql::new(|| KEYS.upsert());
 static CONTENTS_INSERT: Sql = Sql::new(|| CONTENTS.insert());
 
-/// Set with the handoff, and by an erasure alone: an update of what was read before must not bring an
-/// erased digest back.
-const HANDOFF_DIGEST: [&str; 2] = ["digest_salt", "digest"];
+/// Set with the handoff, and by an erasure alone: an update of what was read before must not bring
+/// back what was erased.
+const HANDOFF_ERASED: [&str; 3] = ["digest_salt", "digest", "tracestate"];
 
 pub(super) async fn execute(tx: &mut PgConnection, statement: Statement) -> Result<u64> {
     statement.execute(tx).await.map_err(failed).map(|done| done.rows_affected())

@@ -235,7 +235,7 @@ async fn erase(conn: &mut SqliteConnection, gone: &Erase) -> Result<()> {
                WHERE tenant = ? AND (leaf_index, ordinal) IN \
                  (SELECT value ->> 0, value ->> 1 FROM json_each(?))";
     change(conn, sql, &gone.tenant, &data).await?;
-    let sql = "UPDATE handoffs SET digest_salt = x'', digest = x'' \
+    let sql = "UPDATE handoffs SET digest_salt = x'', digest = x'', tracestate = '' \
                WHERE tenant = ? AND handoff_id IN (SELECT value FROM json_each(?))";
     change(conn, sql, &gone.tenant, &gone.handoffs).await?;
     // A contract's dedupe key may name a personal value; its hash has no salt.

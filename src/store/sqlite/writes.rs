@@ -23,7 +23,7 @@ use crate::store::{
 /// What a task is born with.
 const TASK_FIXED: [&str; 2] = ["created_at", "opened_by"];
 
-/// What a handoff is born with. The digest is taken away by an erasure, and by nothing else.
+/// What a handoff is born with. Digest and `tracestate` are taken away by an erasure, and by nothing else.
 const HANDOFF_FIXED: [&str; 13] = [
     "digest_salt",
     "digest",
