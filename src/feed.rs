@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
-use crate::domain::event::{Event, EventFilter, EventFormat, EventType, Position};
+use crate::domain::event::{Event, EventFilter, EventFormat, EventType, Position, TRACEPARENT};
 use crate::domain::ids::{AgentId, Micros, TenantId};
 use crate::evidence::commitment::unpack;
 use crate::store::events::{EventRow, EventScope};
@@ -268,6 +268,10 @@ fn envelope(row: &EventRow, format: EventFormat, data: &Value) -> Value {
                     None => format!("tasks/{task}"),
                 }
                 .into();
+            }
+            // The extension "Distributed Tracing" of CloudEvents.
+            if let Some(traceparent) = data.get(TRACEPARENT) {
+                told[TRACEPARENT] = traceparent.clone();
             }
             told
         }

@@ -121,6 +121,9 @@ impl<'de> Deserialize<'de> for EventType {
     }
 }
 
+/// The member of an event's data that has the handoff's trace context, a W3C `traceparent`.
+pub const TRACEPARENT: &str = "traceparent";
+
 /// Where an event stands in its tenant's feed: the leaf index of its record, and its number among
 /// that record's events. Records get their index under the lock of the log's head, which is held
 /// until the commit; so whoever sees a position has seen, or can see, every lower one, and a cursor
@@ -203,7 +206,7 @@ impl Event {
         }
     }
 
-    /// An event of a handoff, with its status; addressed to the sender where the type is for it.
+    /// An event of a handoff, with its status and its trace context; addressed to the sender where the type is for it.
     #[must_use]
     pub fn of_handoff(kind: EventType, handoff: &Handoff, at: Micros) -> Self {
         let mut event = Self::new(kind, handoff.tenant.clone(), at);
@@ -212,6 +215,9 @@ impl Event {
         event.source = Some(handoff.source.clone());
         event.target = Some(handoff.target.clone());
         event.audience = kind.is_for_sender().then(|| handoff.source.clone());
+        if !handoff.traceparent.is_empty() {
+            event = event.with(TRACEPARENT, handoff.traceparent.as_str());
+        }
         event.with("status", handoff.status.as_str())
     }
 

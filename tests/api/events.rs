@@ -83,6 +83,7 @@ both! {
                 "handoff_id": message.id(), "task_id": message.task(), "source_agent_id": "a",
                 "target_agent_id": "b", "conversation_id": "c-7", "reason": "needs a lawyer",
                 "summary": "Review the lease", "status": "PENDING",
+                "traceparent": message["traceparent"],
             })
         );
         let after = until("the cursor is written", async || {
@@ -119,6 +120,8 @@ both! {
         assert_eq!(event["data"]["handoffId"], message.id());
         assert_eq!(event["subject"], format!("tasks/{}/handoffs/{}", message.task(), message.id()));
         assert!(event["source"].is_string() && event["time"].is_string());
+        let came = &message["traceparent"];
+        assert_eq!((&event["traceparent"], &event["data"]["traceparent"]), (came, came));
         broker.admin.send(Method::PATCH, &path(&made), &[], &json!({ "eventTypes": [], "filter": {}, "format": "standard" })).await.expect(200);
         a.submit_and_wait(&Message::initial("a", "b")).await.expect(200);
         assert_eq!(types(&receiver, 2).await, ["agent.handoff.occurred", "handoff.accepted"]);
