@@ -31,8 +31,8 @@ use crate::evidence::note::Signer;
 use crate::evidence::receipt::Notary;
 use crate::evidence::record::Actor;
 use crate::feed::Feed;
-use crate::gate::Gate;
 use crate::gate::safety::policy::{Exception, Mode, Policies};
+use crate::gate::{Gate, contract};
 use crate::http::{Api, ApiParts, listener, router};
 use crate::intake::{Intake, SecondOpinion};
 use crate::ledger::command::{Command, Kind};
@@ -378,7 +378,6 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
             vault,
             clock,
             metrics: Arc::clone(&metrics),
-            require_contract: config.gate.require_contract,
             max_checkpoint: config.recovery.max_checkpoint_bytes,
             rules: rules(&config),
         },
@@ -533,7 +532,7 @@ fn teller_settings(config: &Config) -> events::Settings {
     }
 }
 
-/// The gate, with the policies about safety findings as set.
+/// The gate, with the policies about safety findings and contracts as set.
 fn gate_of(config: &Config) -> Result<Gate, StartError> {
     let mode = |mode| match mode {
         SafetyMode::Enforce => Mode::Enforce,
@@ -550,7 +549,18 @@ fn gate_of(config: &Config) -> Result<Gate, StartError> {
         until: one.until,
     });
     let policies = Policies { default: mode(config.safety.mode), exceptions: exceptions.collect() };
-    let gate = Gate::with_policies(policies);
+    let exceptions = config.gate.contract_exceptions.iter().map(|one| contract::Exception {
+        tenant: one.tenant.clone(),
+        agent: one.agent.clone(),
+        to: one.to.clone(),
+        required: one.require_contract,
+        until: one.until,
+    });
+    let requirement = contract::Requirement {
+        default: config.gate.require_contract,
+        exceptions: exceptions.collect(),
+    };
+    let gate = Gate::with(policies, requirement);
     match gate.policies.unknown(gate.scanner.rules()) {
         Some(name) => Err(StartError::Config(format!(
             "safety.exceptions: no rule and no family is named {name:?}"

@@ -114,8 +114,6 @@ pub struct Intake {
     pub clock: Arc<dyn Clock>,
     /// Counts.
     pub metrics: Arc<Metrics>,
-    /// Every edge must have a contract.
-    pub require_contract: bool,
     /// The largest checkpoint, in bytes of canonical JSON.
     pub max_checkpoint: usize,
     /// What the ledger goes by.
@@ -217,7 +215,6 @@ impl Intake {
     async fn judge(&self, principal: &Principal, body: Body) -> Result<Verdict, IntakeError> {
         let agents = self.directory.agents(&principal.tenant).await?;
         let contracts = self.directory.contracts(&principal.tenant).await?;
-        let require_contract = self.require_contract;
         let secrets = self.signing_secrets(principal, &agents);
         let timer = self.metrics.gate_seconds.start_timer();
         let gate = Arc::clone(&self.gate);
@@ -238,7 +235,6 @@ impl Intake {
                     caller: caller.as_ref(),
                     roster: &agents.roster,
                     contracts: &contracts,
-                    require_contract,
                     signing_secrets: &secrets,
                 },
             );

@@ -132,8 +132,22 @@ impl std::fmt::Debug for Auth {
 #[expect(missing_docs, reason = "config/default.toml documents every key")]
 pub struct Gate {
     pub require_contract: bool,
+    pub contract_exceptions: Vec<ContractException>,
     pub max_hops: u32,
     pub max_edge_repeats: u32,
+}
+
+/// One of `gate.contract_exceptions`.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[expect(missing_docs, reason = "config/default.toml documents every key")]
+pub struct ContractException {
+    pub require_contract: bool,
+    pub tenant: Option<TenantId>,
+    pub agent: Option<AgentId>,
+    pub to: Option<AgentId>,
+    #[serde(default, deserialize_with = "moment")]
+    pub until: Option<Micros>,
 }
 
 /// `[budget]`.

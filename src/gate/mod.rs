@@ -51,6 +51,8 @@ pub struct Gate {
     pub scanner: safety::Scanner,
     /// What their findings are worth.
     pub policies: safety::policy::Policies,
+    /// Which edges must have a contract.
+    pub requirement: contract::Requirement,
 }
 
 /// What was looked up for one message.
@@ -65,8 +67,6 @@ pub struct Lookup<'a> {
     pub roster: &'a Roster,
     /// The contracts of the tenant.
     pub contracts: &'a Catalog,
-    /// Every edge must have a contract.
-    pub require_contract: bool,
     /// The caller's valid signing secrets.
     pub signing_secrets: &'a [&'a [u8]],
 }
@@ -181,14 +181,16 @@ impl Gate {
     /// Compiles schemas and rules; some milliseconds, once.
     #[must_use]
     pub fn new() -> Self {
-        Self::with_policies(safety::policy::Policies::default())
+        let policies = safety::policy::Policies::default();
+        Self::with(policies, contract::Requirement::default())
     }
 
-    /// The same, with these policies about the findings of the safety rules.
+    /// The same, with these policies about the findings of the safety rules, and about which edges must
+    /// have a contract.
     #[must_use]
-    pub fn with_policies(policies: safety::policy::Policies) -> Self {
+    pub fn with(policies: safety::policy::Policies, requirement: contract::Requirement) -> Self {
         let scanner = safety::Scanner::builtin();
-        Self { schemas: schema::Schemas::new(), scanner, policies }
+        Self { schemas: schema::Schemas::new(), scanner, policies, requirement }
     }
 
     /// Runs every stage after the key.
@@ -293,7 +295,9 @@ impl Gate {
         let on_contract = stage!("gate.contract").entered();
         let ruled = match (lookup.roster.find(sender), &found.target) {
             (Some(source), Some(target)) if !to_itself => {
-                contract::check(&message, source, target, lookup.contracts, lookup.require_contract)
+                let must =
+                    self.requirement.holds(lookup.tenant, sender, &target.agent_id, lookup.at);
+                contract::check(&message, source, target, lookup.contracts, must)
             }
             _ => contract::Found::default(),
         };

@@ -102,7 +102,6 @@ impl Intake {
             roster: &agents.roster,
             signing_secrets: &[],
             contracts: &contracts,
-            require_contract: self.require_contract,
         };
         let (message, target, contract, mut failures) = match self.gate.again(value, &lookup) {
             Verdict::Pass(passed) => {

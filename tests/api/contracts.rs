@@ -310,6 +310,48 @@ both! {
     }
 }
 
+/// One tenant's edges must have contracts, but for what its scout sends.
+const BANK_ASKS: &str = r#"
+[[gate.contract_exceptions]]
+require_contract = true
+tenant = "bank"
+
+[[gate.contract_exceptions]]
+require_contract = false
+tenant = "bank"
+agent = "scout"
+
+[[gate.contract_exceptions]]
+require_contract = true
+until = "2020-01-01T00:00:00Z"
+"#;
+
+both! {
+    with [(crate::harness::FILE, BANK_ASKS)]
+    async fn one_tenant_may_ask_for_contracts_and_another_not(broker: Broker) {
+        let (triage, _) = parties(broker).await;
+        triage.submit(&message()).await.expect(202);
+        let made = broker.command(&["key", "create", "--tenant", "bank", "--role", "admin"]).await;
+        let bank = broker.caller(Some(String::from_utf8(made.stdout).unwrap().trim()));
+        let register = async |id: &str| {
+            let spec = json!({ "agentId": id, "handoffTargets": ["refund-agent"] });
+            let made = bank.post("/agents", &spec).await.expect(201).body;
+            broker.caller(made["apiKey"].as_str())
+        };
+        let (triage, scout) = (register("triage-agent").await, register("scout").await);
+        let spec = json!({
+            "agentId": "refund-agent", "domains": ["billing"], "permissions": ["perm:refund:read"],
+        });
+        bank.post("/agents", &spec).await.expect(201);
+        let answer = triage.post("/handoffs", &message()).await.refused(422, "CONTRACT_VIOLATION");
+        assert_eq!(answer.pointers(), ["/toAgent"]);
+        assert!(answer.text.contains("triage-agent → refund-agent"), "{}", answer.text);
+        scout.post("/handoffs", &Message::review("scout", "refund-agent")).await.expect(202);
+        put(&bank, &example()).await.expect(201);
+        triage.post("/handoffs", &message()).await.expect(202);
+    }
+}
+
 mod on_another_broker {
     use super::*;
 

@@ -156,6 +156,18 @@ fn as_role(url: &str, role: Option<&str>) -> String {
     url.into()
 }
 
+/// What a case gives as the text of a settings file: lists of tables have no environment name.
+pub const FILE: &str = "HANDOFFD_TEST_FILE";
+
+fn configured(folder: &std::path::Path, settings: &[(String, String)]) -> Config {
+    let path = settings.iter().find(|(name, _)| name == FILE).map(|(_, text)| {
+        let path = folder.join("handoffd.toml");
+        std::fs::write(&path, text).unwrap();
+        path
+    });
+    Config::load(path.as_deref(), settings.to_vec()).unwrap()
+}
+
 impl Broker {
     async fn start(kind: Kind, overrides: Settings<'_>) -> Self {
         static PROVIDER: Once = Once::new();
@@ -196,7 +208,7 @@ impl Broker {
         }
         let databases = [&url, &audit].into_iter().filter(|url| url.starts_with("postgres"));
         let databases = databases.map(|url| url.rsplit('/').next().unwrap().to_owned()).collect();
-        let config = Config::load(None, settings.clone()).unwrap();
+        let config = configured(folder.path(), &settings);
         let running = app::start(config).await.unwrap();
         let http = reqwest::Client::builder()
             // To read the system's certificates takes longer than most calls, and nobody here speaks TLS.
@@ -219,6 +231,10 @@ impl Broker {
         }
     }
 
+    fn configured(&self) -> Config {
+        configured(self.folder.path(), &self.settings)
+    }
+
     /// The folder of the archive.
     pub fn archive(&self) -> std::path::PathBuf {
         self.folder.path().join("archive")
@@ -233,7 +249,7 @@ impl Broker {
     pub async fn restart(&self) -> Caller {
         let old = self.running.lock().await.take().unwrap();
         within("an orderly stop", old.stop()).await;
-        let config = Config::load(None, self.settings.clone()).unwrap();
+        let config = self.configured();
         let running = app::start(config).await.unwrap();
         let base = format!("http://{}", running.address);
         *self.running.lock().await = Some(running);
@@ -242,7 +258,7 @@ impl Broker {
 
     /// Another broker on the same store.
     pub async fn second(&self) -> (Caller, Running) {
-        let config = Config::load(None, self.settings.clone()).unwrap();
+        let config = self.configured();
         let running = app::start(config).await.unwrap();
         (self.caller_of(&running), running)
     }
@@ -369,7 +385,7 @@ impl Broker {
         }
         let complaints = self.complaints.lock().unwrap().clone();
         assert!(complaints.is_empty(), "{complaints:?}");
-        let config = Config::load(None, self.settings.clone()).unwrap();
+        let config = self.configured();
         let store = app::open_store(&config, Access::Beside).await.unwrap();
         let contents = app::open_archive(&config).unwrap().contents(Arc::clone(&store));
         for tenant in store.list_tenants().await.unwrap() {
