@@ -1,14 +1,22 @@
-//! `handoffd lint PATH…`: contracts in files and folders, against a registry.
+//! `handoffd lint PATH…`: contracts in files and folders, against a registry or the agents of a running
+//! broker; `handoffd lint --broker`: the contracts that a broker holds.
 
 use std::path::{Path, PathBuf};
 
 use clap::Args as ClapArgs;
 
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::client::{Client, ClientError, Reach, Request};
+use super::plain::plain;
 use super::{Exit, Form};
+use crate::config::Config;
 use crate::contract::document::Document;
 use crate::contract::lint::{Report, SchemaFile, Severity, Subject, lint, schema_path};
 use crate::contract::registry::Registry;
 use crate::contract::report;
+use crate::domain::agent::Agent;
 
 /// The most files of one run, and folders within folders.
 const MAX_FILES: usize = 100_000;
@@ -18,31 +26,138 @@ const MAX_DEPTH: usize = 32;
 #[derive(Debug, ClapArgs)]
 pub(super) struct Args {
     /// Contracts in YAML or JSON, or folders of them
-    #[arg(required = true, value_name = "PATH")]
+    #[arg(required_unless_present = "broker", value_name = "PATH")]
     paths: Vec<PathBuf>,
     /// Agents, permissions and reviewed schemas, in YAML or JSON
     #[arg(long, value_name = "FILE")]
     registry: Option<PathBuf>,
+    /// Lint what a running broker holds, against its agents; with PATH, these contracts against its
+    /// agents and contracts
+    #[arg(long)]
+    broker: bool,
+    #[command(flatten)]
+    reach: Reach,
+}
+
+/// Why nothing could be linted.
+#[derive(Debug)]
+enum Trouble {
+    /// Files.
+    Files(String),
+    /// The broker.
+    Broker(ClientError),
+}
+
+impl std::fmt::Display for Trouble {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Files(why) => f.write_str(why),
+            Self::Broker(err) => err.fmt(f),
+        }
+    }
+}
+
+impl Trouble {
+    /// A no is what a linter says of contracts; whatever kept it from them is another matter.
+    const fn exit(&self) -> Exit {
+        match self {
+            Self::Broker(ClientError::Usage(_)) => Exit::Usage,
+            _ => Exit::Unreachable,
+        }
+    }
+}
+
+impl From<String> for Trouble {
+    fn from(why: String) -> Self {
+        Self::Files(why)
+    }
+}
+
+impl From<ClientError> for Trouble {
+    fn from(err: ClientError) -> Self {
+        Self::Broker(err)
+    }
 }
 
 /// Lints; prints a report for each contract.
-pub(super) fn run(args: &Args, form: Form) -> Exit {
-    match examine(args) {
+pub(super) async fn run(args: Args, config: Config, form: Form) -> Exit {
+    match examine(&args, &config).await {
         Ok(reports) => {
             show(&reports, form);
             if reports.iter().any(Report::has_errors) { Exit::No } else { Exit::Well }
         }
         Err(why) => {
             eprintln!("handoffd: {why}");
-            Exit::Unreachable
+            why.exit()
         }
     }
 }
 
-fn examine(args: &Args) -> Result<Vec<Report>, String> {
+async fn examine(args: &Args, config: &Config) -> Result<Vec<Report>, Trouble> {
     let registry = args.registry.as_deref().map(read_registry).transpose()?;
-    let subjects = gather(&args.paths)?;
-    Ok(lint(&subjects, registry.as_ref(), &[]))
+    let subjects = if args.paths.is_empty() { Vec::new() } else { gather(&args.paths)? };
+    if !args.broker {
+        return Ok(lint(&subjects, registry.as_ref(), &[]));
+    }
+    let held = Held::ask(&args.reach, config).await?;
+    let registry = registry.unwrap_or(held.registry);
+    if subjects.is_empty() {
+        return Ok(lint(&held.contracts, Some(&registry), &[]));
+    }
+    let edges: Vec<(&str, &str)> = held.contracts.iter().filter_map(edge).collect();
+    Ok(lint(&subjects, Some(&registry), &edges))
+}
+
+/// What a broker holds.
+struct Held {
+    /// Its contracts, each in its highest version.
+    contracts: Vec<Subject>,
+    /// Its agents, as a linter sees them.
+    registry: Registry,
+}
+
+impl Held {
+    async fn ask(reach: &Reach, config: &Config) -> Result<Self, ClientError> {
+        let key = std::env::var("HANDOFFD_API_KEY").ok().filter(|key| !key.is_empty());
+        let client = Client::new(reach, key, config)?;
+        let agents = client.call(&Request::get(&["agents"])).await?;
+        let agents: Vec<Agent> = items(&agents)
+            .iter()
+            .map(Agent::deserialize)
+            .collect::<Result<_, _>>()
+            .map_err(|err| {
+                ClientError::Unreachable(format!("an agent of this broker cannot be read: {err}"))
+            })?;
+        let contracts = client.call(&Request::get(&["contracts"])).await?;
+        Ok(Self {
+            contracts: items(&contracts).iter().map(held).collect(),
+            registry: Registry::of(&agents),
+        })
+    }
+}
+
+fn items(page: &Value) -> &[Value] {
+    page.get("items").and_then(Value::as_array).map_or(&[], Vec::as_slice)
+}
+
+/// A contract of a broker, placed in its document as it is printed: indented JSON without the broker's
+/// own `meta`.
+fn held(shown: &Value) -> Subject {
+    let mut value = shown.clone();
+    if let Some(clauses) = value.as_object_mut() {
+        clauses.remove("meta");
+    }
+    let text = |name: &str| plain(value.get(name).and_then(Value::as_str).unwrap_or("?"));
+    let file = format!("contracts/{}@{}", text("id"), text("version"));
+    // What the broker took as a compact text may be too large for a contract when it is indented.
+    let document = Document::parse(&format!("{value:#}"))
+        .unwrap_or_else(|_| Document::from_value(value.clone()));
+    Subject { file, document: Ok(document), schema: SchemaFile::NotLooked }
+}
+
+fn edge(subject: &Subject) -> Option<(&str, &str)> {
+    let value = subject.document.as_ref().ok()?.value();
+    Some((value.get("source")?.as_str()?, value.get("target")?.as_str()?))
 }
 
 /// The contracts in files and folders; at least one.

@@ -96,7 +96,7 @@ enum Commands {
     Archive(archive::Args),
     /// Show what happened on a task, from a running broker
     Trace(trace::Args),
-    /// Check contract files; exit 1 on errors
+    /// Check contracts, in files or of a running broker; exit 1 on errors
     Lint(lint::Args),
     /// Hold an audit log, or an exported one, against the contracts; exit 1 if something does not conform
     Conformance(conformance::Args),
@@ -194,7 +194,7 @@ pub fn main() -> i32 {
             Commands::Export(args) => export::run(args, config, output).await,
             Commands::Archive(args) => archive::run(args, config, output).await,
             Commands::Trace(args) => trace::run(args, config, output).await,
-            Commands::Lint(args) => lint::run(&args, form),
+            Commands::Lint(args) => lint::run(args, config, form).await,
             Commands::Conformance(args) => conformance::run(args, config, output).await,
             Commands::Validate(args) => validate::run(&args, output),
             Commands::Scan(args) => scan::run(&args, output),

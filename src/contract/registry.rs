@@ -6,6 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Deserialize;
 use serde_json::Value;
 
+use crate::domain::agent::Agent;
+
 /// A registry file: `agents`, `permissions`, `reviewed`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
@@ -57,6 +59,17 @@ fn names<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<BTreeSet<St
 }
 
 impl Registry {
+    /// What a tenant's agents are to the linter. Their permissions are the permission registry, their
+    /// allowlists expose handoffs as prompts and tools do.
+    pub fn of<'a>(agents: impl IntoIterator<Item = &'a Agent>) -> Self {
+        let mut registry = Self { permissions: Some(BTreeSet::new()), ..Self::default() };
+        for agent in agents {
+            registry.permissions.get_or_insert_default().extend(agent.permissions.iter().cloned());
+            registry.agents.push(Registered::of(agent));
+        }
+        registry
+    }
+
     /// Agents of that id or type.
     pub fn named<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a Registered> + 'a {
         self.agents.iter().filter(move |agent| agent.is(name))
@@ -83,6 +96,24 @@ impl Registry {
 }
 
 impl Registered {
+    /// An agent as a broker holds it; its tools and its prompt stand in its metadata, where they do.
+    fn of(agent: &Agent) -> Self {
+        let text = |name: &str| agent.metadata.get(name).and_then(Value::as_str).map(str::to_owned);
+        let tools = agent.metadata.get("tools").and_then(Value::as_array);
+        Self {
+            agent_id: agent.agent_id.to_string(),
+            agent_type: Some(agent.agent_type.clone()),
+            domains: agent.domains.clone(),
+            tools: tools
+                .into_iter()
+                .flatten()
+                .filter_map(|tool| tool.as_str().map(str::to_owned))
+                .collect(),
+            prompt: text("instructions").or_else(|| text("prompt")),
+            handoff_targets: agent.handoff_targets.iter().map(ToString::to_string).collect(),
+        }
+    }
+
     fn is(&self, name: &str) -> bool {
         self.agent_id == name || self.agent_type.as_deref() == Some(name)
     }

@@ -14,10 +14,9 @@ use super::problem::{BadBody, Busy, NoKey, Problem, ProblemDetails};
 use crate::contract::document::{Document, Unreadable};
 use crate::contract::enforce::Ready;
 use crate::contract::lint::{Report, SchemaFile, Subject, lint};
-use crate::contract::registry::{Registered, Registry};
+use crate::contract::registry::Registry;
 use crate::contract::{Deprecation, FaultKind, read, report};
 use crate::directory::{Agents, Principal};
-use crate::domain::agent::Agent;
 use crate::domain::canonical;
 use crate::domain::failure::{Code, Failure, Stage};
 use crate::intake::actor;
@@ -35,36 +34,6 @@ fn unreadable(err: &Unreadable) -> Problem {
 
 fn wrong(pointer: &str, message: String) -> Failure {
     Failure::new(Stage::Schema, Code::SchemaInvalid, pointer, message)
-}
-
-/// What a tenant's agents are to the linter. Their permissions are the permission registry, their
-/// allowlists expose handoffs as prompts and tools do.
-fn registry_of(agents: &Agents) -> Registry {
-    let text = |agent: &Agent, name: &str| {
-        agent.metadata.get(name).and_then(Value::as_str).map(str::to_owned)
-    };
-    let registered = |agent: &Agent| Registered {
-        agent_id: agent.agent_id.to_string(),
-        agent_type: Some(agent.agent_type.clone()),
-        domains: agent.domains.clone(),
-        tools: agent
-            .metadata
-            .get("tools")
-            .and_then(Value::as_array)
-            .into_iter()
-            .flatten()
-            .filter_map(|tool| tool.as_str().map(str::to_owned))
-            .collect(),
-        prompt: text(agent, "instructions").or_else(|| text(agent, "prompt")),
-        handoff_targets: agent.handoff_targets.iter().map(ToString::to_string).collect(),
-    };
-    Registry {
-        agents: agents.roster.iter().map(registered).collect(),
-        permissions: Some(
-            agents.roster.iter().flat_map(|agent| agent.permissions.iter().cloned()).collect(),
-        ),
-        ..Registry::default()
-    }
 }
 
 /// A contract as shown: its document, and what the broker knows of it as `meta`.
@@ -181,7 +150,7 @@ async fn judge(
 ) -> Result<Vec<Report>, Problem> {
     let agents = api.intake.directory.agents(&principal.tenant).await?;
     let catalog = api.intake.directory.contracts(&principal.tenant).await?;
-    let registry = registry.unwrap_or_else(|| registry_of(&agents));
+    let registry = registry.unwrap_or_else(|| Registry::of(agents.roster.iter()));
     super::extract::heavy(documents.len() * 4_096, move || {
         let around: Vec<(&str, &str)> = catalog
             .iter()

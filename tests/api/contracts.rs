@@ -352,6 +352,67 @@ both! {
     }
 }
 
+both! {
+    async fn the_linter_reads_what_a_running_broker_holds(broker: Broker) {
+        parties(broker).await;
+        let lint = async |more: &[&str]| {
+            let words = ["lint", "--broker", "--url", &broker.admin.base, "--output"];
+            let done = broker.command(&[&words[..], more].concat()).await;
+            (done.status.code().unwrap(), String::from_utf8(done.stdout).unwrap())
+        };
+        let (code, text) = lint(&["text"]).await;
+        assert_eq!((code, text.as_str()), (0, "0 contracts, 0 errors, 0 warnings\n"));
+        put(&broker.admin, &example()).await.expect(201);
+        let (code, text) = lint(&["json"]).await;
+        let found: Value = serde_json::from_str(&text).unwrap();
+        assert_eq!((code, &found["contracts"][0]["level"]), (0, &json!("L2")), "{found}");
+        assert_eq!(found["contracts"][0]["findings"], json!([]));
+
+        // An agent that goes leaves an orphan, at the line of `target` in the document as printed.
+        broker.admin.delete("/agents/refund-agent").await.expect(204);
+        let printed = format!("{:#}", example());
+        let at = printed.lines().position(|line| line.starts_with("  \"target\"")).unwrap() + 1;
+        let (code, text) = lint(&["sarif"]).await;
+        let sarif: Value = serde_json::from_str(&text).unwrap();
+        let results = sarif["runs"][0]["results"].as_array().unwrap();
+        let orphan = results.iter().find(|one| one["ruleId"] == "orphan-target").unwrap();
+        let place = &orphan["locations"][0]["physicalLocation"];
+        assert_eq!(code, 1);
+        assert_eq!(place["artifactLocation"]["uri"], "contracts/triage-to-refunds-v1@1.2.0");
+        assert_eq!(place["region"]["startLine"], at);
+
+        // A file before it is put: against this broker's agents, and contracts that lead back.
+        let back = json!({
+            "id": "back", "version": "1.0.0", "source": "refund-agent", "target": "triage-agent",
+            "trigger": { "intent": "done" }, "payload": { "schema": { "type": "object" } },
+            "acceptance_criteria": { "required_fields": [] },
+            "recovery": { "on_reject": "source", "on_timeout": "source", "on_error": "source" },
+        });
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("back.json");
+        std::fs::write(&file, back.to_string()).unwrap();
+        let (code, text) = lint(&["json", file.to_str().unwrap()]).await;
+        let found: Value = serde_json::from_str(&text).unwrap();
+        let listed = found["contracts"].as_array().unwrap();
+        let fired: Vec<_> = listed[0]["findings"].as_array().unwrap().iter().map(|one| &one["rule"]).collect();
+        assert_eq!((code, listed.len()), (1, 1), "{found}");
+        assert!(fired.contains(&&json!("loop-risk")) && !fired.contains(&&json!("orphan-target")), "{found}");
+    }
+
+    async fn a_linter_that_gets_no_answer_says_so_and_judges_nothing(broker: Broker) {
+        for (words, code, part) in [
+            (&["--url", "http://127.0.0.1:1"][..], 3, "cannot be reached"),
+            (&["--url", "nowhere"], 2, "is no URL"),
+            (&["--url", &broker.admin.base, "--key-file", "/nowhere"], 3, "no key"),
+        ] {
+            let done = broker.command(&[&["lint", "--broker"][..], words].concat()).await;
+            let said = String::from_utf8_lossy(&done.stderr).into_owned();
+            assert!(done.status.code() == Some(code) && said.contains(part), "{words:?}: {said}");
+            assert!(done.stdout.is_empty());
+        }
+    }
+}
+
 mod on_another_broker {
     use super::*;
 
