@@ -16,7 +16,7 @@ use crate::brokers::{self, beat};
 use crate::classifier::Classifier;
 use crate::clock::{self, Clock, SystemClock};
 use crate::config::{Config, FanOut, SafetyMode};
-use crate::directory::Directory;
+use crate::directory::{Directory, Matcher};
 use crate::dispatch::backoff::RetryPolicy;
 use crate::dispatch::breaker::BreakerSettings;
 use crate::dispatch::budget::BudgetSettings;
@@ -38,6 +38,7 @@ use crate::intake::{Intake, SecondOpinion};
 use crate::ledger::command::{Command, Kind};
 use crate::ledger::context::Rules;
 use crate::ledger::{self, Ledger, Outbound};
+use crate::matcher::ExternalMatcher;
 use crate::metrics::Metrics;
 use crate::recovery::{Sweeper, forget_events, settle_all_in_doubt, settle_in_doubt};
 use crate::store::postgres::PostgresStore;
@@ -237,6 +238,8 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
     let witness = Arc::new(settle_witness(witness).await?);
     let second_opinion = Classifier::new(client.clone(), &config.safety.classifier)
         .map(|classifier| Arc::new(classifier) as Arc<dyn SecondOpinion>);
+    let matcher = ExternalMatcher::new(client.clone(), &config.routing.matcher)
+        .map(|matcher| Arc::new(matcher) as Arc<dyn Matcher>);
     let client = WebhookClient::new(client);
     let redaction = Arc::new(config.redaction.policy());
     let (dispatcher, nudges) = Dispatcher::new(
@@ -385,6 +388,7 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
         notary,
         cosigned,
         contents: archive.contents(Arc::clone(&store)),
+        matcher,
         feed,
         streams: Arc::new(tokio::sync::Semaphore::new(config.events.max_streams)),
         eraser,

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use async_trait::async_trait;
 use moka::future::Cache;
 
 use crate::clock::Clock;
@@ -12,6 +13,7 @@ use crate::contract;
 use crate::contract::catalog::Catalog;
 use crate::contract::document::Document;
 use crate::contract::enforce::Ready;
+use crate::domain::agent::Agent;
 use crate::domain::ids::{AgentId, TenantId};
 use crate::domain::relevance::Relevance;
 use crate::domain::roster::Roster;
@@ -52,6 +54,23 @@ impl Agents {
     pub fn relevance(&self) -> &Relevance {
         self.relevance.get_or_init(|| Relevance::of(self.roster.iter()))
     }
+}
+
+/// Agents by how well they fit, the best first, each with its score.
+pub type Ranking = Vec<(f64, AgentId)>;
+
+/// Someone outside who ranks agents for a task.
+#[async_trait]
+pub trait Matcher: Send + Sync {
+    /// How many agents it is shown at most.
+    fn most(&self) -> usize;
+    /// Who it is; a code.
+    fn name(&self) -> &str;
+    /// Those of the agents that fit, scored over 0 to 1, within a bounded time.
+    ///
+    /// # Errors
+    /// Why there is no answer, in words.
+    async fn rank(&self, task: &str, agents: &[&Agent]) -> Result<Ranking, String>;
 }
 
 /// The cached lookups.

@@ -30,6 +30,7 @@ pub mod http;
 pub mod intake;
 pub mod ledger;
 pub mod lifecycle;
+pub mod matcher;
 pub mod metrics;
 pub mod prompt;
 pub mod recovery;

@@ -28,6 +28,8 @@ pub struct Metrics {
     pub safety_observed: IntCounterVec,
     /// What the safety classifier said.
     pub classifier_verdicts: IntCounterVec,
+    /// What the external matcher said.
+    pub matcher_answers: IntCounterVec,
     /// Allowlist refusals.
     pub allowlist_violations: IntCounter,
     /// Time the gate took, in seconds.
@@ -282,6 +284,11 @@ impl Metrics {
                 "handoff_safety_classifier_verdicts_total",
                 "What the external safety classifier said: SAFE, UNSAFE, or NONE where it did not answer.",
                 &["verdict"],
+            )?,
+            matcher_answers: counters(
+                "handoff_matcher_answers_total",
+                "Questions to the external matcher: ranked, or none where text relevance ranked in its place.",
+                &["outcome"],
             )?,
             allowlist_violations: counter(
                 "handoff_allowlist_violations_total",

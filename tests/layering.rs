@@ -112,6 +112,12 @@ const ROOMS: &[Room] = &[
         &["domain", "config", "gate", "intake", "dispatch"],
         "the second opinion: what intake asks for, through the egress guard",
     ),
+    narrow(
+        "matcher",
+        6,
+        &["domain", "config", "directory", "dispatch"],
+        "ranks agents for a task by asking outside, through the egress guard",
+    ),
     room("witness", 6, "publishes tree heads outside the database, and checks it against them"),
     room("http", 6, "extract, call one use case, respond; the ledger is where it meets dispatch"),
     room(

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::future::try_join_all;
-use reqwest::{Method, StatusCode, header};
 use serde_json::Value;
 
 use crate::config;
 use crate::dispatch::egress::GuardedClient;
+use crate::dispatch::json_service::JsonService;
 use crate::domain::message::Message;
 use crate::gate::safety::FieldClass;
 use crate::gate::safety::fields::each_text;
@@ -21,9 +21,6 @@ pub use wire::Style;
 
 /// Most requests for one message; what is longer cannot be judged.
 const MAX_REQUESTS: usize = 16;
-
-/// Largest answer read, in bytes.
-const MAX_ANSWER: usize = 1 << 20;
 
 /// A text of a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,7 +43,7 @@ struct Answer {
 
 /// An external classifier.
 pub struct Classifier {
-    client: GuardedClient,
+    service: JsonService,
     settings: config::Classifier,
 }
 
@@ -54,7 +51,10 @@ impl Classifier {
     /// `None` where no address is set.
     #[must_use]
     pub fn new(client: GuardedClient, settings: &config::Classifier) -> Option<Self> {
-        (!settings.url.is_empty()).then(|| Self { client, settings: settings.clone() })
+        (!settings.url.is_empty()).then(|| Self {
+            service: JsonService::new(client, &settings.url, &settings.api_key),
+            settings: settings.clone(),
+        })
     }
 
     async fn ask_all(&self, message: &Message) -> Result<Answer, String> {
@@ -71,39 +71,9 @@ impl Classifier {
 
     async fn ask_one(&self, texts: &[Text]) -> Result<Answer, String> {
         let style = self.settings.style;
-        let mut request = self
-            .client
-            .request(Method::POST, &self.settings.url)
-            .map_err(|err| err.to_string())?
-            .header(header::ACCEPT, "application/json");
-        if !self.settings.api_key.is_empty() {
-            request = request.bearer_auth(&self.settings.api_key);
-        }
-        let response = request
-            .json(&wire::question(style, &self.settings.model, texts))
-            .send()
-            .await
-            .map_err(|err| err.without_url().to_string())?;
-        if response.status() != StatusCode::OK {
-            return Err(format!("it answered {}", response.status()));
-        }
-        let body = body(response).await?;
-        let value: Value =
-            serde_json::from_slice(&body).map_err(|_| "its answer is not JSON".to_owned())?;
-        wire::answer(style, &value)
+        let question = wire::question(style, &self.settings.model, texts);
+        wire::answer(style, &self.service.ask(&question).await?)
     }
-}
-
-/// An answer's bytes, as long as they are few.
-async fn body(mut response: reqwest::Response) -> Result<Vec<u8>, String> {
-    let mut body = Vec::new();
-    while let Some(chunk) = response.chunk().await.map_err(|err| err.without_url().to_string())? {
-        if body.len() + chunk.len() > MAX_ANSWER {
-            return Err(format!("its answer has more than {MAX_ANSWER} bytes"));
-        }
-        body.extend_from_slice(&chunk);
-    }
-    Ok(body)
 }
 
 #[async_trait]

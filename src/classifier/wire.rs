@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{Answer, Text};
+use crate::dispatch::json_service::{chat, chat_answer};
 use crate::gate::safety::FieldClass;
 
 pub use crate::config::ClassifierStyle as Style;
@@ -35,15 +36,7 @@ pub(super) fn question(style: Style, model: &str, texts: &[Text]) -> Value {
                 .iter()
                 .map(|text| json!({ "field": field(text.class), "text": text.text }))
                 .collect();
-            json!({
-                "model": model,
-                "temperature": 0,
-                "response_format": { "type": "json_object" },
-                "messages": [
-                    { "role": "system", "content": TASK },
-                    { "role": "user", "content": Value::from(texts).to_string() },
-                ],
-            })
+            chat(model, TASK, &texts.into())
         }
     }
 }
@@ -65,15 +58,7 @@ pub(super) fn answer(style: Style, value: &Value) -> Result<Answer, String> {
     match style {
         Style::Handoffd => verdict(value),
         Style::OpenaiModeration => moderation(value),
-        Style::OpenaiChat => {
-            let said = value
-                .pointer("/choices/0/message/content")
-                .and_then(Value::as_str)
-                .ok_or_else(|| "its answer has no /choices/0/message/content".to_owned())?;
-            let said = serde_json::from_str(said)
-                .map_err(|_| "the model did not answer with JSON".to_owned())?;
-            verdict(&said)
-        }
+        Style::OpenaiChat => verdict(&chat_answer(value)?),
     }
 }
 

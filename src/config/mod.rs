@@ -35,6 +35,7 @@ pub struct Config {
     pub gate: Gate,
     pub budget: Budget,
     pub safety: Safety,
+    pub routing: Routing,
     pub recovery: Recovery,
     pub egress: Egress,
     pub retention: Retention,
@@ -260,6 +261,55 @@ pub enum FailureMode {
     Open,
     /// The handoff waits: 503, nothing is written.
     Closed,
+}
+
+/// `[routing]`.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[expect(missing_docs, reason = "config/default.toml documents every key")]
+pub struct Routing {
+    pub matcher: Matcher,
+}
+
+/// `[routing.matcher]`.
+#[derive(Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[expect(missing_docs, reason = "config/default.toml documents every key")]
+pub struct Matcher {
+    pub url: String,
+    pub style: MatcherStyle,
+    pub api_key: String,
+    pub model: String,
+    pub timeout_ms: u64,
+    pub max_agents: usize,
+}
+
+impl std::fmt::Debug for Matcher {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // Address and key may hold secrets.
+        f.debug_struct("Matcher").field("style", &self.style).finish_non_exhaustive()
+    }
+}
+
+/// What a matcher speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum MatcherStyle {
+    /// The broker's own request and answer.
+    Handoffd,
+    /// A chat endpoint as OpenAI has it.
+    OpenaiChat,
+}
+
+impl MatcherStyle {
+    /// As it is set.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Handoffd => "handoffd",
+            Self::OpenaiChat => "openai-chat",
+        }
+    }
 }
 
 /// `[audit]`.
@@ -532,6 +582,8 @@ impl Config {
             ("gate.max_edge_repeats", u64::from(self.gate.max_edge_repeats)),
             ("safety.classifier.timeout_ms", self.safety.classifier.timeout_ms),
             ("safety.classifier.max_bytes", self.safety.classifier.max_bytes as u64),
+            ("routing.matcher.timeout_ms", self.routing.matcher.timeout_ms),
+            ("routing.matcher.max_agents", self.routing.matcher.max_agents as u64),
             ("recovery.escalation_timeout_ms", self.recovery.escalation_timeout_ms),
             ("recovery.max_checkpoint_bytes", self.recovery.max_checkpoint_bytes as u64),
             ("erasure.page", self.erasure.page as u64),
@@ -560,6 +612,7 @@ impl Config {
             ("events.max_streams", self.events.max_streams),
             ("erasure.page", self.erasure.page),
             ("safety.classifier.max_bytes", self.safety.classifier.max_bytes),
+            ("routing.matcher.max_agents", self.routing.matcher.max_agents),
         ];
         if let Some((name, _)) = bounded.iter().find(|(_, value)| *value > MAX_COUNT) {
             return Err(ConfigError(format!("{name} must be at most {MAX_COUNT}")));

@@ -18,6 +18,7 @@ pub mod events;
 mod failing;
 mod held;
 pub mod inboxes;
+pub mod json_service;
 mod lanes;
 pub mod standard_webhooks;
 mod turns;

@@ -1,5 +1,6 @@
 //! Finding a receiver: `/agents/match`, and the tools by which a model hands off (specification §4.1).
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use axum::extract::State;
@@ -11,6 +12,7 @@ use super::Api;
 use super::auth::Anyone;
 use super::extract::{Id, Params};
 use super::problem::{NoKey, Problem, ProblemDetails};
+use crate::directory::{Agents, Ranking};
 use crate::domain::agent::Agent;
 use crate::domain::failure::Code;
 use crate::domain::handoff_tool::{Style, tools};
@@ -31,12 +33,12 @@ pub struct MatchParams {
 }
 
 /// Find agents that could take something, best first: who takes work now, then by relevance to the task
-/// (BM25), then by version.
+/// (a matcher's where one is set and answers, else BM25), then by version.
 #[utoipa::path(
     get, path = "/agents/match", tag = "agents", operation_id = "matchAgents",
     params(MatchParams),
     responses(
-        (status = 200, description = "`{items: [{agentId, agentType, agentVersion, name, description, live, score}]}`, fifty at most; scores compare within one answer", body = Object),
+        (status = 200, description = "`{items: [{agentId, agentType, agentVersion, name, description, live, score}], rankedBy}`, fifty at most; scores compare within one answer; `rankedBy` is `capability`, `text` or the matcher's name", body = Object),
         (status = 400, description = "Neither capability nor task", body = ProblemDetails, content_type = "application/problem+json"),
         NoKey,
     ),
@@ -51,28 +53,25 @@ pub async fn find_match(
         return Err(Problem::invalid("say what to match: capability=… or task=…"));
     }
     let agents = api.intake.directory.agents(&principal.tenant).await?;
-    let ranked: Vec<(f64, AgentId)> = match params.task {
-        None => agents.roster.iter().map(|agent| (1.0, agent.agent_id.clone())).collect(),
-        Some(task) => {
-            let agents = Arc::clone(&agents);
-            // An index over thousands of agents takes a while to make, once for each change of theirs.
-            let ranking = tokio::task::spawn_blocking(move || {
-                let ranked = agents.relevance().rank(&task);
-                ranked.into_iter().map(|(score, id)| (score, id.clone())).collect()
-            });
-            ranking.await.map_err(|_| Problem::new(Code::Internal, "the agents were not ranked"))?
+    let eligible = |agent: &Agent| {
+        let able = |wanted: &String| {
+            agent.capabilities.contains(wanted) || agent.specialization.as_ref() == Some(wanted)
+        };
+        agent.accepts_handoffs && params.capability.as_ref().is_none_or(able)
+    };
+    let (ranked, ranked_by) = match params.task {
+        None => {
+            let able = agents.roster.iter().filter(|agent| eligible(agent));
+            (able.map(|agent| (1.0, agent.agent_id.clone())).collect(), "capability")
+        }
+        Some(ref task) => {
+            let mut by_text = by_text(&agents, task).await?;
+            by_text.retain(|(_, id)| agents.roster.find(id).is_some_and(eligible));
+            ask_matcher(&api, task, &agents, eligible, by_text).await
         }
     };
-    let mut found: Vec<(f64, &Agent)> = ranked
-        .iter()
-        .filter_map(|(score, id)| Some((*score, agents.roster.find(id)?)))
-        .filter(|(_, agent)| agent.accepts_handoffs)
-        .filter(|(_, agent)| {
-            params.capability.as_ref().is_none_or(|wanted| {
-                agent.capabilities.contains(wanted) || agent.specialization.as_ref() == Some(wanted)
-            })
-        })
-        .collect();
+    let mut found: Vec<(f64, &Agent)> =
+        ranked.iter().filter_map(|(score, id)| Some((*score, agents.roster.find(id)?))).collect();
     found.sort_by(|a, b| {
         b.1.is_live()
             .cmp(&a.1.is_live())
@@ -95,7 +94,57 @@ pub async fn find_match(
             })
         })
         .collect();
-    Ok(axum::Json(json!({ "items": items })))
+    Ok(axum::Json(json!({ "items": items, "rankedBy": ranked_by })))
+}
+
+/// Agents by text relevance.
+async fn by_text(agents: &Arc<Agents>, task: &str) -> Result<Ranking, Problem> {
+    let (agents, task) = (Arc::clone(agents), task.to_owned());
+    // An index over thousands of agents takes a while to make, once for each change of theirs.
+    let ranking = tokio::task::spawn_blocking(move || {
+        let ranked = agents.relevance().rank(&task);
+        ranked.into_iter().map(|(score, id)| (score, id.clone())).collect()
+    });
+    ranking.await.map_err(|_| Problem::new(Code::Internal, "the agents were not ranked"))
+}
+
+/// What the matcher says, where there is one and it answers; else the ranking by text. It is shown whom that
+/// found, then others that take work now: a model understands what shares no word.
+async fn ask_matcher<'a>(
+    api: &'a Api,
+    task: &str,
+    agents: &Agents,
+    eligible: impl Fn(&Agent) -> bool,
+    by_text: Ranking,
+) -> (Ranking, &'a str) {
+    const TEXT: &str = "text";
+    let Some(matcher) = &api.matcher else { return (by_text, TEXT) };
+    let found: HashSet<&AgentId> = by_text.iter().map(|(_, id)| id).collect();
+    let others = agents
+        .roster
+        .iter()
+        .filter(|agent| agent.is_live() && eligible(agent) && !found.contains(&agent.agent_id));
+    let shown: Vec<&Agent> = by_text
+        .iter()
+        .filter_map(|(_, id)| agents.roster.find(id))
+        .chain(others)
+        .take(matcher.most())
+        .collect();
+    if shown.is_empty() {
+        return (by_text, TEXT);
+    }
+    let answers = &api.metrics.matcher_answers;
+    match matcher.rank(task, &shown).await {
+        Ok(ranking) => {
+            answers.with_label_values(&["ranked"]).inc();
+            (ranking, matcher.name())
+        }
+        Err(why) => {
+            answers.with_label_values(&["none"]).inc();
+            tracing::warn!(matcher = matcher.name(), error = why, "the matcher did not answer");
+            (by_text, TEXT)
+        }
+    }
 }
 
 /// In whose form.

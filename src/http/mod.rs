@@ -38,6 +38,7 @@ pub mod views;
 
 use crate::clock::Clock;
 use crate::config::Config;
+use crate::directory::Matcher;
 use crate::erasure::Eraser;
 use crate::evidence::receipt::Notary;
 use crate::feed::Feed;
@@ -62,6 +63,8 @@ pub struct ApiParts {
     pub cosigned: Arc<Cosigned>,
     /// Contents of records, wherever they are kept.
     pub contents: crate::archive::Contents,
+    /// Who ranks agents for a task, where that is not left to text relevance.
+    pub matcher: Option<Arc<dyn Matcher>>,
     /// Events in words.
     pub feed: Feed,
     /// Bounds the live streams.

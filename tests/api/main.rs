@@ -35,6 +35,7 @@ mod matching;
 mod message;
 mod modes;
 mod outage;
+mod outside;
 mod prompt;
 mod receiver;
 mod recovery;

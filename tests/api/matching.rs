@@ -2,7 +2,8 @@
 
 use serde_json::{Value, json};
 
-use crate::harness::{Broker, until};
+use crate::harness::{Broker, Kind, run, until};
+use crate::outside::{Manner, Service};
 
 async fn matched(broker: &Broker, query: &str) -> Vec<String> {
     let found = broker.admin.get(&format!("/agents/match?{query}")).await.expect(200).body;
@@ -79,5 +80,96 @@ both! {
         broker.admin.get(path).await.refused(400, "INVALID_REQUEST");
         let path = "/agents/nobody/handoff-tool?style=mcp";
         broker.admin.get(path).await.refused(404, "NOT_FOUND");
+    }
+}
+
+/// A broker with that matcher, some agents, and what a case asks of them.
+async fn with_matcher(manner: Manner, style: &str, case: impl AsyncFn(&Broker, &Service)) {
+    for kind in [Kind::Sqlite, Kind::Postgres] {
+        let service = Service::start(manner.clone()).await;
+        let settings = [
+            ("HANDOFFD_ROUTING__MATCHER__URL", service.url.as_str()),
+            ("HANDOFFD_ROUTING__MATCHER__STYLE", style),
+            ("HANDOFFD_ROUTING__MATCHER__MODEL", "chooser-1"),
+            ("HANDOFFD_ROUTING__MATCHER__API_KEY", "sk-test"),
+            ("HANDOFFD_ROUTING__MATCHER__TIMEOUT_MS", "1500"),
+            ("HANDOFFD_ROUTING__MATCHER__MAX_AGENTS", "3"),
+        ];
+        run(kind, &settings, async |broker| {
+            for (id, more) in [
+                ("refunds", json!({ "capabilities": ["money"], "examples": ["Refund order 7"] })),
+                ("poet", json!({})),
+                ("painter", json!({})),
+                ("paused", json!({ "state": "PAUSED" })),
+                ("closed", json!({ "acceptsHandoffs": false })),
+            ] {
+                let mut spec = json!({ "agentId": id });
+                spec.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+                broker.agent(spec).await;
+            }
+            case(broker, &service).await;
+        })
+        .await;
+    }
+}
+
+async fn ranked(broker: &Broker, query: &str) -> (Vec<String>, Value) {
+    let found = broker.admin.get(&format!("/agents/match?{query}")).await.expect(200).body;
+    (matched(broker, query).await, found["rankedBy"].clone())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_matcher_ranks_whom_text_relevance_cannot_find() {
+    let says = json!({ "ranking": [
+        { "agentId": "refunds", "score": 0.9 }, { "agentId": "closed", "score": 0.8 }, { "agentId": "poet", "score": 0.2 },
+    ] });
+    with_matcher(Manner::Says(says), "handoffd", async |broker, service| {
+        let (found, by) = ranked(broker, "task=I%20want%20my%20money%27s%20worth%20back").await;
+        assert_eq!(
+            (found, by),
+            (vec!["refunds".to_owned(), "poet".to_owned()], json!("chooser-1"))
+        );
+        let (headers, asked) = service.asked().pop().unwrap();
+        assert_eq!(headers["authorization"], "Bearer sk-test");
+        assert_eq!(asked["task"], "I want my money's worth back");
+        let shown: Vec<&Value> =
+            asked["agents"].as_array().unwrap().iter().map(|agent| &agent["agentId"]).collect();
+        assert_eq!(shown.len(), 3, "no more than it is to be shown: {shown:?}");
+        assert!(
+            !shown.contains(&&json!("paused")) && !shown.contains(&&json!("closed")),
+            "{shown:?}"
+        );
+        let (found, _) = ranked(broker, "task=anything&capability=money").await;
+        assert_eq!(found, ["refunds"], "who is not asked for is not shown");
+        let asked = service.asked().len();
+        assert_eq!(ranked(broker, "capability=money").await.1, "capability");
+        assert_eq!(service.asked().len(), asked, "nobody is asked without a task");
+        assert!(broker.metric("handoff_matcher_answers_total").await >= 2);
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_chat_model_can_rank() {
+    let content = json!({ "ranking": [{ "agentId": "painter", "score": 0.7 }] }).to_string();
+    let says = json!({ "choices": [{ "message": { "content": content } }] });
+    with_matcher(Manner::Says(says), "openai-chat", async |broker, service| {
+        let (found, by) = ranked(broker, "task=a%20portrait").await;
+        assert_eq!((found, by), (vec!["painter".to_owned()], json!("chooser-1")));
+        let (_, asked) = service.asked().pop().unwrap();
+        assert_eq!(asked["model"], "chooser-1");
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn text_relevance_ranks_where_the_matcher_does_not_answer() {
+    let wrong = json!({ "ranking": "refunds" });
+    for manner in [Manner::Fails, Manner::Babbles, Manner::Sleeps, Manner::Says(wrong)] {
+        with_matcher(manner, "handoffd", async |broker, _| {
+            let (found, by) = ranked(broker, "task=refund%20it").await;
+            assert_eq!((found, by), (vec!["refunds".to_owned()], json!("text")));
+        })
+        .await;
     }
 }
