@@ -13,11 +13,13 @@ use crate::contract;
 use crate::contract::catalog::Catalog;
 use crate::contract::document::Document;
 use crate::contract::enforce::Ready;
+use crate::contract::shelf::{SchemaName, Shelf};
 use crate::domain::agent::Agent;
 use crate::domain::ids::{AgentId, TenantId};
 use crate::domain::relevance::Relevance;
 use crate::domain::roster::Roster;
 use crate::store::contracts::ContractRow;
+use crate::store::schemas::PayloadSchemaRow;
 use crate::store::{AgentRow, KeyRow, Role, Store, StoreError};
 use crate::vault::hash_api_key;
 
@@ -86,7 +88,7 @@ pub struct Directory {
 }
 
 /// A contract from its row, or as it was made ready before.
-fn ready(row: &ContractRow, before: &Catalog) -> Result<Arc<Ready>, StoreError> {
+fn ready(row: &ContractRow, before: &Catalog, shelf: &Shelf) -> Result<Arc<Ready>, StoreError> {
     let sha256 = hex::encode(row.sha256);
     let version = row.version.parse().ok();
     let known = version.and_then(|version| before.find(&row.id, Some(&version)));
@@ -97,8 +99,25 @@ fn ready(row: &ContractRow, before: &Catalog) -> Result<Arc<Ready>, StoreError> 
         StoreError::Refused(format!("contract {} {} cannot be read: {err}", row.id, row.version))
     })?;
     // What is wrong with it was said when it was put.
-    let (contract, _) = contract::read(&Document::from_value(value));
+    let (mut contract, _) = contract::read(&Document::from_value(value));
+    shelf.complete(&mut contract);
     Ok(Arc::new(Ready::new(contract, row.doc.clone(), sha256, row.created_at)))
+}
+
+/// Payload schemas from their rows.
+///
+/// # Errors
+/// What is kept is no version of a schema.
+pub fn shelf(rows: &[PayloadSchemaRow]) -> Result<Shelf, StoreError> {
+    let mut shelf = Shelf::default();
+    for row in rows {
+        let wrong = |why: String| {
+            StoreError::Refused(format!("payload schema {} {}: {why}", row.id, row.version))
+        };
+        let name = SchemaName::new(&row.id, &row.version).map_err(wrong)?;
+        shelf.put(name, serde_json::from_str(&row.doc).map_err(|err| wrong(err.to_string()))?);
+    }
+    Ok(shelf)
 }
 
 /// How long a tenant's contracts are kept in memory unused.
@@ -189,13 +208,24 @@ impl Directory {
                 let rows = self.store.list_contracts(tenant).await?;
                 let before = known.map(|(_, catalog)| catalog).unwrap_or_default();
                 let versions = i64::try_from(rows.len()).unwrap_or(i64::MAX);
+                // Read after the contracts: whatever they name was registered before them.
+                let asked = rows.iter().any(|row| Shelf::is_asked(&row.doc));
+                let shelf = if asked { self.shelf(tenant).await? } else { Shelf::default() };
                 let catalog = Arc::new(Catalog::new(
-                    rows.iter().map(|row| ready(row, &before)).collect::<Result<_, _>>()?,
+                    rows.iter().map(|row| ready(row, &before, &shelf)).collect::<Result<_, _>>()?,
                 ));
                 self.read.insert(tenant.clone(), (versions, Arc::clone(&catalog))).await;
                 Ok(catalog)
             })
             .await
+    }
+
+    /// The payload schemas of a tenant, as they are now.
+    ///
+    /// # Errors
+    /// When the store cannot say.
+    pub async fn shelf(&self, tenant: &TenantId) -> Result<Shelf, StoreError> {
+        shelf(&self.store.list_payload_schemas(tenant, None).await?)
     }
 
     /// Looks for a tenant's contracts anew after a change.

@@ -19,7 +19,9 @@ use crate::contract::conformance::{Finding, Replay, Report};
 use crate::contract::document::Document;
 use crate::contract::enforce::Ready;
 use crate::contract::lint::schema_path;
+use crate::contract::shelf::{SchemaName, Shelf};
 use crate::contract::{FaultKind, read};
+use crate::directory::shelf;
 use crate::domain::canonical;
 use crate::domain::ids::{Micros, TenantId};
 use crate::evidence::commitment::unpack;
@@ -67,7 +69,10 @@ pub(super) async fn run(args: Args, config: Config, output: Output) -> Exit {
 }
 
 /// What the command line gives: contracts, where it names some, and agents' types.
-fn given(args: &Args) -> Result<(Option<Catalog>, BTreeMap<String, String>), String> {
+fn given(
+    args: &Args,
+    shelf: &Shelf,
+) -> Result<(Option<Catalog>, BTreeMap<String, String>), String> {
     let registry = args.registry.as_deref().map(read_registry).transpose()?.unwrap_or_default();
     let types = registry.agents.into_iter();
     let types = types.filter_map(|agent| Some((agent.agent_id, agent.agent_type?))).collect();
@@ -78,7 +83,7 @@ fn given(args: &Args) -> Result<(Option<Catalog>, BTreeMap<String, String>), Str
     for subject in gather(&args.contracts)? {
         let document = subject.document.map_err(|err| format!("{}: {err}", subject.file))?;
         let document = with_schema(document, Path::new(&subject.file));
-        contracts.push(ready(&document).map_err(|why| format!("{}: {why}", subject.file))?);
+        contracts.push(ready(&document, shelf).map_err(|why| format!("{}: {why}", subject.file))?);
     }
     Ok((Some(Catalog::new(contracts)), types))
 }
@@ -99,8 +104,9 @@ fn with_schema(document: Document, file: &Path) -> Document {
 }
 
 /// A contract as the broker would make it ready.
-fn ready(document: &Document) -> Result<Arc<Ready>, String> {
-    let (contract, faults) = read(document);
+fn ready(document: &Document, shelf: &Shelf) -> Result<Arc<Ready>, String> {
+    let (mut contract, faults) = read(document);
+    shelf.complete(&mut contract);
     if let Some(fault) = faults.iter().find(|fault| fault.kind == FaultKind::Invalid) {
         return Err(format!("{}: {}", fault.pointer, fault.message));
     }
@@ -118,20 +124,32 @@ fn of_file(file: &Path, args: &Args) -> Result<Report, String> {
         let read = read.map_err(|err| err.to_string())?;
         read.map(|_| ()).map_err(|fault| wrong(&format!("{}: {}", fault.fault, fault.detail)))
     };
-    let (catalog, mut types) = given(args)?;
-    let mut put = Vec::new();
+    let (mut put, mut parties, mut shelf) = (Vec::new(), Vec::new(), Shelf::default());
     whole(&mut |record, content| {
         let text = |pointer: &str| record.pointer(pointer).and_then(Value::as_str);
         if text("/kind") == Some("CONTRACT_PUT") {
-            put.extend(content.map(|document| ready(&Document::from_value(document.clone()))));
+            put.extend(content.map(|document| Document::from_value(document.clone())));
+        }
+        if let (Some("PAYLOAD_SCHEMA_PUT"), Some(content)) = (text("/kind"), content) {
+            let (id, version) = (text("/payloadSchema/id"), text("/payloadSchema/version"));
+            let name = id.zip(version).and_then(|(id, version)| SchemaName::new(id, version).ok());
+            if let Some((name, schema)) = name.zip(content.get("schema")) {
+                shelf.put(name, schema.clone());
+            }
         }
         if let (Some(id), Some(kind)) = (text("/toAgent/agentId"), text("/toAgent/agentType")) {
-            types.entry(id.to_owned()).or_insert_with(|| kind.to_owned());
+            parties.push((id.to_owned(), kind.to_owned()));
         }
     })?;
-    let catalog = match catalog {
-        Some(catalog) => catalog,
-        None => Catalog::new(put.into_iter().collect::<Result<_, _>>().map_err(|why| wrong(&why))?),
+    let (catalog, mut types) = given(args, &shelf)?;
+    for (id, kind) in parties {
+        types.entry(id).or_insert(kind);
+    }
+    let catalog = if let Some(catalog) = catalog {
+        catalog
+    } else {
+        let contracts = put.iter().map(|document| ready(document, &shelf));
+        Catalog::new(contracts.collect::<Result<_, _>>().map_err(|why| wrong(&why))?)
     };
     let mut replay = Replay::new(&catalog, types);
     whole(&mut |record, content| replay.record(record, content))?;
@@ -139,12 +157,11 @@ fn of_file(file: &Path, args: &Args) -> Result<Report, String> {
 }
 
 async fn of_database(args: &Args, config: &Config) -> Result<Report, String> {
-    let given = given(args)?;
     let archive = open_archive(config).map_err(|err| err.to_string())?;
     let store = open_store(config, Access::Beside).await.map_err(|err| err.to_string())?;
     let contents = archive.contents(Arc::clone(&store));
     let tenant = args.tenant.as_ref().unwrap_or(&config.auth.tenant);
-    let report = replay(&*store, &contents, tenant, given).await;
+    let report = replay(&*store, &contents, tenant, args).await;
     store.close().await;
     report
 }
@@ -153,8 +170,11 @@ async fn replay(
     store: &dyn Store,
     contents: &Contents,
     tenant: &TenantId,
-    (catalog, mut types): (Option<Catalog>, BTreeMap<String, String>),
+    args: &Args,
 ) -> Result<Report, String> {
+    let schemas = store.list_payload_schemas(tenant, None).await.map_err(|err| err.to_string())?;
+    let shelf = shelf(&schemas).map_err(|err| err.to_string())?;
+    let (catalog, mut types) = given(args, &shelf)?;
     if store.find_head(tenant).await.map_err(|err| err.to_string())?.is_none() {
         return Err(format!("tenant {tenant} has no log"));
     }
@@ -167,7 +187,7 @@ async fn replay(
         let rows = store.list_contracts(tenant).await.map_err(|err| err.to_string())?;
         let contracts = rows.iter().map(|row| {
             let document = Document::parse(&row.doc).map_err(|err| err.to_string())?;
-            ready(&document).map_err(|why| format!("{} {}: {why}", row.id, row.version))
+            ready(&document, &shelf).map_err(|why| format!("{} {}: {why}", row.id, row.version))
         });
         Catalog::new(contracts.collect::<Result<_, String>>()?)
     };

@@ -205,7 +205,13 @@ impl Ready {
     }
 
     fn payload(&self, message: &Value, failures: &mut Vec<Failure>) {
-        let Some(document) = self.contract.local_schema() else { return };
+        let Some(document) = self.contract.local_schema() else {
+            if let Some(name) = self.contract.registered_schema() {
+                let why = format!("`{name}` is not registered");
+                failures.push(self.violation("payload.schema", "", &why));
+            }
+            return;
+        };
         let compiled = self.schema.get_or_init(|| {
             schema::compile(document).ok().map(|made| (made, schema::names(document)))
         });

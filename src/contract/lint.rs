@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use super::document::{Document, Place, Unreadable};
 use super::level::{Level, Outside, grade, is_url};
 use super::registry::Registry;
+use super::shelf::SchemaName;
 use super::{Contract, Fault, FaultKind, HistoryStrategy, SchemaRef, read, schema};
 
 /// A rule: its name (fixed), how grave it is, and what it finds.
@@ -105,7 +106,7 @@ pub enum SchemaFile {
     /// Nobody looked, or there is nothing to look for (an inline schema, a URL, a bare name).
     #[default]
     NotLooked,
-    /// There is no such file.
+    /// There is no such file, or no such schema is registered.
     Missing,
     /// It is there.
     Found {
@@ -372,7 +373,11 @@ impl Found<'_> {
         match one.schema {
             SchemaFile::NotLooked => false,
             SchemaFile::Missing => {
-                self.add("schema-drift", "/payload/schema", format!("there is no file `{name}`"));
+                let why = match SchemaName::parse(name) {
+                    Some(_) => format!("`{name}` is not registered"),
+                    None => format!("there is no file `{name}`"),
+                };
+                self.add("schema-drift", "/payload/schema", why);
                 false
             }
             SchemaFile::Found { sha256, .. } => {

@@ -12,6 +12,7 @@ pub mod catalog;
 pub mod conformance;
 pub mod document;
 pub mod enforce;
+pub mod evolution;
 pub mod level;
 pub mod lint;
 pub mod payload;
@@ -20,6 +21,7 @@ mod read;
 pub mod registry;
 pub mod report;
 pub mod schema;
+pub mod shelf;
 mod spelling;
 
 use crate::domain::ids::AgentId;

@@ -6,6 +6,7 @@ use serde_json::{Map, Value};
 
 use super::document::Document;
 use super::predicate::Predicate;
+use super::shelf::SchemaName;
 use super::{
     Acceptance, Contract, Deprecation, Guard, HistoryStrategy, Human, Idempotency, Observability,
     Payload, RecoveryClause, SchemaRef, Trigger, agent_id,
@@ -267,6 +268,9 @@ impl Reader {
                 None
             }
             Some(Value::String(name)) if !name.trim().is_empty() && name.len() <= 1_024 => {
+                if let Some(Err(why)) = SchemaName::parse(name) {
+                    self.invalid("/payload/schema", why);
+                }
                 Some(SchemaRef::Named(name.clone()))
             }
             Some(Value::Object(inline)) => Some(SchemaRef::Inline(Value::Object(inline.clone()))),
@@ -604,7 +608,7 @@ impl Reader {
     }
 }
 
-fn is_kebab(id: &str) -> bool {
+pub(super) fn is_kebab(id: &str) -> bool {
     id.len() <= MAX_ID
         && id.split('-').all(|part| {
             !part.is_empty()

@@ -78,6 +78,8 @@ pub enum RecordKind {
     SecretRotated,
     /// A version of a contract was added.
     ContractPut,
+    /// A version of a payload schema was registered.
+    PayloadSchemaPut,
     /// A key was made.
     KeyCreated,
     /// A key was revoked.
@@ -140,6 +142,7 @@ impl RecordKind {
             Self::EndpointRecovered => "ENDPOINT_RECOVERED",
             Self::SecretRotated => "SECRET_ROTATED",
             Self::ContractPut => "CONTRACT_PUT",
+            Self::PayloadSchemaPut => "PAYLOAD_SCHEMA_PUT",
             Self::KeyCreated => "KEY_CREATED",
             Self::KeyRevoked => "KEY_REVOKED",
             Self::TreeKeyChanged => "TREE_KEY_CHANGED",
@@ -200,6 +203,15 @@ pub struct Party {
 /// The contract that ruled the edge.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ContractRef {
+    /// Its id.
+    pub id: String,
+    /// Its version.
+    pub version: String,
+}
+
+/// The payload schema that was registered.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PayloadSchemaRef {
     /// Its id.
     pub id: String,
     /// Its version.
@@ -273,6 +285,8 @@ pub struct Draft {
     pub to: Option<Party>,
     /// Under which contract.
     pub contract: Option<ContractRef>,
+    /// Of which payload schema.
+    pub payload_schema: Option<PayloadSchemaRef>,
     /// The status that resulted.
     pub status: Option<&'static str>,
     /// A code, never free text.
@@ -316,6 +330,7 @@ impl Draft {
             from: None,
             to: None,
             contract: None,
+            payload_schema: None,
             status: None,
             reason: None,
             cost: None,
@@ -379,6 +394,8 @@ struct Body<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     contract: Option<&'a ContractRef>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    payload_schema: Option<&'a PayloadSchemaRef>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     status: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<&'a str>,
@@ -438,6 +455,7 @@ pub fn seal(head: &mut LogHead, draft: &Draft) -> Sealed {
         from_agent: draft.from.as_ref(),
         to_agent: draft.to.as_ref(),
         contract: draft.contract.as_ref(),
+        payload_schema: draft.payload_schema.as_ref(),
         status: draft.status,
         reason: draft.reason.as_deref(),
         cost_at_handoff: draft.cost,

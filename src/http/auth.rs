@@ -15,6 +15,9 @@ use crate::store::Role;
 /// Anybody with a key of the tenant.
 pub struct Anyone(pub Principal);
 
+/// Anybody: with a key of a tenant, which is then known, or with none.
+pub struct Whoever(pub Option<Principal>);
+
 /// An agent, by its own key.
 pub struct AsAgent {
     /// The key's principal.
@@ -59,6 +62,16 @@ async fn authenticate(parts: &Parts, api: &Api) -> Result<Principal, Problem> {
         })
     };
     looking.instrument(span).await
+}
+
+impl FromRequestParts<Api> for Whoever {
+    type Rejection = Problem;
+    async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, Problem> {
+        match key_of(&parts.headers) {
+            Some(_) => authenticate(parts, api).await.map(|principal| Self(Some(principal))),
+            None => Ok(Self(None)),
+        }
+    }
 }
 
 fn forbidden(who: &str) -> Problem {

@@ -15,6 +15,7 @@ use crate::contract::document::{Document, Unreadable};
 use crate::contract::enforce::Ready;
 use crate::contract::lint::{Report, SchemaFile, Subject, lint};
 use crate::contract::registry::Registry;
+use crate::contract::shelf::SchemaName;
 use crate::contract::{Deprecation, FaultKind, read, report};
 use crate::directory::{Agents, Principal};
 use crate::domain::canonical;
@@ -94,7 +95,7 @@ pub async fn put(
         object.entry("id").or_insert_with(|| json!(id));
     }
     let document = Document::from_value(value);
-    let (contract, faults) = read(&document);
+    let (mut contract, faults) = read(&document);
     let mut failures: Vec<Failure> = faults
         .iter()
         .filter(|fault| fault.kind == FaultKind::Invalid)
@@ -106,6 +107,15 @@ pub async fn put(
     }
     if !failures.is_empty() {
         return Err(Problem::refusal(failures, false));
+    }
+    if let Some(name) = contract.registered_schema() {
+        let shelf = api.intake.directory.shelf(&principal.tenant).await?;
+        if !shelf.has(&name) {
+            let why =
+                format!("`{name}` is not registered: PUT /schemas/payloads/{{id}}/{{version}}");
+            return Err(Problem::refusal(vec![wrong("/payload/schema", why)], false));
+        }
+        shelf.complete(&mut contract);
     }
     let doc = canonical::to_vec(document.value());
     let now = api.now();
@@ -151,6 +161,7 @@ async fn judge(
     let agents = api.intake.directory.agents(&principal.tenant).await?;
     let catalog = api.intake.directory.contracts(&principal.tenant).await?;
     let registry = registry.unwrap_or_else(|| Registry::of(agents.roster.iter()));
+    let shelf = api.intake.directory.shelf(&principal.tenant).await?;
     super::extract::heavy(documents.len() * 4_096, move || {
         let around: Vec<(&str, &str)> = catalog
             .iter()
@@ -158,10 +169,13 @@ async fn judge(
             .collect();
         let subjects: Vec<Subject> = documents
             .into_iter()
-            .map(|(file, document)| Subject {
-                file,
-                document: Ok(document),
-                schema: SchemaFile::NotLooked,
+            .map(|(file, document)| {
+                let named = document.value().pointer("/payload/schema").and_then(Value::as_str);
+                let missing = named
+                    .and_then(SchemaName::parse)
+                    .is_some_and(|name| !name.is_ok_and(|name| shelf.has(&name)));
+                let schema = if missing { SchemaFile::Missing } else { SchemaFile::NotLooked };
+                Subject { file, document: Ok(document), schema }
             })
             .collect();
         lint(&subjects, Some(&registry), &around)

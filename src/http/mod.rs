@@ -28,6 +28,7 @@ pub mod matching;
 pub mod problem;
 pub mod prompt;
 pub mod router;
+pub mod schemas;
 pub mod service;
 pub mod subscriptions;
 pub mod tasks;

@@ -162,6 +162,11 @@ impl From<LedgerError> for Problem {
                 )],
                 false,
             ),
+            LedgerError::Contradicts(failures) => {
+                let detail = failures.first().map(|failure| failure.message.clone());
+                let failures = failures.clone();
+                Self { failures, ..Self::new(Code::Conflict, detail.unwrap_or_default()) }
+            }
             LedgerError::Unavailable => {
                 Self::new(Code::Unavailable, "the store cannot be reached; try again")
             }

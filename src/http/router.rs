@@ -11,7 +11,7 @@ use utoipa_axum::routes;
 use super::{
     Api, access_report, agents, audit, blame, checkpoints, contracts, cost, data_subjects,
     dead_letters, docs, escalations, events, handoffs, inbox, keys, layer, legal_holds, matching,
-    prompt, service, subscriptions, tasks, tiles, trace, verdicts,
+    prompt, schemas, service, subscriptions, tasks, tiles, trace, verdicts,
 };
 
 #[derive(OpenApi)]
@@ -35,7 +35,7 @@ use super::{
         (name = "dead letters", description = "Handoffs that wait for a person"),
         (name = "audit", description = "The log as evidence: tree heads, proofs, tiles"),
         (name = "events", description = "What happened, and who is told"),
-        (name = "schemas", description = "The schemas of messages and events"),
+        (name = "schemas", description = "The schemas of messages and events, and the registry of payload schemas"),
         (name = "data subjects", description = "What is held on people, its erasure, and what may not be erased"),
         (name = "service", description = "The broker itself"),
     ),
@@ -128,6 +128,10 @@ fn table() -> OpenApiRouter<Api> {
         .routes(routes!(legal_holds::list))
         .routes(routes!(legal_holds::place, legal_holds::get, legal_holds::release))
         .routes(routes!(service::schemas))
+        .routes(routes!(schemas::list))
+        .routes(routes!(schemas::versions))
+        .routes(routes!(schemas::put, schemas::get))
+        .routes(routes!(schemas::compare))
         .routes(routes!(service::handoff_schema))
         .routes(routes!(service::livez))
         .routes(routes!(service::readyz))

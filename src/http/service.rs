@@ -8,8 +8,10 @@ use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
 
 use super::Api;
+use super::auth::Whoever;
 use super::extract::Id;
-use super::problem::{Problem, ProblemDetails};
+use super::problem::{NoKey, Problem, ProblemDetails};
+use super::schemas::latest;
 use crate::domain::failure::Code;
 use crate::gate::schema;
 
@@ -82,14 +84,21 @@ pub async fn page(State(api): State<Api>) -> Result<Response, Problem> {
     Ok(([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response())
 }
 
-/// The message schemas that this broker knows.
+/// The schemas that this broker knows: of messages, and with a key the tenant's payload schemas, each in
+/// its highest version.
 #[utoipa::path(
     get, path = "/schemas", tag = "schemas", operation_id = "listSchemas",
-    security(()),
-    responses((status = 200, description = "`{items: [{name, version, href}]}`", body = Object))
+    security((), ("bearer" = []), ("apiKey" = [])),
+    responses(
+        (status = 200, description = "`{items: [{name, version, href}]}`; the name of a payload schema is `payloads/{schemaId}`", body = Object),
+        NoKey,
+    )
 )]
-pub async fn schemas() -> axum::Json<Value> {
-    let items: Vec<Value> = schema::VERSIONS
+pub async fn schemas(
+    State(api): State<Api>,
+    Whoever(principal): Whoever,
+) -> Result<axum::Json<Value>, Problem> {
+    let mut items: Vec<Value> = schema::VERSIONS
         .iter()
         .map(|version| {
             json!({
@@ -99,7 +108,17 @@ pub async fn schemas() -> axum::Json<Value> {
             })
         })
         .collect();
-    axum::Json(json!({ "items": items }))
+    if let Some(principal) = principal {
+        let rows = api.store.list_payload_schemas(&principal.tenant, None).await?;
+        items.extend(latest(&rows).into_iter().map(|row| {
+            json!({
+                "name": format!("payloads/{}", row.id),
+                "version": row.version,
+                "href": format!("/schemas/payloads/{}/{}", row.id, row.version),
+            })
+        }));
+    }
+    Ok(axum::Json(json!({ "items": items })))
 }
 
 /// One message schema: JSON Schema 2020-12.

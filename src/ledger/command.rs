@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use crate::clock;
+use crate::contract::evolution::Assessment;
 use crate::domain::agent::{Agent, AgentSpec, Failing, Target};
 use crate::domain::escalation::{Escalation, Resolution};
 use crate::domain::event::{Position, Subscriber, SubscriptionSpec};
@@ -25,6 +26,7 @@ use crate::evidence::record::{Actor, Content, Party, PersonalPart, SafetyFacts};
 use crate::store::contracts::ContractRow;
 use crate::store::erasure::{ErasureRow, HoldRow, PageNeed, SubjectRef};
 use crate::store::events::SubscriptionRow;
+use crate::store::schemas::PayloadSchemaRow;
 use crate::store::{AgentRow, CheckpointRow, DeadLetterRow, KeyRow, OutboxRow};
 
 /// Content for a record: canonical bytes, committed to and packed.
@@ -88,6 +90,8 @@ pub enum Kind {
     ChangeAgent(Box<ChangeAgent>),
     /// Add a version of a contract.
     PutContract(Box<PutContract>),
+    /// Register a version of a payload schema.
+    PutPayloadSchema(Box<PutPayloadSchema>),
     /// Make a subscription to events.
     CreateSubscription(Box<CreateSubscription>),
     /// Change a subscription.
@@ -138,6 +142,7 @@ impl Kind {
             Self::CreateAgent(_) => "create_agent",
             Self::ChangeAgent(_) => "change_agent",
             Self::PutContract(_) => "put_contract",
+            Self::PutPayloadSchema(_) => "put_payload_schema",
             Self::CreateSubscription(_) => "create_subscription",
             Self::ChangeSubscription(_) => "change_subscription",
             Self::DisableSubscriber(_) => "disable_subscriber",
@@ -423,6 +428,15 @@ pub struct PutContract {
     pub content: Content,
 }
 
+/// A version of a payload schema to register.
+#[derive(Debug, Clone)]
+pub struct PutPayloadSchema {
+    /// The row as it will be, but for its ordinal.
+    pub row: PayloadSchemaRow,
+    /// Its document, and what is said of it.
+    pub content: Content,
+}
+
 /// What tells a repeat of a handoff, by its contract's dedupe key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Repeat {
@@ -702,6 +716,13 @@ pub enum Reply {
         /// It was not there before.
         added: bool,
     },
+    /// A version of a payload schema.
+    PayloadSchema {
+        /// As kept.
+        row: Box<PayloadSchemaRow>,
+        /// What it changes; none where it was there before.
+        assessment: Option<Assessment>,
+    },
     /// It stands in the log, and nowhere else.
     Recorded,
     /// A subscription as it is now.
@@ -738,6 +759,9 @@ pub enum LedgerError {
     /// The fencing token is not the current one.
     #[error("the fencing token is stale; the current lease is another's")]
     StaleLease,
+    /// It contradicts what is kept, in several places.
+    #[error("it contradicts what is kept")]
+    Contradicts(Vec<Failure>),
     /// No such thing.
     #[error("there is no such {0}")]
     NotFound(&'static str),
@@ -783,7 +807,7 @@ impl LedgerError {
     #[must_use]
     pub const fn name(&self) -> &'static str {
         match self {
-            Self::Conflict(_) => "conflict",
+            Self::Conflict(_) | Self::Contradicts(_) => "conflict",
             Self::IdempotencyMismatch => "idempotency_mismatch",
             Self::StaleLease => "stale_lease",
             Self::NotFound(_) => "not_found",
@@ -806,6 +830,7 @@ impl LedgerError {
     pub const fn code(&self) -> Code {
         match self {
             Self::Conflict(_)
+            | Self::Contradicts(_)
             | Self::Held { .. }
             | Self::Handoff(_)
             | Self::Task(_)

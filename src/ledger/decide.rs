@@ -5,7 +5,8 @@ use super::command::{Command, Kind, LedgerError, Outcome, Reply, Word};
 use super::context::Context;
 use super::plan::Change;
 use super::{
-    agents, contracts, dead_letters, erasure, escalations, submit, subscriptions, tasks, verdict,
+    agents, contracts, dead_letters, erasure, escalations, schemas, submit, subscriptions, tasks,
+    verdict,
 };
 use crate::domain::event::Subscriber;
 use crate::store::erasure::PageNeed;
@@ -57,6 +58,7 @@ fn decide_on(state: &State, command: &Command, context: &Context) -> Decision {
         Kind::CreateAgent(create) => agents::create(state, command, create),
         Kind::ChangeAgent(change) => agents::change(state, command, change),
         Kind::PutContract(put) => contracts::put(state, command, put),
+        Kind::PutPayloadSchema(put) => schemas::put(state, command, put),
         Kind::CreateSubscription(create) => subscriptions::create(state, command, create),
         Kind::ChangeSubscription(change) => subscriptions::change(state, command, change),
         Kind::DisableSubscriber(disable) => Ok(subscriptions::disable(state, command, disable)),
@@ -173,6 +175,9 @@ pub fn needs(command: &Command, needs: &mut Needs) {
         }
         Kind::PutContract(put) => {
             needs.contracts.insert(put.row.key());
+        }
+        Kind::PutPayloadSchema(put) => {
+            needs.payload_schemas.insert((tenant.clone(), put.row.id.clone()));
         }
         Kind::CreateSubscription(create) => {
             needs.subscriptions.insert((tenant.clone(), create.row.id));

@@ -40,6 +40,7 @@ mod escalations;
 pub mod plan;
 #[cfg(test)]
 mod recovery_tests;
+pub mod schemas;
 mod submit;
 mod subscriptions;
 mod tasks;

@@ -13,6 +13,7 @@ use crate::store::erasure::{Erase, ErasureRow, ErasureState, HoldRow};
 use crate::store::events::{
     CursorChange, CursorKey, CursorWrite, SubscriptionKey, SubscriptionRow,
 };
+use crate::store::schemas::PayloadSchemaRow;
 use crate::store::{
     AgentKey, AgentRow, CheckpointRow, DeadLetterRow, HandoffKey, IdempotencyRow, KeyRow,
     LastCheckpoint, OutboxRow, State, Writes,
@@ -49,6 +50,8 @@ pub enum Change {
     Key(KeyRow),
     /// Add a version of a contract.
     Contract(ContractRow),
+    /// Add a version of a payload schema.
+    PayloadSchema(PayloadSchemaRow),
     /// Remember what a dedupe key was seen with.
     Repeat(RepeatRow),
     /// Have a legal hold so.
@@ -172,6 +175,10 @@ impl Plan {
             Change::Contract(row) => {
                 state.contracts.insert(row.key(), row.clone());
                 writes.contracts.push(row);
+            }
+            Change::PayloadSchema(row) => {
+                state.payload_schemas.insert(row.key(), row.clone());
+                writes.payload_schemas.push(row);
             }
             Change::Repeat(row) => {
                 let key = (row.tenant.clone(), row.key.clone());

@@ -39,6 +39,7 @@ pub mod erasure;
 pub mod memory;
 pub mod postgres;
 mod rows;
+pub mod schemas;
 pub mod sqlite;
 
 /// What can go wrong with a store.
@@ -101,6 +102,8 @@ pub struct Needs {
     pub subscriptions: BTreeSet<events::SubscriptionKey>,
     /// Versions of contracts.
     pub contracts: BTreeSet<contracts::ContractKey>,
+    /// Payload schemas, in all their versions.
+    pub payload_schemas: BTreeSet<schemas::PayloadSchemaKey>,
     /// What dedupe keys were seen with, locked.
     pub repeats: BTreeSet<contracts::RepeatKey>,
     /// Data subjects, erasures, legal holds.
@@ -134,6 +137,8 @@ pub struct State {
     pub subscriptions: BTreeMap<events::SubscriptionKey, events::SubscriptionRow>,
     /// Versions of contracts that exist.
     pub contracts: BTreeMap<contracts::ContractKey, contracts::ContractRow>,
+    /// Versions of payload schemas that exist.
+    pub payload_schemas: BTreeMap<schemas::PayloadSchemaVersion, schemas::PayloadSchemaRow>,
     /// What dedupe keys were seen with.
     pub repeats: BTreeMap<contracts::RepeatKey, contracts::RepeatRow>,
     /// Data subjects, erasures, legal holds.
@@ -207,6 +212,8 @@ pub struct Writes {
     pub subscriptions: BTreeMap<events::SubscriptionKey, Option<events::SubscriptionRow>>,
     /// New versions of contracts.
     pub contracts: Vec<contracts::ContractRow>,
+    /// New versions of payload schemas.
+    pub payload_schemas: Vec<schemas::PayloadSchemaRow>,
     /// What dedupe keys were seen with: new, or changed.
     pub repeats: BTreeMap<contracts::RepeatKey, contracts::RepeatRow>,
     /// What becomes of subscribers' cursors, in order.
@@ -616,7 +623,9 @@ pub trait Wakeups: Send {
 
 /// Everything that is kept. All times come from the caller's clock.
 #[async_trait]
-pub trait Store: events::EventStore + ColdStore + contracts::ContractStore {
+pub trait Store:
+    events::EventStore + ColdStore + contracts::ContractStore + schemas::PayloadSchemaStore
+{
     /// One batch, one transaction: see the module's docs. `plan` may be called again after a
     /// conflict, with a fresh state. Returns what was sealed, in the order of [`Writes::records`],
     /// and how the trees grew, once it is durable.

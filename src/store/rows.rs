@@ -52,6 +52,10 @@ pub(super) const SUBSCRIPTION: &str =
 pub(super) const CONTRACT: &str =
     "tenant, contract_id, version, doc, sha256, source, target, created_at";
 
+/// Columns of a payload schema.
+pub(super) const PAYLOAD_SCHEMA: &str =
+    "tenant, schema_id, version, ordinal, doc, sha256, migration, created_by, created_at";
+
 /// Columns of what a contract's dedupe key was last seen with.
 pub(super) const REPEAT: &str = "tenant, repeat_key, handoff_id, seen_at";
 
@@ -92,6 +96,7 @@ macro_rules! decoders {
         use $crate::store::erasure::{ErasureRow, ErasureStatus, HeldDatum, HoldRow, Route};
         use $crate::store::events::{CursorRow, EventDeliveryRow, EventRow, SubscriptionRow};
         use $crate::store::rows::unreadable;
+        use $crate::store::schemas::PayloadSchemaRow;
         use $crate::store::{
             AgentRow, CheckpointRow, DeadLetterRow, KeyRow, LastCheckpoint, OutboxRow, Result,
             Role, TreeKeyRow,
@@ -406,6 +411,21 @@ macro_rules! decoders {
                 sha256: hash32(row, "sha256")?,
                 source: get(row, "source")?,
                 target: get(row, "target")?,
+                created_at: micros(row, "created_at")?,
+            })
+        }
+
+        /// A payload schema.
+        pub(super) fn payload_schema(row: &$row) -> Result<PayloadSchemaRow> {
+            Ok(PayloadSchemaRow {
+                tenant: parse(row, "tenant")?,
+                id: get(row, "schema_id")?,
+                version: get(row, "version")?,
+                ordinal: get(row, "ordinal")?,
+                doc: get(row, "doc")?,
+                sha256: hash32(row, "sha256")?,
+                migration: get(row, "migration")?,
+                created_by: get(row, "created_by")?,
                 created_at: micros(row, "created_at")?,
             })
         }

@@ -41,6 +41,7 @@ mod receiver;
 mod recovery;
 mod report;
 mod safety;
+mod schemas;
 mod service;
 mod serving;
 mod submit;

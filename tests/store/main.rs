@@ -23,6 +23,7 @@ mod reads;
 mod recovery;
 mod roles;
 mod schema;
+mod schemas;
 mod tamper;
 mod tree;
 
@@ -187,6 +188,8 @@ on_both_sides! {
     contracts:
         contracts_are_kept_in_all_versions_and_never_written_over,
         what_a_dedupe_key_was_seen_with_is_kept_and_renewed;
+    schemas:
+        payload_schemas_are_kept_in_all_versions_and_never_written_over;
     deliveries:
         a_claim_has_what_an_attempt_needs,
         only_the_first_of_a_task_is_claimed,
@@ -304,6 +307,8 @@ mod serving {
         contracts:
             contracts_are_kept_in_all_versions_and_never_written_over,
             what_a_dedupe_key_was_seen_with_is_kept_and_renewed;
+        schemas:
+            payload_schemas_are_kept_in_all_versions_and_never_written_over;
         deliveries:
             a_claim_has_what_an_attempt_needs,
             claims_of_silent_brokers_are_released,

@@ -23,15 +23,17 @@ mod escalations;
 mod keys;
 mod request;
 mod resource;
+mod schemas;
 mod show;
 mod subscriptions;
 mod tasks;
 
 /// All of them, in the order of the help.
-const RESOURCES: [&Resource; 8] = [
+const RESOURCES: [&Resource; 9] = [
     &agents::RESOURCE,
     &allowlist::RESOURCE,
     &contracts::RESOURCE,
+    &schemas::RESOURCE,
     &dead_letters::RESOURCE,
     &escalations::RESOURCE,
     &tasks::RESOURCE,

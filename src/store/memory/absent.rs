@@ -1,4 +1,4 @@
-//! What this side does not keep: who is told of events, contracts, the cold tier.
+//! What this side does not keep: who is told of events, contracts, payload schemas, the cold tier.
 
 use async_trait::async_trait;
 use handoffd::domain::event::Position;
@@ -9,6 +9,7 @@ use handoffd::store::events::{
     CursorKey, CursorRow, CursorSettle, EventDeliveryRow, EventRow, EventScope, EventStore,
     SubscriptionKey, SubscriptionRow,
 };
+use handoffd::store::schemas::{PayloadSchemaRow, PayloadSchemaStore};
 use handoffd::store::{Result, StoredContent};
 
 use super::{MemoryStore, absent};
@@ -86,6 +87,17 @@ impl ContractStore for MemoryStore {
     }
 
     async fn list_contracts(&self, _tenant: &TenantId) -> Result<Vec<ContractRow>> {
+        absent()
+    }
+}
+
+#[async_trait]
+impl PayloadSchemaStore for MemoryStore {
+    async fn list_payload_schemas(
+        &self,
+        _tenant: &TenantId,
+        _id: Option<&str>,
+    ) -> Result<Vec<PayloadSchemaRow>> {
         absent()
     }
 }

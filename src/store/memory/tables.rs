@@ -121,6 +121,7 @@ impl Tables {
             events,
             subscriptions,
             contracts,
+            payload_schemas,
             repeats,
             cursors,
         } = writes;
@@ -129,6 +130,7 @@ impl Tables {
             && erased.is_empty()
             && subscriptions.is_empty()
             && contracts.is_empty()
+            && payload_schemas.is_empty()
             && repeats.is_empty()
             && cursors.is_empty();
         if !kept_elsewhere {

@@ -426,6 +426,22 @@ pub(super) const CONTRACTS: Table = Table {
     ],
 };
 
+pub(super) const PAYLOAD_SCHEMAS: Table = Table {
+    name: "payload_schemas",
+    keys: 3,
+    columns: &[
+        ("tenant", TEXT),
+        ("schema_id", TEXT),
+        ("version", TEXT),
+        ("ordinal", BIGINT),
+        ("doc", TEXT),
+        ("sha256", BYTEA),
+        ("migration", TEXT),
+        ("created_by", TEXT),
+        ("created_at", BIGINT),
+    ],
+};
+
 pub(super) const REPEATS: Table = Table {
     name: "contract_repeats",
     keys: 2,

@@ -46,6 +46,7 @@ mod roles;
 mod rows {
     crate::store::rows::decoders!(sqlx::postgres::PgRow);
 }
+mod schemas;
 mod transact;
 mod wakeups;
 mod writes;

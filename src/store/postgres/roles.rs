@@ -48,6 +48,7 @@ pub(super) const OPERATIONS: Rights = &[
     ("dead_letters", "SELECT, INSERT, UPDATE"),
     ("escalations", "SELECT, INSERT, UPDATE"),
     ("contracts", "SELECT, INSERT"),
+    ("payload_schemas", "SELECT, INSERT"),
     ("contract_repeats", "SELECT, INSERT, UPDATE, DELETE"),
     // What records commit to: erased, or moved to the archive, and otherwise as it was written.
     ("contents", "SELECT, INSERT, UPDATE (salt, codec, bytes, segment, seg_offset, seg_length)"),

@@ -77,6 +77,7 @@ fn is_empty(writes: &Writes) -> bool {
         events,
         subscriptions,
         contracts,
+        payload_schemas,
         repeats,
         cursors,
     } = writes;
@@ -98,6 +99,7 @@ fn is_empty(writes: &Writes) -> bool {
         && events.is_empty()
         && subscriptions.is_empty()
         && contracts.is_empty()
+        && payload_schemas.is_empty()
         && repeats.is_empty()
         && cursors.is_empty()
 }
@@ -232,6 +234,7 @@ async fn load(tx: &mut PgConnection, store: &PostgresStore, needs: &Needs) -> Re
         }
     }
     super::contracts::load(tx, needs, &mut state).await?;
+    super::schemas::load(tx, needs, &mut state).await?;
     if !needs.subscriptions.is_empty() {
         let query = sqlx::query(SUBSCRIPTIONS_LOAD.as_str());
         let query = bind!(query, needs.subscriptions, |key| key.0.as_str(), key.1.to_string());

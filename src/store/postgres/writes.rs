@@ -88,6 +88,7 @@ pub(super) async fn write(tx: &mut PgConnection, writes: &Writes, absent: &Absen
         super::claims::retarget(tx, agent, *mode, *at).await?;
     }
     super::contracts::write(tx, writes, absent).await?;
+    super::schemas::write(tx, writes).await?;
     let kept: Vec<(&Draft, &Content)> = writes
         .records
         .iter()

@@ -21,6 +21,7 @@ const KNOWN: &[(i64, &str, &str)] = &[
     (9, "two_phase", include_str!("../../../migrations/sqlite/0009_two_phase.sql")),
     (10, "trace_context", include_str!("../../../migrations/sqlite/0010_trace_context.sql")),
     (11, "funds", include_str!("../../../migrations/sqlite/0011_funds.sql")),
+    (12, "payload_schemas", include_str!("../../../migrations/sqlite/0012_payload_schemas.sql")),
 ];
 
 fn migrator() -> Migrator {

@@ -39,6 +39,7 @@ mod log;
 mod migrations;
 mod reads;
 mod recovery;
+mod schemas;
 mod transact;
 mod writes;
 

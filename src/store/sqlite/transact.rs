@@ -5,7 +5,7 @@ use sqlx::sqlite::{SqliteConnection, SqliteRow};
 
 use super::batch::json;
 use super::connection::failure;
-use super::{append, contracts, erasure, events, rows, writes};
+use super::{append, contracts, erasure, events, rows, schemas, writes};
 use crate::domain::ids::Micros;
 use crate::evidence::append::Appended;
 use crate::fault::{self, Step};
@@ -57,6 +57,7 @@ fn is_empty(writes: &Writes) -> bool {
         events,
         subscriptions,
         contracts,
+        payload_schemas,
         repeats,
         cursors,
     } = writes;
@@ -78,6 +79,7 @@ fn is_empty(writes: &Writes) -> bool {
         && events.is_empty()
         && subscriptions.is_empty()
         && contracts.is_empty()
+        && payload_schemas.is_empty()
         && repeats.is_empty()
         && cursors.is_empty()
 }
@@ -146,6 +148,7 @@ async fn load(conn: &mut SqliteConnection, needs: &Needs) -> Result<State> {
         }
     }
     contracts::load(conn, needs, &mut state).await?;
+    schemas::load(conn, needs, &mut state).await?;
     if !needs.subscriptions.is_empty() {
         let wanted = json(&needs.subscriptions)?;
         let columns = SUBSCRIPTION;

@@ -1,0 +1,355 @@
+//! `/schemas/payloads`: the registry of payload schemas (seed 000 §14.3).
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use semver::Version;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+use utoipa::ToSchema;
+
+use super::Api;
+use super::auth::{Anyone, Auditor, Operator};
+use super::extract::{Id, Ids, Json, heavy};
+use super::problem::{BadBody, Busy, NoKey, Problem, ProblemDetails, view};
+use crate::contract::evolution::{Assessment, Change, Side, assess};
+use crate::contract::schema;
+use crate::contract::shelf::SchemaName;
+use crate::domain::canonical;
+use crate::domain::failure::{Code, Failure, Stage};
+use crate::domain::ids::TenantId;
+use crate::intake::actor;
+use crate::ledger::command::{Command, Kind, LedgerError, PutPayloadSchema, Reply, content};
+use crate::ledger::schemas::{failures, known};
+use crate::store::schemas::PayloadSchemaRow;
+
+/// The dialect that is compared, as `$schema` names it.
+const DIALECT: &str = "https://json-schema.org/draft/2020-12/schema";
+/// The longest word on a migration, in characters.
+const MAX_MIGRATION: usize = 2_000;
+/// The most changes of one comparison that are told; what breaks goes first.
+const MAX_TOLD: usize = 200;
+
+/// A version to register.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct PutBody {
+    /// The schema: JSON Schema 2020-12, at most 128 KiB, that refers only to itself.
+    #[schema(value_type = Object)]
+    schema: Value,
+    /// What senders have to do to move to this version, 1 to 2 000 characters; needed where it asks for
+    /// more than the version before.
+    migration: Option<String>,
+}
+
+/// A version to compare.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct CompareBody {
+    /// The schema.
+    #[schema(value_type = Object)]
+    schema: Value,
+    /// The version that it would get; without, it is held against the highest release.
+    version: Option<String>,
+    /// What senders would have to do.
+    migration: Option<String>,
+}
+
+fn wrong(pointer: &str, message: impl Into<String>) -> Failure {
+    Failure::new(Stage::Schema, Code::SchemaInvalid, pointer, message)
+}
+
+/// What is wrong with a version by itself, whatever stands beside it.
+fn faults(schema: &Value, migration: Option<&str>) -> Vec<Failure> {
+    let mut faults = Vec::new();
+    match schema.get("$schema") {
+        Some(dialect) if dialect.as_str().map(|uri| uri.trim_end_matches('#')) != Some(DIALECT) => {
+            faults.push(wrong(
+                "/schema/$schema",
+                format!("only {DIALECT} is compared; leave it out, or name it"),
+            ));
+        }
+        _ => {
+            if let Err(why) = schema::compile(schema) {
+                faults.push(wrong("/schema", why));
+            }
+        }
+    }
+    let fits = |words: &str| {
+        !words.trim().is_empty() && words.chars().count() <= MAX_MIGRATION && !words.contains('\0')
+    };
+    if migration.is_some_and(|words| !fits(words)) {
+        faults.push(wrong("/migration", "1 to 2 000 characters, none of them NUL"));
+    }
+    faults
+}
+
+/// The highest release of each schema; of one that has none, the highest version.
+#[must_use]
+pub fn latest(rows: &[PayloadSchemaRow]) -> Vec<&PayloadSchemaRow> {
+    rows.chunk_by(|one, other| one.id == other.id)
+        .filter_map(|versions| versions.iter().max_by_key(|row| rank(row)))
+        .collect()
+}
+
+/// Releases above what leads to them, then by number.
+fn rank(row: &PayloadSchemaRow) -> Option<(bool, Version)> {
+    let version: Version = row.version.parse().ok()?;
+    Some((version.pre.is_empty(), version))
+}
+
+fn meta(row: &PayloadSchemaRow) -> Value {
+    let mut shown = json!({
+        "schemaId": row.id,
+        "version": row.version,
+        "sha256": hex::encode(row.sha256),
+        "createdAt": row.created_at.rfc3339(),
+        "createdBy": row.created_by,
+    });
+    if let Some(words) = &row.migration {
+        shown["migration"] = json!(words);
+    }
+    shown
+}
+
+fn whole(row: &PayloadSchemaRow) -> Value {
+    let mut shown = meta(row);
+    shown["schema"] = serde_json::from_str(&row.doc).unwrap_or_default();
+    shown
+}
+
+/// A comparison as shown: what breaks first.
+fn comparison(assessment: &Assessment) -> Value {
+    let mut changes: Vec<&Change> = assessment.changes.iter().collect();
+    changes.sort_by_key(|change| std::cmp::Reverse(change.kind.needs()));
+    let breaks = |side| changes.iter().any(|change| change.breaks.contains(&side));
+    let told: Vec<Value> = changes
+        .iter()
+        .take(MAX_TOLD)
+        .map(|change| {
+            json!({
+                "pointer": change.pointer,
+                "kind": change.kind.as_str(),
+                "needs": change.kind.needs().as_str(),
+                "breaks": change.breaks.iter().map(|side| side.as_str()).collect::<Vec<_>>(),
+                "reason": change.reason,
+            })
+        })
+        .collect();
+    json!({
+        "against": assessment.against.as_ref().map(Version::to_string),
+        "needs": assessment.needs.map(|needs| needs.as_str()),
+        "nextVersion": assessment.next.to_string(),
+        "breaksSenders": breaks(Side::Senders),
+        "breaksReceivers": breaks(Side::Receivers),
+        "changes": told,
+        "changesInAll": assessment.changes.len(),
+    })
+}
+
+async fn rows(api: &Api, tenant: &TenantId, id: &str) -> Result<Vec<PayloadSchemaRow>, Problem> {
+    let rows = api.store.list_payload_schemas(tenant, Some(id)).await?;
+    if rows.is_empty() { Err(Problem::not_found("payload schema")) } else { Ok(rows) }
+}
+
+/// Register a version of a payload schema. Versions are kept: the same again changes nothing. The number
+/// must say what changes: words a patch, an optional property a minor, what breaks senders or receivers a
+/// major; what goes was deprecated in a release before.
+#[utoipa::path(
+    put, path = "/schemas/payloads/{schemaId}/{version}", tag = "schemas", operation_id = "putPayloadSchema",
+    params(
+        ("schemaId" = String, Path, description = "The schema's id, kebab-case"),
+        ("version" = String, Path, description = "A semantic version without build metadata"),
+    ),
+    request_body = PutBody,
+    responses(
+        (status = 200, description = "It was there already", body = Object),
+        (status = 201, description = "`{schemaId, version, sha256, createdAt, createdBy, migration?, schema, comparison}`", body = Object),
+        NoKey,
+        (status = 403, description = "Not an operator", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 409, description = "This version has another content, or its number does not say what changes: every fault with its pointer", body = ProblemDetails, content_type = "application/problem+json"),
+        BadBody,
+        (status = 422, description = "No schema, id or version", body = ProblemDetails, content_type = "application/problem+json"),
+        Busy,
+    ),
+    security(("bearer" = []), ("apiKey" = []))
+)]
+pub async fn put(
+    State(api): State<Api>,
+    Operator(principal): Operator,
+    Ids(id, version): Ids<String, String>,
+    Json(body): Json<PutBody>,
+) -> Result<(StatusCode, axum::Json<Value>), Problem> {
+    let name = SchemaName::new(&id, &version)
+        .map_err(|why| Problem::refusal(vec![wrong("", why)], false))?;
+    let PutBody { schema, migration } = body;
+    let doc = canonical::to_vec(&schema);
+    let words = migration.clone();
+    let (schema, faults) = heavy(doc.len(), move || {
+        let faults = faults(&schema, words.as_deref());
+        (schema, faults)
+    })
+    .await?;
+    if !faults.is_empty() {
+        return Err(Problem::refusal(faults, false));
+    }
+    let now = api.now();
+    let mut said = json!({ "schema": schema });
+    if let Some(words) = &migration {
+        said["migration"] = json!(words);
+    }
+    let row = PayloadSchemaRow {
+        tenant: principal.tenant.clone(),
+        id: name.id,
+        version: name.version.to_string(),
+        ordinal: 0,
+        sha256: Sha256::digest(&doc).into(),
+        doc: String::from_utf8_lossy(&doc).into_owned(),
+        migration,
+        created_by: principal.key_id.clone(),
+        created_at: now,
+    };
+    let content = content(&canonical::to_vec(&said), now);
+    let command = Command {
+        tenant: principal.tenant.clone(),
+        at: now,
+        actor: actor(&principal),
+        kind: Kind::PutPayloadSchema(Box::new(PutPayloadSchema { row, content })),
+    };
+    match api.intake.ledger.handle(command).await? {
+        Reply::PayloadSchema { row, assessment: Some(assessment) } => {
+            let mut shown = whole(&row);
+            shown["comparison"] = comparison(&assessment);
+            Ok((StatusCode::CREATED, axum::Json(shown)))
+        }
+        Reply::PayloadSchema { row, assessment: None } => {
+            Ok((StatusCode::OK, axum::Json(whole(&row))))
+        }
+        other => Err(LedgerError::Internal(format!("unexpected reply {other:?}")).into()),
+    }
+}
+
+/// Say what a version would change, and whether it could be registered so; writes nothing.
+#[utoipa::path(
+    post, path = "/schemas/payloads/{schemaId}/compare", tag = "schemas", operation_id = "comparePayloadSchema",
+    params(("schemaId" = String, Path, description = "The schema's id")),
+    request_body = CompareBody,
+    responses(
+        (status = 200, description = "`{accepted, failures, against, needs, nextVersion, breaksSenders, breaksReceivers, changes: [{pointer, kind, needs, breaks, reason}], changesInAll}`", body = Object),
+        NoKey,
+        (status = 403, description = "An agent's key", body = ProblemDetails, content_type = "application/problem+json"),
+        BadBody,
+        (status = 422, description = "No schema, id or version", body = ProblemDetails, content_type = "application/problem+json"),
+    ),
+    security(("bearer" = []), ("apiKey" = []))
+)]
+pub async fn compare(
+    State(api): State<Api>,
+    Auditor(principal): Auditor,
+    Id(id): Id<String>,
+    Json(body): Json<CompareBody>,
+) -> Result<axum::Json<Value>, Problem> {
+    let CompareBody { schema, version, migration } = body;
+    let stated = version.as_deref().unwrap_or("1.0.0");
+    let name = SchemaName::new(&id, stated)
+        .map_err(|why| Problem::refusal(vec![wrong("/version", why)], false))?;
+    let rows = api.store.list_payload_schemas(&principal.tenant, Some(&id)).await?;
+    let versions = rows.iter().map(known).collect::<Result<Vec<_>, _>>()?;
+    let size = rows.iter().map(|row| row.doc.len()).max().unwrap_or(0) + schema.to_string().len();
+    let version = version.map(|_| name.version);
+    heavy(size, move || {
+        let faults = faults(&schema, migration.as_deref());
+        if !faults.is_empty() {
+            return Err(Problem::refusal(faults, false));
+        }
+        let taken = versions.iter().find(|kept| Some(&kept.version) == version.as_ref());
+        let assessment = assess(&versions, version.as_ref(), &schema, migration.is_some());
+        let mut failures = failures(&assessment);
+        if let Some(taken) = taken {
+            // The same again would be answered with what is there.
+            failures.clear();
+            if canonical::to_vec(&taken.schema) != canonical::to_vec(&schema) {
+                let why = format!("version {} has another content", taken.version);
+                failures.push(Failure::new(Stage::State, Code::Conflict, "/version", why));
+            }
+        }
+        let mut shown = comparison(&assessment);
+        shown["accepted"] = json!(failures.is_empty());
+        shown["failures"] = json!(failures.iter().map(view).collect::<Vec<_>>());
+        Ok(axum::Json(shown))
+    })
+    .await?
+}
+
+/// List the payload schemas, each with its highest version, by id.
+#[utoipa::path(
+    get, path = "/schemas/payloads", tag = "schemas", operation_id = "listPayloadSchemas",
+    responses(
+        (status = 200, description = "`{items: [{schemaId, version, versions, sha256, createdAt, createdBy}]}`", body = Object),
+        NoKey,
+    ),
+    security(("bearer" = []), ("apiKey" = []))
+)]
+pub async fn list(
+    State(api): State<Api>,
+    Anyone(principal): Anyone,
+) -> Result<axum::Json<Value>, Problem> {
+    let rows = api.store.list_payload_schemas(&principal.tenant, None).await?;
+    let items: Vec<Value> = latest(&rows)
+        .into_iter()
+        .map(|row| {
+            let mut shown = meta(row);
+            shown["versions"] = json!(rows.iter().filter(|one| one.id == row.id).count());
+            shown
+        })
+        .collect();
+    Ok(axum::Json(json!({ "items": items })))
+}
+
+/// List the versions of a payload schema, in the order in which they were registered.
+#[utoipa::path(
+    get, path = "/schemas/payloads/{schemaId}", tag = "schemas", operation_id = "listPayloadSchemaVersions",
+    params(("schemaId" = String, Path, description = "The schema's id")),
+    responses(
+        (status = 200, description = "`{schemaId, version, items: [{schemaId, version, sha256, createdAt, createdBy, migration?}]}`; `version` is the highest release", body = Object),
+        NoKey,
+        (status = 404, description = "No such schema", body = ProblemDetails, content_type = "application/problem+json"),
+    ),
+    security(("bearer" = []), ("apiKey" = []))
+)]
+pub async fn versions(
+    State(api): State<Api>,
+    Anyone(principal): Anyone,
+    Id(id): Id<String>,
+) -> Result<axum::Json<Value>, Problem> {
+    let rows = rows(&api, &principal.tenant, &id).await?;
+    let highest = latest(&rows).first().map(|row| row.version.clone());
+    let items: Vec<Value> = rows.iter().map(meta).collect();
+    Ok(axum::Json(json!({ "schemaId": id, "version": highest, "items": items })))
+}
+
+/// Read one version of a payload schema.
+#[utoipa::path(
+    get, path = "/schemas/payloads/{schemaId}/{version}", tag = "schemas", operation_id = "getPayloadSchema",
+    params(
+        ("schemaId" = String, Path, description = "The schema's id"),
+        ("version" = String, Path, description = "The version"),
+    ),
+    responses(
+        (status = 200, description = "`{schemaId, version, sha256, createdAt, createdBy, migration?, schema}`", body = Object),
+        NoKey,
+        (status = 404, description = "No such schema or version", body = ProblemDetails, content_type = "application/problem+json"),
+    ),
+    security(("bearer" = []), ("apiKey" = []))
+)]
+pub async fn get(
+    State(api): State<Api>,
+    Anyone(principal): Anyone,
+    Ids(id, version): Ids<String, String>,
+) -> Result<axum::Json<Value>, Problem> {
+    let rows = rows(&api, &principal.tenant, &id).await?;
+    let found = rows.iter().find(|row| row.version == version);
+    found
+        .map(|row| axum::Json(whole(row)))
+        .ok_or_else(|| Problem::not_found("payload schema version"))
+}
