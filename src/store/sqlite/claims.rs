@@ -14,6 +14,24 @@ use crate::domain::ids::{HandoffId, Micros, TenantId};
 use crate::store::rows::OUTBOX;
 use crate::store::{Claim, Held, OutboxRow, Receiver, Release, Result};
 
+/// From receiver to receiver by the index, and of each the first row that is due: the time grows with
+/// the receivers and not with what waits, or a backlog would slow the dispatcher down and grow by that.
+pub(super) const DUE_RECEIVERS: &str = "WITH RECURSIVE receivers (tenant, target) AS ( \
+       SELECT * FROM (SELECT tenant, target FROM outbox ORDER BY tenant, target LIMIT 1) \
+     UNION ALL \
+       SELECT o.tenant, o.target FROM receivers AS r CROSS JOIN outbox AS o ON o.rowid = coalesce( \
+         (SELECT n.rowid FROM outbox AS n WHERE n.tenant = r.tenant AND n.target > r.target \
+            ORDER BY n.target LIMIT 1), \
+         (SELECT n.rowid FROM outbox AS n WHERE n.tenant > r.tenant \
+            ORDER BY n.tenant, n.target LIMIT 1))) \
+     SELECT r.tenant, r.target FROM receivers AS r CROSS JOIN outbox AS first ON first.rowid = ( \
+       SELECT o.rowid FROM outbox AS o \
+       WHERE o.tenant = r.tenant AND o.target = r.target AND o.mode = ? AND o.visible_at <= ? \
+         AND NOT EXISTS (SELECT 1 FROM outbox AS before WHERE before.tenant = o.tenant \
+           AND before.task_id = o.task_id AND before.seq < o.seq) \
+       ORDER BY o.priority, o.created_at LIMIT 1) \
+     ORDER BY first.created_at, r.tenant, r.target LIMIT ?";
+
 /// See [`crate::store::Store::list_due_receivers`].
 pub(super) async fn list_due_receivers(
     pool: &SqlitePool,
@@ -21,22 +39,16 @@ pub(super) async fn list_due_receivers(
     now: Micros,
     limit: i64,
 ) -> Result<Vec<Receiver>> {
-    sqlx::query(
-        "SELECT o.tenant, o.target FROM outbox AS o \
-         WHERE o.mode = ? AND o.visible_at <= ? AND NOT EXISTS \
-           (SELECT 1 FROM outbox AS before WHERE before.tenant = o.tenant \
-              AND before.task_id = o.task_id AND before.seq < o.seq) \
-         GROUP BY o.tenant, o.target ORDER BY min(o.created_at), o.tenant, o.target LIMIT ?",
-    )
-    .bind(mode.as_str())
-    .bind(now.0)
-    .bind(limit.max(0))
-    .fetch_all(pool)
-    .await
-    .map_err(failure)?
-    .iter()
-    .map(|row| Ok((rows::parse(row, "tenant")?, rows::parse(row, "target")?)))
-    .collect()
+    sqlx::query(DUE_RECEIVERS)
+        .bind(mode.as_str())
+        .bind(now.0)
+        .bind(limit.max(0))
+        .fetch_all(pool)
+        .await
+        .map_err(failure)?
+        .iter()
+        .map(|row| Ok((rows::parse(row, "tenant")?, rows::parse(row, "target")?)))
+        .collect()
 }
 
 /// See [`crate::store::Store::list_due_among`].

@@ -2,6 +2,7 @@
 //! conformance suite.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 
+use sqlx::Row;
 use uuid::Uuid;
 
 use super::tests::{AT, Bench, agent, committed, outbox, record};
@@ -171,6 +172,18 @@ async fn the_smaller_rows_come_back_as_they_went() {
     bench.write(changes).await.unwrap();
     assert!(store.list_agents(&tenant).await.unwrap().is_empty());
     assert_eq!(store.find_key(&[7; 32]).await.unwrap().unwrap().expires_at, Some(AT));
+}
+
+#[tokio::test]
+async fn who_is_due_is_found_without_reading_all_that_waits() {
+    let bench = Bench::new().await;
+    let sql = format!("EXPLAIN QUERY PLAN {}", claims::DUE_RECEIVERS);
+    let query = sqlx::query(sqlx::AssertSqlSafe(sql)).bind("webhook").bind(1_i64).bind(5_i64);
+    let plan = query.fetch_all(&mut bench.raw().await).await.unwrap();
+    let plan: Vec<String> = plan.iter().map(|row| row.get("detail")).collect();
+    assert!(plan.iter().all(|step| !step.starts_with("SCAN o ")), "{plan:#?}");
+    let by_receiver = "SEARCH o USING INDEX outbox_order (tenant=? AND target=?)";
+    assert!(plan.iter().any(|step| step == by_receiver), "{plan:#?}");
 }
 
 #[tokio::test]
