@@ -158,6 +158,7 @@ fn rules(config: &Config) -> Rules {
         max_edge_repeats: i64::from(config.gate.max_edge_repeats),
         reserve: config.budget.fan_out == FanOut::Reserve,
         escalation_timeout: Duration::from_millis(config.recovery.escalation_timeout_ms),
+        caps: config.budget.caps(),
     }
 }
 

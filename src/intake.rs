@@ -68,6 +68,8 @@ pub enum Answer {
         dead_letter: Option<crate::domain::ids::HandoffId>,
         /// It was refused before.
         replayed: bool,
+        /// How long until a cap has room for it.
+        retry_after: Option<Duration>,
     },
     /// Not JSON at all; recorded too.
     Malformed(Failure),
@@ -556,7 +558,7 @@ impl Intake {
             Some(id) => self.answer(reply, id, false),
             None => match reply? {
                 Reply::Refused { failures, replayed, .. } => {
-                    Ok(Answer::Refused { failures, dead_letter: None, replayed })
+                    Ok(Answer::Refused { failures, dead_letter: None, replayed, retry_after: None })
                 }
                 other => Err(LedgerError::Internal(format!("unexpected reply {other:?}")).into()),
             },
@@ -604,7 +606,11 @@ impl Intake {
                     contract: None,
                 })
             }
-            Ok(Reply::Refused { failures, dead_lettered, replayed }) => {
+            Ok(Reply::Refused { failures, dead_lettered, replayed, over }) => {
+                if let Some(over) = &over {
+                    let scope = if over.of_agent { "agent" } else { "tenant" };
+                    self.metrics.cap_refusals.with_label_values(&[scope]).inc();
+                }
                 if !replayed
                     && by_ledger
                     && let Some(reason) = primary(&failures)
@@ -612,7 +618,9 @@ impl Intake {
                     self.count_refusal(reason);
                 }
                 count("refused");
-                Ok(Answer::Refused { failures, dead_letter: dead_lettered.then_some(id), replayed })
+                let dead_letter = dead_lettered.then_some(id);
+                let retry_after = over.and_then(|over| over.wait);
+                Ok(Answer::Refused { failures, dead_letter, replayed, retry_after })
             }
             Ok(other) => Err(LedgerError::Internal(format!("unexpected reply {other:?}")).into()),
             Err(err) => {

@@ -24,6 +24,10 @@ pub struct Metrics {
     pub rejections: IntCounterVec,
     /// Safety findings by rule.
     pub safety_findings: IntCounterVec,
+    /// Submissions refused because a rolling cap has no room, by whose cap.
+    pub cap_refusals: IntCounterVec,
+    /// How full rolling caps are whenever something is entered, as shares of one.
+    pub cap_use: HistogramVec,
     /// Findings that were only observed, by rule.
     pub safety_observed: IntCounterVec,
     /// What the safety classifier said.
@@ -169,6 +173,8 @@ const FINE_SECONDS: [f64; 12] =
     [0.000_05, 0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.25, 1.0];
 /// Seconds for each pair of agents: the seed's limits, and little more, for there are many pairs.
 const PAIR_SECONDS: [f64; 7] = [0.05, 0.2, 0.5, 1.0, 2.0, 5.0, 60.0];
+/// Shares of a whole, and beyond.
+const SHARES: [f64; 8] = [0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 1.0, 1.25];
 const PAIR: [&str; 3] = ["tenant", "source", "target"];
 const SIZES: [f64; 9] = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0];
 
@@ -270,6 +276,20 @@ impl Metrics {
                 )?,
                 &REFUSALS.map(Code::as_str),
             ),
+            cap_refusals: from_zero(
+                counters(
+                    "handoff_cap_refusals_total",
+                    "Submissions refused because a rolling cap has no room, by whose cap: tenant or agent.",
+                    &["scope"],
+                )?,
+                &["tenant", "agent"],
+            ),
+            cap_use: histograms(
+                "handoff_cap_use_ratio",
+                "How full a rolling cap is (spent and reserved, of what it allows) when something is entered.",
+                &SHARES,
+                &["scope"],
+            )?,
             safety_findings: counters(
                 "handoff_safety_findings_total",
                 "Safety findings by rule.",

@@ -9,6 +9,7 @@ use serde::Deserialize;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
+use crate::domain::cap::{Defaults, Limit, MAX_DEFAULTS};
 use crate::domain::ids::{AgentId, Micros, TenantId};
 use crate::domain::redaction::Policy;
 
@@ -157,6 +158,36 @@ pub struct ContractException {
 #[expect(missing_docs, reason = "config/default.toml documents every key")]
 pub struct Budget {
     pub fan_out: FanOut,
+    #[serde(deserialize_with = "list")]
+    pub tenant_caps: Vec<String>,
+    #[serde(deserialize_with = "list")]
+    pub agent_caps: Vec<String>,
+}
+
+impl Budget {
+    /// The default caps; `check` has seen that they can be read.
+    #[must_use]
+    pub fn caps(&self) -> Defaults {
+        let read = |texts: &[String]| limits(texts).unwrap_or_default();
+        Defaults { tenant: read(&self.tenant_caps), agent: read(&self.agent_caps) }
+    }
+}
+
+/// Reads caps such as `P1D=100.00`.
+fn limits(texts: &[String]) -> Result<[Option<Limit>; MAX_DEFAULTS], String> {
+    let mut limits = [None; MAX_DEFAULTS];
+    for (place, text) in texts.iter().enumerate() {
+        let (window, usd) =
+            text.split_once('=').ok_or_else(|| format!("{text:?} is no cap such as P1D=100.00"))?;
+        let window = window.trim().parse().map_err(|err| format!("{text:?}: {err}"))?;
+        let usd = usd.trim().parse().map_err(|err| format!("{text:?}: {err}"))?;
+        if limits.iter().flatten().any(|known: &Limit| known.window == window) {
+            return Err(format!("two caps for {window}"));
+        }
+        *limits.get_mut(place).ok_or_else(|| format!("more than {MAX_DEFAULTS} caps"))? =
+            Some(Limit { window, usd });
+    }
+    Ok(limits)
 }
 
 /// What handoffs side by side may spend of what their sender was handed.
@@ -617,6 +648,14 @@ impl Config {
         if let Some((name, _)) = bounded.iter().find(|(_, value)| *value > MAX_COUNT) {
             return Err(ConfigError(format!("{name} must be at most {MAX_COUNT}")));
         }
+        for (name, texts) in [
+            ("budget.tenant_caps", &self.budget.tenant_caps),
+            ("budget.agent_caps", &self.budget.agent_caps),
+        ] {
+            if let Err(why) = limits(texts) {
+                return Err(ConfigError(format!("{name}: {why}")));
+            }
+        }
         if let Err(why) = Policy::parse(&self.redaction.pointers) {
             return Err(ConfigError(format!("redaction.pointers: {why}")));
         }
@@ -749,6 +788,14 @@ mod tests {
             ("HANDOFFD_LEDGER__BATCH", "many", "ledger.batch"),
             ("HANDOFFD_LEDGER__BATCH", "0", "ledger.batch"),
             ("HANDOFFD_REDACTION__POINTERS", "/a/ssn, b", "redaction.pointers"),
+            (
+                "HANDOFFD_BUDGET__TENANT_CAPS",
+                "P1D=100,P1D=1",
+                "budget.tenant_caps: two caps for P1D",
+            ),
+            ("HANDOFFD_BUDGET__AGENT_CAPS", "P1D", "budget.agent_caps: \"P1D\" is no cap"),
+            ("HANDOFFD_BUDGET__AGENT_CAPS", "P1Y=3", "such as PT1H, P1D or P7D"),
+            ("HANDOFFD_BUDGET__AGENT_CAPS", "P1D=-3", "an amount is decimal US dollars"),
             ("HANDOFFD_LEDGER__QUEUE", "9223372036854775807", "ledger.queue"),
             ("HANDOFFD_DELIVERY__RETRY_BASE_MS", "99999999", "delivery.retry_base_ms"),
             ("HANDOFFD_LISTEN", "nowhere", "server.listen"),

@@ -103,6 +103,9 @@ pub struct Reserve {
     /// What the receiver said at the end that it spent besides.
     #[serde(rename = "e")]
     pub after: Tally,
+    /// The caps against which it counts ([`super::cap::Cap::mark`]).
+    #[serde(rename = "k", default, skip_serializing_if = "Vec::is_empty")]
+    pub marks: Vec<i64>,
 }
 
 /// The books of one task tree.
@@ -325,6 +328,7 @@ impl Funds {
             stated: now,
             before,
             after: Tally::default(),
+            marks: Vec::new(),
         });
         self.forget();
     }
@@ -372,8 +376,31 @@ impl Funds {
             stated: Tally::of(cost),
             before: Tally::default(),
             after: Tally::default(),
+            marks: Vec::new(),
         });
         self.forget();
+    }
+
+    /// Marks reserves that were not open before with the caps of their holders.
+    pub fn mark_new(&mut self, before: Option<&Self>, marks: impl Fn(&AgentId) -> Vec<i64>) {
+        let known = |handoff| {
+            before
+                .is_some_and(|funds| funds.find(handoff).is_some_and(|at| funds.reserves[at].open))
+        };
+        for one in &mut self.reserves {
+            if one.open && !known(one.handoff) {
+                one.marks = marks(&one.holder);
+            }
+        }
+    }
+
+    /// Takes from an open reserve what a cap has no room for; it is free for the task.
+    pub fn trim(&mut self, handoff: HandoffId, by: Usd) {
+        if let Some(at) = self.find(handoff) {
+            let part = by.min(self.reserves[at].left);
+            self.reserves[at].left = self.reserves[at].left.minus(part);
+            self.free = self.free.plus(part);
+        }
     }
 
     /// An operator adds to it.

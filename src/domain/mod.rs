@@ -2,6 +2,7 @@
 
 pub mod agent;
 pub mod canonical;
+pub mod cap;
 pub mod escalation;
 pub mod event;
 pub mod failure;

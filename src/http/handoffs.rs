@@ -80,7 +80,7 @@ pub async fn submit(
             }
             Ok(response)
         }
-        Answer::Refused { failures, dead_letter, replayed } => {
+        Answer::Refused { failures, dead_letter, replayed, retry_after } => {
             let failures = match dead_letter {
                 Some(id) if failures.is_empty() => api
                     .store
@@ -89,7 +89,9 @@ pub async fn submit(
                     .map_or(failures, |row| row.failures),
                 _ => failures,
             };
-            Err(Problem::refusal(failures, replayed))
+            // Whole seconds, and not before.
+            let retry_after = retry_after.map(|wait| wait.as_secs() + 1);
+            Err(Problem { retry_after, ..Problem::refusal(failures, replayed) })
         }
         Answer::Malformed(failure) => Err(Problem::malformed(failure)),
     }

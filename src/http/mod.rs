@@ -9,6 +9,7 @@ pub mod audit;
 pub mod auth;
 pub mod blame;
 pub mod bundle;
+pub mod caps;
 pub mod checkpoints;
 pub mod contracts;
 pub mod cost;

@@ -9,7 +9,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::{
-    Api, access_report, agents, audit, blame, checkpoints, contracts, cost, data_subjects,
+    Api, access_report, agents, audit, blame, caps, checkpoints, contracts, cost, data_subjects,
     dead_letters, docs, escalations, events, handoffs, inbox, keys, layer, legal_holds, matching,
     prompt, schemas, service, subscriptions, tasks, tiles, trace, verdicts,
 };
@@ -30,6 +30,7 @@ use super::{
         (name = "agents", description = "Who may, and who can"),
         (name = "allowlist", description = "Whom an agent may hand off to"),
         (name = "contracts", description = "What rules an edge"),
+        (name = "caps", description = "What may be spent within a window"),
         (name = "keys", description = "Who may call"),
         (name = "escalations", description = "Questions that wait for a person"),
         (name = "dead letters", description = "Handoffs that wait for a person"),
@@ -94,6 +95,8 @@ fn table() -> OpenApiRouter<Api> {
         .routes(routes!(contracts::put, contracts::get))
         .routes(routes!(contracts::list))
         .routes(routes!(contracts::lint_all))
+        .routes(routes!(caps::list))
+        .routes(routes!(caps::put, caps::delete))
         .routes(routes!(keys::create, keys::list))
         .routes(routes!(keys::revoke))
         .routes(routes!(dead_letters::list))

@@ -6,6 +6,7 @@ use std::time::Duration;
 use crate::clock;
 use crate::contract::evolution::Assessment;
 use crate::domain::agent::{Agent, AgentSpec, Failing, Target};
+use crate::domain::cap::{Cap, Over, Window};
 use crate::domain::escalation::{Escalation, Resolution};
 use crate::domain::event::{Position, Subscriber, SubscriptionSpec};
 use crate::domain::failure::{Code, Failure};
@@ -74,6 +75,8 @@ pub enum Kind {
     CancelTask(Box<CancelTask>),
     /// Add to a task's budget.
     TopUp(Box<TopUp>),
+    /// Set a rolling cap, or take one away.
+    SetCap(Box<SetCap>),
     /// Make an earlier checkpoint the current one.
     RestoreCheckpoint(RestoreCheckpoint),
     /// Decide on an escalation.
@@ -134,6 +137,7 @@ impl Kind {
             Self::CompleteTask(_) => "complete_task",
             Self::CancelTask(_) => "cancel_task",
             Self::TopUp(_) => "top_up",
+            Self::SetCap(_) => "set_cap",
             Self::RestoreCheckpoint(_) => "restore_checkpoint",
             Self::Resolve(_) => "resolve",
             Self::Release(_) => "release",
@@ -470,6 +474,19 @@ pub struct TopUp {
     pub content: Content,
 }
 
+/// What a tenant or an agent may spend within a window.
+#[derive(Debug, Clone)]
+pub struct SetCap {
+    /// Whose; none: the whole tenant's.
+    pub agent: Option<AgentId>,
+    /// How long what was spent counts.
+    pub window: Window,
+    /// How much; none takes the cap away.
+    pub usd: Option<Usd>,
+    /// What was asked for, in words.
+    pub content: Content,
+}
+
 /// A checkpoint to make current; it exists, as checkpoints are never changed.
 #[derive(Debug, Clone)]
 pub struct RestoreCheckpoint {
@@ -664,6 +681,8 @@ pub enum Reply {
         dead_lettered: bool,
         /// It was refused before, with the same content.
         replayed: bool,
+        /// The cap that has no room for it.
+        over: Option<Box<Over>>,
     },
     /// A handoff after a word or a settlement.
     Handoff {
@@ -703,6 +722,8 @@ pub enum Reply {
         /// What keeps it; empty where it was released or discarded.
         refused: Vec<Failure>,
     },
+    /// A cap as it is now.
+    Cap(Box<Cap>),
     /// A stored checkpoint.
     Checkpoint(CheckpointRow),
     /// An agent as it is now.

@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use crate::clock;
+use crate::domain::cap::Defaults;
 use crate::domain::ids::{EscalationId, HandoffId, Micros};
 
 /// The broker's rules.
@@ -17,6 +18,8 @@ pub struct Rules {
     pub reserve: bool,
     /// How long an escalation waits for a person, where the contract says nothing else.
     pub escalation_timeout: Duration,
+    /// Rolling caps where an operator set none.
+    pub caps: Defaults,
 }
 
 impl Default for Rules {
@@ -27,6 +30,7 @@ impl Default for Rules {
             max_edge_repeats: 3,
             reserve: false,
             escalation_timeout: Duration::from_hours(24),
+            caps: Defaults::default(),
         }
     }
 }

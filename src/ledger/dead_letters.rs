@@ -1,5 +1,6 @@
 //! Decisions on dead letters: an appeal upheld, refused again, or the end of it.
 
+use super::caps;
 use super::case::edges_of;
 use super::command::{Command, Discard, LedgerError, Release, Reply};
 use super::context::Context;
@@ -66,6 +67,9 @@ pub(super) fn release(
         let (cost, reserve) = (&handoff.cost, context.rules.reserve);
         let funds = Funds::open(&handoff.source, cost, None, task.topped_up, reserve);
         task.funds.get_or_insert(Box::new(funds));
+    }
+    if let Some(over) = caps::check(state, command, context, (&task, None), &handoff) {
+        return Ok(refuse_again(command, row, &handoff, release, vec![caps::failure(&over)]));
     }
     // What a person waived is granted.
     draw(&mut task, &handoff);

@@ -5,8 +5,8 @@ use super::command::{Command, Kind, LedgerError, Outcome, Reply, Word};
 use super::context::Context;
 use super::plan::Change;
 use super::{
-    agents, contracts, dead_letters, erasure, escalations, schemas, submit, subscriptions, tasks,
-    verdict,
+    agents, caps, contracts, dead_letters, erasure, escalations, schemas, submit, subscriptions,
+    tasks, verdict,
 };
 use crate::domain::event::Subscriber;
 use crate::store::erasure::PageNeed;
@@ -23,7 +23,9 @@ pub type Decided = (Vec<Change>, Reply);
 /// # Errors
 /// [`LedgerError`]: the command changes nothing.
 pub fn decide(state: &State, command: &Command, context: &Context) -> Decision {
-    let decided = decide_on(state, command, context)?;
+    let mut decided = decide_on(state, command, context)?;
+    let checked = matches!(command.kind, Kind::Submit(_) | Kind::Release(_));
+    caps::charge(state, command, context, checked, &mut decided.0);
     if tells_before_it_records(&decided.0) {
         // An event without a record would have no place in the feed.
         return Err(LedgerError::Internal("an event stands before its record".to_owned()));
@@ -50,6 +52,7 @@ fn decide_on(state: &State, command: &Command, context: &Context) -> Decision {
         Kind::CompleteTask(complete) => tasks::complete(state, command, context, complete),
         Kind::CancelTask(cancel) => tasks::cancel(state, command, context, cancel),
         Kind::TopUp(top_up) => tasks::top_up(state, command, top_up),
+        Kind::SetCap(set) => caps::set(state, command, context, set),
         Kind::RestoreCheckpoint(restore) => tasks::restore(state, command, restore),
         Kind::Resolve(resolve) => escalations::resolve(state, command, context, resolve),
         Kind::Release(release) => dead_letters::release(state, command, context, release),
@@ -73,6 +76,21 @@ fn decide_on(state: &State, command: &Command, context: &Context) -> Decision {
     }
 }
 
+/// Whether a command may change what counts against the tenant's caps.
+const fn moves_money(kind: &Kind) -> bool {
+    matches!(
+        kind,
+        Kind::Submit(_)
+            | Kind::Verdict(_)
+            | Kind::Settle(_)
+            | Kind::Expire(_)
+            | Kind::CompleteTask(_)
+            | Kind::CancelTask(_)
+            | Kind::Resolve(_)
+            | Kind::Release(_)
+    )
+}
+
 /// A task with all that is open on it.
 fn whole(needs: &mut Needs, task: TaskKey) {
     needs.tasks.insert(task.clone());
@@ -83,6 +101,14 @@ fn whole(needs: &mut Needs, task: TaskKey) {
 /// What a command must see.
 pub fn needs(command: &Command, needs: &mut Needs) {
     let tenant = &command.tenant;
+    if moves_money(&command.kind) {
+        let parties = needs.caps.entry(tenant.clone()).or_default();
+        if let Kind::Submit(submit) = &command.kind {
+            parties.extend([submit.handoff.source.clone(), submit.handoff.target.clone()]);
+        } else if let Kind::Release(release) = &command.kind {
+            parties.insert(release.target.agent_id.clone());
+        }
+    }
     let mut both = |task_id, handoff_id| {
         needs.tasks.insert((tenant.clone(), task_id));
         needs.handoffs.insert((tenant.clone(), handoff_id));
@@ -146,6 +172,9 @@ pub fn needs(command: &Command, needs: &mut Needs) {
         Kind::CancelTask(cancel) => whole(needs, (tenant.clone(), cancel.task_id)),
         Kind::TopUp(top_up) => {
             needs.tasks.insert((tenant.clone(), top_up.task_id));
+        }
+        Kind::SetCap(set) => {
+            needs.cap_scopes.insert((tenant.clone(), set.agent.clone()));
         }
         Kind::RestoreCheckpoint(restore) => {
             needs.tasks.insert((tenant.clone(), restore.task_id));

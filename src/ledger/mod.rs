@@ -21,10 +21,12 @@ use crate::domain::trace_context::TraceParent;
 use crate::evidence::record::RecordKind;
 use crate::fault::{self, Step};
 use crate::metrics::Metrics;
-use crate::store::{Claim, HandoffKey, Needs, Receiver, Store, StoreError};
+use crate::store::{Claim, HandoffKey, Needs, Receiver, Store, StoreError, Writes};
 use crate::telemetry;
 
 mod agents;
+mod capped;
+mod caps;
 mod case;
 pub mod command;
 pub mod context;
@@ -46,6 +48,7 @@ mod subscriptions;
 mod tasks;
 mod verdict;
 
+use capped::Capped;
 use command::{Command, Kind, LedgerError, Reply};
 use context::{Context, Rules, Spare};
 use plan::Plan;
@@ -158,6 +161,7 @@ impl Ledger {
             inboxes: Arc::clone(&inboxes),
             feeds: Arc::clone(&feeds),
             metrics: Arc::clone(&metrics),
+            capped: Capped::default(),
             settings,
             broker,
         });
@@ -281,6 +285,7 @@ struct Shared {
     inboxes: Arc<Waiters<Receiver>>,
     feeds: Arc<Feeds>,
     metrics: Arc<Metrics>,
+    capped: Capped,
     settings: Settings,
     broker: String,
 }
@@ -370,6 +375,11 @@ impl Shared {
         for job in jobs {
             decide::needs(&job.command, &mut needs);
         }
+        if !self.settings.rules.caps.any()
+            && let Some(latest) = jobs.iter().map(|job| job.command.at).max()
+        {
+            self.capped.narrow(&*self.store, latest, &mut needs).await?;
+        }
         let timer = self.metrics.ledger_commit_seconds.start_timer();
         let mut tries = 0;
         loop {
@@ -377,6 +387,7 @@ impl Shared {
             let mut decided = Vec::with_capacity(jobs.len());
             let mut told: Vec<(TenantId, EventType)> = Vec::new();
             let mut kinds = Vec::new();
+            let mut used = Vec::new();
             let result = self
                 .store
                 .transact(&needs, &mut |state| {
@@ -400,6 +411,7 @@ impl Shared {
                         .collect();
                     kinds.clear();
                     kinds.extend(plan.writes.records.iter().map(|draft| draft.kind));
+                    used = self.cap_use(&plan.writes, jobs);
                     fault::at(Step::CommitDecided);
                     if kinds.contains(&RecordKind::RolledBack) {
                         fault::at(Step::RollbackDecided);
@@ -417,6 +429,9 @@ impl Shared {
                     self.metrics.ledger_batch_size.observe(jobs.len() as f64);
                     self.metrics.records_total.inc_by(appended.records.len() as u64);
                     self.tell(&told);
+                    for (scope, share) in &used {
+                        self.metrics.cap_use.with_label_values(&[scope]).observe(*share);
+                    }
                     for kind in kinds {
                         count_record(&self.metrics, kind);
                     }
@@ -448,6 +463,18 @@ impl Shared {
                 }
             }
         }
+    }
+
+    /// How full the caps are that a batch writes, as shares of one.
+    fn cap_use(&self, writes: &Writes, jobs: &[&Job]) -> Vec<(&'static str, f64)> {
+        let at = jobs.iter().map(|job| job.command.at).max().unwrap_or_default();
+        let caps = writes.caps.values().flatten();
+        caps.filter_map(|cap| {
+            let limit = cap.limit(&self.settings.rules.caps).filter(|limit| limit.0 > 0)?;
+            let scope = if cap.agent.is_some() { "agent" } else { "tenant" };
+            Some((scope, cap.used(at).as_f64() / limit.as_f64()))
+        })
+        .collect()
     }
 
     /// Counts what was told, and wakes who waits for it.
@@ -496,6 +523,8 @@ impl Shared {
             }
         }
         match &job.command.kind {
+            // Also after an error: an unanswered commit may have got through.
+            Kind::SetCap(_) => self.capped.forget(),
             Kind::ChangeAgent(_) if answer.is_ok() => {
                 // How it receives may have changed, and what waits for it went with it.
                 self.outbound.nudge_all();

@@ -1,6 +1,7 @@
 //! A batch in the making: what is known so far, and what will be written. A command decided later in
 //! the batch sees what the ones before it changed.
 
+use crate::domain::cap::{Cap, CapKey};
 use crate::domain::escalation::Escalation;
 use crate::domain::event::Event;
 use crate::domain::handoff::{DeliveryMode, Handoff};
@@ -48,6 +49,10 @@ pub enum Change {
     Retarget(AgentKey, DeliveryMode, Micros),
     /// Have a key so.
     Key(KeyRow),
+    /// Have a cap so.
+    Cap(Box<Cap>),
+    /// Have no such cap.
+    NoCap(CapKey),
     /// Add a version of a contract.
     Contract(ContractRow),
     /// Add a version of a payload schema.
@@ -171,6 +176,14 @@ impl Plan {
                 let key = (row.tenant.clone(), row.key_id.clone());
                 state.keys.insert(key.clone(), row.clone());
                 writes.keys.insert(key, row);
+            }
+            Change::Cap(cap) => {
+                state.caps.insert(cap.key(), (*cap).clone());
+                writes.caps.insert(cap.key(), Some(*cap));
+            }
+            Change::NoCap(key) => {
+                state.caps.remove(&key);
+                writes.caps.insert(key, None);
             }
             Change::Contract(row) => {
                 state.contracts.insert(row.key(), row.clone());

@@ -1,11 +1,13 @@
 //! Decisions on what senders bring: handoffs, refusals, checkpoints.
 
+use super::caps;
 use super::case::{edges_of, escalation};
 use super::command::{Command, LedgerError, PutCheckpoint, Refuse, Reply, Submit};
 use super::context::Context;
 use super::contracts;
 use super::decide::{Decided, Decision};
 use super::plan::Change;
+use crate::domain::cap::Over;
 use crate::domain::escalation::FAILURES_TO_ESCALATE;
 use crate::domain::event::{Event, EventType};
 use crate::domain::failure::{Code, Failure, Stage, primary};
@@ -69,8 +71,14 @@ pub(super) fn submit(
         failures.push(no_checkpoint());
     }
     let funds = if no_op { None } else { open_funds(&task, submit, context, &mut failures) };
+    let mut over = None;
+    if failures.is_empty() && !no_op {
+        let books = (&task, funds.as_deref());
+        over = caps::check(state, command, context, books, &submit.handoff).map(Box::new);
+        failures.extend(over.as_deref().map(caps::failure));
+    }
     if !failures.is_empty() {
-        return Ok(refuse_here(state, command, context, submit, failures));
+        return Ok(refuse_here(state, command, context, submit, (failures, over)));
     }
     let commitment = match (&submit.checkpoint, last) {
         (None, Some(last)) => {
@@ -209,6 +217,7 @@ pub(super) fn refuse(
         failures: refuse.failures.clone(),
         dead_lettered: refuse.dead_letter.is_some(),
         replayed: false,
+        over: None,
     };
     let Some(letter) = &refuse.dead_letter else {
         draft.content = Some(refuse.content.clone());
@@ -328,7 +337,12 @@ fn replay(known: &Handoff, whole: &[u8]) -> Decision {
     if known.status == HandoffStatus::DeadLettered {
         return Ok((
             Vec::new(),
-            Reply::Refused { failures: Vec::new(), dead_lettered: true, replayed: true },
+            Reply::Refused {
+                failures: Vec::new(),
+                dead_lettered: true,
+                replayed: true,
+                over: None,
+            },
         ));
     }
     Ok((Vec::new(), Reply::Submitted { handoff: known.clone(), placed: None, replayed: true }))
@@ -512,7 +526,7 @@ fn refuse_here(
     command: &Command,
     context: &Context,
     submit: &Submit,
-    failures: Vec<Failure>,
+    (failures, over): (Vec<Failure>, Option<Box<Over>>),
 ) -> Decided {
     let text = serde_json::json!({ "failures": failures });
     let content = Content {
@@ -536,5 +550,5 @@ fn refuse_here(
         let edge = (source.clone(), target.clone());
         changes.extend(count_refusal(state, command, context, *task_id, &edge, code.as_str()));
     }
-    (changes, Reply::Refused { failures, dead_lettered: false, replayed: false })
+    (changes, Reply::Refused { failures, dead_lettered: false, replayed: false, over })
 }

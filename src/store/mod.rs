@@ -9,9 +9,11 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use async_trait::async_trait;
 
 use crate::domain::agent::Agent;
+use crate::domain::cap::{Cap, CapKey, Scope};
 use crate::domain::escalation::{Escalation, EscalationStatus};
 use crate::domain::event::Event;
 use crate::domain::failure::Failure;
+use crate::domain::funds::Reserve;
 use crate::domain::handoff::{CheckpointRef, DeliveryMode, Handoff, HandoffStatus, Priority};
 use crate::domain::ids::{
     AgentId, ContentId, EscalationId, ExecutionId, HandoffId, Micros, TaskId, TenantId,
@@ -26,6 +28,7 @@ use crate::evidence::record::{Draft, LogHead, Sealed};
 
 pub use cold::{ColdStore, Kept};
 
+pub mod caps;
 pub mod cold;
 pub mod contracts;
 pub mod events;
@@ -106,6 +109,11 @@ pub struct Needs {
     pub payload_schemas: BTreeSet<schemas::PayloadSchemaKey>,
     /// What dedupe keys were seen with, locked.
     pub repeats: BTreeSet<contracts::RepeatKey>,
+    /// Tenants whose caps are needed, with agents that get or spend something: theirs, the tenant's, and
+    /// those of whoever has money on a task that is found; locked, last of all.
+    pub caps: BTreeMap<TenantId, BTreeSet<AgentId>>,
+    /// Caps that are needed besides, locked.
+    pub cap_scopes: BTreeSet<Scope>,
     /// Data subjects, erasures, legal holds.
     pub erasure: ErasureNeeds,
 }
@@ -141,6 +149,10 @@ pub struct State {
     pub payload_schemas: BTreeMap<schemas::PayloadSchemaVersion, schemas::PayloadSchemaRow>,
     /// What dedupe keys were seen with.
     pub repeats: BTreeMap<contracts::RepeatKey, contracts::RepeatRow>,
+    /// Caps that exist.
+    pub caps: BTreeMap<CapKey, Cap>,
+    /// Whose caps were looked for.
+    pub cap_scopes: BTreeSet<Scope>,
     /// Data subjects, erasures, legal holds.
     pub erasure: ErasureState,
 }
@@ -157,6 +169,34 @@ impl State {
             })
             .filter(|key| !self.agents.contains_key(key))
             .collect()
+    }
+
+    /// Whose caps a batch must see, once everything else is here: a reserve that counts against a cap says
+    /// so itself, also where nobody asks for its tenant's caps.
+    #[must_use]
+    pub fn charged(&self, needs: &Needs) -> BTreeSet<Scope> {
+        let reserves: Vec<(&TenantId, &Reserve)> = self
+            .tasks
+            .values()
+            .filter_map(|task| Some((&task.tenant, task.funds.as_deref()?)))
+            .flat_map(|(tenant, funds)| funds.reserves.iter().map(move |one| (tenant, one)))
+            .collect();
+        let mut tenants: BTreeSet<&TenantId> = needs.caps.keys().collect();
+        let marked = reserves.iter().filter(|(_, one)| !one.marks.is_empty());
+        tenants.extend(marked.map(|(tenant, _)| *tenant));
+        let mut scopes = needs.cap_scopes.clone();
+        for tenant in tenants {
+            let asked = needs.caps.get(tenant).into_iter().flatten();
+            let parties = self.handoffs.values().filter(|one| one.tenant == *tenant);
+            let held = reserves.iter().filter(|(own, _)| *own == tenant);
+            let agents = asked
+                .chain(held.map(|(_, one)| &one.holder))
+                .chain(parties.flat_map(|one| [&one.source, &one.target]))
+                .chain(self.agents.keys().filter(|key| key.0 == *tenant).map(|key| &key.1));
+            scopes.insert((tenant.clone(), None));
+            scopes.extend(agents.map(|agent| (tenant.clone(), Some(agent.clone()))));
+        }
+        scopes
     }
 }
 
@@ -216,6 +256,8 @@ pub struct Writes {
     pub payload_schemas: Vec<schemas::PayloadSchemaRow>,
     /// What dedupe keys were seen with: new, or changed.
     pub repeats: BTreeMap<contracts::RepeatKey, contracts::RepeatRow>,
+    /// Caps by key: new, or changed; `None` removes.
+    pub caps: BTreeMap<CapKey, Option<Cap>>,
     /// What becomes of subscribers' cursors, in order.
     pub cursors: Vec<events::CursorWrite>,
 }
@@ -624,7 +666,11 @@ pub trait Wakeups: Send {
 /// Everything that is kept. All times come from the caller's clock.
 #[async_trait]
 pub trait Store:
-    events::EventStore + ColdStore + contracts::ContractStore + schemas::PayloadSchemaStore
+    events::EventStore
+    + ColdStore
+    + contracts::ContractStore
+    + schemas::PayloadSchemaStore
+    + caps::CapStore
 {
     /// One batch, one transaction: see the module's docs. `plan` may be called again after a
     /// conflict, with a fresh state. Returns what was sealed, in the order of [`Writes::records`],

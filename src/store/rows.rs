@@ -59,6 +59,9 @@ pub(super) const PAYLOAD_SCHEMA: &str =
 /// Columns of what a contract's dedupe key was last seen with.
 pub(super) const REPEAT: &str = "tenant, repeat_key, handoff_id, seen_at";
 
+/// Columns of a cap.
+pub(super) const CAP: &str = "tenant, agent_id, window_s, usd_nanos, mark, books, updated_at";
+
 /// Columns of an event `e`, with what is read beside it from its handoff `h`.
 pub(super) const EVENT: &str = "e.tenant, e.leaf_index, e.ordinal, e.event_id, e.type, e.at, e.task_id, e.handoff_id, e.source, e.target, e.audience, e.data, h.reason, h.content_id";
 
@@ -79,6 +82,7 @@ pub(super) const HELD: &str = "p.leaf_index, p.ordinal, p.codec, p.bytes, r.kind
 
 macro_rules! decoders {
     ($row:ty) => {
+        use $crate::domain::cap::{Cap, Window};
         use $crate::domain::escalation::{Escalation, EscalationStatus};
         use $crate::domain::event::{Event, Position};
         use $crate::domain::handoff::{
@@ -437,6 +441,27 @@ macro_rules! decoders {
                 key: get(row, "repeat_key")?,
                 handoff_id: parse(row, "handoff_id")?,
                 seen_at: micros(row, "seen_at")?,
+            })
+        }
+
+        /// A cap.
+        pub(super) fn cap(row: &$row) -> Result<Cap> {
+            let agent: String = get(row, "agent_id")?;
+            let agent = if agent.is_empty() {
+                None
+            } else {
+                Some(agent.parse().map_err(|err| unreadable("agent_id", err))?)
+            };
+            Ok(Cap {
+                tenant: parse(row, "tenant")?,
+                agent,
+                window: Window::of_seconds(get(row, "window_s")?)
+                    .map_err(|err| unreadable("window_s", err))?,
+                usd: get::<Option<i64>>(row, "usd_nanos")?.map(Usd),
+                mark: get(row, "mark")?,
+                books: serde_json::from_str(&get::<String>(row, "books")?)
+                    .map_err(|err| unreadable("books", err))?,
+                updated_at: micros(row, "updated_at")?,
             })
         }
 

@@ -438,4 +438,37 @@ mod on_another_broker {
         })
         .await;
     }
+
+    /// An edge taken away, an agent that is paused, and both put back.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn an_edge_and_an_agent_count_within_a_second() {
+        crate::harness::run(crate::harness::Kind::Postgres, &[], async |broker: &Broker| {
+            let (a, _) = broker.pull_pair().await;
+            let (other, running) = broker.second().await;
+            let elsewhere = Caller { key: a.api.key.clone(), ..other };
+            let says = async |reason: Value| {
+                let message = Message::review("a", "b");
+                let asked = tokio::time::Instant::now();
+                until(&format!("the other broker says {reason}"), async || {
+                    let answer = elsewhere.post("/handoffs/validate", &message).await.expect(200);
+                    if answer.body["reason"] == reason { Ok(()) } else { Err(answer.text) }
+                })
+                .await;
+                assert!(asked.elapsed() < std::time::Duration::from_secs(3), "{reason}");
+            };
+            says(Value::Null).await;
+            let targets = async |targets: Value| {
+                let body = json!({ "handoffTargets": targets });
+                broker.admin.put("/agents/a/handoff-targets", &body).await.expect(200);
+            };
+            targets(json!([])).await;
+            says(json!("FORBIDDEN")).await;
+            targets(json!(["b"])).await;
+            says(Value::Null).await;
+            broker.admin.patch("/agents/b", &json!({ "state": "PAUSED" })).await.expect(200);
+            says(json!("NO_CAPABLE_AGENT")).await;
+            within("an orderly stop", running.stop()).await;
+        })
+        .await;
+    }
 }

@@ -19,6 +19,7 @@ mod audit;
 mod blame;
 mod budget;
 mod bundle;
+mod caps;
 mod conformance;
 mod contracts;
 mod crowd;

@@ -8,6 +8,7 @@
 
 mod apart;
 mod batches;
+mod caps;
 mod cold;
 mod contracts;
 mod deliveries;
@@ -185,6 +186,9 @@ on_both_sides! {
         dead_letters_are_kept,
         the_last_checkpoint_of_a_run_is_known,
         a_nul_in_a_text_is_kept_or_refused_and_breaks_no_neighbour;
+    caps:
+        caps_are_kept_with_their_books_and_seen_by_scope,
+        of_many_charges_at_once_none_is_lost;
     contracts:
         contracts_are_kept_in_all_versions_and_never_written_over,
         what_a_dedupe_key_was_seen_with_is_kept_and_renewed;

@@ -17,6 +17,7 @@ use crate::config::Config;
 
 mod agents;
 mod allowlist;
+mod caps;
 mod contracts;
 mod dead_letters;
 mod escalations;
@@ -29,7 +30,7 @@ mod subscriptions;
 mod tasks;
 
 /// All of them, in the order of the help.
-const RESOURCES: [&Resource; 9] = [
+const RESOURCES: [&Resource; 10] = [
     &agents::RESOURCE,
     &allowlist::RESOURCE,
     &contracts::RESOURCE,
@@ -37,6 +38,7 @@ const RESOURCES: [&Resource; 9] = [
     &dead_letters::RESOURCE,
     &escalations::RESOURCE,
     &tasks::RESOURCE,
+    &caps::RESOURCE,
     &keys::RESOURCE,
     &subscriptions::RESOURCE,
 ];

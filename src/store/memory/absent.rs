@@ -1,8 +1,10 @@
 //! What this side does not keep: who is told of events, contracts, payload schemas, the cold tier.
 
 use async_trait::async_trait;
+use handoffd::domain::cap::Cap;
 use handoffd::domain::event::Position;
 use handoffd::domain::ids::{ContentId, Micros, TenantId};
+use handoffd::store::caps::CapStore;
 use handoffd::store::cold::{Archivable, ArchiveMark, ColdStore, Frame, Inhabitants, Lease};
 use handoffd::store::contracts::{ContractRow, ContractStore};
 use handoffd::store::events::{
@@ -13,6 +15,18 @@ use handoffd::store::schemas::{PayloadSchemaRow, PayloadSchemaStore};
 use handoffd::store::{Result, StoredContent};
 
 use super::{MemoryStore, absent};
+
+#[async_trait]
+impl CapStore for MemoryStore {
+    async fn list_capped(&self) -> Result<Vec<TenantId>> {
+        // As none can be set, none has any.
+        Ok(Vec::new())
+    }
+
+    async fn list_caps(&self, _tenant: &TenantId) -> Result<Vec<Cap>> {
+        Ok(Vec::new())
+    }
+}
 
 #[async_trait]
 impl EventStore for MemoryStore {

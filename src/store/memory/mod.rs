@@ -1,7 +1,7 @@
 //! The third side, for tests: everything in memory, for the simulation, which opens tens of thousands
 //! of stores. What it keeps it keeps as the other two do, and `tests/store/` holds it to the same
 //! suite; what no task, handoff or record needs (keys' lookups but for their rows, subscriptions,
-//! contracts, erasures, the cold tier) it refuses to take rather than to lose.
+//! contracts, caps, erasures, the cold tier) it refuses to take rather than to lose.
 //!
 //! A batch is one critical section: it is loaded, planned, checked and applied under one lock, so it
 //! is serialisable, and whole or not at all. Whoever wants it slow, lost or late puts that in front.

@@ -123,6 +123,7 @@ impl Tables {
             contracts,
             payload_schemas,
             repeats,
+            caps,
             cursors,
         } = writes;
         let kept_elsewhere = holds.is_empty()
@@ -132,6 +133,7 @@ impl Tables {
             && contracts.is_empty()
             && payload_schemas.is_empty()
             && repeats.is_empty()
+            && caps.is_empty()
             && cursors.is_empty();
         if !kept_elsewhere {
             return absent();

@@ -104,6 +104,12 @@ impl Table {
         )
     }
 
+    /// The same in key order, locked.
+    pub(super) fn select_of_locked(&self, second: &str) -> String {
+        let keys = Self::list(&self.columns[..self.keys], |_, name, _| format!("t.{name}"));
+        format!("{} ORDER BY {keys} FOR UPDATE OF t", self.select_of("", second))
+    }
+
     /// Selects by key.
     pub(super) fn select(&self) -> String {
         let names = Self::list(self.columns, |_, name, _| format!("t.{name}"));
@@ -446,6 +452,20 @@ pub(super) const REPEATS: Table = Table {
     name: "contract_repeats",
     keys: 2,
     columns: &[("tenant", TEXT), ("repeat_key", TEXT), ("handoff_id", TEXT), ("seen_at", BIGINT)],
+};
+
+pub(super) const CAPS: Table = Table {
+    name: "caps",
+    keys: 3,
+    columns: &[
+        ("tenant", TEXT),
+        ("agent_id", TEXT),
+        ("window_s", BIGINT),
+        ("usd_nanos", BIGINT),
+        ("mark", BIGINT),
+        ("books", TEXT),
+        ("updated_at", BIGINT),
+    ],
 };
 
 pub(super) const SUBSCRIPTIONS: Table = Table {

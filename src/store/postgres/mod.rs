@@ -31,6 +31,7 @@ use crate::store::{
 mod apart;
 mod append;
 mod batch;
+mod caps;
 mod claims;
 mod cold;
 mod connect;

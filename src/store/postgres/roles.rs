@@ -50,6 +50,7 @@ pub(super) const OPERATIONS: Rights = &[
     ("contracts", "SELECT, INSERT"),
     ("payload_schemas", "SELECT, INSERT"),
     ("contract_repeats", "SELECT, INSERT, UPDATE, DELETE"),
+    ("caps", "SELECT, INSERT, UPDATE, DELETE"),
     // What records commit to: erased, or moved to the archive, and otherwise as it was written.
     ("contents", "SELECT, INSERT, UPDATE (salt, codec, bytes, segment, seg_offset, seg_length)"),
     ("personal_data", "SELECT, INSERT, UPDATE (subject_id, salt, bytes)"),

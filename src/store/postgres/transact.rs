@@ -13,6 +13,7 @@ use super::batch::{
 use super::failure::failed;
 use super::writes::write;
 use super::{PostgresStore, events, rows};
+use crate::domain::cap::CapKey;
 use crate::domain::ids::{Micros, TenantId};
 use crate::evidence::append::Appended;
 use crate::fault::{self, Step};
@@ -79,6 +80,7 @@ fn is_empty(writes: &Writes) -> bool {
         contracts,
         payload_schemas,
         repeats,
+        caps,
         cursors,
     } = writes;
     tasks.is_empty()
@@ -101,6 +103,7 @@ fn is_empty(writes: &Writes) -> bool {
         && contracts.is_empty()
         && payload_schemas.is_empty()
         && repeats.is_empty()
+        && caps.is_empty()
         && cursors.is_empty()
 }
 
@@ -111,6 +114,8 @@ pub(super) struct Absent {
     pub(super) agents: BTreeSet<AgentKey>,
     pub(super) keys: BTreeSet<(TenantId, String)>,
     pub(super) repeats: BTreeSet<RepeatKey>,
+    /// Caps that were found: the others begin.
+    pub(super) known_caps: BTreeSet<CapKey>,
 }
 
 impl Absent {
@@ -129,6 +134,7 @@ impl Absent {
                 .filter(|key| !state.repeats.contains_key(key))
                 .cloned()
                 .collect(),
+            known_caps: state.caps.keys().cloned().collect(),
         }
     }
 }
@@ -243,6 +249,7 @@ async fn load(tx: &mut PgConnection, store: &PostgresStore, needs: &Needs) -> Re
             state.subscriptions.insert((row.tenant.clone(), row.id), row);
         }
     }
+    super::caps::load(tx, needs, &mut state).await?;
     Ok(state)
 }
 

@@ -89,6 +89,7 @@ pub(super) async fn write(tx: &mut PgConnection, writes: &Writes, absent: &Absen
     }
     super::contracts::write(tx, writes, absent).await?;
     super::schemas::write(tx, writes).await?;
+    super::caps::write(tx, writes, absent).await?;
     let kept: Vec<(&Draft, &Content)> = writes
         .records
         .iter()

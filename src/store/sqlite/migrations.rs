@@ -22,6 +22,7 @@ const KNOWN: &[(i64, &str, &str)] = &[
     (10, "trace_context", include_str!("../../../migrations/sqlite/0010_trace_context.sql")),
     (11, "funds", include_str!("../../../migrations/sqlite/0011_funds.sql")),
     (12, "payload_schemas", include_str!("../../../migrations/sqlite/0012_payload_schemas.sql")),
+    (13, "caps", include_str!("../../../migrations/sqlite/0013_caps.sql")),
 ];
 
 fn migrator() -> Migrator {

@@ -29,6 +29,7 @@ use crate::store::{
 
 mod append;
 mod batch;
+mod caps;
 mod claims;
 mod cold;
 mod connection;

@@ -5,7 +5,7 @@ use sqlx::sqlite::{SqliteConnection, SqliteRow};
 
 use super::batch::json;
 use super::connection::failure;
-use super::{append, contracts, erasure, events, rows, schemas, writes};
+use super::{append, caps, contracts, erasure, events, rows, schemas, writes};
 use crate::domain::ids::Micros;
 use crate::evidence::append::Appended;
 use crate::fault::{self, Step};
@@ -59,6 +59,7 @@ fn is_empty(writes: &Writes) -> bool {
         contracts,
         payload_schemas,
         repeats,
+        caps,
         cursors,
     } = writes;
     tasks.is_empty()
@@ -81,6 +82,7 @@ fn is_empty(writes: &Writes) -> bool {
         && contracts.is_empty()
         && payload_schemas.is_empty()
         && repeats.is_empty()
+        && caps.is_empty()
         && cursors.is_empty()
 }
 
@@ -158,6 +160,7 @@ async fn load(conn: &mut SqliteConnection, needs: &Needs) -> Result<State> {
         }
     }
     state.erasure = erasure::load(conn, &needs.erasure).await?;
+    caps::load(conn, needs, &mut state).await?;
     Ok(state)
 }
 

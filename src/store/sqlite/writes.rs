@@ -83,6 +83,7 @@ pub(super) async fn write(conn: &mut SqliteConnection, writes: &Writes) -> Resul
     write_access(conn, writes).await?;
     super::contracts::write(conn, writes).await?;
     super::schemas::write(conn, writes).await?;
+    super::caps::write(conn, writes).await?;
     for (agent, (mode, at)) in &writes.retargets {
         retarget(conn, agent, *mode, *at).await?;
     }

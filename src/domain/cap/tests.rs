@@ -1,0 +1,227 @@
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::domain::funds::Ask;
+use crate::domain::handoff::Cost;
+use crate::domain::ids::HandoffId;
+
+fn window(text: &str) -> Window {
+    text.parse().unwrap()
+}
+
+fn cap(agent: Option<&str>, text: &str) -> Cap {
+    let agent = agent.map(|id| id.parse().unwrap());
+    Cap::new(("acme".parse().unwrap(), agent, window(text)), None, 1, Micros(0))
+}
+
+fn at(seconds: i64) -> Micros {
+    Micros(seconds * SECOND)
+}
+
+fn spends(usd: i64) -> Charge {
+    Charge { spent: Usd(usd), reserved: Usd(0) }
+}
+
+#[test]
+fn windows_are_read_and_written_as_iso_durations() {
+    for (text, seconds, written) in [
+        ("PT1M", 60, "PT1M"),
+        ("PT1H", 3_600, "PT1H"),
+        ("PT90M", 5_400, "PT1H30M"),
+        ("P1DT1S", 86_401, "P1DT1S"),
+        ("P1W", 604_800, "P7D"),
+        ("P31D", 2_678_400, "P31D"),
+    ] {
+        assert_eq!(window(text).seconds(), seconds, "{text}");
+        assert_eq!(window(text).to_string(), written);
+    }
+    for wrong in [
+        "",
+        "P",
+        "PT",
+        "PT59S",
+        "P32D",
+        "P1M",
+        "P1Y",
+        "1D",
+        "P-1D",
+        "P1.5D",
+        "PT1H1D",
+        "PT1M1H",
+        "P1D ",
+        "p1d",
+        "P99999999D",
+        "PT1H1H",
+    ] {
+        assert_eq!(wrong.parse::<Window>(), Err(NoWindow), "{wrong}");
+    }
+}
+
+#[test]
+fn an_amount_counts_for_the_whole_window_and_a_step_at_most_beyond() {
+    let mut cap = cap(None, "PT1H");
+    cap.enter(spends(5), at(90));
+    assert_eq!(cap.spent(at(90 + 3_599)), Usd(5));
+    assert_eq!(cap.spent(at(90 + 3_600)), Usd(5), "its step has not left the window");
+    assert_eq!(cap.spent(at(120 + 3_600)), Usd(0));
+    assert_eq!(cap.spent(at(0)), Usd(5), "a clock that is behind forgets nothing");
+}
+
+#[test]
+fn what_does_not_fit_is_told_with_both_sides_and_the_time_when_it_will() {
+    let mut cap = cap(Some("a"), "PT1H");
+    cap.enter(Charge { spent: Usd(6), reserved: Usd(1) }, at(10));
+    cap.enter(spends(2), at(70));
+    let limit = Usd(10);
+    assert_eq!(cap.excess(limit, spends(1), at(80)), None);
+    assert_eq!(cap.excess(limit, spends(3), at(80)), Some(Usd(2)));
+    let over = cap.over(limit, spends(3), at(80));
+    assert_eq!(
+        (over.spent, over.reserved, over.left, over.asked),
+        (Usd(8), Usd(1), Usd(1), Usd(3))
+    );
+    assert_eq!(over.frees, Some(at(60 + 3_600)), "the six leave with their step");
+    assert_eq!(over.wait, Some(Duration::from_secs(3_580)));
+    assert_eq!(cap.over(limit, spends(9), at(80)).frees, Some(at(120 + 3_600)));
+    assert_eq!(cap.over(limit, spends(10), at(80)).frees, None, "the reserve stays");
+    let lowered = Usd(1);
+    let goes_back = Charge { spent: Usd(1), reserved: Usd(-1) };
+    assert_eq!(cap.excess(lowered, goes_back, at(80)), None, "what adds nothing is never refused");
+}
+
+#[test]
+fn books_come_back_as_they_were_kept() {
+    let mut cap = cap(None, "P1D");
+    cap.enter(Charge { spent: Usd(3), reserved: Usd(2) }, at(1_000_000));
+    let text = cap.books.to_text();
+    assert_eq!(serde_json::from_str::<Books>(&text).unwrap(), cap.books, "{text}");
+}
+
+/// One step of a random history.
+#[derive(Debug, Clone)]
+enum Move {
+    /// A task's first handoff, or one more out of the reserve of an open one.
+    Hand { from: Option<usize>, to: u8, spends: i64, remaining: i64 },
+    /// An open handoff ends; it spent this share of what it had, in percent.
+    End { which: usize, percent: i64 },
+    /// Time passes, in seconds.
+    Wait(i64),
+}
+
+fn moves() -> impl Strategy<Value = Vec<Move>> {
+    let hand = (prop::option::of(0..8_usize), 0..3_u8, 0..40_i64, 0..60_i64)
+        .prop_map(|(from, to, spends, remaining)| Move::Hand { from, to, spends, remaining });
+    let end = (0..8_usize, 0..=100_i64).prop_map(|(which, percent)| Move::End { which, percent });
+    let wait = (0..900_i64).prop_map(Move::Wait);
+    prop::collection::vec(prop_oneof![3 => hand, 2 => end, 2 => wait], 1..120)
+}
+
+const LIMIT: Usd = Usd(100);
+
+fn agent(n: u8) -> AgentId {
+    format!("a{n}").parse().unwrap()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Over random histories of many tasks: what was spent within any window, of the tenant and of each
+    /// agent, stays under the cap, measured from the plain list of all that was spent.
+    #[test]
+    fn no_window_ever_holds_more_than_the_cap(history in moves()) {
+        let mut caps: Vec<Cap> = std::iter::once(cap(None, "PT1H"))
+            .chain((0..4).map(|n| cap(Some(agent(n).as_str()), "PT1H")))
+            .collect();
+        let mut tasks: Vec<Funds> = Vec::new();
+        let mut open: Vec<(usize, HandoffId)> = Vec::new();
+        let mut entries: Vec<(i64, AgentId, i64)> = Vec::new();
+        let (mut now, mut next) = (0_i64, 0_u128);
+        for step in history {
+            let (task, before, after) = match step {
+                Move::Wait(seconds) => {
+                    now += seconds;
+                    continue;
+                }
+                Move::Hand { from, to, spends, remaining } => {
+                    let parent = from.filter(|_| !open.is_empty()).map(|at| open[at % open.len()]);
+                    next += 1;
+                    let id = HandoffId(uuid::Uuid::from_u128(next));
+                    let cost = |spent| Cost { spent, remaining: Usd(remaining), ..Cost::default() };
+                    let (task, before, mut after, source, cost) = match parent {
+                        None => {
+                            let (opener, cost) = (agent(3), cost(Usd(spends)));
+                            let funds = Funds::open(&opener, &cost, None, Usd(0), true);
+                            (tasks.len(), None, funds, opener, cost)
+                        }
+                        Some((task, id)) => {
+                            let funds = tasks[task].clone();
+                            let held = funds.reserves.iter().find(|one| one.handoff == id).unwrap();
+                            let spends = Usd(spends.min(held.left.0));
+                            let (source, cost) =
+                                (held.holder.clone(), cost(held.stated.usd.plus(spends)));
+                            (task, Some(funds.clone()), funds, source, cost)
+                        }
+                    };
+                    let ask = Ask { parent: parent.map(|(_, id)| id), source: &source, cost: &cost };
+                    if after.check(ask).is_err() {
+                        continue;
+                    }
+                    after.draw(id, &agent(to), ask);
+                    after.mark_new(before.as_ref(), |_| vec![1]);
+                    let refused = caps.iter().any(|cap| {
+                        let charge = cap.charge(before.as_ref(), &after);
+                        cap.excess(LIMIT, charge, at(now)).is_some()
+                    });
+                    if refused {
+                        continue;
+                    }
+                    open.push((task, id));
+                    (task, before, after)
+                }
+                Move::End { which, percent } => {
+                    if open.is_empty() {
+                        continue;
+                    }
+                    let (task, id) = open.remove(which % open.len());
+                    let before = tasks[task].clone();
+                    let mut after = before.clone();
+                    let held = before.reserves.iter().find(|one| one.handoff == id).unwrap();
+                    let mut said = held.stated;
+                    said.usd = said.usd.plus(Usd(held.left.0 * percent / 100));
+                    after.settle(id, Some(said));
+                    (task, Some(before), after)
+                }
+            };
+            for (who, sum) in &after.agents {
+                let was = before.as_ref().and_then(|funds| funds.agents.get(who));
+                entries.push((now, who.clone(), sum.usd.minus(was.map_or(Usd(0), |was| was.usd)).0));
+            }
+            for cap in &mut caps {
+                let charge = cap.charge(before.as_ref(), &after);
+                cap.enter(charge, at(now));
+            }
+            match tasks.get_mut(task) {
+                Some(funds) => *funds = after,
+                None => tasks.push(after),
+            }
+            let recent = entries.iter().filter(|(when, ..)| *when > now - 3_600);
+            let mut sums: BTreeMap<&AgentId, i64> = BTreeMap::new();
+            for (_, who, amount) in recent {
+                *sums.entry(who).or_default() += amount;
+            }
+            prop_assert!(sums.values().sum::<i64>() <= LIMIT.0, "{sums:?} at {now}");
+            for cap in &caps {
+                prop_assert!(cap.used(at(now)) <= LIMIT, "{cap:?} at {now}");
+                let own: i64 = match &cap.agent {
+                    None => sums.values().sum(),
+                    Some(agent) => sums.get(agent).copied().unwrap_or(0),
+                };
+                prop_assert!(Usd(own) <= cap.spent(at(now)), "the books forget nothing");
+            }
+            let held: i64 = tasks.iter().map(|funds| funds.reserved().0).sum();
+            prop_assert_eq!(caps[0].reserved(), Usd(held));
+        }
+    }
+}

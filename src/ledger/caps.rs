@@ -1,0 +1,178 @@
+//! Decisions on rolling caps: who sets them, whether a handoff fits, and what each command adds to their
+//! books. What a command did to a task's funds is the difference between before and after, so there is
+//! one place that charges, whatever moved the money.
+
+use std::collections::BTreeMap;
+
+use super::command::{Command, LedgerError, Reply, SetCap};
+use super::context::Context;
+use super::decide::Decision;
+use super::plan::Change;
+use crate::domain::cap::{Cap, CapKey, Charge, Limit, Over};
+use crate::domain::failure::{Code, Failure, Stage};
+use crate::domain::funds::{Ask, Funds};
+use crate::domain::handoff::Handoff;
+use crate::domain::ids::{AgentId, TenantId};
+use crate::domain::money::Usd;
+use crate::domain::task::Task;
+use crate::evidence::record::{Draft, RecordKind};
+use crate::store::State;
+
+/// Where a message asks for the money.
+const REMAINING: &str = "/costTracking/costBudgetRemainingUSD";
+
+/// Sets a cap, or takes one away. Where the settings have one for that window, it counts again then, over
+/// the same books.
+pub(super) fn set(state: &State, command: &Command, context: &Context, set: &SetCap) -> Decision {
+    let key: CapKey = (command.tenant.clone(), set.agent.clone(), set.window);
+    let known = state.caps.get(&key);
+    let mut draft = Draft::new(
+        command.tenant.clone(),
+        RecordKind::BudgetChanged,
+        command.at,
+        command.actor.clone(),
+    );
+    draft.content = Some(set.content.clone());
+    let recorded = Change::Record(Box::new(draft));
+    let Some(usd) = set.usd else {
+        let mut cap =
+            known.filter(|cap| cap.usd.is_some()).ok_or(LedgerError::NotFound("cap"))?.clone();
+        cap.usd = None;
+        cap.updated_at = command.at;
+        let change = match cap.limit(&context.rules.caps) {
+            Some(_) => Change::Cap(Box::new(cap)),
+            None => Change::NoCap(key),
+        };
+        return Ok((vec![change, recorded], Reply::Deleted));
+    };
+    let mut cap = known.cloned().unwrap_or_else(|| Cap::new(key, None, mark(context), command.at));
+    if cap.usd == Some(usd) {
+        return Ok((Vec::new(), Reply::Cap(Box::new(cap))));
+    }
+    cap.usd = Some(usd);
+    cap.updated_at = command.at;
+    Ok((vec![Change::Cap(Box::new(cap.clone())), recorded], Reply::Cap(Box::new(cap))))
+}
+
+/// What the reserves under caps that begin with this command are marked with.
+fn mark(context: &Context) -> i64 {
+    context.spare.handoff.0.as_u64_pair().1.cast_signed()
+}
+
+/// The caps of a tenant that may count here: those that are kept, and those of the settings that begin.
+fn in_force(state: &State, command: &Command, context: &Context) -> BTreeMap<CapKey, Cap> {
+    let own = |tenant: &TenantId| *tenant == command.tenant;
+    let mut caps: BTreeMap<CapKey, Cap> = state
+        .caps
+        .iter()
+        .filter(|((tenant, ..), _)| own(tenant))
+        .map(|(key, cap)| (key.clone(), cap.clone()))
+        .collect();
+    for (tenant, agent) in state.cap_scopes.iter().filter(|(tenant, _)| own(tenant)) {
+        for Limit { window, .. } in context.rules.caps.of(agent.is_some()) {
+            let key = (tenant.clone(), agent.clone(), window);
+            caps.entry(key.clone())
+                .or_insert_with(|| Cap::new(key, None, mark(context), command.at));
+        }
+    }
+    caps
+}
+
+/// Marks what is reserved anew with the caps of its holder.
+fn mark_new(caps: &BTreeMap<CapKey, Cap>, before: Option<&Funds>, after: &mut Funds) {
+    after.mark_new(before, |holder: &AgentId| {
+        let counts = |cap: &&Cap| cap.agent.as_ref().is_none_or(|agent| agent == holder);
+        let mut marks: Vec<i64> = caps.values().filter(counts).map(|cap| cap.mark).collect();
+        marks.sort_unstable();
+        marks.dedup();
+        marks
+    });
+}
+
+/// Whether the caps have room for a handoff that takes its part of these funds; `opened` are the funds of
+/// a task that begins with it.
+pub(super) fn check(
+    state: &State,
+    command: &Command,
+    context: &Context,
+    (task, opened): (&Task, Option<&Funds>),
+    handoff: &Handoff,
+) -> Option<Over> {
+    let caps = in_force(state, command, context);
+    if caps.is_empty() {
+        return None;
+    }
+    let known = state.tasks.get(&(command.tenant.clone(), task.id));
+    let before = known.and_then(|task| task.funds.as_deref());
+    let mut after = opened.or(task.funds.as_deref())?.clone();
+    let Handoff { parent_id: parent, source, target, cost, .. } = handoff;
+    after.draw(handoff.id, target, Ask { parent: *parent, source, cost });
+    mark_new(&caps, before, &mut after);
+    let found = caps.values().filter_map(|cap| {
+        let limit = cap.limit(&context.rules.caps)?;
+        let charge = cap.charge(before, &after);
+        cap.excess(limit, charge, command.at)?;
+        Some(cap.over(limit, charge, command.at))
+    });
+    // The one that keeps it longest: who comes back earlier is refused by that.
+    found.max_by_key(|over| (over.frees.is_none(), over.frees))
+}
+
+/// A refusal's words.
+pub(super) fn failure(over: &Over) -> Failure {
+    Failure::new(Stage::Budget, Code::BudgetExhausted, REMAINING, over.to_string())
+}
+
+/// Enters into the caps' books what a command did to its task's funds. What recovery passes on was not
+/// asked for by anyone who could be refused: it gets no more than there is room for.
+pub(super) fn charge(
+    state: &State,
+    command: &Command,
+    context: &Context,
+    checked: bool,
+    changes: &mut Vec<Change>,
+) {
+    if state.caps.is_empty() && state.cap_scopes.is_empty() {
+        return;
+    }
+    let task = changes.iter_mut().rev().find_map(|change| match change {
+        Change::Task(task) => Some(task),
+        _ => None,
+    });
+    let Some(task) = task else { return };
+    let before = state.tasks.get(&(command.tenant.clone(), task.id));
+    let before = before.and_then(|task| task.funds.as_deref());
+    let Some(after) = task.funds.as_deref_mut() else { return };
+    let caps = in_force(state, command, context);
+    mark_new(&caps, before, after);
+    if !checked {
+        trim(&caps, (command, context), before, after);
+    }
+    let mut entered = Vec::new();
+    for mut cap in caps.into_values() {
+        let charge = cap.charge(before, after);
+        if charge != Charge::default() {
+            cap.enter(charge, command.at);
+            entered.push(Change::Cap(Box::new(cap)));
+        }
+    }
+    changes.extend(entered);
+}
+
+fn trim(
+    caps: &BTreeMap<CapKey, Cap>,
+    (command, context): (&Command, &Context),
+    before: Option<&Funds>,
+    after: &mut Funds,
+) {
+    let was = |id| before.is_some_and(|funds| funds.reserves.iter().any(|one| one.handoff == id));
+    let Some(new) = after.reserves.iter().map(|one| one.handoff).find(|id| !was(*id)) else {
+        return;
+    };
+    let excess = caps.values().filter_map(|cap| {
+        let limit = cap.limit(&context.rules.caps)?;
+        cap.excess(limit, cap.charge(before, after), command.at)
+    });
+    let most = excess.max().unwrap_or(Usd(0));
+    after.trim(new, most);
+}

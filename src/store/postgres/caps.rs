@@ -1,0 +1,107 @@
+//! Rolling caps.
+
+use async_trait::async_trait;
+use sqlx::AssertSqlSafe;
+use sqlx::postgres::PgConnection;
+
+use super::batch::{CAPS, Sql, bind};
+use super::failure::failed;
+use super::transact::{Absent, fetch};
+use super::{PostgresStore, answered, rows};
+use crate::domain::cap::Cap;
+use crate::domain::ids::{AgentId, TenantId};
+use crate::store::caps::CapStore;
+use crate::store::rows::CAP;
+use crate::store::{Needs, Result, State, Writes};
+
+static CAPS_LOAD: Sql = Sql::new(|| CAPS.select_of_locked("agent_id"));
+static CAPS_INSERT: Sql = Sql::new(|| CAPS.insert());
+static CAPS_UPDATE: Sql = Sql::new(|| CAPS.update());
+
+fn agent_of(agent: Option<&AgentId>) -> &str {
+    agent.map_or("", AgentId::as_str)
+}
+
+/// Loads and locks the caps of who may be charged; after everything by which that is known, and last of
+/// all that is locked. Of brokers that charge the same cap the second waits here, and sees what the first
+/// one entered.
+pub(super) async fn load(tx: &mut PgConnection, needs: &Needs, state: &mut State) -> Result<()> {
+    state.cap_scopes = state.charged(needs);
+    if state.cap_scopes.is_empty() {
+        return Ok(());
+    }
+    let query = sqlx::query(CAPS_LOAD.as_str());
+    let query =
+        bind!(query, state.cap_scopes, |scope| scope.0.as_str(), agent_of(scope.1.as_ref()));
+    for row in fetch(tx, query).await? {
+        let cap = rows::cap(&row)?;
+        state.caps.insert(cap.key(), cap);
+    }
+    Ok(())
+}
+
+/// Writes what a batch changes. A cap of the settings that nobody had seen could not be locked: it is
+/// inserted plainly, so that of two brokers that begin it at once the second conflicts, and then sees it.
+pub(super) async fn write(tx: &mut PgConnection, writes: &Writes, absent: &Absent) -> Result<()> {
+    let kept = writes.caps.iter().filter_map(|(key, cap)| Some((key, cap.as_ref()?)));
+    let (known, new): (Vec<_>, Vec<_>) = kept.partition(|(key, _)| absent.known_caps.contains(key));
+    for (sql, caps) in [(&CAPS_INSERT, new), (&CAPS_UPDATE, known)] {
+        let caps: Vec<&Cap> = caps.into_iter().map(|(_, cap)| cap).collect();
+        if !caps.is_empty() {
+            let query = bind!(
+                sqlx::query(sql.as_str()),
+                caps,
+                |cap| cap.tenant.as_str(),
+                agent_of(cap.agent.as_ref()),
+                cap.window.seconds(),
+                cap.usd.map(|usd| usd.0),
+                cap.mark,
+                cap.books.to_text(),
+                cap.updated_at.0,
+            );
+            query.execute(&mut *tx).await.map_err(failed)?;
+        }
+    }
+    for ((tenant, agent, window), _) in writes.caps.iter().filter(|(_, cap)| cap.is_none()) {
+        sqlx::query("DELETE FROM caps WHERE tenant = $1 AND agent_id = $2 AND window_s = $3")
+            .bind(tenant.as_str())
+            .bind(agent_of(agent.as_ref()))
+            .bind(window.seconds())
+            .execute(&mut *tx)
+            .await
+            .map_err(failed)?;
+    }
+    Ok(())
+}
+
+#[async_trait]
+impl CapStore for PostgresStore {
+    async fn list_capped(&self) -> Result<Vec<TenantId>> {
+        answered(async {
+            sqlx::query("SELECT DISTINCT tenant FROM caps")
+                .fetch_all(&self.pool)
+                .await
+                .map_err(failed)?
+                .iter()
+                .map(|row| rows::parse(row, "tenant"))
+                .collect()
+        })
+        .await
+    }
+
+    async fn list_caps(&self, tenant: &TenantId) -> Result<Vec<Cap>> {
+        answered(async {
+            let sql =
+                format!("SELECT {CAP} FROM caps WHERE tenant = $1 ORDER BY agent_id, window_s");
+            sqlx::query(AssertSqlSafe(sql))
+                .bind(tenant.as_str())
+                .fetch_all(&self.pool)
+                .await
+                .map_err(failed)?
+                .iter()
+                .map(rows::cap)
+                .collect()
+        })
+        .await
+    }
+}

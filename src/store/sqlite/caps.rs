@@ -1,0 +1,93 @@
+//! Rolling caps.
+
+use async_trait::async_trait;
+use sqlx::AssertSqlSafe;
+use sqlx::sqlite::SqliteConnection;
+
+use super::batch::{Batch, Bound, json};
+use super::connection::failure;
+use super::transact::fetch;
+use super::{SqliteStore, rows};
+use crate::domain::cap::Cap;
+use crate::domain::ids::TenantId;
+use crate::store::caps::CapStore;
+use crate::store::rows::CAP;
+use crate::store::{Needs, Result, State, Writes};
+
+/// Loads the caps of who may be charged; after everything by which that is known.
+pub(super) async fn load(
+    conn: &mut SqliteConnection,
+    needs: &Needs,
+    state: &mut State,
+) -> Result<()> {
+    state.cap_scopes = state.charged(needs);
+    if state.cap_scopes.is_empty() {
+        return Ok(());
+    }
+    let wanted: Vec<(&str, &str)> = state
+        .cap_scopes
+        .iter()
+        .map(|(tenant, agent)| (tenant.as_str(), agent.as_ref().map_or("", |id| id.as_str())))
+        .collect();
+    let sql = format!(
+        "WITH wanted (t, a) AS (SELECT value ->> 0, value ->> 1 FROM json_each(?)) \
+         SELECT {CAP} FROM wanted CROSS JOIN caps ON tenant = t AND agent_id = a"
+    );
+    for row in fetch(conn, sql, json(&wanted)?).await? {
+        let cap = rows::cap(&row)?;
+        state.caps.insert(cap.key(), cap);
+    }
+    Ok(())
+}
+
+/// Writes what a batch changes.
+pub(super) async fn write(conn: &mut SqliteConnection, writes: &Writes) -> Result<()> {
+    let kept: Vec<&Cap> = writes.caps.values().flatten().collect();
+    Batch::upsert("caps", CAP, &["tenant", "agent_id", "window_s"]).run(conn, &kept, bind).await?;
+    for ((tenant, agent, window), _) in writes.caps.iter().filter(|(_, cap)| cap.is_none()) {
+        sqlx::query("DELETE FROM caps WHERE tenant = ? AND agent_id = ? AND window_s = ?")
+            .bind(tenant.as_str())
+            .bind(agent.as_ref().map_or("", |id| id.as_str()))
+            .bind(window.seconds())
+            .execute(&mut *conn)
+            .await
+            .map_err(failure)?;
+    }
+    Ok(())
+}
+
+fn bind(query: Bound, cap: &Cap) -> Bound {
+    query
+        .bind(cap.tenant.as_str())
+        .bind(cap.agent.as_ref().map_or("", |id| id.as_str()))
+        .bind(cap.window.seconds())
+        .bind(cap.usd.map(|usd| usd.0))
+        .bind(cap.mark)
+        .bind(cap.books.to_text())
+        .bind(cap.updated_at.0)
+}
+
+#[async_trait]
+impl CapStore for SqliteStore {
+    async fn list_capped(&self) -> Result<Vec<TenantId>> {
+        sqlx::query("SELECT DISTINCT tenant FROM caps")
+            .fetch_all(&self.readers)
+            .await
+            .map_err(failure)?
+            .iter()
+            .map(|row| rows::parse(row, "tenant"))
+            .collect()
+    }
+
+    async fn list_caps(&self, tenant: &TenantId) -> Result<Vec<Cap>> {
+        let sql = format!("SELECT {CAP} FROM caps WHERE tenant = ? ORDER BY agent_id, window_s");
+        sqlx::query(AssertSqlSafe(sql))
+            .bind(tenant.as_str())
+            .fetch_all(&self.readers)
+            .await
+            .map_err(failure)?
+            .iter()
+            .map(rows::cap)
+            .collect()
+    }
+}

@@ -1,0 +1,177 @@
+//! Rolling caps: set by operators or the settings, enforced at the commit, by all brokers together.
+
+use serde_json::{Value, json};
+
+use crate::harness::{Agent, Broker, Caller, Kind, run, within};
+use crate::message::Message;
+
+async fn set(broker: &Broker, path: &str, usd: &str) -> Value {
+    broker.admin.put(&format!("/caps/{path}"), &json!({ "usd": usd })).await.expect(200).body
+}
+
+/// What is spent, reserved and left of a cap.
+async fn used(broker: &Broker, place: usize) -> [String; 3] {
+    let caps = broker.admin.get("/caps").await.expect(200).body;
+    ["spentUSD", "reservedUSD", "leftUSD"].map(|name| {
+        caps["items"][place][name].as_str().unwrap_or_else(|| panic!("{caps}")).to_owned()
+    })
+}
+
+async fn claimed(to: &Agent, message: &Message) -> i64 {
+    let token = to.claim_one().await;
+    to.say(message, "accept", token, json!({})).await.expect(200);
+    token
+}
+
+both! {
+    async fn what_open_handoffs_reserve_and_what_was_spent_count_and_the_rest_comes_back(broker: Broker) {
+        let (a, b) = broker.pull_pair().await;
+        let made = set(broker, "P1D", "10.00").await;
+        assert_eq!(made["leftUSD"], "10.00", "{made}");
+        set(broker, "PT1H?agentId=b", "6.50").await;
+
+        let first = Message::review("a", "b").cost(1.0, 6.0);
+        a.submit(&first).await.expect(202);
+        assert_eq!(used(broker, 0).await, ["1.00", "6.00", "3.00"]);
+        assert_eq!(used(broker, 1).await, ["0.00", "6.00", "0.50"]);
+
+        // The agent's cap, and the tenant's, each with both sides' numbers.
+        let answer = a.submit(&Message::review("a", "b").cost(0.0, 1.0)).await;
+        let answer = answer.refused(422, "BUDGET_EXHAUSTED");
+        assert_eq!(answer.pointers(), ["/costTracking/costBudgetRemainingUSD"]);
+        for part in ["asks for 1.00 USD more", "agent b is 6.50 USD in PT1H", "6.00 USD are reserved", "0.50 USD are left"] {
+            assert!(answer.text.contains(part), "{part}: {}", answer.text);
+        }
+        assert_eq!(answer.header("retry-after"), "", "no time frees what is reserved");
+        let c = broker.pull("c", &[]).await;
+        broker.admin.put("/agents/a/handoff-targets", &json!({ "handoffTargets": ["b", "c"] })).await.expect(200);
+        let answer = a.submit(&Message::review("a", "c").cost(2.0, 1.5)).await.refused(422, "BUDGET_EXHAUSTED");
+        assert!(answer.text.contains("tenant default is 10.00 USD in P1D, of which 1.00 USD were spent"), "{}", answer.text);
+        let wait: u64 = answer.header("retry-after").parse().unwrap();
+        assert!((86_300..=87_841).contains(&wait), "the dollar leaves after a day, and a step at most: {wait}");
+        assert_eq!(used(broker, 0).await, ["1.00", "6.00", "3.00"], "what is refused does not count");
+
+        // What was not spent comes back; what was stays spent.
+        let token = claimed(&b, &first).await;
+        let done = json!({ "costTracking": { "costSpentSoFarUSD": 3.0 } });
+        b.say(&first, "complete", token, done).await.expect(200);
+        assert_eq!(used(broker, 0).await, ["3.00", "0.00", "7.00"]);
+        assert_eq!(used(broker, 1).await, ["2.00", "0.00", "4.50"]);
+        let again = Message::review("a", "c").cost(2.0, 1.5);
+        a.submit(&again).await.expect(202);
+        // The same again is answered as the first time, and counts once.
+        a.submit(&again).await.expect(202);
+        assert_eq!(used(broker, 0).await, ["5.00", "1.50", "3.50"]);
+        // Below what is used already, what takes away still goes through.
+        set(broker, "P1D", "1.00").await;
+        let token = claimed(&c, &again).await;
+        c.say(&again, "complete", token, json!({})).await.expect(200);
+        assert_eq!(used(broker, 0).await, ["5.00", "0.00", "0.00"]);
+        a.submit(&Message::review("a", "c").cost(0.0, 0.01)).await.refused(422, "BUDGET_EXHAUSTED");
+        broker.admin.delete("/caps/P1D").await.expect(204);
+        a.submit(&Message::review("a", "c").cost(0.0, 100.0)).await.expect(202);
+
+        let metrics = broker.admin.metrics().await;
+        for line in [
+            "handoff_cap_refusals_total{scope=\"agent\"} 1",
+            "handoff_cap_refusals_total{scope=\"tenant\"} 2",
+            "handoff_cap_use_ratio_count{scope=\"agent\"}",
+        ] {
+            assert!(metrics.contains(line), "{line}");
+        }
+        let page = broker.admin.get("/audit/records?limit=100&from=0").await.expect(200).body;
+        let records = page["records"].as_array().unwrap().iter();
+        let changes = records.filter(|item| item["record"]["kind"] == "BUDGET_CHANGED").count();
+        assert_eq!(changes, 4, "each change of a cap is in the log");
+    }
+
+    async fn a_cap_that_cannot_be_is_refused_with_what_is_wrong(broker: Broker) {
+        broker.pull_pair().await;
+        let usd = json!({ "usd": "1.00" });
+        let admin = &broker.admin;
+        for path in ["/caps/P1Y", "/caps/PT1S", "/caps/P99D"] {
+            let answer = admin.put(path, &usd).await.refused(400, "INVALID_REQUEST");
+            assert!(answer.text.contains("from PT1M to P31D"), "{}", answer.text);
+        }
+        for wrong in ["1e3", "-1", "1.0000000001", "", "ten"] {
+            let answer = admin.put("/caps/P1D", &json!({ "usd": wrong })).await;
+            assert_eq!(answer.refused(422, "SCHEMA_INVALID").pointers(), ["/usd"], "{wrong}");
+        }
+        admin.put("/caps/P1D", &json!({ "usd": 1.5 })).await.refused(422, "SCHEMA_INVALID");
+        admin.put("/caps/P1D?agentId=nobody", &usd).await.refused(404, "NOT_FOUND");
+        admin.put("/caps/P1D?agent=a", &usd).await.refused(400, "INVALID_REQUEST");
+        admin.delete("/caps/P1D").await.refused(404, "NOT_FOUND");
+        broker.person("auditor").await.put("/caps/P1D", &usd).await.refused(403, "FORBIDDEN");
+        let empty = broker.person("auditor").await.get("/caps").await.expect(200).body;
+        assert_eq!(empty["items"], json!([]));
+        // The same window in other words is the same cap.
+        set(broker, "PT24H", "1.00").await;
+        set(broker, "P1D", "2.00").await;
+        let caps = admin.get("/caps").await.expect(200).body;
+        assert_eq!(caps["items"].as_array().unwrap().len(), 1, "{caps}");
+        let url = broker.admin.base.as_str();
+        for words in [
+            &["caps", "set", "P1W", "--usd", "5.50", "--agent", "b", "--url", url][..],
+            &["caps", "remove", "P1D", "--url", url],
+        ] {
+            let done = broker.command(words).await;
+            assert!(done.status.success(), "{words:?}: {}", String::from_utf8_lossy(&done.stderr));
+        }
+        let shown = broker.command(&["caps", "list", "--url", url]).await;
+        let shown = String::from_utf8(shown.stdout).unwrap();
+        let rows: Vec<Vec<&str>> = shown.lines().map(|line| line.split_whitespace().collect()).collect();
+        assert_eq!(rows[1], ["b", "P7D", "5.50", "0.00", "0.00", "5.50", "no"], "{shown}");
+        assert_eq!(rows.len(), 2);
+    }
+}
+
+both! {
+    with [("HANDOFFD_BUDGET__TENANT_CAPS", "P1D=5"), ("HANDOFFD_BUDGET__AGENT_CAPS", "PT1H=2,P1D=3")]
+    async fn the_settings_caps_hold_where_an_operator_set_none(broker: Broker) {
+        let (a, _) = broker.pull_pair().await;
+        assert_eq!(used(broker, 0).await, ["0.00", "0.00", "5.00"]);
+        a.submit(&Message::review("a", "b").cost(0.0, 2.5)).await.refused(422, "BUDGET_EXHAUSTED");
+        a.submit(&Message::review("a", "b").cost(0.0, 2.0)).await.expect(202);
+        set(broker, "PT1H?agentId=b", "50.00").await;
+        let answer = a.submit(&Message::review("a", "b").cost(0.0, 1.5)).await;
+        let answer = answer.refused(422, "BUDGET_EXHAUSTED");
+        assert!(answer.text.contains("agent b is 3.00 USD in P1D"), "{}", answer.text);
+        a.submit(&Message::review("a", "b").cost(0.0, 1.0)).await.expect(202);
+        let caps = broker.admin.get("/caps?agentId=b").await.expect(200).body;
+        let defaults: Vec<_> = caps["items"].as_array().unwrap().iter().map(|cap| &cap["default"]).collect();
+        assert_eq!(defaults, [false, true], "{caps}");
+        broker.admin.delete("/caps/PT1H?agentId=b").await.expect(204);
+        let caps = broker.admin.get("/caps?agentId=b").await.expect(200).body;
+        assert_eq!(caps["items"][0]["usd"], "2.00", "the settings' counts again: {caps}");
+        assert_eq!(caps["items"][0]["reservedUSD"], "3.00", "over the same books");
+    }
+}
+
+/// Two brokers on one Postgres, a hundred handoffs at once through both: never more than the cap.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_brokers_together_cannot_overshoot_a_cap() {
+    run(Kind::Postgres, &[], async |broker: &Broker| {
+        let (a, _) = broker.pull_pair().await;
+        set(broker, "P1D", "10.00").await;
+        let (other, running) = broker.second().await;
+        let elsewhere = Caller { key: a.api.key.clone(), ..other };
+        // The other broker has heard of the cap once it refuses what exceeds it.
+        let much = Message::review("a", "b").cost(0.0, 11.0);
+        elsewhere.post("/handoffs", &much).await.refused(422, "BUDGET_EXHAUSTED");
+        let messages: Vec<Message> =
+            (0..40).map(|_| Message::review("a", "b").cost(0.25, 0.5)).collect();
+        let asked = messages.iter().enumerate().map(|(n, message)| {
+            let through = if n % 2 == 0 { &a.api } else { &elsewhere };
+            through.post("/handoffs", message)
+        });
+        let answers = futures_util::future::join_all(asked).await;
+        let well = answers.iter().filter(|answer| answer.status == 202).count();
+        assert_eq!(well, 13, "13 times 0.75 fit into 10, 14 times not");
+        for answer in answers.into_iter().filter(|answer| answer.status != 202) {
+            answer.refused(422, "BUDGET_EXHAUSTED");
+        }
+        assert_eq!(used(broker, 0).await, ["3.25", "6.50", "0.25"]);
+        within("an orderly stop", running.stop()).await;
+    })
+    .await;
+}
