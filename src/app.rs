@@ -15,7 +15,7 @@ use crate::archive::{self, Archive, ArchiveError};
 use crate::brokers::{self, beat};
 use crate::classifier::Classifier;
 use crate::clock::{self, Clock, SystemClock};
-use crate::config::{Config, FanOut, SafetyMode};
+use crate::config::{Config, FanOut};
 use crate::directory::{Directory, Matcher};
 use crate::dispatch::backoff::RetryPolicy;
 use crate::dispatch::breaker::BreakerSettings;
@@ -31,9 +31,9 @@ use crate::evidence::note::Signer;
 use crate::evidence::receipt::Notary;
 use crate::evidence::record::Actor;
 use crate::feed::Feed;
-use crate::gate::safety::policy::{Exception, Mode, Policies};
 use crate::gate::{Gate, contract};
 use crate::http::{Api, ApiParts, listener, router};
+use crate::intake::policies::policies;
 use crate::intake::{Intake, SecondOpinion};
 use crate::ledger::command::{Command, Kind};
 use crate::ledger::context::Rules;
@@ -369,6 +369,7 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
     let api = Api::new(ApiParts {
         slots: tokio::sync::Semaphore::new(config.server.max_requests),
         waits: tokio::sync::Semaphore::new(config.server.max_waits),
+        what_ifs: tokio::sync::Semaphore::new(1),
         large_bodies: tokio::sync::Semaphore::new(
             (config.server.max_large_bytes.max(config.server.max_body_bytes) / 1024).max(1),
         ),
@@ -539,21 +540,7 @@ fn teller_settings(config: &Config) -> events::Settings {
 
 /// The gate, with the policies about safety findings and contracts as set.
 fn gate_of(config: &Config) -> Result<Gate, StartError> {
-    let mode = |mode| match mode {
-        SafetyMode::Enforce => Mode::Enforce,
-        SafetyMode::Observe => Mode::Observe,
-        SafetyMode::Allow => Mode::Allow,
-    };
-    let exceptions = config.safety.exceptions.iter().map(|one| Exception {
-        tenant: one.tenant.clone(),
-        agent: one.agent.clone(),
-        to: one.to.clone(),
-        field: one.field.clone(),
-        rules: one.rules.clone(),
-        mode: mode(one.mode),
-        until: one.until,
-    });
-    let policies = Policies { default: mode(config.safety.mode), exceptions: exceptions.collect() };
+    let policies = policies(config.safety.mode, &config.safety.exceptions);
     let exceptions = config.gate.contract_exceptions.iter().map(|one| contract::Exception {
         tenant: one.tenant.clone(),
         agent: one.agent.clone(),

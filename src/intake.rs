@@ -38,6 +38,8 @@ use crate::vault::{AgentSecrets, SecretKind, Vault};
 
 mod appeals;
 mod opinion;
+pub mod policies;
+pub mod what_if;
 
 pub use appeals::{Appeal, Decided};
 pub use opinion::{Opinion, SecondOpinion};

@@ -13,7 +13,7 @@ says the same, `handoffd man --dir FOLDER` writes manual pages, and completions 
 handoffd completions bash > /etc/bash_completion.d/handoffd      # or zsh, fish, elvish, powershell
 ```
 
-**Commands for operators** (`agents`, `allowlist`, `contracts`, `dead-letters`, `escalations`, `tasks`, `keys`,
+**Commands for operators** (`agents`, `allowlist`, `contracts`, `schemas`, `what-if`, `dead-letters`, `escalations`, `tasks`, `keys`,
 `subscriptions`) ask a running broker, as `trace` does:
 
 - which one: `--url` or `HANDOFFD_URL`; the configured listener unless said.

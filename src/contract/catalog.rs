@@ -10,7 +10,9 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use semver::Version;
+use serde_json::Value;
 
+use super::SchemaRef;
 use super::enforce::Ready;
 use crate::domain::agent::Agent;
 
@@ -57,6 +59,39 @@ impl Catalog {
     /// The highest version of each contract, by id.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<Ready>> {
         self.by_id.values().filter_map(|versions| versions.values().next_back())
+    }
+
+    /// All versions of all contracts.
+    fn all(&self) -> impl Iterator<Item = &Arc<Ready>> {
+        self.by_id.values().flat_map(BTreeMap::values)
+    }
+
+    /// The same with one more, or with this one in the place of its version.
+    #[must_use]
+    pub fn with(&self, ready: Arc<Ready>) -> Self {
+        Self::new(self.all().cloned().chain([ready]).collect())
+    }
+
+    /// The same with another payload schema wherever a contract names the registered one with that id, in
+    /// whatever version; `None` where no contract does.
+    #[must_use]
+    pub fn with_schema(&self, id: &str, schema: &Value) -> Option<Self> {
+        let mut found = false;
+        let contracts = self.all().map(|ready| {
+            let contract = ready.contract();
+            match (&contract.payload.schema, contract.registered_schema()) {
+                (Some(SchemaRef::Named(name)), Some(named)) if named.id == id => {
+                    found = true;
+                    let mut contract = contract.clone();
+                    contract.schemas.insert(name.clone(), schema.clone());
+                    let (doc, sha256) = (ready.doc().to_owned(), ready.sha256().to_owned());
+                    Arc::new(Ready::new(contract, doc, sha256, ready.created_at()))
+                }
+                _ => Arc::clone(ready),
+            }
+        });
+        let contracts = contracts.collect();
+        found.then(|| Self::new(contracts))
     }
 
     /// Which contract rules a handoff from `source` to `target`; `named` is the message's `contractId`.
@@ -136,6 +171,30 @@ mod tests {
         let mut agent = Agent::new(id.parse().unwrap());
         agent.agent_type = kind.to_owned();
         agent
+    }
+
+    #[test]
+    fn a_schema_takes_the_place_of_the_one_that_contracts_name() {
+        let named = |id: &str, schema: &str| {
+            let mut contract = ready(id, "1.0.0", "a", "b").contract().clone();
+            contract.payload.schema = Some(SchemaRef::Named(schema.to_owned()));
+            Arc::new(Ready::new(contract, String::new(), String::new(), Micros(0)))
+        };
+        let catalog = Catalog::new(vec![
+            named("one", "registry:refund@1.0.0"),
+            named("two", "registry:refund@2.0.0"),
+            named("other", "registry:order@1.0.0"),
+        ]);
+        let schema = serde_json::json!({ "type": "object" });
+        let changed = catalog.with_schema("refund", &schema).unwrap();
+        let has =
+            |id: &str| changed.find(id, None).unwrap().contract().local_schema() == Some(&schema);
+        assert_eq!((has("one"), has("two"), has("other")), (true, true, false));
+        assert!(catalog.find("one", None).unwrap().contract().local_schema().is_none());
+        assert!(catalog.with_schema("unknown", &schema).is_none());
+        let more = catalog.with(ready("one", "1.1.0", "a", "b"));
+        assert_eq!(more.find("one", None).unwrap().contract().version().to_string(), "1.1.0");
+        assert_eq!(more.versions("one").count(), 2);
     }
 
     #[test]

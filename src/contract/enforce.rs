@@ -292,6 +292,13 @@ impl Ready {
     }
 }
 
+/// The clause that a failure of a contract names.
+#[must_use]
+pub fn clause_of(failure: &Failure) -> Option<&str> {
+    let (_, rest) = failure.message.strip_prefix("Contract ")?.split_once(", clause `")?;
+    rest.split_once('`').map(|(clause, _)| clause)
+}
+
 /// An agent as predicates see it, in both spellings.
 fn facts_of(agent: &Agent) -> Value {
     json!({
@@ -342,7 +349,7 @@ mod tests {
             .check(message, Edge { source: &source, target: &target })
             .into_iter()
             .map(|failure| {
-                let clause = failure.message.split('`').nth(1).unwrap_or_default().to_owned();
+                let clause = clause_of(&failure).unwrap_or_default().to_owned();
                 (clause, failure.pointer)
             })
             .collect()

@@ -37,6 +37,7 @@ pub mod tiles;
 pub mod trace;
 pub mod verdicts;
 pub mod views;
+pub mod what_if;
 
 use crate::clock::Clock;
 use crate::config::Config;
@@ -87,6 +88,8 @@ pub struct ApiParts {
     pub slots: tokio::sync::Semaphore,
     /// Bounds the requests that wait (long polls, `Prefer: wait`), apart from those that work.
     pub waits: tokio::sync::Semaphore,
+    /// One question of what would be judges at a time: each reads and judges thousands of messages.
+    pub what_ifs: tokio::sync::Semaphore,
     /// Bounds the bytes of large bodies under way, in KiB.
     pub large_bodies: tokio::sync::Semaphore,
 }

@@ -11,7 +11,7 @@ use utoipa_axum::routes;
 use super::{
     Api, access_report, agents, audit, blame, caps, checkpoints, contracts, cost, data_subjects,
     dead_letters, docs, escalations, events, handoffs, inbox, keys, layer, legal_holds, matching,
-    prompt, schemas, service, subscriptions, tasks, tiles, trace, verdicts,
+    prompt, schemas, service, subscriptions, tasks, tiles, trace, verdicts, what_if,
 };
 
 #[derive(OpenApi)]
@@ -97,6 +97,7 @@ fn table() -> OpenApiRouter<Api> {
         .routes(routes!(contracts::lint_all))
         .routes(routes!(caps::list))
         .routes(routes!(caps::put, caps::delete))
+        .routes(routes!(what_if::ask))
         .routes(routes!(keys::create, keys::list))
         .routes(routes!(keys::revoke))
         .routes(routes!(dead_letters::list))

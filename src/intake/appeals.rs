@@ -219,7 +219,7 @@ impl Intake {
     }
 
     /// A kept message as it was submitted, as far as it is still there.
-    async fn message_of(
+    pub(super) async fn message_of(
         &self,
         handoff: &Handoff,
         kept: Option<Value>,

@@ -49,3 +49,4 @@ mod submit;
 mod tasks;
 mod trace;
 mod verdicts;
+mod what_if;

@@ -28,13 +28,15 @@ mod schemas;
 mod show;
 mod subscriptions;
 mod tasks;
+mod what_if;
 
 /// All of them, in the order of the help.
-const RESOURCES: [&Resource; 10] = [
+const RESOURCES: [&Resource; 11] = [
     &agents::RESOURCE,
     &allowlist::RESOURCE,
     &contracts::RESOURCE,
     &schemas::RESOURCE,
+    &what_if::RESOURCE,
     &dead_letters::RESOURCE,
     &escalations::RESOURCE,
     &tasks::RESOURCE,

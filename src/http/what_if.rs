@@ -1,0 +1,327 @@
+//! `/what-if`: what a candidate contract, payload schema or set of safety rules would say of what passed
+//! by, before it is switched on.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::State;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+use utoipa::ToSchema;
+
+use super::Api;
+use super::auth::Operator;
+use super::extract::{Json, heavy};
+use super::problem::{BadBody, NoKey, Problem, ProblemDetails};
+use crate::config::{SafetyException, SafetyMode};
+use crate::contract::catalog::Catalog;
+use crate::contract::document::Document;
+use crate::contract::enforce::Ready;
+use crate::contract::shelf::Shelf;
+use crate::contract::{FaultKind, read, schema};
+use crate::directory::Principal;
+use crate::domain::canonical;
+use crate::domain::failure::{Code, Failure, Stage};
+use crate::gate::Gate;
+use crate::gate::safety::Scanner;
+use crate::gate::safety::policy::Policies;
+use crate::gate::safety::rules::Rules;
+use crate::intake::policies::{exception, mode};
+use crate::intake::what_if::{Changed, Judged, Outcome, Regime, Scope, Tally};
+
+/// Handoffs and dead letters that are judged unless said, and at most.
+const MESSAGES: (i64, i64) = (500, 10_000);
+/// Seconds that it takes unless said, and at most.
+const SECONDS: (u64, u64) = (10, 60);
+
+/// What would be put.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct CandidateBody {
+    /// A contract, as `PUT /contracts/{id}` takes it.
+    #[schema(value_type = Option<Object>)]
+    contract: Option<Value>,
+    /// A payload schema, in the place of the one that contracts name.
+    schema: Option<SchemaBody>,
+    /// Safety rules and policies.
+    safety: Option<SafetyBody>,
+    /// Whether every edge must have a contract.
+    require_contract: Option<bool>,
+}
+
+/// A payload schema for every contract that names it, in whatever version.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct SchemaBody {
+    /// Its id in the registry.
+    schema_id: String,
+    /// The schema.
+    #[schema(value_type = Object)]
+    schema: Value,
+}
+
+/// What is not said is as it is now.
+#[derive(Debug, Default, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct SafetyBody {
+    /// `enforce`, `observe` or `allow`: what becomes of a finding that no exception speaks of.
+    #[schema(value_type = Option<String>)]
+    mode: Option<SafetyMode>,
+    /// Exceptions, as `[[safety.exceptions]]` has them; all of them.
+    #[schema(value_type = Option<Vec<Object>>)]
+    exceptions: Option<Vec<SafetyException>>,
+    /// Rules, of the form of `config/safety-rules.json`; all of them.
+    #[schema(value_type = Option<Object>)]
+    rules: Option<Value>,
+}
+
+/// A question.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct WhatIfBody {
+    /// What would be put; at least one member.
+    candidate: CandidateBody,
+    /// Judge so many of the newest handoffs, 0 to 10 000; 500 unless said.
+    #[schema(minimum = 0, maximum = 10000)]
+    handoffs: Option<i64>,
+    /// Judge so many of the newest open dead letters, 0 to 10 000; 500 unless said.
+    #[schema(minimum = 0, maximum = 10000)]
+    dead_letters: Option<i64>,
+    /// Judge for so many seconds, 1 to 60; 10 unless said.
+    #[schema(minimum = 1, maximum = 60)]
+    seconds: Option<u64>,
+}
+
+fn wrong(pointer: &str, message: impl Into<String>) -> Problem {
+    let failure = Failure::new(Stage::Schema, Code::SchemaInvalid, pointer, message);
+    Problem::refusal(vec![failure], false)
+}
+
+fn scope(body: &WhatIfBody) -> Result<Scope, Problem> {
+    let count = |said: Option<i64>, pointer: &str| {
+        let said = said.unwrap_or(MESSAGES.0);
+        let fits = (0..=MESSAGES.1).contains(&said);
+        fits.then_some(said).ok_or_else(|| wrong(pointer, format!("0 to {}", MESSAGES.1)))
+    };
+    let seconds = body.seconds.unwrap_or(SECONDS.0);
+    if !(1..=SECONDS.1).contains(&seconds) {
+        return Err(wrong("/seconds", format!("1 to {}", SECONDS.1)));
+    }
+    Ok(Scope {
+        handoffs: count(body.handoffs, "/handoffs")?,
+        dead_letters: count(body.dead_letters, "/deadLetters")?,
+        time: Duration::from_secs(seconds),
+    })
+}
+
+/// Say what would be said of the newest handoffs and the open dead letters if a candidate were put:
+/// a contract, a payload schema, safety rules or policies. Each kept message is judged by the gate under
+/// the present rules and under the candidate. Writes nothing.
+#[utoipa::path(
+    post, path = "/what-if", tag = "contracts", operation_id = "whatIf",
+    request_body = WhatIfBody,
+    responses(
+        (status = 200, description = "`{handoffs, deadLetters, changed}`: counts, and each message of which something else would be said, with both verdicts: codes, places and rules, never the content", body = Object),
+        NoKey,
+        (status = 403, description = "Not an operator", body = ProblemDetails, content_type = "application/problem+json"),
+        BadBody,
+        (status = 422, description = "The candidate cannot be put so", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 503, description = "Another one is under way, or the store is away", body = ProblemDetails, content_type = "application/problem+json"),
+    ),
+    security(("bearer" = []), ("apiKey" = []))
+)]
+pub async fn ask(
+    State(api): State<Api>,
+    Operator(principal): Operator,
+    Json(body): Json<WhatIfBody>,
+) -> Result<axum::Json<Value>, Problem> {
+    let scope = scope(&body)?;
+    let Ok(_turn) = api.what_ifs.try_acquire() else {
+        return Err(Problem::new(Code::Overloaded, "another what-if is under way; try again"));
+    };
+    let candidate = regime(&api, &principal, body.candidate).await?;
+    let outcome = api.intake.what_if(&principal.tenant, candidate, scope).await?;
+    Ok(axum::Json(view(&outcome)))
+}
+
+/// The present rules with the candidate among them.
+async fn regime(
+    api: &Api,
+    principal: &Principal,
+    candidate: CandidateBody,
+) -> Result<Regime, Problem> {
+    let CandidateBody { contract, schema, safety, require_contract } = candidate;
+    if contract.is_none() && schema.is_none() && safety.is_none() && require_contract.is_none() {
+        let why = "say what would be put: contract, schema, safety or requireContract";
+        return Err(wrong("/candidate", why));
+    }
+    let mut regime = api.intake.regime(&principal.tenant).await?;
+    if safety.is_some() || require_contract.is_some() {
+        regime.gate = gate(&regime.gate, safety.unwrap_or_default(), require_contract).await?;
+    }
+    if let Some(document) = contract {
+        let shelf = api.intake.directory.shelf(&principal.tenant).await?;
+        let brought = schema.as_ref().map(|brought| brought.schema_id.as_str());
+        let ready = contract_of(api, &regime.contracts, document, &shelf, brought)?;
+        regime.contracts = Arc::new(regime.contracts.with(Arc::new(ready)));
+    }
+    if let Some(SchemaBody { schema_id, schema: document }) = schema {
+        let size = document.to_string().len();
+        let (compiled, document) =
+            heavy(size, move || (schema::compile(&document).map(|_| ()), document)).await?;
+        compiled.map_err(|why| wrong("/candidate/schema/schema", why))?;
+        let contracts = regime.contracts.with_schema(&schema_id, &document).ok_or_else(|| {
+            let why = format!("no contract names `registry:{schema_id}@…`");
+            wrong("/candidate/schema/schemaId", why)
+        })?;
+        regime.contracts = Arc::new(contracts);
+    }
+    Ok(regime)
+}
+
+/// A gate with other safety rules or policies, or one that asks for contracts where nothing else is said.
+async fn gate(
+    present: &Gate,
+    safety: SafetyBody,
+    require_contract: Option<bool>,
+) -> Result<Arc<Gate>, Problem> {
+    let SafetyBody { mode: said, exceptions, rules } = safety;
+    let policies = Policies {
+        default: said.map_or(present.policies.default, mode),
+        exceptions: exceptions.map_or_else(
+            || present.policies.exceptions.clone(),
+            |all| all.iter().map(exception).collect(),
+        ),
+    };
+    let mut requirement = present.requirement.clone();
+    requirement.default = require_contract.unwrap_or(requirement.default);
+    let scanner = present.scanner.clone();
+    // Compiling rules and schemas takes some milliseconds.
+    let made = tokio::task::spawn_blocking(move || {
+        let mut gate = Gate::with(policies, requirement);
+        gate.scanner = match rules {
+            Some(rules) => Scanner::with_rules(Rules::load(&rules.to_string())?),
+            None => scanner,
+        };
+        Ok::<_, crate::gate::safety::rules::RulesError>(gate)
+    });
+    let gate = made
+        .await
+        .map_err(|_| Problem::new(Code::Internal, "the candidate could not be compiled"))?
+        .map_err(|err| wrong("/candidate/safety/rules", err.to_string()))?;
+    if let Some(name) = gate.policies.unknown(gate.scanner.rules()) {
+        let why = format!("no rule and no family is named `{name}`");
+        return Err(wrong("/candidate/safety/exceptions", why));
+    }
+    Ok(Arc::new(gate))
+}
+
+/// The contract as it would be kept.
+fn contract_of(
+    api: &Api,
+    catalog: &Catalog,
+    document: Value,
+    shelf: &Shelf,
+    brought: Option<&str>,
+) -> Result<Ready, Problem> {
+    let at = |pointer: &str| format!("/candidate/contract{pointer}");
+    let document = Document::from_value(document);
+    let (mut contract, faults) = read(&document);
+    let invalid: Vec<Failure> = faults
+        .iter()
+        .filter(|fault| fault.kind == FaultKind::Invalid)
+        .map(|fault| {
+            let pointer = at(&fault.pointer);
+            Failure::new(Stage::Schema, Code::SchemaInvalid, pointer, fault.message.clone())
+        })
+        .collect();
+    if !invalid.is_empty() {
+        return Err(Problem::refusal(invalid, false));
+    }
+    if let Some(name) = contract.registered_schema()
+        && !shelf.has(&name)
+        && brought != Some(name.id.as_str())
+    {
+        return Err(wrong(&at("/payload/schema"), format!("`{name}` is not registered")));
+    }
+    shelf.complete(&mut contract);
+    let doc = canonical::to_vec(document.value());
+    let sha256 = hex::encode(Sha256::digest(&doc));
+    let version = contract.version();
+    if let Some(rules) = catalog.find(&contract.id, None) {
+        let known = rules.contract().version();
+        if known > version || (known == version && rules.sha256() != sha256) {
+            let why = format!("version {known} is there and would rule: give it a higher one");
+            return Err(wrong(&at("/version"), why));
+        }
+    }
+    let doc = String::from_utf8_lossy(&doc).into_owned();
+    Ok(Ready::new(contract, doc, sha256, api.now()))
+}
+
+fn view(outcome: &Outcome) -> Value {
+    let changed: Vec<Value> = outcome.changed.iter().map(changed).collect();
+    json!({
+        "handoffs": tally(&outcome.handoffs),
+        "deadLetters": tally(&outcome.dead_letters),
+        "changed": changed,
+    })
+}
+
+fn tally(tally: &Tally) -> Value {
+    let of = |name: &str| tally.shifts.get(name).copied().unwrap_or(0);
+    json!({
+        "examined": tally.examined,
+        "replayed": tally.replayed,
+        "notReplayable": { "erased": tally.erased, "archived": tally.archived },
+        "refusedAtPresent": tally.refused_at_present,
+        "same": of("same"),
+        "newlyRefused": of("newlyRefused"),
+        "newlyPassed": of("newlyPassed"),
+        "refusedDifferently": of("refusedDifferently"),
+        "observedDifferently": of("observedDifferently"),
+        "reasons": tally.reasons,
+        "complete": tally.complete,
+    })
+}
+
+fn changed(one: &Changed) -> Value {
+    json!({
+        "handoffId": one.handoff.to_string(),
+        "taskId": one.task.to_string(),
+        "fromAgent": one.edge[0],
+        "toAgent": one.edge[1],
+        "status": one.status.as_str(),
+        "change": one.shift.as_str(),
+        "before": judged(&one.before),
+        "after": judged(&one.after),
+    })
+}
+
+fn judged(judged: &Judged) -> Value {
+    let findings: Vec<Value> = judged
+        .found
+        .iter()
+        .map(|found| {
+            json!({
+                "stage": found.stage,
+                "code": found.code,
+                "pointer": found.pointer,
+                "rule": found.rule,
+            })
+        })
+        .collect();
+    let observed: Vec<Value> = judged
+        .observed
+        .iter()
+        .map(|(rule, pointer)| json!({ "rule": rule, "pointer": pointer }))
+        .collect();
+    json!({
+        "verdict": if judged.reason.is_some() { "refuse" } else { "pass" },
+        "reason": judged.reason,
+        "contract": judged.contract,
+        "findings": findings,
+        "observed": observed,
+    })
+}
