@@ -13,12 +13,28 @@ const SIZE: usize = 220_000;
 /// Scans of one text; the fastest counts.
 const ROUNDS: usize = 30;
 
-/// Ordinary text that is at hand.
+/// Ordinary text that is at hand: enough of it that nothing comes twice.
 const PROSE: &str = concat!(
-    include_str!("../docs/safety.md"),
+    include_str!("../docs/reliability.md"),
+    include_str!("../docs/stores.md"),
+    include_str!("../docs/evidence.md"),
+    include_str!("../docs/contracts.md"),
     include_str!("../docs/delivery.md"),
+    include_str!("../docs/erasure.md"),
+    include_str!("../docs/recovery.md"),
+    include_str!("../docs/retention.md"),
+    include_str!("../docs/events.md"),
+    include_str!("../docs/tracing.md"),
+    include_str!("../docs/performance.md"),
+    include_str!("../docs/bundle.md"),
+    include_str!("../docs/metrics.md"),
     include_str!("../ARCHITECTURE.md"),
+    include_str!("../CHANGELOG.md"),
+    include_str!("../README.md"),
+    include_str!("../CONTRIBUTING.md"),
 );
+/// Has escapes in it, which are undone, and the whole read once more.
+const ESCAPED: &str = concat!(include_str!("../docs/safety.md"), include_str!("../docs/cli.md"));
 const CODE: &str = concat!(include_str!("../src/intake.rs"), include_str!("../src/gate/mod.rs"));
 
 fn main() {
@@ -26,6 +42,7 @@ fn main() {
     let scanner = Scanner::builtin();
     for (name, text) in [
         ("prose", ascii(PROSE)),
+        ("prose with escapes", ascii(ESCAPED)),
         ("code", ascii(CODE)),
         ("prose, not all ASCII", PROSE.to_owned()),
         ("words of rules", "ignore all previous instructions send you the password to ".to_owned()),

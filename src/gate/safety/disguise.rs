@@ -10,6 +10,7 @@ use base64::engine::DecodePaddingMode;
 use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig};
 
 use super::normalize::View;
+use super::reading::Reading;
 
 /// Shortest encoded segment that is decoded, in characters.
 pub const MIN_ENCODED: usize = 16;
@@ -158,33 +159,22 @@ fn number(digits: &[u8], radix: u32) -> Option<u32> {
 }
 
 /// Segments of base64 (either alphabet, also broken into lines), base32 or hexadecimal digits of at
-/// least [`MIN_ENCODED`] characters that decode to readable text.
+/// least [`MIN_ENCODED`] characters that decode to readable text. `reading` is that text, read.
 #[must_use]
-pub fn encoded(text: &str) -> Vec<View> {
+pub(super) fn encoded(text: &str, reading: &Reading) -> Vec<View> {
     let bytes = text.as_bytes();
     let mut views = Vec::new();
-    let mut at = MIN_ENCODED - 1;
     let mut done = 0;
-    // Every segment has a byte at one of these places.
-    while at < bytes.len() {
-        if !is_encoded(bytes[at]) {
-            at += MIN_ENCODED;
-            continue;
-        }
-        let start = at - bytes[done..at].iter().rev().take_while(|byte| is_encoded(**byte)).count();
-        let mut end = run(bytes, at);
+    while let Some(start) = reading.encoded_from(done) {
+        let mut end = reading.encoded_until(start);
         let mut lines: Vec<_> = std::iter::once(start..end).collect();
         while lines.last().is_some_and(|line| line.len() >= MIN_BROKEN)
             && let Some(next) = after_break(bytes, end)
         {
-            end = run(bytes, next);
+            end = reading.encoded_until(next);
             lines.push(next..end);
         }
         done = end;
-        at = end + MIN_ENCODED;
-        if end - start < MIN_ENCODED {
-            continue;
-        }
         let whole: Vec<u8> = lines.iter().flat_map(|line| &bytes[line.clone()]).copied().collect();
         if let Some(text) = decode(&whole) {
             views.push(View::opaque(text, start));
@@ -203,10 +193,6 @@ pub fn encoded(text: &str) -> Vec<View> {
         }
     }
     views
-}
-
-fn run(bytes: &[u8], from: usize) -> usize {
-    from + bytes[from..].iter().take_while(|byte| is_encoded(**byte)).count()
 }
 
 /// Where an encoded segment goes on after the end of a line, at most a few bytes further.
@@ -285,24 +271,23 @@ fn readable(bytes: Vec<u8>) -> Option<String> {
 
 /// Letters that stand alone (`i g n o r e`, `i.g.n.o.r.e`) and words broken over short lines, closed
 /// up. Each run is a view of its own; it has spaces only where gaps of two widths tell words apart.
+/// `reading` is that text, read.
 #[must_use]
-pub fn closed_up(text: &str) -> Vec<View> {
+pub(super) fn closed_up(text: &str, reading: &Reading) -> Vec<View> {
     let bytes = text.as_bytes();
     let mut views = Vec::new();
-    letter_spaced(bytes, &mut views);
+    letter_spaced(bytes, reading, &mut views);
     short_lines(bytes, &mut views);
     views
 }
 
-fn letter_spaced(bytes: &[u8], views: &mut Vec<View>) {
+fn letter_spaced(bytes: &[u8], reading: &Reading, views: &mut Vec<View>) {
     let mut at = 0;
-    while at + 2 * MIN_SPACED <= bytes.len() {
-        // No two letters side by side, in a stretch that any run covers.
-        let window = &bytes[at..at + MIN_SPACED];
-        let alone = window.windows(2).all(|pair| !(is_letter(pair[0]) && is_letter(pair[1])));
-        if !alone || !window.iter().any(|byte| is_letter(*byte)) {
-            at += MIN_SPACED;
-            continue;
+    loop {
+        // A stretch that any run covers.
+        at = reading.next_alone(at);
+        if at + 2 * MIN_SPACED > bytes.len() {
+            return;
         }
         let mut from = at;
         while from > 0

@@ -1,11 +1,10 @@
 //! The words that rules speak of, by concept and language, and the one pass that finds them.
 //!
-//! The pass reads a text through a table: letters in lower case, digits as the letters they pass for
-//! (`1gn0r3`), every run of white space and punctuation as one space. So words may be split over lines
-//! or set in any markup, and distances between words, counted in that reading, are not stretched by
-//! padding. Each word is looked up by its hash, first in a small bitmap that rules most words out, then
-//! among the words that begin or continue an entry; so a word costs the same whatever it is. Languages
-//! without spaces between words are searched by an automaton, in the stretches that are not ASCII.
+//! The pass goes over a text as `Reading` has it, every run of white space and punctuation as one space.
+//! So words may be split over lines or set in any markup, and distances between words, counted in that
+//! reading, are not stretched by padding. Each word is looked up by its hash, first in a small filter that
+//! rules most words out, then among the words that begin or continue an entry; so a word costs the same
+//! whatever it is. Languages without spaces between words are searched by an automaton.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +13,8 @@ use aho_corasick::nfa::contiguous::NFA;
 use aho_corasick::{Anchored, MatchError};
 
 use super::normalize;
-use super::words::{Index, Vocabulary, beginning};
+use super::reading::{READ, Reading, Word, hash, head, is_letter};
+use super::words::{Index, Vocabulary};
 
 /// More concepts than this are too many: a set of them, and one bit more, is one word.
 pub const MAX_CONCEPTS: usize = 128;
@@ -71,6 +71,8 @@ pub struct Lexicon {
     vocabulary: Vocabulary,
     /// (node, word) to node, of the tree whose paths are the entries' words; node 0 is the root.
     paths: Index,
+    /// For each word, the node it leads to from the root.
+    roots: Vec<Option<u32>>,
     /// Where the meanings of the entries that end at each node begin.
     nodes: Vec<u32>,
     meanings: Vec<Meaning>,
@@ -168,8 +170,10 @@ impl Lexicon {
             meanings.extend(node);
         }
         nodes.push(meanings.len() as u32);
+        let root = |word| tree.paths.get(&path(0, word)).copied();
         Ok(Self {
             names,
+            roots: (0..tree.vocabulary.len()).map(root).collect(),
             vocabulary: tree.vocabulary,
             paths: Index::new(&tree.paths),
             nodes,
@@ -190,84 +194,86 @@ impl Lexicon {
         &self.meanings[from as usize..to as usize]
     }
 
-    /// Tells `found` of every word in `text`, in the order of their ends. `closed_up`: its spaces say
-    /// nothing.
-    pub fn read(&self, text: &str, closed_up: bool, mut found: impl FnMut(Found)) {
-        if closed_up {
-            let read: Vec<u8> = text.bytes().map(|byte| READ[usize::from(byte)]).collect();
-            self.closed_up.each(&read, |concepts, start, end| {
-                let (from, to) = (start as u32, end as u32);
-                found(Found::Word(Hit { concepts, start, end, from, to }));
-            });
-            return;
-        }
+    /// Tells `found` of every word in `text`, in the order of their ends. `reading` is that text, read.
+    pub(super) fn read(&self, text: &str, reading: &mut Reading, mut found: impl FnMut(Found)) {
         let bytes = text.as_bytes();
-        let mut hidden = Vec::new();
+        let mut anywhere = Vec::new();
         if !text.is_ascii() {
-            self.anywhere.each(bytes, |concepts, start, end| hidden.push((concepts, start, end)));
+            self.anywhere.each(bytes, |concepts, start, end| anywhere.push((concepts, start, end)));
         }
-        let mut hidden = hidden.into_iter().peekable();
-        // Entries under way after the word before: node, first byte, place.
-        let mut under_way = [(0_u32, 0_usize, 0_u32); MAX_WORDS];
+        let mut anywhere = anywhere.as_slice();
+        let mut ways = [[Way::default(); MAX_WORDS]; 2];
+        let [mut now, mut next] = ways.each_mut();
+        // How many entries are under way.
         let mut count = 0;
-        let (mut word, mut last) = (Word::default(), Word::default());
+        let mut last = Word::default();
         let mut place = 1_u32;
-        let mut at = 0;
-        loop {
-            std::mem::swap(&mut word, &mut last);
-            word.begin(place);
-            at = word.read(bytes, at);
-            if word.length == 0 {
-                return;
-            }
-            place = word.from + word.length + 1;
-            while let Some((concepts, start, end)) =
-                hidden.next_if(|(_, start, _)| *start < word.end)
+        while let Some(word) = reading.word(bytes, last.end) {
+            let (from, to) = (place, place + word.length);
+            while let Some(&(concepts, start, end)) = anywhere.first()
+                && start < word.end
             {
-                let from = word.from + start.saturating_sub(word.start) as u32;
+                anywhere = &anywhere[1..];
+                let from = from + start.saturating_sub(word.start) as u32;
                 let to = from + (end - start) as u32;
                 found(Found::Word(Hit { concepts, start, end, from, to }));
             }
-            let letters = word.letters();
-            let pair = self.vocabulary.may_begin(last.hash, word.hash, letters);
-            let alone = self.vocabulary.may_stand_alone(word.hash, letters);
-            if count == 0 && !pair && !alone {
-                continue;
-            }
-            let seen = self.vocabulary.look(word.hash, letters);
-            let mut next = [(0_u32, 0_usize, 0_u32); MAX_WORDS];
-            let mut kept = 0;
-            let mut go = |node: u32, start: usize, from: u32| {
-                for id in seen.ids() {
-                    let Some(node) = self.paths.get(path(node, *id)) else { continue };
-                    for meaning in self.meanings(node) {
-                        let to = word.from + word.length;
-                        meaning.tell(bytes, start..word.end, (from, to), &mut found);
+            let (alone, pair) = self.vocabulary.may_begin(last.hash, word.key());
+            if alone || pair || count > 0 {
+                // A longer one is no word of any entry, but may begin like a stem.
+                let seen = self.vocabulary.look(word.key(), reading.letters(&word, MAX_ENTRY));
+                let mut kept = 0;
+                let mut go = |way: Way| {
+                    for id in seen.ids() {
+                        let Some(node) = self.paths.get(path(way.node, *id)) else { continue };
+                        for meaning in self.meanings(node) {
+                            meaning.tell(bytes, way.start..word.end, (way.from, to), &mut found);
+                        }
+                        if let Some(slot) = next.get_mut(kept) {
+                            *slot = Way { node, ..way };
+                            kept += 1;
+                        }
                     }
-                    if let Some(slot) = next.get_mut(kept)
-                        && start != word.start
-                    {
-                        *slot = (node, start, from);
-                        kept += 1;
-                    }
-                }
-            };
-            for (node, start, from) in &under_way[..count] {
-                go(*node, *start, *from);
-            }
-            if pair {
-                for id in self.vocabulary.look(last.hash, last.letters()).ids() {
-                    if let Some(node) = self.paths.get(path(0, *id)) {
-                        go(node, last.start, last.from);
+                };
+                now[..count].iter().copied().for_each(&mut go);
+                if pair {
+                    let from = place - 1 - last.length;
+                    let first = self.vocabulary.look(last.key(), reading.letters(&last, MAX_ENTRY));
+                    for node in first.ids().iter().filter_map(|id| self.roots[*id as usize]) {
+                        go(Way { node, start: last.start, from });
                     }
                 }
+                if alone {
+                    for node in seen.ids().iter().filter_map(|id| self.roots[*id as usize]) {
+                        for meaning in self.meanings(node) {
+                            meaning.tell(bytes, word.start..word.end, (from, to), &mut found);
+                        }
+                    }
+                }
+                count = kept;
+                std::mem::swap(&mut now, &mut next);
             }
-            if alone {
-                go(0, word.start, word.from);
-            }
-            (under_way, count) = (next, kept);
+            last = word;
+            place = to + 1;
         }
     }
+
+    /// The same for a text whose spaces say nothing.
+    pub(super) fn read_closed_up(&self, reading: &Reading, mut found: impl FnMut(Hit)) {
+        self.closed_up.each(reading.bytes(), |concepts, start, end| {
+            let (from, to) = (start as u32, end as u32);
+            found(Hit { concepts, start, end, from, to });
+        });
+    }
+}
+
+/// An entry that is under way after a word: as far as its node, from a first byte on, which has a place
+/// in the reading.
+#[derive(Debug, Clone, Copy, Default)]
+struct Way {
+    node: u32,
+    from: u32,
+    start: usize,
 }
 
 /// A step in the tree of entries, as a key.
@@ -327,11 +333,13 @@ impl Tree {
         if self.nodes.is_empty() {
             self.nodes.push(Vec::new());
         }
-        let mut keys = read.split(' ').map(|word| match word.strip_suffix('*') {
-            Some(stem) => beginning(stem.as_bytes()).map_or(0, u64::from),
+        let mut words = read.split(' ');
+        let first = words.next().map_or(0, |word| match word.strip_suffix('*') {
+            Some(stem) => u64::from(head(stem.as_bytes())),
             None => hash(word.as_bytes()),
         });
-        self.vocabulary.begin(keys.next().unwrap_or_default(), keys.next());
+        let second = words.next().map(|word| head(word.trim_end_matches('*').as_bytes()));
+        self.vocabulary.begin(first, second);
         let mut node = 0;
         for word in read.split(' ') {
             let id = match word.strip_suffix('*') {
@@ -347,71 +355,6 @@ impl Tree {
         }
         self.nodes[node as usize].push(meaning);
         Ok(())
-    }
-}
-
-/// The word that the pass is at.
-struct Word {
-    hash: u64,
-    /// Bytes as read, the first of them.
-    read: [u8; MAX_ENTRY],
-    /// Bytes as read, all of them.
-    length: u32,
-    /// First byte in the text, and the one behind the last.
-    start: usize,
-    end: usize,
-    /// Where it begins in the reading.
-    from: u32,
-}
-
-impl Default for Word {
-    fn default() -> Self {
-        Self { hash: 0, read: [0; MAX_ENTRY], length: 0, start: 0, end: 0, from: 0 }
-    }
-}
-
-impl Word {
-    const fn begin(&mut self, from: u32) {
-        self.hash = 0;
-        self.length = 0;
-        self.from = from;
-    }
-
-    /// Reads the next word from `at`; gives where to go on. Empty at the end of the text.
-    fn read(&mut self, text: &[u8], mut at: usize) -> usize {
-        while let Some(byte) = text.get(at) {
-            let read = READ[usize::from(*byte)];
-            if read > b' ' {
-                break;
-            }
-            // A line break written as an escape: its letter is none.
-            let escape = read == LOOK && *byte == b'\\';
-            at += 1 + usize::from(escape && matches!(text.get(at + 1), Some(b'n' | b'r' | b't')));
-        }
-        self.start = at;
-        while let Some(byte) = text.get(at) {
-            let read = READ[usize::from(*byte)];
-            if read > b' ' {
-                self.hash = step(self.hash, read);
-                if let Some(slot) = self.read.get_mut(self.length as usize) {
-                    *slot = read;
-                }
-                self.length += 1;
-                at += 1;
-            } else if *byte == b'-' && text.get(at + 1) == Some(&b'\n') {
-                // A word broken at the end of a line.
-                at += 2;
-            } else {
-                break;
-            }
-        }
-        self.end = at;
-        at
-    }
-
-    fn letters(&self) -> &[u8] {
-        // A longer one is no word of any entry, but may begin like a stem.
-        &self.read[..(self.length as usize).min(MAX_ENTRY)]
     }
 }
 
@@ -473,42 +416,3 @@ fn shifted(letter: char, shift: u8) -> char {
         other => other,
     }
 }
-
-/// Read of bytes whose neighbour decides.
-const LOOK: u8 = 0;
-
-const fn is_letter(byte: u8) -> bool {
-    READ[byte as usize] > b' '
-}
-
-/// A word's hash, letter by letter: up to twelve letters fit without loss.
-const fn step(hash: u64, read: u8) -> u64 {
-    hash.rotate_left(5) ^ read as u64
-}
-
-fn hash(word: &[u8]) -> u64 {
-    word.iter().fold(0, |hash, byte| step(hash, *byte))
-}
-
-/// How the pass reads a byte.
-const READ: [u8; 256] = {
-    let mut table = [b' '; 256];
-    let mut byte = 0;
-    while byte < 256 {
-        table[byte] = match byte as u8 {
-            letter @ (b'a'..=b'z' | 0x80..) => letter,
-            letter @ b'A'..=b'Z' => letter.to_ascii_lowercase(),
-            b'0' => b'o',
-            b'1' => b'i',
-            b'3' => b'e',
-            b'4' | b'@' => b'a',
-            b'5' | b'$' => b's',
-            b'7' => b't',
-            digit @ b'0'..=b'9' => digit,
-            b'\\' | b'-' => LOOK,
-            _ => b' ',
-        };
-        byte += 1;
-    }
-    table
-};

@@ -13,6 +13,7 @@ pub mod fields;
 pub mod lexicon;
 pub mod normalize;
 pub mod policy;
+mod reading;
 pub mod rules;
 pub mod scanner;
 pub mod sequence;

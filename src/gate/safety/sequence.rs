@@ -3,10 +3,11 @@
 //!
 //! A slot names one concept or several with `/` between them. Before it, `^` asks for the beginning of a
 //! clause and `^^` for that of a line; after it, `"` asks for a quotation to follow and `:` for a colon.
-//! The machine keeps the latest way to each slot of each sequence, so that a word costs as much as there
-//! are slots it fits, wherever it stands.
+//! The machine keeps the latest way to each slot of each sequence, and a bit for each slot that was reached
+//! not long ago, so that a word costs as much as there are slots that wait for it.
 
 use super::lexicon::{Hit, Lexicon, MAX_CONCEPTS};
+use super::reading::Reading;
 
 /// Gap where none is given, in bytes of the reading.
 const GAP: u32 = 32;
@@ -23,11 +24,9 @@ const PARAGRAPH: u32 = 40;
 /// Words further apart than this need no look at what stands between them.
 const FAR: usize = 400;
 
-/// Concepts are remembered for one to two times this: at least as long as the widest gap.
-const EPOCH: u32 = 256;
-
-/// What first steps wait for is always there; no concept has this bit.
-const FIRST: u128 = 1 << (MAX_CONCEPTS - 1);
+/// That a slot was reached is remembered for one to two times this, in bytes of the reading: longer than
+/// the widest gap and the longest entry.
+const EPOCH: u32 = 512;
 
 /// A negation this close before a first word turns its sense.
 const NEGATED: u32 = 10;
@@ -73,11 +72,31 @@ struct Step {
 #[derive(Debug, Default)]
 pub struct Machine {
     steps: Vec<Step>,
-    /// For each concept, the steps that take it, later ones first, each with the concepts that the step
-    /// before it takes (all, for a first one).
-    takes: Vec<Vec<(u128, u16)>>,
+    /// For each concept, the steps that take it.
+    takes: Vec<Steps>,
+    /// Those that begin a sequence.
+    firsts: Steps,
     negation: u128,
     lead: u128,
+}
+
+/// A set of steps, 64 to a word of bits; words without any are left out.
+#[derive(Debug, Default, Clone)]
+struct Steps(Vec<(usize, u64)>);
+
+impl Steps {
+    /// Adds a step behind all others.
+    fn push(&mut self, step: usize) {
+        let (word, bit) = word_and_bit(step);
+        match self.0.last_mut() {
+            Some((last, bits)) if *last == word => *bits |= bit,
+            _ => self.0.push((word, bit)),
+        }
+    }
+}
+
+const fn word_and_bit(step: usize) -> (usize, u64) {
+    (step / u64::BITS as usize, 1 << (step % u64::BITS as usize))
 }
 
 /// A sequence that was found.
@@ -91,17 +110,27 @@ pub struct Fire {
 
 #[derive(Debug, Clone, Copy, Default)]
 struct Progress {
-    run: u32,
     start: usize,
     end: usize,
     to: u32,
 }
 
-/// What the machine remembers; kept from text to text, so that a short one costs nothing to begin.
+/// What a scan remembers; kept from text to text, so that a short one costs nothing to begin.
 #[derive(Debug, Default)]
 pub struct Memory {
-    run: u32,
+    /// How far each step got; means something where the step after it waits.
     progress: Vec<Progress>,
+    waiting: Vec<Waiting>,
+    /// Readings that are free.
+    pub(super) readings: Vec<Reading>,
+}
+
+/// Which of 64 steps wait for a word.
+#[derive(Debug, Clone, Copy, Default)]
+struct Waiting {
+    all: u64,
+    /// Those whose step before was reached in this epoch.
+    lately: u64,
 }
 
 impl Machine {
@@ -111,7 +140,8 @@ impl Machine {
     pub fn new(lexicon: &Lexicon) -> Self {
         let concept = |name| lexicon.concept(name).unwrap_or(0);
         Self {
-            takes: vec![Vec::new(); MAX_CONCEPTS],
+            takes: vec![Steps::default(); MAX_CONCEPTS],
+            firsts: Steps::default(),
             negation: concept("negation"),
             lead: concept("lead"),
             steps: Vec::new(),
@@ -156,16 +186,17 @@ impl Machine {
             gap = GAP;
         }
         let last = slots.len().saturating_sub(1);
-        let mut before = FIRST;
         for (index, slot) in slots.into_iter().enumerate() {
-            let step = self.steps.len() as u16;
+            let step = self.steps.len();
             for (bit, takes) in self.takes.iter_mut().enumerate() {
                 if slot.concepts >> bit & 1 == 1 {
-                    takes.insert(0, (before, step));
+                    takes.push(step);
                 }
             }
-            before = slot.concepts;
             let (first, last) = (index == 0, index == last);
+            if first {
+                self.firsts.push(step);
+            }
             self.steps.push(Step { slot, rule: rule as u16, first, last, plain });
         }
         Ok(())
@@ -175,22 +206,21 @@ impl Machine {
     #[must_use]
     pub fn begin<'a>(&'a self, text: &'a str, closed_up: bool, memory: &'a mut Memory) -> Run<'a> {
         memory.progress.resize(self.steps.len(), Progress::default());
-        memory.run = memory.run.wrapping_add(1);
-        if memory.run == 0 {
-            memory.progress.fill(Progress::default());
-            memory.run = 1;
-        }
-        Run {
+        memory.waiting.resize(word_and_bit(self.steps.len()).0 + 1, Waiting::default());
+        let mut run = Run {
             machine: self,
             text: text.as_bytes(),
             memory,
             closed_up,
-            recent: (EPOCH, FIRST, FIRST),
+            epoch: EPOCH,
             broken: (usize::MAX, 0),
             negated: None,
             led: None,
             work: 0,
-        }
+        };
+        run.forget();
+        run.forget();
+        run
     }
 }
 
@@ -201,8 +231,8 @@ pub struct Run<'a> {
     text: &'a [u8],
     memory: &'a mut Memory,
     closed_up: bool,
-    /// Where this epoch ends, the concepts seen in it and the one before, and those of this one.
-    recent: (u32, u128, u128),
+    /// Where this epoch ends.
+    epoch: u32,
     /// What breaks add between the word that ends here and the one at hand.
     broken: (usize, u32),
     negated: Option<u32>,
@@ -215,24 +245,26 @@ impl Run<'_> {
     /// Takes a word; words come in the order of their ends. `fired` is told of each sequence it completes.
     pub fn take(&mut self, hit: &Hit, mut fired: impl FnMut(Fire)) {
         self.broken.0 = usize::MAX;
-        if hit.from > self.recent.0 {
-            self.recent = (hit.from + EPOCH, self.recent.2 | FIRST, FIRST);
+        if hit.from > self.epoch {
+            self.epoch = hit.from + EPOCH;
+            self.forget();
         }
         let machine = self.machine;
         let mut left = hit.concepts;
         while left != 0 {
             let concept = left.trailing_zeros() as usize;
             left &= left - 1;
-            for (before, step) in &machine.takes[concept] {
-                // Most words wait for one that is nowhere near.
-                if before & self.recent.1 != 0 {
+            // Later steps first: what a word reached does not wait for that same word.
+            for (word, takes) in machine.takes[concept].0.iter().rev() {
+                let mut waiting = takes & self.memory.waiting[*word].all;
+                while waiting != 0 {
+                    let bit = waiting.ilog2();
+                    waiting ^= 1 << bit;
                     self.work += 1;
-                    self.step(usize::from(*step), hit, &mut fired);
+                    self.step(word * u64::BITS as usize + bit as usize, hit, &mut fired);
                 }
             }
         }
-        self.recent.1 |= hit.concepts;
-        self.recent.2 |= hit.concepts;
         if hit.concepts & machine.negation != 0 {
             self.negated = Some(hit.to);
         }
@@ -251,7 +283,7 @@ impl Run<'_> {
             hit.start
         } else {
             let before = self.memory.progress[index - 1];
-            if before.run != self.memory.run || hit.from < before.to {
+            if hit.from < before.to {
                 return;
             }
             let distance = hit.from - before.to;
@@ -268,8 +300,21 @@ impl Run<'_> {
         if step.last {
             fired(Fire { rule: step.rule, start });
         } else {
-            self.memory.progress[index] =
-                Progress { run: self.memory.run, start, end: hit.end, to: hit.to };
+            self.memory.progress[index] = Progress { start, end: hit.end, to: hit.to };
+            let (word, bit) = word_and_bit(index + 1);
+            let waiting = &mut self.memory.waiting[word];
+            waiting.all |= bit;
+            waiting.lately |= bit;
+        }
+    }
+
+    /// Begins an epoch: only what was reached in the last one still waits.
+    fn forget(&mut self) {
+        for waiting in &mut self.memory.waiting {
+            *waiting = Waiting { all: waiting.lately, lately: 0 };
+        }
+        for (word, firsts) in &self.machine.firsts.0 {
+            self.memory.waiting[*word].all |= firsts;
         }
     }
 

@@ -4,6 +4,7 @@
 use super::disguise;
 use super::lexicon::Found;
 use super::normalize;
+use super::reading::Reading;
 use super::rules::{FieldClass, Rules};
 use super::sequence::{Fire, Memory};
 use super::structure::{Form, forms};
@@ -56,29 +57,45 @@ impl Looker<'_> {
         if folded.is_some() {
             self.forms(text, &of_text);
         }
-        let turns = self.read(text, false, hidden, &of_text);
-        for run in disguise::closed_up(text) {
+        let mut reading = self.reading(text);
+        let turns = self.words(text, &mut reading, hidden, &of_text);
+        for run in disguise::closed_up(text, &reading) {
             let back = |offset| of_text(run.original(offset));
+            let mut reading = self.reading(&run.text);
             if run.text.contains(' ') {
-                self.read(&run.text, false, true, &back);
+                self.words(&run.text, &mut reading, true, &back);
             }
-            self.read(&run.text, true, true, &back);
+            self.closed_up(&run.text, &reading, &back);
+            self.memory.readings.push(reading);
         }
-        if depth >= DEPTH {
-            return;
+        if depth < DEPTH {
+            self.decoded(text, &mut reading, (depth, hidden), &turns, &of_text);
         }
-        self.turn(text, &turns, depth, &of_text);
+        self.memory.readings.push(reading);
+    }
+
+    /// What the text hides, one layer deeper. `reading` is that text, read, and is lost.
+    fn decoded(
+        &mut self,
+        text: &str,
+        reading: &mut Reading,
+        (depth, hidden): (usize, bool),
+        turns: &[Turn],
+        of_text: &dyn Fn(usize) -> usize,
+    ) {
+        self.turn(text, turns, depth, of_text);
         let unescaped = disguise::unescaped(text);
         if let Some(view) = &unescaped {
             let back = |offset: usize| of_text(view.original(offset));
             self.forms(&view.text, &back);
             self.view(&view.text, DEPTH, hidden, &back);
+            reading.read(&view.text);
         }
         let (plain, back): (&str, &dyn Fn(usize) -> usize) = match &unescaped {
             Some(view) => (&view.text, &|offset| of_text(view.original(offset))),
-            None => (text, &of_text),
+            None => (text, of_text),
         };
-        for view in disguise::encoded(plain) {
+        for view in disguise::encoded(plain, reading) {
             let back = |offset: usize| back(view.original(offset));
             self.forms(&view.text, &back);
             self.view(&view.text, depth + 1, true, &back);
@@ -112,53 +129,70 @@ impl Looker<'_> {
         }
     }
 
-    /// One pass; gives the words that tell of a turned text.
-    fn read(
+    /// A text, read.
+    fn reading(&mut self, text: &str) -> Reading {
+        let mut reading = self.memory.readings.pop().unwrap_or_default();
+        reading.read(text);
+        reading
+    }
+
+    /// One pass over the words; gives those that tell of a turned text.
+    fn words(
         &mut self,
         text: &str,
-        closed_up: bool,
+        reading: &mut Reading,
         hidden: bool,
         original: &dyn Fn(usize) -> usize,
     ) -> Vec<Turn> {
         let mut turns = Vec::new();
         let rules = self.rules;
-        let mut run = rules.machine.begin(text, closed_up, self.memory);
+        let mut run = rules.machine.begin(text, false, self.memory);
         let fires = &mut self.seen.fires;
         let before = fires.len();
-        rules.lexicon.read(text, closed_up, |found| match found {
-            Found::Word(hit) => run.take(&hit, |fire| {
-                let near = |known: &Fire| {
-                    known.rule == fire.rule && fire.start.abs_diff(known.start) < APART
-                };
-                if !fires[before..].iter().rev().take(16).any(near) {
-                    fires.push(fire);
-                }
-            }),
+        rules.lexicon.read(text, reading, |found| match found {
+            Found::Word(hit) => run.take(&hit, |fire| keep(fires, before, fire)),
             Found::Shifted(shift, at) => turns.push((Some(shift), at)),
             Found::Backwards(at) => turns.push((None, at)),
         });
         self.seen.work += text.len() as u64 + run.work;
-        if closed_up {
-            // Without borders, words turn up by chance: only what says much by itself counts.
-            let all = rules.all();
-            let mut kept = before;
-            for at in before..fires.len() {
-                if all[usize::from(fires[at].rule)].weight(FieldClass::Any) >= TELLING {
-                    fires.swap(kept, at);
-                    kept += 1;
-                }
+        self.placed(before, hidden, original);
+        turns
+    }
+
+    /// One pass over a text whose spaces say nothing.
+    fn closed_up(&mut self, text: &str, reading: &Reading, original: &dyn Fn(usize) -> usize) {
+        let rules = self.rules;
+        let mut run = rules.machine.begin(text, true, self.memory);
+        let fires = &mut self.seen.fires;
+        let before = fires.len();
+        rules.lexicon.read_closed_up(reading, |hit| {
+            run.take(&hit, |fire| keep(fires, before, fire));
+        });
+        self.seen.work += text.len() as u64 + run.work;
+        // Without borders, words turn up by chance: only what says much by itself counts.
+        let all = rules.all();
+        let mut kept = before;
+        for at in before..fires.len() {
+            if all[usize::from(fires[at].rule)].weight(FieldClass::Any) >= TELLING {
+                fires.swap(kept, at);
+                kept += 1;
             }
-            fires.truncate(kept);
         }
+        fires.truncate(kept);
+        self.placed(before, true, original);
+    }
+
+    /// Gives the fires of one pass, those from `before` on, their places in the original.
+    fn placed(&mut self, before: usize, hidden: bool, original: &dyn Fn(usize) -> usize) {
+        let fires = &mut self.seen.fires;
         for fire in &mut fires[before..] {
             fire.start = original(fire.start);
         }
         if hidden && let Some(first) = fires.get(before).copied() {
-            for rule in rules.of_form(Form::Concealed) {
+            for rule in self.rules.of_form(Form::Concealed) {
                 fires.push(Fire { rule: rule as u16, start: first.start });
             }
         }
-        turns
     }
 
     fn forms(&mut self, text: &str, original: &dyn Fn(usize) -> usize) {
@@ -169,5 +203,13 @@ impl Looker<'_> {
             }
         });
         self.seen.work += text.len() as u64;
+    }
+}
+
+/// Keeps a fire of the pass that began at `before`, unless its rule fired close by.
+fn keep(fires: &mut Vec<Fire>, before: usize, fire: Fire) {
+    let near = |known: &Fire| known.rule == fire.rule && fire.start.abs_diff(known.start) < APART;
+    if !fires[before..].iter().rev().take(16).any(near) {
+        fires.push(fire);
     }
 }

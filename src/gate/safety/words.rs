@@ -1,51 +1,32 @@
-//! Words by number: exact ones by their hash, stems by their first bytes, most words ruled out by a bit.
+//! Words by number: exact ones by their hash, stems by their first bytes, most words ruled out by a
+//! filter.
 
 use std::collections::BTreeMap;
 
-/// Bits of each map that rules words out, as a power of two; 8 KiB, which stay in the nearest cache.
-const BITS: u32 = 16;
+use super::reading::{SPREAD, head};
+
+/// Words of 64 bits in the filter, as a power of two: 32 KiB, in which one word of prose in a hundred
+/// passes that is none of the lexicon's.
+const FILTER: u32 = 12;
 
 /// Most numbers one word can have: its own, and those of stems it begins with.
 const MAX_IDS: usize = 4;
-
-/// Spreads a hash over the high bits (2^64 divided by the golden ratio).
-const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// The rest of a word, and what it is.
 type Entry = (Box<[u8]>, u32);
 
 /// The words of all entries.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Vocabulary {
-    /// Words that may be among them.
-    bits: Box<[u64]>,
-    /// Words that may be an entry by themselves.
-    alone: Box<[u64]>,
-    /// Pairs of words that may begin a longer one.
-    pairs: Box<[u64]>,
+    /// How entries begin: with one word that is all of it, or with a first and a second.
+    begins: Filter,
     exact: BTreeMap<u64, u32>,
     index: Index,
-    /// By their first [`Self::STEM`] bytes.
+    /// By their heads.
     by_beginning: BTreeMap<u32, Vec<Entry>>,
     beginnings: Index,
     stems: Vec<Vec<Entry>>,
     words: Vec<Box<[u8]>>,
-}
-
-impl Default for Vocabulary {
-    fn default() -> Self {
-        Self {
-            bits: vec![0; 1 << (BITS - 6)].into_boxed_slice(),
-            alone: vec![0; 1 << (BITS - 6)].into_boxed_slice(),
-            pairs: vec![0; 1 << (BITS - 6)].into_boxed_slice(),
-            exact: BTreeMap::new(),
-            index: Index::default(),
-            by_beginning: BTreeMap::new(),
-            beginnings: Index::default(),
-            stems: Vec::new(),
-            words: Vec::new(),
-        }
-    }
 }
 
 /// The numbers of one word.
@@ -74,7 +55,6 @@ impl Vocabulary {
 
     /// The number of a word with this hash; `None` if another word has that hash.
     pub(super) fn add(&mut self, hash: u64, word: &[u8]) -> Option<u32> {
-        mark(&mut self.bits, hash);
         let free = self.words.len() as u32;
         let id = *self.exact.entry(hash).or_insert(free);
         if id == free {
@@ -85,8 +65,7 @@ impl Vocabulary {
 
     /// The number of a stem; `None` if it is too short.
     pub(super) fn add_stem(&mut self, stem: &[u8]) -> Option<u32> {
-        let beginning = beginning(stem)?;
-        mark(&mut self.bits, u64::from(beginning));
+        let beginning = (stem.len() >= Self::STEM).then(|| head(stem))?;
         let free = self.words.len() as u32;
         let stems = self.by_beginning.entry(beginning).or_default();
         if let Some((_, id)) = stems.iter().find(|(known, _)| **known == *stem) {
@@ -108,21 +87,17 @@ impl Vocabulary {
         self.beginnings = Index::new(&beginnings);
     }
 
-    /// The numbers of a word, as read.
-    pub(super) fn look(&self, hash: u64, word: &[u8]) -> Seen {
+    /// The numbers of a word with these letters; `key` is its hash and its head.
+    pub(super) fn look(&self, (hash, head): (u64, u32), letters: &[u8]) -> Seen {
         let mut seen = Seen::default();
-        if marked(&self.bits, hash)
-            && let Some(id) = self.index.get(hash)
-            && *self.words[id as usize] == *word
+        if let Some(id) = self.index.get(hash)
+            && same(&self.words[id as usize], letters)
         {
             seen.push(id);
         }
-        if let Some(beginning) = beginning(word)
-            && marked(&self.bits, u64::from(beginning))
-            && let Some(at) = self.beginnings.get(u64::from(beginning))
-        {
+        if let Some(at) = self.beginnings.get(u64::from(head)) {
             for (stem, id) in &self.stems[at as usize] {
-                if word.starts_with(stem) {
+                if letters.starts_with(stem) {
                     seen.push(*id);
                 }
             }
@@ -130,49 +105,63 @@ impl Vocabulary {
         seen
     }
 
-    /// Marks how an entry begins: with one word that is all of it, or with a first and a second. Each is
-    /// a word's hash, or the first bytes of a stem.
-    pub(super) fn begin(&mut self, first: u64, second: Option<u64>) {
-        match second {
-            Some(second) => mark(&mut self.pairs, pair(first, second)),
-            None => mark(&mut self.alone, first),
-        }
+    /// How many numbers there are.
+    pub(super) fn len(&self) -> u32 {
+        self.words.len() as u32
     }
 
-    /// Whether a word may be an entry by itself; always right where it says no.
-    pub(super) fn may_stand_alone(&self, hash: u64, word: &[u8]) -> bool {
-        marked(&self.alone, hash)
-            || beginning(word).is_some_and(|first| marked(&self.alone, u64::from(first)))
+    /// Marks how an entry begins: with one word that is all of it (its hash; of a stem, its head), or
+    /// with a first (its hash) and a second (its head).
+    pub(super) fn begin(&mut self, first: u64, second: Option<u32>) {
+        self.begins.mark(second.map_or(first, |second| pair(first, second)));
     }
 
-    /// Whether an entry may begin with two words, the first of this hash; always right where it says no.
-    pub(super) fn may_begin(&self, first: u64, hash: u64, word: &[u8]) -> bool {
-        marked(&self.pairs, pair(first, hash))
-            || beginning(word).is_some_and(|second| marked(&self.pairs, pair(first, second.into())))
+    /// Whether the word with this hash and head may be an entry by itself, and whether one may begin with
+    /// the word of the hash `last` and this one after it. Always right where it says no.
+    #[inline]
+    pub(super) fn may_begin(&self, last: u64, (hash, head): (u64, u32)) -> (bool, bool) {
+        let alone = self.begins.has(hash) | self.begins.has(u64::from(head));
+        (alone, self.begins.has(pair(last, head)))
     }
 }
 
-const fn pair(first: u64, second: u64) -> u64 {
-    first.wrapping_mul(SPREAD).rotate_left(29) ^ second
+/// Whether two words of one hash are the same: up to eight letters are their hash.
+fn same(one: &[u8], other: &[u8]) -> bool {
+    one.len() == other.len() && (one.len() <= size_of::<u64>() || one == other)
 }
 
-fn mark(bits: &mut [u64], hash: u64) {
-    let bit = spread(hash);
-    bits[bit >> 6] |= 1 << (bit & 63);
+const fn pair(first: u64, second: u32) -> u64 {
+    first.wrapping_mul(SPREAD).rotate_left(29) ^ second as u64
 }
 
-fn marked(bits: &[u64], hash: u64) -> bool {
-    let bit = spread(hash);
-    bits[bit >> 6] >> (bit & 63) & 1 == 1
+/// A set of numbers that is always right where it says no: two bits of one word of 64 for each.
+#[derive(Debug)]
+struct Filter(Box<[u64; 1 << FILTER]>);
+
+impl Default for Filter {
+    #[expect(clippy::large_stack_arrays, reason = "once, when the rules are loaded")]
+    fn default() -> Self {
+        Self(Box::new([0; 1 << FILTER]))
+    }
 }
 
-fn spread(hash: u64) -> usize {
-    (hash.wrapping_mul(SPREAD) >> (64 - BITS)) as usize
-}
+impl Filter {
+    /// Which word, and which bits of it.
+    const fn place(key: u64) -> (usize, u64, u64) {
+        let hash = key.wrapping_mul(SPREAD);
+        ((hash >> (u64::BITS - FILTER)) as usize, hash >> 40 & 63, hash >> 46 & 63)
+    }
 
-/// A word's first bytes, by which stems are found.
-pub(super) fn beginning(word: &[u8]) -> Option<u32> {
-    word.first_chunk().map(|first| u32::from_le_bytes(*first))
+    fn mark(&mut self, key: u64) {
+        let (word, one, other) = Self::place(key);
+        self.0[word] |= 1 << one | 1 << other;
+    }
+
+    #[inline]
+    fn has(&self, key: u64) -> bool {
+        let (word, one, other) = Self::place(key);
+        (self.0[word] >> one & self.0[word] >> other) & 1 != 0
+    }
 }
 
 /// A map from numbers to numbers that does not change: open addressing, half full at most. What a look-up
