@@ -34,15 +34,18 @@ const SHORT_LINES: (usize, usize) = (16, 4);
 pub const AROUND: (usize, usize) = (300, 500);
 
 /// The text with escapes of letters undone, as often as that brings more to light: percent-encoding,
-/// HTML character references, `\u0069` and `\x69`. `None` where there are none.
+/// HTML character references, `\u0069` and `\x69`. `None` where there are none. With it, whether once
+/// was enough: then its changes are all there are.
 #[must_use]
-pub fn unescaped(text: &str) -> Option<View> {
+pub fn unescaped(text: &str) -> Option<(View, bool)> {
     let mut view = unescape(text)?;
+    let mut once = true;
     for _ in 1..ROUNDS {
         let Some(next) = unescape(&view.text) else { break };
         view = next.over(&view);
+        once = false;
     }
-    Some(view)
+    Some((view, once))
 }
 
 fn unescape(text: &str) -> Option<View> {

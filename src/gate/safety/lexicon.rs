@@ -7,6 +7,7 @@
 //! whatever it is. Languages without spaces between words are searched by an automaton.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use aho_corasick::automaton::Automaton as _;
 use aho_corasick::nfa::contiguous::NFA;
@@ -23,7 +24,7 @@ pub const MAX_CONCEPTS: usize = 128;
 const MAX_ENTRY: usize = 60;
 
 /// Most entries that may be under way at once: as many as the longest has words.
-const MAX_WORDS: usize = 10;
+pub(super) const MAX_WORDS: usize = 10;
 
 /// Languages without spaces between words, or whose words take attached particles: entries are found
 /// anywhere.
@@ -194,8 +195,15 @@ impl Lexicon {
         &self.meanings[from as usize..to as usize]
     }
 
-    /// Tells `found` of every word in `text`, in the order of their ends. `reading` is that text, read.
-    pub(super) fn read(&self, text: &str, reading: &mut Reading, mut found: impl FnMut(Found)) {
+    /// Tells `found` of every word in that stretch of `text`, in the order of their ends. `reading` is
+    /// that text, read.
+    pub(super) fn read(
+        &self,
+        text: &str,
+        reading: &mut Reading,
+        stretch: Range<usize>,
+        mut found: impl FnMut(Found),
+    ) {
         let bytes = text.as_bytes();
         let mut anywhere = Vec::new();
         if !text.is_ascii() {
@@ -206,9 +214,11 @@ impl Lexicon {
         let [mut now, mut next] = ways.each_mut();
         // How many entries are under way.
         let mut count = 0;
-        let mut last = Word::default();
+        let mut last = Word::none(stretch.start);
         let mut place = 1_u32;
-        while let Some(word) = reading.word(bytes, last.end) {
+        while let Some(word) = reading.word(bytes, last.end)
+            && word.start < stretch.end
+        {
             let (from, to) = (place, place + word.length);
             while let Some(&(concepts, start, end)) = anywhere.first()
                 && start < word.end
@@ -285,7 +295,7 @@ impl Meaning {
     fn tell(
         &self,
         text: &[u8],
-        at: std::ops::Range<usize>,
+        at: Range<usize>,
         (from, to): (u32, u32),
         found: &mut impl FnMut(Found),
     ) {

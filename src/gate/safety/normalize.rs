@@ -37,6 +37,11 @@ impl View {
         Self { text, marks: vec![(0, at)], opaque: true }
     }
 
+    /// Every other of its marks from the second on, in `text`: where its maker put something else.
+    pub(super) fn changes(&self) -> impl Iterator<Item = usize> + '_ {
+        self.marks.iter().skip(1).step_by(2).map(|(here, _)| *here)
+    }
+
     /// This view of another view, as one of the original.
     pub(super) fn over(mut self, inner: &Self) -> Self {
         for mark in &mut self.marks {

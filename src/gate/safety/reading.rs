@@ -106,6 +106,11 @@ pub(super) struct Word {
 }
 
 impl Word {
+    /// What stands before the first word from `at` on.
+    pub(super) fn none(at: usize) -> Self {
+        Self { end: at, ..Self::default() }
+    }
+
     /// Its hash and its head.
     #[inline]
     pub(super) const fn key(&self) -> (u64, u32) {
@@ -178,7 +183,8 @@ impl Reading {
     }
 
     /// The next word from `at` on. `text` is what was read.
-    #[inline]
+    #[expect(clippy::inline_always, reason = "a call a word takes a quarter of the scan's time")]
+    #[inline(always)]
     pub(super) fn word(&mut self, text: &[u8], at: usize) -> Option<Word> {
         let mut start = self.letters.next(at)?;
         // The letter of a line break that is written as an escape is none.
@@ -229,6 +235,30 @@ impl Reading {
             self.bytes.extend_from_within(from..end);
         }
         (letters, end)
+    }
+
+    /// Where so many words before `at` begin, or some more.
+    pub(super) fn words_back(&self, at: usize, count: u32) -> usize {
+        let mut block = at / BLOCK;
+        let mut starts = self.letters.starts(block) & !(!0 << (at % BLOCK));
+        let mut words = starts.count_ones();
+        while words < count && block > 0 {
+            block -= 1;
+            starts = self.letters.starts(block);
+            words += starts.count_ones();
+        }
+        if words < count { 0 } else { block * BLOCK + starts.trailing_zeros() as usize }
+    }
+
+    /// A place with so many beginnings of words from `at` on before it, or some more, or the end.
+    pub(super) fn words_on(&self, at: usize, count: u32) -> usize {
+        let mut block = at / BLOCK;
+        let mut words = (self.letters.starts(block) & (!0 << (at % BLOCK))).count_ones();
+        while words < count && (block + 1) * BLOCK < self.length {
+            block += 1;
+            words += self.letters.starts(block).count_ones();
+        }
+        ((block + 1) * BLOCK).min(self.length)
     }
 
     /// Where from `at` on the first run of [`MIN_ENCODED`] digits of an encoding begins. At `at` none is
@@ -301,6 +331,13 @@ impl Map {
             gaps = !self.0[block];
         }
         block * BLOCK + gaps.trailing_zeros() as usize
+    }
+
+    /// Where runs begin in a block.
+    fn starts(&self, block: usize) -> u64 {
+        let bits = self.0[block];
+        let before = block.checked_sub(1).map_or(0, |before| self.0[before] >> (BLOCK - 1));
+        bits & !(bits << 1 | before)
     }
 
     /// The 64 places from `at` on.
@@ -413,6 +450,21 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn a_stretch_has_as_many_words_as_were_asked_for(text in texts(), at: u16, count in 0..40_u32) {
+            let mut reading = read(&text);
+            let at = usize::from(at) % (text.len() + 1);
+            let (from, to) = (reading.words_back(at, count), reading.words_on(at, count));
+            prop_assert!(from <= at && at <= to && to <= text.len());
+            // Beginnings are counted here, and a word broken over lines has several.
+            let letter = |at: usize| text.as_bytes().get(at).is_some_and(|byte| is_letter(*byte));
+            let begins = |at: &usize| letter(*at) && !(*at > 0 && letter(at - 1));
+            let begun = |stretch: std::ops::Range<usize>| stretch.filter(begins).count() as u32;
+            prop_assert!(from == 0 || begun(from..at) >= count);
+            prop_assert!(to == text.len() || begun(at..to) >= count);
+            prop_assert!(from == 0 || reading.word(text.as_bytes(), from).is_some_and(|w| w.start >= from));
+        }
+
         #[test]
         fn words_are_those_of_a_pass_byte_by_byte(text in texts()) {
             prop_assert_eq!(words(&text), plain_words(&text));

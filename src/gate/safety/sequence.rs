@@ -6,7 +6,7 @@
 //! The machine keeps the latest way to each slot of each sequence, and a bit for each slot that was reached
 //! not long ago, so that a word costs as much as there are slots that wait for it.
 
-use super::lexicon::{Hit, Lexicon, MAX_CONCEPTS};
+use super::lexicon::{Hit, Lexicon, MAX_CONCEPTS, MAX_WORDS};
 use super::reading::Reading;
 
 /// Gap where none is given, in bytes of the reading.
@@ -76,6 +76,8 @@ pub struct Machine {
     takes: Vec<Steps>,
     /// Those that begin a sequence.
     firsts: Steps,
+    /// Over how many words a sequence can reach.
+    pub(super) reach: u32,
     negation: u128,
     lead: u128,
 }
@@ -142,6 +144,7 @@ impl Machine {
         Self {
             takes: vec![Steps::default(); MAX_CONCEPTS],
             firsts: Steps::default(),
+            reach: 0,
             negation: concept("negation"),
             lead: concept("lead"),
             steps: Vec::new(),
@@ -186,6 +189,9 @@ impl Machine {
             gap = GAP;
         }
         let last = slots.len().saturating_sub(1);
+        // Two bytes of the reading are a word and its border at least.
+        let reach = slots.iter().map(|slot| slot.gap / 2 + MAX_WORDS as u32).sum();
+        self.reach = self.reach.max(reach);
         for (index, slot) in slots.into_iter().enumerate() {
             let step = self.steps.len();
             for (bit, takes) in self.takes.iter_mut().enumerate() {

@@ -3,7 +3,7 @@
 
 use super::disguise;
 use super::lexicon::Found;
-use super::normalize;
+use super::normalize::{self, View};
 use super::reading::Reading;
 use super::rules::{FieldClass, Rules};
 use super::sequence::{Fire, Memory};
@@ -17,6 +17,9 @@ const APART: usize = 200;
 
 /// The least weight of a rule that counts where words have no borders.
 const TELLING: f32 = 0.6;
+
+/// Words before a stretch of a text that tell how its first ones are meant.
+const LEAD: u32 = 16;
 
 /// Of each text, so many times its length is turned back or around at most.
 const TURNED: usize = 4;
@@ -59,8 +62,17 @@ impl Looker<'_> {
         }
         let mut reading = self.reading(text);
         let turns = self.words(text, &mut reading, hidden, &of_text);
-        for run in disguise::closed_up(text, &reading) {
-            let back = |offset| of_text(run.original(offset));
+        self.closed_up_runs(text, &reading, &of_text);
+        if depth < DEPTH {
+            self.decoded(text, &mut reading, (depth, hidden), &turns, &of_text);
+        }
+        self.memory.readings.push(reading);
+    }
+
+    /// What is spaced out or broken over lines.
+    fn closed_up_runs(&mut self, text: &str, reading: &Reading, original: &dyn Fn(usize) -> usize) {
+        for run in disguise::closed_up(text, reading) {
+            let back = |offset| original(run.original(offset));
             let mut reading = self.reading(&run.text);
             if run.text.contains(' ') {
                 self.words(&run.text, &mut reading, true, &back);
@@ -68,10 +80,42 @@ impl Looker<'_> {
             self.closed_up(&run.text, &reading, &back);
             self.memory.readings.push(reading);
         }
-        if depth < DEPTH {
-            self.decoded(text, &mut reading, (depth, hidden), &turns, &of_text);
+    }
+
+    /// A view of a text that was looked at: only as far around its changes as a rule can reach. Whatever
+    /// else is in it was seen. `reading` is the view, read.
+    fn changed(&mut self, view: &View, reading: &mut Reading, original: &dyn Fn(usize) -> usize) {
+        let (rules, text) = (self.rules, view.text.as_str());
+        let reach = rules.machine.reach;
+        let before = self.seen.fires.len();
+        let mut changes = view.changes().peekable();
+        while let Some(first) = changes.next() {
+            let mut last = first;
+            let mut end = reading.words_on(last, reach);
+            while let Some(next) = changes.next_if(|next| *next <= end) {
+                last = next;
+                // Not anew for each of a crowd.
+                if changes.peek().is_none_or(|then| *then > end) {
+                    end = reading.words_on(last, reach);
+                }
+            }
+            let start = reading.words_back(first, reach);
+            let stretch = reading.words_back(start, LEAD)..end;
+            let mut run = rules.machine.begin(text, false, self.memory);
+            let fires = &mut self.seen.fires;
+            rules.lexicon.read(text, reading, stretch.clone(), |found| {
+                if let Found::Word(hit) = found {
+                    run.take(&hit, |fire| {
+                        if fire.start >= start {
+                            keep(fires, before, fire);
+                        }
+                    });
+                }
+            });
+            self.seen.work += stretch.len() as u64 + run.work;
         }
-        self.memory.readings.push(reading);
+        self.placed(before, false, original);
+        self.closed_up_runs(text, reading, original);
     }
 
     /// What the text hides, one layer deeper. `reading` is that text, read, and is lost.
@@ -85,14 +129,18 @@ impl Looker<'_> {
     ) {
         self.turn(text, turns, depth, of_text);
         let unescaped = disguise::unescaped(text);
-        if let Some(view) = &unescaped {
+        if let Some((view, once)) = &unescaped {
             let back = |offset: usize| of_text(view.original(offset));
             self.forms(&view.text, &back);
-            self.view(&view.text, DEPTH, hidden, &back);
             reading.read(&view.text);
+            if *once && !hidden && view.text.is_ascii() {
+                self.changed(view, reading, &back);
+            } else {
+                self.view(&view.text, DEPTH, hidden, &back);
+            }
         }
         let (plain, back): (&str, &dyn Fn(usize) -> usize) = match &unescaped {
-            Some(view) => (&view.text, &|offset| of_text(view.original(offset))),
+            Some((view, _)) => (&view.text, &|offset| of_text(view.original(offset))),
             None => (text, of_text),
         };
         for view in disguise::encoded(plain, reading) {
@@ -149,7 +197,7 @@ impl Looker<'_> {
         let mut run = rules.machine.begin(text, false, self.memory);
         let fires = &mut self.seen.fires;
         let before = fires.len();
-        rules.lexicon.read(text, reading, |found| match found {
+        rules.lexicon.read(text, reading, 0..text.len(), |found| match found {
             Found::Word(hit) => run.take(&hit, |fire| keep(fires, before, fire)),
             Found::Shifted(shift, at) => turns.push((Some(shift), at)),
             Found::Backwards(at) => turns.push((None, at)),
