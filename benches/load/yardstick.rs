@@ -120,7 +120,7 @@ async fn sqlite(store: &str, binary: &Path, seconds: u64, verdict: bool) -> Row 
         .await
         .unwrap();
     sqlx::raw_sql(
-        "INSERT INTO tenants VALUES ('bare', 0); \
+        "INSERT INTO tenants (tenant, created_at) VALUES ('bare', 0); \
          INSERT INTO audit_log_heads (tenant, log_id, size, hash) VALUES ('bare', 'bare', 0, x'')",
     )
     .execute(&mut connection)
@@ -157,15 +157,19 @@ async fn next_leaf(connection: &mut SqliteConnection) -> sqlx::Result<i64> {
 
 async fn append(connection: &mut SqliteConnection, kind: &str, id: &str) -> sqlx::Result<()> {
     let leaf = next_leaf(connection).await?;
-    sqlx::query("INSERT INTO audit_records VALUES ('bare', ?, randomblob(32), ?, ?, ?, ?, 1, randomblob(?))")
-        .bind(leaf)
-        .bind(kind)
-        .bind(id)
-        .bind(id)
-        .bind((kind == "HANDOFF").then_some(id))
-        .bind(i64::try_from(RECORD * 16).unwrap_or_default())
-        .execute(&mut *connection)
-        .await?;
+    sqlx::query(
+        "INSERT INTO audit_records (tenant, leaf_index, record_hash, kind, task_id, handoff_id, \
+         content_id, recorded_at, body) \
+         VALUES ('bare', ?, randomblob(32), ?, ?, ?, ?, 1, randomblob(?))",
+    )
+    .bind(leaf)
+    .bind(kind)
+    .bind(id)
+    .bind(id)
+    .bind((kind == "HANDOFF").then_some(id))
+    .bind(i64::try_from(RECORD * 16).unwrap_or_default())
+    .execute(&mut *connection)
+    .await?;
     sqlx::query(
         "UPDATE audit_log_heads SET size = size + 1, hash = randomblob(32) WHERE tenant = 'bare'",
     )
@@ -183,12 +187,19 @@ async fn submission(connection: &mut SqliteConnection, id: &str) -> sqlx::Result
         sqlx::query(read).bind(id).fetch_optional(&mut *tx).await?;
     }
     for write in [
-        "INSERT INTO tasks VALUES ('bare', ?1, 'HANDING_OFF', 'sender-1', NULL, NULL, 1, 1, 1, 0, 1, 1, 1, 1)",
-        "INSERT INTO handoffs VALUES ('bare', ?1, ?1, NULL, 'sender-1', '1.0.0', ?1, 'receiver-1', \
+        "INSERT INTO tasks (tenant, task_id, status, holder, checkpoint_execution, checkpoint_seq, \
+         fence, handoffs, undelivered, failures, spent_nanos, remaining_nanos, created_at, updated_at) \
+         VALUES ('bare', ?1, 'HANDING_OFF', 'sender-1', NULL, NULL, 1, 1, 1, 0, 1, 1, 1, 1)",
+        "INSERT INTO handoffs (tenant, handoff_id, task_id, parent_id, source, source_version, \
+         source_execution, target, target_type, target_version, mode, status, fencing_token, attempts, \
+         deadline_at, spent_nanos, remaining_nanos, prompt_tokens, completion_tokens, idempotent, \
+         checkpoint_execution, checkpoint_seq, content_id, digest_salt, digest, reason, traceparent, \
+         created_at, accepted_at, ended_at) VALUES ('bare', ?1, ?1, NULL, 'sender-1', '1.0.0', ?1, 'receiver-1', \
          'receiver-1', '1.0.0', 'webhook', 'PENDING', 1, 1, NULL, 1, 1, 1200, 300, 1, ?1, 1, ?1, \
          randomblob(16), randomblob(32), NULL, \
          '00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01', 1, NULL, NULL)",
-        "INSERT INTO outbox VALUES ('bare', ?1, ?1, 1, 'receiver-1', 'webhook', 1, 1, 'broker-1', 1)",
+        "INSERT INTO outbox (tenant, handoff_id, task_id, seq, target, mode, visible_at, attempt, \
+         claimed_by, created_at) VALUES ('bare', ?1, ?1, 1, 'receiver-1', 'webhook', 1, 1, 'broker-1', 1)",
     ] {
         sqlx::query(write).bind(id).execute(&mut *tx).await?;
     }
@@ -199,7 +210,7 @@ async fn submission(connection: &mut SqliteConnection, id: &str) -> sqlx::Result
             CHECKPOINT,
         ),
         (
-            "INSERT INTO contents VALUES ('bare', ?1, randomblob(16), 'zstd', randomblob(?2), 1)",
+            "INSERT INTO contents (tenant, content_id, salt, codec, bytes, created_at) VALUES ('bare', ?1, randomblob(16), 'zstd', randomblob(?2), 1)",
             CONTENT,
         ),
     ] {
