@@ -28,6 +28,10 @@ pub struct Plan {
     pub warm_up: Duration,
     /// Measured.
     pub measured: Duration,
+    /// Bytes of a message.
+    pub size: usize,
+    /// Over which the agents are spread; at least one.
+    pub tenants: usize,
     /// Handoffs of a task; 0 for no end.
     pub hops: usize,
     /// Ask for the verdict.

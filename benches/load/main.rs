@@ -46,15 +46,15 @@ struct Args {
     /// Seconds that are measured; 2 s before them are not
     #[arg(long, default_value_t = 8)]
     seconds: u64,
-    /// Bytes of a message
-    #[arg(long, default_value_t = 4096)]
-    size: usize,
+    /// Bytes of a message; several are run one after the other
+    #[arg(long, default_value = "4096", value_delimiter = ',')]
+    size: Vec<usize>,
     /// Sending agents, and as many receiving ones
     #[arg(long, default_value_t = 16)]
     agents: usize,
-    /// Tenants; the agents are spread over them
-    #[arg(long, default_value_t = 1)]
-    tenants: usize,
+    /// Tenants, over which the agents are spread; several are run one after the other
+    #[arg(long, default_value = "1", value_delimiter = ',')]
+    tenants: Vec<usize>,
     /// Handoffs of one task, one after the other; 0: each sender has one task for ever
     #[arg(long, default_value_t = 1)]
     hops: usize,
@@ -110,19 +110,27 @@ impl Args {
     }
 
     fn plans(&self) -> Vec<Plan> {
-        let plan = |senders, rate| Plan {
-            senders,
-            rate,
-            warm_up: Duration::from_secs(2),
-            measured: Duration::from_secs(self.seconds),
-            hops: self.hops,
-            wait: self.wait,
-        };
-        if self.rate.is_empty() {
-            self.senders.iter().map(|senders| plan(*senders, None)).collect()
+        let loads: Vec<(usize, Option<u64>)> = if self.rate.is_empty() {
+            self.senders.iter().map(|senders| (*senders, None)).collect()
         } else {
-            self.rate.iter().map(|rate| plan(0, Some(*rate))).collect()
+            self.rate.iter().map(|rate| (0, Some(*rate))).collect()
+        };
+        let mut plans = Vec::new();
+        for size in &self.size {
+            for tenants in &self.tenants {
+                plans.extend(loads.iter().map(|(senders, rate)| Plan {
+                    senders: *senders,
+                    rate: *rate,
+                    warm_up: Duration::from_secs(2),
+                    measured: Duration::from_secs(self.seconds),
+                    size: *size,
+                    tenants: (*tenants).max(1),
+                    hops: self.hops,
+                    wait: self.wait,
+                }));
+            }
         }
+        plans
     }
 }
 
@@ -178,7 +186,7 @@ async fn loaded(
     for _ in 0..args.brokers.max(1) {
         brokers.push(Broker::start(&database, &settings).await);
     }
-    let world = World::new(&database, &brokers, args).await;
+    let world = World::new(&database, &brokers, args, plan).await;
     let world = Arc::new(world);
     let outcome: Outcome = drive::run(&world, plan, &brokers).await;
     let ready = brokers.iter().map(|broker| broker.ready_in).max().unwrap();

@@ -66,6 +66,12 @@ impl Row {
         };
         let brokers =
             if args.brokers > 1 { format!(", {} brokers", args.brokers) } else { String::new() };
+        let size = match plan.size {
+            4_096 => String::new(),
+            size => format!(", {:.1} KB", size as f64 / 1_024.0),
+        };
+        let tenants =
+            if plan.tenants > 1 { format!(", {} tenants", plan.tenants) } else { String::new() };
         let wait = if plan.wait { ", to verdict" } else { "" };
         let per = |seconds: f64| seconds * 1e3 / outcome.acknowledged.max(1) as f64;
         let mut more = BTreeMap::from([
@@ -83,7 +89,7 @@ impl Row {
             more.insert("postgres cpu ms/handoff", per(outcome.postgres_cpu));
         }
         Self {
-            what: format!("{side}, {load}{task}{brokers}{wait}"),
+            what: format!("{side}, {load}{size}{tenants}{task}{brokers}{wait}"),
             rate: outcome.answered.len() as f64 / outcome.measured.as_secs_f64(),
             answered: Some(Quantiles::of(&outcome.answered)),
             arrived: Some(Quantiles::of(&outcome.arrived)),

@@ -14,6 +14,7 @@ use tokio::time::Instant;
 use crate::Args;
 use crate::broker::Broker;
 use crate::database::{ADMIN_KEY, Database};
+use crate::drive::Plan;
 
 /// Different texts, so that neither the database nor zstd sees the same one over and over.
 const TEXTS: usize = 64;
@@ -150,14 +151,14 @@ async fn admin_key(database: &Database, tenant: usize) -> String {
 
 impl World {
     /// Registers the agents with the first broker.
-    pub async fn new(database: &Database, brokers: &[Broker], args: &Args) -> Self {
+    pub async fn new(database: &Database, brokers: &[Broker], args: &Args, plan: &Plan) -> Self {
         let arrivals = Arc::new(Arrivals::default());
         let url = receive(Arc::clone(&arrivals), Duration::from_millis(args.receiver_ms)).await;
         let base = &brokers[0].base;
         let mut senders = Vec::new();
-        for tenant in 0..args.tenants.max(1) {
+        for tenant in 0..plan.tenants {
             let admin = admin_key(database, tenant).await;
-            for n in (tenant..args.agents).step_by(args.tenants.max(1)) {
+            for n in (tenant..args.agents).step_by(plan.tenants) {
                 let (id, target) = (format!("sender-{n}"), format!("receiver-{n}"));
                 let receiver = json!({
                     "agentId": target,
@@ -170,7 +171,7 @@ impl World {
                 senders.push(Sender { id, key, target });
             }
         }
-        let texts = (0..TEXTS).map(|_| text(args.size.saturating_sub(1_200))).collect();
+        let texts = (0..TEXTS).map(|_| text(plan.size.saturating_sub(1_200))).collect();
         let bases = brokers.iter().map(|broker| broker.base.clone()).collect();
         Self { bases, senders, arrivals, texts }
     }

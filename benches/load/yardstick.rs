@@ -1,5 +1,6 @@
 //! What the same machine does on the same tables with one transaction a handoff: pgbench on
-//! Postgres, a plain loop on SQLite. It checks nothing, hashes nothing and delivers nothing.
+//! Postgres, a plain loop on SQLite, which is run with batches too. It checks nothing, hashes nothing and
+//! delivers nothing.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -23,6 +24,9 @@ const CONTENT: usize = 100;
 const CHECKPOINT: usize = 88;
 const RECORD: usize = 64;
 
+/// Handoffs in a transaction of the batched loop.
+const BATCH: usize = 64;
+
 const SCRIPTS: [(&str, &str); 2] = [
     ("a submission", "benches/pgbench-handoff.sql"),
     ("submission and verdict", "benches/pgbench-handoff-and-verdict.sql"),
@@ -32,8 +36,10 @@ const SCRIPTS: [(&str, &str); 2] = [
 pub async fn measure(store: &str, binary: &Path, seconds: u64) -> Vec<Row> {
     if store.starts_with("sqlite") {
         return vec![
-            sqlite(store, binary, seconds, false).await,
-            sqlite(store, binary, seconds, true).await,
+            sqlite(store, binary, seconds, false, 1).await,
+            sqlite(store, binary, seconds, true, 1).await,
+            sqlite(store, binary, seconds, false, BATCH).await,
+            sqlite(store, binary, seconds, true, BATCH).await,
         ];
     }
     let Some(pgbench) = pgbench() else {
@@ -107,8 +113,9 @@ async fn postgres(
     Row { what, rate, answered: None, arrived: None, more }
 }
 
-/// One connection, as SQLite has one writer; the broker's settings.
-async fn sqlite(store: &str, binary: &Path, seconds: u64, verdict: bool) -> Row {
+/// One connection, as SQLite has one writer; the broker's settings. `batch` submissions make one
+/// transaction, and as many verdicts another.
+async fn sqlite(store: &str, binary: &Path, seconds: u64, verdict: bool, batch: usize) -> Row {
     let database = Database::new(store, binary.to_owned()).await;
     database.migrate().await;
     let mut connection = SqliteConnectOptions::new()
@@ -130,19 +137,28 @@ async fn sqlite(store: &str, binary: &Path, seconds: u64, verdict: bool) -> Row 
     let began = Instant::now();
     while began.elapsed() < Duration::from_secs(seconds) {
         let one = Instant::now();
-        let id = random_id().to_string();
-        submission(&mut connection, &id).await.unwrap();
-        if verdict {
-            accepted(&mut connection, &id).await.unwrap();
+        let ids: Vec<String> = (0..batch).map(|_| random_id().to_string()).collect();
+        let mut tx = connection.begin_with("BEGIN IMMEDIATE").await.unwrap();
+        for id in &ids {
+            submission(&mut tx, id).await.unwrap();
         }
-        took.push(one.elapsed());
+        tx.commit().await.unwrap();
+        if verdict {
+            let mut tx = connection.begin_with("BEGIN IMMEDIATE").await.unwrap();
+            for id in &ids {
+                accepted(&mut tx, id).await.unwrap();
+            }
+            tx.commit().await.unwrap();
+        }
+        took.extend(ids.iter().map(|_| one.elapsed()));
     }
     let rate = took.len() as f64 / began.elapsed().as_secs_f64();
     connection.close().await.unwrap();
     database.drop().await;
     let what = if verdict { "submission and verdict" } else { "a submission" };
+    let in_batches = if batch > 1 { format!(", batches of {batch}") } else { String::new() };
     Row {
-        what: format!("SQLite bare, {what}, 1 client"),
+        what: format!("SQLite bare, {what}, 1 client{in_batches}"),
         rate,
         answered: Some(Quantiles::of(&took)),
         arrived: None,
@@ -178,8 +194,7 @@ async fn append(connection: &mut SqliteConnection, kind: &str, id: &str) -> sqlx
     Ok(())
 }
 
-async fn submission(connection: &mut SqliteConnection, id: &str) -> sqlx::Result<()> {
-    let mut tx = connection.begin_with("BEGIN IMMEDIATE").await?;
+async fn submission(tx: &mut SqliteConnection, id: &str) -> sqlx::Result<()> {
     for read in [
         "SELECT status FROM tasks WHERE tenant = 'bare' AND task_id = ?",
         "SELECT status FROM handoffs WHERE tenant = 'bare' AND handoff_id = ?",
@@ -217,12 +232,10 @@ async fn submission(connection: &mut SqliteConnection, id: &str) -> sqlx::Result
         let bytes = i64::try_from(units * 16).unwrap_or_default();
         sqlx::query(write).bind(id).bind(bytes).execute(&mut *tx).await?;
     }
-    append(&mut tx, "HANDOFF", id).await?;
-    tx.commit().await
+    append(tx, "HANDOFF", id).await
 }
 
-async fn accepted(connection: &mut SqliteConnection, id: &str) -> sqlx::Result<()> {
-    let mut tx = connection.begin_with("BEGIN IMMEDIATE").await?;
+async fn accepted(tx: &mut SqliteConnection, id: &str) -> sqlx::Result<()> {
     for read in [
         "SELECT status FROM tasks WHERE tenant = 'bare' AND task_id = ?",
         "SELECT status FROM handoffs WHERE tenant = 'bare' AND handoff_id = ?",
@@ -238,6 +251,5 @@ async fn accepted(connection: &mut SqliteConnection, id: &str) -> sqlx::Result<(
     ] {
         sqlx::query(write).bind(id).execute(&mut *tx).await?;
     }
-    append(&mut tx, "ACCEPTED", id).await?;
-    tx.commit().await
+    append(tx, "ACCEPTED", id).await
 }
