@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used, reason = "a harness that cannot go on should stop")]
 #![allow(missing_docs, unreachable_pub, reason = "nobody's library")]
 
+mod bare;
 mod broker;
 mod collector;
 mod database;
@@ -73,7 +74,8 @@ struct Args {
     /// Runs of each, in turn
     #[arg(long, default_value_t = 1)]
     runs: usize,
-    /// Measure the bare database too: one transaction a handoff, by 1, 8 and 32 clients
+    /// Measure the bare parts too: the database with one transaction a handoff, by 1, 8 and 32 clients, an
+    /// echo over HTTP, hashing and parsing
     #[arg(long)]
     yardstick: bool,
     /// Just that
@@ -156,6 +158,12 @@ async fn main() {
                     eprintln!("run {run}: {}", row.line());
                     figures.push((run, row));
                 }
+            }
+        }
+        if args.yardstick || args.only_yardstick {
+            for row in bare::measure(&args.size, args.seconds).await {
+                eprintln!("run {run}: {}", row.line());
+                figures.push((run, row));
             }
         }
     }

@@ -68,7 +68,7 @@ impl Row {
             if args.brokers > 1 { format!(", {} brokers", args.brokers) } else { String::new() };
         let size = match plan.size {
             4_096 => String::new(),
-            size => format!(", {:.1} KB", size as f64 / 1_024.0),
+            size => format!(", {}", kilobytes(size)),
         };
         let tenants =
             if plan.tenants > 1 { format!(", {} tenants", plan.tenants) } else { String::new() };
@@ -125,6 +125,11 @@ impl Row {
             "more": self.more,
         })
     }
+}
+
+/// A size as a row of the table names it.
+pub fn kilobytes(bytes: usize) -> String {
+    format!("{:.1} KB", bytes as f64 / 1_024.0)
 }
 
 fn median(mut values: Vec<f64>) -> f64 {

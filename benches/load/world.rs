@@ -223,7 +223,7 @@ impl World {
 }
 
 /// Words, so many bytes of them.
-fn text(bytes: usize) -> String {
+pub fn text(bytes: usize) -> String {
     let mut text = String::with_capacity(bytes + 16);
     while text.len() < bytes {
         for byte in random::<16>() {
