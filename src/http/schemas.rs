@@ -12,7 +12,7 @@ use super::Api;
 use super::auth::{Anyone, Auditor, Operator};
 use super::extract::{Id, Ids, Json, heavy};
 use super::problem::{BadBody, Busy, NoKey, Problem, ProblemDetails, view};
-use crate::contract::evolution::{Assessment, Change, Side, assess};
+use crate::contract::evolution::{Assessment, Bump, Change, Side, assess};
 use crate::contract::schema;
 use crate::contract::shelf::SchemaName;
 use crate::domain::canonical;
@@ -138,7 +138,7 @@ fn comparison(assessment: &Assessment) -> Value {
         .collect();
     json!({
         "against": assessment.against.as_ref().map(Version::to_string),
-        "needs": assessment.needs.map(|needs| needs.as_str()),
+        "needs": assessment.needs.map(Bump::as_str),
         "nextVersion": assessment.next.to_string(),
         "breaksSenders": breaks(Side::Senders),
         "breaksReceivers": breaks(Side::Receivers),

@@ -1,7 +1,7 @@
 //! Which tenants have caps: looked up now and then, so that a batch of any other tenant does not ask.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crate::domain::ids::{Micros, TenantId};
@@ -14,7 +14,15 @@ const TTL: Duration = Duration::from_secs(1);
 /// The tenants that have caps, as this broker knows.
 #[derive(Default)]
 pub(super) struct Capped {
-    known: Mutex<Option<(Micros, Arc<BTreeSet<TenantId>>)>>,
+    known: Mutex<Known>,
+}
+
+#[derive(Default)]
+struct Known {
+    /// As read last, and when.
+    read: Option<(Micros, Arc<BTreeSet<TenantId>>)>,
+    /// Caps set here so far: what was read before one of them is not kept after it.
+    set: u64,
 }
 
 impl Capped {
@@ -28,16 +36,20 @@ impl Capped {
         if needs.caps.is_empty() {
             return Ok(());
         }
-        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let fresh = known.filter(|(then, _)| *then <= at && at.since(*then) < TTL);
-        let capped = match fresh {
-            Some((_, capped)) => capped,
-            None => {
-                let capped = Arc::new(store.list_capped().await?.into_iter().collect());
-                let now = Some((at, Arc::clone(&capped)));
-                *self.known.lock().unwrap_or_else(PoisonError::into_inner) = now;
-                capped
+        let (read, set) = {
+            let known = self.lock();
+            (known.read.clone(), known.set)
+        };
+        let fresh = read.filter(|(then, _)| *then <= at && at.since(*then) < TTL);
+        let capped = if let Some((_, capped)) = fresh {
+            capped
+        } else {
+            let capped = Arc::new(store.list_capped().await?.into_iter().collect());
+            let mut known = self.lock();
+            if known.set == set {
+                known.read = Some((at, Arc::clone(&capped)));
             }
+            capped
         };
         needs.caps.retain(|tenant, _| capped.contains(tenant));
         Ok(())
@@ -45,6 +57,12 @@ impl Capped {
 
     /// A cap was set here.
     pub(super) fn forget(&self) {
-        *self.known.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        let mut known = self.lock();
+        known.read = None;
+        known.set += 1;
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -117,13 +117,13 @@ fn contract(action: &Action, given: &Given) -> Result<Request, String> {
     let document = Document::parse(given.one("FILE").unwrap_or_default()).map_err(|err| {
         format!("the file, line {}, column {}: {}", err.place.line, err.place.column, err.message)
     })?;
-    ask(action, given, json!({ "contract": document.value() }))
+    ask(action, given, &json!({ "contract": document.value() }))
 }
 
 fn schema(action: &Action, given: &Given) -> Result<Request, String> {
     let document = json_of(given, "FILE")?.unwrap_or_default();
     let id = given.one("SCHEMA").unwrap_or_default();
-    ask(action, given, json!({ "schema": { "schemaId": id, "schema": document } }))
+    ask(action, given, &json!({ "schema": { "schemaId": id, "schema": document } }))
 }
 
 fn safety(action: &Action, given: &Given) -> Result<Request, String> {
@@ -139,7 +139,7 @@ fn safety(action: &Action, given: &Given) -> Result<Request, String> {
     if safety == json!({}) {
         return Err("say --mode, --rules or --exceptions".to_owned());
     }
-    ask(action, given, json!({ "safety": safety }))
+    ask(action, given, &json!({ "safety": safety }))
 }
 
 fn json_of(given: &Given, name: &str) -> Result<Option<Value>, String> {
@@ -149,7 +149,7 @@ fn json_of(given: &Given, name: &str) -> Result<Option<Value>, String> {
 }
 
 /// The broker judges for as long as it was told to.
-fn ask(action: &Action, given: &Given, candidate: Value) -> Result<Request, String> {
+fn ask(action: &Action, given: &Given, candidate: &Value) -> Result<Request, String> {
     let mut body = json!({ "candidate": candidate });
     for (said, name) in
         [("handoffs", "handoffs"), ("dead-letters", "deadLetters"), ("seconds", "seconds")]

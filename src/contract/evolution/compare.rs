@@ -138,14 +138,14 @@ impl<'a> At<'a> {
         (self.old.get(keyword), self.new.get(keyword))
     }
 
-    fn maps(
-        &self,
-        keyword: &str,
-    ) -> (Option<&'a Map<String, Value>>, Option<&'a Map<String, Value>>) {
+    fn maps(&self, keyword: &str) -> (Members<'a>, Members<'a>) {
         let map = |schema: &'a Value| schema.get(keyword).and_then(Value::as_object);
         (map(self.old), map(self.new))
     }
 }
+
+/// The members of an object, where a schema has one there.
+type Members<'a> = Option<&'a Map<String, Value>>;
 
 struct Walk<'a> {
     old: &'a Value,
@@ -349,7 +349,7 @@ impl<'a> Walk<'a> {
                 );
             }
             (Some(_), None) => {
-                self.say(at, "multipleOf", Kind::Widened, &[], "other than multiples are allowed")
+                self.say(at, "multipleOf", Kind::Widened, &[], "other than multiples are allowed");
             }
             (Some(old), Some(new)) if old != new => {
                 let whole = |value: &Value| value.as_u64().filter(|value| *value > 0);
@@ -432,7 +432,7 @@ impl<'a> Walk<'a> {
                 );
             }
             (true, false) => {
-                self.say(at, "uniqueItems", Kind::Widened, &[], "equal items are allowed")
+                self.say(at, "uniqueItems", Kind::Widened, &[], "equal items are allowed");
             }
             _ => {}
         }

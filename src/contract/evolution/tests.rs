@@ -270,7 +270,7 @@ fn schemas() -> impl Strategy<Value = Value> {
             "type": "string", "minLength": least, "maxLength": least + span,
         })),
         (-2i8..3, 0u8..4).prop_map(|(least, span)| json!({
-            "type": "integer", "minimum": least, "maximum": least as i16 + i16::from(span),
+            "type": "integer", "minimum": least, "maximum": i16::from(least) + i16::from(span),
         })),
         (-2i8..3).prop_map(|least| json!({"type": "number", "exclusiveMinimum": least})),
         Just(json!({"type": ["string", "null"]})),
@@ -337,10 +337,10 @@ fn pairs() -> impl Strategy<Value = (Value, Value)> {
                 if let Some(part) = same.first() {
                     let part = donor.pointer(part).unwrap().clone();
                     *new.pointer_mut(&place).unwrap() = part;
-                } else if let Some((parent, name)) = place.rsplit_once('/') {
-                    if let Some(parent) = new.pointer_mut(parent).and_then(Value::as_object_mut) {
-                        parent.remove(name);
-                    }
+                } else if let Some((parent, name)) = place.rsplit_once('/')
+                    && let Some(parent) = new.pointer_mut(parent).and_then(Value::as_object_mut)
+                {
+                    parent.remove(name);
                 }
             }
             (old, new)
