@@ -7,8 +7,8 @@
 //! `clock.rs`. What lies outside is simulated: the store's line, the network, receivers, senders,
 //! operators.
 //!
-//! `HANDOFFD_SIM_SCHEDULES` sets how many schedules run, `HANDOFFD_SIM_FIRST` the first one's seed. A
-//! failure prints its seed and its steps; `HANDOFFD_SIM_SEED=…` runs exactly that one again.
+//! `HANDOFFD_TEST_SIM_SCHEDULES` sets how many schedules run, `HANDOFFD_TEST_SIM_FIRST` the first one's seed. A
+//! failure prints its seed and its steps; `HANDOFFD_TEST_SIM_SEED=…` runs exactly that one again.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -163,7 +163,7 @@ fn tell(seed: u64, violation: &str) -> ! {
     let again = run(seed, true);
     let same = again.violation.as_deref() == Some(violation);
     panic!(
-        "{}\nseed {seed}: {violation}{}\nHANDOFFD_SIM_SEED={seed} runs it again",
+        "{}\nseed {seed}: {violation}{}\nHANDOFFD_TEST_SIM_SEED={seed} runs it again",
         again.trace,
         if same { "" } else { "\n(and it was not the same again: something is not repeatable)" }
     );
@@ -171,14 +171,14 @@ fn tell(seed: u64, violation: &str) -> ! {
 
 #[test]
 fn whatever_goes_wrong_the_promises_hold() {
-    if let Some(seed) = number("HANDOFFD_SIM_SEED") {
+    if let Some(seed) = number("HANDOFFD_TEST_SIM_SEED") {
         let ran = run(seed, true);
         println!("{}", ran.trace);
         assert_eq!(ran.violation, None, "seed {seed}");
         return;
     }
-    let schedules = number("HANDOFFD_SIM_SCHEDULES").unwrap_or(SCHEDULES);
-    let first = number("HANDOFFD_SIM_FIRST").unwrap_or(1);
+    let schedules = number("HANDOFFD_TEST_SIM_SCHEDULES").unwrap_or(SCHEDULES);
+    let first = number("HANDOFFD_TEST_SIM_FIRST").unwrap_or(1);
     let next = AtomicU64::new(first);
     let failed = AtomicU64::new(u64::MAX);
     let [handoffs, attempts, records, seconds] = [const { AtomicU64::new(0) }; 4];
