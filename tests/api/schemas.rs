@@ -81,8 +81,8 @@ both! {
     async fn a_comparison_says_who_breaks_and_why_and_writes_nothing(broker: Broker) {
         let operator = broker.person("operator").await;
         put(&operator, "1.0.0", &schema()).await.expect(201);
-        let size = broker.log_size().await;
         let auditor = broker.person("auditor").await;
+        let size = broker.log_size().await;
         let mut changed = schema();
         changed["properties"]["order_id"]["type"] = json!("integer");
         let path = "/schemas/payloads/refund/compare";
