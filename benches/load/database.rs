@@ -16,7 +16,8 @@ pub const ADMIN_KEY: &str = "admin-key-of-the-load-harness";
 pub struct Database {
     /// Its URL.
     pub url: String,
-    server: Option<String>,
+    /// The server's URL and the database's name there.
+    server: Option<(String, String)>,
     binary: PathBuf,
     master_key: String,
     folder: tempfile::TempDir,
@@ -38,7 +39,7 @@ impl Database {
             on(store, format!("CREATE DATABASE {name}")).await;
             let mut url: url::Url = store.parse().unwrap();
             url.set_path(&name);
-            (tempfile::tempdir().unwrap(), Some(store.to_owned()), url.to_string())
+            (tempfile::tempdir().unwrap(), Some((store.to_owned(), name)), url.to_string())
         };
         let master_key = base64::engine::general_purpose::STANDARD.encode(random::<32>());
         Self { url, server, binary, master_key, folder }
@@ -85,8 +86,7 @@ impl Database {
 
     /// Takes it away.
     pub async fn drop(self) {
-        if let Some(server) = &self.server {
-            let name = self.url.rsplit('/').next().unwrap();
+        if let Some((server, name)) = &self.server {
             on(server, format!("DROP DATABASE {name} WITH (FORCE)")).await;
         }
     }

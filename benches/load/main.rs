@@ -7,6 +7,7 @@
 #![allow(missing_docs, unreachable_pub, reason = "nobody's library")]
 
 mod bare;
+mod batched;
 mod broker;
 mod collector;
 mod database;

@@ -1,5 +1,5 @@
 //! What the same machine does on the same tables with one transaction a handoff: pgbench on
-//! Postgres, a plain loop on SQLite, which is run with batches too. It checks nothing, hashes nothing and
+//! Postgres, a plain loop on SQLite; and in batches, on both. It checks nothing, hashes nothing and
 //! delivers nothing.
 
 use std::collections::BTreeMap;
@@ -12,6 +12,7 @@ use sqlx::{ConnectOptions, Connection, Row as _, SqliteConnection};
 use tokio::process::Command;
 use tokio::time::Instant;
 
+use crate::batched;
 use crate::database::Database;
 use crate::report::{Quantiles, Row};
 
@@ -20,12 +21,15 @@ const CLIENTS: [usize; 3] = [1, 8, 32];
 
 /// Bytes that a 4 KB message makes, in units of 16: as the broker packs its content, the checkpoint
 /// and the record's body.
-const CONTENT: usize = 100;
-const CHECKPOINT: usize = 88;
-const RECORD: usize = 64;
+pub const CONTENT: usize = 100;
+pub const CHECKPOINT: usize = 88;
+pub const RECORD: usize = 64;
 
 /// Handoffs in a transaction of the batched loop.
 const BATCH: usize = 64;
+
+/// Connections of the batched loop on Postgres, and handoffs in a transaction.
+const BATCHES: [(usize, usize); 2] = [(2, 64), (4, 16)];
 
 const SCRIPTS: [(&str, &str); 2] = [
     ("a submission", "benches/pgbench-handoff.sql"),
@@ -42,11 +46,20 @@ pub async fn measure(store: &str, binary: &Path, seconds: u64) -> Vec<Row> {
             sqlite(store, binary, seconds, true, BATCH).await,
         ];
     }
-    let Some(pgbench) = pgbench() else {
-        eprintln!("no pgbench on this machine: the yardstick is left out");
-        return Vec::new();
-    };
     let mut rows = Vec::new();
+    for (connections, batch) in BATCHES {
+        for verdict in [false, true] {
+            let database = Database::new(store, binary.to_owned()).await;
+            prepared(&database).await;
+            let time = Duration::from_secs(seconds);
+            rows.push(batched::measure(&database.url, time, connections, batch, verdict).await);
+            database.drop().await;
+        }
+    }
+    let Some(pgbench) = pgbench() else {
+        eprintln!("no pgbench on this machine: that yardstick is left out");
+        return rows;
+    };
     for (what, script) in SCRIPTS {
         for clients in CLIENTS {
             rows.push(postgres(store, binary, seconds, &pgbench, (what, script), clients).await);
@@ -69,15 +82,8 @@ fn pgbench() -> Option<PathBuf> {
     found.pop()
 }
 
-async fn postgres(
-    store: &str,
-    binary: &Path,
-    seconds: u64,
-    pgbench: &Path,
-    (what, script): (&str, &str),
-    clients: usize,
-) -> Row {
-    let database = Database::new(store, binary.to_owned()).await;
+/// Its tables, and the head of one log.
+async fn prepared(database: &Database) {
     database.migrate().await;
     let mut connection = sqlx::PgConnection::connect(&database.url).await.unwrap();
     sqlx::raw_sql(
@@ -87,6 +93,19 @@ async fn postgres(
     .execute(&mut connection)
     .await
     .unwrap();
+    connection.close().await.unwrap();
+}
+
+async fn postgres(
+    store: &str,
+    binary: &Path,
+    seconds: u64,
+    pgbench: &Path,
+    (what, script): (&str, &str),
+    clients: usize,
+) -> Row {
+    let database = Database::new(store, binary.to_owned()).await;
+    prepared(&database).await;
     let output = Command::new(pgbench)
         .args(["--no-vacuum", "--protocol=prepared", "--file"])
         .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join(script))
@@ -106,7 +125,6 @@ async fn postgres(
         line.split_whitespace().next().unwrap().parse().unwrap()
     };
     let more = BTreeMap::from([("latency average ms", figure("latency average = "))]);
-    connection.close().await.unwrap();
     let rate = figure("tps = ");
     database.drop().await;
     let what = format!("Postgres bare, {what}, {clients} clients");

@@ -213,7 +213,7 @@ impl Default for ClientSettings {
         Self {
             connect_timeout: Duration::from_secs(5),
             pool_idle_timeout: Duration::from_secs(30),
-            pool_max_idle_per_host: 16,
+            pool_max_idle_per_host: 128,
         }
     }
 }

@@ -1,6 +1,8 @@
 //! Salted commitments: a record names content by a hash that tells nothing once the salt is gone
 //! (ruling X6), so content can be erased and the chain still verifies.
 
+use std::cell::RefCell;
+
 use sha2::{Digest, Sha256};
 
 /// Bytes of a salt.
@@ -103,7 +105,7 @@ impl Part {
     pub fn new(subject: Subject, salt: [u8; SALT_LEN], content: &[u8]) -> Self {
         let commitment = commit(subject, &salt, content);
         let packed = (content.len() >= COMPRESS_FROM)
-            .then(|| zstd::bulk::compress(content, ZSTD_LEVEL).ok())
+            .then(|| compress(content))
             .flatten()
             .filter(|packed| packed.len() < content.len());
         let (codec, bytes) = match packed {
@@ -112,6 +114,17 @@ impl Part {
         };
         Self { salt: salt.to_vec(), commitment, codec, bytes }
     }
+}
+
+thread_local! {
+    /// A compressor's tables are large: to make them anew for each content takes as long as compressing it.
+    static COMPRESSOR: RefCell<Option<zstd::bulk::Compressor<'static>>> =
+        RefCell::new(zstd::bulk::Compressor::new(ZSTD_LEVEL).ok());
+}
+
+/// `None` where it cannot be compressed: it is then kept as it is.
+fn compress(content: &[u8]) -> Option<Vec<u8>> {
+    COMPRESSOR.with_borrow_mut(|compressor| compressor.as_mut()?.compress(content).ok())
 }
 
 /// Unpacks stored bytes.

@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use sqlx::postgres::PgConnection;
 
-use super::batch::{HEADS, NODES, PERSONAL_DATA, RECORDS, Sql, bind};
+use super::batch::{HEADS, NODES, PERSONAL_DATA, RECORDS, bind};
+use super::joined::{Bound, How, Joined};
 use super::rows;
 use super::transact::fetch;
-use super::writes::{execute, update};
 use crate::domain::ids::TenantId;
 use crate::evidence::append::{Appended, Appending, Node};
 use crate::evidence::record::{Draft, LogHead, PersonalPart, Sealed};
@@ -16,18 +16,17 @@ use crate::store::{Result, StoreError};
 /// Leaves that a tree which lags behind its log is given at once.
 const CATCH_UP: i64 = 4096;
 
-static RECORDS_INSERT: Sql = Sql::new(|| RECORDS.insert());
-static PERSONAL_INSERT: Sql = Sql::new(|| PERSONAL_DATA.insert());
-static NODES_INSERT: Sql = Sql::new(|| NODES.insert());
-static HEADS_UPDATE: Sql = Sql::new(|| HEADS.update());
-
 const HEADS_LOAD: &str = "SELECT tenant, log_id, size, hash, frontier FROM audit.log_heads \
      WHERE tenant = ANY($1) ORDER BY tenant FOR UPDATE";
 const HEADS_BEHIND: &str = "SELECT tenant FROM audit.log_heads ORDER BY tenant";
 
 /// Locks the heads, gives each draft its place, writes the records, moves the heads: all that a batch does
 /// in the log.
-pub(super) async fn append(tx: &mut PgConnection, drafts: &[Draft]) -> Result<Appended> {
+pub(super) async fn append(
+    tx: &mut PgConnection,
+    drafts: &[Draft],
+    statement_bytes: usize,
+) -> Result<Appended> {
     if drafts.is_empty() {
         return Ok(Appended::default());
     }
@@ -46,42 +45,50 @@ pub(super) async fn append(tx: &mut PgConnection, drafts: &[Draft]) -> Result<Ap
         }
     }
     let places: Vec<(&Draft, &Sealed)> = drafts.iter().zip(&sealed).collect();
-    let query = bind!(
-        sqlx::query(RECORDS_INSERT.as_str()),
-        places,
-        |row| row.0.tenant.as_str(),
-        row.1.leaf_index,
-        row.1.hash.as_slice(),
-        row.0.kind.as_str(),
-        row.0.task_id.map(|id| id.to_string()),
-        row.0.handoff_id.map(|id| id.to_string()),
-        row.0.content_id().map(|id| id.to_string()),
-        row.0.at.0,
-        row.1.body.as_slice(),
-        row.1.tree_size,
-    );
-    execute(tx, query).await?;
-    move_heads(tx, &logs.values().collect::<Vec<_>>()).await?;
+    let mut joined = Joined::new(tx, statement_bytes);
+    let bytes = |row: &(&Draft, &Sealed)| row.1.body.len();
+    let columns = |bound: Bound, rows: &[(&Draft, &Sealed)]| {
+        bind!(
+            bound,
+            rows,
+            |row| row.0.tenant.as_str(),
+            row.1.leaf_index,
+            row.1.hash.as_slice(),
+            row.0.kind.as_str(),
+            row.0.task_id.map(|id| id.to_string()),
+            row.0.handoff_id.map(|id| id.to_string()),
+            row.0.content_id().map(|id| id.to_string()),
+            row.0.at.0,
+            row.1.body.as_slice(),
+            row.1.tree_size,
+        )
+    };
+    joined.put(&RECORDS, How::Insert, &places, bytes, columns).await?;
+    move_heads(&mut joined, &logs.values().collect::<Vec<_>>()).await?;
+    joined.send().await?;
     Ok(Appended::new(sealed, logs))
 }
 
-/// Writes what names the places of the batch's records, beside the log: personal data, an erasure's end.
+/// Writes the batch's personal data, which name the places of its records, beside the log.
 pub(super) async fn beside(
-    tx: &mut PgConnection,
+    joined: &mut Joined<'_>,
     drafts: &[Draft],
     sealed: &[Sealed],
 ) -> Result<()> {
-    let places: Vec<(&Draft, &Sealed)> = drafts.iter().zip(sealed).collect();
-    let personal: Vec<(&Draft, &Sealed, i32, &PersonalPart)> = places
+    let personal: Vec<(&Draft, &Sealed, i32, &PersonalPart)> = drafts
         .iter()
+        .zip(sealed)
         .flat_map(|(draft, sealed)| {
-            (0i32..).zip(&draft.personal).map(|(ordinal, datum)| (*draft, *sealed, ordinal, datum))
+            (0i32..)
+                .zip(&draft.personal)
+                .map(move |(ordinal, datum)| (draft, sealed, ordinal, datum))
         })
         .collect();
-    if !personal.is_empty() {
-        let query = bind!(
-            sqlx::query(PERSONAL_INSERT.as_str()),
-            personal,
+    let bytes = |row: &(&Draft, &Sealed, i32, &PersonalPart)| row.3.part.bytes.len();
+    let columns = |bound: Bound, rows: &[(&Draft, &Sealed, i32, &PersonalPart)]| {
+        bind!(
+            bound,
+            rows,
             |row| row.0.tenant.as_str(),
             row.1.leaf_index,
             row.2,
@@ -91,10 +98,9 @@ pub(super) async fn beside(
             row.3.part.codec.as_str(),
             row.3.part.bytes.as_slice(),
             row.0.at.0,
-        );
-        execute(tx, query).await?;
-    }
-    super::erasure::place(tx, &places).await
+        )
+    };
+    joined.put(&PERSONAL_DATA, How::Insert, &personal, bytes, columns).await
 }
 
 /// Locks the heads of these tenants' logs, and gives their trees what they lack.
@@ -121,7 +127,9 @@ async fn catch_up(tx: &mut PgConnection, mut head: LogHead) -> Result<LogHead> {
         let log = Appending::new(head).caught_up(&leaves).ok_or_else(|| {
             StoreError::Refused(format!("the log has no record {from}, though its head says so"))
         })?;
-        move_heads(tx, &[&log]).await?;
+        let mut joined = Joined::new(&mut *tx, usize::MAX);
+        move_heads(&mut joined, &[&log]).await?;
+        joined.send().await?;
         head = log.head();
     }
     Ok(head)
@@ -140,27 +148,29 @@ pub(super) async fn catch_up_all(pool: &sqlx::PgPool) -> Result<()> {
 }
 
 /// Keeps the nodes that became complete, and the heads as they are now.
-async fn move_heads(tx: &mut PgConnection, logs: &[&Appending]) -> Result<()> {
+async fn move_heads(joined: &mut Joined<'_>, logs: &[&Appending]) -> Result<()> {
     let nodes: Vec<Node<'_>> = logs.iter().flat_map(|log| log.nodes()).collect();
-    if !nodes.is_empty() {
-        let query = bind!(
-            sqlx::query(NODES_INSERT.as_str()),
+    let columns = |bound: Bound, nodes: &[Node<'_>]| {
+        bind!(
+            bound,
             nodes,
             |node| node.tenant.as_str(),
             node.level,
             node.index,
             node.hash.as_slice(),
-        );
-        execute(tx, query).await?;
-    }
+        )
+    };
+    joined.put(&NODES, How::Insert, &nodes, |_| 0, columns).await?;
     let heads: Vec<LogHead> = logs.iter().map(|log| log.head()).collect();
-    let query = bind!(
-        sqlx::query(HEADS_UPDATE.as_str()),
-        heads,
-        |head| head.tenant.as_str(),
-        head.size,
-        head.hash.as_slice(),
-        head.tree.to_bytes(),
-    );
-    update(tx, query, heads.len(), "log_heads").await
+    let columns = |bound: Bound, heads: &[LogHead]| {
+        bind!(
+            bound,
+            heads,
+            |head| head.tenant.as_str(),
+            head.size,
+            head.hash.as_slice(),
+            head.tree.to_bytes(),
+        )
+    };
+    joined.put(&HEADS, How::Update(&[]), &heads, |_| 0, columns).await
 }

@@ -16,6 +16,9 @@ pub(super) struct Table {
     pub(super) columns: &'static [(&'static str, &'static str)],
 }
 
+/// Bytes of an element of an array on its way to the server, roughly: its length, and an id or a number.
+const COLUMN_BYTES: usize = 24;
+
 /// A statement's text, made once.
 pub(super) type Sql = LazyLock<String>;
 
@@ -32,9 +35,14 @@ impl Table {
         Self::list(columns, |_, name, _| name.to_owned())
     }
 
-    /// The arrays as rows, named `n`.
-    fn rows(columns: &[(&str, &str)]) -> String {
-        let arrays = Self::list(columns, |place, _, kind| format!("${}::{kind}[]", place + 1));
+    /// Bytes of a row, roughly, without its texts and contents.
+    pub(super) fn row_bytes(&self) -> usize {
+        self.columns.len() * COLUMN_BYTES
+    }
+
+    /// The arrays as rows, named `n`; `first` is the number of the first one's parameter.
+    fn rows(columns: &[(&str, &str)], first: usize) -> String {
+        let arrays = Self::list(columns, |place, _, kind| format!("${}::{kind}[]", first + place));
         format!("UNNEST({arrays}) AS n({})", Self::names(columns))
     }
 
@@ -47,38 +55,38 @@ impl Table {
     }
 
     /// Inserts; a key that is taken is an error.
-    pub(super) fn insert(&self) -> String {
-        let (names, rows) = (Self::names(self.columns), Self::rows(self.columns));
+    pub(super) fn insert(&self, first: usize) -> String {
+        let (names, rows) = (Self::names(self.columns), Self::rows(self.columns, first));
         format!("INSERT INTO {} ({names}) SELECT {names} FROM {rows}", self.name)
     }
 
     /// Inserts, or sets what is there.
-    pub(super) fn upsert(&self) -> String {
+    pub(super) fn upsert(&self, first: usize) -> String {
         let (keys, others) = self.columns.split_at(self.keys);
         let set = Self::list(others, |_, name, _| format!("{name} = EXCLUDED.{name}"));
-        format!("{} ON CONFLICT ({}) DO UPDATE SET {set}", self.insert(), Self::names(keys))
+        format!("{} ON CONFLICT ({}) DO UPDATE SET {set}", self.insert(first), Self::names(keys))
     }
 
     /// Sets what is there.
     pub(super) fn update(&self) -> String {
-        self.update_but(&[])
+        self.update_but(1, &[])
     }
 
     /// Sets what is there, but for the columns in `fixed`, which are bound and left alone.
-    pub(super) fn update_but(&self, fixed: &[&str]) -> String {
+    pub(super) fn update_but(&self, first: usize, fixed: &[&str]) -> String {
         let set: Vec<_> = self.columns[self.keys..]
             .iter()
             .filter(|(name, _)| !fixed.contains(name))
             .map(|(name, _)| format!("{name} = n.{name}"))
             .collect();
         let set = set.join(", ");
-        let rows = Self::rows(self.columns);
+        let rows = Self::rows(self.columns, first);
         format!("UPDATE {} AS t SET {set} FROM {rows} WHERE {}", self.name, self.same_key())
     }
 
     /// Deletes by key.
-    pub(super) fn delete(&self) -> String {
-        let rows = Self::rows(&self.columns[..self.keys]);
+    pub(super) fn delete(&self, first: usize) -> String {
+        let rows = Self::rows(&self.columns[..self.keys], first);
         format!("DELETE FROM {} AS t USING {rows} WHERE {}", self.name, self.same_key())
     }
 
@@ -86,7 +94,7 @@ impl Table {
     pub(super) fn select_locked(&self) -> String {
         let names = Self::list(self.columns, |_, name, _| format!("t.{name}"));
         let keys = Self::list(&self.columns[..self.keys], |_, name, _| format!("t.{name}"));
-        let rows = Self::rows(&self.columns[..self.keys]);
+        let rows = Self::rows(&self.columns[..self.keys], 1);
         format!(
             "SELECT {names} FROM {} AS t JOIN {rows} ON {} ORDER BY {keys} FOR UPDATE OF t",
             self.name,
@@ -97,7 +105,7 @@ impl Table {
     /// Selects by the first two key columns, and a condition on `t` besides.
     pub(super) fn select_of(&self, condition: &str, second: &str) -> String {
         let names = Self::list(self.columns, |_, name, _| format!("t.{name}"));
-        let rows = Self::rows(&[("tenant", TEXT), ("id", TEXT)]);
+        let rows = Self::rows(&[("tenant", TEXT), ("id", TEXT)], 1);
         format!(
             "SELECT {names} FROM {} AS t JOIN {rows} ON t.tenant = n.tenant AND t.{second} = n.id{condition}",
             self.name,
@@ -113,7 +121,7 @@ impl Table {
     /// Selects by key.
     pub(super) fn select(&self) -> String {
         let names = Self::list(self.columns, |_, name, _| format!("t.{name}"));
-        let rows = Self::rows(&self.columns[..self.keys]);
+        let rows = Self::rows(&self.columns[..self.keys], 1);
         format!("SELECT {names} FROM {} AS t JOIN {rows} ON {}", self.name, self.same_key())
     }
 }

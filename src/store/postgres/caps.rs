@@ -15,7 +15,7 @@ use crate::store::rows::CAP;
 use crate::store::{Needs, Result, State, Writes};
 
 static CAPS_LOAD: Sql = Sql::new(|| CAPS.select_of_locked("agent_id"));
-static CAPS_INSERT: Sql = Sql::new(|| CAPS.insert());
+static CAPS_INSERT: Sql = Sql::new(|| CAPS.insert(1));
 static CAPS_UPDATE: Sql = Sql::new(|| CAPS.update());
 
 fn agent_of(agent: Option<&AgentId>) -> &str {

@@ -1,9 +1,11 @@
 //! Connections, and what each of them is told before its first use.
 
-use std::time::Duration;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
-use sqlx::ConnectOptions;
-use sqlx::postgres::{PgConnectOptions, PgConnection, PgPool, PgPoolOptions};
+use sqlx::postgres::{PgConnectOptions, PgConnection, PgPool, PgPoolOptions, PgSslMode, Postgres};
+use sqlx::{ConnectOptions, Connection, Transaction};
 
 use super::PostgresOptions;
 use super::failure::failed;
@@ -16,6 +18,16 @@ const STATEMENT_TIMEOUT: Duration = Duration::from_secs(30);
 /// only a broker that hangs or is cut off comes near; its locks are then freed.
 const IDLE_IN_TRANSACTION_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// A TLS record holds 16 KiB at most (RFC 8446 §5.1); the statement's own text, of which only the name is
+/// sent again, and what was estimated too low have to fit as well.
+const TLS_STATEMENT: usize = 12 * 1024;
+
+/// Bounds what the driver and the server keep of one statement.
+const PLAIN_STATEMENT: usize = 512 * 1024;
+
+/// How long a connection may be unused before it is tried: the pool mends itself once the server is back.
+const TRIED_AFTER: Duration = Duration::from_secs(1);
+
 /// Reads a URL; `what` is its name in an error.
 pub(super) fn parse(url: &str, what: &str) -> Result<PgConnectOptions> {
     // The parser's own message may quote the URL, and with it the password.
@@ -25,17 +37,106 @@ pub(super) fn parse(url: &str, what: &str) -> Result<PgConnectOptions> {
     Ok(connect.application_name("handoffd").log_statements(tracing::log::LevelFilter::Trace))
 }
 
+/// As [`parse`], and in plain text to a server on this machine that takes it, where the URL leaves that open
+/// (`sslmode=prefer`, which is the default): nobody listens in between, and a batch need not be cut into
+/// TLS records. A server that insists on TLS gets it.
+pub(super) async fn settle(url: &str, what: &str, patience: Duration) -> Result<PgConnectOptions> {
+    let connect = parse(url, what)?;
+    let local = connect.get_host() == "localhost"
+        || connect.get_host().parse().is_ok_and(|ip: IpAddr| ip.is_loopback());
+    if !local || connect.get_socket().is_some() || !is_open(connect.get_ssl_mode()) {
+        return Ok(connect);
+    }
+    let plain = connect.clone().ssl_mode(PgSslMode::Disable);
+    match tokio::time::timeout(patience, plain.connect()).await {
+        Ok(Ok(connection)) => {
+            // It has served its purpose.
+            let _ = connection.close().await;
+            Ok(plain)
+        }
+        // invalid_authorization_specification: also where there is no line for connections without TLS.
+        Ok(Err(sqlx::Error::Database(err))) if err.code().as_deref() == Some("28000") => {
+            Ok(connect)
+        }
+        // Whatever else is wrong is told by who connects in earnest.
+        _ => Ok(plain),
+    }
+}
+
+/// Begins a transaction. A connection that broke since its last use is told by its `BEGIN`, which another one
+/// can begin as well.
+pub(super) async fn begin(pool: &PgPool, doubt: &Doubt) -> Result<Transaction<'static, Postgres>> {
+    let begin = "BEGIN ISOLATION LEVEL READ COMMITTED";
+    match pool.begin_with(begin).await {
+        Ok(tx) => Ok(tx),
+        Err(err @ (sqlx::Error::PoolTimedOut | sqlx::Error::PoolClosed)) => Err(failed(err)),
+        Err(err) => match failed(err) {
+            StoreError::Unavailable(_) => {
+                doubt.raise();
+                pool.begin_with(begin).await.map_err(failed)
+            }
+            err => Err(err),
+        },
+    }
+}
+
+fn is_open(mode: PgSslMode) -> bool {
+    matches!(mode, PgSslMode::Prefer | PgSslMode::Allow)
+}
+
+/// How large a statement to the server may be, roughly. Without `TCP_NODELAY`, which the driver does not set,
+/// what is sent in several writes waits for the acknowledgement of the first, which a server delays by
+/// 40 ms; and each TLS record is a write. So over TLS a statement is kept to one record of 16 KiB.
+pub(super) async fn statement_bytes(pool: &PgPool) -> Result<usize> {
+    let encrypted =
+        "SELECT coalesce((SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()), true)";
+    let encrypted: bool = sqlx::query_scalar(encrypted).fetch_one(pool).await.map_err(failed)?;
+    Ok(if encrypted { TLS_STATEMENT } else { PLAIN_STATEMENT })
+}
+
+/// When a connection was last found broken: those that were not used since may be as well.
+#[derive(Debug, Clone)]
+pub(super) struct Doubt(Arc<Mutex<Instant>>);
+
+impl Doubt {
+    pub(super) fn none() -> Self {
+        Self(Arc::new(Mutex::new(Instant::now())))
+    }
+
+    /// One was found broken.
+    pub(super) fn raise(&self) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+    }
+
+    fn covers(&self, idle: Duration) -> bool {
+        idle >= self.0.lock().unwrap_or_else(PoisonError::into_inner).elapsed()
+    }
+}
+
 /// Connections to a database. `messages`: what the server tells of at least.
 pub(super) async fn pool(
     connect: &PgConnectOptions,
     options: &PostgresOptions,
     messages: &'static str,
+    doubt: &Doubt,
 ) -> Result<PgPool> {
+    let doubt = doubt.clone();
+    // Between two databases, what ends a batch that one of them lost must not fail of a stale connection.
+    let tried_after = if options.audit_url.is_some() { Duration::ZERO } else { TRIED_AFTER };
     PgPoolOptions::new()
         .max_connections(options.max_connections)
         .acquire_timeout(options.acquire_timeout)
-        // One cheap round trip; in turn the pool mends itself once the server is back.
-        .test_before_acquire(true)
+        // What was used a moment ago need not be tried again: that is a round trip for each transaction.
+        .test_before_acquire(false)
+        .before_acquire(move |connection, used| {
+            let tried = used.idle_for >= tried_after || doubt.covers(used.idle_for);
+            Box::pin(async move {
+                if tried {
+                    connection.ping().await?;
+                }
+                Ok(true)
+            })
+        })
         .after_connect(move |connection, _| Box::pin(prepare(connection, messages)))
         .connect_with(connect.clone())
         .await

@@ -14,9 +14,9 @@ use crate::store::rows::CONTRACT;
 use crate::store::{Needs, Result, State, Writes};
 
 static CONTRACTS_LOAD: Sql = Sql::new(|| CONTRACTS.select());
-static CONTRACTS_INSERT: Sql = Sql::new(|| CONTRACTS.insert());
+static CONTRACTS_INSERT: Sql = Sql::new(|| CONTRACTS.insert(1));
 static REPEATS_LOAD: Sql = Sql::new(|| REPEATS.select_locked());
-static REPEATS_INSERT: Sql = Sql::new(|| REPEATS.insert());
+static REPEATS_INSERT: Sql = Sql::new(|| REPEATS.insert(1));
 static REPEATS_UPDATE: Sql = Sql::new(|| REPEATS.update());
 
 /// Loads what a batch must see; what was seen before is locked.

@@ -24,8 +24,8 @@ const HOLDS: i64 = 10;
 /// Erasures of one subject that are listed at most.
 const ERASURES: i64 = 1000;
 
-static HOLDS_UPSERT: Sql = Sql::new(|| HOLDS_TABLE.upsert());
-static ERASURES_UPSERT: Sql = Sql::new(|| ERASURES_TABLE.upsert());
+static HOLDS_UPSERT: Sql = Sql::new(|| HOLDS_TABLE.upsert(1));
+static ERASURES_UPSERT: Sql = Sql::new(|| ERASURES_TABLE.upsert(1));
 
 /// What is known of subjects, erasures and holds. The tenants' rows are locked first, before anything
 /// else of the batch: what commits while this waits is seen by the statements after it, so a hold and a

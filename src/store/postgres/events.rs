@@ -6,6 +6,7 @@ use sqlx::{AssertSqlSafe, QueryBuilder};
 
 use super::batch::{EVENT_DELIVERIES, EVENTS, SUBSCRIPTIONS, Sql, bind};
 use super::failure::failed;
+use super::joined::{Bound, How, Joined};
 use super::{PostgresStore, answered, rows};
 use crate::domain::event::{Event, Position, Subscriber};
 use crate::domain::ids::{AgentId, Micros, TenantId};
@@ -17,10 +18,9 @@ use crate::store::events::{
 use crate::store::rows::{CURSOR, EVENT, EVENT_DELIVERY, SUBSCRIPTION};
 use crate::store::{Result, Writes};
 
-static EVENTS_INSERT: Sql = Sql::new(|| EVENTS.insert());
-static SUBSCRIPTIONS_UPSERT: Sql = Sql::new(|| SUBSCRIPTIONS.upsert());
-static SUBSCRIPTIONS_DELETE: Sql = Sql::new(|| SUBSCRIPTIONS.delete());
-static DELIVERIES_UPSERT: Sql = Sql::new(|| EVENT_DELIVERIES.upsert());
+static SUBSCRIPTIONS_UPSERT: Sql = Sql::new(|| SUBSCRIPTIONS.upsert(1));
+static SUBSCRIPTIONS_DELETE: Sql = Sql::new(|| SUBSCRIPTIONS.delete(1));
+static DELIVERIES_UPSERT: Sql = Sql::new(|| EVENT_DELIVERIES.upsert(1));
 
 /// Records of a task looked at at once for their events.
 const PLACES: i64 = 512;
@@ -28,29 +28,42 @@ const PLACES: i64 = 512;
 /// Events looked at in one deletion.
 const DELETED_AT_ONCE: i64 = 2_000;
 
-/// Writes a batch's events, subscriptions and cursors; after its records, for it names their places,
-/// and under the lock of their heads, which is what keeps places and commits in one order.
-pub(super) async fn write(tx: &mut PgConnection, writes: &Writes, sealed: &[Sealed]) -> Result<()> {
+/// Writes a batch's events; after its records, for they name their places, and under the lock of their
+/// heads, which is what keeps places and commits in one order.
+pub(super) async fn write(
+    joined: &mut Joined<'_>,
+    writes: &Writes,
+    sealed: &[Sealed],
+) -> Result<()> {
     let events = numbered(&writes.events, sealed)?;
-    if !events.is_empty() {
-        let query = bind!(
-            sqlx::query(EVENTS_INSERT.as_str()),
-            events,
-            |row| row.0.tenant.as_str(),
-            row.1.leaf_index,
-            row.2,
-            Event::id(row.0.at, &row.1.hash, row.2).to_string(),
-            row.0.kind.as_str(),
-            row.0.at.0,
-            row.0.task_id.map(|id| id.to_string()),
-            row.0.handoff_id.map(|id| id.to_string()),
-            row.0.source.as_ref().map(AgentId::as_str),
-            row.0.target.as_ref().map(AgentId::as_str),
-            row.0.audience.as_ref().map(AgentId::as_str),
-            json(&row.0.data),
-        );
-        query.execute(&mut *tx).await.map_err(failed)?;
-    }
+    let data: Vec<_> = events.iter().map(|row| (row, json(&row.0.data))).collect();
+    let columns = |bound: Bound, rows: &[(&(&Event, &Sealed, i32), String)]| {
+        bind!(
+            bound,
+            rows,
+            |row| row.0.0.tenant.as_str(),
+            row.0.1.leaf_index,
+            row.0.2,
+            Event::id(row.0.0.at, &row.0.1.hash, row.0.2).to_string(),
+            row.0.0.kind.as_str(),
+            row.0.0.at.0,
+            row.0.0.task_id.map(|id| id.to_string()),
+            row.0.0.handoff_id.map(|id| id.to_string()),
+            row.0.0.source.as_ref().map(AgentId::as_str),
+            row.0.0.target.as_ref().map(AgentId::as_str),
+            row.0.0.audience.as_ref().map(AgentId::as_str),
+            row.1.as_str(),
+        )
+    };
+    joined.put(&EVENTS, How::Insert, &data, |(_, data)| data.len(), columns).await
+}
+
+/// Writes subscriptions and cursors; a cursor may name the places of the batch's records.
+pub(super) async fn write_readers(
+    tx: &mut PgConnection,
+    writes: &Writes,
+    sealed: &[Sealed],
+) -> Result<()> {
     write_subscriptions(tx, writes).await?;
     for write in &writes.cursors {
         write_cursor(tx, write, sealed).await?;

@@ -39,6 +39,7 @@ mod contracts;
 mod erasure;
 mod events;
 mod failure;
+mod joined;
 mod log;
 mod migrations;
 mod reads;
@@ -53,6 +54,7 @@ mod wakeups;
 mod writes;
 
 use apart::Apart;
+use connect::Doubt;
 use failure::failed;
 
 /// Longest batch as seen from here: a server that is cut off without a word never answers, and the
@@ -115,6 +117,9 @@ pub struct PostgresStore {
     log: PgPool,
     /// That database, and what keeps the two as one.
     apart: Option<Apart>,
+    /// How large a statement of a batch may be.
+    statement_bytes: usize,
+    doubt: Doubt,
 }
 
 impl PostgresStore {
@@ -126,19 +131,29 @@ impl PostgresStore {
     /// databases do not belong together; [`StoreError::Unavailable`] where one cannot be reached within
     /// the acquire timeout.
     pub async fn open(url: &str, options: PostgresOptions) -> Result<Self> {
-        let connect = connect::parse(url, "the database URL")?;
-        let pool = connect::pool(&connect, &options, "warning").await?;
+        let connect = connect::settle(url, "the database URL", options.acquire_timeout).await?;
+        let doubt = Doubt::none();
+        let pool = connect::pool(&connect, &options, "warning", &doubt).await?;
+        let statement_bytes = connect::statement_bytes(&pool).await?;
         let Some(url) = &options.audit_url else {
             apart::expect_here(&pool).await?;
-            return Ok(Self { log: pool.clone(), pool, connect, apart: None });
+            return Ok(Self {
+                log: pool.clone(),
+                pool,
+                connect,
+                apart: None,
+                statement_bytes,
+                doubt,
+            });
         };
-        let audit = connect::parse(url, "audit.database_url")?;
+        let audit = connect::settle(url, "audit.database_url", options.acquire_timeout).await?;
         // Once its part of a batch is prepared a connection is in no transaction, and would warn of
         // that each time it is given back.
-        let log = connect::pool(&audit, &options, "error").await?;
+        let log = connect::pool(&audit, &options, "error", &doubt).await?;
         let apart = Apart::new(pool.clone(), log.clone(), audit);
         apart.check().await?;
-        Ok(Self { pool, connect, log, apart: Some(apart) })
+        let statement_bytes = statement_bytes.min(connect::statement_bytes(&log).await?);
+        Ok(Self { pool, connect, log, apart: Some(apart), statement_bytes, doubt })
     }
 }
 
@@ -160,7 +175,11 @@ impl Store for PostgresStore {
         needs: &Needs,
         plan: &mut (dyn FnMut(State) -> Writes + Send),
     ) -> Result<Appended> {
-        batched(Box::pin(transact::transact(self, needs, plan))).await
+        let done = batched(Box::pin(transact::transact(self, needs, plan))).await;
+        if matches!(done, Err(StoreError::Unavailable(_))) {
+            self.doubt.raise();
+        }
+        done
     }
 
     async fn migrate(&self) -> Result<usize> {

@@ -14,7 +14,7 @@ use crate::store::schemas::{PayloadSchemaRow, PayloadSchemaStore};
 use crate::store::{Needs, Result, State, Writes};
 
 static LOAD: Sql = Sql::new(|| PAYLOAD_SCHEMAS.select_of("", "schema_id"));
-static INSERT: Sql = Sql::new(|| PAYLOAD_SCHEMAS.insert());
+static INSERT: Sql = Sql::new(|| PAYLOAD_SCHEMAS.insert(1));
 
 /// Loads what a batch must see. Nothing is locked: rows are never changed, and of two that add a version
 /// to the same ones the second conflicts by its ordinal.

@@ -11,8 +11,9 @@ use super::batch::{
     Sql, TASKS, bind,
 };
 use super::failure::failed;
+use super::joined::Joined;
 use super::writes::write;
-use super::{PostgresStore, events, rows};
+use super::{PostgresStore, connect, events, rows};
 use crate::domain::cap::CapKey;
 use crate::domain::ids::{Micros, TenantId};
 use crate::evidence::append::Appended;
@@ -29,8 +30,7 @@ pub(super) async fn transact(
     needs: &Needs,
     plan: &mut (dyn FnMut(State) -> Writes + Send),
 ) -> Result<Appended> {
-    let begin = "BEGIN ISOLATION LEVEL READ COMMITTED";
-    let mut tx = store.pool.begin_with(begin).await.map_err(failed)?;
+    let mut tx = connect::begin(&store.pool, &store.doubt).await?;
     let state = load(&mut tx, store, needs).await?;
     let absent = Absent::of(needs, &state);
     let writes = plan(state);
@@ -38,7 +38,8 @@ pub(super) async fn transact(
         tx.rollback().await.map_err(failed)?;
         return Ok(Appended::default());
     }
-    write(&mut tx, &writes, &absent).await?;
+    let statement_bytes = store.statement_bytes;
+    write(&mut tx, &writes, &absent, statement_bytes).await?;
     fault::at(Step::CommitWritten);
     super::erasure::write(&mut tx, &writes).await?;
     let mut log = match &store.apart {
@@ -46,9 +47,14 @@ pub(super) async fn transact(
         _ => None,
     };
     let place = log.as_mut().map_or(&mut tx, |(_, log)| log);
-    let sealed = append(place, &writes.records).await?;
-    super::append::beside(&mut tx, &writes.records, &sealed.records).await?;
-    events::write(&mut tx, &writes, &sealed.records).await?;
+    let sealed = append(place, &writes.records, statement_bytes).await?;
+    let mut joined = Joined::new(&mut tx, statement_bytes);
+    super::append::beside(&mut joined, &writes.records, &sealed.records).await?;
+    events::write(&mut joined, &writes, &sealed.records).await?;
+    joined.send().await?;
+    let places: Vec<_> = writes.records.iter().zip(&sealed.records).collect();
+    super::erasure::place(&mut tx, &places).await?;
+    events::write_readers(&mut tx, &writes, &sealed.records).await?;
     fault::at(Step::CommitSealed);
     match log {
         Some((apart, log)) => apart.commit(tx, log).await?,

@@ -1,4 +1,4 @@
-//! What a batch changes, as a few statements over many rows.
+//! What a batch changes: a statement of many rows for what most batches write, one a table for the rest.
 
 use std::collections::BTreeMap;
 
@@ -9,6 +9,7 @@ use super::batch::{
     OUTBOX, Sql, TASKS, bind,
 };
 use super::failure::failed;
+use super::joined::{Bound, How, Joined};
 use super::transact::{Absent, Statement};
 use crate::domain::escalation::Escalation;
 use crate::domain::handoff::Handoff;
@@ -16,48 +17,26 @@ use crate::domain::ids::AgentId;
 use crate::domain::progress::Edge;
 use crate::domain::task::Task;
 use crate::evidence::record::{Content, Draft};
-use crate::store::{AgentRow, KeyRow, OutboxRow, Result, StoreError, Writes};
+use crate::store::{
+    AgentRow, CheckpointRow, DeadLetterRow, HandoffKey, IdempotencyRow, KeyRow, OutboxRow, Result,
+    Writes,
+};
 
-static TASKS_INSERT: Sql = Sql::new(|| TASKS.insert());
-static TASKS_UPDATE: Sql = Sql::new(|| TASKS.update());
-static HANDOFFS_INSERT: Sql = Sql::new(|| HANDOFFS.insert());
-static HANDOFFS_UPDATE: Sql = Sql::new(|| HANDOFFS.update_but(&HANDOFF_ERASED));
-static OUTBOX_UPSERT: Sql = Sql::new(|| OUTBOX.upsert());
-static OUTBOX_DELETE: Sql = Sql::new(|| OUTBOX.delete());
-static CHECKPOINTS_INSERT: Sql = Sql::new(|| CHECKPOINTS.insert());
-static IDEMPOTENCY_INSERT: Sql = Sql::new(|| IDEMPOTENCY.insert());
-static DEAD_LETTERS_UPSERT: Sql = Sql::new(|| DEAD_LETTERS.upsert());
-static EDGES_UPSERT: Sql = Sql::new(|| EDGES.upsert());
-static ESCALATIONS_UPSERT: Sql = Sql::new(|| ESCALATIONS.upsert());
-static AGENTS_INSERT: Sql = Sql::new(|| AGENTS.insert());
-static AGENTS_UPSERT: Sql = Sql::new(|| AGENTS.upsert());
-static AGENTS_DELETE: Sql = Sql::new(|| AGENTS.delete());
-static KEYS_INSERT: Sql = Sql::new(|| KEYS.insert());
-static KEYS_UPSERT: Sql = Sql::new(|| KEYS.upsert());
-static CONTENTS_INSERT: Sql = Sql::new(|| CONTENTS.insert());
+static AGENTS_INSERT: Sql = Sql::new(|| AGENTS.insert(1));
+static AGENTS_UPSERT: Sql = Sql::new(|| AGENTS.upsert(1));
+static AGENTS_DELETE: Sql = Sql::new(|| AGENTS.delete(1));
+static KEYS_INSERT: Sql = Sql::new(|| KEYS.insert(1));
+static KEYS_UPSERT: Sql = Sql::new(|| KEYS.upsert(1));
 
 /// Set with the handoff, and by an erasure alone: an update of what was read before must not bring
 /// back what was erased.
 const HANDOFF_ERASED: [&str; 3] = ["digest_salt", "digest", "tracestate"];
 
+/// Bytes of a task's books of money, as they mostly are.
+const FUNDS_BYTES: usize = 400;
+
 pub(super) async fn execute(tx: &mut PgConnection, statement: Statement) -> Result<u64> {
     statement.execute(tx).await.map_err(failed).map(|done| done.rows_affected())
-}
-
-/// Updates rows that were seen. They are locked and never deleted, so one that is not there is a
-/// defect of the plan, and trying again would not help.
-pub(super) async fn update(
-    tx: &mut PgConnection,
-    statement: Statement,
-    rows: usize,
-    table: &str,
-) -> Result<()> {
-    let changed = execute(tx, statement).await?;
-    if changed == rows as u64 {
-        Ok(())
-    } else {
-        Err(StoreError::Refused(format!("a row of {table} to be updated does not exist")))
-    }
 }
 
 fn split<'a, K, T>(rows: &'a BTreeMap<K, (T, bool)>) -> (Vec<&'a T>, Vec<&'a T>) {
@@ -66,54 +45,59 @@ fn split<'a, K, T>(rows: &'a BTreeMap<K, (T, bool)>) -> (Vec<&'a T>, Vec<&'a T>)
     (plain(new), plain(known))
 }
 
-pub(super) async fn write(tx: &mut PgConnection, writes: &Writes, absent: &Absent) -> Result<()> {
+pub(super) async fn write(
+    tx: &mut PgConnection,
+    writes: &Writes,
+    absent: &Absent,
+    statement_bytes: usize,
+) -> Result<()> {
+    let mut joined = Joined::new(&mut *tx, statement_bytes);
     let (new, known) = split(&writes.tasks);
-    if !new.is_empty() {
-        execute(tx, tasks(&TASKS_INSERT, &new)).await?;
-    }
-    if !known.is_empty() {
-        update(tx, tasks(&TASKS_UPDATE, &known), known.len(), "tasks").await?;
-    }
+    let funds = |task: &&Task| if task.funds.is_some() { FUNDS_BYTES } else { 0 };
+    joined.put(&TASKS, How::Insert, &new, funds, tasks).await?;
+    joined.put(&TASKS, How::Update(&[]), &known, funds, tasks).await?;
     let (new, known) = split(&writes.handoffs);
-    if !new.is_empty() {
-        execute(tx, handoffs(&HANDOFFS_INSERT, &new)).await?;
-    }
-    if !known.is_empty() {
-        update(tx, handoffs(&HANDOFFS_UPDATE, &known), known.len(), "handoffs").await?;
-    }
-    write_outbox(tx, writes).await?;
-    write_beside(tx, writes).await?;
+    joined.put(&HANDOFFS, How::Insert, &new, |_| 0, handoffs).await?;
+    joined.put(&HANDOFFS, How::Update(&HANDOFF_ERASED), &known, |_| 0, handoffs).await?;
+    write_outbox(&mut joined, writes).await?;
+    write_beside(&mut joined, writes).await?;
+    write_recovery(&mut joined, writes).await?;
+    write_contents(&mut joined, writes).await?;
+    joined.send().await?;
     write_agents(tx, writes, absent).await?;
     for (agent, (mode, at)) in &writes.retargets {
         super::claims::retarget(tx, agent, *mode, *at).await?;
     }
     super::contracts::write(tx, writes, absent).await?;
     super::schemas::write(tx, writes).await?;
-    super::caps::write(tx, writes, absent).await?;
+    super::caps::write(tx, writes, absent).await
+}
+
+async fn write_contents(joined: &mut Joined<'_>, writes: &Writes) -> Result<()> {
     let kept: Vec<(&Draft, &Content)> = writes
         .records
         .iter()
         .filter_map(|draft| draft.content.as_ref().map(|content| (draft, content)))
         .collect();
-    if !kept.is_empty() {
-        let query = bind!(
-            sqlx::query(CONTENTS_INSERT.as_str()),
-            kept,
+    let bytes = |row: &(&Draft, &Content)| row.1.part.bytes.len();
+    let columns = |bound: Bound, rows: &[(&Draft, &Content)]| {
+        bind!(
+            bound,
+            rows,
             |row| row.0.tenant.as_str(),
             row.1.id.to_string(),
             row.1.part.salt.as_slice(),
             row.1.part.codec.as_str(),
             row.1.part.bytes.as_slice(),
             row.0.at.0,
-        );
-        execute(tx, query).await?;
-    }
-    Ok(())
+        )
+    };
+    joined.put(&CONTENTS, How::Insert, &kept, bytes, columns).await
 }
 
-fn tasks(sql: &'static Sql, tasks: &[&Task]) -> Statement {
+fn tasks(bound: Bound, tasks: &[&Task]) -> Bound {
     bind!(
-        sqlx::query(sql.as_str()),
+        bound,
         tasks,
         |task| task.tenant.as_str(),
         task.id.to_string(),
@@ -135,9 +119,9 @@ fn tasks(sql: &'static Sql, tasks: &[&Task]) -> Statement {
     )
 }
 
-fn handoffs(sql: &'static Sql, handoffs: &[&Handoff]) -> Statement {
+fn handoffs(bound: Bound, handoffs: &[&Handoff]) -> Bound {
     bind!(
-        sqlx::query(sql.as_str()),
+        bound,
         handoffs,
         |handoff| handoff.tenant.as_str(),
         handoff.id.to_string(),
@@ -179,12 +163,12 @@ fn handoffs(sql: &'static Sql, handoffs: &[&Handoff]) -> Statement {
     )
 }
 
-async fn write_outbox(tx: &mut PgConnection, writes: &Writes) -> Result<()> {
+async fn write_outbox(joined: &mut Joined<'_>, writes: &Writes) -> Result<()> {
     let kept: Vec<&OutboxRow> = writes.outbox.values().flatten().collect();
-    if !kept.is_empty() {
-        let query = bind!(
-            sqlx::query(OUTBOX_UPSERT.as_str()),
-            kept,
+    let columns = |bound: Bound, rows: &[&OutboxRow]| {
+        bind!(
+            bound,
+            rows,
             |row| row.tenant.as_str(),
             row.handoff_id.to_string(),
             row.task_id.to_string(),
@@ -196,24 +180,24 @@ async fn write_outbox(tx: &mut PgConnection, writes: &Writes) -> Result<()> {
             row.attempt,
             row.claimed_by.as_deref(),
             row.created_at.0,
-        );
-        execute(tx, query).await?;
-    }
-    let gone: Vec<_> =
+        )
+    };
+    joined.put(&OUTBOX, How::Upsert, &kept, |_| 0, columns).await?;
+    let gone: Vec<&HandoffKey> =
         writes.outbox.iter().filter(|(_, row)| row.is_none()).map(|(key, _)| key).collect();
-    if !gone.is_empty() {
-        let query = sqlx::query(OUTBOX_DELETE.as_str());
-        execute(tx, bind!(query, gone, |key| key.0.as_str(), key.1.to_string())).await?;
-    }
-    Ok(())
+    let columns = |bound: Bound, keys: &[&HandoffKey]| {
+        bind!(bound, keys, |key| key.0.as_str(), key.1.to_string())
+    };
+    joined.put(&OUTBOX, How::Delete, &gone, |_| 0, columns).await
 }
 
 /// Checkpoints, uses of idempotency keys, dead letters: always new.
-async fn write_beside(tx: &mut PgConnection, writes: &Writes) -> Result<()> {
-    if !writes.checkpoints.is_empty() {
-        let query = bind!(
-            sqlx::query(CHECKPOINTS_INSERT.as_str()),
-            writes.checkpoints,
+async fn write_beside(joined: &mut Joined<'_>, writes: &Writes) -> Result<()> {
+    let bytes = |row: &CheckpointRow| row.part.bytes.len();
+    let columns = |bound: Bound, rows: &[CheckpointRow]| {
+        bind!(
+            bound,
+            rows,
             |row| row.tenant.as_str(),
             row.task_id.to_string(),
             row.at.execution_id.to_string(),
@@ -224,25 +208,25 @@ async fn write_beside(tx: &mut PgConnection, writes: &Writes) -> Result<()> {
             row.part.codec.as_str(),
             row.part.bytes.as_slice(),
             row.created_at.0,
-        );
-        execute(tx, query).await?;
-    }
-    if !writes.idempotency.is_empty() {
-        let query = bind!(
-            sqlx::query(IDEMPOTENCY_INSERT.as_str()),
-            writes.idempotency,
+        )
+    };
+    joined.put(&CHECKPOINTS, How::Insert, &writes.checkpoints, bytes, columns).await?;
+    let columns = |bound: Bound, rows: &[IdempotencyRow]| {
+        bind!(
+            bound,
+            rows,
             |row| row.tenant.as_str(),
             row.agent.as_str(),
             row.key.as_str(),
             row.handoff_id.to_string(),
             row.created_at.0,
-        );
-        execute(tx, query).await?;
-    }
-    if !writes.dead_letters.is_empty() {
-        let query = bind!(
-            sqlx::query(DEAD_LETTERS_UPSERT.as_str()),
-            writes.dead_letters,
+        )
+    };
+    joined.put(&IDEMPOTENCY, How::Insert, &writes.idempotency, |_| 0, columns).await?;
+    let columns = |bound: Bound, rows: &[DeadLetterRow]| {
+        bind!(
+            bound,
+            rows,
             |row| row.tenant.as_str(),
             row.handoff_id.to_string(),
             row.task_id.to_string(),
@@ -254,19 +238,18 @@ async fn write_beside(tx: &mut PgConnection, writes: &Writes) -> Result<()> {
             row.created_at.0,
             row.resolved_at.map(|at| at.0),
             row.resolved_by.as_deref(),
-        );
-        execute(tx, query).await?;
-    }
-    write_recovery(tx, writes).await
+        )
+    };
+    joined.put(&DEAD_LETTERS, How::Upsert, &writes.dead_letters, |_| 0, columns).await
 }
 
 /// Edges and escalations.
-async fn write_recovery(tx: &mut PgConnection, writes: &Writes) -> Result<()> {
+async fn write_recovery(joined: &mut Joined<'_>, writes: &Writes) -> Result<()> {
     let edges: Vec<&Edge> = writes.edges.values().collect();
-    if !edges.is_empty() {
-        let query = bind!(
-            sqlx::query(EDGES_UPSERT.as_str()),
-            edges,
+    let columns = |bound: Bound, rows: &[&Edge]| {
+        bind!(
+            bound,
+            rows,
             |edge| edge.tenant.as_str(),
             edge.task_id.to_string(),
             edge.source.as_str(),
@@ -279,14 +262,14 @@ async fn write_recovery(tx: &mut PgConnection, writes: &Writes) -> Result<()> {
             edge.remaining.0,
             edge.topped_up.0,
             edge.updated_at.0,
-        );
-        execute(tx, query).await?;
-    }
+        )
+    };
+    joined.put(&EDGES, How::Upsert, &edges, |_| 0, columns).await?;
     let escalations: Vec<&Escalation> = writes.escalations.values().collect();
-    if !escalations.is_empty() {
-        let query = bind!(
-            sqlx::query(ESCALATIONS_UPSERT.as_str()),
-            escalations,
+    let columns = |bound: Bound, rows: &[&Escalation]| {
+        bind!(
+            bound,
+            rows,
             |row| row.tenant.as_str(),
             row.id.to_string(),
             row.task_id.to_string(),
@@ -302,10 +285,9 @@ async fn write_recovery(tx: &mut PgConnection, writes: &Writes) -> Result<()> {
             row.resolved_at.map(|at| at.0),
             row.resolved_by.as_deref(),
             row.resolution.as_deref(),
-        );
-        execute(tx, query).await?;
-    }
-    Ok(())
+        )
+    };
+    joined.put(&ESCALATIONS, How::Upsert, &escalations, |_| 0, columns).await
 }
 
 /// Plain data always serialises; a NUL is escaped in JSON and so no trouble to Postgres.

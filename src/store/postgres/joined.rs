@@ -1,0 +1,180 @@
+//! What a batch writes, as one statement over many tables: each table's rows are a part of one `WITH`, so
+//! that a batch takes a round trip and not one a table.
+//!
+//! The parts of a statement see the same snapshot and none of each other, and their order is the server's:
+//! they must not touch the same row. A statement that grows too large is sent, and another begun.
+
+use std::fmt::Write as _;
+
+use sqlx::error::BoxDynError;
+use sqlx::postgres::{PgArguments, PgConnection, Postgres};
+use sqlx::{Arguments, AssertSqlSafe, Encode, Type};
+
+use super::batch::Table;
+use super::failure::failed;
+use crate::store::{Result, StoreError};
+
+/// What is done with a part's rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum How {
+    /// Inserted; a key that is taken is an error.
+    Insert,
+    /// Inserted, or set where there is one.
+    Upsert,
+    /// Set but for these columns; one that is not there is a defect of the plan, as they are locked and
+    /// never deleted, and trying again would not help.
+    Update(&'static [&'static str]),
+    /// Deleted, by key.
+    Delete,
+}
+
+/// Values for a statement's parameters, in order: one array a column.
+#[derive(Default)]
+pub(super) struct Bound {
+    values: PgArguments,
+    failed: Option<BoxDynError>,
+}
+
+impl Bound {
+    pub(super) fn bind<'t, T: Encode<'t, Postgres> + Type<Postgres>>(mut self, value: T) -> Self {
+        if let Err(err) = self.values.add(value) {
+            self.failed.get_or_insert(err);
+        }
+        self
+    }
+}
+
+/// A statement in the making, and the connection that it goes to.
+pub(super) struct Joined<'c> {
+    connection: &'c mut PgConnection,
+    /// Bytes of a statement's rows, roughly; one row may exceed it.
+    limit: usize,
+    room: usize,
+    bound: Bound,
+    parts: Vec<Part>,
+}
+
+struct Part {
+    text: String,
+    /// The table and how many of its rows have to be there, of an update.
+    sought: Option<(&'static str, usize)>,
+}
+
+impl<'c> Joined<'c> {
+    pub(super) fn new(connection: &'c mut PgConnection, limit: usize) -> Self {
+        Self { connection, limit, room: limit, bound: Bound::default(), parts: Vec::new() }
+    }
+
+    /// Adds rows of one table. `bytes` is how much of a row is not ids and numbers; `bind` binds one array a
+    /// column, for [`How::Delete`] of the key alone.
+    pub(super) async fn put<T: Sync>(
+        &mut self,
+        table: &Table,
+        how: How,
+        rows: &[T],
+        bytes: impl Fn(&T) -> usize,
+        bind: impl Fn(Bound, &[T]) -> Bound,
+    ) -> Result<()> {
+        let mut rest = rows;
+        while !rest.is_empty() {
+            let (fit, left) = fitting(rest, self.room, |row| table.row_bytes() + bytes(row));
+            if fit == 0 && !self.parts.is_empty() {
+                self.send().await?;
+                continue;
+            }
+            let (now, later) = rest.split_at(fit.max(1));
+            let first = self.bound.values.len() + 1;
+            let text = match how {
+                How::Insert => table.insert(first),
+                How::Upsert => table.upsert(first),
+                How::Update(fixed) => table.update_but(first, fixed),
+                How::Delete => table.delete(first),
+            };
+            let sought = matches!(how, How::Update(_)).then_some((table.name, now.len()));
+            self.bound = bind(std::mem::take(&mut self.bound), now);
+            self.parts.push(Part { text, sought });
+            self.room = left;
+            rest = later;
+            if !rest.is_empty() {
+                self.send().await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends what is there.
+    pub(super) async fn send(&mut self) -> Result<()> {
+        let parts = std::mem::take(&mut self.parts);
+        let Bound { values, failed: unbound } = std::mem::take(&mut self.bound);
+        self.room = self.limit;
+        if let Some(err) = unbound {
+            return Err(failed(sqlx::Error::Encode(err)));
+        }
+        if parts.is_empty() {
+            return Ok(());
+        }
+        let query = sqlx::query_scalar_with(AssertSqlSafe(text(&parts)), values);
+        let counts: Vec<i64> = query.fetch_one(&mut *self.connection).await.map_err(failed)?;
+        for ((table, rows), count) in parts.iter().filter_map(|part| part.sought).zip(counts) {
+            if usize::try_from(count) != Ok(rows) {
+                return Err(StoreError::Refused(format!(
+                    "a row of {table} to be updated does not exist"
+                )));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// How many of the first rows fit, and how much room they leave.
+fn fitting<T>(rows: &[T], mut room: usize, bytes: impl Fn(&T) -> usize) -> (usize, usize) {
+    let fit = rows.iter().take_while(|row| {
+        let left = room.checked_sub(bytes(row));
+        room = left.unwrap_or(room);
+        left.is_some()
+    });
+    let fit = fit.count();
+    (fit, room)
+}
+
+/// All parts as one statement; its one value are the rows that each update found, in order.
+fn text(parts: &[Part]) -> String {
+    let mut text = String::from("WITH ");
+    let mut counts = String::new();
+    for (place, part) in parts.iter().enumerate() {
+        let comma = if place == 0 { "" } else { ", " };
+        let returning = if part.sought.is_some() { " RETURNING 1" } else { "" };
+        let _ = write!(text, "{comma}p{place} AS ({}{returning})", part.text);
+        if part.sought.is_some() {
+            let comma = if counts.is_empty() { "" } else { ", " };
+            let _ = write!(counts, "{comma}(SELECT count(*) FROM p{place})");
+        }
+    }
+    let _ = write!(text, " SELECT ARRAY[{counts}]::bigint[]");
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_are_taken_until_one_does_not_fit() {
+        let size = |bytes: &usize| *bytes;
+        assert_eq!(fitting(&[3, 3, 3], 7, size), (2, 1));
+        assert_eq!(fitting(&[3, 3], 6, size), (2, 0));
+        assert_eq!(fitting(&[9, 1], 6, size), (0, 6));
+        assert_eq!(fitting(&[], 6, size), (0, 6));
+    }
+
+    #[test]
+    fn only_updates_are_counted() {
+        let part = |text: &str, sought| Part { text: text.to_owned(), sought };
+        assert_eq!(
+            text(&[part("INSERT a", None), part("UPDATE b", Some(("b", 2)))]),
+            "WITH p0 AS (INSERT a), p1 AS (UPDATE b RETURNING 1) \
+             SELECT ARRAY[(SELECT count(*) FROM p1)]::bigint[]"
+        );
+        assert_eq!(text(&[part("DELETE", None)]), "WITH p0 AS (DELETE) SELECT ARRAY[]::bigint[]");
+    }
+}
