@@ -15,10 +15,9 @@ use crate::domain::agent::Agent;
 use crate::domain::canonical;
 use crate::domain::failure::{Code, Failure, Stage, primary};
 use crate::domain::handoff::{Handoff, HandoffStatus};
-use crate::domain::ids::{AgentId, HandoffId, Micros, TenantId};
+use crate::domain::ids::{AgentId, HandoffId, Micros};
 use crate::domain::message::Message;
 use crate::domain::policy::{EdgePolicy, Recovery};
-use crate::domain::progress::{Hop, LoopLimits, check_budget, check_loop};
 use crate::domain::redaction::Policy;
 use crate::domain::ruling::Ruling;
 use crate::domain::trace_context::{TraceContext, TraceParent};
@@ -37,6 +36,7 @@ use crate::telemetry;
 use crate::vault::{AgentSecrets, SecretKind, Vault};
 
 mod appeals;
+mod guarded;
 mod opinion;
 pub mod policies;
 pub mod what_if;
@@ -254,50 +254,6 @@ impl Intake {
         };
         timer.observe_duration();
         Ok(verdict)
-    }
-
-    /// What the ledger will say of a message, as far as a look beside its lock can tell: the loop guard,
-    /// the budget relay, and the size of the checkpoint.
-    async fn guarded(
-        &self,
-        tenant: &TenantId,
-        message: &Message,
-        target: &Agent,
-        contract: Option<&Arc<Ready>>,
-    ) -> Result<Vec<Failure>, IntakeError> {
-        let envelope = message.envelope();
-        let source = &envelope.from_agent.agent_id;
-        let mut failures: Vec<Failure> = self.oversized(message).into_iter().collect();
-        if target.agent_id == *source {
-            return Ok(failures);
-        }
-        let away = |err| IntakeError::from(Arc::new(err));
-        let key = (tenant.clone(), envelope.task_id);
-        let Some(task) = self.store.find_task(&key).await.map_err(away)? else {
-            return Ok(failures);
-        };
-        let edges = self.store.list_edges(&key).await.map_err(away)?;
-        let edges: Vec<_> = edges.iter().collect();
-        let parent = match envelope.parent_handoff_id {
-            Some(id) => self.store.find_handoff(&(tenant.clone(), id)).await.map_err(away)?,
-            None => None,
-        };
-        let agents = self.directory.agents(tenant).await?;
-        let policy = contract.map(|ready| ready.policy().clone()).unwrap_or_default();
-        let ruling = ruling(policy, &agents, message, target).unwrap_or_default();
-        let limits = LoopLimits {
-            max_hops: self.rules.max_hops,
-            max_edge_repeats: ruling
-                .edge
-                .max_edge_repeats
-                .map_or(self.rules.max_edge_repeats, i64::from),
-            contract: ruling.edge.loop_guard.as_ref(),
-        };
-        let hop = Hop { source, target: &target.agent_id, completed: completed(message) };
-        let cost = &envelope.cost_tracking;
-        failures.extend(check_budget(Some(&task), &edges, parent.as_ref(), source, cost));
-        failures.extend(check_loop(Some(&task), &edges, hop, limits));
-        Ok(failures)
     }
 
     fn oversized(&self, message: &Message) -> Option<Failure> {

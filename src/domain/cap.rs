@@ -19,9 +19,15 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::failure::{Code, Failure, Stage};
 use super::funds::Funds;
 use super::ids::{AgentId, Micros, TenantId};
 use super::money::{Usd, nanos};
+
+pub mod room;
+
+/// Where a message asks for the money.
+const REMAINING: &str = "/costTracking/costBudgetRemainingUSD";
 
 /// Steps in which a window moves.
 const STEPS: i64 = 60;
@@ -357,6 +363,14 @@ impl Cap {
             frees,
             wait: frees.map(|frees| frees.since(at)),
         }
+    }
+}
+
+impl Over {
+    /// A refusal's words: where a message asks for the money, and both sides' numbers.
+    #[must_use]
+    pub fn failure(&self) -> Failure {
+        Failure::new(Stage::Budget, Code::BudgetExhausted, REMAINING, self.to_string())
     }
 }
 

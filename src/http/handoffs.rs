@@ -190,7 +190,7 @@ pub struct ValidationView {
     pub failures: Vec<FailureView>,
 }
 
-/// Ask what the gate would say; writes nothing.
+/// Ask what the gate and the ledger would say now; writes and reserves nothing.
 #[utoipa::path(
     post, path = "/handoffs/validate", tag = "handoffs", operation_id = "validateHandoff",
     request_body(content = Object, description = "The canonical handoff message", content_type = "application/json"),

@@ -8,18 +8,15 @@ use super::command::{Command, LedgerError, Reply, SetCap};
 use super::context::Context;
 use super::decide::Decision;
 use super::plan::Change;
-use crate::domain::cap::{Cap, CapKey, Charge, Limit, Over};
-use crate::domain::failure::{Code, Failure, Stage};
+use crate::domain::cap::room::{self, Wanted};
+use crate::domain::cap::{Cap, CapKey, Charge, Over};
 use crate::domain::funds::{Ask, Funds};
 use crate::domain::handoff::Handoff;
-use crate::domain::ids::{AgentId, TenantId};
+use crate::domain::ids::TenantId;
 use crate::domain::money::Usd;
 use crate::domain::task::Task;
 use crate::evidence::record::{Draft, RecordKind};
 use crate::store::State;
-
-/// Where a message asks for the money.
-const REMAINING: &str = "/costTracking/costBudgetRemainingUSD";
 
 /// Sets a cap, or takes one away. Where the settings have one for that window, it counts again then, over
 /// the same books.
@@ -62,31 +59,9 @@ fn mark(context: &Context) -> i64 {
 /// The caps of a tenant that may count here: those that are kept, and those of the settings that begin.
 fn in_force(state: &State, command: &Command, context: &Context) -> BTreeMap<CapKey, Cap> {
     let own = |tenant: &TenantId| *tenant == command.tenant;
-    let mut caps: BTreeMap<CapKey, Cap> = state
-        .caps
-        .iter()
-        .filter(|((tenant, ..), _)| own(tenant))
-        .map(|(key, cap)| (key.clone(), cap.clone()))
-        .collect();
-    for (tenant, agent) in state.cap_scopes.iter().filter(|(tenant, _)| own(tenant)) {
-        for Limit { window, .. } in context.rules.caps.of(agent.is_some()) {
-            let key = (tenant.clone(), agent.clone(), window);
-            caps.entry(key.clone())
-                .or_insert_with(|| Cap::new(key, None, mark(context), command.at));
-        }
-    }
-    caps
-}
-
-/// Marks what is reserved anew with the caps of its holder.
-fn mark_new(caps: &BTreeMap<CapKey, Cap>, before: Option<&Funds>, after: &mut Funds) {
-    after.mark_new(before, |holder: &AgentId| {
-        let counts = |cap: &&Cap| cap.agent.as_ref().is_none_or(|agent| agent == holder);
-        let mut marks: Vec<i64> = caps.values().filter(counts).map(|cap| cap.mark).collect();
-        marks.sort_unstable();
-        marks.dedup();
-        marks
-    });
+    let kept = state.caps.values().filter(|cap| own(&cap.tenant)).cloned();
+    let scopes = state.cap_scopes.iter().filter(|(tenant, _)| own(tenant));
+    room::in_force(kept, scopes, &context.rules.caps, (mark(context), command.at))
 }
 
 /// Whether the caps have room for a handoff that takes its part of these funds; `opened` are the funds of
@@ -99,28 +74,13 @@ pub(super) fn check(
     handoff: &Handoff,
 ) -> Option<Over> {
     let caps = in_force(state, command, context);
-    if caps.is_empty() {
-        return None;
-    }
     let known = state.tasks.get(&(command.tenant.clone(), task.id));
     let before = known.and_then(|task| task.funds.as_deref());
-    let mut after = opened.or(task.funds.as_deref())?.clone();
+    let books = opened.or(task.funds.as_deref())?;
     let Handoff { parent_id: parent, source, target, cost, .. } = handoff;
-    after.draw(handoff.id, target, Ask { parent: *parent, source, cost });
-    mark_new(&caps, before, &mut after);
-    let found = caps.values().filter_map(|cap| {
-        let limit = cap.limit(&context.rules.caps)?;
-        let charge = cap.charge(before, &after);
-        cap.excess(limit, charge, command.at)?;
-        Some(cap.over(limit, charge, command.at))
-    });
-    // The one that keeps it longest: who comes back earlier is refused by that.
-    found.max_by_key(|over| (over.frees.is_none(), over.frees))
-}
-
-/// A refusal's words.
-pub(super) fn failure(over: &Over) -> Failure {
-    Failure::new(Stage::Budget, Code::BudgetExhausted, REMAINING, over.to_string())
+    let ask = Ask { parent: *parent, source, cost };
+    let wanted = Wanted { handoff: handoff.id, holder: target, ask };
+    room::lacking(&caps, (&context.rules.caps, command.at), (before, books), wanted)
 }
 
 /// Enters into the caps' books what a command did to its task's funds. What recovery passes on was not
@@ -144,7 +104,7 @@ pub(super) fn charge(
     let before = before.and_then(|task| task.funds.as_deref());
     let Some(after) = task.funds.as_deref_mut() else { return };
     let caps = in_force(state, command, context);
-    mark_new(&caps, before, after);
+    room::mark_new(&caps, before, after);
     if !checked {
         trim(&caps, (command, context), before, after);
     }

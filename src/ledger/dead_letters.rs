@@ -69,7 +69,7 @@ pub(super) fn release(
         task.funds.get_or_insert(Box::new(funds));
     }
     if let Some(over) = caps::check(state, command, context, (&task, None), &handoff) {
-        return Ok(refuse_again(command, row, &handoff, release, vec![caps::failure(&over)]));
+        return Ok(refuse_again(command, row, &handoff, release, vec![over.failure()]));
     }
     // What a person waived is granted.
     draw(&mut task, &handoff);

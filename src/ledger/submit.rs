@@ -75,7 +75,7 @@ pub(super) fn submit(
     if failures.is_empty() && !no_op {
         let books = (&task, funds.as_deref());
         over = caps::check(state, command, context, books, &submit.handoff).map(Box::new);
-        failures.extend(over.as_deref().map(caps::failure));
+        failures.extend(over.as_deref().map(Over::failure));
     }
     if !failures.is_empty() {
         return Ok(refuse_here(state, command, context, submit, (failures, over)));

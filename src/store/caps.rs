@@ -4,7 +4,7 @@ use async_trait::async_trait;
 
 use super::Result;
 use crate::domain::cap::Cap;
-use crate::domain::ids::TenantId;
+use crate::domain::ids::{AgentId, TenantId};
 
 /// The queries on caps.
 #[async_trait]
@@ -13,4 +13,6 @@ pub trait CapStore: Send + Sync {
     async fn list_capped(&self) -> Result<Vec<TenantId>>;
     /// A tenant's caps: its own first, then by agent; each by window.
     async fn list_caps(&self, tenant: &TenantId) -> Result<Vec<Cap>>;
+    /// Of these, the tenant's own and those of some agents; nothing is locked.
+    async fn list_caps_of(&self, tenant: &TenantId, agents: &[AgentId]) -> Result<Vec<Cap>>;
 }

@@ -85,6 +85,48 @@ both! {
         assert_eq!(changes, 4, "each change of a cap is in the log");
     }
 
+    async fn a_dry_run_says_what_a_submission_would_be_refused_for_now(broker: Broker) {
+        let (a, b) = broker.pull_pair().await;
+        let dry = async |message: &Message| {
+            a.api.post("/handoffs/validate", message).await.expect(200).body
+        };
+        set(broker, "P1D", "10.00").await;
+        set(broker, "PT1H?agentId=b", "6.50").await;
+        let first = Message::review("a", "b").cost(1.0, 6.0);
+        assert_eq!(dry(&first).await, json!({ "valid": true }));
+        assert_eq!(used(broker, 0).await, ["0.00", "0.00", "10.00"], "a dry run reserves nothing");
+        a.submit(&first).await.expect(202);
+
+        // Of a task that it would begin, and under the words of the refusal itself.
+        let much = Message::review("a", "b").cost(0.0, 1.0);
+        let said = dry(&much).await;
+        assert_eq!((&said["valid"], &said["reason"]), (&json!(false), &json!("BUDGET_EXHAUSTED")));
+        let refused = a.submit(&much).await.refused(422, "BUDGET_EXHAUSTED");
+        assert_eq!(said["failures"], refused.body["failures"], "{said}");
+        assert!(said.to_string().contains("agent b is 6.50 USD in PT1H"), "{said}");
+
+        // Of a task that is under way: paid out of what its sender was handed it adds nothing.
+        let token = claimed(&b, &first).await;
+        broker.admin.put("/agents/b/handoff-targets", &json!({ "handoffTargets": ["a"] })).await.expect(200);
+        let back = first.next("b", "a").cost(2.0, 5.0);
+        let said = b.api.post("/handoffs/validate", &back).await.expect(200).body;
+        assert_eq!(said, json!({ "valid": true }));
+        // With whatever else is wrong, and where nothing is to be paid not at all.
+        let empty = Message::review("a", "b").cost(0.0, 4.0).set("/completedSubtasks", json!([]));
+        let said = dry(&empty).await;
+        let codes: Vec<_> = said["failures"].as_array().unwrap().iter().map(|one| &one["code"]).collect();
+        assert_eq!(codes, ["INCOMPLETE_CONTEXT", "BUDGET_EXHAUSTED"], "{said}");
+        let refused = a.submit(&empty).await.refused(422, "BUDGET_EXHAUSTED");
+        assert_eq!(said["failures"], refused.body["failures"]);
+        let nothing = dry(&Message::review("a", "b").cost(0.0, 0.0)).await;
+        assert_eq!(nothing["failures"].as_array().unwrap().len(), 1, "{nothing}");
+
+        // As of now: what comes back makes room.
+        let done = json!({ "costTracking": { "costSpentSoFarUSD": 1.0 } });
+        b.say(&first, "complete", token, done).await.expect(200);
+        assert_eq!(dry(&much).await, json!({ "valid": true }));
+    }
+
     async fn a_cap_that_cannot_be_is_refused_with_what_is_wrong(broker: Broker) {
         broker.pull_pair().await;
         let usd = json!({ "usd": "1.00" });

@@ -44,6 +44,12 @@ pub async fn caps_are_kept_with_their_books_and_seen_by_scope(bed: Arc<Bed>) {
     let listed = bed.store.list_caps(&acme()).await.unwrap();
     assert_eq!(listed, [&rows[..], std::slice::from_ref(&other)].concat());
     assert_eq!(bed.store.list_caps(&"beta".parse().unwrap()).await.unwrap(), []);
+    let of = async |agents: &[&str]| {
+        let agents: Vec<AgentId> = agents.iter().map(|id| id.parse().unwrap()).collect();
+        bed.store.list_caps_of(&acme(), &agents).await.unwrap()
+    };
+    assert_eq!(of(&[]).await, rows[..2], "the tenant's own");
+    assert_eq!(of(&["a", "nobody"]).await, rows);
 
     let mut seen = State::default();
     transact(&bed.store, &charging(&["a", "nobody"]), |state| {

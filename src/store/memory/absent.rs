@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use handoffd::domain::cap::Cap;
 use handoffd::domain::event::Position;
-use handoffd::domain::ids::{ContentId, Micros, TenantId};
+use handoffd::domain::ids::{AgentId, ContentId, Micros, TenantId};
 use handoffd::store::caps::CapStore;
 use handoffd::store::cold::{Archivable, ArchiveMark, ColdStore, Frame, Inhabitants, Lease};
 use handoffd::store::contracts::{ContractRow, ContractStore};
@@ -24,6 +24,10 @@ impl CapStore for MemoryStore {
     }
 
     async fn list_caps(&self, _tenant: &TenantId) -> Result<Vec<Cap>> {
+        Ok(Vec::new())
+    }
+
+    async fn list_caps_of(&self, _tenant: &TenantId, _agents: &[AgentId]) -> Result<Vec<Cap>> {
         Ok(Vec::new())
     }
 }

@@ -104,4 +104,25 @@ impl CapStore for PostgresStore {
         })
         .await
     }
+
+    async fn list_caps_of(&self, tenant: &TenantId, agents: &[AgentId]) -> Result<Vec<Cap>> {
+        answered(async {
+            let whose: Vec<&str> =
+                std::iter::once("").chain(agents.iter().map(AgentId::as_str)).collect();
+            let sql = format!(
+                "SELECT {CAP} FROM caps WHERE tenant = $1 AND agent_id = ANY($2) \
+                 ORDER BY agent_id, window_s"
+            );
+            sqlx::query(AssertSqlSafe(sql))
+                .bind(tenant.as_str())
+                .bind(whose)
+                .fetch_all(&self.pool)
+                .await
+                .map_err(failed)?
+                .iter()
+                .map(rows::cap)
+                .collect()
+        })
+        .await
+    }
 }

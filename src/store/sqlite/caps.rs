@@ -9,7 +9,7 @@ use super::connection::failure;
 use super::transact::fetch;
 use super::{SqliteStore, rows};
 use crate::domain::cap::Cap;
-use crate::domain::ids::TenantId;
+use crate::domain::ids::{AgentId, TenantId};
 use crate::store::caps::CapStore;
 use crate::store::rows::CAP;
 use crate::store::{Needs, Result, State, Writes};
@@ -83,6 +83,24 @@ impl CapStore for SqliteStore {
         let sql = format!("SELECT {CAP} FROM caps WHERE tenant = ? ORDER BY agent_id, window_s");
         sqlx::query(AssertSqlSafe(sql))
             .bind(tenant.as_str())
+            .fetch_all(&self.readers)
+            .await
+            .map_err(failure)?
+            .iter()
+            .map(rows::cap)
+            .collect()
+    }
+
+    async fn list_caps_of(&self, tenant: &TenantId, agents: &[AgentId]) -> Result<Vec<Cap>> {
+        let whose: Vec<&str> =
+            std::iter::once("").chain(agents.iter().map(AgentId::as_str)).collect();
+        let sql = format!(
+            "SELECT {CAP} FROM caps WHERE tenant = ? \
+             AND agent_id IN (SELECT value FROM json_each(?)) ORDER BY agent_id, window_s"
+        );
+        sqlx::query(AssertSqlSafe(sql))
+            .bind(tenant.as_str())
+            .bind(json(&whose)?)
             .fetch_all(&self.readers)
             .await
             .map_err(failure)?
