@@ -325,5 +325,56 @@ fn text_and_sarif_carry_the_place() {
     );
     let region = &result["locations"][0]["physicalLocation"]["region"];
     assert_eq!(region["startLine"], line_of(&broken, "recovery:"));
-    assert_eq!(sarif["runs"][0]["tool"]["driver"]["rules"].as_array().unwrap().len(), 13);
+    assert_eq!(sarif["runs"][0]["tool"]["driver"]["rules"].as_array().unwrap().len(), 14);
+}
+
+#[test]
+fn a_registered_schema_is_looked_for_in_a_folder_of_schemas() {
+    const NAME: &str = "registry:refund-handoff@1.2.0";
+    let broken = with("./schemas/refund-handoff@1.2.0.json", NAME);
+    let case = Case::new(&broken);
+    // Beside the contract.
+    assert_eq!(case.rules(), []);
+    let file = "contracts/schemas/refund-handoff@1.2.0.json";
+    case.write(file, "{\"type\": \"no such type\"}");
+    let drift = [("schema-drift".to_owned(), line_of(&broken, "  schema:"))];
+    assert_eq!(case.rules(), drift);
+    case.write(file, "{");
+    assert_eq!(case.rules(), drift);
+    std::fs::remove_file(case.path(file)).unwrap();
+    // Nowhere: it was not checked, which is said, and no error.
+    let said = case.lint();
+    let finding = &said.1["contracts"][0]["findings"][0];
+    assert_eq!((said.0, &finding["rule"]), (0, &Value::from("unchecked-schema")));
+    let message = finding["message"].as_str().unwrap();
+    for part in [NAME, "schemas/refund-handoff@1.2.0.json", "--schemas", "--broker"] {
+        assert!(message.contains(part), "{message}");
+    }
+    // Beside the registry.
+    case.write("schemas/refund-handoff@1.2.0.json", SCHEMA);
+    assert_eq!(case.rules(), []);
+    // In the folder that is named, and then nowhere else.
+    let lint = |folder: &str| {
+        let (registry, folder) = (case.path("registry.yaml"), case.path(folder));
+        let arguments =
+            ["--registry", registry.to_str().unwrap(), "--schemas", folder.to_str().unwrap()];
+        let output = handoffd(&case.path("contracts"), &arguments);
+        (output.status.code(), String::from_utf8(output.stdout).unwrap())
+    };
+    assert_eq!(lint("schemas").0, Some(0));
+    let (code, text) = lint("contracts");
+    assert_eq!(code, Some(1));
+    assert!(text.contains("error schema-drift") && text.contains("there is no file"), "{text}");
+    assert_eq!(lint("nowhere").0, Some(3));
+    // Its review is of what it says, however it is laid out.
+    let document: Value = serde_json::from_str(SCHEMA).unwrap();
+    let hash =
+        |value: &Value| hex::encode(Sha256::digest(handoffd::domain::canonical::to_vec(value)));
+    let reviewed = format!("{REGISTRY}reviewed:\n  \"{NAME}\": {}\n", hash(&document));
+    case.write("registry.yaml", &reviewed);
+    assert_eq!(case.rules(), []);
+    case.write("schemas/refund-handoff@1.2.0.json", &format!("{document:#}"));
+    assert_eq!(case.rules(), []);
+    case.write("schemas/refund-handoff@1.2.0.json", &SCHEMA.replace("500", "900"));
+    assert_eq!(case.rules(), drift);
 }

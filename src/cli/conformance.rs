@@ -8,7 +8,7 @@ use clap::Args as ClapArgs;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use super::lint::{gather, read_registry};
+use super::lint::{Schemas, gather, read_registry};
 use super::{Exit, Output};
 use crate::app::{Access, open_archive, open_store};
 use crate::archive::Contents;
@@ -80,7 +80,7 @@ fn given(
         return Ok((None, types));
     }
     let mut contracts = Vec::new();
-    for subject in gather(&args.contracts)? {
+    for subject in gather(&args.contracts, &Schemas::default())? {
         let document = subject.document.map_err(|err| format!("{}: {err}", subject.file))?;
         let document = with_schema(document, Path::new(&subject.file));
         contracts.push(ready(&document, shelf).map_err(|why| format!("{}: {why}", subject.file))?);

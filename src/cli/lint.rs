@@ -1,5 +1,6 @@
 //! `handoffd lint PATH…`: contracts in files and folders, against a registry or the agents of a running
-//! broker; `handoffd lint --broker`: the contracts that a broker holds.
+//! broker; `handoffd lint --broker`: the contracts that a broker holds. Registered payload schemas are looked
+//! for in a folder, or asked of the broker.
 
 use std::path::{Path, PathBuf};
 
@@ -13,9 +14,12 @@ use super::plain::plain;
 use super::{Exit, Form};
 use crate::config::Config;
 use crate::contract::document::Document;
-use crate::contract::lint::{Report, SchemaFile, Severity, Subject, lint, schema_path};
+use crate::contract::lint::{
+    Report, SchemaFile, Severity, Subject, lint, schema_name, schema_path,
+};
 use crate::contract::registry::Registry;
 use crate::contract::report;
+use crate::contract::shelf::SchemaName;
 use crate::domain::agent::Agent;
 
 /// The most files of one run, and folders within folders.
@@ -31,6 +35,10 @@ pub(super) struct Args {
     /// Agents, permissions and reviewed schemas, in YAML or JSON
     #[arg(long, value_name = "FILE")]
     registry: Option<PathBuf>,
+    /// Registered payload schemas, as ID@VERSION.json; unless said, a folder `schemas` beside the contract
+    /// or the registry
+    #[arg(long, value_name = "DIR")]
+    schemas: Option<PathBuf>,
     /// Lint what a running broker holds, against its agents; with PATH, these contracts against its
     /// agents and contracts
     #[arg(long)]
@@ -95,11 +103,17 @@ pub(super) async fn run(args: Args, config: Config, form: Form) -> Exit {
 
 async fn examine(args: &Args, config: &Config) -> Result<Vec<Report>, Trouble> {
     let registry = args.registry.as_deref().map(read_registry).transpose()?;
-    let subjects = if args.paths.is_empty() { Vec::new() } else { gather(&args.paths)? };
+    let schemas = Schemas::of(args)?;
+    let mut subjects =
+        if args.paths.is_empty() { Vec::new() } else { gather(&args.paths, &schemas)? };
     if !args.broker {
         return Ok(lint(&subjects, registry.as_ref(), &[]));
     }
-    let held = Held::ask(&args.reach, config).await?;
+    let client = reach(&args.reach, config)?;
+    let held = Held::ask(&client).await?;
+    for subject in &mut subjects {
+        ask_schema(&client, subject).await?;
+    }
     let registry = registry.unwrap_or(held.registry);
     if subjects.is_empty() {
         return Ok(lint(&held.contracts, Some(&registry), &[]));
@@ -116,10 +130,33 @@ struct Held {
     registry: Registry,
 }
 
+fn reach(reach: &Reach, config: &Config) -> Result<Client, ClientError> {
+    let key = std::env::var("HANDOFFD_API_KEY").ok().filter(|key| !key.is_empty());
+    Client::new(reach, key, config)
+}
+
+/// Asks a broker for the registered schema that was not found in a file.
+async fn ask_schema(client: &Client, subject: &mut Subject) -> Result<(), ClientError> {
+    if !matches!(subject.schema, SchemaFile::Unchecked(_)) {
+        return Ok(());
+    }
+    let Some(SchemaName { id, version }) = subject.document.as_ref().ok().and_then(schema_name)
+    else {
+        return Ok(());
+    };
+    let version = version.to_string();
+    subject.schema = match client.call(&Request::get(&["schemas", "payloads", &id, &version])).await
+    {
+        Ok(shown) => SchemaFile::registered(&shown["schema"])
+            .unwrap_or_else(|why| SchemaFile::Unfit(format!("the broker's is none: {why}"))),
+        Err(ClientError::Refused(refusal)) if refusal.status == 404 => SchemaFile::Missing,
+        Err(err) => return Err(err),
+    };
+    Ok(())
+}
+
 impl Held {
-    async fn ask(reach: &Reach, config: &Config) -> Result<Self, ClientError> {
-        let key = std::env::var("HANDOFFD_API_KEY").ok().filter(|key| !key.is_empty());
-        let client = Client::new(reach, key, config)?;
+    async fn ask(client: &Client) -> Result<Self, ClientError> {
         let agents = client.call(&Request::get(&["agents"])).await?;
         let agents: Vec<Agent> = items(&agents)
             .iter()
@@ -161,7 +198,7 @@ fn edge(subject: &Subject) -> Option<(&str, &str)> {
 }
 
 /// The contracts in files and folders; at least one.
-pub(super) fn gather(paths: &[PathBuf]) -> Result<Vec<Subject>, String> {
+pub(super) fn gather(paths: &[PathBuf], schemas: &Schemas) -> Result<Vec<Subject>, String> {
     let mut subjects = Vec::new();
     for path in paths {
         if path.is_dir() {
@@ -170,7 +207,7 @@ pub(super) fn gather(paths: &[PathBuf]) -> Result<Vec<Subject>, String> {
             files.sort();
             for file in files {
                 // A folder holds more than contracts: what does not look like one is passed over.
-                let subject = subject(&file)?;
+                let subject = subject(&file, schemas)?;
                 let wanted = if let Ok(document) = &subject.document {
                     looks_like_a_contract(document)
                 } else {
@@ -182,7 +219,7 @@ pub(super) fn gather(paths: &[PathBuf]) -> Result<Vec<Subject>, String> {
                 }
             }
         } else {
-            subjects.push(subject(path)?);
+            subjects.push(subject(path, schemas)?);
         }
     }
     if subjects.is_empty() {
@@ -236,17 +273,68 @@ fn looks_like_a_contract(document: &Document) -> bool {
     (has("source") && has("target")) || clauses.into_iter().filter(|name| has(name)).count() >= 2
 }
 
-fn subject(path: &Path) -> Result<Subject, String> {
+/// Where files of registered payload schemas are looked for.
+#[derive(Debug, Default)]
+pub(super) struct Schemas {
+    /// Here, and nowhere else.
+    named: Option<PathBuf>,
+    /// The folder of the registry file.
+    registry: Option<PathBuf>,
+}
+
+impl Schemas {
+    /// What is kept beside contracts and registry.
+    const FOLDER: &str = "schemas";
+
+    fn of(args: &Args) -> Result<Self, String> {
+        if let Some(folder) = args.schemas.as_ref().filter(|folder| !folder.is_dir()) {
+            return Err(format!("{}: no such folder", folder.display()));
+        }
+        let registry = args.registry.as_deref().and_then(Path::parent).map(Path::to_owned);
+        Ok(Self { named: args.schemas.clone(), registry })
+    }
+
+    fn find(&self, name: &SchemaName, contract: &Path) -> Result<SchemaFile, String> {
+        let file = format!("{}@{}.json", name.id, name.version);
+        let beside = [Some(contract), self.registry.as_deref()].into_iter().flatten();
+        let folders: Vec<PathBuf> = self.named.as_ref().map_or_else(
+            || beside.map(|folder| folder.join(Self::FOLDER)).collect(),
+            |folder| vec![folder.clone()],
+        );
+        let Some(path) =
+            folders.iter().map(|folder| folder.join(&file)).find(|path| path.is_file())
+        else {
+            return Ok(match &self.named {
+                Some(folder) => SchemaFile::Unfit(format!(
+                    "there is no file `{}`",
+                    folder.join(&file).display()
+                )),
+                None => SchemaFile::Unchecked(format!(
+                    "there is no `{}/{file}` beside the contract or the registry; name a folder with --schemas, or ask a broker with --broker",
+                    Self::FOLDER
+                )),
+            });
+        };
+        let document = serde_json::from_str(&read(&path)?).map_err(|err| err.to_string());
+        Ok(document.and_then(|document| SchemaFile::registered(&document)).unwrap_or_else(|why| {
+            SchemaFile::Unfit(format!("`{}` could not be registered: {why}", path.display()))
+        }))
+    }
+}
+
+fn subject(path: &Path, schemas: &Schemas) -> Result<Subject, String> {
     let document = Document::parse(&read(path)?);
-    let schema = match document.as_ref().ok().and_then(schema_path) {
-        None => SchemaFile::NotLooked,
-        Some(name) => {
-            let folder = path.parent().unwrap_or_else(|| Path::new("."));
-            match std::fs::read(folder.join(name)) {
+    let folder = path.parent().unwrap_or_else(|| Path::new("."));
+    let schema = match document.as_ref() {
+        Err(_) => SchemaFile::NotLooked,
+        Ok(document) => match (schema_path(document), schema_name(document)) {
+            (Some(name), _) => match std::fs::read(folder.join(name)) {
                 Ok(bytes) => SchemaFile::found(&bytes),
                 Err(_) => SchemaFile::Missing,
-            }
-        }
+            },
+            (None, Some(name)) => schemas.find(&name, folder)?,
+            (None, None) => SchemaFile::NotLooked,
+        },
     };
     Ok(Subject { file: path.display().to_string(), document, schema })
 }

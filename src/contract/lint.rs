@@ -8,6 +8,7 @@ use super::level::{Level, Outside, grade, is_url};
 use super::registry::Registry;
 use super::shelf::SchemaName;
 use super::{Contract, Fault, FaultKind, HistoryStrategy, SchemaRef, read, schema};
+use crate::domain::canonical;
 
 /// A rule: its name (fixed), how grave it is, and what it finds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,7 +50,7 @@ const fn warning(name: &'static str, about: &'static str) -> Rule {
 }
 
 /// All rules. The first eight are the seed's.
-pub const RULES: [Rule; 13] = [
+pub const RULES: [Rule; 14] = [
     error("orphan-target", "The target does not appear in the agent registry."),
     error("unreachable-handoff", "No prompt or tool of the source exposes a path to this trigger."),
     error("missing-recovery", "One of on_reject, on_timeout and on_error is absent."),
@@ -69,6 +70,7 @@ pub const RULES: [Rule; 13] = [
     error("missing-clause", "A required clause is absent."),
     error("duplicate-id", "Two contracts have the same id and version."),
     warning("unknown-field", "A field that no contract has: it is not enforced."),
+    warning("unchecked-schema", "A registered payload schema that could not be looked for."),
 ];
 
 /// A rule by its name; an unknown name is a slip of this file, and counts as the gravest.
@@ -108,6 +110,10 @@ pub enum SchemaFile {
     NotLooked,
     /// There is no such file, or no such schema is registered.
     Missing,
+    /// A registered schema, and nowhere to look for it: what would help.
+    Unchecked(String),
+    /// A registered schema's file is missing, or holds none: which file, and why it will not do.
+    Unfit(String),
     /// It is there.
     Found {
         /// SHA-256 of its bytes, in hexadecimal.
@@ -127,6 +133,21 @@ impl SchemaFile {
             .is_some_and(|value| schema::outside(&value).is_some());
         Self::Found { sha256: hex::encode(Sha256::digest(bytes)), open }
     }
+
+    /// A registered schema's document. Its hash is that of the canonical form, as a broker shows it.
+    ///
+    /// # Errors
+    /// Why it could not be registered, in a sentence.
+    pub fn registered(document: &serde_json::Value) -> Result<Self, String> {
+        schema::compile(document)?;
+        Ok(Self::found(&canonical::to_vec(document)))
+    }
+}
+
+/// The registered schema that a document names.
+#[must_use]
+pub fn schema_name(document: &Document) -> Option<SchemaName> {
+    SchemaName::parse(document.value().pointer("/payload/schema")?.as_str()?)?.ok()
 }
 
 /// The schema that a document names as a file: a path with a folder or an extension.
@@ -136,7 +157,8 @@ pub fn schema_path(document: &Document) -> Option<&str> {
     let path_like = name.contains('/')
         || [".json", ".yaml", ".yml"].iter().any(|ending| name.to_lowercase().ends_with(ending));
     let local = document.value().get("schemas").is_some();
-    (path_like && !is_url(name) && !local).then_some(name)
+    let registered = SchemaName::parse(name).is_some();
+    (path_like && !is_url(name) && !local && !registered).then_some(name)
 }
 
 /// What became of one document.
@@ -372,6 +394,15 @@ impl Found<'_> {
         let Some(SchemaRef::Named(name)) = &one.contract.payload.schema else { return false };
         match one.schema {
             SchemaFile::NotLooked => false,
+            SchemaFile::Unchecked(hint) => {
+                let why = format!("`{name}` was not checked: {hint}");
+                self.add("unchecked-schema", "/payload/schema", why);
+                false
+            }
+            SchemaFile::Unfit(why) => {
+                self.add("schema-drift", "/payload/schema", format!("`{name}`: {why}"));
+                false
+            }
             SchemaFile::Missing => {
                 let why = match SchemaName::parse(name) {
                     Some(_) => format!("`{name}` is not registered"),

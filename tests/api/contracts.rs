@@ -397,6 +397,20 @@ both! {
         let fired: Vec<_> = listed[0]["findings"].as_array().unwrap().iter().map(|one| &one["rule"]).collect();
         assert_eq!((code, listed.len()), (1, 1), "{found}");
         assert!(fired.contains(&&json!("loop-risk")) && !fired.contains(&&json!("orphan-target")), "{found}");
+
+        // The payload schema that it names is one of this broker's, or not.
+        let mut named = back.clone();
+        named["payload"]["schema"] = json!("registry:refund@1.0.0");
+        std::fs::write(&file, named.to_string()).unwrap();
+        let drifts = async || {
+            let text = lint(&["json", file.to_str().unwrap()]).await.1;
+            assert!(!text.contains("unchecked-schema"), "{text}");
+            text.contains("`registry:refund@1.0.0` is not registered")
+        };
+        assert!(drifts().await);
+        let schema = json!({ "schema": { "type": "object" } });
+        broker.admin.put("/schemas/payloads/refund/1.0.0", &schema).await.expect(201);
+        assert!(!drifts().await);
     }
 
     async fn a_linter_that_gets_no_answer_says_so_and_judges_nothing(broker: Broker) {
