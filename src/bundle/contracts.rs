@@ -1,11 +1,11 @@
-//! Finds the record by which a contract came to be. No index leads to it: records of contracts belong to
-//! no task. The log's order is nearly that of time, so it is looked for around the contract's time first.
+//! Finds the record by which a contract or a payload schema came to be. No index leads to it: such records
+//! belong to no task. The log's order is nearly that of time, so it is looked for first around the time at
+//! which that was.
 
 use serde_json::Value;
 
-use super::format::{CONTRACT_PUT, contract_name};
+use super::format::{CONTRACT_PUT, SCHEMA_PUT, contract_name, schema_name};
 use crate::domain::ids::{Micros, TenantId};
-use crate::store::contracts::ContractRow;
 use crate::store::{Store, StoreError, StoredRecord};
 
 /// Records looked through at once.
@@ -15,36 +15,56 @@ const SCAN: i64 = 512;
 /// disagree, and batches, put records out of the order of time.
 const NEAR: i64 = 4_096;
 
-/// The leaf index of the record by which this version of a contract was put, if it is before `end`.
+/// What was put: its name, as `id@version`, and when.
+pub(super) enum Put {
+    /// A contract.
+    Contract(String, Micros),
+    /// A payload schema.
+    Schema(String, Micros),
+}
+
+impl Put {
+    const fn at(&self) -> Micros {
+        match self {
+            Self::Contract(_, at) | Self::Schema(_, at) => *at,
+        }
+    }
+
+    /// Whether a record is the one by which it was put.
+    fn is_by(&self, record: &StoredRecord) -> bool {
+        let (kind, name, named): (_, _, fn(&Value) -> Option<String>) = match self {
+            Self::Contract(name, _) => (CONTRACT_PUT, name, contract_name),
+            Self::Schema(name, _) => (SCHEMA_PUT, name, schema_name),
+        };
+        record.kind == kind
+            && serde_json::from_slice(&record.body)
+                .is_ok_and(|body| named(&body).as_ref() == Some(name))
+    }
+}
+
+/// The leaf index of the record by which this version was put, if it is before `end`.
 ///
 /// # Errors
 /// When the store fails.
 pub(super) async fn find_put(
     store: &dyn Store,
     tenant: &TenantId,
-    contract: &ContractRow,
+    put: &Put,
     end: i64,
 ) -> Result<Option<i64>, StoreError> {
-    let place = place_of(store, tenant, contract.created_at, end).await?;
-    let name = format!("{}@{}", contract.id, contract.version);
+    let place = place_of(store, tenant, put.at(), end).await?;
     for (from, to) in [(place - NEAR, place + NEAR), (0, end)] {
         let (mut from, to) = (from.max(0), to.min(end));
         while from < to {
             let page = store.list_records(tenant, None, from, SCAN.min(to - from), false).await?;
             let Some(last) = page.last() else { break };
             from = last.leaf_index + 1;
-            if let Some(found) = page.iter().find(|record| puts(record, &name)) {
+            if let Some(found) = page.iter().find(|record| put.is_by(record)) {
                 return Ok(Some(found.leaf_index));
             }
         }
     }
     Ok(None)
-}
-
-fn puts(record: &StoredRecord, name: &str) -> bool {
-    record.kind == CONTRACT_PUT
-        && serde_json::from_slice::<Value>(&record.body)
-            .is_ok_and(|body| contract_name(&body).as_deref() == Some(name))
 }
 
 /// About where the first record of that time or later is.

@@ -6,7 +6,10 @@ use serde_json::Value;
 use crate::report::{self, ReportFacts};
 
 /// Names this form; another form gets another name.
-pub(super) const FORMAT: &str = "handoffd-bundle/2";
+pub(super) const FORMAT: &str = "handoffd-bundle/3";
+
+/// The form before it, which had no payload schemas; it is read too.
+pub(super) const FORMAT_2: &str = "handoffd-bundle/2";
 
 /// For a person who opens the bundle.
 pub(super) const README: &str = "README.md";
@@ -32,6 +35,9 @@ pub(super) const ERASED: &str = "ERASED";
 
 /// The kind of record whose content is a contract.
 pub(super) const CONTRACT_PUT: &str = "CONTRACT_PUT";
+
+/// The kind of record whose content is a payload schema, with the words on its migration.
+pub(super) const SCHEMA_PUT: &str = "PAYLOAD_SCHEMA_PUT";
 
 /// What makes the pages of a bundle: name and version.
 pub(super) const SOFTWARE: &str = concat!("handoffd ", env!("CARGO_PKG_VERSION"));
@@ -125,6 +131,9 @@ pub(super) struct CommitmentLine {
     /// Which contract, as `id@version`; of a contract only.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub(super) contract: Option<String>,
+    /// Which payload schema, as `id@version`; of a payload schema only.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub(super) payload_schema: Option<String>,
 }
 
 impl CommitmentLine {
@@ -135,6 +144,9 @@ impl CommitmentLine {
             Part::Message => format!("contents/{leaf}.json"),
             Part::Contract => {
                 format!("contracts/{}.json", self.contract.as_deref().unwrap_or_default())
+            }
+            Part::PayloadSchema => {
+                format!("schemas/{}.json", self.payload_schema.as_deref().unwrap_or_default())
             }
             Part::Personal => format!("personal/{leaf}-{}.json", self.ordinal),
             Part::Checkpoint => {
@@ -147,9 +159,23 @@ impl CommitmentLine {
 
 /// The contract that a record names, as `id@version`.
 pub(super) fn contract_name(record: &Value) -> Option<String> {
-    let contract = record.get("contract")?;
-    let text = |name: &str| contract.get(name).and_then(Value::as_str);
+    versioned(record.get("contract")?)
+}
+
+/// The payload schema that a record names, as `id@version`.
+pub(super) fn schema_name(record: &Value) -> Option<String> {
+    versioned(record.get("payloadSchema")?)
+}
+
+fn versioned(named: &Value) -> Option<String> {
+    let text = |name: &str| named.get(name).and_then(Value::as_str);
     Some(format!("{}@{}", text("id")?, text("version")?))
+}
+
+/// The registered payload schema that a contract's document names, as `id@version`.
+pub(super) fn schema_of_contract(contract: &Value) -> Option<String> {
+    let named = contract.pointer("/payload/schema")?.as_str()?;
+    named.strip_prefix("registry:").map(str::to_owned)
 }
 
 /// What a commitment is about.
@@ -159,6 +185,8 @@ pub(super) enum Part {
     Message,
     /// The content of the record by which a contract was put.
     Contract,
+    /// The content of the record by which a payload schema was registered.
+    PayloadSchema,
     Personal,
     Checkpoint,
 }
@@ -166,7 +194,11 @@ pub(super) enum Part {
 impl Part {
     /// What a record's own content is.
     pub(super) fn of_record(kind: &str) -> Self {
-        if kind == CONTRACT_PUT { Self::Contract } else { Self::Message }
+        match kind {
+            CONTRACT_PUT => Self::Contract,
+            SCHEMA_PUT => Self::PayloadSchema,
+            _ => Self::Message,
+        }
     }
 }
 

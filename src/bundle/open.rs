@@ -171,7 +171,7 @@ fn is_known(name: &str) -> bool {
         || stem("personal/")
             .and_then(|stem| stem.split_once('-'))
             .is_some_and(|(leaf, ordinal)| digits(leaf) && digits(ordinal))
-        || stem("contracts/").is_some_and(|stem| {
+        || ["contracts/", "schemas/"].into_iter().filter_map(stem).any(|stem| {
             let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-.+".contains(&byte);
             stem.split_once('@').is_some_and(|(id, version)| {
                 !id.is_empty() && id.bytes().chain(version.bytes()).all(plain)

@@ -8,8 +8,8 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::format::{
-    COMMITMENTS, FORMAT, KEYS, KeyLine, Keys, MANIFEST, Manifest, PROOFS, README, RECORDS, REPORT,
-    SOFTWARE, TRACE, TREE_HEAD, page, readme,
+    COMMITMENTS, FORMAT, FORMAT_2, KEYS, KeyLine, Keys, MANIFEST, Manifest, PROOFS, README,
+    RECORDS, REPORT, SOFTWARE, TRACE, TREE_HEAD, page, readme,
 };
 use super::open::{Opened, ReadError};
 use super::walk::{Seen, Trace, Walk};
@@ -35,7 +35,7 @@ pub struct Fault {
     pub leaf_index: Option<i64>,
     /// What: `damaged`, `manifest`, `missing`, `surplus`, `hash` for files; `tree-head`, `signature`,
     /// `fork`; `flip`, `proof`, `rewrite`, `foreign`, `swap`, `chain`, `drop` for records; `commitments`,
-    /// `content`, `contract`, `personal-data`, `checkpoint`, `content-gone` for contents; `trace`, `state`, `page`.
+    /// `content`, `contract`, `payload-schema`, `personal-data`, `checkpoint`, `content-gone` for contents; `trace`, `state`, `page`.
     pub fault: &'static str,
     /// A sentence.
     pub detail: String,
@@ -101,9 +101,11 @@ pub fn verify(path: &Path, options: &Options) -> Result<Report, ReadError> {
 fn judge(bundle: &mut Opened, options: &Options, report: &mut Report) -> Result<(), Fault> {
     let names = bundle.names()?;
     let manifest: Manifest = json(bundle, MANIFEST, "manifest")?;
-    if manifest.format != FORMAT {
-        let detail =
-            format!("the bundle is of form {}, this version reads {FORMAT}", manifest.format);
+    if ![FORMAT, FORMAT_2].contains(&manifest.format.as_str()) {
+        let detail = format!(
+            "the bundle is of form {}, this version reads {FORMAT} and {FORMAT_2}",
+            manifest.format
+        );
         return Err(Fault::new("manifest", detail));
     }
     report.task_id.clone_from(&manifest.task_id);
@@ -254,7 +256,8 @@ fn check_records(
     if trace.task_id != manifest.task_id {
         return Err(Fault::new("trace", "the trace is of another task"));
     }
-    let ours = manifest.software == SOFTWARE;
+    // The pages of an older form are not made any more.
+    let ours = manifest.software == SOFTWARE && manifest.format == FORMAT;
     let (mut one, mut two, mut three) = (bundle.again()?, bundle.again()?, bundle.again()?);
     let mut records = one.lines(RECORDS)?;
     let mut proofs = two.lines(PROOFS)?;

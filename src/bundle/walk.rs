@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use super::format::{
-    CONTRACT_PUT, CommitmentLine, ERASED, Manifest, Part, ProofLine, State, contract_name,
-    erased_slots, message_of,
+    CONTRACT_PUT, CommitmentLine, ERASED, FORMAT_2, Manifest, Part, ProofLine, SCHEMA_PUT, State,
+    contract_name, erased_slots, message_of, schema_name, schema_of_contract,
 };
 use super::open::Opened;
 use super::path::root_of;
@@ -63,6 +63,8 @@ enum Section {
     Task,
     /// Those by which contracts were put.
     Contracts,
+    /// Those by which payload schemas were registered.
+    Schemas,
     /// Those that say what was erased.
     Erasures,
 }
@@ -76,6 +78,9 @@ pub(super) struct Seen {
     /// Contracts that the task's records name, each with the first that does; and those that are here.
     ruling: BTreeMap<String, i64>,
     put: BTreeSet<String>,
+    /// Payload schemas that these contracts name, each with the first that does; and those that are here.
+    asked: BTreeMap<String, i64>,
+    registered: BTreeSet<String>,
     task_records: usize,
     handoffs: usize,
     committed: BTreeSet<String>,
@@ -148,7 +153,15 @@ impl Walk<'_> {
                     self.seen.ruling.entry(contract).or_insert(leaf);
                 }
             }
-            (Section::Contracts, _) => self.seen.put.extend(contract_name(record.body)),
+            (Section::Contracts, content) => {
+                self.seen.put.extend(contract_name(record.body));
+                if let Some(Opening::Kept(contract)) = content
+                    && let Some(schema) = schema_of_contract(&contract)
+                {
+                    self.seen.asked.entry(schema).or_insert(leaf);
+                }
+            }
+            (Section::Schemas, _) => self.seen.registered.extend(schema_name(record.body)),
             (Section::Erasures, Some(Opening::Kept(list))) => {
                 for slot in erased_slots(&list) {
                     self.seen.gaps.remove(&slot);
@@ -159,6 +172,11 @@ impl Walk<'_> {
         self.report.records += 1;
         self.seen.last = Some((leaf, record.hash));
         Ok(())
+    }
+
+    /// Whether the bundle is of the form that had no payload schemas.
+    fn without_schemas(&self) -> bool {
+        self.manifest.format == FORMAT_2
     }
 
     /// That the record belongs here, and fits the one before.
@@ -173,6 +191,7 @@ impl Walk<'_> {
         }
         let section = match (record.text("taskId"), record.kind) {
             (None, CONTRACT_PUT) => Section::Contracts,
+            (None, SCHEMA_PUT) if !self.without_schemas() => Section::Schemas,
             (None, ERASED) => Section::Erasures,
             (Some(task), _) if task == self.manifest.task_id => Section::Task,
             _ => return Err(record.fault("foreign", "the record belongs to another task")),
@@ -211,13 +230,18 @@ impl Walk<'_> {
             let line: CommitmentLine = serde_json::from_slice(&text)
                 .map_err(|err| record.fault("commitments", err.to_string()))?;
             let stands = (line.leaf_index, line.kind, line.ordinal, line.commitment.as_str());
-            let contract = if kind == Part::Contract { contract_name(record.body) } else { None };
-            if stands != (record.leaf, kind, ordinal, commitment) || line.contract != contract {
+            let named = match kind {
+                Part::Contract => (contract_name(record.body), None),
+                Part::PayloadSchema => (None, schema_name(record.body)),
+                _ => (None, None),
+            };
+            let names = (&line.contract, &line.payload_schema);
+            if stands != (record.leaf, kind, ordinal, commitment) || names != (&named.0, &named.1) {
                 let detail = "a line of commitments.jsonl is not about the record's commitment";
                 return Err(record.fault("commitments", detail));
             }
             let found = self.opening(record, &line)?;
-            if kind == Part::Message {
+            if matches!(kind, Part::Message | Part::Contract) {
                 own = Some(found);
             }
         }
@@ -228,6 +252,7 @@ impl Walk<'_> {
         let (name, subject) = match line.kind {
             Part::Message => ("content", Subject::Message),
             Part::Contract => ("contract", Subject::Message),
+            Part::PayloadSchema => ("payload-schema", Subject::Message),
             Part::Personal => ("personal-data", Subject::PersonalData),
             Part::Checkpoint => ("checkpoint", Subject::Checkpoint),
         };
@@ -358,6 +383,11 @@ impl Walk<'_> {
         if let Some((contract, leaf)) = missing {
             let detail = format!("it names contract {contract}, which is not in the bundle");
             return Err(Fault::at(*leaf, "contract", detail));
+        }
+        let missing = seen.asked.iter().find(|(schema, _)| !seen.registered.contains(*schema));
+        if let Some((schema, leaf)) = missing.filter(|_| !self.without_schemas()) {
+            let detail = format!("it names payload schema {schema}, which is not in the bundle");
+            return Err(Fault::at(*leaf, "payload-schema", detail));
         }
         for (id, status) in &seen.traced {
             if let Some((leaf, said)) = seen.statuses.get(id).filter(|(_, said)| said != status) {

@@ -7,10 +7,11 @@ use std::io::{self, Read, Seek};
 use serde_json::Value;
 
 use super::checkpoints::{Saved, checkpoints};
-use super::contracts::find_put;
+use super::contracts::{Put, find_put};
 use super::format::{
     CommitmentLine, ERASED, FORMAT, KEYS, KeyLine, Keys, Manifest, Part, ProofLine, README, REPORT,
     SOFTWARE, State, TRACE, TREE_HEAD, contract_name, erased_slots, message_of, page, readme,
+    schema_name, schema_of_contract,
 };
 use super::pack::{Lines, Packer, Piece};
 use crate::archive::Contents;
@@ -106,11 +107,13 @@ pub async fn write(order: Order<'_>) -> Result<File, WriteError> {
         checkpoints: checkpoints(store, tenant, order.task).await?,
         gaps: BTreeSet::new(),
         contracts: BTreeSet::new(),
+        schemas: BTreeSet::new(),
         messages: Some(Vec::new()),
         room: MAX_PAGE_BYTES,
     };
     gathering.task().await?;
     gathering.contracts().await?;
+    gathering.schemas().await?;
     gathering.erasures().await?;
     let messages = gathering.messages.take();
     let mut trace = order.trace;
@@ -162,6 +165,8 @@ struct Gathering<'a, 'o> {
     gaps: BTreeSet<(i64, i64)>,
     /// Contracts that the task's records name, as `id@version`.
     contracts: BTreeSet<String>,
+    /// Registered payload schemas that these contracts name, as `id@version`.
+    schemas: BTreeSet<String>,
     /// Messages for the page, as long as there is room.
     messages: Option<Vec<Value>>,
     room: u64,
@@ -195,8 +200,31 @@ impl Gathering<'_, '_> {
         }
         let mut puts = BTreeSet::new();
         for row in store.list_contracts(tenant).await? {
-            if self.contracts.contains(&format!("{}@{}", row.id, row.version)) {
-                puts.extend(find_put(store, tenant, &row, self.end()).await?);
+            let name = format!("{}@{}", row.id, row.version);
+            if self.contracts.contains(&name) {
+                let put = Put::Contract(name, row.created_at);
+                puts.extend(find_put(store, tenant, &put, self.end()).await?);
+            }
+        }
+        for leaf in puts {
+            let found = contents.list_records(tenant, None, leaf, 1).await?;
+            self.add(&found).await?;
+        }
+        Ok(())
+    }
+
+    /// The records by which the payload schemas were registered that these contracts name, in log order.
+    async fn schemas(&mut self) -> Result<(), WriteError> {
+        let Order { store, contents, tenant, .. } = *self.order;
+        if self.schemas.is_empty() {
+            return Ok(());
+        }
+        let mut puts = BTreeSet::new();
+        for row in store.list_payload_schemas(tenant, None).await? {
+            let name = format!("{}@{}", row.id, row.version);
+            if self.schemas.contains(&name) {
+                let put = Put::Schema(name, row.created_at);
+                puts.extend(find_put(store, tenant, &put, self.end()).await?);
             }
         }
         for leaf in puts {
@@ -278,6 +306,7 @@ impl Gathering<'_, '_> {
             let kind = Part::of_record(&record.kind);
             let mut line = line(record.leaf_index, kind, 0, commitment);
             line.contract = contract.clone().filter(|_| kind == Part::Contract);
+            line.payload_schema = schema_name(&body).filter(|_| kind == Part::PayloadSchema);
             self.message(record, line).await?;
         }
         self.contracts.extend(contract);
@@ -307,6 +336,9 @@ impl Gathering<'_, '_> {
                 Some((salt, content)) => {
                     if record.kind == "HANDOFF" {
                         self.remember(record, &content);
+                    } else if line.kind == Part::Contract {
+                        let contract = serde_json::from_slice(&content).unwrap_or_default();
+                        self.schemas.extend(schema_of_contract(&contract));
                     }
                     self.with(line, &salt, content).await;
                 }
@@ -404,6 +436,7 @@ fn line(leaf_index: i64, kind: Part, ordinal: i64, commitment: &str) -> Commitme
         file: None,
         subject_id: None,
         contract: None,
+        payload_schema: None,
     }
 }
 

@@ -317,7 +317,7 @@ const TAMPERINGS: &[(&str, &str, Tampering)] = &[
         replace(files, "manifest.json", "\"erased\": 0", "\"erased\": 1");
     }),
     ("another form", "manifest", |files| {
-        replace(files, "manifest.json", "handoffd-bundle/2", "handoffd-bundle/9");
+        replace(files, "manifest.json", "handoffd-bundle/3", "handoffd-bundle/9");
     }),
 ];
 
@@ -484,6 +484,93 @@ both! {
         let kept: Value = serde_json::from_slice(&files[contracts[1].as_str()]).unwrap();
         assert_eq!((&kept["version"], &kept["trigger"]["intent"]), (&json!("1.1.0"), &json!("what a found has to be reviewed")));
         assert_eq!(judge(&files, &Options::default()).first_fault, None);
+    }
+
+    async fn a_bundle_has_the_registered_payload_schemas_that_its_contracts_name(broker: Broker) {
+        let (a, _) = (broker.pull("a", &["b"]).await, broker.pull("b", &[]).await);
+        let put = async |id: &str, version: &str| {
+            let schema = json!({ "schema": { "type": "object", "title": id }, "migration": "none needed" });
+            broker.admin.put(&format!("/schemas/payloads/{id}/{version}"), &schema).await.expect(201);
+        };
+        for (id, version) in [("found", "1.0.0"), ("other", "1.0.0")] {
+            put(id, version).await;
+        }
+        let contract = json!({
+            "id": "a-to-b", "version": "1.0.0", "source": "a", "target": "b",
+            "trigger": { "intent": "review" }, "payload": { "schema": "registry:found@1.0.0" },
+        });
+        broker.admin.put("/contracts/a-to-b", &contract).await.expect(201);
+        let first = Message::review("a", "b");
+        a.submit(&first).await.expect(202);
+        let files = unpack(&fetch(&broker.admin, &first, "").await);
+        let schemas: Vec<&String> = files.keys().filter(|name| name.starts_with("schemas/")).collect();
+        assert_eq!(schemas, ["schemas/found@1.0.0.json"], "and no others");
+        let kept: Value = serde_json::from_slice(&files[schemas[0].as_str()]).unwrap();
+        assert_eq!(kept, json!({ "schema": { "type": "object", "title": "found" }, "migration": "none needed" }));
+        let last: Value = serde_json::from_str(text(&files, "records.jsonl").lines().last().unwrap()).unwrap();
+        assert_eq!(last["kind"], "PAYLOAD_SCHEMA_PUT");
+        assert_eq!(last["payloadSchema"], json!({ "id": "found", "version": "1.0.0" }));
+        let report = judge(&files, &Options::default());
+        assert_eq!((report.first_fault, report.records), (None, 3));
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("bundle.zip");
+        std::fs::write(&path, fetch(&broker.admin, &first, "").await).unwrap();
+        by_hand(&path, &folder.path().join("unpacked"));
+
+        let fault = |change: &dyn Fn(&mut Files)| {
+            let mut files = files.clone();
+            change(&mut files);
+            reseal(&mut files);
+            judge(&files, &Options::default()).first_fault.map_or("none", |fault| fault.fault)
+        };
+        assert_eq!(fault(&|_| {}), "none");
+        let changed = |files: &mut Files| replace(files, "schemas/found@1.0.0.json", "object", "string");
+        assert_eq!(fault(&changed), "payload-schema");
+        let renamed = |files: &mut Files| {
+            let schema = files["schemas/found@1.0.0.json"].clone();
+            files.insert("schemas/found@2.0.0.json".to_owned(), schema);
+        };
+        assert_eq!(fault(&renamed), "surplus");
+        let unknown = |files: &mut Files| {
+            files.insert("schemas/../found@2.0.0.json".to_owned(), b"{}".to_vec());
+        };
+        assert_eq!(fault(&unknown), "surplus");
+        let left_out = |files: &mut Files| {
+            files.remove("schemas/found@1.0.0.json");
+            for name in ["records.jsonl", "proofs.jsonl", "commitments.jsonl"] {
+                lines(files, name, |lines| {
+                    lines.pop();
+                });
+            }
+            let mut manifest: Value = serde_json::from_slice(&files["manifest.json"]).unwrap();
+            for name in ["records", "contents"] {
+                manifest[name] = json!(manifest[name].as_u64().unwrap() - 1);
+            }
+            files.insert("manifest.json".to_owned(), manifest.to_string().into_bytes());
+        };
+        assert_eq!(fault(&left_out), "payload-schema");
+        let misplaced = |files: &mut Files| {
+            for name in ["records.jsonl", "proofs.jsonl", "commitments.jsonl"] {
+                lines(files, name, |lines| {
+                    let last = lines.len() - 1;
+                    lines.swap(last - 1, last);
+                });
+            }
+        };
+        assert_eq!(fault(&misplaced), "swap");
+
+        // As it was before there were any: well, but for the pages, which are made otherwise now.
+        let mut old = files.clone();
+        left_out(&mut old);
+        replace(&mut old, "manifest.json", "handoffd-bundle/3", "handoffd-bundle/2");
+        reseal(&mut old);
+        let report = judge(&old, &Options::default());
+        assert_eq!((report.first_fault, report.pages_compared, report.records), (None, false, 2));
+        // What is of the new form is not taken for the old one.
+        let mut mixed = files.clone();
+        replace(&mut mixed, "manifest.json", "handoffd-bundle/3", "handoffd-bundle/2");
+        reseal(&mut mixed);
+        assert_eq!(judge(&mixed, &Options::default()).first_fault.unwrap().fault, "foreign");
     }
 
     async fn the_bundle_of_a_task_says_what_was_erased_from_it(broker: Broker) {
