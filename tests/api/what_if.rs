@@ -133,6 +133,34 @@ both! {
         assert_eq!(counts(&said["handoffs"]), [1, 0, 1, 0]);
     }
 
+    async fn what_is_in_the_archive_is_counted_and_left_out(broker: Broker) {
+        let (front, refund) = (broker.pull("front", &["refund"]).await, broker.pull("refund", &[]).await);
+        let done = order("a-1");
+        front.submit(&done).await.expect(202);
+        let token = refund.claim_one().await;
+        refund.say(&done, "complete", token, json!({})).await.expect(200);
+        front.submit(&order("a-2")).await.expect(202);
+        let candidate = json!({ "contract": contract("1.0.0", &digits()) });
+        let said = ask(broker, candidate.clone()).await.expect(200).body;
+        assert_eq!(counts(&said["handoffs"]), [2, 0, 2, 0]);
+        let all = ["archive", "--before", "2999-01-01T00:00:00Z"];
+        let moved = broker.command(&all).await;
+        assert!(moved.status.success(), "{}", String::from_utf8_lossy(&moved.stderr));
+        // What would be refused of it nobody can say: it counts as neither, and the answer says how many.
+        let said = ask(broker, candidate.clone()).await.expect(200).body;
+        assert_eq!(counts(&said["handoffs"]), [1, 0, 1, 0], "{said}");
+        assert_eq!(said["handoffs"]["examined"], 2);
+        assert_eq!(said["handoffs"]["notReplayable"], json!({ "erased": 0, "archived": 1 }));
+        assert_eq!(said["handoffs"]["complete"], true);
+        assert_eq!(said["changed"].as_array().unwrap().len(), 1);
+        // Nor is it otherwise where the archive does not answer.
+        let aside = broker.archive().with_extension("aside");
+        std::fs::rename(broker.archive(), &aside).unwrap();
+        let said = ask(broker, candidate).await.expect(200).body;
+        assert_eq!(said["handoffs"]["notReplayable"], json!({ "erased": 0, "archived": 1 }));
+        std::fs::rename(&aside, broker.archive()).unwrap();
+    }
+
     async fn a_question_that_cannot_be_asked_says_why(broker: Broker) {
         parties(broker).await;
         let first = contract("1.1.0", &digits());
