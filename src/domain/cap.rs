@@ -9,6 +9,10 @@
 //! reserved into spent can break it. What an agent spends beyond what it was handed is counted when it
 //! says so: it is gone, and no cap brings it back.
 //!
+//! A cap may hold tokens, too. No message says how many its receiver may spend, so none are reserved: they
+//! count once they are stated, and a cap that is used up lets no handoff through until some left its window.
+//! What was under way then may still exceed it.
+//!
 //! The window moves in steps of a sixtieth of its length: an amount counts for the whole window, and up
 //! to one step longer. Time in these books does not go back, whatever a broker's clock says.
 
@@ -25,9 +29,12 @@ use super::ids::{AgentId, Micros, TenantId};
 use super::money::{Usd, nanos};
 
 pub mod room;
+mod tokens;
 
 /// Where a message asks for the money.
 const REMAINING: &str = "/costTracking/costBudgetRemainingUSD";
+/// Where it says what tokens were spent.
+const TOKENS: &str = "/costTracking/tokenSpent";
 
 /// Steps in which a window moves.
 const STEPS: i64 = 60;
@@ -175,6 +182,21 @@ pub struct Books {
     /// The latest time that was entered.
     #[serde(rename = "t")]
     last: Micros,
+    /// How many tokens may count; none: any number, and they are not counted.
+    #[serde(rename = "l", default, skip_serializing_if = "Option::is_none")]
+    limit: Option<u64>,
+    /// Tokens spent, by step of the window.
+    #[serde(rename = "k", default, skip_serializing_if = "BTreeMap::is_empty")]
+    tokens: BTreeMap<i64, u64>,
+}
+
+/// What a cap holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unit {
+    /// Money.
+    Usd,
+    /// Tokens, read and written.
+    Tokens,
 }
 
 /// A cap with its books.
@@ -186,7 +208,8 @@ pub struct Cap {
     pub agent: Option<AgentId>,
     /// How long what was spent counts.
     pub window: Window,
-    /// As an operator set it; none: the default of the settings.
+    /// The money, as an operator set it; none: the default of the settings, if there is one. Tokens stand
+    /// in the books ([`Cap::tokens`]).
     pub usd: Option<Usd>,
     /// What reserves that count here are marked with; a cap that is set anew after its removal has
     /// another.
@@ -204,10 +227,12 @@ pub struct Charge {
     pub spent: Usd,
     /// Reserved.
     pub reserved: Usd,
+    /// Tokens spent; where the cap holds any.
+    pub tokens: u64,
 }
 
 impl Charge {
-    /// Both together.
+    /// The money of both together.
     #[must_use]
     pub const fn total(self) -> Usd {
         self.spent.plus(self.reserved)
@@ -215,8 +240,7 @@ impl Charge {
 }
 
 /// A cap has no room for what is asked.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("the handoff asks for {asked} USD more; the cap of {whose} is {cap} USD in {window}, of which {spent} USD were spent in that time and {reserved} USD are reserved by open handoffs: {left} USD are left{}", .frees.as_ref().map_or_else(String::new, |at| format!("; enough is free again at {}", at.rfc3339())))]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Over {
     /// "tenant …" or "agent …".
     pub whose: String,
@@ -224,21 +248,58 @@ pub struct Over {
     pub of_agent: bool,
     /// How long what was spent counts.
     pub window: Window,
-    /// What may count.
-    pub cap: Usd,
-    /// What was spent within the window.
-    pub spent: Usd,
-    /// What is reserved.
-    pub reserved: Usd,
-    /// What is left; never less than nothing.
-    pub left: Usd,
-    /// What is asked for.
-    pub asked: Usd,
+    /// Of what there is too little.
+    pub lack: Lack,
     /// When enough will have left the window, if nothing else is spent; none: what is reserved leaves no
     /// room whatever the time.
     pub frees: Option<Micros>,
     /// How long that is.
     pub wait: Option<Duration>,
+}
+
+/// Of what there is too little, in the numbers of both sides.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Lack {
+    /// Money.
+    Usd {
+        /// What may count.
+        cap: Usd,
+        /// What was spent within the window.
+        spent: Usd,
+        /// What is reserved.
+        reserved: Usd,
+        /// What is left; never less than nothing.
+        left: Usd,
+        /// What is asked for.
+        asked: Usd,
+    },
+    /// Tokens: all are spent.
+    Tokens {
+        /// How many may count.
+        cap: u64,
+        /// How many were spent within the window.
+        spent: u64,
+    },
+}
+
+impl fmt::Display for Over {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { whose, window, .. } = self;
+        match self.lack {
+            Lack::Usd { cap, spent, reserved, left, asked } => write!(
+                f,
+                "the handoff asks for {asked} USD more; the cap of {whose} is {cap} USD in {window}, of which {spent} USD were spent in that time and {reserved} USD are reserved by open handoffs: {left} USD are left"
+            )?,
+            Lack::Tokens { cap, spent } => write!(
+                f,
+                "the handoff would have tokens spent; the cap of {whose} is {cap} tokens in {window}, and {spent} were spent in that time: none are left"
+            )?,
+        }
+        match self.frees {
+            Some(at) => write!(f, "; enough is free again at {}", at.rfc3339()),
+            None => Ok(()),
+        }
+    }
 }
 
 impl Cap {
@@ -308,6 +369,7 @@ impl Cap {
         Charge {
             spent: spent(after).minus(was_spent),
             reserved: reserved(after).minus(was_reserved),
+            tokens: self.tokens_since(before, after),
         }
     }
 
@@ -317,10 +379,16 @@ impl Cap {
         let first = self.first(now);
         self.books.last = now;
         self.books.spent = self.books.spent.split_off(&first);
+        self.books.tokens = self.books.tokens.split_off(&first);
         if charge.spent > Usd(0) {
             let step = now.0.div_euclid(self.window.step());
             let sum = self.books.spent.entry(step).or_default();
             *sum = sum.saturating_add(charge.spent.0);
+        }
+        if charge.tokens > 0 && self.books.limit.is_some() {
+            let step = now.0.div_euclid(self.window.step());
+            let sum = self.books.tokens.entry(step).or_default();
+            *sum = sum.saturating_add(charge.tokens);
         }
         self.books.reserved = Usd(self.books.reserved.plus(charge.reserved).0.max(0));
         self.updated_at = at;
@@ -344,10 +412,18 @@ impl Cap {
             lacking = lacking.minus(Usd(**usd));
             lacking <= Usd(0)
         });
-        let frees = leaving.map(|(step, _)| {
-            let ends = step.saturating_add(1).saturating_mul(self.window.step());
-            Micros(ends.saturating_add(self.window.micros()))
-        });
+        let frees = leaving.map(|(step, _)| self.leaves(*step));
+        let left = Usd(limit.minus(spent.plus(reserved)).0.max(0));
+        self.refusal(Lack::Usd { cap: limit, spent, reserved, left, asked }, frees, at)
+    }
+
+    /// When what was spent in a step leaves the window.
+    fn leaves(&self, step: i64) -> Micros {
+        let ends = step.saturating_add(1).saturating_mul(self.window.step());
+        Micros(ends.saturating_add(self.window.micros()))
+    }
+
+    fn refusal(&self, lack: Lack, frees: Option<Micros>, at: Micros) -> Over {
         Over {
             whose: match &self.agent {
                 None => format!("tenant {}", self.tenant),
@@ -355,11 +431,7 @@ impl Cap {
             },
             of_agent: self.agent.is_some(),
             window: self.window,
-            cap: limit,
-            spent,
-            reserved,
-            left: Usd(limit.minus(spent.plus(reserved)).0.max(0)),
-            asked,
+            lack,
             frees,
             wait: frees.map(|frees| frees.since(at)),
         }
@@ -367,10 +439,14 @@ impl Cap {
 }
 
 impl Over {
-    /// A refusal's words: where a message asks for the money, and both sides' numbers.
+    /// A refusal's words: where a message speaks of it, and both sides' numbers.
     #[must_use]
     pub fn failure(&self) -> Failure {
-        Failure::new(Stage::Budget, Code::BudgetExhausted, REMAINING, self.to_string())
+        let pointer = match self.lack {
+            Lack::Usd { .. } => REMAINING,
+            Lack::Tokens { .. } => TOKENS,
+        };
+        Failure::new(Stage::Budget, Code::BudgetExhausted, pointer, self.to_string())
     }
 }
 

@@ -3,6 +3,7 @@
 use axum::extract::State;
 use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 use utoipa::{IntoParams, ToSchema};
 
 use super::Api;
@@ -11,12 +12,15 @@ use super::extract::{Id, Json, Params};
 use super::problem::{BadBody, Busy, NoKey, Problem, ProblemDetails};
 use crate::directory::Principal;
 use crate::domain::canonical;
-use crate::domain::cap::{Cap, Limit, Window};
+use crate::domain::cap::{Cap, Defaults, Limit, Unit, Window};
 use crate::domain::failure::{Code, Failure, Stage};
 use crate::domain::ids::{AgentId, Micros};
 use crate::domain::money::Usd;
 use crate::intake::actor;
-use crate::ledger::command::{Command, Kind, LedgerError, Reply, SetCap, content};
+use crate::ledger::command::{CapChange, Command, Kind, LedgerError, Reply, SetCap, content};
+
+/// The most tokens: every number up to it is exact in JSON (RFC 8785).
+const MAX_TOKENS: u64 = (1 << 53) - 1;
 
 /// A cap, and what of it is used now. Amounts are decimal US dollars, exactly.
 #[derive(Debug, Serialize, ToSchema)]
@@ -27,9 +31,10 @@ pub struct CapView {
     pub agent_id: Option<String>,
     /// How long what was spent counts, an ISO 8601 duration.
     pub window: String,
-    /// What may count against it.
-    pub usd: String,
-    /// It comes from the settings; else an operator set it.
+    /// What may count against it; absent: it holds no money.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub usd: Option<String>,
+    /// The amount comes from the settings; else an operator set it.
     pub default: bool,
     /// Spent within the window that ends now.
     #[serde(rename = "spentUSD")]
@@ -38,21 +43,39 @@ pub struct CapView {
     #[serde(rename = "reservedUSD")]
     pub reserved: String,
     /// What is left; never less than nothing.
-    #[serde(rename = "leftUSD")]
-    pub left: String,
+    #[serde(rename = "leftUSD", skip_serializing_if = "Option::is_none")]
+    pub left: Option<String>,
+    /// How many tokens may count against it; absent: it holds none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tokens: Option<u64>,
+    /// Tokens spent within the window that ends now, where it holds any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub spent_tokens: Option<u64>,
+    /// Tokens that are left; never less than none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub left_tokens: Option<u64>,
 }
 
 impl CapView {
-    fn of(cap: &Cap, limit: Usd, now: Micros) -> Self {
-        Self {
+    /// None where it holds nothing.
+    fn of(cap: &Cap, defaults: &Defaults, now: Micros) -> Option<Self> {
+        let (limit, tokens) = (cap.limit(defaults), cap.tokens());
+        if limit.is_none() && tokens.is_none() {
+            return None;
+        }
+        let left = |limit: Usd| Usd(limit.minus(cap.used(now)).0.max(0)).to_string();
+        Some(Self {
             agent_id: cap.agent.as_ref().map(ToString::to_string),
             window: cap.window.to_string(),
-            usd: limit.to_string(),
-            default: cap.usd.is_none(),
+            usd: limit.map(|limit| limit.to_string()),
+            default: limit.is_some() && cap.usd.is_none(),
             spent: cap.spent(now).to_string(),
             reserved: cap.reserved().to_string(),
-            left: Usd(limit.minus(cap.used(now)).0.max(0)).to_string(),
-        }
+            left: limit.map(left),
+            tokens,
+            spent_tokens: tokens.map(|_| cap.spent_tokens(now)),
+            left_tokens: tokens.map(|tokens| tokens.saturating_sub(cap.spent_tokens(now))),
+        })
     }
 }
 
@@ -63,12 +86,15 @@ pub struct CapsView {
     pub items: Vec<CapView>,
 }
 
-/// How much.
+/// How much, of at least one of both; what is not said stays as it is.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CapBody {
     /// Decimal US dollars, as text so that they are exact: `"100.00"`.
-    usd: String,
+    usd: Option<String>,
+    /// Tokens, read and written.
+    #[schema(minimum = 0, maximum = 9_007_199_254_740_991_i64)]
+    tokens: Option<u64>,
 }
 
 /// Whose cap.
@@ -79,6 +105,18 @@ pub struct WhoseParams {
     /// This agent's; the whole tenant's unless said.
     #[param(value_type = Option<String>)]
     agent_id: Option<String>,
+}
+
+/// What to take away.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+#[into_params(parameter_in = Query)]
+pub struct RemoveParams {
+    /// This agent's; the whole tenant's unless said.
+    #[param(value_type = Option<String>)]
+    agent_id: Option<String>,
+    /// `usd` or `tokens`: only what it holds of that; all of it unless said.
+    unit: Option<String>,
 }
 
 fn window_of(text: &str) -> Result<Window, Problem> {
@@ -120,24 +158,36 @@ pub async fn put(
     Json(body): Json<CapBody>,
 ) -> Result<axum::Json<CapView>, Problem> {
     let (window, agent) = (window_of(&window)?, whose.agent()?);
-    let usd: Usd = body.usd.parse().map_err(|err: crate::domain::money::NoAmount| {
-        let failure = Failure::new(Stage::Schema, Code::SchemaInvalid, "/usd", err.to_string());
+    let wrong = |pointer: &str, why: String| {
+        let failure = Failure::new(Stage::Schema, Code::SchemaInvalid, pointer, why);
         Problem::refusal(vec![failure], false)
-    })?;
+    };
+    let CapBody { usd, tokens } = body;
+    let usd = usd.map(|usd| usd.parse::<Usd>()).transpose();
+    let usd = usd.map_err(|err| wrong("/usd", err.to_string()))?;
+    if tokens.is_some_and(|tokens| tokens > MAX_TOKENS) {
+        return Err(wrong("/tokens", format!("{MAX_TOKENS} at most")));
+    }
+    if usd.is_none() && tokens.is_none() {
+        return Err(wrong("", "say how much: usd, tokens or both".to_owned()));
+    }
     if let Some(id) = &agent {
         let agents = api.intake.directory.agents(&principal.tenant).await?;
         agents.row(id).ok_or_else(|| Problem::not_found("agent"))?;
     }
-    match change(&api, &principal, agent, window, Some(usd)).await? {
-        Reply::Cap(cap) => Ok(axum::Json(CapView::of(&cap, usd, api.now()))),
-        other => Err(LedgerError::Internal(format!("unexpected reply {other:?}")).into()),
-    }
+    let reply = change(&api, &principal, agent, window, CapChange::Set { usd, tokens }).await?;
+    let view = match &reply {
+        Reply::Cap(cap) => CapView::of(cap, &api.intake.rules.caps, api.now()),
+        _ => None,
+    };
+    let unexpected = || LedgerError::Internal(format!("unexpected reply {reply:?}"));
+    Ok(axum::Json(view.ok_or_else(unexpected)?))
 }
 
-/// Take a cap away. Where the settings have one for that window, it counts again.
+/// Take a cap away, or what it holds of one unit. Where the settings have one for that window, it counts again.
 #[utoipa::path(
     delete, path = "/caps/{window}", tag = "caps", operation_id = "deleteCap",
-    params(("window" = String, Path, description = "An ISO 8601 duration from PT1M to P31D"), WhoseParams),
+    params(("window" = String, Path, description = "An ISO 8601 duration from PT1M to P31D"), RemoveParams),
     responses(
         (status = 204, description = "It is gone"),
         (status = 400, description = "A malformed parameter", body = ProblemDetails, content_type = "application/problem+json"),
@@ -152,10 +202,16 @@ pub async fn delete(
     State(api): State<Api>,
     Operator(principal): Operator,
     Id(window): Id<String>,
-    Params(whose): Params<WhoseParams>,
+    Params(RemoveParams { agent_id, unit }): Params<RemoveParams>,
 ) -> Result<StatusCode, Problem> {
-    let (window, agent) = (window_of(&window)?, whose.agent()?);
-    change(&api, &principal, agent, window, None).await?;
+    let (window, agent) = (window_of(&window)?, WhoseParams { agent_id }.agent()?);
+    let unit = match unit.as_deref() {
+        None => None,
+        Some("usd") => Some(Unit::Usd),
+        Some("tokens") => Some(Unit::Tokens),
+        Some(_) => return Err(Problem::invalid("unit can be: usd, tokens")),
+    };
+    change(&api, &principal, agent, window, CapChange::Remove(unit)).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -164,20 +220,34 @@ async fn change(
     principal: &Principal,
     agent: Option<AgentId>,
     window: Window,
-    usd: Option<Usd>,
+    change: CapChange,
 ) -> Result<Reply, Problem> {
     let now = api.now();
-    let words = serde_json::json!({
-        "agentId": agent,
-        "window": window.to_string(),
-        "usd": usd.map(|usd| usd.to_string()),
-    });
+    let mut words = json!({ "agentId": agent, "window": window.to_string() });
+    match change {
+        CapChange::Set { usd, tokens } => {
+            if let Some(usd) = usd {
+                words["usd"] = json!(usd.to_string());
+            }
+            if let Some(tokens) = tokens {
+                words["tokens"] = json!(tokens);
+            }
+        }
+        CapChange::Remove(unit) => {
+            if unit != Some(Unit::Tokens) {
+                words["usd"] = Value::Null;
+            }
+            if unit != Some(Unit::Usd) {
+                words["tokens"] = Value::Null;
+            }
+        }
+    }
     let content = content(&canonical::to_vec(&words), now);
     let command = Command {
         tenant: principal.tenant.clone(),
         at: now,
         actor: actor(principal),
-        kind: Kind::SetCap(Box::new(SetCap { agent, window, usd, content })),
+        kind: Kind::SetCap(Box::new(SetCap { agent, window, change, content })),
     };
     Ok(api.intake.ledger.handle(command).await?)
 }
@@ -214,7 +284,7 @@ pub async fn list(
     let items = caps
         .iter()
         .filter(|cap| agent.is_none() || cap.agent == agent)
-        .filter_map(|cap| Some(CapView::of(cap, cap.limit(defaults)?, now)))
+        .filter_map(|cap| CapView::of(cap, defaults, now))
         .collect();
     Ok(axum::Json(CapsView { items }))
 }

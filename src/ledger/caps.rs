@@ -4,12 +4,12 @@
 
 use std::collections::BTreeMap;
 
-use super::command::{Command, LedgerError, Reply, SetCap};
+use super::command::{CapChange, Command, LedgerError, Reply, SetCap};
 use super::context::Context;
 use super::decide::Decision;
 use super::plan::Change;
 use crate::domain::cap::room::{self, Wanted};
-use crate::domain::cap::{Cap, CapKey, Charge, Over};
+use crate::domain::cap::{Cap, CapKey, Charge, Over, Unit};
 use crate::domain::funds::{Ask, Funds};
 use crate::domain::handoff::Handoff;
 use crate::domain::ids::TenantId;
@@ -31,24 +31,39 @@ pub(super) fn set(state: &State, command: &Command, context: &Context, set: &Set
     );
     draft.content = Some(set.content.clone());
     let recorded = Change::Record(Box::new(draft));
-    let Some(usd) = set.usd else {
-        let mut cap =
-            known.filter(|cap| cap.usd.is_some()).ok_or(LedgerError::NotFound("cap"))?.clone();
-        cap.usd = None;
-        cap.updated_at = command.at;
-        let change = match cap.limit(&context.rules.caps) {
-            Some(_) => Change::Cap(Box::new(cap)),
-            None => Change::NoCap(key),
-        };
-        return Ok((vec![change, recorded], Reply::Deleted));
-    };
-    let mut cap = known.cloned().unwrap_or_else(|| Cap::new(key, None, mark(context), command.at));
-    if cap.usd == Some(usd) {
-        return Ok((Vec::new(), Reply::Cap(Box::new(cap))));
+    match set.change {
+        CapChange::Remove(unit) => {
+            let set = |cap: &Cap| (cap.usd.is_some(), cap.tokens().is_some());
+            let known = known.filter(|cap| match (unit, set(cap)) {
+                (None, (usd, tokens)) => usd || tokens,
+                (Some(Unit::Usd), (usd, _)) => usd,
+                (Some(Unit::Tokens), (_, tokens)) => tokens,
+            });
+            let mut cap = known.ok_or(LedgerError::NotFound("cap"))?.clone();
+            if unit != Some(Unit::Tokens) {
+                cap.usd = None;
+            }
+            if unit != Some(Unit::Usd) {
+                cap.set_tokens(None);
+            }
+            cap.updated_at = command.at;
+            let holds = cap.limit(&context.rules.caps).is_some() || cap.tokens().is_some();
+            let change = if holds { Change::Cap(Box::new(cap)) } else { Change::NoCap(key) };
+            Ok((vec![change, recorded], Reply::Deleted))
+        }
+        CapChange::Set { usd, tokens } => {
+            let begin = || Cap::new(key, None, mark(context), command.at);
+            let mut cap = known.cloned().unwrap_or_else(begin);
+            let before = (cap.usd, cap.tokens());
+            cap.usd = usd.or(cap.usd);
+            cap.set_tokens(tokens.or(cap.tokens()));
+            if (cap.usd, cap.tokens()) == before {
+                return Ok((Vec::new(), Reply::Cap(Box::new(cap))));
+            }
+            cap.updated_at = command.at;
+            Ok((vec![Change::Cap(Box::new(cap.clone())), recorded], Reply::Cap(Box::new(cap))))
+        }
     }
-    cap.usd = Some(usd);
-    cap.updated_at = command.at;
-    Ok((vec![Change::Cap(Box::new(cap.clone())), recorded], Reply::Cap(Box::new(cap))))
 }
 
 /// What the reserves under caps that begin with this command are marked with.

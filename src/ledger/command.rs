@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::clock;
 use crate::contract::evolution::Assessment;
 use crate::domain::agent::{Agent, AgentSpec, Failing, Target};
-use crate::domain::cap::{Cap, Over, Window};
+use crate::domain::cap::{Cap, Over, Unit, Window};
 use crate::domain::escalation::{Escalation, Resolution};
 use crate::domain::event::{Position, Subscriber, SubscriptionSpec};
 use crate::domain::failure::{Code, Failure};
@@ -481,10 +481,24 @@ pub struct SetCap {
     pub agent: Option<AgentId>,
     /// How long what was spent counts.
     pub window: Window,
-    /// How much; none takes the cap away.
-    pub usd: Option<Usd>,
+    /// What becomes of it.
+    pub change: CapChange,
     /// What was asked for, in words.
     pub content: Content,
+}
+
+/// What becomes of a cap.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CapChange {
+    /// So much may count; what is not said stays as it is.
+    Set {
+        /// Money.
+        usd: Option<Usd>,
+        /// Tokens.
+        tokens: Option<u64>,
+    },
+    /// It is taken away, or what it holds of one unit.
+    Remove(Option<Unit>),
 }
 
 /// A checkpoint to make current; it exists, as checkpoints are never changed.

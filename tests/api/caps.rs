@@ -127,6 +127,74 @@ both! {
         assert_eq!(dry(&much).await, json!({ "valid": true }));
     }
 
+    async fn a_cap_of_tokens_that_is_used_up_lets_no_handoff_through(broker: Broker) {
+        let (a, b) = broker.pull_pair().await;
+        let admin = &broker.admin;
+        let made = admin.put("/caps/P1D", &json!({ "tokens": 1_000 })).await.expect(200).body;
+        assert_eq!((&made["tokens"], &made["leftTokens"], &made["usd"]), (&json!(1_000), &json!(1_000), &Value::Null), "{made}");
+        admin.put("/caps/PT1H?agentId=b", &json!({ "tokens": 500, "usd": "100" })).await.expect(200);
+        let tokens = async || {
+            let caps = admin.get("/caps").await.expect(200).body;
+            [0, 1].map(|place| caps["items"][place]["spentTokens"].as_u64().unwrap())
+        };
+        let spent = |message: Message, prompt: u64, completion: u64| {
+            message.set("/costTracking/tokenSpent", json!({ "prompt": prompt, "completion": completion }))
+        };
+        let first = spent(Message::review("a", "b").cost(0.0, 1.0), 300, 40);
+        a.submit(&first).await.expect(202);
+        a.submit(&first).await.expect(202);
+        assert_eq!(tokens().await, [340, 0], "what its sender states counts, once, and nothing is reserved");
+        let token = claimed(&b, &first).await;
+        let tracked = json!({ "costSpentSoFarUSD": 0.5, "tokenSpent": { "prompt": 800, "completion": 50 } });
+        let done = json!({ "costTracking": tracked });
+        b.say(&first, "complete", token, done).await.expect(200);
+        assert_eq!(tokens().await, [850, 510], "what was under way may exceed it");
+
+        // To the agent nothing more, to another still.
+        let next = spent(Message::review("a", "b").cost(0.0, 1.0), 10, 0);
+        let said = a.api.post("/handoffs/validate", &next).await.expect(200).body;
+        assert_eq!(said["reason"], "BUDGET_EXHAUSTED", "{said}");
+        let answer = a.submit(&next).await.refused(422, "BUDGET_EXHAUSTED");
+        assert_eq!(answer.pointers(), ["/costTracking/tokenSpent"]);
+        assert!(answer.text.contains("agent b is 500 tokens in PT1H, and 510 were spent"), "{}", answer.text);
+        let wait: u64 = answer.header("retry-after").parse().unwrap();
+        assert!((3_500..=3_661).contains(&wait), "{wait}");
+        broker.pull("c", &[]).await;
+        admin.put("/agents/a/handoff-targets", &json!({ "handoffTargets": ["b", "c"] })).await.expect(200);
+        let other = spent(Message::review("a", "c").cost(0.0, 1.0), 150, 0);
+        a.submit(&other).await.expect(202);
+        assert_eq!(tokens().await, [1_000, 510]);
+        let again = Message::review("a", "c").cost(0.0, 1.0);
+        let answer = a.submit(&again).await.refused(422, "BUDGET_EXHAUSTED");
+        assert!(answer.text.contains("tenant default is 1000 tokens in P1D"), "{}", answer.text);
+
+        // The two units of a cap are set and taken away apart.
+        admin.put("/caps/P1D", &json!({ "usd": "50" })).await.expect(200);
+        let both = admin.get("/caps").await.expect(200).body["items"][0].clone();
+        assert_eq!((&both["tokens"], &both["usd"], &both["spentTokens"]), (&json!(1_000), &json!("50.00"), &json!(1_000)));
+        admin.delete("/caps/P1D?unit=tokens").await.expect(204);
+        admin.delete("/caps/P1D?unit=tokens").await.refused(404, "NOT_FOUND");
+        admin.delete("/caps/P1D?unit=words").await.refused(400, "INVALID_REQUEST");
+        a.submit(&again).await.expect(202);
+        admin.delete("/caps/PT1H?agentId=b&unit=usd").await.expect(204);
+        let url = admin.base.as_str();
+        for words in [
+            &["caps", "set", "PT1H", "--tokens", "10000", "--agent", "b", "--url", url][..],
+            &["caps", "remove", "P1D", "--unit", "usd", "--url", url],
+        ] {
+            let done = broker.command(words).await;
+            assert!(done.status.success(), "{words:?}: {}", String::from_utf8_lossy(&done.stderr));
+        }
+        let left = admin.get("/caps").await.expect(200).body;
+        assert_eq!(left["items"].as_array().unwrap().len(), 1, "{left}");
+        assert_eq!((&left["items"][0]["leftTokens"], &left["items"][0]["default"]), (&json!(9_490), &json!(false)));
+        a.submit(&next).await.expect(202);
+        let page = admin.get("/audit/records?limit=100&from=0").await.expect(200).body;
+        let records = page["records"].as_array().unwrap().iter();
+        let changes = records.filter(|item| item["record"]["kind"] == "BUDGET_CHANGED").count();
+        assert_eq!(changes, 7, "each change of a cap is in the log");
+    }
+
     async fn a_cap_that_cannot_be_is_refused_with_what_is_wrong(broker: Broker) {
         broker.pull_pair().await;
         let usd = json!({ "usd": "1.00" });
@@ -139,7 +207,11 @@ both! {
             let answer = admin.put("/caps/P1D", &json!({ "usd": wrong })).await;
             assert_eq!(answer.refused(422, "SCHEMA_INVALID").pointers(), ["/usd"], "{wrong}");
         }
-        admin.put("/caps/P1D", &json!({ "usd": 1.5 })).await.refused(422, "SCHEMA_INVALID");
+        for wrong in [json!({ "usd": 1.5 }), json!({ "tokens": -1 }), json!({ "tokens": "1" }), json!({})] {
+            admin.put("/caps/P1D", &wrong).await.refused(422, "SCHEMA_INVALID");
+        }
+        let answer = admin.put("/caps/P1D", &json!({ "tokens": 9_007_199_254_740_992_u64 })).await;
+        assert_eq!(answer.refused(422, "SCHEMA_INVALID").pointers(), ["/tokens"]);
         admin.put("/caps/P1D?agentId=nobody", &usd).await.refused(404, "NOT_FOUND");
         admin.put("/caps/P1D?agent=a", &usd).await.refused(400, "INVALID_REQUEST");
         admin.delete("/caps/P1D").await.refused(404, "NOT_FOUND");
@@ -162,7 +234,7 @@ both! {
         let shown = broker.command(&["caps", "list", "--url", url]).await;
         let shown = String::from_utf8(shown.stdout).unwrap();
         let rows: Vec<Vec<&str>> = shown.lines().map(|line| line.split_whitespace().collect()).collect();
-        assert_eq!(rows[1], ["b", "P7D", "5.50", "0.00", "0.00", "5.50", "no"], "{shown}");
+        assert_eq!(rows[1], ["b", "P7D", "5.50", "0.00", "0.00", "5.50", "no", "-", "-", "-"], "{shown}");
         assert_eq!(rows.len(), 2);
     }
 }

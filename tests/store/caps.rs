@@ -36,7 +36,9 @@ pub async fn caps_are_kept_with_their_books_and_seen_by_scope(bed: Arc<Bed>) {
     assert_eq!(bed.store.list_capped().await.unwrap(), []);
     let mut rows =
         [cap(None, "PT1H", Some(1)), cap(None, "P1D", None), cap(Some("a"), "P1D", Some(i64::MAX))];
-    rows[1].enter(Charge { spent: Usd(3), reserved: Usd(4) }, Micros(9));
+    rows[1].enter(Charge { spent: Usd(3), reserved: Usd(4), tokens: 0 }, Micros(9));
+    rows[2].set_tokens(Some(7));
+    rows[2].enter(Charge { tokens: 6, ..Charge::default() }, Micros(9));
     let other = cap(Some("b"), "P1D", Some(2));
     write(&bed.store, caps(&rows)).await.unwrap();
     write(&bed.store, caps(std::slice::from_ref(&other))).await.unwrap();
@@ -81,7 +83,7 @@ pub async fn of_many_charges_at_once_none_is_lost(bed: Arc<Bed>) {
                 let both = [None, Some("a")].map(|agent| {
                     let known = state.caps.get(&key(agent, "P1D")).cloned();
                     let mut cap = known.unwrap_or_else(|| begin(agent));
-                    cap.enter(Charge { spent: Usd(1), reserved: Usd(0) }, Micros(9));
+                    cap.enter(Charge { spent: Usd(1), ..Charge::default() }, Micros(9));
                     cap
                 });
                 caps(&both)

@@ -6,6 +6,13 @@ const WINDOW: Arg = Arg::path("WINDOW", "How long what was spent counts: PT1H, P
 const AGENT: Arg =
     Arg::query("agent", "agentId", Kind::Text, "This agent's; the whole tenant's unless said");
 
+const UNIT: Arg = Arg::query(
+    "unit",
+    "unit",
+    Kind::Choice(&["usd", "tokens"]),
+    "Only what it holds of that; all of it unless said",
+);
+
 pub(super) const RESOURCE: Resource = Resource {
     name: "caps",
     about: "Rolling caps: what the tenant and its agents may spend within a window",
@@ -25,6 +32,9 @@ pub(super) const RESOURCE: Resource = Resource {
                     Column("RESERVED", "/reservedUSD"),
                     Column("LEFT", "/leftUSD"),
                     Column("DEFAULT", "/default"),
+                    Column("TOKENS", "/tokens"),
+                    Column("SPENT", "/spentTokens"),
+                    Column("LEFT", "/leftTokens"),
                 ],
                 foot: &[],
             },
@@ -38,8 +48,8 @@ pub(super) const RESOURCE: Resource = Resource {
             path: "/caps/{WINDOW}",
             args: &[
                 WINDOW,
-                Arg::body("usd", "/usd", Kind::Text, "How much, decimal US dollars: 100.00")
-                    .needed(),
+                Arg::body("usd", "/usd", Kind::Text, "How much, decimal US dollars: 100.00"),
+                Arg::body("tokens", "/tokens", Kind::Whole, "How many tokens, read and written"),
                 AGENT,
             ],
             ..Action::READ
@@ -49,7 +59,7 @@ pub(super) const RESOURCE: Resource = Resource {
             about: "Take a cap away; one of the settings counts again then",
             verb: Verb::Delete,
             path: "/caps/{WINDOW}",
-            args: &[WINDOW, AGENT],
+            args: &[WINDOW, AGENT, UNIT],
             shape: Shape::Done("removed"),
             ..Action::READ
         },

@@ -64,11 +64,12 @@ pub fn lacking(
     let mut after = books.clone();
     after.draw(handoff, holder, ask);
     mark_new(caps, before, &mut after);
-    let found = caps.values().filter_map(|cap| {
+    let money = caps.values().filter_map(|cap| {
         let limit = cap.limit(defaults)?;
         let charge = cap.charge(before, &after);
         cap.excess(limit, charge, at)?;
         Some(cap.over(limit, charge, at))
     });
-    found.max_by_key(|over| (over.frees.is_none(), over.frees))
+    let tokens = caps.values().filter_map(|cap| cap.used_up(holder, at));
+    money.chain(tokens).max_by_key(|over| (over.frees.is_none(), over.frees))
 }

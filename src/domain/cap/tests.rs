@@ -3,7 +3,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 
 use super::*;
-use crate::domain::funds::Ask;
+use crate::domain::funds::{self, Ask};
 use crate::domain::handoff::Cost;
 use crate::domain::ids::HandoffId;
 
@@ -21,7 +21,7 @@ fn at(seconds: i64) -> Micros {
 }
 
 fn spends(usd: i64) -> Charge {
-    Charge { spent: Usd(usd), reserved: Usd(0) }
+    Charge { spent: Usd(usd), ..Charge::default() }
 }
 
 #[test]
@@ -72,31 +72,78 @@ fn an_amount_counts_for_the_whole_window_and_a_step_at_most_beyond() {
 #[test]
 fn what_does_not_fit_is_told_with_both_sides_and_the_time_when_it_will() {
     let mut cap = cap(Some("a"), "PT1H");
-    cap.enter(Charge { spent: Usd(6), reserved: Usd(1) }, at(10));
+    cap.enter(Charge { spent: Usd(6), reserved: Usd(1), tokens: 0 }, at(10));
     cap.enter(spends(2), at(70));
     let limit = Usd(10);
     assert_eq!(cap.excess(limit, spends(1), at(80)), None);
     assert_eq!(cap.excess(limit, spends(3), at(80)), Some(Usd(2)));
     let over = cap.over(limit, spends(3), at(80));
-    assert_eq!(
-        (over.spent, over.reserved, over.left, over.asked),
-        (Usd(8), Usd(1), Usd(1), Usd(3))
-    );
+    let (spent, reserved, left, asked) = (Usd(8), Usd(1), Usd(1), Usd(3));
+    assert_eq!(over.lack, Lack::Usd { cap: limit, spent, reserved, left, asked });
     assert_eq!(over.frees, Some(at(60 + 3_600)), "the six leave with their step");
     assert_eq!(over.wait, Some(Duration::from_secs(3_580)));
     assert_eq!(cap.over(limit, spends(9), at(80)).frees, Some(at(120 + 3_600)));
     assert_eq!(cap.over(limit, spends(10), at(80)).frees, None, "the reserve stays");
     let lowered = Usd(1);
-    let goes_back = Charge { spent: Usd(1), reserved: Usd(-1) };
+    let goes_back = Charge { spent: Usd(1), reserved: Usd(-1), tokens: 0 };
     assert_eq!(cap.excess(lowered, goes_back, at(80)), None, "what adds nothing is never refused");
 }
 
 #[test]
 fn books_come_back_as_they_were_kept() {
     let mut cap = cap(None, "P1D");
-    cap.enter(Charge { spent: Usd(3), reserved: Usd(2) }, at(1_000_000));
+    let charge = Charge { spent: Usd(3), reserved: Usd(2), tokens: 5 };
+    cap.enter(charge, at(1_000_000));
+    let text = cap.books.to_text();
+    assert_eq!(text, r#"{"s":{"694":3},"r":2,"t":1000000000000}"#, "as before there were tokens");
+    assert_eq!(serde_json::from_str::<Books>(&text).unwrap(), cap.books, "{text}");
+    cap.set_tokens(Some(9));
+    cap.enter(charge, at(1_000_000));
     let text = cap.books.to_text();
     assert_eq!(serde_json::from_str::<Books>(&text).unwrap(), cap.books, "{text}");
+    assert_eq!((cap.tokens(), cap.spent_tokens(at(1_000_000))), (Some(9), 5), "from then on");
+}
+
+#[test]
+fn tokens_count_when_they_are_stated_and_a_cap_that_is_used_up_lets_nothing_through() {
+    let (a, b): (AgentId, AgentId) = ("a".parse().unwrap(), "b".parse().unwrap());
+    let cost = |prompt, completion| Cost {
+        spent: Usd(1),
+        remaining: Usd(9),
+        prompt_tokens: prompt,
+        completion_tokens: completion,
+    };
+    let id = HandoffId(uuid::Uuid::from_u128(1));
+    let mut funds = Funds::open(&a, &cost(70, 20), None, Usd(0), true);
+    funds.draw(id, &b, Ask { parent: None, source: &a, cost: &cost(70, 20) });
+    let mut settled = funds.clone();
+    settled.settle(id, Some(funds::Tally { usd: Usd(2), prompt: 100, completion: 25 }));
+    let mut whole = cap(None, "PT1H");
+    assert_eq!(whole.charge(None, &funds).tokens, 0, "none are counted where none are held");
+    whole.set_tokens(Some(100));
+    let mut own = cap(Some("b"), "PT1H");
+    own.set_tokens(Some(35));
+    for (cap, first, second) in [(&mut whole, 90, 35), (&mut own, 0, 35)] {
+        let charge = cap.charge(None, &funds);
+        assert_eq!(charge.tokens, first);
+        cap.enter(charge, at(10));
+        assert_eq!(cap.used_up(&b, at(20)), None);
+        let charge = cap.charge(Some(&funds), &settled);
+        assert_eq!(charge.tokens, second);
+        cap.enter(charge, at(70));
+    }
+    let over = whole.used_up(&a, at(80)).unwrap();
+    assert_eq!(over.lack, Lack::Tokens { cap: 100, spent: 125 });
+    assert_eq!(over.frees, Some(at(60 + 3_600)), "without the ninety there is room");
+    assert_eq!(over.failure().pointer, "/costTracking/tokenSpent");
+    assert_eq!(own.used_up(&b, at(80)).unwrap().frees, Some(at(120 + 3_600)));
+    assert_eq!(own.used_up(&a, at(80)), None, "what an agent sends spends nothing of its own");
+    assert_eq!(own.used_up(&b, at(120 + 3_600)), None);
+    own.set_tokens(Some(0));
+    assert_eq!(own.used_up(&b, at(80)).unwrap().frees, None, "no time makes room under nothing");
+    own.set_tokens(None);
+    own.set_tokens(Some(1));
+    assert_eq!(own.spent_tokens(at(80)), 0, "a new one begins empty");
 }
 
 /// One step of a random history.
