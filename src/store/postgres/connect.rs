@@ -2,10 +2,11 @@
 
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use sqlx::postgres::{PgConnectOptions, PgConnection, PgPool, PgPoolOptions, PgSslMode, Postgres};
 use sqlx::{ConnectOptions, Connection, Transaction};
+use tokio::time::Instant;
 
 use super::PostgresOptions;
 use super::failure::failed;
