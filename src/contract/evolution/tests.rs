@@ -357,11 +357,13 @@ fn pointers(value: &Value, at: &str, found: &mut Vec<String>) {
     }
 }
 
-/// What the schema describes and no more: no property that it does not name.
+/// What the schema describes and no more: no property that it does not name, also where it says that
+/// others may be anything.
 fn closed(schema: &Value) -> Value {
     let mut made = schema.clone();
     let Some(members) = made.as_object_mut() else { return made };
-    if !members.contains_key("additionalProperties") {
+    let others = members.get("additionalProperties");
+    if others.is_none_or(|others| others == &json!(true) || others == &json!({})) {
         members.insert("additionalProperties".to_owned(), json!(false));
     }
     for name in ["items", "additionalProperties"] {
