@@ -2,6 +2,7 @@
 //! cache; this broker's own changes count at once, another broker's within `auth.cache_ttl_ms`.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -41,15 +42,38 @@ pub struct Principal {
 pub struct Agents {
     /// For routing.
     pub roster: Roster,
-    rows: HashMap<AgentId, AgentRow>,
+    rows: HashMap<AgentId, Arc<AgentRow>>,
     relevance: OnceLock<Relevance>,
+}
+
+impl Agents {
+    fn new(rows: Vec<AgentRow>, open: &HashMap<AgentId, i64>) -> Self {
+        let roster = Roster::new(rows.iter().map(|row| row.agent.clone()).collect(), open);
+        let rows = rows.into_iter().map(|row| (row.agent.agent_id.clone(), Arc::new(row)));
+        Self { roster, rows: rows.collect(), relevance: OnceLock::new() }
+    }
+
+    /// The same with these as they are now; it shares the others.
+    fn with(&self, changed: Vec<(AgentId, Option<AgentRow>)>) -> Self {
+        let (mut roster, mut rows) = (self.roster.clone(), self.rows.clone());
+        for (id, row) in changed {
+            if let Some(row) = row {
+                roster.put(row.agent.clone());
+                rows.insert(id, Arc::new(row));
+            } else {
+                roster.remove(&id);
+                rows.remove(&id);
+            }
+        }
+        Self { roster, rows, relevance: OnceLock::new() }
+    }
 }
 
 impl Agents {
     /// One agent's row.
     #[must_use]
     pub fn row(&self, id: &AgentId) -> Option<&AgentRow> {
-        self.rows.get(id)
+        self.rows.get(id).map(Arc::as_ref)
     }
 
     /// By which text they are found; made when it is first asked for.
@@ -75,16 +99,26 @@ pub trait Matcher: Send + Sync {
     async fn rank(&self, task: &str, agents: &[&Agent]) -> Result<Ranking, String>;
 }
 
+/// A tenant's agents, as of so many changes.
+type Known = (i64, Arc<Agents>);
+
 /// The cached lookups.
 pub struct Directory {
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
     keys: Cache<Vec<u8>, Option<KeyRow>>,
-    agents: Cache<TenantId, Arc<Agents>>,
+    /// With what `changes` was when they were looked at.
+    agents: Cache<TenantId, (u64, Arc<Agents>)>,
+    /// As read last, and kept longer: most often nothing has changed since.
+    known: Cache<TenantId, Known>,
+    /// Changes of agents by this broker. What was looked at before the last one does not count: a look
+    /// may have begun before a change and ended after it.
+    changes: AtomicU64,
     contracts: Cache<TenantId, Arc<Catalog>>,
-    /// As read last, with the number of versions, and kept longer: most often nothing has changed since.
+    /// As read last, with the number of versions, and kept longer as well.
     read: Cache<TenantId, (i64, Arc<Catalog>)>,
-    open: Cache<TenantId, Arc<HashMap<AgentId, i64>>>,
+    /// Whose open handoffs were counted lately.
+    counted: Cache<TenantId, ()>,
 }
 
 /// A contract from its row, or as it was made ready before.
@@ -120,7 +154,7 @@ pub fn shelf(rows: &[PayloadSchemaRow]) -> Result<Shelf, StoreError> {
     Ok(shelf)
 }
 
-/// How long a tenant's contracts are kept in memory unused.
+/// How long a tenant's agents and contracts are kept in memory unused.
 const KEPT_UNUSED: Duration = Duration::from_hours(1);
 /// Keys and unknown keys remembered at most.
 const MAX_KEYS: u64 = 100_000;
@@ -136,9 +170,11 @@ impl Directory {
         let keys = Cache::builder().max_capacity(MAX_KEYS).time_to_live(ttl).build();
         let agents = Cache::builder().max_capacity(MAX_TENANTS).time_to_live(ttl).build();
         let contracts = Cache::builder().max_capacity(MAX_TENANTS).time_to_live(ttl).build();
+        let known = Cache::builder().max_capacity(MAX_TENANTS).time_to_idle(KEPT_UNUSED).build();
         let read = Cache::builder().max_capacity(MAX_TENANTS).time_to_idle(KEPT_UNUSED).build();
-        let open = Cache::builder().max_capacity(MAX_TENANTS).time_to_live(COUNT_EVERY).build();
-        Self { store, clock, keys, agents, contracts, read, open }
+        let counted = Cache::builder().max_capacity(MAX_TENANTS).time_to_live(COUNT_EVERY).build();
+        let changes = AtomicU64::new(0);
+        Self { store, clock, keys, agents, known, changes, contracts, read, counted }
     }
 
     /// Who uses this key; `None` if nobody may.
@@ -174,22 +210,65 @@ impl Directory {
     /// # Errors
     /// When the store cannot say.
     pub async fn agents(&self, tenant: &TenantId) -> Result<Arc<Agents>, Arc<StoreError>> {
-        let store = Arc::clone(&self.store);
-        let open = &self.open;
-        self.agents
-            .try_get_with_by_ref(tenant, async {
-                let rows = store.list_agents(tenant).await?;
-                let open = open
-                    .try_get_with_by_ref(tenant, async {
-                        store.count_open(tenant).await.map(Arc::new)
-                    })
-                    .await
-                    .map_err(|err| StoreError::clone(&err))?;
-                let roster = Roster::new(rows.iter().map(|row| row.agent.clone()).collect(), &open);
-                let rows = rows.into_iter().map(|row| (row.agent.agent_id.clone(), row)).collect();
-                Ok(Arc::new(Agents { roster, rows, relevance: OnceLock::new() }))
-            })
-            .await
+        let changes = self.changes.load(Ordering::Acquire);
+        loop {
+            let (seen, agents) = self
+                .agents
+                .try_get_with_by_ref(tenant, async {
+                    let seen = self.changes.load(Ordering::Acquire);
+                    Ok((seen, self.look(tenant).await?))
+                })
+                .await?;
+            if seen >= changes {
+                return Ok(agents);
+            }
+            self.agents.invalidate(tenant).await;
+        }
+    }
+
+    /// A tenant's agents as they are now: those known, where nothing has changed; else what changed is
+    /// read.
+    async fn look(&self, tenant: &TenantId) -> Result<Arc<Agents>, StoreError> {
+        // Before the agents: what changes meanwhile is read again with the next look, and does no harm.
+        let changes = self.store.count_agent_changes(tenant).await?;
+        let known = self.known.get(tenant).await;
+        let agents = match known {
+            Some((then, agents)) if then == changes => {
+                self.count_open(tenant, &agents).await;
+                return Ok(agents);
+            }
+            Some((then, agents)) if then < changes => {
+                let changed = self.store.list_changed_agents(tenant, then).await?;
+                let agents = Arc::new(agents.with(changed));
+                self.count_open(tenant, &agents).await;
+                agents
+            }
+            // Fewer than there were: this is an older state of the database.
+            _ => {
+                let rows = self.store.list_agents(tenant).await?;
+                let open = self.store.count_open(tenant).await?;
+                self.counted.insert(tenant.clone(), ()).await;
+                Arc::new(Agents::new(rows, &open))
+            }
+        };
+        self.known.insert(tenant.clone(), (changes, Arc::clone(&agents))).await;
+        Ok(agents)
+    }
+
+    /// Counts the open handoffs now and then, and lets nobody wait for it.
+    async fn count_open(&self, tenant: &TenantId, agents: &Arc<Agents>) {
+        if self.counted.contains_key(tenant) {
+            return;
+        }
+        self.counted.insert(tenant.clone(), ()).await;
+        let (store, tenant) = (Arc::clone(&self.store), tenant.clone());
+        let agents = Arc::clone(agents);
+        tokio::spawn(async move {
+            match store.count_open(&tenant).await {
+                Ok(open) => agents.roster.recount(&open),
+                Err(err) => tracing::debug!(error = %err, "open handoffs were not counted"),
+            }
+        });
     }
 
     /// The contracts of a tenant. Read anew where there are more versions than at the last look; those
@@ -233,8 +312,9 @@ impl Directory {
         self.contracts.invalidate(tenant).await;
     }
 
-    /// Forgets a tenant's agents after a change.
+    /// Looks for a tenant's agents anew after a change.
     pub async fn agents_changed(&self, tenant: &TenantId) {
+        self.changes.fetch_add(1, Ordering::AcqRel);
         self.agents.invalidate(tenant).await;
     }
 

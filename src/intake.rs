@@ -417,7 +417,7 @@ impl Intake {
         &self,
         principal: &Principal,
         message: Message,
-        target: crate::domain::agent::Agent,
+        target: Arc<Agent>,
         now: Micros,
     ) -> Result<Answer, IntakeError> {
         let envelope = message.envelope();
@@ -488,7 +488,7 @@ impl Intake {
             let whole = message.whole();
             refuse.parent_handoff_id = envelope.parent_handoff_id;
             refuse.from = Some(sender(message));
-            refuse.to = Some(receiver(message, refused.target.as_ref()));
+            refuse.to = Some(receiver(message, refused.target.as_deref()));
             // Only a sender that may speak for itself can have its message kept: anyone else could
             // occupy handoff ids in its name.
             let own = principal.agent.as_ref() == Some(&envelope.from_agent.agent_id);
@@ -498,7 +498,7 @@ impl Intake {
                 self.metrics.dead_letters_total.inc();
                 let checkpoint =
                     message.checkpoint().unwrap_or_else(|| message.implied_checkpoint());
-                let (target, status) = (refused.target.as_ref(), HandoffStatus::DeadLettered);
+                let (target, status) = (refused.target.as_deref(), HandoffStatus::DeadLettered);
                 let mut handoff = row_of(principal, message, target, status, &whole, now);
                 place(&mut handoff, request.trace, message);
                 refuse.dead_letter = Some(Box::new(DeadLetter {

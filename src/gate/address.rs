@@ -1,13 +1,17 @@
 //! Allowlist and route: whom a handoff may go to, and who of those takes it (specification §2.2
 //! stages 5 and 6, §4.1, §4.2).
 
+use std::collections::HashSet;
+use std::fmt;
+use std::sync::Arc;
+
 use super::AllowlistViolation;
 use super::schema::version_range;
 use crate::domain::agent::{Agent, AgentState, Target};
 use crate::domain::failure::{Code, Failure, Stage};
 use crate::domain::ids::AgentId;
 use crate::domain::message::Address;
-use crate::domain::roster::Roster;
+use crate::domain::roster::{Member, Roster};
 
 /// The refusal's exact words (seed 003).
 pub const NOT_ON_ALLOWLIST: &str =
@@ -17,7 +21,7 @@ pub const NOT_ON_ALLOWLIST: &str =
 #[derive(Debug, Default)]
 pub struct Found {
     /// Who takes it.
-    pub target: Option<Agent>,
+    pub target: Option<Arc<Agent>>,
     /// Why nobody does, or may.
     pub failures: Vec<Failure>,
     /// An allowlist refusal, for the log.
@@ -76,55 +80,102 @@ fn describe(to: &Address) -> String {
 pub fn resolve(source: &Agent, to: &Address, required: &[String], roster: &Roster) -> Found {
     let mut found = Found::default();
     if to.agent_id.as_ref() == Some(&source.agent_id) {
-        found.target = Some(source.clone());
+        let registered = roster.member(&source.agent_id).map(|member| Arc::clone(member.agent()));
+        found.target = Some(registered.unwrap_or_else(|| Arc::new(source.clone())));
         return found;
     }
-    let addressed: Vec<&Agent> = match (&to.agent_id, &to.agent_type, &to.capability) {
-        (Some(id), _, _) => roster.find(id).into_iter().collect(),
-        (None, Some(name), _) => roster.of_type(name).collect(),
-        (None, None, Some(capability)) => roster.with_capability(capability).collect(),
-        (None, None, None) => Vec::new(),
+    let addressed: &[Arc<Member>] = match (&to.agent_id, &to.agent_type, &to.capability) {
+        (Some(id), _, _) => roster.member(id).map_or(&[], std::slice::from_ref),
+        (None, Some(name), _) => roster.members_of_type(name),
+        (None, None, Some(capability)) => roster.members_with_capability(capability),
+        (None, None, None) => &[],
     };
-    let others: Vec<&Agent> =
-        addressed.into_iter().filter(|agent| agent.agent_id != source.agent_id).collect();
-    let allowed: Vec<&Agent> =
-        others.iter().copied().filter(|agent| source.may_hand_off_to(agent)).collect();
-    // Who is not there may still be named on the list: then the route is what fails.
-    let named = source.handoff_targets.iter().any(|target| match target {
-        Target::Agent(id) => to.agent_id.as_ref() == Some(id),
-        Target::Type(name) => to.agent_id.is_none() && to.agent_type.as_ref() == Some(name),
-    });
-    let open_question = others.is_empty()
-        && to.agent_id.is_none()
-        && to.agent_type.is_none()
-        && !source.handoff_targets.is_empty();
-    if allowed.is_empty() && !named && !open_question {
-        found.forbid(&source.agent_id, source.handoff_targets.len(), to);
-    }
-    let candidates = if allowed.is_empty() { &others } else { &allowed };
-    let range = to.agent_version.as_deref().and_then(version_range);
-    let mut able: Vec<&Agent> = Vec::new();
-    let mut lacking = None;
-    for agent in candidates {
-        match unfit(agent, to, required, range.as_ref()) {
-            None => able.push(agent),
-            Some(why) => lacking = Some(why),
+    let is_other = |member: &&Arc<Member>| member.agent().agent_id != source.agent_id;
+    let mut candidates = allowed(source, to, addressed, roster);
+    candidates.retain(is_other);
+    if candidates.is_empty() {
+        candidates = addressed.iter().filter(is_other).collect();
+        // Who is not there may still be named on the list: then the route is what fails.
+        let named = source.handoff_targets.iter().any(|target| match target {
+            Target::Agent(id) => to.agent_id.as_ref() == Some(id),
+            Target::Type(name) => to.agent_id.is_none() && to.agent_type.as_ref() == Some(name),
+        });
+        let open_question = candidates.is_empty()
+            && to.agent_id.is_none()
+            && to.agent_type.is_none()
+            && !source.handoff_targets.is_empty();
+        if !named && !open_question {
+            found.forbid(&source.agent_id, source.handoff_targets.len(), to);
         }
     }
-    let best = able.into_iter().min_by(|a, b| {
-        b.agent_version
-            .cmp_precedence(&a.agent_version)
-            .then_with(|| roster.in_flight(&a.agent_id).cmp(&roster.in_flight(&b.agent_id)))
-            .then_with(|| a.agent_id.cmp(&b.agent_id))
+    let range = to.agent_version.as_deref().and_then(version_range);
+    let range = range.as_ref();
+    let able = candidates
+        .iter()
+        .copied()
+        .filter(|member| unfit(member.agent(), to, required, range).is_none());
+    let best = able.min_by(|a, b| {
+        let (one, other) = (a.agent(), b.agent());
+        other
+            .agent_version
+            .cmp_precedence(&one.agent_version)
+            .then_with(|| a.in_flight().cmp(&b.in_flight()))
+            .then_with(|| one.agent_id.cmp(&other.agent_id))
     });
     match best {
-        Some(agent) => found.target = Some(agent.clone()),
-        None => found.nobody(
-            to,
-            lacking.unwrap_or_else(|| format!("no agent is registered for {}", describe(to))),
-        ),
+        Some(member) => found.target = Some(Arc::clone(member.agent())),
+        None => {
+            let last = candidates.iter().max_by_key(|member| &member.agent().agent_id);
+            let why = match last.and_then(|member| unfit(member.agent(), to, required, range)) {
+                Some(lack) => lack.to_string(),
+                None => format!("no agent is registered for {}", describe(to)),
+            };
+            found.nobody(to, why);
+        }
     }
     found
+}
+
+/// Those addressed whom the sender's list names. Of the list and those addressed, the shorter is gone
+/// through, and the other looked up in: either may have ten thousand entries.
+fn allowed<'a>(
+    source: &Agent,
+    to: &Address,
+    addressed: &'a [Arc<Member>],
+    roster: &'a Roster,
+) -> Vec<&'a Arc<Member>> {
+    if addressed.len() <= 1 {
+        let named = |member: &&Arc<Member>| source.may_hand_off_to(member.agent());
+        return addressed.iter().filter(named).collect();
+    }
+    let by_type = to.agent_type.as_deref();
+    let mut ids = HashSet::new();
+    let mut types = HashSet::new();
+    for target in &source.handoff_targets {
+        match target {
+            Target::Agent(id) => _ = ids.insert(id),
+            Target::Type(name) => _ = types.insert(name.as_str()),
+        }
+    }
+    if by_type.is_some_and(|name| types.contains(name)) {
+        return addressed.iter().collect();
+    }
+    if by_type.is_some() || types.is_empty() {
+        let asked = |agent: &Agent| match (by_type, &to.capability) {
+            (Some(name), _) => agent.agent_type == name,
+            (None, Some(capability)) => agent.capabilities.contains(capability),
+            (None, None) => false,
+        };
+        if ids.len() < addressed.len() {
+            let listed = ids.into_iter().filter_map(|id| roster.member(id));
+            return listed.filter(|member| asked(member.agent())).collect();
+        }
+    }
+    let named = |member: &&Arc<Member>| {
+        let agent = member.agent();
+        ids.contains(&agent.agent_id) || types.contains(agent.agent_type.as_str())
+    };
+    addressed.iter().filter(named).collect()
 }
 
 /// The words of seed 001 for a list that came to its end.
@@ -172,11 +223,11 @@ pub fn or_preferred(
     let any = Address { agent_id: None, agent_type: None, agent_version: None, capability: None };
     let able = preferred
         .iter()
-        .filter_map(|id| roster.find(id))
-        .find(|agent| unfit(agent, &any, required, None).is_none());
+        .filter_map(|id| roster.member(id))
+        .find(|member| unfit(member.agent(), &any, required, None).is_none());
     found.failures.clear();
     match able {
-        Some(agent) => found.target = Some(agent.clone()),
+        Some(member) => found.target = Some(Arc::clone(member.agent())),
         None => found.failures.push(Failure::new(
             Stage::Route,
             Code::NoCapableAgent,
@@ -187,23 +238,56 @@ pub fn or_preferred(
     found
 }
 
-/// Why an agent cannot take it, in the words of seed 001.
-fn unfit(
-    agent: &Agent,
-    to: &Address,
-    required: &[String],
-    range: Option<&semver::VersionReq>,
-) -> Option<String> {
+/// Why an agent cannot take it; told in the words of seed 001.
+enum Lack<'a> {
+    Type(&'a Agent, &'a str),
+    Version(&'a Agent, &'a semver::VersionReq),
+    Capability(&'a Agent, &'a str),
+    AcceptsNone(&'a AgentId),
+    Busy(&'a AgentId),
+    Paused(&'a AgentId),
+    Disabled(&'a AgentId),
+}
+
+impl fmt::Display for Lack<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Type(agent, name) => {
+                write!(f, "agent {} is of type {}, not {name}", agent.agent_id, agent.agent_type)
+            }
+            Self::Version(agent, range) => {
+                let (id, version) = (&agent.agent_id, &agent.agent_version);
+                write!(f, "agent {id} has version {version}, not {range}")
+            }
+            Self::Capability(agent, missing) => {
+                write!(f, "Missing capability: {missing} (agent {})", agent.agent_id)
+            }
+            Self::AcceptsNone(id) => write!(f, "agent {id} accepts no handoffs"),
+            Self::Busy(id) => write!(f, "Agent busy: {id}"),
+            Self::Paused(id) => write!(f, "agent {id} is paused"),
+            Self::Disabled(id) => {
+                write!(f, "delivery to agent {id} is disabled: its endpoint is gone or only fails")
+            }
+        }
+    }
+}
+
+fn unfit<'a>(
+    agent: &'a Agent,
+    to: &'a Address,
+    required: &'a [String],
+    range: Option<&'a semver::VersionReq>,
+) -> Option<Lack<'a>> {
     let id = &agent.agent_id;
     if let Some(name) = &to.agent_type
         && agent.agent_type != *name
     {
-        return Some(format!("agent {id} is of type {}, not {name}", agent.agent_type));
+        return Some(Lack::Type(agent, name));
     }
     if let Some(range) = range
         && !range.matches(&agent.agent_version)
     {
-        return Some(format!("agent {id} has version {}, not {range}", agent.agent_version));
+        return Some(Lack::Version(agent, range));
     }
     if let Some(missing) = to
         .capability
@@ -211,15 +295,13 @@ fn unfit(
         .chain(required)
         .find(|capability| !agent.capabilities.contains(capability))
     {
-        return Some(format!("Missing capability: {missing} (agent {id})"));
+        return Some(Lack::Capability(agent, missing));
     }
     match agent.state {
-        _ if !agent.accepts_handoffs => Some(format!("agent {id} accepts no handoffs")),
-        AgentState::Busy => Some(format!("Agent busy: {id}")),
-        AgentState::Paused => Some(format!("agent {id} is paused")),
-        AgentState::Runnable if agent.delivery.disabled => {
-            Some(format!("delivery to agent {id} is disabled: its endpoint is gone or only fails"))
-        }
+        _ if !agent.accepts_handoffs => Some(Lack::AcceptsNone(id)),
+        AgentState::Busy => Some(Lack::Busy(id)),
+        AgentState::Paused => Some(Lack::Paused(id)),
+        AgentState::Runnable if agent.delivery.disabled => Some(Lack::Disabled(id)),
         AgentState::Runnable => None,
     }
 }

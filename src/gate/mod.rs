@@ -86,7 +86,7 @@ pub struct Passed {
     /// The message.
     pub message: Message,
     /// Where it goes.
-    pub target: Agent,
+    pub target: Arc<Agent>,
     /// It is addressed to its own sender.
     pub to_itself: bool,
     /// The contract that rules its edge.
@@ -102,7 +102,7 @@ pub struct Refused {
     /// The message, where its schema held.
     pub message: Option<Message>,
     /// Where it would have gone, where the route was found.
-    pub target: Option<Agent>,
+    pub target: Option<Arc<Agent>>,
     /// The contract that rules its edge.
     pub contract: Option<Arc<Ready>>,
     /// Rules that fired.

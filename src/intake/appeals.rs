@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use super::{Intake, IntakeError, actor, completed, ruling};
 use crate::directory::Principal;
+use crate::domain::agent::Agent;
 use crate::domain::canonical;
 use crate::domain::failure::{Failure, Stage};
 use crate::domain::handoff::{Handoff, Priority};
@@ -144,7 +145,7 @@ impl Intake {
                     message,
                     target,
                 ),
-                target: target.clone(),
+                target: Agent::clone(target),
                 priority: message.envelope().priority,
                 completed: completed(message),
                 waived,
@@ -156,7 +157,7 @@ impl Intake {
                 task_id: handoff.task_id,
                 parent_id: handoff.parent_id,
                 ruling: None,
-                target: crate::domain::agent::Agent::new(handoff.target.clone()),
+                target: Agent::new(handoff.target.clone()),
                 priority: Priority::Normal,
                 completed: 0,
                 waived,

@@ -713,6 +713,15 @@ pub trait Store:
     async fn list_keys(&self, tenant: &TenantId) -> Result<Vec<KeyRow>>;
     /// All agents of a tenant, by id.
     async fn list_agents(&self, tenant: &TenantId) -> Result<Vec<AgentRow>>;
+    /// How often a tenant's agents changed so far, in any way, by whomever.
+    async fn count_agent_changes(&self, tenant: &TenantId) -> Result<i64>;
+    /// The agents that changed after so many changes, by id, each as it is now; `None` where it is gone.
+    /// Some may have changed since they were counted.
+    async fn list_changed_agents(
+        &self,
+        tenant: &TenantId,
+        after: i64,
+    ) -> Result<Vec<(AgentId, Option<AgentRow>)>>;
     /// How many handoffs each receiver has open; reads every open handoff's index entry.
     async fn count_open(&self, tenant: &TenantId) -> Result<HashMap<AgentId, i64>>;
 

@@ -405,6 +405,14 @@ macro_rules! decoders {
             })
         }
 
+        /// An agent that changed, joined to what there is of it.
+        pub(super) fn changed_agent(
+            row: &$row,
+        ) -> Result<(crate::domain::ids::AgentId, Option<AgentRow>)> {
+            let there = get::<Option<String>>(row, "doc")?.is_some();
+            Ok((parse(row, "agent_id")?, if there { Some(agent(row)?) } else { None }))
+        }
+
         /// A contract.
         pub(super) fn contract(row: &$row) -> Result<ContractRow> {
             Ok(ContractRow {

@@ -3,11 +3,12 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use handoffd::domain::agent::AgentState;
 use handoffd::domain::handoff::HandoffStatus;
 use handoffd::domain::ids::Micros;
 use handoffd::domain::task::TaskStatus;
 use handoffd::evidence::record::RecordKind;
-use handoffd::store::{HandoffFilter, Kept, Needs, StoreError, TaskFilter, Writes};
+use handoffd::store::{AgentRow, HandoffFilter, Kept, Needs, StoreError, TaskFilter, Writes};
 
 use crate::fixture::{
     agent, agent_row, all_different, content_id, execution_id, given, handoff_id, idempotency_row,
@@ -362,6 +363,86 @@ pub async fn agents_are_made_changed_found_and_removed(bed: Arc<Bed>) {
         ("planner", "{}")
     );
     assert_eq!((agents[0].created_at, agents[0].updated_at), (Micros(1), Micros(7)));
+}
+
+pub async fn what_changes_among_the_agents_is_counted_and_told(bed: Arc<Bed>) {
+    let count = async || bed.store.count_agent_changes(&acme()).await.unwrap();
+    let told = async |after| bed.store.list_changed_agents(&acme(), after).await.unwrap();
+    let have = async |rows: &[(&str, Option<AgentRow>)]| {
+        let keys = rows.iter().map(|(name, _)| (acme(), agent(name)));
+        let needs = Needs { agents: keys.clone().collect(), ..Needs::default() };
+        let rows = keys.zip(rows.iter().map(|(_, row)| row.clone())).collect();
+        let writes = Writes { agents: rows, ..Writes::default() };
+        transact(&bed.store, &needs, |_| writes.clone()).await.unwrap();
+    };
+    assert_eq!((count().await, told(0).await), (0, Vec::new()));
+    let (alice, bob) = (agent_row("alice", 9), agent_row("bob", 9));
+    have(&[("alice", Some(alice.clone())), ("bob", Some(bob.clone()))]).await;
+    let made = count().await;
+    assert!(made > 0);
+    assert_eq!(told(0).await, [(agent("alice"), Some(alice)), (agent("bob"), Some(bob.clone()))]);
+    assert_eq!(told(made).await, []);
+
+    // Each kind of change counts, also of a broker whose clock is behind.
+    let mut paused = agent_row("alice", 3);
+    paused.agent.state = AgentState::Paused;
+    have(&[("alice", Some(paused.clone()))]).await;
+    let changed = count().await;
+    assert!(changed > made);
+    assert_eq!(told(made).await, [(agent("alice"), Some(paused.clone()))]);
+    paused.secrets = r#"{"v":2}"#.to_owned();
+    have(&[("alice", Some(paused.clone()))]).await;
+    assert!(count().await > changed);
+    assert_eq!(told(changed).await, [(agent("alice"), Some(paused.clone()))]);
+    let rotated = count().await;
+    have(&[("alice", None)]).await;
+    assert!(count().await > rotated);
+    assert_eq!(told(rotated).await, [(agent("alice"), None)]);
+    assert_eq!(told(0).await, [(agent("alice"), None), (agent("bob"), Some(bob))]);
+    let gone = count().await;
+    have(&[("alice", Some(paused.clone()))]).await;
+    assert_eq!(told(gone).await, [(agent("alice"), Some(paused))]);
+
+    let beta = "beta".parse().unwrap();
+    assert_eq!(bed.store.count_agent_changes(&beta).await.unwrap(), 0, "a tenant's own");
+    assert_eq!(bed.store.list_changed_agents(&beta, 0).await.unwrap(), []);
+}
+
+/// Whoever reads the number sees every change up to it: else one that is committed late is never seen.
+pub async fn no_change_of_an_agent_is_counted_before_it_is_there(bed: Arc<Bed>) {
+    const WRITERS: i64 = 4;
+    const CHANGES: i64 = 12;
+    let other = bed.second().await;
+    let mut writers = tokio::task::JoinSet::new();
+    for writer in 0..WRITERS {
+        let store = if writer % 2 == 0 { bed.store.clone() } else { other.clone() };
+        writers.spawn(async move {
+            let name = format!("agent-{writer}");
+            let key = (acme(), agent(&name));
+            let needs = Needs { agents: [key.clone()].into_iter().collect(), ..Needs::default() };
+            for change in 1..=CHANGES {
+                let row = agent_row(&name, change);
+                let writes =
+                    Writes { agents: [(key.clone(), Some(row))].into(), ..Writes::default() };
+                while let Err(err) = transact(&store, &needs, |_| writes.clone()).await {
+                    assert!(matches!(err, StoreError::Conflict(_)), "{err}");
+                }
+            }
+        });
+    }
+    let mut known = std::collections::BTreeMap::new();
+    let mut seen = 0;
+    while seen < WRITERS * CHANGES {
+        let count = bed.store.count_agent_changes(&acme()).await.unwrap();
+        for (id, row) in bed.store.list_changed_agents(&acme(), seen).await.unwrap() {
+            known.insert(id, row);
+        }
+        seen = count;
+        tokio::task::yield_now().await;
+    }
+    while writers.join_next().await.transpose().unwrap().is_some() {}
+    let whole = bed.store.list_agents(&acme()).await.unwrap();
+    assert_eq!(known.into_values().map(Option::unwrap).collect::<Vec<_>>(), whole);
 }
 
 pub async fn an_agent_is_made_once_by_whoever_is_first(bed: Arc<Bed>) {

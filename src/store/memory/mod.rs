@@ -220,6 +220,19 @@ impl Store for MemoryStore {
         .await
     }
 
+    async fn count_agent_changes(&self, tenant: &TenantId) -> Result<i64> {
+        self.ask("count_agent_changes", |tables| Ok(tables.count_agent_changes(tenant))).await
+    }
+
+    async fn list_changed_agents(
+        &self,
+        tenant: &TenantId,
+        after: i64,
+    ) -> Result<Vec<(AgentId, Option<AgentRow>)>> {
+        self.ask("list_changed_agents", |tables| Ok(tables.list_changed_agents(tenant, after)))
+            .await
+    }
+
     async fn count_open(&self, tenant: &TenantId) -> Result<HashMap<AgentId, i64>> {
         self.ask("count_open", |tables| Ok(tables.count_open(tenant))).await
     }

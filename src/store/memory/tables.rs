@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use handoffd::domain::escalation::Escalation;
 use handoffd::domain::handoff::{DeliveryMode, Handoff, HandoffStatus};
-use handoffd::domain::ids::{ContentId, Micros, TenantId};
+use handoffd::domain::ids::{AgentId, ContentId, Micros, TenantId};
 use handoffd::domain::progress::Edge;
 use handoffd::domain::task::Task;
 use handoffd::evidence::append::Appended;
@@ -30,6 +30,8 @@ pub(super) struct Tables {
     pub(super) escalations: BTreeMap<EscalationKey, Escalation>,
     pub(super) dead_letters: BTreeMap<HandoffKey, DeadLetterRow>,
     pub(super) agents: BTreeMap<AgentKey, AgentRow>,
+    /// Which change of its tenant's agents was the last of each, also of those that are gone.
+    pub(super) agent_changes: BTreeMap<AgentKey, i64>,
     pub(super) keys: BTreeMap<(TenantId, String), KeyRow>,
     pub(super) contents: BTreeMap<(TenantId, ContentId), Part>,
     pub(super) logs: BTreeMap<TenantId, Log>,
@@ -98,6 +100,25 @@ impl Tables {
         let fallbacks = state.fallbacks();
         state.agents.extend(pick(&self.agents, fallbacks));
         state
+    }
+
+    /// How often a tenant's agents changed.
+    pub(super) fn count_agent_changes(&self, tenant: &TenantId) -> i64 {
+        let changes = self.agent_changes.iter().filter(|(key, _)| key.0 == *tenant);
+        changes.map(|(_, number)| *number).max().unwrap_or(0)
+    }
+
+    /// The agents that changed after so many changes.
+    pub(super) fn list_changed_agents(
+        &self,
+        tenant: &TenantId,
+        after: i64,
+    ) -> Vec<(AgentId, Option<AgentRow>)> {
+        let changes = self.agent_changes.iter();
+        changes
+            .filter(|(key, number)| key.0 == *tenant && **number > after)
+            .map(|(key, _)| (key.1.clone(), self.agents.get(key).cloned()))
+            .collect()
     }
 
     /// Everything of a batch, or nothing: first it is looked for what speaks against it.
@@ -182,6 +203,10 @@ impl Tables {
         self.edges.extend(edges.clone());
         self.escalations.extend(escalations.clone());
         have(&mut self.agents, agents);
+        for key in agents.keys() {
+            let number = self.count_agent_changes(&key.0) + 1;
+            self.agent_changes.insert(key.clone(), number);
+        }
         self.keys.extend(keys.clone());
         for (agent, (mode, at)) in retargets {
             self.retarget(agent, *mode, *at);

@@ -268,6 +268,18 @@ impl Store for PostgresStore {
         answered(reads::list_agents(&self.pool, tenant)).await
     }
 
+    async fn count_agent_changes(&self, tenant: &TenantId) -> Result<i64> {
+        answered(reads::count_agent_changes(&self.pool, tenant)).await
+    }
+
+    async fn list_changed_agents(
+        &self,
+        tenant: &TenantId,
+        after: i64,
+    ) -> Result<Vec<(AgentId, Option<AgentRow>)>> {
+        answered(reads::list_changed_agents(&self.pool, tenant, after)).await
+    }
+
     async fn count_open(&self, tenant: &TenantId) -> Result<HashMap<AgentId, i64>> {
         answered(reads::count_open(&self.pool, tenant)).await
     }

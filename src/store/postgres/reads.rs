@@ -73,6 +73,34 @@ pub(super) async fn list_agents(pool: &PgPool, tenant: &TenantId) -> Result<Vec<
     .collect()
 }
 
+/// How often a tenant's agents changed.
+pub(super) async fn count_agent_changes(pool: &PgPool, tenant: &TenantId) -> Result<i64> {
+    let sql = "SELECT revision FROM agent_changes WHERE tenant = $1 AND agent_id = ''";
+    let found = sqlx::query_scalar(sql).bind(tenant.as_str()).fetch_optional(pool).await;
+    Ok(found.map_err(failed)?.unwrap_or(0))
+}
+
+/// The agents that changed after so many changes.
+pub(super) async fn list_changed_agents(
+    pool: &PgPool,
+    tenant: &TenantId,
+    after: i64,
+) -> Result<Vec<(AgentId, Option<AgentRow>)>> {
+    sqlx::query(
+        "SELECT c.tenant, c.agent_id, a.doc, a.secrets, a.created_at, a.updated_at \
+         FROM agent_changes AS c LEFT JOIN agents AS a USING (tenant, agent_id) \
+         WHERE c.tenant = $1 AND c.revision > $2 AND c.agent_id <> '' ORDER BY c.agent_id",
+    )
+    .bind(tenant.as_str())
+    .bind(after)
+    .fetch_all(pool)
+    .await
+    .map_err(failed)?
+    .iter()
+    .map(rows::changed_agent)
+    .collect()
+}
+
 /// How many handoffs each receiver has open.
 pub(super) async fn count_open(pool: &PgPool, tenant: &TenantId) -> Result<HashMap<AgentId, i64>> {
     sqlx::query(

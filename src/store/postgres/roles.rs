@@ -40,6 +40,7 @@ pub(super) const OPERATIONS: Rights = &[
     ("brokers", "SELECT, INSERT, UPDATE, DELETE"),
     ("api_keys", "SELECT, INSERT, UPDATE"),
     ("agents", "SELECT, INSERT, UPDATE, DELETE"),
+    ("agent_changes", "SELECT"),
     ("tasks", "SELECT, INSERT, UPDATE"),
     ("task_edges", "SELECT, INSERT, UPDATE"),
     ("handoffs", "SELECT, INSERT, UPDATE"),

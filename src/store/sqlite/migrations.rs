@@ -23,6 +23,7 @@ const KNOWN: &[(i64, &str, &str)] = &[
     (11, "funds", include_str!("../../../migrations/sqlite/0011_funds.sql")),
     (12, "payload_schemas", include_str!("../../../migrations/sqlite/0012_payload_schemas.sql")),
     (13, "caps", include_str!("../../../migrations/sqlite/0013_caps.sql")),
+    (14, "agent_changes", include_str!("../../../migrations/sqlite/0014_agent_changes.sql")),
 ];
 
 fn migrator() -> Migrator {

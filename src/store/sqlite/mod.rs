@@ -187,6 +187,18 @@ impl Store for SqliteStore {
         reads::list_agents(&self.readers, tenant).await
     }
 
+    async fn count_agent_changes(&self, tenant: &TenantId) -> Result<i64> {
+        reads::count_agent_changes(&self.readers, tenant).await
+    }
+
+    async fn list_changed_agents(
+        &self,
+        tenant: &TenantId,
+        after: i64,
+    ) -> Result<Vec<(AgentId, Option<AgentRow>)>> {
+        reads::list_changed_agents(&self.readers, tenant, after).await
+    }
+
     async fn count_open(&self, tenant: &TenantId) -> Result<HashMap<AgentId, i64>> {
         reads::count_open(&self.readers, tenant).await
     }

@@ -80,6 +80,34 @@ pub(super) async fn list_agents(pool: &SqlitePool, tenant: &TenantId) -> Result<
     of_tenant(pool, sql, tenant).await?.iter().map(rows::agent).collect()
 }
 
+/// See [`crate::store::Store::count_agent_changes`].
+pub(super) async fn count_agent_changes(pool: &SqlitePool, tenant: &TenantId) -> Result<i64> {
+    let sql = "SELECT revision FROM agent_changes WHERE tenant = ? AND agent_id = ''";
+    let found = sqlx::query_scalar(sql).bind(tenant.as_str()).fetch_optional(pool).await;
+    Ok(found.map_err(failure)?.unwrap_or(0))
+}
+
+/// See [`crate::store::Store::list_changed_agents`].
+pub(super) async fn list_changed_agents(
+    pool: &SqlitePool,
+    tenant: &TenantId,
+    after: i64,
+) -> Result<Vec<(AgentId, Option<AgentRow>)>> {
+    sqlx::query(
+        "SELECT c.tenant, c.agent_id, a.doc, a.secrets, a.created_at, a.updated_at \
+         FROM agent_changes AS c LEFT JOIN agents AS a USING (tenant, agent_id) \
+         WHERE c.tenant = ? AND c.revision > ? AND c.agent_id <> '' ORDER BY c.agent_id",
+    )
+    .bind(tenant.as_str())
+    .bind(after)
+    .fetch_all(pool)
+    .await
+    .map_err(failure)?
+    .iter()
+    .map(rows::changed_agent)
+    .collect()
+}
+
 /// See [`crate::store::Store::count_open`].
 pub(super) async fn count_open(
     pool: &SqlitePool,
