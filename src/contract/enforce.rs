@@ -6,7 +6,7 @@ use jsonschema::Validator;
 use serde_json::{Value, json};
 
 use super::predicate::{Facts, Predicate};
-use super::{Contract, HistoryStrategy, payload, schema};
+use super::{Contract, HistoryStrategy, cost, payload, schema};
 use crate::domain::agent::Agent;
 use crate::domain::failure::{Code, Failure, Stage};
 use crate::domain::ids::Micros;
@@ -24,7 +24,15 @@ pub struct Ready {
     created_at: Micros,
     trigger: OnceLock<Option<Predicate>>,
     domain: OnceLock<Option<Predicate>>,
-    schema: OnceLock<Option<(Validator, Vec<String>)>>,
+    schema: OnceLock<Option<Payload>>,
+}
+
+/// A payload schema that was compiled.
+struct Payload {
+    validator: Validator,
+    names: Vec<String>,
+    /// See [`schema::told_to`].
+    told_to: usize,
 }
 
 impl std::fmt::Debug for Ready {
@@ -213,13 +221,23 @@ impl Ready {
             return;
         };
         let compiled = self.schema.get_or_init(|| {
-            schema::compile(document).ok().map(|made| (made, schema::names(document)))
+            let validator = schema::compile(document).ok()?;
+            let (names, told_to) = (schema::names(document), schema::told_to(document));
+            Some(Payload { validator, names, told_to })
         });
-        let Some((validator, names)) = compiled else {
+        let Some(Payload { validator, names, told_to }) = compiled else {
             failures.push(self.violation("payload.schema", "", "the schema cannot be compiled"));
             return;
         };
         let (view, places) = payload::view(message, names, Some(document));
+        if validator.is_valid(&view) {
+            return;
+        }
+        if cost::depth(&view) > *told_to {
+            let why = "the payload does not satisfy the schema";
+            failures.push(self.violation("payload.schema", "", why));
+            return;
+        }
         for error in validator.iter_errors(&view).take(MAX_FAULTS) {
             let at = error.instance_path().as_str();
             let (first, rest) = at.trim_start_matches('/').split_once('/').map_or_else(

@@ -10,6 +10,7 @@ use serde_json::Value;
 
 pub mod catalog;
 pub mod conformance;
+pub mod cost;
 pub mod document;
 pub mod enforce;
 pub mod evolution;

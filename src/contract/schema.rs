@@ -3,13 +3,15 @@
 use jsonschema::{PatternOptions, Validator};
 use serde_json::Value;
 
+use super::cost;
+
 /// The largest schema, in bytes as JSON.
 const MAX_SCHEMA: usize = 128 * 1024;
 
 /// Compiles a schema; a `$ref` leads only within it.
 ///
 /// # Errors
-/// A sentence: it is no schema, too large, or refers to something outside.
+/// A sentence: it is no schema, too large, refers to something outside, or would cost too much.
 pub fn compile(schema: &Value) -> Result<Validator, String> {
     if !schema.is_object() {
         return Err("a payload schema is a JSON Schema object".to_owned());
@@ -24,6 +26,14 @@ pub fn compile(schema: &Value) -> Result<Validator, String> {
             "`$ref` to `{shown}` leads outside of the schema; a frozen schema refers only to itself"
         ));
     }
+    let cost = cost::Graph::of(schema)?;
+    if let Some((_, part)) = cost.too_deep(true) {
+        return Err(format!(
+            "`{part}` would be applied more often than {} times to one value of a message, with what applies \
+             beside it: a definition that names another one twice doubles what it costs",
+            cost::MOST
+        ));
+    }
     jsonschema::options()
         .offline()
         .with_pattern_options(PatternOptions::regex())
@@ -33,6 +43,14 @@ pub fn compile(schema: &Value) -> Result<Validator, String> {
             let why: String = err.to_string().chars().take(200).collect();
             format!("the payload schema cannot be compiled: {why}")
         })
+}
+
+/// How deep a payload may nest for all of its faults to be looked for, which the validator does without
+/// remembering any; of a deeper one it is only said that it does not fit.
+#[must_use]
+pub fn told_to(schema: &Value) -> usize {
+    let deep = cost::Graph::of(schema).map(|graph| graph.too_deep(false).map(|(depth, _)| depth));
+    deep.map_or(0, |depth| depth.map_or(usize::MAX, |depth| depth.saturating_sub(1)))
 }
 
 /// The first `$ref` or `$dynamicRef` that leads outside of the schema.

@@ -30,7 +30,34 @@ fn contract(version: &str, schema: &str) -> Value {
     })
 }
 
+/// Sixty definitions, each of which names the next one twice.
+fn doubling() -> Value {
+    let mut schema = json!({ "properties": { "order_id": { "$ref": "#/$defs/d0" } }, "$defs": {} });
+    for n in 0..60 {
+        let next = json!({ "$ref": format!("#/$defs/d{}", n + 1) });
+        schema["$defs"][format!("d{n}")] = json!({ "anyOf": [next, next] });
+    }
+    schema["$defs"]["d60"] = json!({ "type": "integer" });
+    schema
+}
+
 both! {
+    async fn a_schema_that_would_cost_too_much_is_refused_wherever_it_stands(broker: Broker) {
+        let operator = broker.person("operator").await;
+        let answer = put(&operator, "1.0.0", &doubling()).await.refused(422, "SCHEMA_INVALID");
+        assert_eq!(answer.pointers(), ["/schema"]);
+        assert!(answer.text.contains("#/$defs/d60"), "{}", answer.text);
+        let mut inline = contract("1.0.0", "");
+        inline["payload"]["schema"] = doubling();
+        let answer = operator.put("/contracts/front-to-refund", &inline).await;
+        let answer = answer.refused(422, "SCHEMA_INVALID");
+        assert_eq!(answer.pointers(), ["/payload/schema"]);
+        let mut beside = contract("1.0.0", "much");
+        beside["schemas"] = json!({ "much": doubling() });
+        let answer = operator.put("/contracts/front-to-refund", &beside).await;
+        assert_eq!(answer.refused(422, "SCHEMA_INVALID").pointers(), ["/schemas/much"]);
+    }
+
     async fn a115_a_version_is_registered_if_its_number_says_what_changes(broker: Broker) {
         let operator = broker.person("operator").await;
         let size = broker.log_size().await;
