@@ -122,16 +122,13 @@ pub fn resolve(source: &Agent, to: &Address, required: &[String], roster: &Roste
             .then_with(|| a.in_flight().cmp(&b.in_flight()))
             .then_with(|| one.agent_id.cmp(&other.agent_id))
     });
-    match best {
-        Some(member) => found.target = Some(Arc::clone(member.agent())),
-        None => {
-            let last = candidates.iter().max_by_key(|member| &member.agent().agent_id);
-            let why = match last.and_then(|member| unfit(member.agent(), to, required, range)) {
-                Some(lack) => lack.to_string(),
-                None => format!("no agent is registered for {}", describe(to)),
-            };
-            found.nobody(to, why);
-        }
+    if let Some(member) = best {
+        found.target = Some(Arc::clone(member.agent()));
+    } else {
+        let last = candidates.iter().max_by_key(|member| &member.agent().agent_id);
+        let lack = last.and_then(|member| unfit(member.agent(), to, required, range));
+        let nobody = || format!("no agent is registered for {}", describe(to));
+        found.nobody(to, lack.map_or_else(nobody, |lack| lack.to_string()));
     }
     found
 }
