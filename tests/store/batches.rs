@@ -390,7 +390,7 @@ pub async fn what_changes_among_the_agents_is_counted_and_told(bed: Arc<Bed>) {
     let changed = count().await;
     assert!(changed > made);
     assert_eq!(told(made).await, [(agent("alice"), Some(paused.clone()))]);
-    paused.secrets = r#"{"v":2}"#.to_owned();
+    r#"{"v":2}"#.clone_into(&mut paused.secrets);
     have(&[("alice", Some(paused.clone()))]).await;
     assert!(count().await > changed);
     assert_eq!(told(changed).await, [(agent("alice"), Some(paused.clone()))]);

@@ -65,6 +65,9 @@ const BATCH_TIMEOUT: Duration = Duration::from_secs(40);
 /// server lets it run.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(35);
 
+/// Longest wait for a sign of life: whoever asks for one will not wait for a statement that is stuck.
+const PING_TIMEOUT: Duration = Duration::from_secs(5);
+
 /// Waits for an answer, for a bounded time.
 async fn answered<T>(asked: impl Future<Output = Result<T>>) -> Result<T> {
     within(ANSWER_TIMEOUT, asked).await
@@ -207,14 +210,18 @@ impl Store for PostgresStore {
     }
 
     async fn ping(&self) -> Result<()> {
-        answered(async {
+        let pinged = within(PING_TIMEOUT, async {
             sqlx::query("SELECT 1").execute(&self.pool).await.map_err(failed)?;
             if self.apart.is_some() {
                 sqlx::query("SELECT 1").execute(&self.log).await.map_err(failed)?;
             }
             Ok(())
         })
-        .await
+        .await;
+        if pinged.is_err() {
+            self.doubt.raise();
+        }
+        pinged
     }
 
     async fn close(&self) {
