@@ -1,5 +1,7 @@
 //! `handoffd serve`.
 
+use std::fmt::Write as _;
+use std::io::Write as _;
 use std::time::Duration;
 
 use super::Exit;
@@ -32,10 +34,12 @@ pub(super) async fn run(config: Config) -> Exit {
             };
         }
     };
-    eprintln!("handoffd listens on http://{}  (API docs: /docs)", running.address);
+    let mut said = format!("handoffd listens on http://{}  (API docs: /docs)\n", running.address);
     if let Some(path) = &running.admin_key_file {
-        eprintln!("the first admin key is in {}", path.display());
+        let _ = writeln!(said, "the first admin key is in {}", path.display());
     }
+    // At once, and whoever started it may have stopped listening: that ends no broker.
+    let _ = std::io::stderr().write_all(said.as_bytes());
     signals.asked_to_stop().await;
     tracing::info!("stopping");
     match signals.within(bound, running.stop()).await {

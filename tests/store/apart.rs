@@ -340,7 +340,8 @@ pub async fn both_kinds_of_database_have_the_same_log(bed: Arc<Bed>) {
          WHERE table_schema = 'audit' AND table_name <> 'identity'",
         "SELECT string_agg(indexdef, E'\\n' ORDER BY indexdef) FROM pg_indexes \
          WHERE schemaname = 'audit' AND tablename <> 'identity'",
-        "SELECT string_agg(pg_get_triggerdef(oid), E'\\n' ORDER BY tgname) FROM pg_trigger WHERE NOT tgisinternal",
+        "SELECT string_agg(pg_get_triggerdef(t.oid), E'\\n' ORDER BY tgname) FROM pg_trigger t \
+         JOIN pg_class c ON c.oid = tgrelid WHERE NOT tgisinternal AND relnamespace = 'audit'::regnamespace",
         "SELECT string_agg(prosrc, '' ORDER BY proname) FROM pg_proc WHERE pronamespace = 'audit'::regnamespace",
         "SELECT string_agg(concat_ws(' ', attrelid::regclass, attname, attstorage), E'\\n' ORDER BY attrelid::regclass::text, attname) \
          FROM pg_attribute WHERE attrelid = 'audit.records'::regclass AND attnum > 0",

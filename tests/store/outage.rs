@@ -84,7 +84,8 @@ fn every_question_to_postgres_is_asked_for_a_bounded_time() {
         let methods = methods.split("\n}\n").next().unwrap();
         for method in methods.split("    async fn ").skip(1) {
             let name = method.split(['(', '<']).next().unwrap();
-            let bounded = method.contains("answered(") || method.contains("batched(");
+            let bounded =
+                ["answered(", "batched(", "within("].iter().any(|wait| method.contains(wait));
             assert!(bounded || UNBOUNDED.contains(&name), "{name} may wait for ever");
             asked += 1;
         }
