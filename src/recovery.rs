@@ -133,6 +133,24 @@ pub async fn settle_in_doubt(
     }
 }
 
+/// How often to look whether a new table has grown.
+const NEW_EVERY: Duration = Duration::from_secs(1);
+
+/// Lets the database learn of its new tables as they grow, until it knows them all or the broker stops.
+pub async fn analyze_new(store: Arc<dyn Store>, stopping: CancellationToken) {
+    loop {
+        match store.analyze_new().await {
+            Ok(true) => return,
+            Ok(false) => {}
+            Err(err) => tracing::debug!(error = %err, "new tables could not be looked at"),
+        }
+        tokio::select! {
+            () = tokio::time::sleep(NEW_EVERY) => {}
+            () = stopping.cancelled() => return,
+        }
+    }
+}
+
 /// Ends all that is half done now. At a start there is no reason to wait until it was found twice.
 ///
 /// # Errors

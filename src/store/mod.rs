@@ -913,4 +913,9 @@ pub trait Store:
     async fn list_overdue(&self, now: Micros, limit: i64) -> Result<Vec<Handoff>>;
     /// Counts.
     async fn depths(&self) -> Result<Depths>;
+    /// Has the database look at tables that it knows nothing of and that have grown, so that it does not go on
+    /// with plans made for empty ones; whether there is none left to look at.
+    async fn analyze_new(&self) -> Result<bool> {
+        Ok(true)
+    }
 }

@@ -92,3 +92,19 @@ fn every_question_to_postgres_is_asked_for_a_bounded_time() {
     }
     assert!(asked > 70, "only {asked} methods were found");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_new_table_is_looked_at_once_it_has_grown() {
+    run(Side::Postgres, looked_at).await;
+}
+
+async fn looked_at(bed: Arc<Bed>) {
+    let known =
+        "(SELECT 1 FROM pg_class WHERE oid = 'handoffs'::regclass AND reltuples > 0) AS known";
+    assert!(!bed.store.analyze_new().await.unwrap(), "there is something to look at");
+    assert_eq!(bed.raw().await.count(known).await, 0, "empty tables tell nothing");
+    let batch: Vec<_> = (1..=300).map(|n| given(n, n)).collect();
+    submit(&bed.store, &batch).await;
+    assert!(!bed.store.analyze_new().await.unwrap(), "others have not grown");
+    assert_eq!(bed.raw().await.count(known).await, 1);
+}

@@ -49,6 +49,7 @@ mod rows {
     crate::store::rows::decoders!(sqlx::postgres::PgRow);
 }
 mod schemas;
+mod statistics;
 mod transact;
 mod wakeups;
 mod writes;
@@ -547,5 +548,9 @@ impl Store for PostgresStore {
 
     async fn depths(&self) -> Result<Depths> {
         answered(claims::depths(&self.pool, &self.log)).await
+    }
+
+    async fn analyze_new(&self) -> Result<bool> {
+        answered(statistics::analyze_new(&self.pool)).await
     }
 }
