@@ -16,7 +16,7 @@ use crate::contract::document::Document;
 use crate::contract::enforce::Ready;
 use crate::contract::shelf::{SchemaName, Shelf};
 use crate::domain::agent::Agent;
-use crate::domain::ids::{AgentId, TenantId};
+use crate::domain::ids::{AgentId, Micros, TenantId};
 use crate::domain::relevance::Relevance;
 use crate::domain::roster::Roster;
 use crate::store::contracts::ContractRow;
@@ -156,6 +156,9 @@ pub fn shelf(rows: &[PayloadSchemaRow]) -> Result<Shelf, StoreError> {
 
 /// How long a tenant's agents and contracts are kept in memory unused.
 const KEPT_UNUSED: Duration = Duration::from_hours(1);
+/// How far back contracts are looked at once more, in microseconds: clocks of brokers differ, and who
+/// began first may commit last. What is older all the same is missing in the count, and all are read.
+const CLOCKS_APART: i64 = 600_000_000;
 /// Keys and unknown keys remembered at most.
 const MAX_KEYS: u64 = 100_000;
 /// How often the open handoffs are counted: the count reads them all, and routing only prefers by it.
@@ -271,8 +274,7 @@ impl Directory {
         });
     }
 
-    /// The contracts of a tenant. Read anew where there are more versions than at the last look; those
-    /// that were known stay compiled.
+    /// The contracts of a tenant. Where there are more versions than at the last look, those are read.
     ///
     /// # Errors
     /// When the store cannot say.
@@ -284,19 +286,55 @@ impl Directory {
                 if let Some((_, catalog)) = known.as_ref().filter(|(then, _)| *then == versions) {
                     return Ok(Arc::clone(catalog));
                 }
-                let rows = self.store.list_contracts(tenant).await?;
-                let before = known.map(|(_, catalog)| catalog).unwrap_or_default();
-                let versions = i64::try_from(rows.len()).unwrap_or(i64::MAX);
-                // Read after the contracts: whatever they name was registered before them.
-                let asked = rows.iter().any(|row| Shelf::is_asked(&row.doc));
-                let shelf = if asked { self.shelf(tenant).await? } else { Shelf::default() };
-                let catalog = Arc::new(Catalog::new(
-                    rows.iter().map(|row| ready(row, &before, &shelf)).collect::<Result<_, _>>()?,
-                ));
+                let (versions, catalog) = self.read_contracts(tenant, known, versions).await?;
+                let catalog = Arc::new(catalog);
                 self.read.insert(tenant.clone(), (versions, Arc::clone(&catalog))).await;
                 Ok(catalog)
             })
             .await
+    }
+
+    /// A tenant's contracts, of which there are so many versions at least: those known and what was put
+    /// since, where that is all.
+    async fn read_contracts(
+        &self,
+        tenant: &TenantId,
+        known: Option<(i64, Arc<Catalog>)>,
+        versions: i64,
+    ) -> Result<(i64, Catalog), StoreError> {
+        let (then, before) = known.unwrap_or_default();
+        // Fewer than there were: this is an older state of the database.
+        if then <= versions
+            && let Some(newest) = before.newest()
+        {
+            let since = Micros(newest.0.saturating_sub(CLOCKS_APART));
+            let rows = self.store.list_contracts(tenant, Some(since)).await?;
+            let contracts = self.made_ready(tenant, &rows, &before).await?;
+            let known = |ready: &&Arc<Ready>| {
+                let contract = ready.contract();
+                before.find(&contract.id, Some(&contract.version())).is_some()
+            };
+            let new = contracts.iter().filter(|ready| !known(ready)).count();
+            let now = then.saturating_add(i64::try_from(new).unwrap_or(i64::MAX));
+            if now >= versions {
+                return Ok((now, before.with(contracts)));
+            }
+        }
+        let rows = self.store.list_contracts(tenant, None).await?;
+        let versions = i64::try_from(rows.len()).unwrap_or(i64::MAX);
+        Ok((versions, Catalog::new(self.made_ready(tenant, &rows, &before).await?)))
+    }
+
+    async fn made_ready(
+        &self,
+        tenant: &TenantId,
+        rows: &[ContractRow],
+        before: &Catalog,
+    ) -> Result<Vec<Arc<Ready>>, StoreError> {
+        // Read after the contracts: whatever they name was registered before them.
+        let asked = rows.iter().any(|row| Shelf::is_asked(&row.doc));
+        let shelf = if asked { self.shelf(tenant).await? } else { Shelf::default() };
+        rows.iter().map(|row| ready(row, before, &shelf)).collect()
     }
 
     /// The payload schemas of a tenant, as they are now.

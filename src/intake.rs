@@ -29,7 +29,7 @@ use crate::ledger::command::{
     Command, DeadLetter, Kind, LedgerError, Refuse, Repeat, Reply, Submit, content,
 };
 use crate::ledger::context::Rules;
-use crate::ledger::{Ledger, Outgoing};
+use crate::ledger::{HandoffWatch, Ledger, Outgoing};
 use crate::metrics::Metrics;
 use crate::store::{HandoffFilter, Store, StoreError};
 use crate::telemetry;
@@ -61,6 +61,8 @@ pub enum Answer {
         replayed: bool,
         /// The contract that rules its edge.
         contract: Option<Arc<Ready>>,
+        /// Told of everything since before it was committed, where [`Request::awaited`] asked for that.
+        watch: Option<HandoffWatch>,
     },
     /// Refused, and the refusal recorded.
     Refused {
@@ -140,6 +142,8 @@ pub struct Request {
     pub idempotency_key: Option<String>,
     /// The request's own trace context, which goes before the message's.
     pub trace: Option<TraceContext>,
+    /// The caller waits for the verdict.
+    pub awaited: bool,
 }
 
 impl Intake {
@@ -359,6 +363,9 @@ impl Intake {
             body,
             personal: personal.into_iter().map(|datum| datum.canonical).collect(),
         };
+        let watch = request
+            .awaited
+            .then(|| self.ledger.watch((principal.tenant.clone(), message.envelope().handoff_id)));
         let mut reply = self.ledger.submit(command.clone(), outgoing.clone()).await;
         if matches!(reply, Err(LedgerError::NotHolder)) {
             if !self.has_part(principal, &message).await? {
@@ -374,8 +381,9 @@ impl Intake {
             return self.answer_with_first(principal, first, contract).await;
         }
         let mut answer = self.answer(reply, message.envelope().handoff_id, true)?;
-        if let Answer::Submitted { contract: ruling, .. } = &mut answer {
+        if let Answer::Submitted { contract: ruling, watch: told, .. } = &mut answer {
             *ruling = contract;
+            *told = watch;
         }
         Ok(answer)
     }
@@ -392,7 +400,8 @@ impl Intake {
             .map_err(Arc::new)?
             .ok_or_else(|| LedgerError::Internal(format!("handoff {first} is gone")))?;
         self.metrics.submissions.with_label_values(&["replayed"]).inc();
-        Ok(Answer::Submitted { handoff: Box::new(handoff), placed: None, replayed: true, contract })
+        let handoff = Box::new(handoff);
+        Ok(Answer::Submitted { handoff, placed: None, replayed: true, contract, watch: None })
     }
 
     /// Whether the sender ever sent or received a handoff on the task. Once it did it always did, so
@@ -562,6 +571,7 @@ impl Intake {
                     placed,
                     replayed,
                     contract: None,
+                    watch: None,
                 })
             }
             Ok(Reply::Refused { failures, dead_lettered, replayed, over }) => {

@@ -286,9 +286,9 @@ impl Metrics {
             ),
             cap_use: histograms(
                 "handoff_cap_use_ratio",
-                "How full a rolling cap is (spent and reserved, of what it allows) when something is entered.",
+                "How full a rolling cap is (spent and reserved, of what it allows) when something is entered, by whose (tenant or agent) and of what (usd or tokens).",
                 &SHARES,
-                &["scope"],
+                &["scope", "unit"],
             )?,
             safety_findings: counters(
                 "handoff_safety_findings_total",

@@ -57,6 +57,15 @@ impl Broker {
         self.child.id().and_then(|id| cpu_of(&format!("/proc/{id}/stat"))).unwrap_or(f64::NAN)
     }
 
+    /// MiB of its memory, by its name in `/proc/PID/status`: `VmRSS` now, `VmHWM` at the most.
+    pub fn memory(&self, name: &str) -> f64 {
+        let status = format!("/proc/{}/status", self.child.id().unwrap_or_default());
+        let status = std::fs::read_to_string(status).unwrap_or_default();
+        let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+        let kib = line.and_then(|line| line.split_whitespace().next()?.parse::<f64>().ok());
+        kib.map_or(f64::NAN, |kib| kib / 1_024.0)
+    }
+
     /// The mean of a histogram on the metrics page.
     pub async fn mean(&self, name: &str) -> f64 {
         let page =

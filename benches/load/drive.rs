@@ -32,10 +32,20 @@ pub struct Plan {
     pub size: usize,
     /// Over which the agents are spread; at least one.
     pub tenants: usize,
+    /// Handoffs of another tenant that are there before.
+    pub past: u64,
     /// Handoffs of a task; 0 for no end.
     pub hops: usize,
     /// Ask for the verdict.
     pub wait: bool,
+}
+
+impl Plan {
+    /// A moment of it, for something to be there.
+    pub fn begun(&self) -> Self {
+        let (warm_up, measured) = (Duration::ZERO, Duration::from_millis(500));
+        Self { warm_up, measured, senders: 8, rate: None, hops: 1, ..*self }
+    }
 }
 
 /// What came of it.
@@ -43,6 +53,9 @@ pub struct Plan {
 pub struct Outcome {
     /// From the intended time to the answer.
     pub answered: Vec<Duration>,
+    /// The same of the first tenth of each task's handoffs, and of the last, where tasks have an end and
+    /// ten handoffs at least.
+    pub first_and_last: [Vec<Duration>; 2],
     /// From the intended time to the receiver, over the whole run.
     pub arrived: Vec<Duration>,
     /// Acknowledged over the whole run.
@@ -63,6 +76,17 @@ pub struct Outcome {
     pub commit_s: f64,
     /// Postgres' too.
     pub postgres_cpu: f64,
+    /// MiB of the first broker: before the load, and at the most.
+    pub resident: [f64; 2],
+}
+
+/// One answer.
+struct Sample {
+    at: Instant,
+    took: Duration,
+    good: bool,
+    /// Which of its task's handoffs.
+    hop: usize,
 }
 
 struct Tools {
@@ -71,12 +95,18 @@ struct Tools {
     plan: Plan,
     from: Instant,
     until: Instant,
-    sample: mpsc::UnboundedSender<(Instant, Duration, bool)>,
+    sample: mpsc::UnboundedSender<Sample>,
 }
 
 impl Tools {
     /// Sends one and waits for its answer.
-    async fn send(&self, n: usize, due: Instant, task: &str, parent: Option<&str>) -> String {
+    async fn send(
+        &self,
+        n: usize,
+        due: Instant,
+        (task, hop): (&str, usize),
+        parent: Option<&str>,
+    ) -> String {
         let (id, body) = self.world.message(n, task, parent);
         let sender = &self.world.senders[n % self.world.senders.len()];
         let base = &self.world.bases[n % self.world.bases.len()];
@@ -99,7 +129,7 @@ impl Tools {
         if !good {
             self.world.arrivals.due.lock().unwrap().remove(&id);
         }
-        let _ = self.sample.send((now, now - due, good));
+        let _ = self.sample.send(Sample { at: now, took: now - due, good, hop });
         id
     }
 
@@ -110,7 +140,7 @@ impl Tools {
             let mut parent = None;
             let mut hop = 0;
             while (self.plan.hops == 0 || hop < self.plan.hops) && Instant::now() < self.until {
-                let id = self.send(turn, Instant::now(), &task, parent.as_deref()).await;
+                let id = self.send(turn, Instant::now(), (&task, hop), parent.as_deref()).await;
                 parent = Some(id);
                 hop += 1;
                 // Another task goes to another receiver; one task stays with its agents.
@@ -136,7 +166,7 @@ impl Tools {
             let place = Arc::clone(&places).acquire_owned().await.unwrap();
             let tools = Arc::clone(&self);
             under_way.spawn(async move {
-                tools.send(n, due, &random_id().to_string(), None).await;
+                tools.send(n, due, (&random_id().to_string(), 0), None).await;
                 drop(place);
             });
             while under_way.try_join_next().is_some() {}
@@ -161,6 +191,7 @@ pub async fn run(world: &Arc<World>, plan: &Plan, brokers: &[Broker]) -> Outcome
     let tools = Arc::new(tools);
     let cpu = || brokers.iter().map(Broker::cpu).sum::<f64>();
     let (cpu_before, postgres_before) = (cpu(), postgres_cpu());
+    let resident = brokers[0].memory("VmRSS");
     let mut tasks = JoinSet::new();
     match plan.rate {
         Some(rate) => {
@@ -178,7 +209,8 @@ pub async fn run(world: &Arc<World>, plan: &Plan, brokers: &[Broker]) -> Outcome
     let from = tools.from;
     drop(tools);
     let mut outcome = Outcome { measured: plan.measured, ..Outcome::default() };
-    while let Some((at, took, good)) = samples.recv().await {
+    let tenth = plan.hops / 10;
+    while let Some(Sample { at, took, good, hop }) = samples.recv().await {
         if !good {
             outcome.refused += 1;
             continue;
@@ -189,6 +221,11 @@ pub async fn run(world: &Arc<World>, plan: &Plan, brokers: &[Broker]) -> Outcome
             Some(_) => at - took >= from,
             None => at >= from && at < until,
         };
+        if counts && hop < tenth {
+            outcome.first_and_last[0].push(took);
+        } else if counts && tenth > 0 && hop >= plan.hops - tenth {
+            outcome.first_and_last[1].push(took);
+        }
         if counts {
             outcome.answered.push(took);
         }
@@ -205,6 +242,7 @@ pub async fn run(world: &Arc<World>, plan: &Plan, brokers: &[Broker]) -> Outcome
     assert!(once >= outcome.acknowledged, "{once} of {} arrived", outcome.acknowledged);
     outcome.batch = brokers[0].mean("handoff_ledger_batch_commands").await;
     outcome.commit_s = brokers[0].mean("handoff_ledger_commit_duration_seconds").await;
+    outcome.resident = [resident, brokers[0].memory("VmHWM")];
     outcome.broker_cpu = cpu() - cpu_before;
     outcome.postgres_cpu = postgres_cpu() - postgres_before;
     outcome

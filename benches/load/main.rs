@@ -12,6 +12,7 @@ mod broker;
 mod collector;
 mod database;
 mod drive;
+mod past;
 mod report;
 mod world;
 mod yardstick;
@@ -60,6 +61,9 @@ struct Args {
     /// Handoffs of one task, one after the other; 0: each sender has one task for ever
     #[arg(long, default_value_t = 1)]
     hops: usize,
+    /// Handoffs of another tenant that are in the store before; several are run one after the other
+    #[arg(long, default_value = "0", value_delimiter = ',')]
+    past: Vec<u64>,
     /// How many handoffs a receiver takes at once
     #[arg(long, default_value_t = 64)]
     in_flight: u32,
@@ -121,16 +125,19 @@ impl Args {
         let mut plans = Vec::new();
         for size in &self.size {
             for tenants in &self.tenants {
-                plans.extend(loads.iter().map(|(senders, rate)| Plan {
-                    senders: *senders,
-                    rate: *rate,
-                    warm_up: Duration::from_secs(2),
-                    measured: Duration::from_secs(self.seconds),
-                    size: *size,
-                    tenants: (*tenants).max(1),
-                    hops: self.hops,
-                    wait: self.wait,
-                }));
+                for past in &self.past {
+                    plans.extend(loads.iter().map(|(senders, rate)| Plan {
+                        senders: *senders,
+                        rate: *rate,
+                        warm_up: Duration::from_secs(2),
+                        measured: Duration::from_secs(self.seconds),
+                        size: *size,
+                        tenants: (*tenants).max(1),
+                        past: *past,
+                        hops: self.hops,
+                        wait: self.wait,
+                    }));
+                }
             }
         }
         plans
@@ -180,6 +187,14 @@ async fn main() {
     }
 }
 
+async fn started(args: &Args, database: &Database, settings: &[String]) -> Vec<Broker> {
+    let mut brokers = Vec::new();
+    for _ in 0..args.brokers.max(1) {
+        brokers.push(Broker::start(database, settings).await);
+    }
+    brokers
+}
+
 /// One measurement on a fresh database: brokers, agents, load, the count, the verifier.
 async fn loaded(
     args: &Args,
@@ -191,12 +206,17 @@ async fn loaded(
     let traced = tracing.map_or_else(Vec::new, |tracing| collector.settings(tracing));
     let settings = [args.settings.as_slice(), &traced].concat();
     let database = Database::new(store, args.binary()).await;
-    let mut brokers = Vec::new();
-    for _ in 0..args.brokers.max(1) {
-        brokers.push(Broker::start(&database, &settings).await);
+    let mut brokers = started(args, &database, &settings).await;
+    let mut world = Arc::new(World::new(&database, &brokers, args, plan).await);
+    if plan.past > 0 {
+        drive::run(&world, &plan.begun(), &brokers).await;
+        for broker in brokers {
+            broker.stop().await;
+        }
+        past::fill(&database.url, plan.past).await;
+        brokers = started(args, &database, &settings).await;
+        world = Arc::new(Arc::into_inner(world).unwrap().anew(&brokers));
     }
-    let world = World::new(&database, &brokers, args, plan).await;
-    let world = Arc::new(world);
     let outcome: Outcome = drive::run(&world, plan, &brokers).await;
     let ready = brokers.iter().map(|broker| broker.ready_in).max().unwrap();
     for broker in brokers {

@@ -72,6 +72,10 @@ impl Row {
         };
         let tenants =
             if plan.tenants > 1 { format!(", {} tenants", plan.tenants) } else { String::new() };
+        let past = match plan.past {
+            0 => String::new(),
+            past => format!(", {past} in the store"),
+        };
         let wait = if plan.wait { ", to verdict" } else { "" };
         let per = |seconds: f64| seconds * 1e3 / outcome.acknowledged.max(1) as f64;
         let mut more = BTreeMap::from([
@@ -83,13 +87,22 @@ impl Row {
             ("batch", outcome.batch),
             ("commit ms", outcome.commit_s * 1e3),
             ("ready s", ready.as_secs_f64()),
+            ("resident MiB idle", outcome.resident[0]),
+            ("resident MiB at most", outcome.resident[1]),
             ("records verified", records as f64),
         ]);
+        let [first, last] = &outcome.first_and_last;
+        if !first.is_empty() && !last.is_empty() {
+            more.insert("p50 ms in the first tenth of a task", Quantiles::of(first).0);
+            more.insert("p99 ms in the first tenth of a task", Quantiles::of(first).1);
+            more.insert("p50 ms in the last tenth", Quantiles::of(last).0);
+            more.insert("p99 ms in the last tenth", Quantiles::of(last).1);
+        }
         if side == "Postgres" {
             more.insert("postgres cpu ms/handoff", per(outcome.postgres_cpu));
         }
         Self {
-            what: format!("{side}, {load}{size}{tenants}{task}{brokers}{wait}"),
+            what: format!("{side}, {load}{size}{tenants}{task}{brokers}{past}{wait}"),
             rate: outcome.answered.len() as f64 / outcome.measured.as_secs_f64(),
             answered: Some(Quantiles::of(&outcome.answered)),
             arrived: Some(Quantiles::of(&outcome.arrived)),

@@ -176,6 +176,13 @@ impl World {
         Self { bases, senders, arrivals, texts }
     }
 
+    /// The same agents, with brokers that were started since; nothing is counted yet.
+    pub fn anew(self, brokers: &[Broker]) -> Self {
+        self.arrivals.once.store(0, Ordering::Relaxed);
+        self.arrivals.again.store(0, Ordering::Relaxed);
+        Self { bases: brokers.iter().map(|broker| broker.base.clone()).collect(), ..self }
+    }
+
     /// A message's id and bytes.
     pub fn message(&self, n: usize, task: &str, parent: Option<&str>) -> (String, String) {
         let sender = &self.senders[n % self.senders.len()];

@@ -131,7 +131,8 @@ async fn postgres(
     Row { what, rate, answered: None, arrived: None, more }
 }
 
-/// One connection, as SQLite has one writer; the broker's settings. `batch` submissions make one
+/// One connection, as SQLite has one writer, with the broker's settings but one: it copies the write-ahead log
+/// itself, as SQLite does by default. `batch` submissions make one
 /// transaction, and as many verdicts another.
 async fn sqlite(store: &str, binary: &Path, seconds: u64, verdict: bool, batch: usize) -> Row {
     let database = Database::new(store, binary.to_owned()).await;

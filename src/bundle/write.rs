@@ -199,7 +199,7 @@ impl Gathering<'_, '_> {
             return Ok(());
         }
         let mut puts = BTreeSet::new();
-        for row in store.list_contracts(tenant).await? {
+        for row in store.list_contracts(tenant, None).await? {
             let name = format!("{}@{}", row.id, row.version);
             if self.contracts.contains(&name) {
                 let put = Put::Contract(name, row.created_at);

@@ -184,7 +184,7 @@ async fn replay(
     let catalog = if let Some(catalog) = catalog {
         catalog
     } else {
-        let rows = store.list_contracts(tenant).await.map_err(|err| err.to_string())?;
+        let rows = store.list_contracts(tenant, None).await.map_err(|err| err.to_string())?;
         let contracts = rows.iter().map(|row| {
             let document = Document::parse(&row.doc).map_err(|err| err.to_string())?;
             ready(&document, &shelf).map_err(|why| format!("{} {}: {why}", row.id, row.version))

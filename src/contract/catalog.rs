@@ -15,6 +15,7 @@ use serde_json::Value;
 use super::SchemaRef;
 use super::enforce::Ready;
 use crate::domain::agent::Agent;
+use crate::domain::ids::Micros;
 
 /// The contracts at one moment.
 #[derive(Debug, Default)]
@@ -66,10 +67,16 @@ impl Catalog {
         self.by_id.values().flat_map(BTreeMap::values)
     }
 
-    /// The same with one more, or with this one in the place of its version.
+    /// When the newest was put, by the clock of whoever put it.
     #[must_use]
-    pub fn with(&self, ready: Arc<Ready>) -> Self {
-        Self::new(self.all().cloned().chain([ready]).collect())
+    pub fn newest(&self) -> Option<Micros> {
+        self.all().map(|ready| ready.created_at()).max()
+    }
+
+    /// The same with more, or with these in the places of their versions.
+    #[must_use]
+    pub fn with(&self, more: impl IntoIterator<Item = Arc<Ready>>) -> Self {
+        Self::new(self.all().cloned().chain(more).collect())
     }
 
     /// The same with another payload schema wherever a contract names the registered one with that id, in
@@ -192,7 +199,7 @@ mod tests {
         assert_eq!((has("one"), has("two"), has("other")), (true, true, false));
         assert!(catalog.find("one", None).unwrap().contract().local_schema().is_none());
         assert!(catalog.with_schema("unknown", &schema).is_none());
-        let more = catalog.with(ready("one", "1.1.0", "a", "b"));
+        let more = catalog.with([ready("one", "1.1.0", "a", "b")]);
         assert_eq!(more.find("one", None).unwrap().contract().version().to_string(), "1.1.0");
         assert_eq!(more.versions("one").count(), 2);
     }

@@ -10,8 +10,8 @@
 //! says so: it is gone, and no cap brings it back.
 //!
 //! A cap may hold tokens, too. No message says how many its receiver may spend, so none are reserved: they
-//! count once they are stated, and a cap that is used up lets no handoff through until some left its window.
-//! What was under way then may still exceed it.
+//! count once they are stated, whether the cap holds any now or not, and a cap that is used up lets no
+//! handoff through until some left its window. What was under way then may still exceed it.
 //!
 //! The window moves in steps of a sixtieth of its length: an amount counts for the whole window, and up
 //! to one step longer. Time in these books does not go back, whatever a broker's clock says.
@@ -136,17 +136,22 @@ pub type Scope = (TenantId, Option<AgentId>);
 /// Names a cap.
 pub type CapKey = (TenantId, Option<AgentId>, Window);
 
-/// One amount within a window.
+/// What may count within a window, by the settings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limit {
     /// How long what was spent counts.
     pub window: Window,
-    /// How much may count.
-    pub usd: Usd,
+    /// How much money.
+    pub usd: Option<Usd>,
+    /// How many tokens.
+    pub tokens: Option<u64>,
 }
 
-/// The most default caps of one kind.
+/// The most windows that have default caps.
 pub const MAX_DEFAULTS: usize = 4;
+
+/// The most tokens of a cap: every number up to it is exact in JSON (RFC 8785).
+pub const MAX_TOKENS: u64 = (1 << 53) - 1;
 
 /// Caps that hold where an operator set none for that window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -182,7 +187,7 @@ pub struct Books {
     /// The latest time that was entered.
     #[serde(rename = "t")]
     last: Micros,
-    /// How many tokens may count; none: any number, and they are not counted.
+    /// How many tokens may count, as an operator set it.
     #[serde(rename = "l", default, skip_serializing_if = "Option::is_none")]
     limit: Option<u64>,
     /// Tokens spent, by step of the window.
@@ -227,7 +232,7 @@ pub struct Charge {
     pub spent: Usd,
     /// Reserved.
     pub reserved: Usd,
-    /// Tokens spent; where the cap holds any.
+    /// Tokens spent.
     pub tokens: u64,
 }
 
@@ -319,10 +324,11 @@ impl Cap {
     /// What may count: as set, or as the settings have it for such a window. None: nothing limits it.
     #[must_use]
     pub fn limit(&self, defaults: &Defaults) -> Option<Usd> {
-        self.usd.or_else(|| {
-            let mut known = defaults.of(self.agent.is_some());
-            known.find(|limit| limit.window == self.window).map(|limit| limit.usd)
-        })
+        self.usd.or_else(|| self.default_of(defaults)?.usd)
+    }
+
+    fn default_of(&self, defaults: &Defaults) -> Option<Limit> {
+        defaults.of(self.agent.is_some()).find(|limit| limit.window == self.window)
     }
 
     /// What was spent within the window that ends at that time.
@@ -385,7 +391,7 @@ impl Cap {
             let sum = self.books.spent.entry(step).or_default();
             *sum = sum.saturating_add(charge.spent.0);
         }
-        if charge.tokens > 0 && self.books.limit.is_some() {
+        if charge.tokens > 0 {
             let step = now.0.div_euclid(self.window.step());
             let sum = self.books.tokens.entry(step).or_default();
             *sum = sum.saturating_add(charge.tokens);

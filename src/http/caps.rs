@@ -12,15 +12,12 @@ use super::extract::{Id, Json, Params};
 use super::problem::{BadBody, Busy, NoKey, Problem, ProblemDetails};
 use crate::directory::Principal;
 use crate::domain::canonical;
-use crate::domain::cap::{Cap, Defaults, Limit, Unit, Window};
+use crate::domain::cap::{Cap, Defaults, Limit, MAX_TOKENS, Unit, Window};
 use crate::domain::failure::{Code, Failure, Stage};
 use crate::domain::ids::{AgentId, Micros};
 use crate::domain::money::Usd;
 use crate::intake::actor;
 use crate::ledger::command::{CapChange, Command, Kind, LedgerError, Reply, SetCap, content};
-
-/// The most tokens: every number up to it is exact in JSON (RFC 8785).
-const MAX_TOKENS: u64 = (1 << 53) - 1;
 
 /// A cap, and what of it is used now. Amounts are decimal US dollars, exactly.
 #[derive(Debug, Serialize, ToSchema)]
@@ -34,7 +31,7 @@ pub struct CapView {
     /// What may count against it; absent: it holds no money.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub usd: Option<String>,
-    /// The amount comes from the settings; else an operator set it.
+    /// The money comes from the settings; else an operator set it.
     pub default: bool,
     /// Spent within the window that ends now.
     #[serde(rename = "spentUSD")]
@@ -48,6 +45,8 @@ pub struct CapView {
     /// How many tokens may count against it; absent: it holds none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tokens: Option<u64>,
+    /// The tokens come from the settings; else an operator set them.
+    pub default_tokens: bool,
     /// Tokens spent within the window that ends now, where it holds any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub spent_tokens: Option<u64>,
@@ -59,7 +58,7 @@ pub struct CapView {
 impl CapView {
     /// None where it holds nothing.
     fn of(cap: &Cap, defaults: &Defaults, now: Micros) -> Option<Self> {
-        let (limit, tokens) = (cap.limit(defaults), cap.tokens());
+        let (limit, tokens) = (cap.limit(defaults), cap.token_limit(defaults));
         if limit.is_none() && tokens.is_none() {
             return None;
         }
@@ -73,6 +72,7 @@ impl CapView {
             reserved: cap.reserved().to_string(),
             left: limit.map(left),
             tokens,
+            default_tokens: tokens.is_some() && cap.tokens().is_none(),
             spent_tokens: tokens.map(|_| cap.spent_tokens(now)),
             left_tokens: tokens.map(|tokens| tokens.saturating_sub(cap.spent_tokens(now))),
         })
@@ -133,7 +133,7 @@ impl WhoseParams {
 }
 
 /// Set a cap: what the tenant, or one of its agents, may spend within a window that moves on. What counts
-/// against it goes on counting where it is only changed; a new one begins empty.
+/// already goes on counting, money and tokens alike; where there was no cap for that window, it begins empty.
 #[utoipa::path(
     put, path = "/caps/{window}", tag = "caps", operation_id = "putCap",
     params(("window" = String, Path, description = "An ISO 8601 duration from PT1M to P31D"), WhoseParams),

@@ -131,10 +131,9 @@ pub async fn list(
     };
     let wait = Duration::from_secs(params.wait.unwrap_or(0).min(60));
     let deadline = tokio::time::Instant::now() + wait;
-    let watch = api.intake.ledger.watch_events(tenant.clone());
+    // Registered before the store is asked, so that no event falls between.
+    let mut watch = api.intake.ledger.watch_events(tenant.clone());
     loop {
-        // Registered before the store is asked, so that no event falls between.
-        let told = watch.changed();
         let page = api.feed.page(tenant, &filter, after, limit).await?;
         after = page.next;
         if !page.items.is_empty() || tokio::time::Instant::now() >= deadline {
@@ -145,7 +144,7 @@ pub async fn list(
             return Ok(axum::Json(FeedView { items, next_cursor: after.to_string() }));
         }
         tokio::select! {
-            () = told => {}
+            () = watch.changed() => {}
             () = tokio::time::sleep(LOOK_AGAIN) => {}
             () = tokio::time::sleep_until(deadline) => {}
             () = api.stopping.cancelled() => {
@@ -221,7 +220,7 @@ impl Watching {
 
     async fn next(&mut self) -> Option<SseEvent> {
         let api = self.api.clone();
-        let watch = api.intake.ledger.watch_events(self.tenant.clone());
+        let mut watch = api.intake.ledger.watch_events(self.tenant.clone());
         loop {
             if let Some(event) = self.ready.pop_front() {
                 return Some(event);
@@ -229,11 +228,10 @@ impl Watching {
             if api.stopping.is_cancelled() {
                 return None;
             }
-            let told = watch.changed();
             self.read().await.ok()?;
             if self.ready.is_empty() {
                 tokio::select! {
-                    () = told => {}
+                    () = watch.changed() => {}
                     () = tokio::time::sleep(LOOK_AGAIN) => {}
                     () = api.stopping.cancelled() => {}
                 }

@@ -1,5 +1,6 @@
 //! `/handoffs`: submitting, validating, reading.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::State;
@@ -24,6 +25,7 @@ use crate::domain::ids::{AgentId, HandoffId, TaskId};
 use crate::evidence;
 use crate::fault::{self, Step};
 use crate::intake::{Answer, Request};
+use crate::ledger::HandoffWatch;
 use crate::store::HandoffFilter;
 use crate::tree;
 
@@ -60,10 +62,13 @@ pub async fn submit(
     body: JsonBytes,
 ) -> Result<Response, Problem> {
     let wait = preferred_wait(&headers)?;
-    let request =
-        Request { idempotency_key: idempotency_key(&headers)?, trace: trace_context(&headers) };
+    let request = Request {
+        idempotency_key: idempotency_key(&headers)?,
+        trace: trace_context(&headers),
+        awaited: wait.is_some(),
+    };
     match api.intake.submit(&principal, body.into_body(), request).await? {
-        Answer::Submitted { handoff, placed, replayed, contract } => {
+        Answer::Submitted { handoff, placed, replayed, contract, watch } => {
             fault::at(Step::HeadSign);
             let fresh =
                 placed.and_then(|placed| evidence::receipt::Receipt::fresh(&placed, &api.notary));
@@ -71,7 +76,9 @@ pub async fn submit(
                 Some(receipt) => Some(Receipt::from(receipt)),
                 None => receipt_of(&api, &handoff).await?,
             };
-            let mut response = submitted(&api, *handoff, receipt, replayed, wait).await?;
+            let mut response =
+                submitted(&api, *handoff, receipt, replayed, wait.map(|wait| (wait, watch)))
+                    .await?;
             if let Some(ready) = contract
                 && let Some(deprecation) = &ready.contract().deprecation
             {
@@ -109,13 +116,14 @@ async fn submitted(
     mut handoff: Handoff,
     receipt: Option<Receipt>,
     replayed: bool,
-    wait: Option<Duration>,
+    wait: Option<(Duration, Option<HandoffWatch>)>,
 ) -> Result<Response, Problem> {
     let no_op = handoff.status == HandoffStatus::NoOp;
-    let mut settled = false;
-    if let Some(wait) = wait.filter(|_| !no_op) {
-        handoff = await_verdict(api, handoff, wait).await?;
+    let (mut settled, mut waited) = (false, Duration::ZERO);
+    if let Some((wait, watch)) = wait.filter(|_| !no_op) {
+        handoff = await_verdict(api, handoff, watch, wait).await?;
         settled = handoff.status != HandoffStatus::Pending;
+        waited = wait;
     }
     // A replay answers as the first time did; only who waits asks for what became of it.
     let status = match (no_op, settled) {
@@ -141,7 +149,7 @@ async fn submitted(
     if settled {
         headers.insert(
             HeaderName::from_static("preference-applied"),
-            HeaderValue::from_str(&format!("wait={}", wait.unwrap_or_default().as_secs()))
+            HeaderValue::from_str(&format!("wait={}", waited.as_secs()))
                 .unwrap_or(HeaderValue::from_static("wait")),
         );
     }
@@ -154,27 +162,33 @@ async fn submitted(
     Ok(response)
 }
 
-async fn await_verdict(api: &Api, handoff: Handoff, wait: Duration) -> Result<Handoff, Problem> {
+async fn await_verdict(
+    api: &Api,
+    handoff: Handoff,
+    watch: Option<HandoffWatch>,
+    wait: Duration,
+) -> Result<Handoff, Problem> {
     let key = (handoff.tenant.clone(), handoff.id);
-    let watch = api.intake.ledger.watch(key.clone());
     let deadline = tokio::time::Instant::now() + wait;
-    let mut latest = handoff;
-    loop {
-        // Registered before the state is read, so that no change falls between.
-        let changed = watch.changed();
-        if let Some(found) = api.store.find_handoff(&key).await? {
-            latest = found;
-        }
-        if latest.status != HandoffStatus::Pending {
-            return Ok(latest);
-        }
+    let (mut latest, mut watch) = if let Some(watch) = watch {
+        (handoff, watch)
+    } else {
+        let watch = api.intake.ledger.watch(key.clone());
+        (api.store.find_handoff(&key).await?.unwrap_or(handoff), watch)
+    };
+    while latest.status == HandoffStatus::Pending {
         tokio::select! {
-            () = changed => {}
-            () = tokio::time::sleep(WAIT_POLL) => {}
-            () = tokio::time::sleep_until(deadline) => return Ok(latest),
-            () = api.stopping.cancelled() => return Ok(latest),
+            told = watch.changed() => {
+                latest = told.map_or(latest, Arc::unwrap_or_clone);
+            }
+            () = tokio::time::sleep(WAIT_POLL) => {
+                latest = api.store.find_handoff(&key).await?.unwrap_or(latest);
+            }
+            () = tokio::time::sleep_until(deadline) => break,
+            () = api.stopping.cancelled() => break,
         }
     }
+    Ok(latest)
 }
 
 /// What the gate would say.

@@ -98,7 +98,8 @@ pub async fn poll(
     let wait = Duration::from_secs(params.wait.unwrap_or(0).min(60));
     let deadline = tokio::time::Instant::now() + wait;
     let receiver = (caller.principal.tenant.clone(), id);
-    let watch =
+    // Registered before the store is asked, so that no handoff falls between.
+    let mut watch =
         api.intake.ledger.watch_inbox(receiver.clone(), MAX_POLLS).ok_or_else(|| Problem {
             status: axum::http::StatusCode::TOO_MANY_REQUESTS,
             ..Problem::new(
@@ -107,14 +108,12 @@ pub async fn poll(
             )
         })?;
     loop {
-        // Registered before the store is asked, so that no handoff falls between.
-        let arrived = watch.changed();
         let items = claim(&api, &caller, &receiver, max).await?;
         if !items.is_empty() || tokio::time::Instant::now() >= deadline {
             return Ok(axum::Json(InboxView { items }));
         }
         tokio::select! {
-            () = arrived => {}
+            () = watch.changed() => {}
             () = tokio::time::sleep_until(deadline) => {}
             () = api.stopping.cancelled() => return Ok(axum::Json(InboxView { items: vec![] })),
         }

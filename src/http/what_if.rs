@@ -164,7 +164,7 @@ async fn regime(
         let shelf = api.intake.directory.shelf(&principal.tenant).await?;
         let brought = schema.as_ref().map(|brought| brought.schema_id.as_str());
         let ready = contract_of(api, &regime.contracts, document, &shelf, brought)?;
-        regime.contracts = Arc::new(regime.contracts.with(Arc::new(ready)));
+        regime.contracts = Arc::new(regime.contracts.with([Arc::new(ready)]));
     }
     if let Some(SchemaBody { schema_id, schema: document }) = schema {
         let size = document.to_string().len();

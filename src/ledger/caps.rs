@@ -47,7 +47,8 @@ pub(super) fn set(state: &State, command: &Command, context: &Context, set: &Set
                 cap.set_tokens(None);
             }
             cap.updated_at = command.at;
-            let holds = cap.limit(&context.rules.caps).is_some() || cap.tokens().is_some();
+            let defaults = &context.rules.caps;
+            let holds = cap.limit(defaults).is_some() || cap.token_limit(defaults).is_some();
             let change = if holds { Change::Cap(Box::new(cap)) } else { Change::NoCap(key) };
             Ok((vec![change, recorded], Reply::Deleted))
         }

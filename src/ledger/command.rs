@@ -4,14 +4,13 @@
 use std::time::Duration;
 
 use crate::clock;
-use crate::contract::evolution::Assessment;
 use crate::domain::agent::{Agent, AgentSpec, Failing, Target};
-use crate::domain::cap::{Cap, Over, Unit, Window};
-use crate::domain::escalation::{Escalation, Resolution};
+use crate::domain::cap::{Unit, Window};
+use crate::domain::escalation::Resolution;
 use crate::domain::event::{Position, Subscriber, SubscriptionSpec};
-use crate::domain::failure::{Code, Failure};
+use crate::domain::failure::Failure;
 use crate::domain::funds::Tally;
-use crate::domain::handoff::{CheckpointRef, DeliveryMode, Handoff, IllegalTransition, Priority};
+use crate::domain::handoff::{CheckpointRef, DeliveryMode, Handoff, Priority};
 use crate::domain::ids::{
     AgentId, ContentId, ErasureId, EscalationId, ExecutionId, HandoffId, Micros, SubscriptionId,
     TaskId, TenantId,
@@ -19,16 +18,16 @@ use crate::domain::ids::{
 use crate::domain::money::Usd;
 use crate::domain::policy::EdgePolicy;
 use crate::domain::ruling::Ruling;
-use crate::domain::task::{IllegalTaskTransition, Task};
-use crate::evidence::append::Placed;
 use crate::evidence::commitment::{Part, Subject};
 use crate::evidence::erasure::Scope;
 use crate::evidence::record::{Actor, Content, Party, PersonalPart, SafetyFacts};
 use crate::store::contracts::ContractRow;
-use crate::store::erasure::{ErasureRow, HoldRow, PageNeed, SubjectRef};
+use crate::store::erasure::{HoldRow, PageNeed, SubjectRef};
 use crate::store::events::SubscriptionRow;
 use crate::store::schemas::PayloadSchemaRow;
-use crate::store::{AgentRow, CheckpointRow, DeadLetterRow, KeyRow, OutboxRow};
+use crate::store::{AgentRow, KeyRow};
+
+pub use super::reply::{LedgerError, Reply};
 
 /// Content for a record: canonical bytes, committed to and packed.
 #[must_use]
@@ -673,211 +672,4 @@ pub struct DisableSubscriber {
     pub reason: &'static str,
     /// What the record commits to.
     pub content: Content,
-}
-
-/// What came of a command that was carried out.
-#[derive(Debug, Clone)]
-pub enum Reply {
-    /// A handoff was committed, now or (replayed) before.
-    Submitted {
-        /// The handoff as it is.
-        handoff: Handoff,
-        /// Its record, where this call made it.
-        placed: Option<Placed>,
-        /// It was there already.
-        replayed: bool,
-    },
-    /// A submission was refused and the refusal recorded, now or (replayed) before.
-    Refused {
-        /// Everything that was found.
-        failures: Vec<Failure>,
-        /// Kept for a person, under the handoff's id.
-        dead_lettered: bool,
-        /// It was refused before, with the same content.
-        replayed: bool,
-        /// The cap that has no room for it.
-        over: Option<Box<Over>>,
-    },
-    /// A handoff after a word or a settlement.
-    Handoff {
-        /// The handoff as it is.
-        handoff: Handoff,
-        /// Its status is what it was before.
-        repeated: bool,
-        /// The task went back to its sender's checkpoint.
-        rolled_back: bool,
-        /// It left the outbox, and more of its task waits there.
-        more: bool,
-    },
-    /// The attempt was no longer the current one; nothing was changed.
-    Superseded,
-    /// A claim got its token.
-    Leased {
-        /// The handoff with its token.
-        handoff: Handoff,
-        /// Its outbox row.
-        outbox: OutboxRow,
-    },
-    /// A task as it is now.
-    Task(Task),
-    /// An escalation that was decided, and its task.
-    Escalation {
-        /// As it is now.
-        row: Escalation,
-        /// As it is now.
-        task: Task,
-    },
-    /// A dead letter that was decided on.
-    DeadLetter {
-        /// As it is now.
-        row: DeadLetterRow,
-        /// Its handoff.
-        handoff: Handoff,
-        /// What keeps it; empty where it was released or discarded.
-        refused: Vec<Failure>,
-    },
-    /// A cap as it is now.
-    Cap(Box<Cap>),
-    /// A stored checkpoint.
-    Checkpoint(CheckpointRow),
-    /// An agent as it is now.
-    Agent(AgentRow),
-    /// A key as it is now.
-    Key(KeyRow),
-    /// A version of a contract.
-    Contract {
-        /// As kept.
-        row: ContractRow,
-        /// It was not there before.
-        added: bool,
-    },
-    /// A version of a payload schema.
-    PayloadSchema {
-        /// As kept.
-        row: Box<PayloadSchemaRow>,
-        /// What it changes; none where it was there before.
-        assessment: Option<Assessment>,
-    },
-    /// It stands in the log, and nowhere else.
-    Recorded,
-    /// A subscription as it is now.
-    Subscription(Box<SubscriptionRow>),
-    /// Done, and there is nothing to show.
-    Done,
-    /// Gone.
-    Deleted,
-    /// A legal hold as it is now.
-    Hold {
-        /// The hold.
-        row: HoldRow,
-        /// It was so before.
-        repeated: bool,
-    },
-    /// An erasure as it is now.
-    Erasure {
-        /// The erasure.
-        row: ErasureRow,
-        /// It was asked for before.
-        repeated: bool,
-    },
-}
-
-/// Why a command was not carried out. Nothing was changed.
-#[derive(Debug, Clone, thiserror::Error)]
-pub enum LedgerError {
-    /// The id is taken by something else.
-    #[error("{0}")]
-    Conflict(String),
-    /// The `Idempotency-Key` was used for another payload.
-    #[error("this Idempotency-Key was used for another payload")]
-    IdempotencyMismatch,
-    /// The fencing token is not the current one.
-    #[error("the fencing token is stale; the current lease is another's")]
-    StaleLease,
-    /// It contradicts what is kept, in several places.
-    #[error("it contradicts what is kept")]
-    Contradicts(Vec<Failure>),
-    /// No such thing.
-    #[error("there is no such {0}")]
-    NotFound(&'static str),
-    /// Its contract's dedupe key was seen with the same value just now.
-    #[error("handoff {0} has the same dedupe key")]
-    Repeat(HandoffId),
-    /// Not by this caller.
-    #[error("{0}")]
-    Forbidden(&'static str),
-    /// The sender does not hold the task; whether it has a part in it must be looked up.
-    #[error("only an agent that has a part in this task may hand it on")]
-    NotHolder,
-    /// A legal hold forbids the erasure.
-    #[error("legal hold {id} forbids this erasure: {reason}")]
-    Held {
-        /// The hold.
-        id: String,
-        /// Why it was placed.
-        reason: String,
-    },
-    /// Not in this state.
-    #[error("{0}")]
-    Handoff(#[from] IllegalTransition),
-    /// Not in this state.
-    #[error("{0}")]
-    Task(#[from] IllegalTaskTransition),
-    /// The command itself is wrong.
-    #[error("{1}")]
-    Invalid(String, String),
-    /// The queue is full.
-    #[error("the ledger's queue is full")]
-    Overloaded,
-    /// The store is away.
-    #[error("the store is unavailable")]
-    Unavailable,
-    /// A defect.
-    #[error("the ledger failed: {0}")]
-    Internal(String),
-}
-
-impl LedgerError {
-    /// What a span calls it.
-    #[must_use]
-    pub const fn name(&self) -> &'static str {
-        match self {
-            Self::Conflict(_) | Self::Contradicts(_) => "conflict",
-            Self::IdempotencyMismatch => "idempotency_mismatch",
-            Self::StaleLease => "stale_lease",
-            Self::NotFound(_) => "not_found",
-            Self::Repeat(_) => "repeat",
-            Self::Forbidden(_) => "forbidden",
-            Self::NotHolder => "not_holder",
-            Self::Held { .. } => "held",
-            Self::Handoff(_) | Self::Task(_) => "illegal_transition",
-            Self::Invalid(..) => "invalid",
-            Self::Overloaded => "overloaded",
-            Self::Unavailable => "unavailable",
-            Self::Internal(_) => "internal",
-        }
-    }
-}
-
-impl LedgerError {
-    /// The answer code it stands for.
-    #[must_use]
-    pub const fn code(&self) -> Code {
-        match self {
-            Self::Conflict(_)
-            | Self::Contradicts(_)
-            | Self::Held { .. }
-            | Self::Handoff(_)
-            | Self::Task(_)
-            | Self::IdempotencyMismatch
-            | Self::Repeat(_) => Code::Conflict,
-            Self::StaleLease => Code::StaleLease,
-            Self::NotFound(_) => Code::NotFound,
-            Self::Forbidden(_) | Self::NotHolder => Code::Forbidden,
-            Self::Invalid(..) => Code::SchemaInvalid,
-            Self::Overloaded => Code::Overloaded,
-            Self::Unavailable => Code::Unavailable,
-            Self::Internal(_) => Code::Internal,
-        }
-    }
 }

@@ -3,9 +3,7 @@
 //! answers each caller and hands deliverable handoffs to the dispatcher. One waiting command commits
 //! at once; a crowd shares the fsync and the lock of the log's head.
 
-use std::collections::HashMap;
-use std::hash::Hash;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{Mutex as AsyncMutex, Notify, mpsc, oneshot};
@@ -42,16 +40,24 @@ mod escalations;
 pub mod plan;
 #[cfg(test)]
 mod recovery_tests;
+mod reply;
 pub mod schemas;
 mod submit;
 mod subscriptions;
 mod tasks;
 mod verdict;
+mod waiters;
+
+pub use waiters::Watch;
 
 use capped::Capped;
 use command::{Command, Kind, LedgerError, Reply};
 use context::{Context, Rules, Spare};
 use plan::Plan;
+use waiters::Waiters;
+
+/// A wait for a handoff to leave `PENDING`: what it has become, once it did.
+pub type HandoffWatch = Watch<HandoffKey, Option<Arc<Handoff>>>;
 
 /// How the ledger works.
 #[derive(Debug, Clone, Copy)]
@@ -110,8 +116,8 @@ struct Job {
 #[derive(Clone)]
 pub struct Ledger {
     queue: mpsc::Sender<Job>,
-    waiters: Arc<Waiters<HandoffKey>>,
-    inboxes: Arc<Waiters<Receiver>>,
+    waiters: Arc<Waiters<HandoffKey, Option<Arc<Handoff>>>>,
+    inboxes: Arc<Waiters<Receiver, ()>>,
     news: Arc<News>,
     feeds: Arc<Feeds>,
     metrics: Arc<Metrics>,
@@ -131,7 +137,7 @@ struct News {
 #[derive(Default)]
 struct Feeds {
     /// Readers of a tenant's feed.
-    readers: Arc<Waiters<TenantId>>,
+    readers: Arc<Waiters<TenantId, ()>>,
     /// Whoever tells subscribers.
     teller: Notify,
 }
@@ -223,10 +229,10 @@ impl Ledger {
         reply
     }
 
-    /// Something to await for the next change of a handoff on this broker. Taken before the state is
-    /// read, so that no change falls between.
+    /// Something to await until a handoff leaves `PENDING` on this broker. Taken before it is committed, or
+    /// its state read, so that no change falls between.
     #[must_use]
-    pub fn watch(&self, key: HandoffKey) -> Watch<HandoffKey> {
+    pub fn watch(&self, key: HandoffKey) -> HandoffWatch {
         self.waiters.watch(key)
     }
 
@@ -263,7 +269,7 @@ impl Ledger {
 
     /// Wakes who waits for this inbox on this broker.
     pub fn wake_inbox(&self, receiver: &Receiver) {
-        self.inboxes.wake(receiver);
+        self.inboxes.wake(receiver, || ());
     }
 
     /// Resolves once something was committed that an inbox awaited here may hold; for one caller.
@@ -281,8 +287,8 @@ struct Shared {
     store: Arc<dyn Store>,
     news: Arc<News>,
     outbound: Arc<dyn Outbound>,
-    waiters: Arc<Waiters<HandoffKey>>,
-    inboxes: Arc<Waiters<Receiver>>,
+    waiters: Arc<Waiters<HandoffKey, Option<Arc<Handoff>>>>,
+    inboxes: Arc<Waiters<Receiver, ()>>,
     feeds: Arc<Feeds>,
     metrics: Arc<Metrics>,
     capped: Capped,
@@ -429,8 +435,8 @@ impl Shared {
                     self.metrics.ledger_batch_size.observe(jobs.len() as f64);
                     self.metrics.records_total.inc_by(appended.records.len() as u64);
                     self.tell(&told);
-                    for (scope, share) in &used {
-                        self.metrics.cap_use.with_label_values(&[scope]).observe(*share);
+                    for (labels, share) in &used {
+                        self.metrics.cap_use.with_label_values(labels).observe(*share);
                     }
                     for kind in kinds {
                         count_record(&self.metrics, kind);
@@ -465,14 +471,19 @@ impl Shared {
         }
     }
 
-    /// How full the caps are that a batch writes, as shares of one.
-    fn cap_use(&self, writes: &Writes, jobs: &[&Job]) -> Vec<(&'static str, f64)> {
+    /// How full the caps are that a batch writes, by whose and of what, as shares of one.
+    fn cap_use(&self, writes: &Writes, jobs: &[&Job]) -> Vec<([&'static str; 2], f64)> {
         let at = jobs.iter().map(|job| job.command.at).max().unwrap_or_default();
+        let defaults = &self.settings.rules.caps;
         let caps = writes.caps.values().flatten();
-        caps.filter_map(|cap| {
-            let limit = cap.limit(&self.settings.rules.caps).filter(|limit| limit.0 > 0)?;
+        caps.flat_map(|cap| {
             let scope = if cap.agent.is_some() { "agent" } else { "tenant" };
-            Some((scope, cap.used(at).as_f64() / limit.as_f64()))
+            let usd = cap.limit(defaults).filter(|limit| limit.0 > 0);
+            let usd = usd.map(|limit| ([scope, "usd"], cap.used(at).as_f64() / limit.as_f64()));
+            let tokens = cap.token_limit(defaults).filter(|limit| *limit > 0);
+            let tokens =
+                tokens.map(|limit| ([scope, "tokens"], cap.spent_tokens(at) as f64 / limit as f64));
+            usd.into_iter().chain(tokens)
         })
         .collect()
     }
@@ -481,7 +492,7 @@ impl Shared {
     fn tell(&self, told: &[(TenantId, EventType)]) {
         for (tenant, kind) in told {
             self.metrics.events.with_label_values(&[kind.as_str()]).inc();
-            self.feeds.readers.wake(tenant);
+            self.feeds.readers.wake(tenant, || ());
         }
         if !told.is_empty() {
             self.feeds.teller.notify_one();
@@ -509,7 +520,10 @@ impl Shared {
             self.dispatch(submit, job.place, job.outgoing, &answer);
         }
         if let Ok(Reply::Handoff { handoff, more, repeated, rolled_back }) = &answer {
-            self.waiters.wake(&(handoff.tenant.clone(), handoff.id));
+            if handoff.status != HandoffStatus::Pending {
+                let key = (handoff.tenant.clone(), handoff.id);
+                self.waiters.wake(&key, || Some(Arc::new(handoff.clone())));
+            }
             if !repeated {
                 self.metrics.count_transition(handoff);
             }
@@ -552,7 +566,7 @@ impl Shared {
 
     /// Whoever waits for it here is woken; else it may be waited for elsewhere.
     fn in_inbox(&self, receiver: &Receiver) {
-        if !self.inboxes.wake(receiver) {
+        if !self.inboxes.wake(receiver, || ()) {
             self.news.beyond.notify_one();
         }
     }
@@ -637,67 +651,5 @@ fn explain(err: &StoreError) -> LedgerError {
         // A batch that loses every race is overload by another name: nothing is wrong with it.
         StoreError::Unavailable(_) | StoreError::Conflict(_) => LedgerError::Unavailable,
         StoreError::Refused(why) => LedgerError::Internal(why.clone()),
-    }
-}
-
-/// Who waits for what to happen to something, on this broker.
-struct Waiters<K> {
-    by_key: Mutex<HashMap<K, (Arc<Notify>, usize)>>,
-}
-
-impl<K> Default for Waiters<K> {
-    fn default() -> Self {
-        Self { by_key: Mutex::default() }
-    }
-}
-
-impl<K: Eq + Hash + Clone> Waiters<K> {
-    fn watch(self: &Arc<Self>, key: K) -> Watch<K> {
-        let mut map = self.by_key.lock().unwrap_or_else(PoisonError::into_inner);
-        let entry = map.entry(key.clone()).or_default();
-        entry.1 += 1;
-        let waiting = entry.1;
-        Watch { waiters: Arc::clone(self), notify: Arc::clone(&entry.0), key, waiting }
-    }
-
-    /// Whether anybody waited.
-    fn wake(&self, key: &K) -> bool {
-        let map = self.by_key.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some((notify, _)) = map.get(key) else { return false };
-        notify.notify_waiters();
-        true
-    }
-
-    fn keys(&self) -> Vec<K> {
-        let map = self.by_key.lock().unwrap_or_else(PoisonError::into_inner);
-        map.keys().cloned().collect()
-    }
-}
-
-/// A wait for a change of one thing.
-pub struct Watch<K: Eq + Hash> {
-    waiters: Arc<Waiters<K>>,
-    notify: Arc<Notify>,
-    key: K,
-    /// How many waited for the same thing when this wait began, counting it.
-    waiting: usize,
-}
-
-impl<K: Eq + Hash> Watch<K> {
-    /// Resolves at the next change after this call, also one that comes before the first poll.
-    pub fn changed(&self) -> impl Future<Output = ()> + '_ {
-        self.notify.notified()
-    }
-}
-
-impl<K: Eq + Hash> Drop for Watch<K> {
-    fn drop(&mut self) {
-        let mut map = self.waiters.by_key.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(entry) = map.get_mut(&self.key) {
-            entry.1 -= 1;
-            if entry.1 == 0 {
-                map.remove(&self.key);
-            }
-        }
     }
 }

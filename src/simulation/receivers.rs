@@ -150,7 +150,7 @@ pub(super) async fn pull(world: Arc<World>, who: AgentId) {
             let watch = broker.ledger.watch_inbox(receiver.clone(), 32);
             let patience = pause(200, 1_200);
             async move {
-                if let Some(watch) = watch {
+                if let Some(mut watch) = watch {
                     let _ = tokio::time::timeout(patience, watch.changed()).await;
                 }
             }

@@ -58,6 +58,11 @@ pub trait ContractStore: Send + Sync {
     /// How many versions of contracts a tenant has. As rows are only added, another number means that
     /// there is something new.
     async fn count_contracts(&self, tenant: &TenantId) -> Result<i64>;
-    /// All versions of all contracts of a tenant, by id and version.
-    async fn list_contracts(&self, tenant: &TenantId) -> Result<Vec<ContractRow>>;
+    /// All versions of all contracts of a tenant, by id and version; those that were put at that time or
+    /// later, by the clocks of whoever put them.
+    async fn list_contracts(
+        &self,
+        tenant: &TenantId,
+        since: Option<Micros>,
+    ) -> Result<Vec<ContractRow>>;
 }

@@ -23,6 +23,10 @@ async fn claimed(to: &Agent, message: &Message) -> i64 {
     token
 }
 
+fn spent(message: Message, prompt: u64, completion: u64) -> Message {
+    message.set("/costTracking/tokenSpent", json!({ "prompt": prompt, "completion": completion }))
+}
+
 both! {
     async fn what_open_handoffs_reserve_and_what_was_spent_count_and_the_rest_comes_back(broker: Broker) {
         let (a, b) = broker.pull_pair().await;
@@ -75,7 +79,7 @@ both! {
         for line in [
             "handoff_cap_refusals_total{scope=\"agent\"} 1",
             "handoff_cap_refusals_total{scope=\"tenant\"} 2",
-            "handoff_cap_use_ratio_count{scope=\"agent\"}",
+            "handoff_cap_use_ratio_count{scope=\"agent\",unit=\"usd\"}",
         ] {
             assert!(metrics.contains(line), "{line}");
         }
@@ -136,9 +140,6 @@ both! {
         let tokens = async || {
             let caps = admin.get("/caps").await.expect(200).body;
             [0, 1].map(|place| caps["items"][place]["spentTokens"].as_u64().unwrap())
-        };
-        let spent = |message: Message, prompt: u64, completion: u64| {
-            message.set("/costTracking/tokenSpent", json!({ "prompt": prompt, "completion": completion }))
         };
         let first = spent(Message::review("a", "b").cost(0.0, 1.0), 300, 40);
         a.submit(&first).await.expect(202);
@@ -234,23 +235,25 @@ both! {
         let shown = broker.command(&["caps", "list", "--url", url]).await;
         let shown = String::from_utf8(shown.stdout).unwrap();
         let rows: Vec<Vec<&str>> = shown.lines().map(|line| line.split_whitespace().collect()).collect();
-        assert_eq!(rows[1], ["b", "P7D", "5.50", "0.00", "0.00", "5.50", "no", "-", "-", "-"], "{shown}");
+        assert_eq!(rows[1], ["b", "P7D", "5.50", "0.00", "0.00", "5.50", "no", "-", "-", "-", "no"], "{shown}");
         assert_eq!(rows.len(), 2);
     }
 }
 
 both! {
-    with [("HANDOFFD_BUDGET__TENANT_CAPS", "P1D=5"), ("HANDOFFD_BUDGET__AGENT_CAPS", "PT1H=2,P1D=3")]
+    with [("HANDOFFD_BUDGET__TENANT_CAPS", "P1D=5,P1D=1000 tokens"), ("HANDOFFD_BUDGET__AGENT_CAPS", "PT1H=2,P1D=3")]
     async fn the_settings_caps_hold_where_an_operator_set_none(broker: Broker) {
         let (a, _) = broker.pull_pair().await;
         assert_eq!(used(broker, 0).await, ["0.00", "0.00", "5.00"]);
         a.submit(&Message::review("a", "b").cost(0.0, 2.5)).await.refused(422, "BUDGET_EXHAUSTED");
-        a.submit(&Message::review("a", "b").cost(0.0, 2.0)).await.expect(202);
+        // The sample states 6 000 tokens.
+        let review = |usd| spent(Message::review("a", "b").cost(0.0, usd), 0, 0);
+        a.submit(&review(2.0)).await.expect(202);
         set(broker, "PT1H?agentId=b", "50.00").await;
         let answer = a.submit(&Message::review("a", "b").cost(0.0, 1.5)).await;
         let answer = answer.refused(422, "BUDGET_EXHAUSTED");
         assert!(answer.text.contains("agent b is 3.00 USD in P1D"), "{}", answer.text);
-        a.submit(&Message::review("a", "b").cost(0.0, 1.0)).await.expect(202);
+        a.submit(&review(1.0)).await.expect(202);
         let caps = broker.admin.get("/caps?agentId=b").await.expect(200).body;
         let defaults: Vec<_> = caps["items"].as_array().unwrap().iter().map(|cap| &cap["default"]).collect();
         assert_eq!(defaults, [false, true], "{caps}");
@@ -258,6 +261,25 @@ both! {
         let caps = broker.admin.get("/caps?agentId=b").await.expect(200).body;
         assert_eq!(caps["items"][0]["usd"], "2.00", "the settings' counts again: {caps}");
         assert_eq!(caps["items"][0]["reservedUSD"], "3.00", "over the same books");
+
+        let whole = async || broker.admin.get("/caps").await.expect(200).body["items"][0].clone();
+        let shown = whole().await;
+        assert_eq!((&shown["tokens"], &shown["defaultTokens"]), (&json!(1_000), &json!(true)), "{shown}");
+        broker.pull("c", &[]).await;
+        let targets = json!({ "handoffTargets": ["b", "c"] });
+        broker.admin.put("/agents/a/handoff-targets", &targets).await.expect(200);
+        a.submit(&spent(Message::review("a", "c").cost(0.0, 0.5), 900, 100)).await.expect(202);
+        assert_eq!(whole().await["leftTokens"], 0);
+        let next = spent(Message::review("a", "c").cost(0.0, 0.1), 0, 0);
+        let answer = a.submit(&next).await.refused(422, "BUDGET_EXHAUSTED");
+        assert_eq!(answer.pointers(), ["/costTracking/tokenSpent"]);
+        broker.admin.put("/caps/P1D", &json!({ "tokens": 2_000 })).await.expect(200);
+        let shown = whole().await;
+        let expected = (&json!(1_000), &json!(false), &json!(true));
+        assert_eq!((&shown["leftTokens"], &shown["defaultTokens"], &shown["default"]), expected, "{shown}");
+        a.submit(&next).await.expect(202);
+        let metrics = broker.admin.metrics().await;
+        assert!(metrics.contains("handoff_cap_use_ratio_count{scope=\"tenant\",unit=\"tokens\"}"));
     }
 }
 

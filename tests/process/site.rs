@@ -40,7 +40,7 @@ pub async fn run<F>(side: Side, case: impl FnOnce(Arc<Site>) -> F)
 where
     F: Future<Output = ()>,
 {
-    // Only the first provider counts; any will do, nothing here speaks TLS.
+    // Only the first provider counts; any will do, TLS is spoken only to this machine's Postgres.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let site = Arc::new(Site::new(side).await);
     let outcome = AssertUnwindSafe(case(site.clone())).catch_unwind().await;

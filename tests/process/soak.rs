@@ -238,6 +238,8 @@ fn compared(samples: &[Sample]) -> Vec<(&'static str, f64, f64, f64)> {
         let (first, last) = (middle(first, what), middle(last, what));
         (name, first, last, most(first))
     };
+    // The least: as many are open as there are connections at the moment, but what is never closed stays.
+    let open = |of: &[Sample]| of.iter().map(|one| one.descriptors).fold(f64::INFINITY, f64::min);
     let grown = |of: &[Sample]| {
         let taken: usize = of[1..].iter().map(|sample| sample.taken).sum();
         (of[of.len() - 1].database_mib - of[0].database_mib) * 1024.0 / taken.max(1) as f64
@@ -245,7 +247,7 @@ fn compared(samples: &[Sample]) -> Vec<(&'static str, f64, f64, f64)> {
     let p99_more = margin::P99.as_secs_f64() * 1e3;
     vec![
         row("RSS, MiB", &|one| one.rss_mib, &|first| first * 1.1 + margin::RSS_MIB),
-        row("descriptors", &|one| one.descriptors, &|first| first + margin::DESCRIPTORS),
+        ("least descriptors", open(first), open(last), open(first) + margin::DESCRIPTORS),
         row("rows in the outbox", &|one| one.outbox, &|first| first + margin::ROWS),
         row("rows of brokers, leases, cursors", &|one| one.living, &|first| first + margin::ROWS),
         row("p99, ms", &|one| one.p99.as_secs_f64() * 1e3, &|first| {
@@ -290,5 +292,14 @@ mod tests {
         let swelling: Vec<Sample> =
             (0..64).map(|n| sample(n, 80.0, (n * n) as f64 / 40.0)).collect();
         assert_eq!(too_much(&swelling), ["KiB a handoff"]);
+        let keeping = |n| Sample { descriptors: 30.0 + n as f64, ..sample(n, 80.0, n as f64) };
+        let keeping: Vec<Sample> = (0..64).map(keeping).collect();
+        assert_eq!(too_much(&keeping), ["least descriptors"]);
+        let bursting = |n| Sample {
+            descriptors: if n > 50 && n % 2 == 0 { 130.0 } else { 30.0 },
+            ..sample(n, 80.0, n as f64)
+        };
+        let bursting: Vec<Sample> = (0..64).map(bursting).collect();
+        assert_eq!(too_much(&bursting), Vec::<&str>::new());
     }
 }

@@ -21,6 +21,8 @@ pub enum Side {
     Serving,
     /// Postgres, with the log in a database of its own.
     Apart,
+    /// Postgres over TLS, where a batch is written in statements of one record.
+    Encrypted,
     /// The simulation's store; cases that go past the store are not for it.
     Memory,
 }
@@ -92,7 +94,7 @@ pub async fn database() -> String {
 
 /// The database that a URL names.
 pub fn name(url: &str) -> &str {
-    url.rsplit('/').next().unwrap()
+    url.rsplit('/').next().unwrap().split('?').next().unwrap()
 }
 
 /// The same database as another role, which gets a password for it: not every server trusts its own machine.
@@ -124,6 +126,13 @@ impl Bed {
             }
             Side::Postgres => {
                 let url = database().await;
+                let store = open(&url, None).await;
+                Self { side, store, url, role: None, audit: None, folder: None }
+            }
+            Side::Encrypted => {
+                let mut url: url::Url = database().await.parse().unwrap();
+                url.query_pairs_mut().append_pair("sslmode", "require");
+                let url = String::from(url);
                 let store = open(&url, None).await;
                 Self { side, store, url, role: None, audit: None, folder: None }
             }

@@ -12,6 +12,7 @@ mod caps;
 mod cold;
 mod contracts;
 mod deliveries;
+mod encrypted;
 mod erasure;
 mod events;
 mod fixture;
@@ -194,6 +195,8 @@ on_both_sides! {
         of_many_charges_at_once_none_is_lost;
     contracts:
         contracts_are_kept_in_all_versions_and_never_written_over,
+        contracts_put_since_are_found_also_under_an_old_date,
+        contracts_of_an_older_state_of_the_database_are_those_that_it_has,
         what_a_dedupe_key_was_seen_with_is_kept_and_renewed;
     schemas:
         payload_schemas_are_kept_in_all_versions_and_never_written_over;
@@ -313,6 +316,7 @@ mod serving {
             dead_letters_are_kept;
         contracts:
             contracts_are_kept_in_all_versions_and_never_written_over,
+            contracts_put_since_are_found_also_under_an_old_date,
             what_a_dedupe_key_was_seen_with_is_kept_and_renewed;
         schemas:
             payload_schemas_are_kept_in_all_versions_and_never_written_over;
@@ -342,6 +346,35 @@ mod serving {
             a_page_goes_whole_with_its_record,
             messages_and_checkpoints_go_where_that_is_asked,
             holds_and_erasures_read_back_equal;
+    }
+}
+
+/// Over TLS: what writes much, locks or listens.
+mod over_tls {
+    use crate::harness::Side;
+
+    on! { Side::Encrypted,
+        encrypted:
+            every_connection_is_encrypted_where_the_url_asks_for_it;
+        schema:
+            migrating_again_changes_nothing;
+        tree:
+            the_tree_has_all_records_and_proves_each_against_the_head,
+            a_batch_that_fails_leaves_the_tree_as_it_was;
+        batches:
+            a_submission_is_written_whole_and_reads_back_equal,
+            concurrent_batches_make_one_dense_chain,
+            a_new_handoff_that_exists_is_a_conflict_and_writes_nothing,
+            a_change_of_what_is_not_there_is_refused_and_writes_nothing,
+            batches_on_one_task_see_each_other,
+            a_batch_may_be_large;
+        deliveries:
+            everything_at_once_stays_sound,
+            one_broker_hears_of_anothers_commits;
+        events:
+            events_stand_in_the_order_of_their_records;
+        erasure:
+            a_page_goes_whole_with_its_record;
     }
 }
 

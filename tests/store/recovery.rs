@@ -76,6 +76,12 @@ pub async fn edges_are_kept_changed_and_seen_with_their_task(bed: Arc<Bed>) {
     let wanted = Needs { edges: [(acme(), task_id(1))].into(), ..Needs::default() };
     let state = seen(&bed.store, &wanted).await;
     assert_eq!(state.edges.into_values().collect::<Vec<_>>(), expected);
+    // Together with their tasks, of which one does not exist.
+    submit(&bed.store, &[given(1, 1)]).await;
+    let tasks: std::collections::BTreeSet<_> = [(acme(), task_id(1)), (acme(), task_id(9))].into();
+    let wanted = Needs { tasks: tasks.clone(), edges: tasks, ..Needs::default() };
+    let state = seen(&bed.store, &wanted).await;
+    assert_eq!(state.edges.into_values().collect::<Vec<_>>(), expected);
 }
 
 pub async fn what_is_open_of_a_task_is_seen_whole(bed: Arc<Bed>) {

@@ -78,7 +78,7 @@ pub async fn the_log_takes_no_change_from_anyone(bed: Arc<Bed>) {
         "DELETE FROM audit.records",
     ];
     match bed.side {
-        Side::Postgres | Side::Serving | Side::Apart => attempts.extend([
+        Side::Postgres | Side::Serving | Side::Apart | Side::Encrypted => attempts.extend([
             "TRUNCATE audit.records",
             "INSERT INTO audit.records SELECT * FROM audit.records WHERE leaf_index = 0 \
              ON CONFLICT (tenant, leaf_index) DO UPDATE SET kind = 'REFUSED'",

@@ -35,6 +35,7 @@ pub(super) const RESOURCE: Resource = Resource {
                     Column("TOKENS", "/tokens"),
                     Column("SPENT", "/spentTokens"),
                     Column("LEFT", "/leftTokens"),
+                    Column("DEFAULT", "/defaultTokens"),
                 ],
                 foot: &[],
             },

@@ -70,6 +70,6 @@ pub fn lacking(
         cap.excess(limit, charge, at)?;
         Some(cap.over(limit, charge, at))
     });
-    let tokens = caps.values().filter_map(|cap| cap.used_up(holder, at));
+    let tokens = caps.values().filter_map(|cap| cap.used_up(holder, defaults, at));
     money.chain(tokens).max_by_key(|over| (over.frees.is_none(), over.frees))
 }

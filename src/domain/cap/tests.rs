@@ -94,14 +94,39 @@ fn books_come_back_as_they_were_kept() {
     let mut cap = cap(None, "P1D");
     let charge = Charge { spent: Usd(3), reserved: Usd(2), tokens: 5 };
     cap.enter(charge, at(1_000_000));
-    let text = cap.books.to_text();
-    assert_eq!(text, r#"{"s":{"694":3},"r":2,"t":1000000000000}"#, "as before there were tokens");
-    assert_eq!(serde_json::from_str::<Books>(&text).unwrap(), cap.books, "{text}");
     cap.set_tokens(Some(9));
-    cap.enter(charge, at(1_000_000));
     let text = cap.books.to_text();
-    assert_eq!(serde_json::from_str::<Books>(&text).unwrap(), cap.books, "{text}");
-    assert_eq!((cap.tokens(), cap.spent_tokens(at(1_000_000))), (Some(9), 5), "from then on");
+    assert_eq!(text, r#"{"s":{"694":3},"r":2,"t":1000000000000,"l":9,"k":{"694":5}}"#);
+    assert_eq!(serde_json::from_str::<Books>(&text).unwrap(), cap.books);
+    let before_tokens = r#"{"s":{"694":3},"r":2,"t":1000000000000}"#;
+    let books: Books = serde_json::from_str(before_tokens).unwrap();
+    assert_eq!(books.to_text(), before_tokens);
+}
+
+#[test]
+fn the_settings_amounts_hold_where_an_operator_set_none() {
+    let (usd, tokens) = (Some(Usd(7)), Some(70));
+    let of = |window, usd, tokens| Some(Limit { window, usd, tokens });
+    let (hour, day) = (window("PT1H"), window("P1D"));
+    let defaults = Defaults {
+        tenant: [of(hour, usd, None), of(day, None, tokens), None, None],
+        agent: [of(hour, None, Some(1)), None, None, None],
+    };
+    let limits = |cap: &Cap| (cap.limit(&defaults), cap.token_limit(&defaults));
+    assert_eq!(limits(&cap(None, "PT1H")), (usd, None));
+    assert_eq!(limits(&cap(None, "P1D")), (None, tokens));
+    assert_eq!(limits(&cap(Some("a"), "P1D")), (None, None));
+    let mut own = cap(Some("a"), "PT1H");
+    assert_eq!(limits(&own), (None, Some(1)));
+    own.set_tokens(Some(5));
+    own.usd = Some(Usd(3));
+    assert_eq!(limits(&own), (Some(Usd(3)), Some(5)));
+    own.enter(Charge { tokens: 4, ..Charge::default() }, at(10));
+    let a = "a".parse().unwrap();
+    assert_eq!(own.used_up(&a, &defaults, at(20)), None);
+    own.set_tokens(None);
+    let over = own.used_up(&a, &defaults, at(20)).unwrap();
+    assert_eq!(over.lack, Lack::Tokens { cap: 1, spent: 4 }, "over the same books");
 }
 
 #[test]
@@ -118,8 +143,8 @@ fn tokens_count_when_they_are_stated_and_a_cap_that_is_used_up_lets_nothing_thro
     funds.draw(id, &b, Ask { parent: None, source: &a, cost: &cost(70, 20) });
     let mut settled = funds.clone();
     settled.settle(id, Some(funds::Tally { usd: Usd(2), prompt: 100, completion: 25 }));
+    let none = Defaults::default();
     let mut whole = cap(None, "PT1H");
-    assert_eq!(whole.charge(None, &funds).tokens, 0, "none are counted where none are held");
     whole.set_tokens(Some(100));
     let mut own = cap(Some("b"), "PT1H");
     own.set_tokens(Some(35));
@@ -127,23 +152,32 @@ fn tokens_count_when_they_are_stated_and_a_cap_that_is_used_up_lets_nothing_thro
         let charge = cap.charge(None, &funds);
         assert_eq!(charge.tokens, first);
         cap.enter(charge, at(10));
-        assert_eq!(cap.used_up(&b, at(20)), None);
+        assert_eq!(cap.used_up(&b, &none, at(20)), None);
         let charge = cap.charge(Some(&funds), &settled);
         assert_eq!(charge.tokens, second);
         cap.enter(charge, at(70));
     }
-    let over = whole.used_up(&a, at(80)).unwrap();
+    let over = whole.used_up(&a, &none, at(80)).unwrap();
     assert_eq!(over.lack, Lack::Tokens { cap: 100, spent: 125 });
     assert_eq!(over.frees, Some(at(60 + 3_600)), "without the ninety there is room");
     assert_eq!(over.failure().pointer, "/costTracking/tokenSpent");
-    assert_eq!(own.used_up(&b, at(80)).unwrap().frees, Some(at(120 + 3_600)));
-    assert_eq!(own.used_up(&a, at(80)), None, "what an agent sends spends nothing of its own");
-    assert_eq!(own.used_up(&b, at(120 + 3_600)), None);
+    assert_eq!(own.used_up(&b, &none, at(80)).unwrap().frees, Some(at(120 + 3_600)));
+    assert_eq!(
+        own.used_up(&a, &none, at(80)),
+        None,
+        "what an agent sends spends nothing of its own"
+    );
+    assert_eq!(own.used_up(&b, &none, at(120 + 3_600)), None);
     own.set_tokens(Some(0));
-    assert_eq!(own.used_up(&b, at(80)).unwrap().frees, None, "no time makes room under nothing");
+    assert_eq!(
+        own.used_up(&b, &none, at(80)).unwrap().frees,
+        None,
+        "no time makes room under nothing"
+    );
     own.set_tokens(None);
+    assert_eq!(own.used_up(&b, &none, at(80)), None);
     own.set_tokens(Some(1));
-    assert_eq!(own.spent_tokens(at(80)), 0, "a new one begins empty");
+    assert_eq!(own.spent_tokens(at(80)), 35, "they are counted under money too");
 }
 
 /// One step of a random history.

@@ -1,23 +1,25 @@
 //! Tokens under a cap: those that were stated count, none are reserved.
 
-use super::{Cap, Lack, Over};
+use super::{Cap, Defaults, Lack, Over};
 use crate::domain::funds::{Funds, Tally};
 use crate::domain::ids::{AgentId, Micros};
 
 impl Cap {
-    /// How many tokens may count, as an operator set it; none: any number.
+    /// How many tokens may count, as an operator set it; none: the default of the settings, if there is one.
     #[must_use]
     pub const fn tokens(&self) -> Option<u64> {
         self.books.limit
     }
 
-    /// Sets how many tokens may count. Those that were counted go on counting; where there was no number
-    /// none were.
-    pub fn set_tokens(&mut self, limit: Option<u64>) {
+    /// Sets how many tokens may count. Those that were counted go on counting.
+    pub const fn set_tokens(&mut self, limit: Option<u64>) {
         self.books.limit = limit;
-        if limit.is_none() {
-            self.books.tokens.clear();
-        }
+    }
+
+    /// How many tokens may count: as set, or as the settings have it for such a window. None: any number.
+    #[must_use]
+    pub fn token_limit(&self, defaults: &Defaults) -> Option<u64> {
+        self.books.limit.or_else(|| self.default_of(defaults)?.tokens)
     }
 
     /// Tokens that were spent within the window that ends at that time.
@@ -29,9 +31,6 @@ impl Cap {
 
     /// Tokens that a task's change adds.
     pub(super) fn tokens_since(&self, before: Option<&Funds>, after: &Funds) -> u64 {
-        if self.books.limit.is_none() {
-            return 0;
-        }
         let of = |tally: &Tally| tally.prompt.saturating_add(tally.completion);
         let spent = |funds: &Funds| match &self.agent {
             None => funds.agents.values().fold(0, |sum: u64, tally| sum.saturating_add(of(tally))),
@@ -42,8 +41,13 @@ impl Cap {
 
     /// What there is to say to a handoff that would have its receiver spend tokens, where none are left for
     /// it. An agent's cap speaks of what that agent receives: what it spent before it hands off is gone.
-    pub(super) fn used_up(&self, receiver: &AgentId, at: Micros) -> Option<Over> {
-        let cap = self.books.limit?;
+    pub(super) fn used_up(
+        &self,
+        receiver: &AgentId,
+        defaults: &Defaults,
+        at: Micros,
+    ) -> Option<Over> {
+        let cap = self.token_limit(defaults)?;
         if self.agent.as_ref().is_some_and(|agent| agent != receiver) {
             return None;
         }

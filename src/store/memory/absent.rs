@@ -104,7 +104,11 @@ impl ContractStore for MemoryStore {
         absent()
     }
 
-    async fn list_contracts(&self, _tenant: &TenantId) -> Result<Vec<ContractRow>> {
+    async fn list_contracts(
+        &self,
+        _tenant: &TenantId,
+        _since: Option<Micros>,
+    ) -> Result<Vec<ContractRow>> {
         absent()
     }
 }

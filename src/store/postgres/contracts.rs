@@ -8,7 +8,7 @@ use super::batch::{CONTRACTS, REPEATS, Sql, bind};
 use super::failure::failed;
 use super::transact::{Absent, fetch};
 use super::{PostgresStore, answered, rows};
-use crate::domain::ids::TenantId;
+use crate::domain::ids::{Micros, TenantId};
 use crate::store::contracts::{ContractRow, ContractStore, RepeatRow};
 use crate::store::rows::CONTRACT;
 use crate::store::{Needs, Result, State, Writes};
@@ -92,13 +92,19 @@ impl ContractStore for PostgresStore {
         .await
     }
 
-    async fn list_contracts(&self, tenant: &TenantId) -> Result<Vec<ContractRow>> {
+    async fn list_contracts(
+        &self,
+        tenant: &TenantId,
+        since: Option<Micros>,
+    ) -> Result<Vec<ContractRow>> {
         answered(async {
             let sql = format!(
-                "SELECT {CONTRACT} FROM contracts WHERE tenant = $1 ORDER BY contract_id, version"
+                "SELECT {CONTRACT} FROM contracts WHERE tenant = $1 AND created_at >= $2 \
+                 ORDER BY contract_id, version"
             );
             sqlx::query(AssertSqlSafe(sql))
                 .bind(tenant.as_str())
+                .bind(since.map_or(i64::MIN, |since| since.0))
                 .fetch_all(&self.pool)
                 .await
                 .map_err(failed)?

@@ -19,7 +19,7 @@ use crate::domain::ids::{Micros, TenantId};
 use crate::evidence::append::Appended;
 use crate::fault::{self, Step};
 use crate::store::contracts::RepeatKey;
-use crate::store::{AgentKey, IdempotencyRow, Needs, Result, State, Writes};
+use crate::store::{AgentKey, HandoffKey, IdempotencyRow, Needs, Result, State, Writes};
 
 /// A statement with its arrays bound.
 pub(super) type Statement = Query<'static, Postgres, PgArguments>;
@@ -196,10 +196,14 @@ async fn load(tx: &mut PgConnection, store: &PostgresStore, needs: &Needs) -> Re
             let handoff = rows::handoff(&row)?;
             state.handoffs.insert((handoff.tenant.clone(), handoff.id), handoff);
         }
-        // Locked, because a claim and a release take no task's lock: without, a claim between this
-        // read and the write below would be overwritten with what it was before.
+    }
+    // None waits that does not exist: a new one is not looked for. Locked, because a claim and a release take
+    // no task's lock: without, a claim between this read and the write below would be overwritten with what
+    // it was before.
+    let found: Vec<&HandoffKey> = state.handoffs.keys().collect();
+    if !found.is_empty() {
         let query = sqlx::query(OUTBOX_LOAD.as_str());
-        let query = bind!(query, needs.handoffs, |key| key.0.as_str(), key.1.to_string());
+        let query = bind!(query, found, |key| key.0.as_str(), key.1.to_string());
         for row in fetch(tx, query).await? {
             let row = rows::outbox(&row)?;
             state.outbox.insert((row.tenant.clone(), row.handoff_id), row);
@@ -261,9 +265,10 @@ async fn load(tx: &mut PgConnection, store: &PostgresStore, needs: &Needs) -> Re
 
 /// What recovery asks for: a task's edges, what is open on it, dead letters.
 async fn load_recovery(tx: &mut PgConnection, needs: &Needs, state: &mut State) -> Result<()> {
-    if !needs.edges.is_empty() {
+    let edges = needs.edges_beside(state);
+    if !edges.is_empty() {
         let query = sqlx::query(EDGES_LOAD.as_str());
-        let query = bind!(query, needs.edges, |key| key.0.as_str(), key.1.to_string());
+        let query = bind!(query, edges, |key| key.0.as_str(), key.1.to_string());
         for row in fetch(tx, query).await? {
             let edge = rows::edge(&row)?;
             let key = (edge.tenant.clone(), edge.task_id, edge.source.clone(), edge.target.clone());

@@ -2,6 +2,7 @@
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use sqlx::sqlite::{
@@ -11,6 +12,7 @@ use sqlx::{ConnectOptions, Connection};
 use tokio::sync::{Mutex, MutexGuard};
 
 use super::SqliteStore;
+use super::wal::{self, Wal};
 use crate::fault::{self, Io};
 use crate::store::{Result, StoreError};
 
@@ -22,9 +24,6 @@ const STATEMENTS: usize = 200;
 
 /// Page cache of the writer, in KiB (negative by SQLite's convention).
 const WRITER_CACHE: &str = "-16384";
-
-/// Bytes to which the write-ahead log is cut back once a long reader made it grow.
-const WAL_LIMIT: &str = "67108864";
 
 /// See [`SqliteOptions::rewrite_limit`], unless set: 1 GiB takes seconds.
 const REWRITE_LIMIT: u64 = 1 << 30;
@@ -80,6 +79,9 @@ pub(super) struct Writer {
 pub(super) struct Tx<'a> {
     pub(super) conn: SqliteConnection,
     writer: MutexGuard<'a, Writer>,
+    wal: Option<&'a Wal>,
+    /// Records that are written in it.
+    pub(super) records: usize,
 }
 
 impl Tx<'_> {
@@ -108,8 +110,11 @@ impl Tx<'_> {
 
     async fn end(mut self, how: &'static str) -> Result<()> {
         sqlx::query(how).execute(&mut self.conn).await.map_err(failure)?;
-        let Self { conn, mut writer } = self;
+        let Self { conn, mut writer, wal, records } = self;
         writer.conn = Some(conn);
+        if let Some(wal) = wal {
+            wal.wrote(records);
+        }
         Ok(())
     }
 }
@@ -126,13 +131,16 @@ impl SqliteStore {
             Some(conn) => conn,
             None => writer.options.connect().await.map_err(failure)?,
         };
-        let mut tx = Tx { conn, writer };
+        let mut tx = Tx { conn, writer, wal: self.wal.as_ref(), records: 0 };
         sqlx::query("BEGIN IMMEDIATE").execute(&mut tx.conn).await.map_err(failure)?;
         Ok(tx)
     }
 
     /// Closes all connections, then lets go of the lock.
     pub(super) async fn shut(&self) {
+        if let Some(wal) = &self.wal {
+            wal.end().await;
+        }
         let mut writer = self.writer.lock().await;
         writer.closed = true;
         self.readers.close().await;
@@ -170,7 +178,9 @@ pub(super) async fn open(url: &str, options: &SqliteOptions) -> Result<SqliteSto
         .pragma("cache_size", WRITER_CACHE)
         // What is erased is overwritten, and not just marked as free.
         .pragma("secure_delete", "ON")
-        .pragma("journal_size_limit", WAL_LIMIT);
+        .pragma("journal_size_limit", wal::LONG.to_string());
+    let writing =
+        if options.exclusive { writing.pragma("wal_autocheckpoint", wal::NET) } else { writing };
     let conn =
         if options.exclusive { Some(writing.connect().await.map_err(failure)?) } else { None };
     // The first reader connects at once: a file that is no database is told now.
@@ -183,13 +193,15 @@ pub(super) async fn open(url: &str, options: &SqliteOptions) -> Result<SqliteSto
         .connect_with(shared.pragma("query_only", "ON"))
         .await
         .map_err(failure)?;
+    let writer = Arc::new(Mutex::new(Writer {
+        options: writing.clone(),
+        rewrite_limit: options.rewrite_limit,
+        conn,
+        closed: false,
+    }));
     Ok(SqliteStore {
-        writer: Mutex::new(Writer {
-            options: writing,
-            rewrite_limit: options.rewrite_limit,
-            conn,
-            closed: false,
-        }),
+        wal: options.exclusive.then(|| Wal::keep(&path, writing, &writer)),
+        writer,
         readers,
         lock: std::sync::Mutex::new(lock),
     })

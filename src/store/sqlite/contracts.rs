@@ -8,7 +8,7 @@ use super::batch::{Batch, Bound, json};
 use super::connection::failure;
 use super::transact::{fetch, fetch_pairs};
 use super::{SqliteStore, rows};
-use crate::domain::ids::TenantId;
+use crate::domain::ids::{Micros, TenantId};
 use crate::store::contracts::{ContractRow, ContractStore, RepeatRow};
 use crate::store::rows::{CONTRACT, REPEAT};
 use crate::store::{Needs, Result, State, Writes};
@@ -83,12 +83,18 @@ impl ContractStore for SqliteStore {
         rows::get(&row, "versions")
     }
 
-    async fn list_contracts(&self, tenant: &TenantId) -> Result<Vec<ContractRow>> {
+    async fn list_contracts(
+        &self,
+        tenant: &TenantId,
+        since: Option<Micros>,
+    ) -> Result<Vec<ContractRow>> {
         let sql = format!(
-            "SELECT {CONTRACT} FROM contracts WHERE tenant = ? ORDER BY contract_id, version"
+            "SELECT {CONTRACT} FROM contracts WHERE tenant = ? AND created_at >= ? \
+             ORDER BY contract_id, version"
         );
         sqlx::query(AssertSqlSafe(sql))
             .bind(tenant.as_str())
+            .bind(since.map_or(i64::MIN, |since| since.0))
             .fetch_all(&self.readers)
             .await
             .map_err(failure)?

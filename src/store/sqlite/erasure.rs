@@ -446,6 +446,10 @@ impl SqliteStore {
         if writer.closed {
             return Err(StoreError::Unavailable("the store is closed".to_owned()));
         }
+        let _turn = match &self.wal {
+            Some(wal) => Some(wal.turn().await),
+            None => None,
+        };
         // A connection of its own: its copy of the file goes to a temporary file, not to memory.
         let options = writer.options.clone().pragma("temp_store", "FILE");
         let mut conn = options.connect().await.map_err(failure)?;

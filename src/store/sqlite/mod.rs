@@ -2,9 +2,10 @@
 //!
 //! Everything that writes goes through one connection under a lock, so that a batch waits for the
 //! batch before it and never for SQLite's own locks; reads have a small pool of their own and,
-//! thanks to the write-ahead log, wait for nobody.
+//! thanks to the write-ahead log, wait for nobody. A third connection copies that log into the file.
 
 use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use sqlx::sqlite::SqlitePool;
@@ -42,6 +43,7 @@ mod reads;
 mod recovery;
 mod schemas;
 mod transact;
+mod wal;
 mod writes;
 
 #[cfg(test)]
@@ -58,7 +60,8 @@ mod rows {
 
 /// A store in one SQLite file.
 pub struct SqliteStore {
-    writer: Mutex<connection::Writer>,
+    writer: Arc<Mutex<connection::Writer>>,
+    wal: Option<wal::Wal>,
     readers: SqlitePool,
     /// Held while this store serves; see [`SqliteOptions::exclusive`].
     lock: std::sync::Mutex<Option<std::fs::File>>,
@@ -101,7 +104,10 @@ impl Store for SqliteStore {
     ) -> Result<Appended> {
         let mut tx = self.begin().await?;
         match transact::run(&mut tx.conn, needs, plan).await {
-            Ok(Some(sealed)) => tx.settle(Ok(sealed)).await,
+            Ok(Some(sealed)) => {
+                tx.records = sealed.records.len();
+                tx.settle(Ok(sealed)).await
+            }
             Ok(None) => {
                 tx.abandon().await;
                 Ok(Appended::default())

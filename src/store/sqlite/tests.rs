@@ -316,3 +316,84 @@ async fn a_plan_that_panics_leaves_the_writer_usable() {
     let sealed = store.transact(&Needs::default(), &mut |_| writes.take().unwrap()).await.unwrap();
     assert_eq!(sealed.records.len(), 1);
 }
+
+/// A transaction of 1 MiB.
+async fn fill(bench: &Bench) {
+    let mut tx = bench.store.begin().await.unwrap();
+    let blobs = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 16) \
+         INSERT INTO filler SELECT randomblob(65536) FROM n";
+    sqlx::query(blobs).execute(&mut tx.conn).await.unwrap();
+    tx.settle(Ok(())).await.unwrap();
+}
+
+async fn filler(bench: &Bench) {
+    let mut tx = bench.store.begin().await.unwrap();
+    sqlx::query("CREATE TABLE filler (bytes BLOB)").execute(&mut tx.conn).await.unwrap();
+    tx.settle(Ok(())).await.unwrap();
+}
+
+fn log_bytes(bench: &Bench) -> u64 {
+    let path = bench.folder.path().join("deep/er/h.db-wal");
+    std::fs::metadata(path).unwrap().len()
+}
+
+#[tokio::test]
+async fn the_write_ahead_log_begins_anew_while_writers_go_on() {
+    let bench = Bench::new().await;
+    filler(&bench).await;
+    for _ in 0..120 {
+        fill(&bench).await;
+        assert!(log_bytes(&bench) < 3 * wal::LONG, "{}", log_bytes(&bench));
+    }
+}
+
+#[tokio::test]
+async fn the_write_ahead_log_grows_under_a_long_reader_and_is_cut_back_after_it() {
+    let bench = Bench::new().await;
+    filler(&bench).await;
+    let mut reader = bench.raw().await;
+    sqlx::query("BEGIN").execute(&mut reader).await.unwrap();
+    sqlx::query("SELECT count(*) FROM filler").execute(&mut reader).await.unwrap();
+    for _ in 0..40 {
+        fill(&bench).await;
+    }
+    assert!(log_bytes(&bench) > 2 * wal::LONG, "{}", log_bytes(&bench));
+    reader.close().await.unwrap();
+    let mut left = 200;
+    while log_bytes(&bench) > wal::LONG {
+        assert!(left > 0, "still {} bytes", log_bytes(&bench));
+        left -= 1;
+        fill(&bench).await;
+    }
+    for _ in 0..80 {
+        fill(&bench).await;
+        assert!(log_bytes(&bench) < 3 * wal::LONG, "{}", log_bytes(&bench));
+    }
+}
+
+/// See the head of `wal.rs`.
+#[tokio::test]
+async fn this_sqlite_has_no_wal_reset_bug() {
+    let bench = Bench::new().await;
+    let mut raw = bench.raw().await;
+    let version: String =
+        sqlx::query_scalar("SELECT sqlite_version()").fetch_one(&mut raw).await.unwrap();
+    let version: semver::Version = version.parse().unwrap();
+    assert!(version >= semver::Version::new(3, 51, 3), "{version}");
+}
+
+#[tokio::test]
+async fn what_the_write_ahead_log_holds_at_the_end_is_in_the_file() {
+    let bench = Bench::new().await;
+    filler(&bench).await;
+    fill(&bench).await;
+    // Enough for the log to have been copied once, by the other connection.
+    for _ in 0..300 {
+        let tx = bench.store.begin().await.unwrap();
+        tx.settle(Ok(())).await.unwrap();
+    }
+    bench.store.close().await;
+    let folder = bench.folder.path().join("deep/er");
+    assert!(!folder.join("h.db-wal").exists());
+    assert!(std::fs::metadata(folder.join("h.db")).unwrap().len() > 1 << 20);
+}

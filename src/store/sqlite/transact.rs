@@ -120,11 +120,15 @@ async fn load(conn: &mut SqliteConnection, needs: &Needs) -> Result<State> {
     }
     if !needs.handoffs.is_empty() {
         let wanted = json(&needs.handoffs)?;
-        for row in fetch_pairs(conn, "handoffs", HANDOFF, "handoff_id", wanted.clone()).await? {
+        for row in fetch_pairs(conn, "handoffs", HANDOFF, "handoff_id", wanted).await? {
             let handoff = rows::handoff(&row)?;
             state.handoffs.insert((handoff.tenant.clone(), handoff.id), handoff);
         }
-        for row in fetch_pairs(conn, "outbox", OUTBOX, "handoff_id", wanted).await? {
+    }
+    // None waits that does not exist: a new one is not looked for.
+    if !state.handoffs.is_empty() {
+        let found = json(&state.handoffs.keys().collect::<Vec<_>>())?;
+        for row in fetch_pairs(conn, "outbox", OUTBOX, "handoff_id", found).await? {
             let row = rows::outbox(&row)?;
             state.outbox.insert((row.tenant.clone(), row.handoff_id), row);
         }
@@ -170,8 +174,9 @@ async fn load_recovery(
     needs: &Needs,
     state: &mut State,
 ) -> Result<()> {
-    if !needs.edges.is_empty() {
-        let wanted = json(&needs.edges)?;
+    let edges = needs.edges_beside(state);
+    if !edges.is_empty() {
+        let wanted = json(&edges)?;
         for row in fetch_pairs(conn, "task_edges", EDGE, "task_id", wanted).await? {
             let edge = rows::edge(&row)?;
             let key = (edge.tenant.clone(), edge.task_id, edge.source.clone(), edge.target.clone());

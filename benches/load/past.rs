@@ -1,0 +1,119 @@
+//! A store that has seen many days: beside the load's tenant stand rows of another, copies of those of some
+//! handoffs that went through, as many of each table, under ids of their own. Nobody reads them.
+
+use sqlx::postgres::PgConnection;
+use sqlx::sqlite::SqliteConnection;
+use sqlx::{AssertSqlSafe, Connection};
+
+/// What is kept of a handoff. The log's tree is left out: some hundredths of its records.
+const TABLES: [&str; 7] =
+    ["tasks", "handoffs", "task_edges", "checkpoints", "contents", "audit.records", "events"];
+
+/// Rows of one statement, roughly.
+const CHUNK: u64 = 50_000;
+
+enum Raw {
+    Sqlite(SqliteConnection),
+    Postgres(PgConnection),
+}
+
+impl Raw {
+    async fn connect(url: &str) -> Self {
+        if url.starts_with("sqlite:") {
+            Self::Sqlite(SqliteConnection::connect(url).await.unwrap())
+        } else {
+            Self::Postgres(PgConnection::connect(url).await.unwrap())
+        }
+    }
+
+    async fn run(&mut self, sql: String) {
+        match self {
+            Self::Sqlite(raw) => sqlx::raw_sql(AssertSqlSafe(sql)).execute(raw).await.map(drop),
+            Self::Postgres(raw) => sqlx::raw_sql(AssertSqlSafe(sql)).execute(raw).await.map(drop),
+        }
+        .unwrap();
+    }
+
+    async fn count(&mut self, table: &str) -> u64 {
+        let sql = AssertSqlSafe(format!("SELECT count(*) FROM {table}"));
+        let count: i64 = match self {
+            Self::Sqlite(raw) => sqlx::query_scalar(sql).fetch_one(raw).await.unwrap(),
+            Self::Postgres(raw) => sqlx::query_scalar(sql).fetch_one(raw).await.unwrap(),
+        };
+        count.unsigned_abs()
+    }
+
+    async fn columns(&mut self, table: &str) -> Vec<String> {
+        match self {
+            Self::Sqlite(raw) => {
+                let sql = format!("SELECT name FROM pragma_table_info('{table}')");
+                sqlx::query_scalar(AssertSqlSafe(sql)).fetch_all(raw).await.unwrap()
+            }
+            Self::Postgres(raw) => {
+                let sql = format!(
+                    "SELECT attname::text FROM pg_attribute WHERE attrelid = '{table}'::regclass \
+                     AND attnum > 0 AND NOT attisdropped"
+                );
+                sqlx::query_scalar(AssertSqlSafe(sql)).fetch_all(raw).await.unwrap()
+            }
+        }
+    }
+
+    /// How this side names a table.
+    fn name(&self, table: &str) -> String {
+        match self {
+            Self::Sqlite(_) => table.replace('.', "_"),
+            Self::Postgres(_) => table.to_owned(),
+        }
+    }
+
+    /// What a column has in the copy `n` of a row, where the log has so many leaves.
+    fn value(&self, column: &str, leaves: u64) -> String {
+        match (column, self) {
+            ("tenant", _) => "'past'".to_owned(),
+            ("task_id" | "handoff_id" | "content_id", Self::Sqlite(_)) => {
+                "lower(hex(randomblob(18)))".to_owned()
+            }
+            ("task_id" | "handoff_id" | "content_id", Self::Postgres(_)) => {
+                "gen_random_uuid()::text".to_owned()
+            }
+            // Nobody is to look after what is overdue.
+            ("deadline_at", _) => "NULL".to_owned(),
+            ("leaf_index", _) => format!("b.leaf_index + n * {leaves}"),
+            ("created_at" | "recorded_at", _) => format!("b.{column} - n * 1000000"),
+            _ => format!("b.{column}"),
+        }
+    }
+}
+
+/// Copies what the load's first tenant has until there are that many handoffs, while no broker runs.
+pub async fn fill(url: &str, handoffs: u64) {
+    let mut raw = Raw::connect(url).await;
+    let known = raw.count("handoffs WHERE tenant = 'default'").await.max(1);
+    let records = raw.name("audit.records");
+    let leaves = raw.count(&format!("{records} WHERE tenant = 'default'")).await;
+    let (copies, step) = (handoffs.div_ceil(known), (CHUNK / known).max(1));
+    for table in TABLES.map(|table| raw.name(table)) {
+        let columns = raw.columns(&table).await;
+        let values: Vec<_> = columns.iter().map(|column| raw.value(column, leaves)).collect();
+        let (columns, values) = (columns.join(", "), values.join(", "));
+        let mut first = 1;
+        while first <= copies {
+            let last = (first + step - 1).min(copies);
+            raw.run(format!(
+                "INSERT INTO {table} ({columns}) WITH RECURSIVE series (n) AS \
+                   (SELECT {first} UNION ALL SELECT n + 1 FROM series WHERE n < {last}) \
+                 SELECT {values} FROM series CROSS JOIN {table} AS b WHERE b.tenant = 'default'"
+            ))
+            .await;
+            first = last + 1;
+        }
+    }
+    match raw {
+        Raw::Sqlite(mut raw) => sqlx::raw_sql("ANALYZE").execute(&mut raw).await.map(drop),
+        Raw::Postgres(mut raw) => {
+            sqlx::raw_sql("ANALYZE; CHECKPOINT").execute(&mut raw).await.map(drop)
+        }
+    }
+    .unwrap();
+}

@@ -1,0 +1,80 @@
+//! The settings, and what is said about wrong ones.
+
+use super::*;
+
+fn load(environment: &[(&str, &str)]) -> Result<Config, ConfigError> {
+    Config::load(
+        None,
+        environment.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())),
+    )
+}
+
+#[test]
+fn the_defaults_stand_by_themselves() {
+    let config = load(&[]).unwrap();
+    assert_eq!(config.server.listen.to_string(), "127.0.0.1:8080");
+    assert_eq!(config.server.metrics_listen, None);
+    assert_eq!(config.database_url(), "sqlite:./handoffd-data/handoffd.db");
+    assert_eq!(config.delivery.verdict_timeout_ms, 30_000, "specification §5");
+    assert_eq!(config.delivery.lease_ms, 15 * 60 * 1_000, "specification §5");
+}
+
+#[test]
+fn the_environment_wins_by_short_and_by_long_name() {
+    let config = load(&[
+        ("HANDOFFD_LISTEN", "0.0.0.0:1"),
+        ("HANDOFFD_METRICS_LISTEN", "127.0.0.1:9090"),
+        ("HANDOFFD_DELIVERY__MAX_ATTEMPTS", "3"),
+        ("HANDOFFD_LOG__FORMAT", "text"),
+        ("PATH", "/bin"),
+    ])
+    .unwrap();
+    assert_eq!(config.server.listen.port(), 1);
+    assert!(config.server.metrics_listen.is_some());
+    assert_eq!(config.delivery.max_attempts, 3);
+    assert_eq!(config.log.format, LogFormat::Text);
+}
+
+#[test]
+fn an_error_names_the_key() {
+    for (name, value, expected) in [
+        ("HANDOFFD_LEDGER__BATHC", "3", "HANDOFFD_LEDGER__BATHC"),
+        ("HANDOFFD_LEDGER__BATCH", "many", "ledger.batch"),
+        ("HANDOFFD_LEDGER__BATCH", "0", "ledger.batch"),
+        ("HANDOFFD_REDACTION__POINTERS", "/a/ssn, b", "redaction.pointers"),
+        ("HANDOFFD_BUDGET__TENANT_CAPS", "P1D=100,P1D=1", "budget.tenant_caps: two caps for P1D"),
+        ("HANDOFFD_BUDGET__AGENT_CAPS", "P1D", "budget.agent_caps: \"P1D\" is no cap"),
+        ("HANDOFFD_BUDGET__AGENT_CAPS", "P1Y=3", "such as PT1H, P1D or P7D"),
+        ("HANDOFFD_BUDGET__AGENT_CAPS", "P1D=1 tokens,P1D=2 tokens", "two caps for P1D"),
+        ("HANDOFFD_BUDGET__AGENT_CAPS", "P1D=1.5 tokens", "tokens are a whole number"),
+        (
+            "HANDOFFD_BUDGET__AGENT_CAPS",
+            "P1D=1,P2D=1,P3D=1,P4D=1,P5D=1 tokens",
+            "more than 4 windows",
+        ),
+        ("HANDOFFD_BUDGET__AGENT_CAPS", "P1D=-3", "an amount is decimal US dollars"),
+        ("HANDOFFD_LEDGER__QUEUE", "9223372036854775807", "ledger.queue"),
+        ("HANDOFFD_DELIVERY__RETRY_BASE_MS", "99999999", "delivery.retry_base_ms"),
+        ("HANDOFFD_LISTEN", "nowhere", "server.listen"),
+        ("HANDOFFD_METRICS_LISTEN", "nowhere", "nowhere"),
+        ("HANDOFFD_ADMIN_KEY", "short", "HANDOFFD_ADMIN_KEY"),
+        ("HANDOFFD_MASTER_KEY", "c2hvcnQ=", "HANDOFFD_MASTER_KEY"),
+        ("HANDOFFD_DATABASE_URL", "mysql://here", "HANDOFFD_DATABASE_URL"),
+        ("HANDOFFD_AUDIT__DATABASE_URL", "postgres://here/log", "audit.database_url"),
+        ("HANDOFFD_RETENTION__ARCHIVE_URL", "ftp://here", "retention.archive_url"),
+        ("HANDOFFD_RETENTION__SEGMENT_RECORDS", "0", "retention.segment_records"),
+    ] {
+        let message = load(&[(name, value)]).unwrap_err().to_string();
+        assert!(message.contains(expected), "{name}={value}: {message}");
+    }
+}
+
+#[test]
+fn a_file_with_an_unknown_key_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("h.toml");
+    std::fs::write(&path, "[ledger]\nbathc = 3\n").unwrap();
+    assert!(Config::load(Some(&path), []).unwrap_err().to_string().contains("bathc"));
+    std::fs::write(&path, "[ledger]\nbatch = 3\n").unwrap();
+    assert_eq!(Config::load(Some(&path), []).unwrap().ledger.batch, 3);
+}

@@ -1,0 +1,108 @@
+//! Who waits for what to happen to something, on this broker.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::sync::watch;
+
+/// Who waits for what; each is told with a value what it has become.
+pub(super) struct Waiters<K, V> {
+    by_key: Mutex<HashMap<K, (watch::Sender<V>, usize)>>,
+}
+
+impl<K, V> Default for Waiters<K, V> {
+    fn default() -> Self {
+        Self { by_key: Mutex::default() }
+    }
+}
+
+impl<K: Eq + Hash + Clone, V: Default> Waiters<K, V> {
+    pub(super) fn watch(self: &Arc<Self>, key: K) -> Watch<K, V> {
+        let mut map = self.by_key.lock().unwrap_or_else(PoisonError::into_inner);
+        let (told, count) =
+            map.entry(key.clone()).or_insert_with(|| (watch::Sender::new(V::default()), 0));
+        *count += 1;
+        let (told, waiting) = (told.subscribe(), *count);
+        Watch { waiters: Arc::clone(self), told, key, waiting }
+    }
+
+    /// Tells who waits; whether anybody did.
+    pub(super) fn wake(&self, key: &K, value: impl FnOnce() -> V) -> bool {
+        let map = self.by_key.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some((told, _)) = map.get(key) else { return false };
+        told.send_replace(value());
+        true
+    }
+
+    pub(super) fn keys(&self) -> Vec<K> {
+        let map = self.by_key.lock().unwrap_or_else(PoisonError::into_inner);
+        map.keys().cloned().collect()
+    }
+}
+
+/// A wait for changes of one thing.
+pub struct Watch<K: Eq + Hash, V = ()> {
+    waiters: Arc<Waiters<K, V>>,
+    told: watch::Receiver<V>,
+    key: K,
+    /// How many waited for the same thing when this wait began, counting it.
+    pub(super) waiting: usize,
+}
+
+impl<K: Eq + Hash, V: Clone> Watch<K, V> {
+    /// Resolves at the next change since this wait began or since the last that it told of, with what was
+    /// said of the latest. Nothing is missed where it is dropped before.
+    pub async fn changed(&mut self) -> V {
+        // The other end lives as long as somebody waits.
+        let _ = self.told.changed().await;
+        self.told.borrow_and_update().clone()
+    }
+}
+
+impl<K: Eq + Hash + std::fmt::Debug, V> std::fmt::Debug for Watch<K, V> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Watch").field("key", &self.key).finish_non_exhaustive()
+    }
+}
+
+impl<K: Eq + Hash, V> Drop for Watch<K, V> {
+    fn drop(&mut self) {
+        let mut map = self.waiters.by_key.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(entry) = map.get_mut(&self.key) {
+            entry.1 -= 1;
+            if entry.1 == 0 {
+                map.remove(&self.key);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_change_before_the_first_look_is_told_and_the_latest_counts() {
+        let waiters = Arc::new(Waiters::<u8, u32>::default());
+        let mut watch = waiters.watch(1);
+        assert!(waiters.wake(&1, || 7));
+        assert!(waiters.wake(&1, || 8));
+        assert_eq!(watch.changed().await, 8);
+        let again = tokio::time::timeout(std::time::Duration::from_millis(1), watch.changed());
+        assert!(again.await.is_err(), "told once");
+    }
+
+    #[tokio::test]
+    async fn nobody_is_told_of_others_or_after_they_left() {
+        let waiters = Arc::new(Waiters::<u8, u32>::default());
+        let (one, two) = (waiters.watch(1), waiters.watch(1));
+        assert_eq!((one.waiting, two.waiting), (1, 2));
+        assert!(!waiters.wake(&2, || unreachable!("nobody asks")));
+        drop(one);
+        assert_eq!(waiters.keys(), [1]);
+        drop(two);
+        assert!(!waiters.wake(&1, || unreachable!("nobody asks")));
+        assert_eq!(waiters.keys(), Vec::<u8>::new());
+    }
+}

@@ -1,0 +1,212 @@
+//! What a batch must see, what was found, and what it changes.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::domain::cap::{Cap, CapKey, Scope};
+use crate::domain::escalation::Escalation;
+use crate::domain::event::Event;
+use crate::domain::funds::Reserve;
+use crate::domain::handoff::{DeliveryMode, Handoff};
+use crate::domain::ids::{AgentId, Micros, TenantId};
+use crate::domain::progress::Edge;
+use crate::domain::task::Task;
+use crate::evidence::record::Draft;
+use crate::store::erasure::{
+    Erase, ErasureKey, ErasureNeeds, ErasureRow, ErasureState, HoldKey, HoldRow,
+};
+use crate::store::{
+    AgentKey, AgentRow, CheckpointRow, DeadLetterRow, EdgeKey, EscalationKey, HandoffKey,
+    IdempotencyKey, IdempotencyRow, KeyRow, OutboxRow, RunKey, TaskKey, contracts, events, schemas,
+};
+
+/// What a batch of commands must see before it can be planned.
+#[derive(Debug, Clone, Default)]
+pub struct Needs {
+    /// Tasks, locked.
+    pub tasks: BTreeSet<TaskKey>,
+    /// Handoffs with their outbox rows; guarded by their task's lock. The agents that one falls back
+    /// to come with it, unlocked.
+    pub handoffs: BTreeSet<HandoffKey>,
+    /// Tasks whose edges are needed; guarded by the task's lock.
+    pub edges: BTreeSet<TaskKey>,
+    /// Tasks whose open handoffs (with their outbox rows) and open escalation are needed; guarded by
+    /// the task's lock.
+    pub open: BTreeSet<TaskKey>,
+    /// Dead letters; guarded by their task's lock.
+    pub dead_letters: BTreeSet<HandoffKey>,
+    /// The last checkpoint of a run.
+    pub runs: BTreeSet<RunKey>,
+    /// What an `Idempotency-Key` was used for.
+    pub idempotency: BTreeSet<IdempotencyKey>,
+    /// Agents, locked.
+    pub agents: BTreeSet<AgentKey>,
+    /// Keys by id, locked.
+    pub keys: BTreeSet<(TenantId, String)>,
+    /// Subscriptions, locked.
+    pub subscriptions: BTreeSet<events::SubscriptionKey>,
+    /// Versions of contracts.
+    pub contracts: BTreeSet<contracts::ContractKey>,
+    /// Payload schemas, in all their versions.
+    pub payload_schemas: BTreeSet<schemas::PayloadSchemaKey>,
+    /// What dedupe keys were seen with, locked.
+    pub repeats: BTreeSet<contracts::RepeatKey>,
+    /// Tenants whose caps are needed, with agents that get or spend something: theirs, the tenant's, and
+    /// those of whoever has money on a task that is found; locked, last of all.
+    pub caps: BTreeMap<TenantId, BTreeSet<AgentId>>,
+    /// Caps that are needed besides, locked.
+    pub cap_scopes: BTreeSet<Scope>,
+    /// Data subjects, erasures, legal holds.
+    pub erasure: ErasureNeeds,
+}
+
+impl Needs {
+    /// Tasks that may have edges: one that was looked for and does not exist has none.
+    pub(in crate::store) fn edges_beside<'a>(&'a self, state: &State) -> Vec<&'a TaskKey> {
+        let missing = |key: &TaskKey| self.tasks.contains(key) && !state.tasks.contains_key(key);
+        self.edges.iter().filter(|key| !missing(key)).collect()
+    }
+}
+
+/// What was found.
+#[derive(Debug, Clone, Default)]
+pub struct State {
+    /// Tasks that exist.
+    pub tasks: BTreeMap<TaskKey, Task>,
+    /// Handoffs that exist.
+    pub handoffs: BTreeMap<HandoffKey, Handoff>,
+    /// Outbox rows that exist, by handoff.
+    pub outbox: BTreeMap<HandoffKey, OutboxRow>,
+    /// The last checkpoint of a run.
+    pub runs: BTreeMap<RunKey, LastCheckpoint>,
+    /// Uses of an `Idempotency-Key`.
+    pub idempotency: BTreeMap<IdempotencyKey, IdempotencyRow>,
+    /// Edges of tasks.
+    pub edges: BTreeMap<EdgeKey, Edge>,
+    /// Open escalations.
+    pub escalations: BTreeMap<EscalationKey, Escalation>,
+    /// Dead letters.
+    pub dead_letters: BTreeMap<HandoffKey, DeadLetterRow>,
+    /// Agents that exist.
+    pub agents: BTreeMap<AgentKey, AgentRow>,
+    /// Keys that exist.
+    pub keys: BTreeMap<(TenantId, String), KeyRow>,
+    /// Subscriptions that exist.
+    pub subscriptions: BTreeMap<events::SubscriptionKey, events::SubscriptionRow>,
+    /// Versions of contracts that exist.
+    pub contracts: BTreeMap<contracts::ContractKey, contracts::ContractRow>,
+    /// Versions of payload schemas that exist.
+    pub payload_schemas: BTreeMap<schemas::PayloadSchemaVersion, schemas::PayloadSchemaRow>,
+    /// What dedupe keys were seen with.
+    pub repeats: BTreeMap<contracts::RepeatKey, contracts::RepeatRow>,
+    /// Caps that exist.
+    pub caps: BTreeMap<CapKey, Cap>,
+    /// Whose caps were looked for.
+    pub cap_scopes: BTreeSet<Scope>,
+    /// Data subjects, erasures, legal holds.
+    pub erasure: ErasureState,
+}
+
+impl State {
+    /// The agents to which handoffs here may fall back, and that are not here yet.
+    #[must_use]
+    pub fn fallbacks(&self) -> BTreeSet<AgentKey> {
+        self.handoffs
+            .values()
+            .filter_map(|handoff| handoff.ruling.as_ref().map(|ruling| (&handoff.tenant, ruling)))
+            .flat_map(|(tenant, ruling)| {
+                ruling.fallbacks().into_iter().map(|id| (tenant.clone(), id))
+            })
+            .filter(|key| !self.agents.contains_key(key))
+            .collect()
+    }
+
+    /// Whose caps a batch must see, once everything else is here: a reserve that counts against a cap says
+    /// so itself, also where nobody asks for its tenant's caps.
+    #[must_use]
+    pub fn charged(&self, needs: &Needs) -> BTreeSet<Scope> {
+        let reserves: Vec<(&TenantId, &Reserve)> = self
+            .tasks
+            .values()
+            .filter_map(|task| Some((&task.tenant, task.funds.as_deref()?)))
+            .flat_map(|(tenant, funds)| funds.reserves.iter().map(move |one| (tenant, one)))
+            .collect();
+        let mut tenants: BTreeSet<&TenantId> = needs.caps.keys().collect();
+        let marked = reserves.iter().filter(|(_, one)| !one.marks.is_empty());
+        tenants.extend(marked.map(|(tenant, _)| *tenant));
+        let mut scopes = needs.cap_scopes.clone();
+        for tenant in tenants {
+            let asked = needs.caps.get(tenant).into_iter().flatten();
+            let parties = self.handoffs.values().filter(|one| one.tenant == *tenant);
+            let held = reserves.iter().filter(|(own, _)| *own == tenant);
+            let agents = asked
+                .chain(held.map(|(_, one)| &one.holder))
+                .chain(parties.flat_map(|one| [&one.source, &one.target]))
+                .chain(self.agents.keys().filter(|key| key.0 == *tenant).map(|key| &key.1));
+            scopes.insert((tenant.clone(), None));
+            scopes.extend(agents.map(|agent| (tenant.clone(), Some(agent.clone()))));
+        }
+        scopes
+    }
+}
+
+/// What is known of a run's last checkpoint.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LastCheckpoint {
+    /// Its number.
+    pub seq: i64,
+    /// What records name it by.
+    pub commitment: [u8; 32],
+    /// Whose run it is.
+    pub agent: AgentId,
+}
+
+/// What a batch changes. New rows are inserted (a collision is a
+/// [`Conflict`](super::StoreError::Conflict)), known ones updated.
+#[derive(Debug, Clone, Default)]
+pub struct Writes {
+    /// Tasks by key; `true` where the row is new.
+    pub tasks: BTreeMap<TaskKey, (Task, bool)>,
+    /// Handoffs by key; `true` where the row is new.
+    pub handoffs: BTreeMap<HandoffKey, (Handoff, bool)>,
+    /// Outbox rows by handoff: `Some` to have it so, `None` to have it gone.
+    pub outbox: BTreeMap<HandoffKey, Option<OutboxRow>>,
+    /// New checkpoints.
+    pub checkpoints: Vec<CheckpointRow>,
+    /// New uses of an `Idempotency-Key`.
+    pub idempotency: Vec<IdempotencyRow>,
+    /// Dead letters: new, or decided on.
+    pub dead_letters: Vec<DeadLetterRow>,
+    /// Edges of tasks as they are now.
+    pub edges: BTreeMap<EdgeKey, Edge>,
+    /// Escalations: new, or decided on.
+    pub escalations: BTreeMap<EscalationKey, Escalation>,
+    /// Agents by key; `None` removes.
+    pub agents: BTreeMap<AgentKey, Option<AgentRow>>,
+    /// Keys by id: new, or changed.
+    pub keys: BTreeMap<(TenantId, String), KeyRow>,
+    /// How what waits for an agent is delivered from now on, at once: a pause between attempts was the
+    /// old endpoint's. What is claimed at that time is left alone.
+    pub retargets: BTreeMap<AgentKey, (DeliveryMode, Micros)>,
+    /// Legal holds by id: new, or changed.
+    pub holds: BTreeMap<HoldKey, HoldRow>,
+    /// Erasures by id: new, or changed.
+    pub erasures: BTreeMap<ErasureKey, ErasureRow>,
+    /// What goes, each with the record of it in `records`.
+    pub erased: Vec<Erase>,
+    /// Records to append, in order.
+    pub records: Vec<Draft>,
+    /// Events, each with the index of its record among `records`.
+    pub events: Vec<(usize, Event)>,
+    /// Subscriptions by key; `None` removes.
+    pub subscriptions: BTreeMap<events::SubscriptionKey, Option<events::SubscriptionRow>>,
+    /// New versions of contracts.
+    pub contracts: Vec<contracts::ContractRow>,
+    /// New versions of payload schemas.
+    pub payload_schemas: Vec<schemas::PayloadSchemaRow>,
+    /// What dedupe keys were seen with: new, or changed.
+    pub repeats: BTreeMap<contracts::RepeatKey, contracts::RepeatRow>,
+    /// Caps by key: new, or changed; `None` removes.
+    pub caps: BTreeMap<CapKey, Option<Cap>>,
+    /// What becomes of subscribers' cursors, in order.
+    pub cursors: Vec<events::CursorWrite>,
+}

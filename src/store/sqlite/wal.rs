@@ -1,0 +1,189 @@
+//! The write-ahead log is copied into the file beside the writer, not by it: with SQLite's own way every
+//! so many pages one commit waits until all of them are copied and the file is synchronised.
+//!
+//! A second connection that copies while the writer begins the log anew could lose pages in versions of SQLite
+//! from 3.7.0 to 3.51.2 (its release notes call it the WAL-reset bug). The bundled one is newer; a test asks.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
+use sqlx::{ConnectOptions, Connection, Row};
+use tokio::sync::{Mutex, Notify};
+use tokio::task::JoinHandle;
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use super::connection::{Writer, failure};
+use crate::store::Result;
+
+/// What is written between two rounds, in records and commits (a lone handoff that is accepted makes four
+/// of them): some 1,000 pages, as SQLite has it.
+const ROUND: usize = 128;
+
+/// Bytes of the log from which writers wait for the rest to be copied, so that it begins anew: while they go
+/// on, there is always a rest. The file is cut back to that whenever the log begins anew, so that a longer
+/// file holds a longer log.
+pub(super) const LONG: u64 = 16_777_216;
+
+/// Pages from which a commit copies them itself, as nobody else seems to.
+pub(super) const NET: &str = "16384";
+
+/// How long the beginning anew waits for those who read an old state.
+const PATIENCE: Duration = Duration::from_millis(200);
+
+/// What is copied, and who may.
+pub(super) struct Wal {
+    shared: Arc<Shared>,
+    task: std::sync::Mutex<Option<JoinHandle<()>>>,
+    stop: CancellationToken,
+    /// Ends the task with the store, also where nobody closes it.
+    _stop: DropGuard,
+}
+
+struct Shared {
+    path: PathBuf,
+    /// The database itself, to synchronise what was copied. Never closed: with any descriptor of the file that
+    /// a process closes, POSIX takes away the locks that SQLite has on it.
+    file: Option<&'static File>,
+    written: AtomicUsize,
+    /// Bytes that are too many now: more than [`LONG`] where somebody reads an old state.
+    long: AtomicU64,
+    due: Notify,
+    /// One at a time: SQLite turns a second one away. Whoever wants the writer too takes that first.
+    turn: Mutex<()>,
+}
+
+impl Wal {
+    /// Starts the copying, on a connection of its own.
+    pub(super) fn keep(
+        file: &Path,
+        options: SqliteConnectOptions,
+        writer: &Arc<Mutex<Writer>>,
+    ) -> Self {
+        let mut path = file.as_os_str().to_owned();
+        path.push("-wal");
+        let stop = CancellationToken::new();
+        let shared = Arc::new(Shared {
+            path: path.into(),
+            file: File::open(file).ok().map(|file| &*Box::leak(Box::new(file))),
+            written: AtomicUsize::new(0),
+            long: AtomicU64::new(LONG),
+            due: Notify::new(),
+            turn: Mutex::new(()),
+        });
+        let options = options.busy_timeout(PATIENCE);
+        let task =
+            tokio::spawn(run(options, Arc::clone(writer), Arc::clone(&shared), stop.clone()));
+        Self {
+            shared,
+            task: std::sync::Mutex::new(Some(task)),
+            _stop: stop.clone().drop_guard(),
+            stop,
+        }
+    }
+
+    /// A commit, with so many records.
+    pub(super) fn wrote(&self, records: usize) {
+        let what = 1 + records;
+        let enough = self.shared.written.fetch_add(what, Ordering::Relaxed) + what >= ROUND;
+        // A few contents may be as much as many records.
+        if enough || self.shared.is_long() {
+            self.shared.due.notify_one();
+        }
+    }
+
+    /// Nobody copies while this is held. Whoever holds the writer may ask for it, and not the other way
+    /// round.
+    pub(super) async fn turn(&self) -> tokio::sync::MutexGuard<'_, ()> {
+        self.shared.turn.lock().await
+    }
+
+    /// Ends it; what is not copied stays in the log, from where it is read all the same. Not to be called by
+    /// who holds the writer.
+    pub(super) async fn end(&self) {
+        self.stop.cancel();
+        let task = self.task.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(task) = task {
+            // A panic in it was told when it happened.
+            let _ = task.await;
+        }
+    }
+}
+
+impl Shared {
+    fn bytes(&self) -> u64 {
+        std::fs::metadata(&self.path).map_or(0, |file| file.len())
+    }
+
+    fn is_long(&self) -> bool {
+        self.bytes() > self.long.load(Ordering::Relaxed)
+    }
+}
+
+async fn run(
+    options: SqliteConnectOptions,
+    writer: Arc<Mutex<Writer>>,
+    shared: Arc<Shared>,
+    stop: CancellationToken,
+) {
+    let mut kept = None;
+    loop {
+        tokio::select! {
+            () = stop.cancelled() => break,
+            () = shared.due.notified() => {}
+        }
+        shared.written.store(0, Ordering::Relaxed);
+        let conn = match kept.take() {
+            Some(conn) => Ok(conn),
+            None => options.connect().await.map_err(failure),
+        };
+        let done = async {
+            let mut conn = conn?;
+            round(&mut conn, &writer, &shared).await?;
+            Ok::<_, crate::store::StoreError>(conn)
+        };
+        match done.await {
+            Ok(conn) => kept = Some(conn),
+            // What was committed is safe in the log, which grows meanwhile.
+            Err(err) => tracing::warn!(error = %err, "SQLite's log was not copied into the file"),
+        }
+    }
+    if let Some(conn) = kept {
+        // Before the writer's, which is the last and copies the rest.
+        let _ = conn.close().await;
+    }
+}
+
+/// Copies what is there; and where the log is long, the rest while nobody writes.
+async fn round(conn: &mut SqliteConnection, writer: &Mutex<Writer>, shared: &Shared) -> Result<()> {
+    if shared.bytes() <= LONG {
+        shared.long.store(LONG, Ordering::Relaxed);
+    }
+    {
+        let _turn = shared.turn.lock().await;
+        checkpoint(conn, "PRAGMA wal_checkpoint(PASSIVE)").await?;
+    }
+    if shared.is_long() {
+        // SQLite synchronises the file only once all is copied, and that would be while nobody writes.
+        if let Some(file) = shared.file {
+            // What fails here fails there again, and is told.
+            let _ = tokio::task::spawn_blocking(|| file.sync_data()).await;
+        }
+        let _writer = writer.lock().await;
+        let _turn = shared.turn.lock().await;
+        let anew = checkpoint(conn, "PRAGMA wal_checkpoint(RESTART)").await?;
+        // Else somebody reads an old state, and may for long: writers are not to wait each time.
+        let long = if anew { LONG } else { shared.bytes() + LONG };
+        shared.long.store(long, Ordering::Relaxed);
+    }
+    Ok(())
+}
+
+/// Whether it could do what was asked.
+async fn checkpoint(conn: &mut SqliteConnection, how: &'static str) -> Result<bool> {
+    let row = sqlx::query(how).fetch_one(conn).await.map_err(failure)?;
+    Ok(row.get::<i64, _>(0) == 0)
+}
