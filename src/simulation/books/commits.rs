@@ -212,7 +212,13 @@ impl Books {
         // It passes on by an acceptance, a person's word, or because its holder let something of it go.
         let decided = |draft: &Draft| {
             let ended = draft.handoff_id.and_then(|id| self.handoffs.get(&id)).is_some_and(|one| {
-                one.target == before.holder && draft.kind == RecordKind::RolledBack
+                one.target == before.holder
+                    && match draft.kind {
+                        RecordKind::RolledBack => true,
+                        // To a person, without a rollback before it.
+                        RecordKind::Escalated => one.status.is_final(),
+                        _ => false,
+                    }
             });
             let passed =
                 matches!(draft.kind, RecordKind::Accepted | RecordKind::EscalationResolved);
