@@ -40,7 +40,7 @@ use crate::ledger::context::Rules;
 use crate::ledger::{self, Ledger, Outbound};
 use crate::matcher::ExternalMatcher;
 use crate::metrics::Metrics;
-use crate::recovery::{Sweeper, analyze_new, forget_events, settle_all_in_doubt, settle_in_doubt};
+use crate::recovery::{Sweeper, forget_events, settle_all_in_doubt, settle_in_doubt, tend};
 use crate::store::postgres::PostgresStore;
 use crate::store::sqlite::{SqliteOptions, SqliteStore};
 use crate::store::{KeyRow, Release, Role, Store, StoreError};
@@ -315,7 +315,7 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
         .run(),
     );
 
-    background.spawn(analyze_new(Arc::clone(&store), stopping.clone()));
+    background.spawn(tend(Arc::clone(&store), stopping.clone()));
     if !config.audit.database_url.is_empty() {
         let metrics = Arc::clone(&metrics);
         background.spawn(settle_in_doubt(Arc::clone(&store), metrics, stopping.clone()));

@@ -133,19 +133,19 @@ pub async fn settle_in_doubt(
     }
 }
 
-/// How often to look whether a new table has grown.
-const NEW_EVERY: Duration = Duration::from_secs(1);
+/// How often to look how large the tables are.
+const TEND_EVERY: Duration = Duration::from_secs(1);
 
-/// Lets the database learn of its new tables as they grow, until it knows them all or the broker stops.
-pub async fn analyze_new(store: Arc<dyn Store>, stopping: CancellationToken) {
+/// Lets the database learn of its tables as they grow, where it does not by itself, until the broker stops.
+pub async fn tend(store: Arc<dyn Store>, stopping: CancellationToken) {
     loop {
-        match store.analyze_new().await {
-            Ok(true) => return,
-            Ok(false) => {}
-            Err(err) => tracing::debug!(error = %err, "new tables could not be looked at"),
+        match store.tend().await {
+            Ok(true) => {}
+            Ok(false) => return,
+            Err(err) => tracing::debug!(error = %err, "the tables could not be looked at"),
         }
         tokio::select! {
-            () = tokio::time::sleep(NEW_EVERY) => {}
+            () = tokio::time::sleep(TEND_EVERY) => {}
             () = stopping.cancelled() => return,
         }
     }

@@ -61,7 +61,7 @@ struct Args {
     /// Handoffs of one task, one after the other; 0: each sender has one task for ever
     #[arg(long, default_value_t = 1)]
     hops: usize,
-    /// Handoffs of another tenant that are in the store before; several are run one after the other
+    /// Handoffs that are in the store before; several are run one after the other
     #[arg(long, default_value = "0", value_delimiter = ',')]
     past: Vec<u64>,
     /// How many handoffs a receiver takes at once
@@ -221,6 +221,9 @@ async fn loaded(
     let ready = brokers.iter().map(|broker| broker.ready_in).max().unwrap();
     for broker in brokers {
         broker.stop().await;
+    }
+    if plan.past > 0 {
+        past::forget(&database.url).await;
     }
     let records = database.verify().await;
     database.drop().await;

@@ -1,5 +1,6 @@
-//! A store that has seen many days: beside the load's tenant stand rows of another, copies of those of some
-//! handoffs that went through, as many of each table, under ids of their own. Nobody reads them.
+//! A store that has seen many days: copies of the rows of some handoffs that went through, as many of each
+//! table, under ids of their own. They are the load's own tenant's, all ended, and lie among its rows; but what
+//! stands in the order of the log is another tenant's, as the load's own log must verify. Nobody reads them.
 
 use sqlx::postgres::PgConnection;
 use sqlx::sqlite::SqliteConnection;
@@ -8,6 +9,9 @@ use sqlx::{AssertSqlSafe, Connection};
 /// What is kept of a handoff. The log's tree is left out: some hundredths of its records.
 const TABLES: [&str; 7] =
     ["tasks", "handoffs", "task_edges", "checkpoints", "contents", "audit.records", "events"];
+
+/// Of those, what stands in the order of the log: only its end is ever written.
+const OF_THE_LOG: [&str; 2] = ["audit.records", "events"];
 
 /// Rows of one statement, roughly.
 const CHUNK: u64 = 50_000;
@@ -67,10 +71,11 @@ impl Raw {
         }
     }
 
-    /// What a column has in the copy `n` of a row, where the log has so many leaves.
-    fn value(&self, column: &str, leaves: u64) -> String {
+    /// What a column of a table has in the copy `n` of a row, where the log has so many leaves.
+    fn value(&self, table: &str, column: &str, leaves: u64) -> String {
         match (column, self) {
-            ("tenant", _) => "'past'".to_owned(),
+            ("tenant", _) if OF_THE_LOG.contains(&table) => "'past'".to_owned(),
+            ("status", _) if matches!(table, "tasks" | "handoffs") => "'COMPLETED'".to_owned(),
             ("task_id" | "handoff_id" | "content_id", Self::Sqlite(_)) => {
                 "lower(hex(randomblob(18)))".to_owned()
             }
@@ -79,11 +84,18 @@ impl Raw {
             }
             // Nobody is to look after what is overdue.
             ("deadline_at", _) => "NULL".to_owned(),
-            ("leaf_index", _) => format!("b.leaf_index + n * {leaves}"),
-            ("created_at" | "recorded_at", _) => format!("b.{column} - n * 1000000"),
+            ("leaf_index", _) => format!("b.leaf_index + CAST(n AS bigint) * {leaves}"),
+            ("created_at" | "recorded_at", _) => {
+                format!("b.{column} - CAST(n AS bigint) * 1000000")
+            }
             _ => format!("b.{column}"),
         }
     }
+}
+
+/// Takes the handoffs of the past away again, which no record speaks of: the verifier would say so.
+pub async fn forget(url: &str) {
+    Raw::connect(url).await.run("DELETE FROM handoffs WHERE status = 'COMPLETED'".to_owned()).await;
 }
 
 /// Copies what the load's first tenant has until there are that many handoffs, while no broker runs.
@@ -93,21 +105,28 @@ pub async fn fill(url: &str, handoffs: u64) {
     let records = raw.name("audit.records");
     let leaves = raw.count(&format!("{records} WHERE tenant = 'default'")).await;
     let (copies, step) = (handoffs.div_ceil(known), (CHUNK / known).max(1));
-    for table in TABLES.map(|table| raw.name(table)) {
-        let columns = raw.columns(&table).await;
-        let values: Vec<_> = columns.iter().map(|column| raw.value(column, leaves)).collect();
+    for table in TABLES {
+        let name = raw.name(table);
+        let columns = raw.columns(&name).await;
+        let values: Vec<_> =
+            columns.iter().map(|column| raw.value(table, column, leaves)).collect();
         let (columns, values) = (columns.join(", "), values.join(", "));
+        raw.run(format!(
+            "CREATE TEMPORARY TABLE model AS SELECT * FROM {name} WHERE tenant = 'default'"
+        ))
+        .await;
         let mut first = 1;
         while first <= copies {
             let last = (first + step - 1).min(copies);
             raw.run(format!(
-                "INSERT INTO {table} ({columns}) WITH RECURSIVE series (n) AS \
+                "INSERT INTO {name} ({columns}) WITH RECURSIVE series (n) AS \
                    (SELECT {first} UNION ALL SELECT n + 1 FROM series WHERE n < {last}) \
-                 SELECT {values} FROM series CROSS JOIN {table} AS b WHERE b.tenant = 'default'"
+                 SELECT {values} FROM series CROSS JOIN model AS b"
             ))
             .await;
             first = last + 1;
         }
+        raw.run("DROP TABLE model".to_owned()).await;
     }
     match raw {
         Raw::Sqlite(mut raw) => sqlx::raw_sql("ANALYZE").execute(&mut raw).await.map(drop),

@@ -338,9 +338,10 @@ pub trait Store:
     async fn list_overdue(&self, now: Micros, limit: i64) -> Result<Vec<Handoff>>;
     /// Counts.
     async fn depths(&self) -> Result<Depths>;
-    /// Has the database look at tables that it knows nothing of and that have grown, so that it does not go on
-    /// with plans made for empty ones; whether there is none left to look at.
-    async fn analyze_new(&self) -> Result<bool> {
-        Ok(true)
+    /// Has the database look at tables that have grown far beyond what it knows of them, so that it does not go on
+    /// with plans made for empty ones, and finds out whether plans may be kept. Whether that is of use here, and
+    /// to be asked for every second.
+    async fn tend(&self) -> Result<bool> {
+        Ok(false)
     }
 }

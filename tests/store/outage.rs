@@ -99,12 +99,23 @@ async fn a_new_table_is_looked_at_once_it_has_grown() {
 }
 
 async fn looked_at(bed: Arc<Bed>) {
-    let known =
-        "(SELECT 1 FROM pg_class WHERE oid = 'handoffs'::regclass AND reltuples > 0) AS known";
-    assert!(!bed.store.analyze_new().await.unwrap(), "there is something to look at");
-    assert_eq!(bed.raw().await.count(known).await, 0, "empty tables tell nothing");
-    let batch: Vec<_> = (1..=300).map(|n| given(n, n)).collect();
-    submit(&bed.store, &batch).await;
-    assert!(!bed.store.analyze_new().await.unwrap(), "others have not grown");
-    assert_eq!(bed.raw().await.count(known).await, 1);
+    async fn known(bed: &Bed, rows: usize) -> bool {
+        let table = format!("pg_class WHERE oid = 'handoffs'::regclass AND reltuples = {rows}");
+        let known = format!("(SELECT 1 FROM {table}) AS known");
+        bed.raw().await.count(&known).await == 1
+    }
+    bed.store.tend().await.unwrap();
+    assert!(known(&bed, 0).await || !known(&bed, 300).await, "empty tables tell nothing");
+    let batch = |from: u128, to: u128| (from..=to).map(|n| given(n, n)).collect::<Vec<_>>();
+    submit(&bed.store, &batch(1, 300)).await;
+    assert!(bed.store.tend().await.unwrap(), "there is always something to look at");
+    assert!(known(&bed, 300).await);
+    submit(&bed.store, &batch(301, 1_500)).await;
+    bed.store.tend().await.unwrap();
+    assert!(known(&bed, 1_500).await, "it had grown by far");
+    // From here on plans are kept.
+    bed.store.tend().await.unwrap();
+    submit(&bed.store, &batch(1_501, 1_501)).await;
+    submit(&bed.store, &batch(1_502, 1_503)).await;
+    assert_eq!(bed.raw().await.count("handoffs").await, 1_503);
 }

@@ -10,6 +10,7 @@ use tokio::time::Instant;
 
 use super::PostgresOptions;
 use super::failure::failed;
+use super::statistics::Plans;
 use crate::store::{Result, StoreError};
 
 /// Longest run of one statement; a statement that takes longer is stuck.
@@ -66,8 +67,17 @@ pub(super) async fn settle(url: &str, what: &str, patience: Duration) -> Result<
 
 /// Begins a transaction. A connection that broke since its last use is told by its `BEGIN`, which another one
 /// can begin as well.
-pub(super) async fn begin(pool: &PgPool, doubt: &Doubt) -> Result<Transaction<'static, Postgres>> {
-    let begin = "BEGIN ISOLATION LEVEL READ COMMITTED";
+pub(super) async fn begin(
+    pool: &PgPool,
+    doubt: &Doubt,
+    plans: Plans,
+) -> Result<Transaction<'static, Postgres>> {
+    let begin = match plans {
+        Plans::Fitted => "BEGIN ISOLATION LEVEL READ COMMITTED",
+        Plans::Kept => {
+            "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL plan_cache_mode = force_generic_plan"
+        }
+    };
     match pool.begin_with(begin).await {
         Ok(tx) => Ok(tx),
         Err(err @ (sqlx::Error::PoolTimedOut | sqlx::Error::PoolClosed)) => Err(failed(err)),

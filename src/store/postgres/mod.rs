@@ -5,6 +5,7 @@
 //! time. Ids are compared bytewise (`COLLATE "C"`), so key order is the same here and in Rust.
 
 use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -57,6 +58,7 @@ mod writes;
 use apart::Apart;
 use connect::Doubt;
 use failure::failed;
+use statistics::Statistics;
 
 /// Longest batch as seen from here: a server that is cut off without a word never answers, and the
 /// operating system would wait for it for a quarter of an hour.
@@ -124,6 +126,7 @@ pub struct PostgresStore {
     /// How large a statement of a batch may be.
     statement_bytes: usize,
     doubt: Doubt,
+    statistics: Arc<Statistics>,
 }
 
 impl PostgresStore {
@@ -148,6 +151,7 @@ impl PostgresStore {
                 apart: None,
                 statement_bytes,
                 doubt,
+                statistics: Arc::default(),
             });
         };
         let audit = connect::settle(url, "audit.database_url", options.acquire_timeout).await?;
@@ -157,7 +161,15 @@ impl PostgresStore {
         let apart = Apart::new(pool.clone(), log.clone(), audit);
         apart.check().await?;
         let statement_bytes = statement_bytes.min(connect::statement_bytes(&log).await?);
-        Ok(Self { pool, connect, log, apart: Some(apart), statement_bytes, doubt })
+        Ok(Self {
+            pool,
+            connect,
+            log,
+            apart: Some(apart),
+            statement_bytes,
+            doubt,
+            statistics: Arc::default(),
+        })
     }
 }
 
@@ -550,7 +562,8 @@ impl Store for PostgresStore {
         answered(claims::depths(&self.pool, &self.log)).await
     }
 
-    async fn analyze_new(&self) -> Result<bool> {
-        answered(statistics::analyze_new(&self.pool)).await
+    async fn tend(&self) -> Result<bool> {
+        answered(self.statistics.tend(&self.pool)).await?;
+        Ok(true)
     }
 }

@@ -30,7 +30,8 @@ pub(super) async fn transact(
     needs: &Needs,
     plan: &mut (dyn FnMut(State) -> Writes + Send),
 ) -> Result<Appended> {
-    let mut tx = connect::begin(&store.pool, &store.doubt).await?;
+    let plans = store.statistics.plans(needs);
+    let mut tx = connect::begin(&store.pool, &store.doubt, plans).await?;
     let state = load(&mut tx, store, needs).await?;
     let absent = Absent::of(needs, &state);
     let writes = plan(state);
