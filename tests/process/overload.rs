@@ -128,7 +128,7 @@ struct Flood {
     peak: Size,
 }
 
-/// A broker's size at one moment, and the most descriptors until then.
+/// A broker's size at one moment; under a flood, with the most descriptors until then.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Size {
     rss_mib: u64,
