@@ -79,6 +79,7 @@ AROUND = [
     ('{"id": 17, "title": "Minutes", "body": "We met at ten. ', '", "tags": ["a", "b"]}'),
 ]
 CYRILLIC = str.maketrans("aceiopxyAEOPCTXBHKM", "асеіорхуАЕОРСТХВНКМ")
+GREEK = str.maketrans("aoiupvABEZHIKMNOPTYX", "αοιυρνΑΒΕΖΗΙΚΜΝΟΡΤΥΧ")
 LEET = str.maketrans("aeiost", "431057")
 ZERO = "\u200b\u200c\u2060"
 
@@ -141,6 +142,11 @@ ANY = {
     "quoted": lambda t: "> " + t.replace("\n", "\n> "),
     "markdown": lambda t: "**" + t.replace(" ", "** **") + "**",
     "comment": lambda t: "<!-- " + t + " -->",
+    "percent-twice": lambda t: urllib.parse.quote(urllib.parse.quote(t, safe=""), safe=""),
+    "entities-in-json": lambda t: json.dumps({"html": "".join(f"&#{ord(c)};" for c in t)}),
+    "hex-of-hex": lambda t: t.encode().hex().encode().hex(),
+    "base64-in-url": lambda t: "https://x.example/v?state=" + base64.urlsafe_b64encode(t.encode()).decode().rstrip("="),
+    "indented-lines": lambda t: t.replace(" ", "\n    "),
 }
 LATIN = {
     "zero-width": lambda t: letters(t, lambda c, n: c + ZERO[n % 3]),
@@ -153,6 +159,17 @@ LATIN = {
     "letter-spaced": lambda t: " ".join(t),
     "letter-dotted": lambda t: ".".join(t.replace(" ", "")),
     "letter-lines": lambda t: "\n".join(t.replace(" ", "")),
+    "letter-dashed": lambda t: "-".join(t),
+    "letter-underscored": lambda t: "_".join(t.replace(" ", "")),
+    "letter-listed": lambda t: ", ".join(t.replace(" ", "")),
+    "lines-of-5": lambda t: "\n".join(t[at : at + 5] for at in range(0, len(t), 5)),
+    "lines-of-12": lambda t: "\n".join(t[at : at + 12] for at in range(0, len(t), 12)),
+    "zero-width-cyrillic": lambda t: letters(t.translate(CYRILLIC), lambda c, n: c + ZERO[n % 3]),
+    "full-width-accents": lambda t: wide(letters(t, lambda c, n: c + "\u0301" if n % 3 == 0 else c)),
+    "greek": lambda t: t.translate(GREEK),
+    "spaced-full-width": lambda t: " ".join(wide(t)),
+    "percent-of-leet": lambda t: urllib.parse.quote(t.translate(LEET), safe=""),
+    "rot13-in-json": lambda t: json.dumps({"note": codecs.encode(t, "rot13")}),
     "leet": lambda t: t.translate(LEET),
     "rot13": lambda t: codecs.encode(t, "rot13"),
     "caesar-7": lambda t: letters(t, lambda c, _: chr((ord(c.lower()) - 97 + 7) % 26 + 97)),
@@ -164,8 +181,8 @@ LATIN = {
 }
 # Punctuation is what these families consist of: letters alone carry nothing once it is gone or told apart.
 FORMS = {"chat-template", "system-message", "closed-data"}
-CIPHERS = {"rot13", "caesar-7", "reversed", "base64-of-rot13", "base64-of-reversed"}
-STRIPS = {"letter-dotted", "letter-lines", "letter-spaced", "leet", "markdown"}
+CIPHERS = {"rot13-in-json", "rot13", "caesar-7", "reversed", "base64-of-rot13", "base64-of-reversed"}
+STRIPS = {"leet", "percent-of-leet", "markdown"}
 
 
 def main():

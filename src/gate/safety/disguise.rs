@@ -27,8 +27,14 @@ const MIN_SPACED: usize = 8;
 /// Longest gap between spaced-out letters, in bytes.
 const MAX_GAP: usize = 5;
 
+/// Most bytes that stand between any two of an evenly spaced text.
+const MAX_BETWEEN: usize = 3;
+
 /// Lines this short, and so many of them in a row, are read as one word.
 const SHORT_LINES: (usize, usize) = (16, 4);
+
+/// Fewest lines of one length that are put together.
+const MIN_EVEN: usize = 3;
 
 /// How much around a telling word is turned back: bytes before and after it.
 pub const AROUND: (usize, usize) = (300, 500);
@@ -272,19 +278,29 @@ fn readable(bytes: Vec<u8>) -> Option<String> {
     text.chars().all(fine).then_some(text)
 }
 
-/// Letters that stand alone (`i g n o r e`, `i.g.n.o.r.e`) and words broken over short lines, closed
-/// up. Each run is a view of its own; it has spaces only where gaps of two widths tell words apart.
+/// What was pulled apart, put together; each run is a view of its own.
+#[derive(Debug, Default)]
+pub(super) struct ClosedUp {
+    /// Letters that stand alone (`i g n o r e`, `i. g, n.o-r e`) and words broken over short lines. Spaces
+    /// are only where gaps of two widths tell words apart.
+    pub letters: Vec<View>,
+    /// The same where one thing stands between any two bytes (`w.w.w...e.x.a.m.p.l.e`), and lines of one
+    /// length: with the signs between the letters, just as it was before.
+    pub signs: Vec<View>,
+}
+
 /// `reading` is that text, read.
 #[must_use]
-pub(super) fn closed_up(text: &str, reading: &Reading) -> Vec<View> {
+pub(super) fn closed_up(text: &str, reading: &Reading) -> ClosedUp {
     let bytes = text.as_bytes();
-    let mut views = Vec::new();
+    let mut views = ClosedUp::default();
     letter_spaced(bytes, reading, &mut views);
-    short_lines(bytes, &mut views);
+    short_lines(bytes, &mut views.letters);
+    even_lines(text, &mut views.signs);
     views
 }
 
-fn letter_spaced(bytes: &[u8], reading: &Reading, views: &mut Vec<View>) {
+fn letter_spaced(bytes: &[u8], reading: &Reading, views: &mut ClosedUp) {
     let mut at = 0;
     loop {
         // A stretch that any run covers.
@@ -301,8 +317,49 @@ fn letter_spaced(bytes: &[u8], reading: &Reading, views: &mut Vec<View>) {
         }
         // The end of the word before is no part of it.
         from += usize::from(from > 0 && is_letter(bytes[from]) && is_letter(bytes[from - 1]));
-        at = spaced_run(bytes, from, views).max(at + MIN_SPACED);
+        let end = spaced_run(bytes, from, &mut views.letters);
+        at = end.max(at + MIN_SPACED);
+        at = evenly_spaced(bytes, from, at, &mut views.signs).max(at);
     }
+}
+
+/// Takes out what stands between any two bytes, of each run that begins within `from..until` and holds more
+/// than letters; gives the end of the last.
+fn evenly_spaced(bytes: &[u8], from: usize, until: usize, views: &mut Vec<View>) -> usize {
+    let letter = |at: usize| bytes.get(at).is_some_and(|byte| is_letter(*byte));
+    let alone = |at: &usize| letter(*at) && !letter(at + 1) && !(*at > 0 && letter(at - 1));
+    let mut done = from;
+    while let Some(first) = (done..until.min(bytes.len())).find(alone) {
+        let gap = bytes[first + 1..].iter().take(MAX_BETWEEN).take_while(|byte| is_gap(**byte));
+        let width = gap.count();
+        let between = &bytes[first + 1..][..width];
+        let mut start = first;
+        while start > done + width
+            && bytes[done..start].ends_with(between)
+            && !bytes[start - width - 1].is_ascii_control()
+        {
+            start -= width + 1;
+        }
+        let mut end = first;
+        while width > 0
+            && bytes[end + 1..].starts_with(between)
+            && bytes.get(end + width + 1).is_some_and(u8::is_ascii)
+        {
+            end += width + 1;
+        }
+        done = end + 1;
+        // The beginning of what follows is no part of it.
+        if end > first && letter(end) && letter(end + 1) {
+            end -= width + 1;
+        }
+        let kept: Vec<usize> = (start..=end).step_by(width + 1).collect();
+        let letters = kept.iter().filter(|at| letter(**at)).count();
+        if letters >= MIN_SPACED && kept.iter().any(|at| bytes[*at].is_ascii_punctuation()) {
+            let text = kept.iter().map(|at| char::from(bytes[*at])).collect();
+            views.push(View::new(text, kept.into_iter().enumerate().collect()));
+        }
+    }
+    done
 }
 
 /// Closes up the run that begins at `from`; gives its end.
@@ -326,13 +383,13 @@ fn spaced_run(bytes: &[u8], from: usize, views: &mut Vec<View>) -> usize {
         at += 1;
     }
     if letters.len() >= MIN_SPACED {
-        // A gap wider than most are stands between words.
+        // White space wider than most gaps stands between words.
         let usual = letters[1..].iter().map(|(_, gap)| *gap).min().unwrap_or(1);
         let mut marks = Vec::with_capacity(letters.len());
         let mut text = String::with_capacity(2 * letters.len());
         for (place, gap) in letters {
-            let spaces = bytes[place - gap.min(place)..place].iter().filter(|byte| **byte == b' ');
-            if gap > usual && spaces.count() > 1 {
+            let between = &bytes[place - gap.min(place)..place];
+            if gap > usual && between.iter().all(u8::is_ascii_whitespace) {
                 text.push(' ');
             }
             marks.push((text.len(), place));
@@ -362,6 +419,47 @@ fn short_lines(bytes: &[u8], views: &mut Vec<View>) {
         }
         line = end + 1;
     }
+}
+
+/// Lines of one length, as a text is cut that no one is to read, put together with what of it stands on the
+/// line before and on the one after.
+fn even_lines(text: &str, views: &mut Vec<View>) {
+    let (longest, _) = SHORT_LINES;
+    let ascii = text.is_ascii();
+    let (mut first, mut lines, mut width) = (0, 0, 0);
+    let mut line = 0;
+    for end in memchr::memchr_iter(b'\n', text.as_bytes()).chain([text.len()]) {
+        let this = match end - line {
+            long if long > 4 * longest => usize::MAX,
+            bytes if ascii => bytes,
+            _ => text[line..end].chars().count(),
+        };
+        if this != width || end == text.len() {
+            if lines >= MIN_EVEN && (1..=longest).contains(&width) {
+                views.push(joined(text, first, line, width));
+            }
+            (first, lines, width) = (line, 0, this);
+        }
+        lines += 1;
+        line = end + 1;
+    }
+}
+
+/// Lines of `width` characters, from `first` until `last`, without their ends; the line before ends, and
+/// the one at `last` begins, with as much as they have.
+fn joined(text: &str, first: usize, last: usize, width: usize) -> View {
+    let before = text[..first].char_indices().rev().take(width + 1).last();
+    let from = before.map_or(first, |(at, _)| at);
+    let to = text[last..].char_indices().nth(width).map_or(text.len(), |(at, _)| last + at);
+    let mut marks = Vec::new();
+    let mut out = String::with_capacity(to - from);
+    let mut at = from;
+    for line in text[from..to].split('\n') {
+        marks.push((out.len(), at));
+        out.push_str(line);
+        at += line.len() + 1;
+    }
+    View::new(out, marks)
 }
 
 fn without_spaces(bytes: &[u8], from: usize, to: usize) -> View {

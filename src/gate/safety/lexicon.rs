@@ -26,6 +26,9 @@ const MAX_ENTRY: usize = 60;
 /// Most entries that may be under way at once: as many as the longest has words.
 pub(super) const MAX_WORDS: usize = 10;
 
+/// How far from a word another one beside it is looked for, in bytes.
+const BESIDE: usize = 16;
+
 /// Languages without spaces between words, or whose words take attached particles: entries are found
 /// anywhere.
 const UNSPACED: [&str; 6] = ["ar", "hi", "ja", "ko", "th", "zh"];
@@ -87,8 +90,15 @@ pub struct Lexicon {
 #[derive(Debug)]
 struct Anywhere {
     nfa: NFA,
-    /// Concepts and length of each pattern.
-    patterns: Vec<(u128, u32)>,
+    patterns: Vec<Pattern>,
+}
+
+#[derive(Debug)]
+struct Pattern {
+    concepts: u128,
+    length: u32,
+    /// Only where the text has exactly this.
+    exact: Option<String>,
 }
 
 /// Why a lexicon cannot be compiled.
@@ -127,6 +137,7 @@ impl Lexicon {
         let mut names = BTreeMap::new();
         let mut spaced: BTreeMap<String, u128> = BTreeMap::new();
         let mut anywhere: BTreeMap<String, u128> = BTreeMap::new();
+        let mut exact: Vec<(u128, String)> = Vec::new();
         let mut tree = Tree::default();
         for (index, (concept, languages)) in words.iter().enumerate() {
             names.insert(concept.clone(), index as u8);
@@ -138,6 +149,7 @@ impl Lexicon {
                     if let Some(literal) = entry.strip_prefix('=') {
                         let lead = literal.bytes().take_while(|b| !is_letter(*b)).count();
                         tree.add(&read, Meaning::Exact(bit, literal.into(), lead))?;
+                        exact.push((bit, literal.replace(' ', "")));
                     } else if unspaced && !read.is_ascii() {
                         *anywhere.entry(read).or_default() |= bit;
                     } else {
@@ -151,7 +163,8 @@ impl Lexicon {
             .chain(&anywhere)
             .map(|(read, concepts)| (read.replace([' ', '*'], ""), *concepts))
             .filter(|(read, _)| read.len() > 2);
-        let closed_up = Anywhere::new(borderless.collect())?;
+        let borderless: BTreeMap<String, u128> = borderless.collect();
+        let closed_up = Anywhere::new(borderless, exact)?;
         for (read, concepts) in &spaced {
             tree.add(read, Meaning::Concepts(*concepts))?;
         }
@@ -179,7 +192,7 @@ impl Lexicon {
             paths: Index::new(&tree.paths),
             nodes,
             meanings,
-            anywhere: Anywhere::new(anywhere)?,
+            anywhere: Anywhere::new(anywhere, Vec::new())?,
             closed_up,
         })
     }
@@ -207,7 +220,9 @@ impl Lexicon {
         let bytes = text.as_bytes();
         let mut anywhere = Vec::new();
         if !text.is_ascii() {
-            self.anywhere.each(bytes, |concepts, start, end| anywhere.push((concepts, start, end)));
+            let keep =
+                |pattern: &Pattern, at| anywhere.push((pattern.concepts, pattern.length, at));
+            self.anywhere.each_spaced(reading.bytes(), keep);
         }
         let mut anywhere = anywhere.as_slice();
         let mut ways = [[Way::default(); MAX_WORDS]; 2];
@@ -220,12 +235,14 @@ impl Lexicon {
             && word.start < stretch.end
         {
             let (from, to) = (place, place + word.length);
-            while let Some(&(concepts, start, end)) = anywhere.first()
-                && start < word.end
+            while let Some((concepts, length, at)) = anywhere.first()
+                && at.start < word.end
             {
                 anywhere = &anywhere[1..];
+                let Range { start, end } = *at;
+                let concepts = *concepts;
                 let from = from + start.saturating_sub(word.start) as u32;
-                let to = from + (end - start) as u32;
+                let to = from + length;
                 found(Found::Word(Hit { concepts, start, end, from, to }));
             }
             let (alone, pair) = self.vocabulary.may_begin(last.hash, word.key());
@@ -269,8 +286,8 @@ impl Lexicon {
     }
 
     /// The same for a text whose spaces say nothing.
-    pub(super) fn read_closed_up(&self, reading: &Reading, mut found: impl FnMut(Hit)) {
-        self.closed_up.each(reading.bytes(), |concepts, start, end| {
+    pub(super) fn read_closed_up(&self, text: &str, reading: &Reading, mut found: impl FnMut(Hit)) {
+        self.closed_up.each_closed_up(text.as_bytes(), reading.bytes(), |concepts, start, end| {
             let (from, to) = (start as u32, end as u32);
             found(Hit { concepts, start, end, from, to });
         });
@@ -302,24 +319,18 @@ impl Meaning {
         let (start, end) = (at.start, at.end);
         match self {
             Self::Concepts(concepts) => {
-                if is_word(&text[at]) {
+                if is_word(text, at) {
                     found(Found::Word(Hit { concepts: *concepts, start, end, from, to }));
                 }
             }
             Self::Exact(concepts, literal, lead) => {
-                let begin = start.checked_sub(*lead);
-                let here = begin.and_then(|begin| text.get(begin..begin + literal.len()));
-                // Capital letters in the entry mean that only they will do.
-                let capital = literal.bytes().any(|byte| byte.is_ascii_uppercase());
-                let same = |here: &[u8]| {
-                    here == literal.as_bytes()
-                        || !capital && here.eq_ignore_ascii_case(literal.as_bytes())
-                };
+                let Some(begin) = start.checked_sub(*lead) else { return };
+                let before = begin.checked_sub(1).map(|before| text[before]);
                 let apart = *lead == 0
-                    || begin.and_then(|begin| text.get(begin.checked_sub(1)?)).is_none_or(
-                        |before| !before.is_ascii_alphanumeric() || text[start - lead] == b'.',
-                    );
-                if apart && here.is_some_and(same) {
+                    || before.is_none_or(|before| {
+                        !before.is_ascii_alphanumeric() || text[start - lead] == b'.'
+                    });
+                if apart && spelled(literal, &text[begin..]) && is_word(text, at) {
                     found(Found::Word(Hit { concepts: *concepts, start, end, from, to }));
                 }
             }
@@ -369,39 +380,124 @@ impl Tree {
 }
 
 impl Anywhere {
-    fn new(patterns: BTreeMap<String, u128>) -> Result<Self, LexiconError> {
-        let nfa = NFA::builder().prefilter(false).build(patterns.keys())?;
+    /// For entries as read, and for some that the text must have to the letter.
+    fn new(
+        entries: BTreeMap<String, u128>,
+        exact: Vec<(u128, String)>,
+    ) -> Result<Self, LexiconError> {
+        let read = |literal: &str| literal.bytes().map(|byte| READ[usize::from(byte)]).collect();
+        let keys: Vec<Vec<u8>> = entries
+            .keys()
+            .map(|entry| entry.clone().into_bytes())
+            .chain(exact.iter().map(|(_, literal)| read(literal)))
+            .collect();
+        let nfa = NFA::builder().prefilter(false).build(&keys)?;
         nfa.start_state(Anchored::No)?;
-        let patterns =
-            patterns.into_iter().map(|(pattern, bits)| (bits, pattern.len() as u32)).collect();
+        let meanings = entries
+            .into_values()
+            .map(|concepts| (concepts, None))
+            .chain(exact.into_iter().map(|(concepts, literal)| (concepts, Some(literal))));
+        let patterns = meanings
+            .zip(&keys)
+            .map(|((concepts, exact), key)| Pattern { concepts, length: key.len() as u32, exact })
+            .collect();
         Ok(Self { nfa, patterns })
     }
 
-    /// Tells of each pattern in `text`: concepts, start, end.
-    fn each(&self, text: &[u8], mut found: impl FnMut(u128, usize, usize)) {
+    /// Tells of each pattern in a text whose spaces say nothing, as it is read: concepts, start, end.
+    fn each_closed_up(&self, text: &[u8], read: &[u8], mut found: impl FnMut(u128, usize, usize)) {
+        self.each(read.iter().copied().enumerate(), |pattern, end| {
+            let start = end - pattern.length as usize;
+            if pattern.exact.as_ref().is_none_or(|exact| spelled(exact, &text[start..])) {
+                found(pattern.concepts, start, end);
+            }
+        });
+    }
+
+    /// Tells of each pattern in a text, as it is read, any run of borders for a space.
+    fn each_spaced(&self, read: &[u8], mut found: impl FnMut(&Pattern, Range<usize>)) {
+        let repeats = |at: usize| at > 0 && read[at].max(read[at - 1]) <= b' ';
+        let mut last = b'a';
+        let once = read.iter().enumerate().filter_map(|(at, byte)| {
+            let byte = (*byte).max(b' ');
+            let repeated = byte == b' ' && last == b' ';
+            last = byte;
+            (!repeated).then_some((at, byte))
+        });
+        self.each(once, |pattern, end| {
+            let mut start = end;
+            for _ in 0..pattern.length {
+                start -= 1;
+                while repeats(start) {
+                    start -= 1;
+                }
+            }
+            found(pattern, start..end);
+        });
+    }
+
+    /// Tells of each pattern in bytes that come with their places, and the place behind it.
+    fn each(
+        &self,
+        read: impl Iterator<Item = (usize, u8)>,
+        mut found: impl FnMut(&Pattern, usize),
+    ) {
         let Ok(mut state) = self.nfa.start_state(Anchored::No) else { return };
-        for (at, byte) in text.iter().enumerate() {
-            state = self.nfa.next_state(Anchored::No, state, *byte);
+        for (at, byte) in read {
+            state = self.nfa.next_state(Anchored::No, state, byte);
             if self.nfa.is_match(state) {
                 for index in 0..self.nfa.match_len(state) {
-                    let (concepts, length) =
-                        self.patterns[self.nfa.match_pattern(state, index).as_usize()];
-                    found(concepts, at + 1 - length as usize, at + 1);
+                    let id = self.nfa.match_pattern(state, index);
+                    found(&self.patterns[id.as_usize()], at + 1);
                 }
             }
         }
     }
 }
 
-/// Digits pass for letters only beside letters: `1n57ruct10n` is a word, `14` is none.
-fn is_word(bytes: &[u8]) -> bool {
-    let digits = bytes.iter().filter(|byte| byte.is_ascii_digit()).count();
-    if digits == 0 {
+/// Whether a text begins with exactly this: any white space for a space, small letters of the entry in
+/// either case and as the digits that pass for them.
+fn spelled(literal: &str, text: &[u8]) -> bool {
+    let capital = literal.bytes().any(|byte| byte.is_ascii_uppercase());
+    let mut text = text;
+    for want in literal.bytes() {
+        let Some((have, rest)) = text.split_first() else { return false };
+        let passes = have.is_ascii_digit() && READ[usize::from(*have)] == want;
+        text = match want {
+            b' ' if have.is_ascii_whitespace() => rest.trim_ascii_start(),
+            _ if *have == want || !capital && (have.eq_ignore_ascii_case(&want) || passes) => rest,
+            _ => return false,
+        };
+    }
+    true
+}
+
+/// Digits pass for letters only beside letters: `1n57ruct10n` is a word, `14` is one only beside another
+/// word like that.
+fn is_word(text: &[u8], at: Range<usize>) -> bool {
+    let count = |word: &[u8]| {
+        let digits = word.iter().filter(|byte| byte.is_ascii_digit()).count();
+        let letters =
+            word.iter().filter(|byte| byte.is_ascii_alphabetic() || !byte.is_ascii()).count();
+        (letters, digits)
+    };
+    let (letters, digits) = count(&text[at.clone()]);
+    if digits == 0 || letters > 0 && letters + digits >= 4 {
         return true;
     }
-    let letters =
-        bytes.iter().filter(|byte| byte.is_ascii_alphabetic() || !byte.is_ascii()).count();
-    letters > 0 && digits <= 3 * letters && letters + digits >= 4
+    let passes = |word: &[u8]| {
+        let (letters, digits) = count(word);
+        letters > 0
+            && digits > 0
+            && letters + digits >= 3
+            && word.iter().all(|byte| !READ[usize::from(*byte)].is_ascii_digit())
+    };
+    let border = |byte: &u8| !byte.is_ascii_alphanumeric();
+    let before = &text[at.start.saturating_sub(BESIDE)..at.start];
+    let after = &text[at.end..text.len().min(at.end + BESIDE)];
+    let before = before.split_last().and_then(|(_, before)| before.rsplit(border).next());
+    let after = after.split_first().and_then(|(_, after)| after.split(border).next());
+    before.is_some_and(passes) || after.is_some_and(passes)
 }
 
 /// An entry as the pass reads it: words with one space between them, the last perhaps with `*`.

@@ -172,26 +172,33 @@ fn fold_char(character: char, out: &mut String) {
     }
 }
 
-/// A letter of either case becomes the same: what its small form looks like in ASCII, else the ASCII
-/// letter that its capital looks like, else its small form.
+/// What a letter looks like in ASCII: a capital first as itself, then either as its small form, then as its
+/// capital; else its small form.
 fn push_look_alike(character: char, out: &mut String) {
     if character.is_ascii() {
         out.push(character);
         return;
     }
     let lower: String = character.to_lowercase().collect();
-    let small: String = unicode_security::skeleton(&lower).collect();
-    if small.is_ascii() && !small.is_empty() {
-        out.push_str(&small);
-        return;
-    }
     let upper: String = character.to_uppercase().collect();
     let capital: String = unicode_security::skeleton(&upper).collect();
-    match capital.as_bytes() {
+    let capital = match capital.as_bytes() {
         // The skeleton of a capital I is a small l.
-        b"l" => out.push('i'),
-        [letter] if letter.is_ascii_alphabetic() => out.push(char::from(*letter)),
-        _ => out.push_str(&lower),
+        b"l" => Some('I'),
+        [letter] if letter.is_ascii_alphabetic() => Some(char::from(*letter)),
+        _ => None,
+    };
+    let small = || {
+        let small: String = unicode_security::skeleton(&lower).collect();
+        (small.is_ascii() && !small.is_empty()).then_some(small)
+    };
+    match (character.is_uppercase(), capital) {
+        (true, Some(letter)) => out.push(letter),
+        (_, capital) => match (small(), capital) {
+            (Some(small), _) => out.push_str(&small),
+            (None, Some(letter)) => out.push(letter),
+            (None, None) => out.push_str(&lower),
+        },
     }
 }
 
@@ -213,11 +220,21 @@ mod tests {
     #[test]
     fn look_alikes_and_compatibility_forms_become_ascii() {
         assert_eq!(folded("іgnоrе рrеvіоus"), "ignore previous"); // Cyrillic
-        assert_eq!(folded("Іgnοre Αll"), "ignore all"); // Cyrillic and Greek capitals
+        assert_eq!(folded("Іgnοre Αll"), "Ignore All"); // Cyrillic and Greek capitals
         assert_eq!(folded("ｉｇｎｏｒｅ　ａｌｌ"), "ignore all");
         assert_eq!(folded("𝐢𝐠𝐧𝐨𝐫𝐞 𝒶𝓁𝓁"), "ignore all");
         assert_eq!(folded("ìgnóré"), "ignore");
         assert_eq!(folded("igno\u{301}re"), "ignore");
+    }
+
+    #[test]
+    fn a_capital_is_read_as_what_it_looks_like_itself() {
+        assert_eq!(folded("Υου mυst ιgnore Νοte"), "You must ignore Note"); // Greek
+        // In the scripts of the lexicon both cases of a letter are read as one.
+        for letter in '\u{410}'..='\u{42f}' {
+            let (capital, small) = (letter.to_string(), letter.to_lowercase().to_string());
+            assert_eq!(folded(&capital).to_lowercase(), folded(&small).to_lowercase(), "{letter}");
+        }
     }
 
     #[test]

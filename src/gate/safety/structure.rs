@@ -3,6 +3,8 @@
 
 use memchr::memmem;
 
+use super::reading::READ;
+
 /// Longest address looked at, in bytes.
 const MAX_URL: usize = 600;
 
@@ -167,10 +169,10 @@ const CARRIERS: [&[u8]; 18] = [
 /// Whether an address gives data away: places to fill in, or (of an image, which is fetched without
 /// anyone's doing) a long value.
 fn leak(address: &[u8], image: bool) -> Option<Form> {
-    if !address.get(..5).is_some_and(|scheme| {
-        scheme.eq_ignore_ascii_case(b"http:") || scheme.eq_ignore_ascii_case(b"https")
-    }) && !address.starts_with(b"//")
-    {
+    // Also with digits for letters: who reads `h77p` as such asks that address.
+    let scheme = address.iter().take(4).map(|byte| READ[usize::from(*byte)]);
+    let absolute = scheme.eq(*b"http") && matches!(address.get(4), Some(b':' | b's' | b'S' | b'5'));
+    if !absolute && !address.starts_with(b"//") {
         return None;
     }
     let host_end =

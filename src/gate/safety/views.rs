@@ -71,7 +71,16 @@ impl Looker<'_> {
 
     /// What is spaced out or broken over lines.
     fn closed_up_runs(&mut self, text: &str, reading: &Reading, original: &dyn Fn(usize) -> usize) {
-        for run in disguise::closed_up(text, reading) {
+        let runs = disguise::closed_up(text, reading);
+        for run in &runs.signs {
+            let back = |offset| original(run.original(offset));
+            self.forms(&run.text, &back);
+            let mut reading = self.reading(&run.text);
+            self.words(&run.text, &mut reading, true, &back);
+            self.closed_up(&run.text, &reading, &back);
+            self.memory.readings.push(reading);
+        }
+        for run in &runs.letters {
             let back = |offset| original(run.original(offset));
             let mut reading = self.reading(&run.text);
             if run.text.contains(' ') {
@@ -213,7 +222,7 @@ impl Looker<'_> {
         let mut run = rules.machine.begin(text, true, self.memory);
         let fires = &mut self.seen.fires;
         let before = fires.len();
-        rules.lexicon.read_closed_up(reading, |hit| {
+        rules.lexicon.read_closed_up(text, reading, |hit| {
             run.take(&hit, |fire| keep(fires, before, fire));
         });
         self.seen.work += text.len() as u64 + run.work;
