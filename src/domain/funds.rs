@@ -13,7 +13,7 @@
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 
 use super::handoff::Cost;
 use super::ids::{AgentId, HandoffId};
@@ -23,8 +23,9 @@ use super::money::{Usd, nanos};
 /// the report; the oldest go first. As many as the default limit of hops.
 const MAX_ENDED: usize = 32;
 
-/// Money and tokens: cumulative, or a sum.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+/// Money and tokens: cumulative, or a sum. Kept as `[nano-dollars, read, written]`; the names are what older
+/// versions wrote.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 pub struct Tally {
     /// US dollars.
     #[serde(rename = "u", with = "nanos")]
@@ -73,14 +74,21 @@ impl Tally {
     }
 }
 
-/// What one handoff set aside for its receiver.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+impl Serialize for Tally {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        (self.usd.0, self.prompt, self.completion).serialize(to)
+    }
+}
+
+/// What one handoff set aside for its receiver. Kept as an array of its fields in this order, as a task has
+/// one for each handoff that is open; the names are what older versions wrote.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct Reserve {
     /// The handoff.
     #[serde(rename = "h")]
     pub handoff: HandoffId,
     /// The handoff out of whose reserve it was taken; none: out of what the task began with.
-    #[serde(rename = "f", default, skip_serializing_if = "Option::is_none")]
+    #[serde(rename = "f", default)]
     pub from: Option<HandoffId>,
     /// Who sent.
     #[serde(rename = "s")]
@@ -104,8 +112,15 @@ pub struct Reserve {
     #[serde(rename = "e")]
     pub after: Tally,
     /// The caps against which it counts ([`super::cap::Cap::mark`]).
-    #[serde(rename = "k", default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(rename = "k", default)]
     pub marks: Vec<i64>,
+}
+
+impl Serialize for Reserve {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let Self { handoff, from, source, holder, open, left, stated, before, after, marks } = self;
+        (handoff, from, source, holder, open, left.0, stated, before, after, marks).serialize(to)
+    }
 }
 
 /// The books of one task tree.
@@ -204,7 +219,7 @@ impl Funds {
         }
     }
 
-    /// As it is kept.
+    /// As it is kept: JSON.
     #[must_use]
     pub fn to_text(&self) -> String {
         // Plain data with text keys: it always has a JSON form.

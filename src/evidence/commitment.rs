@@ -122,8 +122,9 @@ thread_local! {
         RefCell::new(zstd::bulk::Compressor::new(ZSTD_LEVEL).ok());
 }
 
-/// `None` where it cannot be compressed: it is then kept as it is.
-fn compress(content: &[u8]) -> Option<Vec<u8>> {
+/// The bytes as [`Codec::Zstd`]; `None` where they cannot be compressed, and are kept as they are.
+#[must_use]
+pub fn compress(content: &[u8]) -> Option<Vec<u8>> {
     COMPRESSOR.with_borrow_mut(|compressor| compressor.as_mut()?.compress(content).ok())
 }
 

@@ -368,6 +368,30 @@ fn what_a_receiver_says_never_stands_in_a_record() {
 }
 
 #[test]
+fn books_are_written_where_they_changed_within_the_batch() {
+    let same_books = |state: State, batch: &[Command]| {
+        let mut plan = Plan::new(state);
+        for command in batch {
+            let (changes, _) = decide(&plan.state, command, &context()).unwrap();
+            plan.apply(changes);
+        }
+        let key = (tenant(), TaskId(uuid(100)));
+        assert!(plan.writes.tasks.contains_key(&key));
+        (plan.writes.same_books.contains(&key), plan.state)
+    };
+    let first = submit(0, 100, 0, true);
+    let accepted = settle(0, 100, 1, 1, Outcome::Accepted);
+    let (same, state) = same_books(State::default(), std::slice::from_ref(&first));
+    assert!(!same, "a new task has none yet");
+    assert!(!same_books(State::default(), &[first, accepted.clone()]).0);
+    assert!(same_books(state.clone(), std::slice::from_ref(&accepted)).0);
+    let next = submit(1, 100, 2, true);
+    assert!(!same_books(state.clone(), std::slice::from_ref(&next)).0);
+    assert!(!same_books(state.clone(), &[accepted.clone(), next.clone()]).0);
+    assert!(!same_books(state, &[next, accepted]).0);
+}
+
+#[test]
 fn the_second_handoff_of_a_task_waits_for_the_first() {
     let (state, ..) = apply(State::default(), &submit(0, 100, 0, true));
     let (state, ..) = apply(state, &submit(1, 100, 1, true));

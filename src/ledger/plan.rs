@@ -106,9 +106,16 @@ impl Plan {
         match change {
             Change::Task(task) => {
                 let key = (task.tenant.clone(), task.id);
-                let new = state.tasks.insert(key.clone(), task.clone()).is_none();
-                let was_new = writes.tasks.get(&key).is_some_and(|(_, new)| *new);
-                writes.tasks.insert(key, (task, new || was_new));
+                let known = state.tasks.insert(key.clone(), task.clone());
+                let written = writes.tasks.get(&key);
+                let was_new = written.is_some_and(|(_, new)| *new);
+                let left = written.is_none() || writes.same_books.contains(&key);
+                if left && known.as_ref().is_some_and(|known| known.funds == task.funds) {
+                    writes.same_books.insert(key.clone());
+                } else {
+                    writes.same_books.remove(&key);
+                }
+                writes.tasks.insert(key, (task, known.is_none() || was_new));
             }
             Change::Handoff(handoff) => {
                 let key = (handoff.tenant.clone(), handoff.id);

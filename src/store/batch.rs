@@ -166,6 +166,8 @@ pub struct LastCheckpoint {
 pub struct Writes {
     /// Tasks by key; `true` where the row is new.
     pub tasks: BTreeMap<TaskKey, (Task, bool)>,
+    /// Tasks of these whose books of money are as they are kept: that column is left alone.
+    pub same_books: BTreeSet<TaskKey>,
     /// Handoffs by key; `true` where the row is new.
     pub handoffs: BTreeMap<HandoffKey, (Handoff, bool)>,
     /// Outbox rows by handoff: `Some` to have it so, `None` to have it gone.

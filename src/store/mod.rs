@@ -32,6 +32,7 @@ pub use lists::{
 };
 
 mod batch;
+mod books;
 pub mod caps;
 pub mod cold;
 pub mod contracts;

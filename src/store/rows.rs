@@ -256,7 +256,7 @@ macro_rules! decoders {
 
         fn funds(row: &$row) -> Result<Option<Box<$crate::domain::funds::Funds>>> {
             get::<Option<String>>(row, "funds")?
-                .map(|text| serde_json::from_str(&text))
+                .map(|text| $crate::store::books::read(&text).map(Box::new))
                 .transpose()
                 .map_err(|err| unreadable("funds", err))
         }

@@ -4,9 +4,11 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use handoffd::domain::agent::AgentState;
-use handoffd::domain::handoff::HandoffStatus;
+use handoffd::domain::funds::Ask;
+use handoffd::domain::handoff::{Cost, HandoffStatus};
 use handoffd::domain::ids::Micros;
-use handoffd::domain::task::TaskStatus;
+use handoffd::domain::money::Usd;
+use handoffd::domain::task::{Task, TaskStatus};
 use handoffd::evidence::record::RecordKind;
 use handoffd::store::{AgentRow, HandoffFilter, Kept, Needs, StoreError, TaskFilter, Writes};
 
@@ -289,6 +291,31 @@ pub async fn batches_on_one_task_see_each_other(bed: Arc<Bed>) {
     all_different(&fences);
     let task = bed.store.find_task(&(acme(), task_id(1))).await.unwrap().unwrap();
     assert_eq!(task.fence, i64::try_from(1 + WRITERS * ROUNDS).unwrap());
+}
+
+pub async fn long_books_are_kept_and_books_that_did_not_change_are_left_alone(bed: Arc<Bed>) {
+    let one = given(1, 1);
+    submit(&bed.store, std::slice::from_ref(&one)).await;
+    let kept = async || bed.store.find_task(&one.task_key()).await.unwrap().unwrap();
+    let first = kept().await;
+    let mut longer = first.clone();
+    let funds = longer.funds.as_mut().unwrap();
+    let cost = Cost { remaining: Usd(1), ..Cost::default() };
+    for n in 100..1_100 {
+        let ask = Ask { parent: None, source: &agent("alice"), cost: &cost };
+        funds.draw(handoff_id(n), &agent("bob"), ask);
+    }
+    let change = |task: &Task, same: bool| {
+        let mut writes = Writes::default();
+        writes.tasks.insert(one.task_key(), (task.clone(), false));
+        writes.same_books.extend(same.then(|| one.task_key()));
+        writes
+    };
+    write(&bed.store, change(&longer, false)).await.unwrap();
+    assert_eq!(kept().await, longer);
+    let told_otherwise = Task { fence: 9, funds: first.funds, ..longer.clone() };
+    write(&bed.store, change(&told_otherwise, true)).await.unwrap();
+    assert_eq!(kept().await, Task { fence: 9, ..longer });
 }
 
 pub async fn a_batch_may_be_large(bed: Arc<Bed>) {

@@ -181,6 +181,26 @@ fn books_survive_the_store_without_a_double_in_them() {
     assert_eq!(serde_json::from_str::<Funds>(&text).unwrap(), funds);
 }
 
+#[test]
+fn books_of_an_older_version_are_read() {
+    let kept = serde_json::json!({
+        "opener": "a", "strict": true, "declared": false, "granted": 100, "spent": 30, "free": 0,
+        "stated": {"u": 20, "p": 5, "c": 6}, "agents": {"a": {"u": 30, "p": 5, "c": 6}},
+        "reserves": [
+            {"h": id(1), "s": "a", "t": "b", "o": false, "l": 0, "m": {"u": 20, "p": 5, "c": 6},
+             "b": {"u": 0, "p": 0, "c": 0}, "e": {"u": 10, "p": 0, "c": 0}},
+            {"h": id(2), "f": id(1), "s": "b", "t": "c", "o": true, "l": 70, "m": {"u": 30, "p": 5, "c": 6},
+             "b": {"u": 0, "p": 0, "c": 0}, "e": {"u": 0, "p": 0, "c": 0}, "k": [7, 8]},
+        ],
+    });
+    let funds: Funds = serde_json::from_value(kept).unwrap();
+    assert_eq!(funds.stated, Tally { usd: Usd(20), prompt: 5, completion: 6 });
+    assert_eq!((funds.reserves[0].from, funds.reserves[0].after.usd), (None, Usd(10)));
+    let second = &funds.reserves[1];
+    assert_eq!((second.from, &*second.marks, second.left), (Some(id(1)), &[7, 8][..], Usd(70)));
+    assert_eq!(serde_json::from_str::<Funds>(&funds.to_text()).unwrap(), funds);
+}
+
 /// One step in the life of a task tree. Numbers are taken modulo what there is.
 #[derive(Debug, Clone)]
 enum Step {

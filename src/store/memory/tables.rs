@@ -125,6 +125,7 @@ impl Tables {
     pub(super) fn apply(&mut self, writes: &Writes) -> Result<Appended> {
         let Writes {
             tasks,
+            same_books,
             handoffs,
             outbox,
             checkpoints,
@@ -181,8 +182,14 @@ impl Tables {
         }
         let appended = self.append(records)?;
 
-        let known = tasks.iter().map(|(key, (task, _))| (key.clone(), task.clone()));
-        self.tasks.extend(known);
+        for (key, (task, _)) in tasks {
+            let mut task = task.clone();
+            if let Some(known) = same_books.contains(key).then(|| self.tasks.remove(key)).flatten()
+            {
+                task.funds = known.funds;
+            }
+            self.tasks.insert(key.clone(), task);
+        }
         for (key, (handoff, _)) in handoffs {
             let mut handoff = handoff.clone();
             if let Some(born) = self.handoffs.remove(key) {

@@ -68,6 +68,7 @@ fn is_empty(writes: &Writes) -> bool {
     // Named one by one, so that a new field cannot be forgotten.
     let Writes {
         tasks,
+        same_books: _,
         handoffs,
         outbox,
         checkpoints,

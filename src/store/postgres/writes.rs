@@ -15,8 +15,8 @@ use crate::domain::escalation::Escalation;
 use crate::domain::handoff::Handoff;
 use crate::domain::ids::AgentId;
 use crate::domain::progress::Edge;
-use crate::domain::task::Task;
 use crate::evidence::record::{Content, Draft};
+use crate::store::books;
 use crate::store::{
     AgentRow, CheckpointRow, DeadLetterRow, HandoffKey, IdempotencyRow, KeyRow, OutboxRow, Result,
     Writes,
@@ -31,9 +31,6 @@ static KEYS_UPSERT: Sql = Sql::new(|| KEYS.upsert(1));
 /// Set with the handoff, and by an erasure alone: an update of what was read before must not bring
 /// back what was erased.
 const HANDOFF_ERASED: [&str; 3] = ["digest_salt", "digest", "tracestate"];
-
-/// Bytes of a task's books of money, as they mostly are.
-const FUNDS_BYTES: usize = 400;
 
 pub(super) async fn execute(tx: &mut PgConnection, statement: Statement) -> Result<u64> {
     statement.execute(tx).await.map_err(failed).map(|done| done.rows_affected())
@@ -52,10 +49,11 @@ pub(super) async fn write(
     statement_bytes: usize,
 ) -> Result<()> {
     let mut joined = Joined::new(&mut *tx, statement_bytes);
-    let (new, known) = split(&writes.tasks);
-    let funds = |task: &&Task| if task.funds.is_some() { FUNDS_BYTES } else { 0 };
-    joined.put(&TASKS, How::Insert, &new, funds, tasks).await?;
-    joined.put(&TASKS, How::Update(&[]), &known, funds, tasks).await?;
+    let rows = books::Rows::of(writes);
+    let text = |row: &books::Row<'_>| row.1.as_ref().map_or(0, String::len);
+    joined.put(&TASKS, How::Insert, &rows.new, text, tasks).await?;
+    joined.put(&TASKS, How::Update(&[]), &rows.changed, text, tasks).await?;
+    joined.put(&TASKS, How::Update(&["funds"]), &rows.same_books, text, tasks).await?;
     let (new, known) = split(&writes.handoffs);
     joined.put(&HANDOFFS, How::Insert, &new, |_| 0, handoffs).await?;
     joined.put(&HANDOFFS, How::Update(&HANDOFF_ERASED), &known, |_| 0, handoffs).await?;
@@ -95,27 +93,27 @@ async fn write_contents(joined: &mut Joined<'_>, writes: &Writes) -> Result<()> 
     joined.put(&CONTENTS, How::Insert, &kept, bytes, columns).await
 }
 
-fn tasks(bound: Bound, tasks: &[&Task]) -> Bound {
+fn tasks(bound: Bound, rows: &[books::Row<'_>]) -> Bound {
     bind!(
         bound,
-        tasks,
-        |task| task.tenant.as_str(),
-        task.id.to_string(),
-        task.status.as_str(),
-        task.holder.as_str(),
-        task.checkpoint.map(|at| at.execution_id.to_string()),
-        task.checkpoint.map(|at| at.seq),
-        task.fence,
-        task.handoffs,
-        task.undelivered,
-        task.failures,
-        task.spent.0,
-        task.remaining.0,
-        task.created_at.0,
-        task.updated_at.0,
-        task.topped_up.0,
-        task.opened_by.as_ref().map(AgentId::as_str),
-        task.funds.as_ref().map(|funds| funds.to_text()),
+        rows,
+        |row| row.0.tenant.as_str(),
+        row.0.id.to_string(),
+        row.0.status.as_str(),
+        row.0.holder.as_str(),
+        row.0.checkpoint.map(|at| at.execution_id.to_string()),
+        row.0.checkpoint.map(|at| at.seq),
+        row.0.fence,
+        row.0.handoffs,
+        row.0.undelivered,
+        row.0.failures,
+        row.0.spent.0,
+        row.0.remaining.0,
+        row.0.created_at.0,
+        row.0.updated_at.0,
+        row.0.topped_up.0,
+        row.0.opened_by.as_ref().map(AgentId::as_str),
+        row.1.as_deref(),
     )
 }
 

@@ -40,6 +40,7 @@ pub(super) async fn run(
 fn is_empty(writes: &Writes) -> bool {
     let Writes {
         tasks,
+        same_books: _,
         handoffs,
         outbox,
         checkpoints,

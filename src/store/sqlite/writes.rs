@@ -11,7 +11,7 @@ use crate::domain::escalation::Escalation;
 use crate::domain::handoff::{DeliveryMode, Handoff};
 use crate::domain::ids::{AgentId, Micros};
 use crate::domain::progress::Edge;
-use crate::domain::task::Task;
+use crate::store::books;
 use crate::store::rows::{
     AGENT, CHECKPOINT, DEAD_LETTER, EDGE, ESCALATION, HANDOFF, KEY, OUTBOX, TASK,
 };
@@ -22,6 +22,9 @@ use crate::store::{
 
 /// What a task is born with.
 const TASK_FIXED: [&str; 2] = ["created_at", "opened_by"];
+
+/// The same, of one whose books of money are as they were.
+const TASK_SAME_BOOKS: [&str; 3] = ["created_at", "opened_by", "funds"];
 
 /// What a handoff is born with. Digest and `tracestate` are taken away by an erasure, and by nothing else.
 const HANDOFF_FIXED: [&str; 13] = [
@@ -42,10 +45,14 @@ const HANDOFF_FIXED: [&str; 13] = [
 
 /// Writes everything but the records.
 pub(super) async fn write(conn: &mut SqliteConnection, writes: &Writes) -> Result<()> {
-    let (new, known) = split(writes.tasks.values());
+    let rows = books::Rows::of(writes);
+    let [new, changed, same_books] =
+        [&rows.new, &rows.changed, &rows.same_books].map(|rows| rows.iter().collect::<Vec<_>>());
     Batch::insert("tasks", TASK).run(conn, &new, bind_task).await?;
-    let touched = Batch::update("tasks", TASK, &TASK_FIXED).run(conn, &known, bind_task).await?;
-    all_known(touched, known.len())?;
+    for (known, fixed) in [(changed, &TASK_FIXED[..]), (same_books, &TASK_SAME_BOOKS)] {
+        let touched = Batch::update("tasks", TASK, fixed).run(conn, &known, bind_task).await?;
+        all_known(touched, known.len())?;
+    }
 
     let (new, known) = split(writes.handoffs.values());
     Batch::insert("handoffs", HANDOFF).run(conn, &new, bind_handoff).await?;
@@ -163,7 +170,7 @@ async fn delete<K: Serialize + Sync>(
     Ok(())
 }
 
-fn bind_task(query: Bound, task: &Task) -> Bound {
+fn bind_task(query: Bound, (task, books): &books::Row<'_>) -> Bound {
     query
         .bind(task.tenant.as_str())
         .bind(task.id.to_string())
@@ -181,7 +188,7 @@ fn bind_task(query: Bound, task: &Task) -> Bound {
         .bind(task.updated_at.0)
         .bind(task.topped_up.0)
         .bind(task.opened_by.as_ref().map(AgentId::as_str))
-        .bind(task.funds.as_ref().map(|funds| funds.to_text()))
+        .bind(books.as_deref())
 }
 
 fn bind_handoff(query: Bound, handoff: &Handoff) -> Bound {

@@ -1,0 +1,104 @@
+//! A task's books of money as their column keeps them: JSON, and where that is long, packed. A task has an
+//! entry for each handoff that is open, and all of them are written whenever one changes.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+
+use super::batch::Writes;
+use crate::domain::funds::Funds;
+use crate::domain::task::Task;
+use crate::evidence::commitment::{Codec, compress, unpack};
+
+/// Books above this are packed: some ten open handoffs. Below it, they can be read where they lie.
+const PACKED_FROM: usize = 2_048;
+
+/// Before packed books; JSON begins with a brace.
+const PACKED: &str = "zstd:";
+
+/// A task's row, with the column's text.
+pub(super) type Row<'a> = (&'a Task, Option<String>);
+
+/// The rows of a plan's tasks: those that are new, those that change, and those whose books are left alone.
+#[derive(Debug, Default)]
+pub(super) struct Rows<'a> {
+    pub new: Vec<Row<'a>>,
+    pub changed: Vec<Row<'a>>,
+    pub same_books: Vec<Row<'a>>,
+}
+
+impl<'a> Rows<'a> {
+    pub(super) fn of(writes: &'a Writes) -> Self {
+        let mut rows = Self::default();
+        for (key, (task, new)) in &writes.tasks {
+            let books = || task.funds.as_deref().map(text);
+            match (*new, writes.same_books.contains(key)) {
+                (true, _) => rows.new.push((task, books())),
+                (false, false) => rows.changed.push((task, books())),
+                (false, true) => rows.same_books.push((task, None)),
+            }
+        }
+        rows
+    }
+}
+
+/// The column's text.
+pub(super) fn text(funds: &Funds) -> String {
+    let json = funds.to_text();
+    if json.len() < PACKED_FROM {
+        return json;
+    }
+    match compress(json.as_bytes()) {
+        Some(packed) => format!("{PACKED}{}", BASE64.encode(packed)),
+        None => json,
+    }
+}
+
+/// The books of a column's text.
+///
+/// # Errors
+/// A sentence where it is none of [`text`]'s.
+pub(super) fn read(text: &str) -> Result<Funds, String> {
+    let Some(packed) = text.strip_prefix(PACKED) else {
+        return serde_json::from_str(text).map_err(|err| err.to_string());
+    };
+    let packed = BASE64.decode(packed).map_err(|err| err.to_string())?;
+    serde_json::from_slice(&unpack(Codec::Zstd, &packed)?).map_err(|err| err.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::funds::Ask;
+    use crate::domain::handoff::Cost;
+    use crate::domain::ids::{AgentId, HandoffId};
+    use crate::domain::money::Usd;
+
+    fn books(open: u128) -> Funds {
+        let agent = |name: &str| name.parse::<AgentId>().expect("an id");
+        let cost = Cost { remaining: Usd(1_000_000_000), ..Cost::default() };
+        let mut funds = Funds::open(&agent("a"), &cost, None, Usd(0), false);
+        for n in 1..=open {
+            let ask = Ask { parent: None, source: &agent("a"), cost: &cost };
+            funds.draw(HandoffId(uuid::Uuid::from_u128(n << 64 | n)), &agent("b"), ask);
+        }
+        funds
+    }
+
+    #[test]
+    fn books_are_read_as_they_were_written_and_long_ones_are_packed() {
+        for open in [0, 1, 9, 200] {
+            let (books, json) = (books(open), books(open).to_text());
+            let kept = text(&books);
+            assert_eq!(read(&kept).expect("books"), books);
+            assert_eq!(kept == json, json.len() < PACKED_FROM, "{open}");
+        }
+        assert!(text(&books(200)).len() * 3 < books(200).to_text().len());
+    }
+
+    #[test]
+    fn what_is_none_of_it_is_an_error() {
+        for bad in ["", "{", "zstd:", "zstd:!", "zstd:AAAA", "[]"] {
+            assert!(read(bad).is_err(), "{bad}");
+        }
+    }
+}
