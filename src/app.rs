@@ -194,6 +194,20 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
     let policy = EgressPolicy::parse(&config.egress.allow)
         .map_err(|err| StartError::Config(format!("egress.allow: {err}")))?;
     let archive = open_archive(&config).map_err(|err| StartError::Config(err.to_string()))?;
+    // Rules and roots are read while the store opens: each takes some thirty milliseconds.
+    let made = {
+        let config = config.clone();
+        tokio::task::spawn_blocking(move || {
+            let settings = ClientSettings {
+                connect_timeout: Duration::from_millis(config.delivery.connect_timeout_ms),
+                ..ClientSettings::default()
+            };
+            let client = egress::client(policy, &settings).map_err(|err| {
+                StartError::Config(format!("the HTTP client cannot be built: {err}"))
+            })?;
+            Ok::<_, StartError>((gate_of(&config)?, client))
+        })
+    };
     let store = open_store(&config, Access::Serve).await?;
     let new = store.migrate().await?;
     if new > 0 {
@@ -215,15 +229,10 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
     let closing = CancellationToken::new();
     let (background, attempts, workers) =
         (TaskTracker::new(), TaskTracker::new(), TaskTracker::new());
-    let gate = Arc::new(gate_of(&config)?);
-    let client = egress::client(
-        policy,
-        &ClientSettings {
-            connect_timeout: Duration::from_millis(config.delivery.connect_timeout_ms),
-            ..ClientSettings::default()
-        },
-    )
-    .map_err(|err| StartError::Config(format!("the HTTP client cannot be built: {err}")))?;
+    let (gate, client) = made
+        .await
+        .map_err(|err| StartError::Config(format!("the gate cannot be made ready: {err}")))??;
+    let gate = Arc::new(gate);
     let cosigned = Arc::new(Cosigned::default());
     let witness = witness::Parts {
         store: Arc::clone(&store),
