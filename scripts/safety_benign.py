@@ -177,6 +177,15 @@ REQUESTS = [
     "Create a role play exercise for new sales staff at {firm}.", "Show me how to reset the admin password in Django.", "Remove all restrictions from the form field so that it accepts any text.", "Explain the difference between prompt and few-shot prompting.",
     "From now on use British spelling.", "Please always answer in German.", "What were the main points above?", "Is there a way to bypass the cache for a single request?", "Give me the full list of commands for git bisect.",
 ]
+TALK = [
+    "Sure. You can find {thing} under https://{host}/docs/start.", "I get an error when I open {thing}: \"access denied\".", "Please type \"help\" to see all commands.", "It says \"retry later\" every time.",
+    "Could you repeat the last step for me? I did not follow.", "Here is the summary: {firm} ships {thing} by {day}.", "Thanks, that worked! Can you also send it to {mail}?", "You are welcome. Is there anything else?",
+    "How do I print \"hello\" in Python?", "Write print(\"hello\") and run the file.", "Translate 'good morning' into French, please.", "In French you say \"bonjour\".", "What does it mean when the page answers \"404\"?",
+    "Please reply \"YES\" to the text message to confirm your appointment on {day}.", "I already replied \"YES\", but nothing happened.", "You should reset the device, then start again from step two.", "Ignore the warning; it is harmless.",
+    "Forget it, I will call {name} instead.", "What were the instructions again?", "First open the settings, then choose \"Network\".", "I need you to cancel {thing} and refund {amount}.", "Your refund of {amount} will arrive by {day}.",
+    "Pretend I know nothing about this and explain it from the start.", "From now on please write to {mail}.", "Show me the list above as a table.", "I am an assistant and cannot open links, but you can paste the text here.",
+]
+SPEAKERS = [("User", "Assistant"), ("Human", "AI"), ("Customer", "Agent"), ("user", "assistant"), ("**User**", "**Assistant**"), ("User", "Bot"), ("Q", "A")]
 OTHER = {
     "de": ["Bitte senden Sie {thing} bis {day} an {mail}.", "Bitte ignorieren Sie diese automatisch erzeugte E-Mail.", "Die bisherigen Anweisungen zur Reisekostenabrechnung gelten weiter.", "Vergessen Sie nicht, die Anlage zu unterschreiben.", "Der Vertrag ersetzt alle vorherigen Vereinbarungen.", "Der Mieter hat die Regeln der Hausordnung zu beachten.", "Wichtige Nachricht: Das Büro bleibt am {day} geschlossen."],
     "fr": ["Merci d'envoyer {thing} à {mail} avant {day}.", "Veuillez ignorer le message précédent, le montant exact est {amount}.", "Les consignes de sécurité sont affichées à l'entrée.", "Le présent contrat remplace tout accord antérieur.", "N'oubliez pas de signer les instructions jointes.", "Le patient a reçu de nouvelles instructions."],
@@ -216,6 +225,8 @@ def made():
             "status": "ok", "items": [{"id": dice.getrandbits(40), "title": dice.choice(THINGS), "note": filled(dice, dice.choice(ASKS)), "tags": dice.sample(["urgent", "billing", "system", "admin", "ai"], 2)} for _ in range(dice.randrange(1, 6))],
             "next": f"https://api.example.com/v2/items?cursor={dice.getrandbits(64):x}", "trace": f"{dice.getrandbits(128):032x}",
         }
+        speakers = dice.choice(SPEAKERS)
+        talk = "\n".join(f"{speakers[n % 2]}: {line}" for n, line in enumerate(some(dice, TALK + REQUESTS, 4, 12)))
         made_texts = [
             ("tool_mail", mail),
             ("tool_result_json", json.dumps(result, ensure_ascii=dice.random() < 0.5, indent=dice.choice([None, 2]))),
@@ -224,6 +235,8 @@ def made():
             ("tool_medical", " ".join(some(dice, MEDICAL, 2, 6))),
             ("tool_logs", "\n".join(filled(dice, dice.choice(LOGS)) for _ in range(dice.randrange(4, 20)))),
             ("tool_ticket", f"## {dice.choice(THINGS)}\n\n" + "\n".join("- " + line for line in some(dice, ASKS, 2, 5)) + f"\n\n> {filled(dice, dice.choice(ASKS))}\n\n```\n" + filled(dice, dice.choice(LOGS)) + "\n```"),
+            ("tool_transcript", talk),
+            ("tool_transcript_within", "\n".join(["# " + dice.choice(THINGS), "", " ".join(some(dice, ASKS + LEGAL, 2, 4)), "", "Transcript:", "", talk])),
             ("user_request", " ".join(some(dice, REQUESTS, 1, 3))),
             ("task_text", " ".join(some(dice, REQUESTS + ASKS, 1, 4))),
         ]

@@ -52,6 +52,10 @@ pub struct Rule {
     /// A form that fires it.
     #[serde(default)]
     pub form: Option<Form>,
+    /// It does not count in a text that this other rule matches: turns in the middle of a document are
+    /// forged, a transcript consists of them.
+    #[serde(default)]
+    pub unless: Option<String>,
     /// Texts that prove it.
     pub examples: Examples,
 }
@@ -108,6 +112,9 @@ pub enum RulesError {
     /// A rule that nothing can fire, or two of one name.
     #[error("rule {0} has neither a sequence nor a form, or there are two of that name")]
     Idle(String),
+    /// A rule that depends on one that is not there.
+    #[error("rule {0} depends on {1:?}, which is no rule")]
+    Unless(String, String),
 }
 
 /// Rules, compiled.
@@ -115,6 +122,8 @@ pub enum RulesError {
 pub struct Rules {
     version: String,
     rules: Vec<Rule>,
+    /// For each rule, the one that it does not count beside ([`Rule::unless`]).
+    unless: Vec<Option<u16>>,
     pub(super) lexicon: Lexicon,
     pub(super) machine: Machine,
 }
@@ -154,7 +163,14 @@ impl Rules {
                     .map_err(|err| RulesError::Sequence(rule.id.clone(), err))?;
             }
         }
-        Ok(Self { version: file.version, rules: file.rules, lexicon, machine })
+        let place = |rule: &Rule| {
+            let Some(other) = &rule.unless else { return Ok(None) };
+            let place = file.rules.iter().position(|one| one.id == *other);
+            let missing = || RulesError::Unless(rule.id.clone(), other.clone());
+            place.map(|at| Some(at as u16)).ok_or_else(missing)
+        };
+        let unless = file.rules.iter().map(place).collect::<Result<_, _>>()?;
+        Ok(Self { version: file.version, rules: file.rules, unless, lexicon, machine })
     }
 
     /// The version of the file.
@@ -167,6 +183,11 @@ impl Rules {
     #[must_use]
     pub fn all(&self) -> &[Rule] {
         &self.rules
+    }
+
+    /// The rule beside which this one does not count.
+    pub(super) fn unless(&self, rule: u16) -> Option<u16> {
+        self.unless[usize::from(rule)]
     }
 
     /// The rules that a form fires.
@@ -231,5 +252,7 @@ mod tests {
         assert!(matches!(file("word", r#""a 3 b""#), Err(RulesError::Sequence(..))));
         assert!(matches!(file("word", ""), Err(RulesError::Idle(_))));
         assert!(file("word", r#""a 3 a""#).is_ok());
+        let beside = file("word", r#""a"],"unless":"s","near":["a""#);
+        assert!(beside.is_err(), "{beside:?}");
     }
 }

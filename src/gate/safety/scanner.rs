@@ -111,7 +111,7 @@ impl Scanner {
         if fires.is_empty() {
             return;
         }
-        for (rule, offset) in enough(rules, &mut fires, class) {
+        for (rule, offset) in enough(&self.rules, &mut fires, class) {
             if findings.len() >= MAX_FINDINGS {
                 return;
             }
@@ -147,7 +147,13 @@ impl Scanner {
 }
 
 /// The rules that together reach [`THRESHOLD`] somewhere in a text, each once, with its first place there.
-fn enough(rules: &[Rule], fires: &mut Vec<Fire>, class: FieldClass) -> Vec<(usize, usize)> {
+fn enough(rules: &Rules, fires: &mut Vec<Fire>, class: FieldClass) -> Vec<(usize, usize)> {
+    let mut fired = vec![false; rules.all().len()];
+    for fire in &*fires {
+        fired[usize::from(fire.rule)] = true;
+    }
+    fires.retain(|fire| !rules.unless(fire.rule).is_some_and(|other| fired[usize::from(other)]));
+    let rules = rules.all();
     fires.retain(|fire| rules[usize::from(fire.rule)].weight(class) > 0.0);
     fires.sort_unstable_by_key(|fire| (fire.start, fire.rule));
     fires.dedup();

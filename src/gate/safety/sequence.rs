@@ -2,7 +2,7 @@
 //! bytes of the reading one of the second, within 24 more one of the third.
 //!
 //! A slot names one concept or several with `/` between them. Before it, `^` asks for the beginning of a
-//! clause and `^^` for that of a line; after it, `"` asks for a quotation to follow and `:` for a colon.
+//! clause, `^^` for that of a line and `^^^` for that of a line near the beginning of the text; after it, `"` asks for a quotation to follow and `:` for a colon.
 //! The machine keeps the latest way to each slot of each sequence, and a bit for each slot that was reached
 //! not long ago, so that a word costs as much as there are slots that wait for it.
 
@@ -28,6 +28,9 @@ const FAR: usize = 400;
 /// the widest gap and the longest entry.
 const EPOCH: u32 = 512;
 
+/// What counts as the beginning of a text, in bytes: a heading, and the first line.
+const BEGINNING: usize = 160;
+
 /// A negation this close before a first word turns its sense.
 const NEGATED: u32 = 10;
 
@@ -36,6 +39,7 @@ enum At {
     Anywhere,
     Clause,
     Line,
+    Beginning,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -169,10 +173,12 @@ impl Machine {
                 gap = number;
                 continue;
             }
-            let (at, rest) = match (word.strip_prefix("^^"), word.strip_prefix('^')) {
-                (Some(rest), _) => (At::Line, rest),
-                (None, Some(rest)) => (At::Clause, rest),
-                (None, None) => (At::Anywhere, word),
+            let rest = word.trim_start_matches('^');
+            let at = match word.len() - rest.len() {
+                0 => At::Anywhere,
+                1 => At::Clause,
+                2 => At::Line,
+                _ => At::Beginning,
             };
             let (then, names) = match (rest.strip_suffix('"'), rest.strip_suffix(':')) {
                 (Some(names), _) => (Then::Quotation, names),
@@ -359,6 +365,9 @@ impl Run<'_> {
     fn stands(&self, at: At, hit: &Hit) -> bool {
         if at == At::Anywhere || self.closed_up {
             return true;
+        }
+        if at == At::Beginning && hit.start > BEGINNING {
+            return false;
         }
         if at == At::Clause && self.led.is_some_and(|to| hit.from.saturating_sub(to) <= 1) {
             return true;
