@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use handoffd::clock::random_id;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
@@ -135,7 +136,7 @@ impl Tools {
     async fn closed(self: Arc<Self>, n: usize) {
         let mut turn = n;
         while Instant::now() < self.until {
-            let task = self.world.new_id();
+            let task = random_id().to_string();
             let mut parent = None;
             let mut hop = 0;
             while (self.plan.hops == 0 || hop < self.plan.hops) && Instant::now() < self.until {
@@ -165,8 +166,7 @@ impl Tools {
             let place = Arc::clone(&places).acquire_owned().await.unwrap();
             let tools = Arc::clone(&self);
             under_way.spawn(async move {
-                let task = tools.world.new_id();
-                tools.send(n, due, (&task, 0), None).await;
+                tools.send(n, due, (&random_id().to_string(), 0), None).await;
                 drop(place);
             });
             while under_way.try_join_next().is_some() {}

@@ -64,9 +64,6 @@ struct Args {
     /// Handoffs that are in the store before; several are run one after the other
     #[arg(long, default_value = "0", value_delimiter = ',')]
     past: Vec<u64>,
-    /// Give tasks and handoffs ids that are ordered by time (UUID version 7), not random ones
-    #[arg(long)]
-    ordered_ids: bool,
     /// How many handoffs a receiver takes at once
     #[arg(long, default_value_t = 64)]
     in_flight: u32,

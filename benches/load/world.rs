@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use axum::http::HeaderMap;
-use handoffd::clock::{Clock, SystemClock, random, random_id, time_ordered_id};
+use handoffd::clock::{random, random_id};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use tokio::time::Instant;
@@ -104,7 +104,6 @@ pub struct World {
     /// What came.
     pub arrivals: Arc<Arrivals>,
     texts: Vec<String>,
-    ordered_ids: bool,
 }
 
 async fn post(base: &str, path: &str, key: &str, body: &Value) -> Value {
@@ -175,7 +174,7 @@ impl World {
         }
         let texts = (0..TEXTS).map(|_| text(plan.size.saturating_sub(1_200))).collect();
         let bases = brokers.iter().map(|broker| broker.base.clone()).collect();
-        Self { bases, senders, arrivals, texts, ordered_ids: args.ordered_ids }
+        Self { bases, senders, arrivals, texts }
     }
 
     /// The same agents, with brokers that were started since; nothing is counted yet.
@@ -185,17 +184,10 @@ impl World {
         Self { bases: brokers.iter().map(|broker| broker.base.clone()).collect(), ..self }
     }
 
-    /// An id for a task or a handoff.
-    pub fn new_id(&self) -> String {
-        let ordered = || time_ordered_id(SystemClock::default().now());
-        let id = if self.ordered_ids { ordered() } else { random_id() };
-        id.to_string()
-    }
-
     /// A message's id and bytes.
     pub fn message(&self, n: usize, task: &str, parent: Option<&str>) -> (String, String) {
         let sender = &self.senders[n % self.senders.len()];
-        let id = self.new_id();
+        let id = random_id().to_string();
         let message = json!({
             "schemaVersion": "2.1",
             "handoffId": id,

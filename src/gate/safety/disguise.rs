@@ -332,17 +332,20 @@ fn evenly_spaced(bytes: &[u8], from: usize, until: usize, views: &mut Vec<View>)
     while let Some(first) = (done..until.min(bytes.len())).find(alone) {
         let gap = bytes[first + 1..].iter().take(MAX_BETWEEN).take_while(|byte| is_gap(**byte));
         let width = gap.count();
+        if width == 0 {
+            done = first + 1;
+            continue;
+        }
         let between = &bytes[first + 1..][..width];
         let mut start = first;
         while start > done + width
             && bytes[done..start].ends_with(between)
-            && !bytes[start - width - 1].is_ascii_control()
+            && matches!(bytes[start - width - 1], b' '..=b'~')
         {
             start -= width + 1;
         }
         let mut end = first;
-        while width > 0
-            && bytes[end + 1..].starts_with(between)
+        while bytes[end + 1..].starts_with(between)
             && bytes.get(end + width + 1).is_some_and(u8::is_ascii)
         {
             end += width + 1;

@@ -17,8 +17,8 @@ use sqlx::postgres::PgPool;
 use super::failure::failed;
 use crate::store::{Needs, Result};
 
-/// So few handoffs take less time than planning for them does.
-const FEW: usize = 4;
+/// For so many handoffs a plan that was made for ten is as good as their own: it looks each of them up.
+const MOST: usize = 64;
 
 /// Rows of which the planner has to know, so that it looks ten of them up rather than read all.
 const LARGE: f32 = 1_000.0;
@@ -133,7 +133,7 @@ impl Statistics {
             && repeats.is_empty()
             && cap_scopes.is_empty()
             && erasure.tenants().is_empty();
-        let few = (1..=FEW).contains(&handoffs.len()) && tasks.len() <= FEW;
+        let few = (1..=MOST).contains(&handoffs.len()) && tasks.len() <= MOST;
         let known = if idempotency.is_empty() { &self.kept } else { &self.keyed };
         if usual && few && known.load(Ordering::Relaxed) { Plans::Kept } else { Plans::Fitted }
     }
@@ -190,11 +190,11 @@ mod tests {
     }
 
     #[test]
-    fn plans_are_kept_for_a_few_handoffs_over_large_tables() {
+    fn plans_are_kept_for_tens_of_handoffs_over_large_tables() {
         let statistics = known(-1.0, 0);
         assert_eq!(statistics.plans(&needs(1)), Plans::Kept);
-        assert_eq!(statistics.plans(&needs(4)), Plans::Kept);
-        assert_eq!(statistics.plans(&needs(5)), Plans::Fitted);
+        assert_eq!(statistics.plans(&needs(64)), Plans::Kept);
+        assert_eq!(statistics.plans(&needs(65)), Plans::Fitted);
         assert_eq!(statistics.plans(&needs(0)), Plans::Fitted);
         assert_eq!(Statistics::default().plans(&needs(1)), Plans::Fitted, "nobody has looked");
     }

