@@ -15,7 +15,7 @@ const COMPRESS_FROM: usize = 256;
 const ZSTD_LEVEL: i32 = 1;
 
 /// The largest content that [`unpack`] will produce: a guard against a planted bomb.
-const MAX_UNPACKED: usize = 64 * 1024 * 1024;
+pub const MAX_UNPACKED: usize = 64 * 1024 * 1024;
 
 /// What a commitment is about; part of what is hashed, so that one kind cannot pass for another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -7,7 +7,7 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use super::batch::Writes;
 use crate::domain::funds::Funds;
 use crate::domain::task::Task;
-use crate::evidence::commitment::{Codec, compress, unpack};
+use crate::evidence::commitment::{Codec, MAX_UNPACKED, compress, unpack};
 
 /// Books above this are packed: some ten open handoffs. Below it, they can be read where they lie.
 const PACKED_FROM: usize = 2_048;
@@ -44,13 +44,12 @@ impl<'a> Rows<'a> {
 /// The column's text.
 pub(super) fn text(funds: &Funds) -> String {
     let json = funds.to_text();
-    if json.len() < PACKED_FROM {
+    if !(PACKED_FROM..=MAX_UNPACKED).contains(&json.len()) {
         return json;
     }
-    match compress(json.as_bytes()) {
-        Some(packed) => format!("{PACKED}{}", BASE64.encode(packed)),
-        None => json,
-    }
+    let packed = compress(json.as_bytes());
+    let text = packed.map(|packed| format!("{PACKED}{}", BASE64.encode(packed)));
+    text.filter(|text| text.len() < json.len()).unwrap_or(json)
 }
 
 /// The books of a column's text.

@@ -132,7 +132,7 @@ async fn looked_at(bed: Arc<Bed>) {
     submit(&bed.store, &batch(1_502, 1_503)).await;
     submit(&bed.store, &batch(1_504, 1_568)).await;
     let told = |mode: &str| format!("told WHERE mode = '{mode}'");
-    assert_eq!(bed.raw().await.count(&told("force_generic_plan")).await, 1, "two are");
+    assert_eq!(bed.raw().await.count(&told("force_generic_plan")).await, 1, "two handoffs");
     assert_eq!(bed.raw().await.count(&told("auto")).await, 2, "one with a backlog, and 65");
     assert_eq!(bed.raw().await.count("handoffs").await, 1_568);
 }

@@ -33,8 +33,10 @@ const MAX_BETWEEN: usize = 3;
 /// Lines this short, and so many of them in a row, are read as one word.
 const SHORT_LINES: (usize, usize) = (16, 4);
 
-/// Fewest lines of one length that are put together.
+/// Fewest lines of one length that are put together, and fewest characters that they have with the ends of
+/// their neighbours.
 const MIN_EVEN: usize = 3;
+const MIN_WHOLE: usize = 15;
 
 /// How much around a telling word is turned back: bytes before and after it.
 pub const AROUND: (usize, usize) = (300, 500);
@@ -331,38 +333,59 @@ fn evenly_spaced(bytes: &[u8], from: usize, until: usize, views: &mut Vec<View>)
     let mut done = from;
     while let Some(first) = (done..until.min(bytes.len())).find(alone) {
         let gap = bytes[first + 1..].iter().take(MAX_BETWEEN).take_while(|byte| is_gap(**byte));
-        let width = gap.count();
-        if width == 0 {
+        // A sign beside the letter looks like a part of what stands between.
+        let runs = (1..=gap.count()).map(|width| even_run(bytes, (done, first), width));
+        let longest = runs.max_by_key(|run| run.letters).filter(|run| run.letters >= MIN_SPACED);
+        let Some(EvenRun { start, end, step, .. }) = longest else {
             done = first + 1;
             continue;
-        }
-        let between = &bytes[first + 1..][..width];
-        let mut start = first;
-        while start > done + width
-            && bytes[done..start].ends_with(between)
-            && matches!(bytes[start - width - 1], b' '..=b'~')
-        {
-            start -= width + 1;
-        }
-        let mut end = first;
-        while bytes[end + 1..].starts_with(between)
-            && bytes.get(end + width + 1).is_some_and(u8::is_ascii)
-        {
-            end += width + 1;
-        }
+        };
         done = end + 1;
-        // The beginning of what follows is no part of it.
-        if end > first && letter(end) && letter(end + 1) {
-            end -= width + 1;
-        }
-        let kept: Vec<usize> = (start..=end).step_by(width + 1).collect();
-        let letters = kept.iter().filter(|at| letter(**at)).count();
-        if letters >= MIN_SPACED && kept.iter().any(|at| bytes[*at].is_ascii_punctuation()) {
-            let text = kept.iter().map(|at| char::from(bytes[*at])).collect();
-            views.push(View::new(text, kept.into_iter().enumerate().collect()));
+        let kept = || (start..=end).step_by(step);
+        if kept().any(|at| bytes[at].is_ascii_punctuation()) {
+            let text = kept().map(|at| char::from(bytes[at])).collect();
+            views.push(View::new(text, kept().enumerate().collect()));
         }
     }
     done
+}
+
+/// A run of which every `step`th byte is kept, from the one at `start` until that at `end`.
+struct EvenRun {
+    start: usize,
+    end: usize,
+    step: usize,
+    letters: usize,
+}
+
+/// The run around the letter at `first`, between any two bytes of which stand the same `width` bytes. It
+/// begins at `from` at the earliest.
+fn even_run(bytes: &[u8], (from, first): (usize, usize), width: usize) -> EvenRun {
+    let letter = |at: usize| bytes.get(at).is_some_and(|byte| is_letter(*byte));
+    let between = &bytes[first + 1..][..width];
+    let step = width + 1;
+    let mut run = EvenRun { start: first, end: first, step, letters: 1 };
+    while bytes[run.end + 1..].starts_with(between)
+        && bytes.get(run.end + step).is_some_and(u8::is_ascii)
+    {
+        run.end += step;
+        run.letters += usize::from(letter(run.end));
+    }
+    if run.letters < MIN_SPACED {
+        return run;
+    }
+    // The beginning of what follows is no part of it.
+    if letter(run.end) && letter(run.end + 1) {
+        run.end -= step;
+        run.letters -= 1;
+    }
+    while run.start >= from + step
+        && bytes[from..run.start].ends_with(between)
+        && matches!(bytes[run.start - step], b' '..=b'~')
+    {
+        run.start -= step;
+    }
+    run
 }
 
 /// Closes up the run that begins at `from`; gives its end.
@@ -434,12 +457,19 @@ fn even_lines(text: &str, views: &mut Vec<View>) {
     for end in memchr::memchr_iter(b'\n', text.as_bytes()).chain([text.len()]) {
         let this = match end - line {
             long if long > 4 * longest => usize::MAX,
-            bytes if ascii => bytes,
-            _ => text[line..end].chars().count(),
+            bytes if ascii => bytes - usize::from(text[line..end].ends_with('\r')),
+            _ => text[line..end].trim_end_matches('\r').chars().count(),
         };
-        if this != width || end == text.len() {
-            if lines >= MIN_EVEN && (1..=longest).contains(&width) {
-                views.push(joined(text, first, line, width));
+        let last = end == text.len();
+        let more = this == width;
+        if !more || last {
+            let end = if more { end } else { line };
+            let whole = lines + usize::from(more);
+            if whole >= MIN_EVEN
+                && (1..=longest).contains(&width)
+                && (whole + 2) * width >= MIN_WHOLE
+            {
+                views.push(joined(text, first, end, width));
             }
             (first, lines, width) = (line, 0, this);
         }
@@ -451,7 +481,8 @@ fn even_lines(text: &str, views: &mut Vec<View>) {
 /// Lines of `width` characters, from `first` until `last`, without their ends; the line before ends, and
 /// the one at `last` begins, with as much as they have.
 fn joined(text: &str, first: usize, last: usize, width: usize) -> View {
-    let before = text[..first].char_indices().rev().take(width + 1).last();
+    let break_of = if text[..first].ends_with("\r\n") { 2 } else { 1 };
+    let before = text[..first].char_indices().rev().take(width + break_of).last();
     let from = before.map_or(first, |(at, _)| at);
     let to = text[last..].char_indices().nth(width).map_or(text.len(), |(at, _)| last + at);
     let mut marks = Vec::new();
@@ -459,7 +490,7 @@ fn joined(text: &str, first: usize, last: usize, width: usize) -> View {
     let mut at = from;
     for line in text[from..to].split('\n') {
         marks.push((out.len(), at));
-        out.push_str(line);
+        out.push_str(line.trim_end_matches('\r'));
         at += line.len() + 1;
     }
     View::new(out, marks)

@@ -457,6 +457,7 @@ impl Anywhere {
 
 /// Whether a text begins with exactly this: any white space for a space, small letters of the entry in
 /// either case and as the digits that pass for them.
+#[cold]
 fn spelled(literal: &str, text: &[u8]) -> bool {
     let capital = literal.bytes().any(|byte| byte.is_ascii_uppercase());
     let mut text = text;
@@ -475,6 +476,11 @@ fn spelled(literal: &str, text: &[u8]) -> bool {
 /// Digits pass for letters only beside letters: `1n57ruct10n` is a word, `14` is one only beside another
 /// word like that.
 fn is_word(text: &[u8], at: Range<usize>) -> bool {
+    !text[at.clone()].iter().any(u8::is_ascii_digit) || passes_for_word(text, at)
+}
+
+#[cold]
+fn passes_for_word(text: &[u8], at: Range<usize>) -> bool {
     let count = |word: &[u8]| {
         let digits = word.iter().filter(|byte| byte.is_ascii_digit()).count();
         let letters =
@@ -482,7 +488,7 @@ fn is_word(text: &[u8], at: Range<usize>) -> bool {
         (letters, digits)
     };
     let (letters, digits) = count(&text[at.clone()]);
-    if digits == 0 || letters > 0 && letters + digits >= 4 {
+    if letters > 0 && letters + digits >= 4 {
         return true;
     }
     let passes = |word: &[u8]| {

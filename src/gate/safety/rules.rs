@@ -52,8 +52,8 @@ pub struct Rule {
     /// A form that fires it.
     #[serde(default)]
     pub form: Option<Form>,
-    /// It does not count in a text that this other rule matches: turns in the middle of a document are
-    /// forged, a transcript consists of them.
+    /// It does not count near what this other rule matches in the text as it came: turns in the middle of a
+    /// document are forged, a transcript consists of them.
     #[serde(default)]
     pub unless: Option<String>,
     /// Texts that prove it.
@@ -157,10 +157,15 @@ impl Rules {
             if idle || file.rules[..index].iter().any(|other| other.id == rule.id) {
                 return Err(RulesError::Idle(rule.id.clone()));
             }
+            let reach = machine.reach;
             for sequence in &rule.near {
                 machine
                     .add(index, sequence, rule.plain, &lexicon)
                     .map_err(|err| RulesError::Sequence(rule.id.clone(), err))?;
+            }
+            if rule.weight(FieldClass::Any) <= 0.0 {
+                // What only marks a text counts where that is read as a whole.
+                machine.reach = reach;
             }
         }
         let place = |rule: &Rule| {
@@ -188,6 +193,11 @@ impl Rules {
     /// The rule beside which this one does not count.
     pub(super) fn unless(&self, rule: u16) -> Option<u16> {
         self.unless[usize::from(rule)]
+    }
+
+    /// Whether a rule weighs nothing: it only marks a text for others.
+    pub(super) fn is_mark(&self, rule: u16) -> bool {
+        self.rules[usize::from(rule)].weight(FieldClass::Any) <= 0.0
     }
 
     /// The rules that a form fires.
@@ -240,19 +250,20 @@ mod tests {
 
     #[test]
     fn bad_rules_are_refused() {
-        let file = |lexicon: &str, near: &str| {
+        let with = |lexicon: &str, near: &str, unless: &str| {
             Rules::load(&format!(
                 r#"{{"version":"1","anchors":"","lexicon":{{"a":{{"en":["{lexicon}"]}}}},
-                    "rules":[{{"id":"r","family":"f","weight":{{"any":1}},"near":[{near}],
+                    "rules":[{{"id":"r","family":"f","weight":{{"any":1}},"near":[{near}],"unless":{unless},
                     "examples":{{"match":[],"no_match":[]}}}}]}}"#
             ))
         };
+        let file = |lexicon: &str, near: &str| with(lexicon, near, "null");
         assert!(matches!(Rules::load("[]"), Err(RulesError::Form(_))));
         assert!(matches!(file("--", r#""a""#), Err(RulesError::Lexicon(_))));
         assert!(matches!(file("word", r#""a 3 b""#), Err(RulesError::Sequence(..))));
         assert!(matches!(file("word", ""), Err(RulesError::Idle(_))));
         assert!(file("word", r#""a 3 a""#).is_ok());
-        let beside = file("word", r#""a"],"unless":"s","near":["a""#);
-        assert!(beside.is_err(), "{beside:?}");
+        assert!(with("word", r#""a""#, r#""r""#).is_ok());
+        assert!(matches!(with("word", r#""a""#, r#""s""#), Err(RulesError::Unless(..))));
     }
 }

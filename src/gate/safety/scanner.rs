@@ -148,11 +148,15 @@ impl Scanner {
 
 /// The rules that together reach [`THRESHOLD`] somewhere in a text, each once, with its first place there.
 fn enough(rules: &Rules, fires: &mut Vec<Fire>, class: FieldClass) -> Vec<(usize, usize)> {
-    let mut fired = vec![false; rules.all().len()];
-    for fire in &*fires {
-        fired[usize::from(fire.rule)] = true;
-    }
-    fires.retain(|fire| !rules.unless(fire.rule).is_some_and(|other| fired[usize::from(other)]));
+    let mut marks = fires.clone();
+    marks.retain(|fire| rules.is_mark(fire.rule));
+    marks.sort_unstable_by_key(|fire| (fire.rule, fire.start));
+    let marked = |rule: u16, at: usize| {
+        let from = (rule, at.saturating_sub(WINDOW));
+        let next = marks.partition_point(|mark| (mark.rule, mark.start) < from);
+        marks.get(next).is_some_and(|mark| mark.rule == rule && mark.start <= at + WINDOW)
+    };
+    fires.retain(|fire| !rules.unless(fire.rule).is_some_and(|mark| marked(mark, fire.start)));
     let rules = rules.all();
     fires.retain(|fire| rules[usize::from(fire.rule)].weight(class) > 0.0);
     fires.sort_unstable_by_key(|fire| (fire.start, fire.rule));

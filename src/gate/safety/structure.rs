@@ -50,8 +50,10 @@ pub fn forms(text: &str, mut found: impl FnMut(Form, usize)) {
         }
         let (end, address) = address(bytes, at + 2);
         next = end;
-        let image = is_image(bytes, at);
-        if let Some(form) = leak(address, image) {
+        // What leaks nothing as an image, which is asked for less, does not as a link either.
+        if leak(address, true).is_some()
+            && let Some(form) = leak(address, is_image(bytes, at))
+        {
             found(form, at);
         }
     }

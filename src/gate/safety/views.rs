@@ -21,6 +21,9 @@ const TELLING: f32 = 0.6;
 /// Words before a stretch of a text that tell how its first ones are meant.
 const LEAD: u32 = 16;
 
+/// What a view costs whatever its length, in bytes read.
+const A_VIEW: u64 = 64;
+
 /// Of each text, so many times its length is turned back or around at most.
 const TURNED: usize = 4;
 
@@ -47,6 +50,17 @@ struct Looker<'a> {
     seen: Seen,
 }
 
+/// How a pass came by its text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Pass {
+    /// As it came: what only marks a text counts here alone.
+    Plain,
+    /// Changed, or read from what was.
+    Changed,
+    /// It had to be decoded first.
+    Hidden,
+}
+
 /// A word that tells of a shifted alphabet (or, with none, of text written backwards).
 type Turn = (Option<u8>, usize);
 
@@ -61,33 +75,58 @@ impl Looker<'_> {
             self.forms(text, &of_text);
         }
         let mut reading = self.reading(text);
-        let turns = self.words(text, &mut reading, hidden, &of_text);
-        self.closed_up_runs(text, &reading, &of_text);
+        let pass = match (hidden, depth) {
+            (true, _) => Pass::Hidden,
+            (false, 0) => Pass::Plain,
+            (false, _) => Pass::Changed,
+        };
+        let since = self.seen.fires.len();
+        let turns = self.words(text, &mut reading, pass, &of_text);
+        self.closed_up_runs(text, &reading, since, &of_text);
         if depth < DEPTH {
             self.decoded(text, &mut reading, (depth, hidden), &turns, &of_text);
         }
         self.memory.readings.push(reading);
     }
 
-    /// What is spaced out or broken over lines.
-    fn closed_up_runs(&mut self, text: &str, reading: &Reading, original: &dyn Fn(usize) -> usize) {
+    /// What is spaced out or broken over lines. The fires from `since` on are of the text as it is.
+    fn closed_up_runs(
+        &mut self,
+        text: &str,
+        reading: &Reading,
+        since: usize,
+        original: &dyn Fn(usize) -> usize,
+    ) {
         let runs = disguise::closed_up(text, reading);
+        let mut known = Vec::new();
+        if !runs.signs.is_empty() {
+            known.extend(self.seen.fires[since..].iter().map(|fire| fire.rule));
+            known.sort_unstable();
+        }
         for run in &runs.signs {
             let back = |offset| original(run.original(offset));
+            let before = self.seen.fires.len();
             self.forms(&run.text, &back);
             let mut reading = self.reading(&run.text);
-            self.words(&run.text, &mut reading, true, &back);
+            self.words(&run.text, &mut reading, Pass::Changed, &back);
+            // What shows in the text as it is was not concealed by its lines.
+            let new = |fire: &&Fire| known.binary_search(&fire.rule).is_err();
+            if let Some(first) = self.seen.fires[before..].iter().find(new).copied() {
+                self.concealed(first.start);
+            }
             self.closed_up(&run.text, &reading, &back);
             self.memory.readings.push(reading);
+            self.seen.work += A_VIEW;
         }
         for run in &runs.letters {
             let back = |offset| original(run.original(offset));
             let mut reading = self.reading(&run.text);
             if run.text.contains(' ') {
-                self.words(&run.text, &mut reading, true, &back);
+                self.words(&run.text, &mut reading, Pass::Hidden, &back);
             }
             self.closed_up(&run.text, &reading, &back);
             self.memory.readings.push(reading);
+            self.seen.work += A_VIEW;
         }
     }
 
@@ -123,8 +162,8 @@ impl Looker<'_> {
             });
             self.seen.work += stretch.len() as u64 + run.work;
         }
-        self.placed(before, false, original);
-        self.closed_up_runs(text, reading, original);
+        self.placed(before, Pass::Changed, original);
+        self.closed_up_runs(text, reading, before, original);
     }
 
     /// What the text hides, one layer deeper. `reading` is that text, read, and is lost.
@@ -198,7 +237,7 @@ impl Looker<'_> {
         &mut self,
         text: &str,
         reading: &mut Reading,
-        hidden: bool,
+        pass: Pass,
         original: &dyn Fn(usize) -> usize,
     ) -> Vec<Turn> {
         let mut turns = Vec::new();
@@ -212,7 +251,7 @@ impl Looker<'_> {
             Found::Backwards(at) => turns.push((None, at)),
         });
         self.seen.work += text.len() as u64 + run.work;
-        self.placed(before, hidden, original);
+        self.placed(before, pass, original);
         turns
     }
 
@@ -236,19 +275,31 @@ impl Looker<'_> {
             }
         }
         fires.truncate(kept);
-        self.placed(before, true, original);
+        self.placed(before, Pass::Hidden, original);
     }
 
     /// Gives the fires of one pass, those from `before` on, their places in the original.
-    fn placed(&mut self, before: usize, hidden: bool, original: &dyn Fn(usize) -> usize) {
-        let fires = &mut self.seen.fires;
-        for fire in &mut fires[before..] {
-            fire.start = original(fire.start);
-        }
-        if hidden && let Some(first) = fires.get(before).copied() {
-            for rule in self.rules.of_form(Form::Concealed) {
-                fires.push(Fire { rule: rule as u16, start: first.start });
+    fn placed(&mut self, before: usize, pass: Pass, original: &dyn Fn(usize) -> usize) {
+        let (rules, fires) = (self.rules, &mut self.seen.fires);
+        let mut kept = before;
+        for at in before..fires.len() {
+            if pass == Pass::Plain || !rules.is_mark(fires[at].rule) {
+                fires.swap(kept, at);
+                fires[kept].start = original(fires[kept].start);
+                kept += 1;
             }
+        }
+        fires.truncate(kept);
+        if pass == Pass::Hidden
+            && let Some(first) = fires.get(before).copied()
+        {
+            self.concealed(first.start);
+        }
+    }
+
+    fn concealed(&mut self, start: usize) {
+        for rule in self.rules.of_form(Form::Concealed) {
+            self.seen.fires.push(Fire { rule: rule as u16, start });
         }
     }
 
