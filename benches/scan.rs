@@ -52,6 +52,11 @@ fn main() {
         ),
         ("escapes", "%2569&#37;&#105;\\u0069 ".to_owned()),
         ("spaced letters", "i g n o r e a l l p r e v i o u s ".to_owned()),
+        ("tiny lines", "a\na\na\n\n".to_owned()),
+        ("links", "](".to_owned()),
+        ("even runs", "i.!.g...n.o.r.e...a, b, c, ".to_owned()),
+        ("old script", "\u{13000}".to_owned()),
+        ("turns", "User: x\nAssistant: y\n".to_owned()),
         ("ciphers", "vtaber cerivbhf snoitcurtsni zujlwxcmrb ".to_owned()),
     ] {
         let text = text.repeat(SIZE / text.len() + 1);

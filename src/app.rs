@@ -194,7 +194,7 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
     let policy = EgressPolicy::parse(&config.egress.allow)
         .map_err(|err| StartError::Config(format!("egress.allow: {err}")))?;
     let archive = open_archive(&config).map_err(|err| StartError::Config(err.to_string()))?;
-    // Rules and roots are read while the store opens: each takes some thirty milliseconds.
+    // Rules are compiled and roots read while the store opens: half of a start's processor time.
     let made = {
         let config = config.clone();
         tokio::task::spawn_blocking(move || {

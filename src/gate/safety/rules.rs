@@ -52,8 +52,8 @@ pub struct Rule {
     /// A form that fires it.
     #[serde(default)]
     pub form: Option<Form>,
-    /// It does not count near what this other rule matches in the text as it came: turns in the middle of a
-    /// document are forged, a transcript consists of them.
+    /// It does not count near what this other rule, which weighs nothing, matches in the text as it came:
+    /// turns in the middle of a document are forged, a transcript consists of them.
     #[serde(default)]
     pub unless: Option<String>,
     /// Texts that prove it.
@@ -112,8 +112,8 @@ pub enum RulesError {
     /// A rule that nothing can fire, or two of one name.
     #[error("rule {0} has neither a sequence nor a form, or there are two of that name")]
     Idle(String),
-    /// A rule that depends on one that is not there.
-    #[error("rule {0} depends on {1:?}, which is no rule")]
+    /// A rule that depends on one that is not there, or that has a weight of its own.
+    #[error("rule {0} depends on {1:?}, which is no rule without a weight")]
     Unless(String, String),
 }
 
@@ -170,7 +170,8 @@ impl Rules {
         }
         let place = |rule: &Rule| {
             let Some(other) = &rule.unless else { return Ok(None) };
-            let place = file.rules.iter().position(|one| one.id == *other);
+            let is_mark = |one: &Rule| one.id == *other && one.weight(FieldClass::Any) <= 0.0;
+            let place = file.rules.iter().position(is_mark);
             let missing = || RulesError::Unless(rule.id.clone(), other.clone());
             place.map(|at| Some(at as u16)).ok_or_else(missing)
         };
@@ -263,7 +264,10 @@ mod tests {
         assert!(matches!(file("word", r#""a 3 b""#), Err(RulesError::Sequence(..))));
         assert!(matches!(file("word", ""), Err(RulesError::Idle(_))));
         assert!(file("word", r#""a 3 a""#).is_ok());
-        assert!(with("word", r#""a""#, r#""r""#).is_ok());
+        assert!(
+            matches!(with("word", r#""a""#, r#""r""#), Err(RulesError::Unless(..))),
+            "it weighs"
+        );
         assert!(matches!(with("word", r#""a""#, r#""s""#), Err(RulesError::Unless(..))));
     }
 }

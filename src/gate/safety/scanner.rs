@@ -148,8 +148,8 @@ impl Scanner {
 
 /// The rules that together reach [`THRESHOLD`] somewhere in a text, each once, with its first place there.
 fn enough(rules: &Rules, fires: &mut Vec<Fire>, class: FieldClass) -> Vec<(usize, usize)> {
-    let mut marks = fires.clone();
-    marks.retain(|fire| rules.is_mark(fire.rule));
+    let marks = fires.iter().filter(|fire| rules.is_mark(fire.rule));
+    let mut marks: Vec<Fire> = marks.copied().collect();
     marks.sort_unstable_by_key(|fire| (fire.rule, fire.start));
     let marked = |rule: u16, at: usize| {
         let from = (rule, at.saturating_sub(WINDOW));

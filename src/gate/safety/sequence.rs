@@ -2,7 +2,8 @@
 //! bytes of the reading one of the second, within 24 more one of the third.
 //!
 //! A slot names one concept or several with `/` between them. Before it, `^` asks for the beginning of a
-//! clause, `^^` for that of a line and `^^^` for that of a line near the beginning of the text; after it, `"` asks for a quotation to follow and `:` for a colon.
+//! clause, `^^` for that of a line and `^^^` for that of a line near the beginning of the text; after it, `"`
+//! asks for a quotation to follow and `:` for a colon.
 //! The machine keeps the latest way to each slot of each sequence, and a bit for each slot that was reached
 //! not long ago, so that a word costs as much as there are slots that wait for it.
 
