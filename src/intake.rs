@@ -21,6 +21,7 @@ use crate::domain::policy::{EdgePolicy, Recovery};
 use crate::domain::redaction::Policy;
 use crate::domain::ruling::Ruling;
 use crate::domain::trace_context::{TraceContext, TraceParent};
+use crate::domain::warning::Warning;
 use crate::evidence::append::Placed;
 use crate::evidence::commitment::{Part, Subject, commit};
 use crate::evidence::record::{Actor, Party, PersonalPart, SafetyFacts};
@@ -63,6 +64,8 @@ pub enum Answer {
         contract: Option<Arc<Ready>>,
         /// Told of everything since before it was committed, where [`Request::awaited`] asked for that.
         watch: Option<HandoffWatch>,
+        /// What of the message does not hold in full.
+        warnings: Vec<Warning>,
     },
     /// Refused, and the refusal recorded.
     Refused {
@@ -185,7 +188,7 @@ impl Intake {
         }
     }
 
-    /// Runs the gate and writes nothing.
+    /// Runs the gate and writes nothing: the warnings of a message that would pass, or all failures.
     ///
     /// # Errors
     /// When the store cannot be read.
@@ -193,7 +196,7 @@ impl Intake {
         &self,
         principal: &Principal,
         body: Body,
-    ) -> Result<Result<(), Vec<Failure>>, IntakeError> {
+    ) -> Result<Result<Vec<Warning>, Vec<Failure>>, IntakeError> {
         let verdict = self.judge(principal, body).await?;
         Ok(match self.with_second_opinion(principal, verdict).await?.0 {
             Verdict::Pass(passed) => {
@@ -205,7 +208,7 @@ impl Intake {
                         passed.contract.as_ref(),
                     )
                     .await?;
-                if failures.is_empty() { Ok(()) } else { Err(failures) }
+                if failures.is_empty() { Ok(passed.warnings) } else { Err(failures) }
             }
             Verdict::Malformed(failure) => Err(vec![failure]),
             Verdict::Refused(refused) => {
@@ -297,7 +300,7 @@ impl Intake {
         request: Request,
         now: Micros,
     ) -> Result<Answer, IntakeError> {
-        let Passed { message, target, to_itself, contract, observed: _ } = passed;
+        let Passed { message, target, to_itself, contract, observed: _, warnings } = passed;
         let policy = contract.as_ref().map(|ready| ready.policy().clone()).unwrap_or_default();
         if let Some(failure) = self.oversized(&message) {
             let refused = Refused {
@@ -378,12 +381,15 @@ impl Intake {
             reply = self.ledger.submit(command, outgoing).await;
         }
         if let Err(LedgerError::Repeat(first)) = reply {
-            return self.answer_with_first(principal, first, contract).await;
+            return self.answer_with_first(principal, first, contract, warnings).await;
         }
         let mut answer = self.answer(reply, message.envelope().handoff_id, true)?;
-        if let Answer::Submitted { contract: ruling, watch: told, .. } = &mut answer {
+        if let Answer::Submitted { contract: ruling, watch: told, warnings: shown, .. } =
+            &mut answer
+        {
             *ruling = contract;
             *told = watch;
+            *shown = warnings;
         }
         Ok(answer)
     }
@@ -394,6 +400,7 @@ impl Intake {
         principal: &Principal,
         first: HandoffId,
         contract: Option<Arc<Ready>>,
+        warnings: Vec<Warning>,
     ) -> Result<Answer, IntakeError> {
         let found = self.store.find_handoff(&(principal.tenant.clone(), first)).await;
         let handoff = found
@@ -401,7 +408,14 @@ impl Intake {
             .ok_or_else(|| LedgerError::Internal(format!("handoff {first} is gone")))?;
         self.metrics.submissions.with_label_values(&["replayed"]).inc();
         let handoff = Box::new(handoff);
-        Ok(Answer::Submitted { handoff, placed: None, replayed: true, contract, watch: None })
+        Ok(Answer::Submitted {
+            handoff,
+            placed: None,
+            replayed: true,
+            contract,
+            watch: None,
+            warnings,
+        })
     }
 
     /// Whether the sender ever sent or received a handoff on the task. Once it did it always did, so
@@ -572,6 +586,7 @@ impl Intake {
                     replayed,
                     contract: None,
                     watch: None,
+                    warnings: Vec::new(),
                 })
             }
             Ok(Reply::Refused { failures, dead_lettered, replayed, over }) => {

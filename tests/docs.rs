@@ -3,6 +3,7 @@
 use std::{collections::BTreeSet, path::PathBuf};
 
 use handoffd::domain::failure::Code;
+use handoffd::domain::warning::WarningCode;
 use serde_json::Value;
 
 const SECTIONS: [&str; 3] = ["## What it means", "## What the sender can do", "## Example"];
@@ -42,6 +43,20 @@ fn every_code_has_a_page_and_every_page_a_code() {
         .filter(|stem| stem != "README")
         .collect();
     assert_eq!(pages, codes, "left: docs/errors/*.md; right: the registry of codes");
+}
+
+#[test]
+fn every_warning_has_its_row() {
+    let path = folder().with_file_name("warnings.md");
+    let text = std::fs::read_to_string(path).expect("docs/warnings.md is there");
+    let rows: BTreeSet<&str> = text
+        .lines()
+        .filter_map(|line| line.strip_prefix("| `")?.split_once('`'))
+        .map(|(code, _)| code)
+        .filter(|code| code.chars().all(|sign| sign.is_ascii_uppercase() || sign == '_'))
+        .collect();
+    let codes: BTreeSet<&str> = WarningCode::ALL.iter().map(|code| code.as_str()).collect();
+    assert_eq!(rows, codes, "left: docs/warnings.md; right: the registry of warnings");
 }
 
 #[test]

@@ -21,3 +21,4 @@ pub mod roster;
 pub mod ruling;
 pub mod task;
 pub mod trace_context;
+pub mod warning;

@@ -15,6 +15,7 @@ pub mod json;
 pub mod safety;
 pub mod schema;
 pub mod signature;
+pub mod unheld;
 
 use crate::contract::catalog::Catalog;
 use crate::contract::enforce::Ready;
@@ -24,6 +25,7 @@ use crate::domain::failure::{Code, Failure, Stage, primary};
 use crate::domain::ids::{AgentId, HandoffId, Micros, TaskId, TenantId};
 use crate::domain::message::Message;
 use crate::domain::roster::Roster;
+use crate::domain::warning::Warning;
 
 /// The span of one stage, for traces only; it names what the stage found, by a code.
 macro_rules! stage {
@@ -93,6 +95,8 @@ pub struct Passed {
     pub contract: Option<Arc<Ready>>,
     /// Rules that fired and are only observed.
     pub observed: Vec<safety::Finding>,
+    /// What the broker takes and does not hold in full.
+    pub warnings: Vec<Warning>,
 }
 
 /// A message that did not.
@@ -329,6 +333,7 @@ impl Gate {
         failures.extend(unsafe_texts);
         match found.target {
             Some(target) if failures.is_empty() => Verdict::Pass(Box::new(Passed {
+                warnings: unheld::warnings(message.value()),
                 message,
                 target,
                 to_itself,

@@ -16,12 +16,13 @@ use super::extract::{
     Id, JsonBytes, Params, idempotency_key, page_size, parameter, preferred_wait, read_cursor,
     trace_context,
 };
-use super::problem::{BadBody, FailureView, NoKey, Problem, ProblemDetails, view};
+use super::problem::{BadBody, FailureView, NoKey, Problem, ProblemDetails, WarningView, view};
 use super::views::{HandoffView, Links, Page, Receipt, SubmittedView};
 use crate::directory::Principal;
 use crate::domain::failure::{Code, primary};
 use crate::domain::handoff::{Handoff, HandoffStatus};
 use crate::domain::ids::{AgentId, HandoffId, TaskId};
+use crate::domain::warning::Warning;
 use crate::evidence;
 use crate::fault::{self, Step};
 use crate::intake::{Answer, Request};
@@ -68,7 +69,7 @@ pub async fn submit(
         awaited: wait.is_some(),
     };
     match api.intake.submit(&principal, body.into_body(), request).await? {
-        Answer::Submitted { handoff, placed, replayed, contract, watch } => {
+        Answer::Submitted { handoff, placed, replayed, contract, watch, warnings } => {
             fault::at(Step::HeadSign);
             let fresh =
                 placed.and_then(|placed| evidence::receipt::Receipt::fresh(&placed, &api.notary));
@@ -76,9 +77,15 @@ pub async fn submit(
                 Some(receipt) => Some(Receipt::from(receipt)),
                 None => receipt_of(&api, &handoff).await?,
             };
-            let mut response =
-                submitted(&api, *handoff, receipt, replayed, wait.map(|wait| (wait, watch)))
-                    .await?;
+            let mut response = submitted(
+                &api,
+                *handoff,
+                receipt,
+                replayed,
+                wait.map(|wait| (wait, watch)),
+                &warnings,
+            )
+            .await?;
             if let Some(ready) = contract
                 && let Some(deprecation) = &ready.contract().deprecation
             {
@@ -117,6 +124,7 @@ async fn submitted(
     receipt: Option<Receipt>,
     replayed: bool,
     wait: Option<(Duration, Option<HandoffWatch>)>,
+    warnings: &[Warning],
 ) -> Result<Response, Problem> {
     let no_op = handoff.status == HandoffStatus::NoOp;
     let (mut settled, mut waited) = (false, Duration::ZERO);
@@ -138,6 +146,7 @@ async fn submitted(
         status: status.as_str().to_owned(),
         reason: if settled { handoff.reason.clone() } else { None },
         receipt,
+        warnings: warnings.iter().map(WarningView::from).collect(),
         links: links.clone(),
     };
     let code = if no_op || settled { StatusCode::OK } else { StatusCode::ACCEPTED };
@@ -202,6 +211,9 @@ pub struct ValidationView {
     /// Everything that was found.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub failures: Vec<FailureView>,
+    /// What of the message would be taken and not hold in full.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<WarningView>,
 }
 
 /// Ask what the gate and the ledger would say now; writes and reserves nothing.
@@ -221,11 +233,17 @@ pub async fn validate(
     body: JsonBytes,
 ) -> Result<axum::Json<ValidationView>, Problem> {
     Ok(axum::Json(match api.intake.validate(&principal, body.into_body()).await? {
-        Ok(()) => ValidationView { valid: true, reason: None, failures: Vec::new() },
+        Ok(warnings) => ValidationView {
+            valid: true,
+            reason: None,
+            failures: Vec::new(),
+            warnings: warnings.iter().map(WarningView::from).collect(),
+        },
         Err(failures) => ValidationView {
             valid: false,
             reason: primary(&failures).map(|code| code.as_str().to_owned()),
             failures: failures.iter().map(view).collect(),
+            warnings: Vec::new(),
         },
     }))
 }

@@ -11,6 +11,7 @@ use utoipa::openapi::{Content, RefOr, ResponseBuilder};
 use utoipa::{IntoResponses, ToSchema};
 
 use crate::domain::failure::{Code, Failure, primary};
+use crate::domain::warning::Warning;
 use crate::intake::IntakeError;
 use crate::ledger::command::LedgerError;
 use crate::store::StoreError;
@@ -259,6 +260,27 @@ pub struct FailureView {
     pub pointer: String,
     /// What is wrong.
     pub message: String,
+}
+
+/// A shortfall that refuses nothing: something was taken and does not hold in full.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+pub struct WarningView {
+    /// Its code; `docs/warnings.md` explains each.
+    pub code: String,
+    /// RFC 6901 pointer into the body.
+    pub pointer: String,
+    /// What does not hold, and what does.
+    pub message: String,
+}
+
+impl From<&Warning> for WarningView {
+    fn from(warning: &Warning) -> Self {
+        Self {
+            code: warning.code.as_str().to_owned(),
+            pointer: warning.pointer.clone(),
+            message: warning.message.clone(),
+        }
+    }
 }
 
 /// Orbit's error object (seed 003).

@@ -4,6 +4,7 @@ use base64::Engine as _;
 use serde::Serialize;
 use utoipa::ToSchema;
 
+use super::problem::WarningView;
 use crate::domain::handoff::{CheckpointRef, Cost, Handoff};
 use crate::domain::task::Task;
 use crate::evidence::commitment::hash_text;
@@ -82,6 +83,9 @@ pub struct SubmittedView {
     /// Its record.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub receipt: Option<Receipt>,
+    /// What of the message was taken and does not hold in full.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<WarningView>,
     /// Where to look.
     pub links: Links,
 }

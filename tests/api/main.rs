@@ -28,6 +28,7 @@ mod endpoints;
 mod erasure;
 mod events;
 mod export;
+mod findings;
 mod gate;
 mod hostile;
 mod inbox;

@@ -1,0 +1,53 @@
+//! The one registry of warnings: what the broker took and does not hold in full (specification §2.3, §9).
+//!
+//! A warning refuses nothing. It names the place and says what holds instead, in the answer to the caller; where
+//! no caller sees it (a setting at the start), the same words are a log line at WARN. Each code has a row in
+//! `docs/warnings.md`.
+
+use serde::{Deserialize, Serialize};
+
+/// Every code that a warning can carry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum WarningCode {
+    /// The field is taken, and nothing in this version acts on it.
+    WithoutEffect,
+}
+
+impl WarningCode {
+    /// All codes, in the order of the registry.
+    pub const ALL: [Self; 1] = [Self::WithoutEffect];
+
+    /// The code as it stands on the wire.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::WithoutEffect => "WITHOUT_EFFECT",
+        }
+    }
+}
+
+impl std::fmt::Display for WarningCode {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// One warning: a code, a place in the caller's document, and a sentence. Never the value itself.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Warning {
+    /// What kind of shortfall.
+    pub code: WarningCode,
+    /// RFC 6901 JSON pointer into the document; empty for the whole document.
+    pub pointer: String,
+    /// What does not hold, and what does.
+    pub message: String,
+}
+
+impl Warning {
+    /// A warning at `pointer`.
+    #[must_use]
+    pub fn new(code: WarningCode, pointer: impl Into<String>, message: impl Into<String>) -> Self {
+        Self { code, pointer: pointer.into(), message: message.into() }
+    }
+}

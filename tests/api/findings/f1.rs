@@ -1,0 +1,1 @@
+//! Findings of group 1: lineage and cost.

@@ -1,0 +1,1 @@
+//! Findings of group 2: when it goes wrong.

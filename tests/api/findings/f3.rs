@@ -1,0 +1,1 @@
+//! Findings of group 3: contracts.

@@ -1,0 +1,1 @@
+//! Findings of group 4: what operators are told.

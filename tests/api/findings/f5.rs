@@ -1,0 +1,1 @@
+//! Findings of group 5: at the door.
