@@ -6,21 +6,30 @@
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
-use std::sync::LazyLock;
 
-use regex::Regex;
 use serde_json::Value;
 
-/// Controls, marks that nobody sees, private characters, and breaks of lines and paragraphs.
-static UNSEEN: LazyLock<Regex> = LazyLock::new(|| {
-    Regex::new(r"[\p{Cc}\p{Cf}\p{Co}\p{Zl}\p{Zp}]").expect("the pattern is a constant")
-});
+use crate::domain::unseen;
 
 /// A text on one line, with every character that is not plainly seen written as `\n` or `\u{…}`.
 pub(super) fn plain(text: &str) -> Cow<'_, str> {
-    UNSEEN.replace_all(text, |found: &regex::Captures<'_>| {
-        found[0].chars().map(|one| one.escape_default().to_string()).collect::<String>()
-    })
+    escaped(text, |one, out| out.extend(one.escape_default()))
+}
+
+/// The text with every character that a terminal may obey or leave out escaped: what is not shown, line
+/// breaks and tabs, and private characters, which each font shows as it likes.
+fn escaped(text: &str, escape: impl Fn(char, &mut String)) -> Cow<'_, str> {
+    let obeyed = |(one, hidden): (char, bool)| {
+        hidden || matches!(one, '\n' | '\t' | '\u{e000}'..='\u{f8ff}' | '\u{f0000}'..='\u{10ffff}')
+    };
+    if !unseen::each(text).any(obeyed) {
+        return Cow::Borrowed(text);
+    }
+    let mut out = String::with_capacity(text.len() + 16);
+    for each in unseen::each(text) {
+        if obeyed(each) { escape(each.0, &mut out) } else { out.push(each.0) }
+    }
+    Cow::Owned(out)
 }
 
 /// JSON in which such characters stand as escapes: the same document, and nothing that a terminal obeys.
@@ -31,16 +40,14 @@ pub(super) fn json(value: &Value, pretty: bool) -> String {
         value.to_string()
     };
     // Outside of strings there are none but the line breaks of the layout.
-    let escaped = UNSEEN.replace_all(&text, |found: &regex::Captures<'_>| {
-        let mut out = String::new();
-        for unit in found[0].encode_utf16() {
-            if unit == u16::from(b'\n') {
-                out.push('\n');
-            } else {
-                let _ = write!(out, "\\u{unit:04x}");
-            }
+    let escaped = escaped(&text, |one, out| {
+        if one == '\n' {
+            return out.push(one);
         }
-        out
+        for unit in one.encode_utf16(&mut [0; 2]) {
+            // Writing into memory cannot fail.
+            let _ = write!(out, "\\u{unit:04x}");
+        }
     });
     escaped.into_owned()
 }

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::agent::{Agent, Target};
 use super::roster::Roster;
+use super::unseen;
 
 /// Whose form of a tool definition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, utoipa::ToSchema)]
@@ -123,7 +124,7 @@ fn specialist(reached: &[&Agent], style: Style) -> Value {
 /// One line on an agent, whatever its owner wrote.
 fn line(name: &str, agent: &Agent) -> String {
     let words: Vec<&str> = agent.description.split_whitespace().collect();
-    let told: String = words.join(" ").chars().filter(|c| !c.is_control()).take(SHOWN).collect();
+    let told = unseen::shown(&words.join(" "), SHOWN);
     if told.is_empty() { format!("- {name}\n") } else { format!("- {name}: {told}\n") }
 }
 

@@ -21,4 +21,5 @@ pub mod roster;
 pub mod ruling;
 pub mod task;
 pub mod trace_context;
+pub mod unseen;
 pub mod warning;

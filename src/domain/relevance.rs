@@ -10,6 +10,7 @@ use unicode_segmentation::UnicodeSegmentation;
 
 use super::agent::Agent;
 use super::ids::AgentId;
+use super::unseen::is_unseen;
 
 /// How much a word counts by where it stands: names and abilities say what an agent is, prose and
 /// examples mention much besides.
@@ -105,7 +106,8 @@ fn prose(agent: &Agent) -> Vec<&str> {
 /// alike.
 fn words(text: &str) -> Vec<String> {
     let stemmer = Stemmer::create(Algorithm::English);
-    let folded: String = text.nfkc().flat_map(char::to_lowercase).collect();
+    let seen = text.chars().filter(|one| one.is_whitespace() || !is_unseen(*one));
+    let folded: String = seen.nfkc().flat_map(char::to_lowercase).collect();
     folded
         .unicode_words()
         .flat_map(|word| word.split(['_', '.', ':']))

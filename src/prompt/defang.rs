@@ -13,6 +13,7 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 
+use crate::domain::unseen::is_hidden;
 use crate::gate::safety::normalize::fold;
 
 /// Begins every replacement; its own occurrences in a text are replaced too.
@@ -52,7 +53,7 @@ pub fn defang(text: &str, nonce: &str) -> String {
     let mut out = String::with_capacity(text.len() + 8 * found.len());
     let mut before = '\n';
     for (at, character) in text.char_indices() {
-        if found.contains(&at) || is_replaced(character, before) {
+        if found.contains(&at) || character == SIGN || is_hidden(character, before) {
             // Writing into memory cannot fail.
             let _ = write!(out, "{SIGN}{{{:X}}}", u32::from(character));
         } else {
@@ -147,43 +148,6 @@ fn squeezed(character: char) -> Option<char> {
         other if other.is_alphanumeric() => Some(other),
         _ => None,
     }
-}
-
-/// Characters that are replaced wherever they stand: our sign, controls, and what is not shown.
-/// Joiners and variation selectors stay where scripts and emoji need them: after a character that is
-/// itself shown and not ASCII.
-fn is_replaced(character: char, before: char) -> bool {
-    match character {
-        '\n' | '\t' => false,
-        '\u{200c}' | '\u{200d}' | '\u{fe00}'..='\u{fe0f}' => before.is_ascii() || is_hidden(before),
-        _ => character == SIGN || is_hidden(character),
-    }
-}
-
-fn is_hidden(character: char) -> bool {
-    character.is_control()
-        || matches!(
-            character,
-            '\u{ad}'
-                | '\u{34f}'
-                | '\u{61c}'
-                | '\u{115f}'
-                | '\u{1160}'
-                | '\u{17b4}'
-                | '\u{17b5}'
-                | '\u{180b}'..='\u{180f}'
-                | '\u{200b}'..='\u{200f}'
-                | '\u{2028}'..='\u{202e}'
-                | '\u{2060}'..='\u{206f}'
-                | '\u{3164}'
-                | '\u{fe00}'..='\u{fe0f}'
-                | '\u{feff}'
-                | '\u{ffa0}'
-                | '\u{fff0}'..='\u{fffb}'
-                | '\u{1bca0}'..='\u{1bca3}'
-                | '\u{1d173}'..='\u{1d17a}'
-                | '\u{e0000}'..='\u{e0fff}'
-        )
 }
 
 #[cfg(test)]

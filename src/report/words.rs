@@ -1,6 +1,8 @@
 //! What codes mean, for a reader who has never seen the product; and foreign text made fit to be
 //! looked at.
 
+use crate::domain::unseen;
+
 /// Bytes of one content that the page shows; the bundle has all of it.
 const MOST_SHOWN: usize = 256 * 1024;
 
@@ -56,20 +58,8 @@ pub(super) fn kind(code: &str) -> &'static str {
 /// follows are named, so that what is read is what stands there. Escaping for HTML is the template's.
 pub(super) fn visible(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
-    for character in text.chars() {
-        match character {
-            '\n' | '\t' => out.push(character),
-            '\u{200b}'
-            | '\u{200e}'
-            | '\u{200f}'
-            | '\u{2028}'..='\u{202e}'
-            | '\u{2060}'..='\u{206f}'
-            | '\u{61c}'
-            | '\u{feff}'
-            | '\u{e0000}'..='\u{e007f}' => name(character, &mut out),
-            _ if character.is_control() => name(character, &mut out),
-            _ => out.push(character),
-        }
+    for (character, hidden) in unseen::each(text) {
+        if hidden { name(character, &mut out) } else { out.push(character) }
     }
     out
 }

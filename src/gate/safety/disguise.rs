@@ -11,6 +11,7 @@ use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig};
 
 use super::normalize::View;
 use super::reading::Reading;
+use crate::domain::unseen::is_unseen;
 
 /// Shortest encoded segment that is decoded, in characters.
 pub const MIN_ENCODED: usize = 16;
@@ -275,9 +276,9 @@ fn base32(segment: &[u8]) -> Option<Vec<u8>> {
 }
 
 fn readable(bytes: Vec<u8>) -> Option<String> {
+    // Controls too, which may split a word.
     let text = String::from_utf8(bytes).ok()?;
-    let fine = |c: char| !c.is_control() || matches!(c, '\n' | '\r' | '\t');
-    text.chars().all(fine).then_some(text)
+    text.contains(|one: char| !is_unseen(one)).then_some(text)
 }
 
 /// What was pulled apart, put together; each run is a view of its own.

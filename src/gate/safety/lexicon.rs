@@ -6,7 +6,7 @@
 //! rules most words out, then among the words that begin or continue an entry; so a word costs the same
 //! whatever it is. Languages without spaces between words are searched by an automaton.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use aho_corasick::automaton::Automaton as _;
@@ -33,11 +33,16 @@ const BESIDE: usize = 16;
 /// anywhere.
 const UNSPACED: [&str; 6] = ["ar", "hi", "ja", "ko", "th", "zh"];
 
+/// A set of languages, a bit each, in the order of their codes.
+pub type Languages = u16;
+
 /// A word of the lexicon where it stands in a text.
 #[derive(Debug, Clone, Copy)]
 pub struct Hit {
     /// What it can mean, a bit a concept.
     pub concepts: u128,
+    /// The languages it is a word of.
+    pub languages: Languages,
     /// First byte in the text.
     pub start: usize,
     /// The byte behind its last.
@@ -59,11 +64,25 @@ pub enum Found {
     Backwards(usize),
 }
 
+/// What an entry means, and in which languages.
+#[derive(Debug, Clone, Copy, Default)]
+struct Sense {
+    concepts: u128,
+    languages: Languages,
+}
+
+impl Sense {
+    fn add(&mut self, other: Self) {
+        self.concepts |= other.concepts;
+        self.languages |= other.languages;
+    }
+}
+
 #[derive(Debug, Clone)]
 enum Meaning {
-    Concepts(u128),
+    Concepts(Sense),
     /// Only where the text has exactly this, whose first letter stands at the offset.
-    Exact(u128, Box<str>, usize),
+    Exact(Sense, Box<str>, usize),
     Shift(u8),
     Backwards,
 }
@@ -72,6 +91,8 @@ enum Meaning {
 #[derive(Debug)]
 pub struct Lexicon {
     names: BTreeMap<String, u8>,
+    /// Codes of the languages, in order.
+    languages: Vec<String>,
     vocabulary: Vocabulary,
     /// (node, word) to node, of the tree whose paths are the entries' words; node 0 is the root.
     paths: Index,
@@ -95,7 +116,7 @@ struct Anywhere {
 
 #[derive(Debug)]
 struct Pattern {
-    concepts: u128,
+    sense: Sense,
     length: u32,
     /// Only where the text has exactly this.
     exact: Option<String>,
@@ -104,8 +125,8 @@ struct Pattern {
 /// Why a lexicon cannot be compiled.
 #[derive(Debug, thiserror::Error)]
 pub enum LexiconError {
-    /// More concepts than fit.
-    #[error("not under {MAX_CONCEPTS} concepts")]
+    /// More concepts or languages than fit.
+    #[error("not under {MAX_CONCEPTS} concepts, or over {} languages", Languages::BITS)]
     Size,
     /// An entry that nothing could match, too long a one, or too short a stem.
     #[error(
@@ -135,25 +156,31 @@ impl Lexicon {
             return Err(LexiconError::Size);
         }
         let mut names = BTreeMap::new();
-        let mut spaced: BTreeMap<String, u128> = BTreeMap::new();
-        let mut anywhere: BTreeMap<String, u128> = BTreeMap::new();
-        let mut exact: Vec<(u128, String)> = Vec::new();
+        let mut spaced: BTreeMap<String, Sense> = BTreeMap::new();
+        let mut anywhere: BTreeMap<String, Sense> = BTreeMap::new();
+        let mut exact: Vec<(Sense, String)> = Vec::new();
+        let codes: BTreeSet<&String> = words.values().flat_map(BTreeMap::keys).collect();
+        let codes: Vec<String> = codes.into_iter().cloned().collect();
+        if codes.len() > Languages::BITS as usize {
+            return Err(LexiconError::Size);
+        }
         let mut tree = Tree::default();
         for (index, (concept, languages)) in words.iter().enumerate() {
             names.insert(concept.clone(), index as u8);
-            let bit = 1_u128 << index;
             for (language, entries) in languages {
+                let place = codes.partition_point(|code| code < language);
+                let sense = Sense { concepts: 1 << index, languages: 1 << place };
                 let unspaced = UNSPACED.contains(&language.as_str());
                 for entry in entries {
                     let read = reading(entry.strip_prefix('=').unwrap_or(entry), entry)?;
                     if let Some(literal) = entry.strip_prefix('=') {
                         let lead = literal.bytes().take_while(|b| !is_letter(*b)).count();
-                        tree.add(&read, Meaning::Exact(bit, literal.into(), lead))?;
-                        exact.push((bit, literal.replace(' ', "")));
+                        tree.add(&read, Meaning::Exact(sense, literal.into(), lead))?;
+                        exact.push((sense, literal.replace(' ', "")));
                     } else if unspaced && !read.is_ascii() {
-                        *anywhere.entry(read).or_default() |= bit;
+                        anywhere.entry(read).or_default().add(sense);
                     } else {
-                        *spaced.entry(read).or_default() |= bit;
+                        spaced.entry(read).or_default().add(sense);
                     }
                 }
             }
@@ -161,12 +188,12 @@ impl Lexicon {
         let borderless = spaced
             .iter()
             .chain(&anywhere)
-            .map(|(read, concepts)| (read.replace([' ', '*'], ""), *concepts))
+            .map(|(read, sense)| (read.replace([' ', '*'], ""), *sense))
             .filter(|(read, _)| read.len() > 2);
-        let borderless: BTreeMap<String, u128> = borderless.collect();
+        let borderless: BTreeMap<String, Sense> = borderless.collect();
         let closed_up = Anywhere::new(borderless, exact)?;
-        for (read, concepts) in &spaced {
-            tree.add(read, Meaning::Concepts(*concepts))?;
+        for (read, sense) in &spaced {
+            tree.add(read, Meaning::Concepts(*sense))?;
         }
         for anchor in anchors.split('|').filter(|anchor| !anchor.is_empty()) {
             for shift in 1..26 {
@@ -187,6 +214,7 @@ impl Lexicon {
         let root = |word| tree.paths.get(&path(0, word)).copied();
         Ok(Self {
             names,
+            languages: codes,
             roots: (0..tree.vocabulary.len()).map(root).collect(),
             vocabulary: tree.vocabulary,
             paths: Index::new(&tree.paths),
@@ -201,6 +229,11 @@ impl Lexicon {
     #[must_use]
     pub fn concept(&self, name: &str) -> Option<u128> {
         self.names.get(name).map(|index| 1 << index)
+    }
+
+    /// The bit of a language.
+    pub(super) fn language(&self, code: &str) -> Option<Languages> {
+        self.languages.binary_search_by(|known| known.as_str().cmp(code)).ok().map(|at| 1 << at)
     }
 
     fn meanings(&self, node: u32) -> &[Meaning] {
@@ -220,8 +253,7 @@ impl Lexicon {
         let bytes = text.as_bytes();
         let mut anywhere = Vec::new();
         if !text.is_ascii() {
-            let keep =
-                |pattern: &Pattern, at| anywhere.push((pattern.concepts, pattern.length, at));
+            let keep = |pattern: &Pattern, at| anywhere.push((pattern.sense, pattern.length, at));
             self.anywhere.each_spaced(reading.bytes(), keep);
         }
         let mut anywhere = anywhere.as_slice();
@@ -235,15 +267,15 @@ impl Lexicon {
             && word.start < stretch.end
         {
             let (from, to) = (place, place + word.length);
-            while let Some((concepts, length, at)) = anywhere.first()
+            while let Some((sense, length, at)) = anywhere.first()
                 && at.start < word.end
             {
                 anywhere = &anywhere[1..];
                 let Range { start, end } = *at;
-                let concepts = *concepts;
+                let Sense { concepts, languages } = *sense;
                 let from = from + start.saturating_sub(word.start) as u32;
                 let to = from + length;
-                found(Found::Word(Hit { concepts, start, end, from, to }));
+                found(Found::Word(Hit { concepts, languages, start, end, from, to }));
             }
             let (alone, pair) = self.vocabulary.may_begin(last.hash, word.key());
             if alone || pair || count > 0 {
@@ -287,9 +319,10 @@ impl Lexicon {
 
     /// The same for a text whose spaces say nothing.
     pub(super) fn read_closed_up(&self, text: &str, reading: &Reading, mut found: impl FnMut(Hit)) {
-        self.closed_up.each_closed_up(text.as_bytes(), reading.bytes(), |concepts, start, end| {
+        self.closed_up.each_closed_up(text.as_bytes(), reading.bytes(), |sense, start, end| {
             let (from, to) = (start as u32, end as u32);
-            found(Hit { concepts, start, end, from, to });
+            let Sense { concepts, languages } = sense;
+            found(Hit { concepts, languages, start, end, from, to });
         });
     }
 }
@@ -318,12 +351,13 @@ impl Meaning {
     ) {
         let (start, end) = (at.start, at.end);
         match self {
-            Self::Concepts(concepts) => {
+            Self::Concepts(Sense { concepts, languages }) => {
                 if is_word(text, at) {
-                    found(Found::Word(Hit { concepts: *concepts, start, end, from, to }));
+                    let (concepts, languages) = (*concepts, *languages);
+                    found(Found::Word(Hit { concepts, languages, start, end, from, to }));
                 }
             }
-            Self::Exact(concepts, literal, lead) => {
+            Self::Exact(Sense { concepts, languages }, literal, lead) => {
                 let Some(begin) = start.checked_sub(*lead) else { return };
                 let before = begin.checked_sub(1).map(|before| text[before]);
                 let apart = *lead == 0
@@ -331,7 +365,8 @@ impl Meaning {
                         !before.is_ascii_alphanumeric() || text[start - lead] == b'.'
                     });
                 if apart && spelled(literal, &text[begin..]) && is_word(text, at) {
-                    found(Found::Word(Hit { concepts: *concepts, start, end, from, to }));
+                    let (concepts, languages) = (*concepts, *languages);
+                    found(Found::Word(Hit { concepts, languages, start, end, from, to }));
                 }
             }
             Self::Shift(shift) => found(Found::Shifted(*shift, start)),
@@ -382,8 +417,8 @@ impl Tree {
 impl Anywhere {
     /// For entries as read, and for some that the text must have to the letter.
     fn new(
-        entries: BTreeMap<String, u128>,
-        exact: Vec<(u128, String)>,
+        entries: BTreeMap<String, Sense>,
+        exact: Vec<(Sense, String)>,
     ) -> Result<Self, LexiconError> {
         let read = |literal: &str| literal.bytes().map(|byte| READ[usize::from(byte)]).collect();
         let keys: Vec<Vec<u8>> = entries
@@ -395,21 +430,21 @@ impl Anywhere {
         nfa.start_state(Anchored::No)?;
         let meanings = entries
             .into_values()
-            .map(|concepts| (concepts, None))
-            .chain(exact.into_iter().map(|(concepts, literal)| (concepts, Some(literal))));
+            .map(|sense| (sense, None))
+            .chain(exact.into_iter().map(|(sense, literal)| (sense, Some(literal))));
         let patterns = meanings
             .zip(&keys)
-            .map(|((concepts, exact), key)| Pattern { concepts, length: key.len() as u32, exact })
+            .map(|((sense, exact), key)| Pattern { sense, length: key.len() as u32, exact })
             .collect();
         Ok(Self { nfa, patterns })
     }
 
-    /// Tells of each pattern in a text whose spaces say nothing, as it is read: concepts, start, end.
-    fn each_closed_up(&self, text: &[u8], read: &[u8], mut found: impl FnMut(u128, usize, usize)) {
+    /// Tells of each pattern in a text whose spaces say nothing, as it is read: its sense, start, end.
+    fn each_closed_up(&self, text: &[u8], read: &[u8], mut found: impl FnMut(Sense, usize, usize)) {
         self.each(read.iter().copied().enumerate(), |pattern, end| {
             let start = end - pattern.length as usize;
             if pattern.exact.as_ref().is_none_or(|exact| spelled(exact, &text[start..])) {
-                found(pattern.concepts, start, end);
+                found(pattern.sense, start, end);
             }
         });
     }

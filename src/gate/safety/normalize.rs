@@ -1,14 +1,17 @@
 //! Folding: look-alike, compatibility and invisible characters.
 //!
 //! A copy to be matched, with a way back to byte offsets of the original. Plain ASCII text costs one
-//! check; folding touches only what is not ASCII, and takes each character of the scripts that need
+//! check; folding touches only what is not, and takes each character of the scripts that need
 //! work from a table made once. Follows UAX 15 (NFKD) and UTS 39 (confusable skeletons).
 
 use std::ops::Range;
 use std::sync::LazyLock;
 
+use memchr::memmem;
 use unicode_normalization::UnicodeNormalization as _;
 use unicode_normalization::char::is_combining_mark;
+
+use crate::domain::unseen::is_unseen;
 
 /// Characters whose folding takes work, and which are looked up: everything up to the Han scripts,
 /// what stands between those and Hangul, compatibility forms, letters for mathematics, letters in frames.
@@ -59,31 +62,69 @@ impl View {
     }
 }
 
-/// The text with everything that is not ASCII folded: compatibility forms and accents reduced,
-/// invisible and direction characters dropped, tag characters read as the ASCII they mirror,
-/// look-alikes of ASCII letters replaced. `None` for plain ASCII.
+/// What becomes of tag characters, which mirror ASCII and are not shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Tags {
+    /// Each is read as what it mirrors: a text may be written in them.
+    Read,
+    /// They are dropped as everything unseen: a text may be split by them.
+    Dropped,
+}
+
+/// Whether folding leaves a text as it is: nothing but ASCII that is shown, and white space.
+#[must_use]
+pub fn is_plain(text: &str) -> bool {
+    // Without an early end, so that many bytes are looked at in one step.
+    text.as_bytes()
+        .chunks(256)
+        .all(|chunk| chunk.iter().fold(true, |all, byte| all & is_kept(*byte)))
+}
+
+/// Whether a byte is a character that folding keeps.
+const fn is_kept(byte: u8) -> bool {
+    matches!(byte, b' '..=b'~' | b'\t' | b'\n' | b'\x0c' | b'\r')
+}
+
+/// The text with everything folded that is not plain ASCII: compatibility forms and accents reduced,
+/// unseen characters dropped, tag characters read as the ASCII they mirror, look-alikes of ASCII letters
+/// replaced. `None` where [`is_plain`].
 #[must_use]
 pub fn fold(text: &str) -> Option<View> {
-    if text.is_ascii() {
-        return None;
-    }
+    (!is_plain(text)).then(|| folded(text, Tags::Read))
+}
+
+/// The same without tag characters. `None` where the text has none.
+#[must_use]
+pub fn fold_without_tags(text: &str) -> Option<View> {
+    let bytes = text.as_bytes();
+    let tagged =
+        memmem::find_iter(bytes, b"\xf3\xa0").any(|at| matches!(bytes[at + 2], 0x80 | 0x81));
+    tagged.then(|| folded(text, Tags::Dropped))
+}
+
+fn folded(text: &str, tags: Tags) -> View {
     let mut out = String::with_capacity(text.len());
     let mut marks = Vec::new();
     let mut rest = text;
     while !rest.is_empty() {
         let at = text.len() - rest.len();
-        let ascii = rest.bytes().position(|byte| !byte.is_ascii()).unwrap_or(rest.len());
-        if ascii > 0 {
+        let plain = rest.bytes().position(|byte| !is_kept(byte)).unwrap_or(rest.len());
+        if plain > 0 {
             marks.push((out.len(), at));
-            out.push_str(&rest[..ascii]);
-            rest = &rest[ascii..];
+            out.push_str(&rest[..plain]);
+            rest = &rest[plain..];
         } else if let Some(character) = rest.chars().next() {
             marks.push((out.len(), at));
-            TABLE.fold(character, &mut out);
+            match character {
+                '\u{e0020}'..='\u{e007e}' if tags == Tags::Read => {
+                    out.extend(char::from_u32(u32::from(character) - 0xe_0000));
+                }
+                _ => TABLE.fold(character, &mut out),
+            }
             rest = &rest[character.len_utf8()..];
         }
     }
-    Some(View { text: out, marks, opaque: false })
+    View { text: out, marks, opaque: false }
 }
 
 static TABLE: LazyLock<Table> = LazyLock::new(Table::new);
@@ -128,43 +169,21 @@ impl Table {
 
 fn fold_char(character: char, out: &mut String) {
     match character {
-        // Invisible: soft hyphen, joiners and marks of direction, variation selectors, fillers.
-        '\u{ad}'
-        | '\u{34f}'
-        | '\u{61c}'
-        | '\u{115f}'
-        | '\u{1160}'
-        | '\u{17b4}'
-        | '\u{17b5}'
-        | '\u{180b}'..='\u{180f}'
-        | '\u{200b}'..='\u{200f}'
-        | '\u{202a}'..='\u{202e}'
-        | '\u{2060}'..='\u{206f}'
-        | '\u{3164}'
-        | '\u{fe00}'..='\u{fe0f}'
-        | '\u{feff}'
-        | '\u{ffa0}'
-        | '\u{e0100}'..='\u{e01ef}' => {}
-        // Tag characters mirror ASCII and are not shown.
-        '\u{e0000}'..='\u{e007f}' => {
-            if let Some(mirrored) = char::from_u32(u32::from(character) - 0xe_0000)
-                && !mirrored.is_control()
-            {
-                out.push(mirrored);
-            }
-        }
         '\u{2028}' | '\u{2029}' => out.push('\n'),
+        _ if character.is_whitespace() => out.push(' '),
+        _ if is_unseen(character) => {}
         // Full stops of Chinese, Japanese and Hindi.
         '\u{3002}' | '\u{ff61}' | '\u{964}' => out.push_str(". "),
+        '\u{3001}' => out.push(' '),
+        // Marks of tone and voice.
+        '\u{302a}'..='\u{302f}' | '\u{3099}' | '\u{309a}' => {}
         // Scripts without look-alikes of ASCII, kept as they are: cheap, and common.
-        '\u{3000}' | '\u{3001}' => out.push(' '),
         '\u{2e80}'..='\u{a4cf}'
         | '\u{ac00}'..='\u{d7af}'
         | '\u{e000}'..='\u{f8ff}'
         | '\u{1f200}'.. => {
             out.push(character);
         }
-        _ if character.is_whitespace() => out.push(' '),
         _ => std::iter::once(character)
             .nfkd()
             .filter(|part| !is_combining_mark(*part))

@@ -94,6 +94,9 @@ struct File {
     /// Words that are also looked for under a shift of the alphabet and backwards.
     anchors: String,
     lexicon: Words,
+    /// By language, the words through which a negation reaches the next.
+    #[serde(default)]
+    negation_carriers: BTreeMap<String, Vec<String>>,
     rules: Vec<Rule>,
 }
 
@@ -152,6 +155,7 @@ impl Rules {
         let file: File = serde_json::from_str(text)?;
         let lexicon = Lexicon::new(&file.lexicon, &file.anchors)?;
         let mut machine = Machine::new(&lexicon);
+        machine.carry(&file.negation_carriers, &lexicon);
         for (index, rule) in file.rules.iter().enumerate() {
             let idle = rule.near.is_empty() && rule.form.is_none();
             if idle || file.rules[..index].iter().any(|other| other.id == rule.id) {

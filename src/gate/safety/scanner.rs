@@ -8,6 +8,7 @@ use super::fields::each_text;
 use super::rules::{FieldClass, Rule, Rules};
 use super::sequence::{Fire, Memory};
 use super::views::look;
+use crate::domain::unseen;
 
 /// The score at which the rules that matched a text are reported.
 pub const THRESHOLD: f32 = 1.0;
@@ -39,7 +40,7 @@ pub struct Finding {
     /// Where the match starts, in bytes from the start of the text (for encoded text: where the encoded
     /// segment starts).
     pub offset: usize,
-    /// At most 80 characters of the original text around the match, without control characters. For
+    /// At most 80 characters of the original text around the match, without control and unseen characters. For
     /// the dead letter; not for logs.
     pub excerpt: String,
 }
@@ -198,12 +199,14 @@ fn excerpt(text: &str, offset: usize) -> String {
     let offset = text.floor_char_boundary(offset);
     let start =
         text[..offset].char_indices().rev().take(before).last().map_or(offset, |(at, _)| at);
-    text[start..]
-        .chars()
+    unseen::each(&text[start..])
         .take(length)
-        .map(|character| if character.is_control() { ' ' } else { character })
+        .map(|(character, hidden)| if hidden || character.is_control() { ' ' } else { character })
         .collect()
 }
 
 #[cfg(test)]
 mod tests;
+
+#[cfg(test)]
+mod doors;

@@ -7,7 +7,10 @@
 //! The machine keeps the latest way to each slot of each sequence, and a bit for each slot that was reached
 //! not long ago, so that a word costs as much as there are slots that wait for it.
 
-use super::lexicon::{Hit, Lexicon, MAX_CONCEPTS, MAX_WORDS};
+use std::collections::BTreeMap;
+
+use super::lexicon::{Hit, Languages, Lexicon, MAX_CONCEPTS, MAX_WORDS};
+use super::normalize::fold;
 use super::reading::Reading;
 
 /// Gap where none is given, in bytes of the reading.
@@ -32,8 +35,8 @@ const EPOCH: u32 = 512;
 /// What counts as the beginning of a text, in bytes: a heading, and the first line.
 const BEGINNING: usize = 160;
 
-/// A negation this close before a first word turns its sense.
-const NEGATED: u32 = 10;
+/// What may stand between a negation and the word whose sense it turns, in bytes.
+const NEGATED: usize = 40;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum At {
@@ -41,6 +44,17 @@ enum At {
     Clause,
     Line,
     Beginning,
+}
+
+/// What a negation before the first word of a sequence does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum After {
+    /// Nothing.
+    Anything,
+    /// The sequence does not begin.
+    NoNegation,
+    /// Only then it begins, and counts once a word of it is of another language than the negation.
+    Negation,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,8 +83,7 @@ struct Step {
     rule: u16,
     first: bool,
     last: bool,
-    /// Not after a negation.
-    plain: bool,
+    after: After,
 }
 
 /// All sequences of all rules.
@@ -85,6 +98,8 @@ pub struct Machine {
     pub(super) reach: u32,
     negation: u128,
     lead: u128,
+    /// Words through which a negation reaches the next, and the languages they do so in.
+    carriers: BTreeMap<String, Languages>,
 }
 
 /// A set of steps, 64 to a word of bits; words without any are left out.
@@ -120,6 +135,15 @@ struct Progress {
     start: usize,
     end: usize,
     to: u32,
+    /// Of a negated sequence: the languages that the negation and all its words have in common.
+    negated: Languages,
+}
+
+/// A negation in the text: where it ends, and its languages.
+#[derive(Debug, Clone, Copy)]
+struct Negation {
+    end: usize,
+    languages: Languages,
 }
 
 /// What a scan remembers; kept from text to text, so that a short one costs nothing to begin.
@@ -152,7 +176,19 @@ impl Machine {
             reach: 0,
             negation: concept("negation"),
             lead: concept("lead"),
+            carriers: BTreeMap::new(),
             steps: Vec::new(),
+        }
+    }
+
+    /// Lets negations of each language reach through these words of it: "do not *ever* ignore".
+    pub(super) fn carry(&mut self, words: &BTreeMap<String, Vec<String>>, lexicon: &Lexicon) {
+        for (language, words) in words {
+            for word in words {
+                let languages = lexicon.language(language).unwrap_or(0);
+                let word = fold(word).map_or_else(|| word.clone(), |view| view.text);
+                *self.carriers.entry(word).or_default() |= languages;
+            }
         }
     }
 
@@ -195,10 +231,18 @@ impl Machine {
             slots.push(Slot { concepts, gap, at, then });
             gap = GAP;
         }
-        let last = slots.len().saturating_sub(1);
         // Two bytes of the reading are a word and its border at least.
         let reach = slots.iter().map(|slot| slot.gap / 2 + MAX_WORDS as u32).sum();
         self.reach = self.reach.max(reach);
+        if plain {
+            self.chain(rule, slots.clone(), After::Negation);
+        }
+        self.chain(rule, slots, if plain { After::NoNegation } else { After::Anything });
+        Ok(())
+    }
+
+    fn chain(&mut self, rule: usize, slots: Vec<Slot>, after: After) {
+        let last = slots.len().saturating_sub(1);
         for (index, slot) in slots.into_iter().enumerate() {
             let step = self.steps.len();
             for (bit, takes) in self.takes.iter_mut().enumerate() {
@@ -210,9 +254,8 @@ impl Machine {
             if first {
                 self.firsts.push(step);
             }
-            self.steps.push(Step { slot, rule: rule as u16, first, last, plain });
+            self.steps.push(Step { slot, rule: rule as u16, first, last, after });
         }
-        Ok(())
     }
 
     /// Begins a text; in one that was closed up, any word may begin a clause.
@@ -222,12 +265,12 @@ impl Machine {
         memory.waiting.resize(word_and_bit(self.steps.len()).0 + 1, Waiting::default());
         let mut run = Run {
             machine: self,
-            text: text.as_bytes(),
+            text,
             memory,
             closed_up,
             epoch: EPOCH,
             broken: (usize::MAX, 0),
-            negated: None,
+            negation: None,
             led: None,
             work: 0,
         };
@@ -241,14 +284,14 @@ impl Machine {
 #[derive(Debug)]
 pub struct Run<'a> {
     machine: &'a Machine,
-    text: &'a [u8],
+    text: &'a str,
     memory: &'a mut Memory,
     closed_up: bool,
     /// Where this epoch ends.
     epoch: u32,
     /// What breaks add between the word that ends here and the one at hand.
     broken: (usize, u32),
-    negated: Option<u32>,
+    negation: Option<Negation>,
     led: Option<u32>,
     /// Steps tried and bytes looked at, for the proof that both grow with the text only.
     pub work: u64,
@@ -279,7 +322,7 @@ impl Run<'_> {
             }
         }
         if hit.concepts & machine.negation != 0 {
-            self.negated = Some(hit.to);
+            self.negation = Some(Negation { end: hit.end, languages: hit.languages });
         }
         if hit.concepts & machine.lead != 0 {
             self.led = Some(hit.to);
@@ -288,12 +331,15 @@ impl Run<'_> {
 
     fn step(&mut self, index: usize, hit: &Hit, fired: &mut impl FnMut(Fire)) {
         let step = &self.machine.steps[index];
-        let start = if step.first {
-            let negated = self.negated.is_some_and(|to| to <= hit.from && hit.from - to <= NEGATED);
-            if step.plain && negated {
+        let (start, negated) = if step.first {
+            let negated = match step.after {
+                After::Anything => 0,
+                After::NoNegation | After::Negation => self.negated(hit),
+            };
+            if (step.after == After::Negation) != (negated != 0) {
                 return;
             }
-            hit.start
+            (hit.start, negated)
         } else {
             let before = self.memory.progress[index - 1];
             if hit.from < before.to {
@@ -305,20 +351,39 @@ impl Run<'_> {
             {
                 return;
             }
-            before.start
+            (before.start, before.negated & hit.languages)
         };
         if !self.stands(step.slot.at, hit) || !self.followed(step.slot.then, hit) {
             return;
         }
         if step.last {
-            fired(Fire { rule: step.rule, start });
+            if negated == 0 {
+                fired(Fire { rule: step.rule, start });
+            }
         } else {
-            self.memory.progress[index] = Progress { start, end: hit.end, to: hit.to };
+            self.memory.progress[index] = Progress { start, end: hit.end, to: hit.to, negated };
             let (word, bit) = word_and_bit(index + 1);
             let waiting = &mut self.memory.waiting[word];
             waiting.all |= bit;
             waiting.lately |= bit;
         }
+    }
+
+    /// The languages in which a negation turns the sense of a word: it stands before it in its clause, with
+    /// nothing but words that carry it on between them. Where words have no borders none is told from the
+    /// end of another word.
+    fn negated(&self, hit: &Hit) -> Languages {
+        let Some(negation) = self.negation.filter(|_| !self.closed_up) else { return 0 };
+        if negation.end >= hit.start || hit.start - negation.end > NEGATED {
+            return 0;
+        }
+        // A line's end, a stop, a dash and a bracket all end a clause.
+        let between = self.text.get(negation.end..hit.start).unwrap_or(".");
+        let words = between.split([' ', '\t', '*', '_']).filter(|word| !word.is_empty());
+        words.fold(negation.languages & hit.languages, |languages, word| {
+            let carried = self.machine.carriers.get(&word.to_lowercase());
+            languages & carried.copied().unwrap_or(0)
+        })
     }
 
     /// Begins an epoch: only what was reached in the last one still waits.
@@ -336,7 +401,7 @@ impl Run<'_> {
         if self.broken.0 == from {
             return self.broken.1;
         }
-        let between = self.text.get(from..until).unwrap_or_default();
+        let between = self.text.as_bytes().get(from..until).unwrap_or_default();
         let mut added = 0;
         if between.len() > FAR {
             added = PARAGRAPH;
@@ -373,7 +438,7 @@ impl Run<'_> {
         if at == At::Clause && self.led.is_some_and(|to| hit.from.saturating_sub(to) <= 1) {
             return true;
         }
-        let before = &self.text[hit.start.saturating_sub(12)..hit.start];
+        let before = &self.text.as_bytes()[hit.start.saturating_sub(12)..hit.start];
         for (back, byte) in before.iter().rev().enumerate() {
             match byte {
                 b' ' | b'\t' | b'*' | b'_' | b'#' | b'>' | b'"' | b'\'' | b'`' | b'(' | b'['
@@ -388,11 +453,15 @@ impl Run<'_> {
                     return at == At::Clause;
                 }
                 _ => {
+                    let signs = &before[before.len() - back..];
+                    let until = &self.text.as_bytes()[..hit.start - back];
+                    let dash = ["—", "–", "―"].iter().any(|dash| until.ends_with(dash.as_bytes()));
                     return at == At::Clause
-                        && back > 0
-                        && before[before.len() - back..]
-                            .iter()
-                            .any(|byte| matches!(byte, b'"' | b'>' | b'|' | b'`' | b'(' | b'['));
+                        && (dash
+                            || signs.windows(3).any(|three| three == b" - ")
+                            || signs.iter().any(|byte| {
+                                matches!(byte, b'"' | b'>' | b'|' | b'`' | b'(' | b'[')
+                            }));
                 }
             }
         }
@@ -403,7 +472,7 @@ impl Run<'_> {
         if then == Then::Anything {
             return true;
         }
-        let after = &self.text[hit.end..(hit.end + 6).min(self.text.len())];
+        let after = &self.text.as_bytes()[hit.end..(hit.end + 6).min(self.text.len())];
         for byte in after {
             match byte {
                 b' ' | b'*' => {}

@@ -4,6 +4,7 @@
 use memchr::memmem;
 
 use super::reading::READ;
+use crate::domain::unseen::is_unseen;
 
 /// Longest address looked at, in bytes.
 const MAX_URL: usize = 600;
@@ -78,7 +79,7 @@ pub fn forms(text: &str, mut found: impl FnMut(Form, usize)) {
         }
     }
     if !text.is_ascii() {
-        unseen(bytes, found);
+        unseen(text, found);
     }
 }
 
@@ -98,29 +99,28 @@ fn is_image(bytes: &[u8], at: usize) -> bool {
     false
 }
 
-fn unseen(bytes: &[u8], mut found: impl FnMut(Form, usize)) {
+fn unseen(text: &str, mut found: impl FnMut(Form, usize)) {
+    let bytes = text.as_bytes();
     let mut tags = memmem::find_iter(bytes, b"\xf3\xa0\x81");
     if let (Some(first), Some(_)) = (tags.next(), tags.nth(MIN_TAGS - 2)) {
         found(Form::Tags, first);
     }
-    let mut invisible = 0;
-    for at in memchr::memchr_iter(0xe2, bytes) {
-        match bytes.get(at + 1..at + 3) {
-            Some([0x80, 0xad | 0xae]) => {
-                found(Form::Bidi, at);
-                break;
-            }
-            Some([0x80, 0x8b..=0x8f] | [0x81, 0xa0..=0xa4]) => {
-                let between =
-                    at.checked_sub(1).is_some_and(|before| bytes[before].is_ascii_alphabetic())
-                        && bytes.get(at + 3).is_some_and(u8::is_ascii_alphabetic);
-                invisible += usize::from(between);
-                if between && invisible == MIN_INVISIBLE {
-                    found(Form::Invisible, at);
-                }
-            }
-            _ => {}
-        }
+    let turns = |at: &usize| matches!(bytes.get(at + 1..at + 3), Some([0x80, 0xad | 0xae]));
+    if let Some(at) = memchr::memchr_iter(0xe2, bytes).find(turns) {
+        found(Form::Bidi, at);
+    }
+    let after_letter = bytes
+        .windows(2)
+        .enumerate()
+        .filter(|(_, pair)| pair[0].is_ascii_alphabetic() && pair[1] > 0x7f);
+    let mut within = after_letter.map(|(at, _)| at + 1).filter(|at| {
+        let mut rest = text[*at..].chars();
+        // A soft hyphen within a word is how it may be divided.
+        rest.next().is_some_and(|one| one != '\u{ad}' && is_unseen(one))
+            && rest.next().is_some_and(|next| next.is_ascii_alphabetic())
+    });
+    if let Some(at) = within.nth(MIN_INVISIBLE - 1) {
+        found(Form::Invisible, at);
     }
 }
 

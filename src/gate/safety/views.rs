@@ -68,6 +68,15 @@ impl Looker<'_> {
     /// `hidden`: it had to be decoded first.
     fn view(&mut self, text: &str, depth: usize, hidden: bool, original: &dyn Fn(usize) -> usize) {
         let folded = normalize::fold(text);
+        if let Some(view) = folded.as_ref().and_then(|_| normalize::fold_without_tags(text)) {
+            let of_text = |offset: usize| original(view.original(offset));
+            let mut reading = self.reading(&view.text);
+            let since = self.seen.fires.len();
+            let pass = if hidden { Pass::Hidden } else { Pass::Changed };
+            self.words(&view.text, &mut reading, pass, &of_text);
+            self.closed_up_runs(&view.text, &reading, since, &of_text);
+            self.memory.readings.push(reading);
+        }
         let of_text =
             |offset: usize| original(folded.as_ref().map_or(offset, |view| view.original(offset)));
         let text = folded.as_ref().map_or(text, |view| view.text.as_str());
@@ -181,7 +190,7 @@ impl Looker<'_> {
             let back = |offset: usize| of_text(view.original(offset));
             self.forms(&view.text, &back);
             reading.read(&view.text);
-            if *once && !hidden && view.text.is_ascii() {
+            if *once && !hidden && normalize::is_plain(&view.text) {
                 self.changed(view, reading, &back);
             } else {
                 self.view(&view.text, DEPTH, hidden, &back);

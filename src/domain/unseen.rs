@@ -1,0 +1,126 @@
+//! Characters that are not shown: one table, from Unicode's own properties.
+//!
+//! Whoever compares, scans or shows a text that others wrote asks here. Two texts that look the same may
+//! differ in such characters alone, and a word may be split by them without a gap.
+
+use std::ops::RangeInclusive;
+use std::sync::LazyLock;
+
+use icu_properties::props::{DefaultIgnorableCodePoint, GeneralCategory};
+use icu_properties::{CodePointMapData, CodePointSetData};
+
+/// A bit for each code point of all planes, set in the order of the code points.
+static TABLE: LazyLock<Vec<u64>> = LazyLock::new(|| {
+    let mut table = vec![0_u64; (char::MAX as usize + 1).div_ceil(64)];
+    for range in CodePointSetData::new::<DefaultIgnorableCodePoint>().iter_ranges() {
+        set(&mut table, range);
+    }
+    for range in CodePointMapData::<GeneralCategory>::new().iter_ranges() {
+        if matches!(
+            range.value,
+            GeneralCategory::Control
+                | GeneralCategory::Format
+                | GeneralCategory::Unassigned
+                | GeneralCategory::LineSeparator
+                | GeneralCategory::ParagraphSeparator
+        ) {
+            set(&mut table, range.range);
+        }
+    }
+    table
+});
+
+fn set(table: &mut [u64], range: RangeInclusive<u32>) {
+    let (first, last) = (*range.start(), *range.end());
+    for word in first / 64..=last / 64 {
+        let from = first.max(64 * word) % 64;
+        let until = last.min(64 * word + 63) % 64;
+        table[word as usize] |= !0 << from & !0 >> (63 - until);
+    }
+}
+
+/// Whether a character has no shape of its own: default-ignorable (UAX 44), a control other than tab and
+/// line feed, a format character, a separator of lines or paragraphs, or no character at all
+/// (unassigned in any plane).
+#[must_use]
+pub fn is_unseen(character: char) -> bool {
+    match character {
+        ' '..='~' | '\t' | '\n' => false,
+        _ => {
+            let code = character as usize;
+            TABLE[code / 64] >> (code % 64) & 1 == 1
+        }
+    }
+}
+
+/// The same for a character after `before`: joiners and variation selectors are spared where scripts and
+/// emoji need them, after a character that is itself shown and not ASCII.
+#[must_use]
+pub fn is_hidden(character: char, before: char) -> bool {
+    match character {
+        // A heart, its selector of colour, a joiner, a fire.
+        '\u{200d}' if before == '\u{fe0f}' => false,
+        '\u{200c}' | '\u{200d}' | '\u{fe00}'..='\u{fe0f}' => before.is_ascii() || is_unseen(before),
+        _ => is_unseen(character),
+    }
+}
+
+/// The characters of a text, each with whether it is hidden where it stands.
+pub fn each(text: &str) -> impl Iterator<Item = (char, bool)> + '_ {
+    let mut before = '\n';
+    text.chars().map(move |character| {
+        let hidden = is_hidden(character, before);
+        before = character;
+        (character, hidden)
+    })
+}
+
+/// The text as it shows, in so many characters at most.
+#[must_use]
+pub fn shown(text: &str, most: usize) -> String {
+    each(text).filter(|(_, hidden)| !hidden).map(|(character, _)| character).take(most).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use regex::Regex;
+
+    use super::*;
+
+    /// A table by other authors, of a version of Unicode of their own.
+    #[test]
+    fn the_table_holds_what_unicode_says_over_all_planes() {
+        let unseen =
+            Regex::new(r"^[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}]$").unwrap();
+        let assigned = Regex::new(r"^\P{Cn}$").unwrap();
+        let mut buffer = [0; 4];
+        let mut count = 0;
+        for character in (0..=0x0010_ffff).filter_map(char::from_u32) {
+            let one = &*character.encode_utf8(&mut buffer);
+            if matches!(character, '\t' | '\n') {
+                assert!(!is_unseen(character));
+            } else if unseen.is_match(one) {
+                assert!(is_unseen(character), "{:X}", u32::from(character));
+                count += 1;
+            } else if assigned.is_match(one) {
+                assert!(!is_unseen(character), "{:X}", u32::from(character));
+            }
+        }
+        assert!(count > 4_000, "{count}");
+        for character in ['\u{e0200}', '\u{fff0}', '\u{1bca5}', '\u{ffff}', '\u{10ffff}', '\u{378}']
+        {
+            assert!(is_unseen(character), "{:X}", u32::from(character));
+        }
+    }
+
+    #[test]
+    fn joiners_and_selectors_stay_where_scripts_and_emoji_need_them() {
+        for text in ["می\u{200c}خواهم", "👩\u{200d}👧", "❤\u{fe0f}", "👁\u{fe0f}\u{200d}🗨\u{fe0f}"]
+        {
+            assert_eq!(shown(text, usize::MAX), text);
+        }
+        assert_eq!(shown("a\u{200d}b\u{fe0f}c\u{1d173}\u{1}\u{e0041}d", usize::MAX), "abcd");
+        assert_eq!(shown("a\u{fe0f}\u{fe01}\u{fe02}", usize::MAX), "a", "no bytes in selectors");
+        assert_eq!(shown("abc\u{200b}def", 4), "abcd");
+    }
+}
