@@ -32,7 +32,7 @@ use crate::evidence::receipt::Notary;
 use crate::evidence::record::Actor;
 use crate::feed::Feed;
 use crate::gate::{Gate, contract};
-use crate::http::{Api, ApiParts, listener, router};
+use crate::http::{Api, ApiParts, Endpoints, listener, router};
 use crate::intake::policies::policies;
 use crate::intake::{Intake, SecondOpinion};
 use crate::ledger::command::{Command, Kind};
@@ -193,6 +193,10 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
     let policy = EgressPolicy::parse(&config.egress.allow)
         .map_err(|err| StartError::Config(format!("egress.allow: {err}")))?;
+    let endpoints: Endpoints = {
+        let policy = policy.clone();
+        Arc::new(move |url| policy.check_url(url).err().map(|denied| denied.to_string()))
+    };
     let archive = open_archive(&config).map_err(|err| StartError::Config(err.to_string()))?;
     // Rules are compiled and roots read while the store opens: half of a start's processor time.
     let made = {
@@ -401,6 +405,7 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
         cosigned,
         contents: archive.contents(Arc::clone(&store)),
         matcher,
+        endpoints,
         feed,
         streams: Arc::new(tokio::sync::Semaphore::new(config.events.max_streams)),
         eraser,

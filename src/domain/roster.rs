@@ -5,8 +5,10 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use super::agent::{Agent, Target};
+use super::agent::{Agent, Delivery, Target};
+use super::handoff::DeliveryMode;
 use super::ids::AgentId;
+use super::warning::{Warning, WarningCode};
 
 /// An agent, and how much it has to do.
 #[derive(Debug)]
@@ -129,18 +131,70 @@ impl Roster {
         }
     }
 
+    fn knows(&self, target: &Target) -> bool {
+        match target {
+            Target::Agent(id) => self.members.contains_key(id),
+            Target::Type(name) => self.by_type.contains_key(name.as_str()),
+        }
+    }
+
     /// Entries of an allowlist that name nobody (ruling X14).
     #[must_use]
     pub fn unknown_targets(&self, agent: &Agent) -> Vec<String> {
-        agent
+        let unknown = agent.handoff_targets.iter().filter(|target| !self.knows(target));
+        unknown.map(ToString::to_string).collect()
+    }
+
+    /// The members of a registered agent that do not hold in full now, each at its pointer.
+    #[must_use]
+    pub fn warnings(&self, agent: &Agent) -> Vec<Warning> {
+        let nobody = |pointer: String, message: &str| {
+            Warning::new(WarningCode::UnknownAgent, pointer, message)
+        };
+        let unheld = |pointer: &str, message: &str| {
+            Warning::new(WarningCode::WithoutEffect, pointer, message)
+        };
+        let mut warnings: Vec<_> = agent
             .handoff_targets
             .iter()
-            .filter(|target| match target {
-                Target::Agent(id) => !self.members.contains_key(id),
-                Target::Type(name) => !self.by_type.contains_key(name.as_str()),
+            .enumerate()
+            .filter(|(_, target)| !self.knows(target))
+            .map(|(place, _)| {
+                nobody(
+                    format!("/handoffTargets/{place}"),
+                    "names nobody; the entry is kept, and ignored until such an agent exists",
+                )
             })
-            .map(ToString::to_string)
-            .collect()
+            .collect();
+        if agent.supervisor_id.as_ref().is_some_and(|id| !self.members.contains_key(id)) {
+            warnings.push(nobody(
+                "/supervisorId".to_owned(),
+                "names nobody; until such an agent exists, failures go to a person",
+            ));
+        }
+        if agent.supervisor_id.as_ref() == Some(&agent.agent_id) {
+            warnings.push(unheld("/supervisorId", "an agent does not supervise itself"));
+        }
+        if agent.context_window_tokens.is_some() {
+            warnings.push(unheld(
+                "/contextWindowTokens",
+                "kept and shown; the broker does not measure messages against it",
+            ));
+        }
+        let Delivery { mode, url, timeout_ms, max_in_flight, .. } = &agent.delivery;
+        if *mode == DeliveryMode::Pull {
+            let usual = Delivery::default();
+            for (pointer, set) in [
+                ("/delivery/url", url.is_some()),
+                ("/delivery/timeoutMs", *timeout_ms != usual.timeout_ms),
+                ("/delivery/maxInFlight", *max_in_flight != usual.max_in_flight),
+            ] {
+                if set {
+                    warnings.push(unheld(pointer, "holds for webhooks; this agent pulls"));
+                }
+            }
+        }
+        warnings
     }
 }
 

@@ -12,17 +12,27 @@ use serde::{Deserialize, Serialize};
 pub enum WarningCode {
     /// The field is taken, and nothing in this version acts on it.
     WithoutEffect,
+    /// A name that stands for nobody in this tenant.
+    UnknownAgent,
+    /// The egress guard refuses to call the address.
+    EndpointRefused,
+    /// The limit refuses every handoff from now on.
+    NoRoom,
 }
 
 impl WarningCode {
     /// All codes, in the order of the registry.
-    pub const ALL: [Self; 1] = [Self::WithoutEffect];
+    pub const ALL: [Self; 4] =
+        [Self::WithoutEffect, Self::UnknownAgent, Self::EndpointRefused, Self::NoRoom];
 
     /// The code as it stands on the wire.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::WithoutEffect => "WITHOUT_EFFECT",
+            Self::UnknownAgent => "UNKNOWN_AGENT",
+            Self::EndpointRefused => "ENDPOINT_REFUSED",
+            Self::NoRoom => "NO_ROOM",
         }
     }
 }

@@ -11,12 +11,14 @@ use utoipa::ToSchema;
 use super::Api;
 use super::auth::{Anyone, Operator};
 use super::extract::{Id, Ids, Json};
-use super::problem::{BadBody, Busy, NoKey, Problem, ProblemDetails};
+use super::problem::{BadBody, Busy, NoKey, Problem, ProblemDetails, WarningView};
 use crate::clock;
 use crate::directory::{Agents, Principal};
 use crate::domain::agent::{Agent, AgentSpec, Target};
 use crate::domain::failure::{Code, Failure, Stage};
+use crate::domain::handoff::DeliveryMode;
 use crate::domain::ids::{AgentId, Micros};
+use crate::domain::warning::{Warning, WarningCode};
 use crate::intake::actor;
 use crate::ledger::command::{
     AgentChange, ChangeAgent, Command, CreateAgent, Kind, LedgerError, Reply,
@@ -32,6 +34,34 @@ fn view(row: &AgentRow, agents: &Agents) -> Value {
             .insert("unknownTargets".to_owned(), json!(agents.roster.unknown_targets(&row.agent)));
         object.insert("createdAt".to_owned(), json!(row.created_at.rfc3339()));
         object.insert("updatedAt".to_owned(), json!(row.updated_at.rfc3339()));
+    }
+    value
+}
+
+/// The members of an agent that do not hold in full: what the roster knows of, and what the egress guard refuses.
+fn warnings(api: &Api, row: &AgentRow, agents: &Agents) -> Vec<WarningView> {
+    let mut warnings = agents.roster.warnings(&row.agent);
+    let Agent { delivery, callback_url, .. } = &row.agent;
+    let webhook = delivery.url.as_ref().filter(|_| delivery.mode == DeliveryMode::Webhook);
+    for (pointer, url) in [("/delivery/url", webhook), ("/callbackUrl", callback_url.as_ref())] {
+        warnings.extend(url.and_then(|url| refused_endpoint(api, pointer, url)));
+    }
+    warnings.iter().map(WarningView::from).collect()
+}
+
+/// The warning about a URL that the egress guard refuses.
+pub(super) fn refused_endpoint(api: &Api, pointer: &str, url: &str) -> Option<Warning> {
+    let why = (api.endpoints)(url)?;
+    let message = format!("nothing is sent there: {why} (see HANDOFFD_EGRESS_ALLOW)");
+    Some(Warning::new(WarningCode::EndpointRefused, pointer, message))
+}
+
+/// An agent as its changer sees it: with the warnings, where there are any.
+fn view_changed(api: &Api, row: &AgentRow, agents: &Agents) -> Value {
+    let mut value = view(row, agents);
+    let warnings = warnings(api, row, agents);
+    if !warnings.is_empty() {
+        value["warnings"] = json!(warnings);
     }
     value
 }
@@ -156,7 +186,7 @@ pub async fn create(
         return Err(Problem::new(Code::Internal, "unexpected reply"));
     };
     let agents = api.intake.directory.agents(&tenant).await?;
-    let mut shown = view(&row, &agents);
+    let mut shown = view_changed(&api, &row, &agents);
     shown["apiKey"] = json!(*key);
     shown["signingSecret"] = json!(*signing);
     shown["webhookSecret"] = json!(*webhook);
@@ -251,7 +281,7 @@ pub async fn patch(
     }
     let row = changed(&api, &principal, id, AgentChange::Patch(Box::new(spec))).await?;
     let agents = api.intake.directory.agents(&principal.tenant).await?;
-    Ok(axum::Json(view(&row, &agents)))
+    Ok(axum::Json(view_changed(&api, &row, &agents)))
 }
 
 /// Remove an agent; its keys stop working.
@@ -293,6 +323,9 @@ pub struct TargetsView {
     pub handoff_targets: Vec<String>,
     /// Entries that name nobody; they are kept, and ignored at run time.
     pub unknown_targets: Vec<String>,
+    /// The same entries as warnings, each at its pointer; absent where there are none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<WarningView>,
 }
 
 fn targets(row: &AgentRow, agents: &Agents) -> axum::Json<TargetsView> {
@@ -300,6 +333,13 @@ fn targets(row: &AgentRow, agents: &Agents) -> axum::Json<TargetsView> {
         agent_id: row.agent.agent_id.to_string(),
         handoff_targets: row.agent.handoff_targets.iter().map(ToString::to_string).collect(),
         unknown_targets: agents.roster.unknown_targets(&row.agent),
+        warnings: agents
+            .roster
+            .warnings(&row.agent)
+            .iter()
+            .filter(|warning| warning.pointer.starts_with("/handoffTargets/"))
+            .map(WarningView::from)
+            .collect(),
     })
 }
 

@@ -9,13 +9,14 @@ use utoipa::{IntoParams, ToSchema};
 use super::Api;
 use super::auth::{Auditor, Operator};
 use super::extract::{Id, Json, Params};
-use super::problem::{BadBody, Busy, NoKey, Problem, ProblemDetails};
+use super::problem::{BadBody, Busy, NoKey, Problem, ProblemDetails, WarningView};
 use crate::directory::Principal;
 use crate::domain::canonical;
 use crate::domain::cap::{Cap, Defaults, Limit, MAX_TOKENS, Unit, Window};
 use crate::domain::failure::{Code, Failure, Stage};
 use crate::domain::ids::{AgentId, Micros};
 use crate::domain::money::Usd;
+use crate::domain::warning::{Warning, WarningCode};
 use crate::intake::actor;
 use crate::ledger::command::{CapChange, Command, Kind, LedgerError, Reply, SetCap, content};
 
@@ -53,6 +54,9 @@ pub struct CapView {
     /// Tokens that are left; never less than none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub left_tokens: Option<u64>,
+    /// What of the cap does not hold as it reads, in the answer to its change; absent where there is nothing.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<WarningView>,
 }
 
 impl CapView {
@@ -75,6 +79,7 @@ impl CapView {
             default_tokens: tokens.is_some() && cap.tokens().is_none(),
             spent_tokens: tokens.map(|_| cap.spent_tokens(now)),
             left_tokens: tokens.map(|tokens| tokens.saturating_sub(cap.spent_tokens(now))),
+            warnings: Vec::new(),
         })
     }
 }
@@ -177,11 +182,27 @@ pub async fn put(
     }
     let reply = change(&api, &principal, agent, window, CapChange::Set { usd, tokens }).await?;
     let view = match &reply {
-        Reply::Cap(cap) => CapView::of(cap, &api.intake.rules.caps, api.now()),
+        Reply::Cap(cap) => CapView::of(cap, &api.intake.rules.caps, api.now())
+            .map(|view| CapView { warnings: warnings(cap, api.now()), ..view }),
         _ => None,
     };
     let unexpected = || LedgerError::Internal(format!("unexpected reply {reply:?}"));
     Ok(axum::Json(view.ok_or_else(unexpected)?))
+}
+
+/// What an operator set and nothing fits under: the window has used it up already, or it is nothing at all.
+fn warnings(cap: &Cap, now: Micros) -> Vec<WarningView> {
+    let full = |pointer: &str| {
+        Warning::new(
+            WarningCode::NoRoom,
+            pointer,
+            "what counts in the window already reaches it: every handoff under it is refused until some has left",
+        )
+    };
+    let money = cap.usd.filter(|usd| cap.used(now) >= *usd).map(|_| full("/usd"));
+    let tokens =
+        cap.tokens().filter(|tokens| cap.spent_tokens(now) >= *tokens).map(|_| full("/tokens"));
+    money.iter().chain(&tokens).map(WarningView::from).collect()
 }
 
 /// Take a cap away, or what it holds of one unit. Where the settings have one for that window, it counts again.

@@ -54,6 +54,10 @@ use crate::tree::Cosigned;
 #[derive(Clone)]
 pub struct Api(Arc<ApiParts>);
 
+/// Why the egress guard would not call a URL, as far as the URL alone tells; `None` where it would. The guard
+/// belongs to delivery, which this room does not know: the composition root passes the check.
+pub type Endpoints = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
+
 /// The parts of an [`Api`].
 pub struct ApiParts {
     /// Submissions; holds the ledger, the directory, the vault and the clock too.
@@ -68,6 +72,8 @@ pub struct ApiParts {
     pub contents: crate::archive::Contents,
     /// Who ranks agents for a task, where that is not left to text relevance.
     pub matcher: Option<Arc<dyn Matcher>>,
+    /// Checks a URL that is registered.
+    pub endpoints: Endpoints,
     /// Events in words.
     pub feed: Feed,
     /// Bounds the live streams.

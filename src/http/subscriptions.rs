@@ -9,10 +9,11 @@ use serde_json::{Value, json};
 use utoipa::{IntoParams, ToSchema};
 
 use super::Api;
+use super::agents::refused_endpoint;
 use super::auth::Operator;
 use super::events::position;
 use super::extract::{Id, Json, Params, page_size};
-use super::problem::{BadBody, Busy, NoKey, Problem, ProblemDetails};
+use super::problem::{BadBody, Busy, NoKey, Problem, ProblemDetails, WarningView};
 use crate::clock;
 use crate::directory::Principal;
 use crate::domain::canonical;
@@ -59,6 +60,9 @@ pub struct SubscriptionView {
     /// The secret that deliveries are signed with: only in the answer that made it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub secret: Option<String>,
+    /// What of the subscription does not hold, in the answer to its change; absent where there is nothing.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<WarningView>,
 }
 
 /// The agent or task that a subscription is limited to.
@@ -122,6 +126,7 @@ impl From<&SubscriptionRow> for SubscriptionView {
             created_at: row.created_at.rfc3339(),
             updated_at: row.updated_at.rfc3339(),
             secret: None,
+            warnings: Vec::new(),
         }
     }
 }
@@ -232,6 +237,12 @@ async fn shown(api: &Api, row: &SubscriptionRow) -> Result<SubscriptionView, Pro
     Ok(view)
 }
 
+/// A changed subscription with its warnings.
+fn warned(api: &Api, view: SubscriptionView) -> SubscriptionView {
+    let warnings = refused_endpoint(api, "/url", &view.url);
+    SubscriptionView { warnings: warnings.iter().map(WarningView::from).collect(), ..view }
+}
+
 async fn find(
     api: &Api,
     principal: &Principal,
@@ -278,7 +289,7 @@ pub async fn create(
     };
     let create = Box::new(CreateSubscription { row: row.clone(), content });
     carry_out(&api, &principal, Kind::CreateSubscription(create)).await?;
-    let mut view = shown(&api, &row).await?;
+    let mut view = warned(&api, shown(&api, &row).await?);
     view.secret = Some(secret.to_string());
     Ok((StatusCode::CREATED, axum::Json(view)))
 }
@@ -348,7 +359,8 @@ pub async fn patch(
     let next = spec.apply(&row.subscription).map_err(refusal)?;
     let what = json!({ "updated": next });
     let change = SubscriptionChange::Patch(Box::new(spec));
-    changed(&api, &principal, id, change, &what).await.map(axum::Json)
+    let view = changed(&api, &principal, id, change, &what).await?;
+    Ok(axum::Json(warned(&api, view)))
 }
 
 /// End a subscription.
