@@ -22,6 +22,7 @@ use handoffd::domain::agent::{Agent, Target};
 use handoffd::domain::canonical::CanonicalObject;
 use handoffd::domain::handoff::{Cost, DeliveryMode, Handoff, HandoffStatus, Priority};
 use handoffd::domain::ids::{AgentId, ContentId, ExecutionId, HandoffId, Micros, TaskId, TenantId};
+use handoffd::domain::latency::LatencyClock;
 use handoffd::domain::message::Message;
 use handoffd::domain::money::Usd;
 use handoffd::domain::policy::EdgePolicy;
@@ -342,6 +343,7 @@ fn submission(at: Micros) -> Command {
         tracestate: String::new(),
         span: String::new(),
         created_at: at,
+        clock: LatencyClock::starting(at),
         accepted_at: None,
         ended_at: None,
     };
@@ -411,7 +413,8 @@ fn once(path: &str, times: usize) {
         "decide-submit" => {
             let at = Micros(1_800_000_000_000_000);
             let (state, command) = (State::default(), submission(at));
-            let context = Context { rules: Rules::default(), spare: Spare::new(at) };
+            let (rules, waited) = (Rules::default(), Duration::ZERO);
+            let context = Context { rules, spare: Spare::new(at), waited };
             for _ in 0..times {
                 let decided = decide(black_box(&state), black_box(&command), &context);
                 assert!(black_box(decided).is_ok());

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use handoffd::domain::handoff::{Cost, DeliveryMode, Handoff, HandoffStatus};
 use handoffd::domain::ids::{ExecutionId, HandoffId, Micros, TaskId};
+use handoffd::domain::latency::{LatencyClock, LatencySample};
 use handoffd::domain::money::Usd;
 use handoffd::metrics::Metrics;
 use tokio::time::Instant;
@@ -53,6 +54,7 @@ fn handoff(pair: usize) -> Handoff {
         tracestate: String::new(),
         span: String::new(),
         created_at: Micros(1_000_000),
+        clock: LatencyClock { started_at: Micros(999_000), offered_at: Some(Micros(1_004_000)) },
         accepted_at: Some(Micros(1_020_000)),
         ended_at: None,
     }
@@ -64,11 +66,10 @@ fn observe(metrics: &Metrics, handoff: &mut Handoff) {
         metrics.http_requests.with_label_values(&["POST", route, "202"]).inc();
         metrics.http_seconds.with_label_values(&[route]).observe(0.004);
     }
-    metrics.submissions.with_label_values(&["accepted"]).inc();
+    metrics.count_submission("accepted", &[]);
     metrics.gate_seconds.observe(0.000_2);
     metrics.attempts.with_label_values(&["accepted"]).inc();
-    metrics.receiver_seconds.observe(0.003);
-    metrics.broker_seconds.observe(0.004);
+    metrics.attempt_seconds.with_label_values(&["webhook"]).observe(0.003);
     for (status, event) in [
         (HandoffStatus::Pending, "agent.handoff.occurred"),
         (HandoffStatus::Accepted, "handoff.accepted"),
@@ -81,6 +82,9 @@ fn observe(metrics: &Metrics, handoff: &mut Handoff) {
         handoff.status = status;
         metrics.count_transition(black_box(handoff));
     }
+    let millis = Duration::from_millis;
+    let sample = LatencySample { whole: Some(millis(21)), shares: Some((millis(5), millis(16))) };
+    metrics.observe_latency(handoff, black_box(&sample));
 }
 
 /// The middle of the rounds, for one of so many.

@@ -16,6 +16,7 @@ use crate::domain::canonical;
 use crate::domain::failure::{Code, Failure, Stage, primary};
 use crate::domain::handoff::{Handoff, HandoffStatus};
 use crate::domain::ids::{AgentId, HandoffId, Micros};
+use crate::domain::latency::LatencyClock;
 use crate::domain::message::Message;
 use crate::domain::policy::{EdgePolicy, Recovery};
 use crate::domain::redaction::Policy;
@@ -37,10 +38,13 @@ use crate::telemetry;
 use crate::vault::{AgentSecrets, SecretKind, Vault};
 
 mod appeals;
+mod counts;
 mod guarded;
 mod opinion;
 pub mod policies;
 pub mod what_if;
+
+use counts::Noticed;
 
 pub use appeals::{Appeal, Decided};
 pub use opinion::{Opinion, SecondOpinion};
@@ -147,6 +151,8 @@ pub struct Request {
     pub trace: Option<TraceContext>,
     /// The caller waits for the verdict.
     pub awaited: bool,
+    /// When its first byte was read; now, where nobody says.
+    pub arrived_at: Option<Micros>,
 }
 
 impl Intake {
@@ -161,8 +167,12 @@ impl Intake {
         request: Request,
     ) -> Result<Answer, IntakeError> {
         let span = submission(&body, request.trace.as_ref()).await;
+        let mut noticed = Noticed::default();
         // On the heap: with a span around it, it is too large for its caller's frame.
-        Box::pin(self.gated(principal, body, request)).instrument(span).await
+        let gated = Box::pin(self.gated(principal, body, request, &mut noticed));
+        let answered = gated.instrument(span).await;
+        self.count(&noticed, &answered);
+        answered
     }
 
     async fn gated(
@@ -170,15 +180,16 @@ impl Intake {
         principal: &Principal,
         body: Body,
         request: Request,
+        noticed: &mut Noticed,
     ) -> Result<Answer, IntakeError> {
         let verdict = self.judge(principal, body).await?;
         let (verdict, safety) = self.with_second_opinion(principal, verdict).await?;
+        *noticed = Noticed::of(&verdict);
         let now = self.clock.now();
         match verdict {
             Verdict::Pass(passed) => self.commit(principal, *passed, safety, request, now).await,
             Verdict::Malformed(failure) => {
                 let refuse = bare_refusal(vec![failure.clone()], (None, None), now);
-                self.count_refusal(Code::SchemaInvalid);
                 self.record(principal, refuse, now).await?;
                 Ok(Answer::Malformed(failure))
             }
@@ -310,6 +321,7 @@ impl Intake {
                 message: Some(message),
                 target: Some(target),
                 findings: Vec::new(),
+                observed: Vec::new(),
                 allowlist: None,
                 contract,
             };
@@ -324,6 +336,7 @@ impl Intake {
         let status = if to_itself { HandoffStatus::NoOp } else { HandoffStatus::Pending };
         let whole = message.whole();
         let mut handoff = row_of(principal, &message, Some(&target), status, &whole, now);
+        handoff.clock = LatencyClock::starting(request.arrived_at.unwrap_or(now));
         place(&mut handoff, request.trace, &message);
         handoff.ruling = ruling(policy.clone(), &agents, &message, &target);
         handoff.idempotent = policy.idempotent;
@@ -383,7 +396,7 @@ impl Intake {
         if let Err(LedgerError::Repeat(first)) = reply {
             return self.answer_with_first(principal, first, contract, warnings).await;
         }
-        let mut answer = self.answer(reply, message.envelope().handoff_id, true)?;
+        let mut answer = self.answer(reply, message.envelope().handoff_id)?;
         if let Answer::Submitted { contract: ruling, watch: told, warnings: shown, .. } =
             &mut answer
         {
@@ -406,7 +419,6 @@ impl Intake {
         let handoff = found
             .map_err(Arc::new)?
             .ok_or_else(|| LedgerError::Internal(format!("handoff {first} is gone")))?;
-        self.metrics.submissions.with_label_values(&["replayed"]).inc();
         let handoff = Box::new(handoff);
         Ok(Answer::Submitted {
             handoff,
@@ -457,6 +469,7 @@ impl Intake {
             target: Some(target),
             contract: None,
             findings: Vec::new(),
+            observed: Vec::new(),
             allowlist: None,
         };
         self.refuse(principal, refused, None, Request::default(), now).await
@@ -471,11 +484,7 @@ impl Intake {
         now: Micros,
     ) -> Result<Answer, IntakeError> {
         let reason = refused.reason();
-        for finding in &refused.findings {
-            self.metrics.safety_findings.with_label_values(&[finding.rule.as_str()]).inc();
-        }
         if let Some(violation) = &refused.allowlist {
-            self.metrics.allowlist_violations.inc();
             tracing::warn!(
                 event = "agents.handoff_allowlist_violation",
                 source_agent_id = %violation.source,
@@ -494,7 +503,6 @@ impl Intake {
             failures.extend(more.into_iter().filter(|one| !refused.failures.contains(one)));
         }
         let reason = primary(&failures).unwrap_or(reason);
-        self.count_refusal(reason);
         Span::current().record("error.type", reason.as_str());
         let target = refused.target.as_ref().map(|agent| agent.agent_id.clone());
         let to_mend = matches!(reason, Code::SchemaInvalid | Code::IncompleteContext);
@@ -518,7 +526,6 @@ impl Intake {
             let unsafe_text =
                 refuse.failures.iter().any(|failure| failure.code == Code::SafetyViolation);
             if own && unsafe_text {
-                self.metrics.dead_letters_total.inc();
                 let checkpoint =
                     message.checkpoint().unwrap_or_else(|| message.implied_checkpoint());
                 let (target, status) = (refused.target.as_deref(), HandoffStatus::DeadLettered);
@@ -536,7 +543,7 @@ impl Intake {
         }
         let reply = self.record(principal, refuse, now).await;
         match handoff_id {
-            Some(id) => self.answer(reply, id, false),
+            Some(id) => self.answer(reply, id),
             None => match reply? {
                 Reply::Refused { failures, replayed, .. } => {
                     Ok(Answer::Refused { failures, dead_letter: None, replayed, retry_after: None })
@@ -562,57 +569,30 @@ impl Intake {
             .await
     }
 
-    fn count_refusal(&self, reason: Code) {
-        self.metrics.rejections.with_label_values(&[reason.as_str()]).inc();
-    }
-
     fn answer(
         &self,
         reply: Result<Reply, LedgerError>,
         id: crate::domain::ids::HandoffId,
-        by_ledger: bool,
     ) -> Result<Answer, IntakeError> {
-        let count = |result: &str| self.metrics.submissions.with_label_values(&[result]).inc();
-        match reply {
-            Ok(Reply::Submitted { handoff, placed, replayed }) => {
-                count(match (replayed, handoff.status) {
-                    (true, _) => "replayed",
-                    (false, HandoffStatus::NoOp) => "no_op",
-                    (false, _) => "accepted",
-                });
-                Ok(Answer::Submitted {
-                    handoff: Box::new(handoff),
-                    placed,
-                    replayed,
-                    contract: None,
-                    watch: None,
-                    warnings: Vec::new(),
-                })
-            }
-            Ok(Reply::Refused { failures, dead_lettered, replayed, over }) => {
+        match reply? {
+            Reply::Submitted { handoff, placed, replayed } => Ok(Answer::Submitted {
+                handoff: Box::new(handoff),
+                placed,
+                replayed,
+                contract: None,
+                watch: None,
+                warnings: Vec::new(),
+            }),
+            Reply::Refused { failures, dead_lettered, replayed, over } => {
                 if let Some(over) = &over {
                     let scope = if over.of_agent { "agent" } else { "tenant" };
                     self.metrics.cap_refusals.with_label_values(&[scope]).inc();
                 }
-                if !replayed
-                    && by_ledger
-                    && let Some(reason) = primary(&failures)
-                {
-                    self.count_refusal(reason);
-                }
-                count("refused");
                 let dead_letter = dead_lettered.then_some(id);
                 let retry_after = over.and_then(|over| over.wait);
                 Ok(Answer::Refused { failures, dead_letter, replayed, retry_after })
             }
-            Ok(other) => Err(LedgerError::Internal(format!("unexpected reply {other:?}")).into()),
-            Err(err) => {
-                count(match err {
-                    LedgerError::Unavailable | LedgerError::Overloaded => "unavailable",
-                    _ => "conflict",
-                });
-                Err(err.into())
-            }
+            other => Err(LedgerError::Internal(format!("unexpected reply {other:?}")).into()),
         }
     }
 }
@@ -855,6 +835,7 @@ fn row_of(
         tracestate: String::new(),
         span: String::new(),
         created_at: now,
+        clock: LatencyClock::starting(now),
         accepted_at: None,
         ended_at: None,
     }

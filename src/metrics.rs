@@ -6,22 +6,29 @@ mod pairs;
 use std::cell::RefCell;
 
 use prometheus::{
-    Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts,
-    Registry, TextEncoder,
+    GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge,
+    IntGaugeVec, Opts, Registry, TextEncoder,
 };
 
 use self::pairs::Pairs;
-use crate::domain::failure::Code;
-use crate::domain::handoff::{Handoff, HandoffStatus};
+use crate::domain::failure::{Code, Failure, RefusalClass};
+use crate::domain::handoff::{DeliveryMode, Handoff, HandoffStatus};
+use crate::domain::latency::{LatencySample, Objective};
 
 /// Every instrument of one broker.
 pub struct Metrics {
     registry: Registry,
     described: Vec<Described>,
-    /// Submissions by result: `accepted`, `replayed`, `no_op`, `refused`, `conflict`, `unavailable`.
+    /// Submissions by result, each once; see [`RESULTS`].
     pub submissions: IntCounterVec,
-    /// Refused submissions by primary reason.
+    /// Refused submissions by reason, once under each that was found.
     pub rejections: IntCounterVec,
+    /// Findings of refusals by reason.
+    pub findings: IntCounterVec,
+    /// Refused submissions by the class of what was found, once under each.
+    pub refusals: IntCounterVec,
+    /// Submissions with a safety finding, refused or observed.
+    pub safety_flagged: IntCounter,
     /// Safety findings by rule.
     pub safety_findings: IntCounterVec,
     /// Submissions refused because a rolling cap has no room, by whose cap.
@@ -52,14 +59,20 @@ pub struct Metrics {
     pub records_total: IntCounter,
     /// Attempts at delivery by outcome.
     pub attempts: IntCounterVec,
-    /// One attempt as the receiver took it, in seconds.
-    pub receiver_seconds: Histogram,
-    /// Commit to the first attempt's start: the broker's share, in seconds.
-    pub broker_seconds: Histogram,
-    /// Commit to acceptance, in seconds, by transport.
-    pub latency_seconds: HistogramVec,
-    /// The same by pair of agents; see `pairs`.
-    pub pair_latency_seconds: HistogramVec,
+    /// One attempt from its request to its answer, in seconds, by transport.
+    pub attempt_seconds: HistogramVec,
+    /// The request's first byte to acceptance, in seconds, by transport.
+    latency_seconds: HistogramVec,
+    /// The broker's share of it, until the receiver could take the handoff.
+    broker_seconds: HistogramVec,
+    /// The receiver's share of it.
+    receiver_seconds: HistogramVec,
+    /// Handoffs that took longer than a limit of their transport.
+    latency_over: IntCounterVec,
+    /// Latency by pair of agents; see `pairs`.
+    pair_latency_seconds: HistogramVec,
+    /// Handoffs of a pair that took longer than their transport's p99.
+    pair_latency_over: IntCounterVec,
     /// Accepted or ended handoffs by pair of agents and status.
     pub pair_handoffs: IntCounterVec,
     pairs: Pairs,
@@ -218,6 +231,12 @@ impl Metrics {
             describe(name, help, "gauge", labels);
             Ok::<_, prometheus::Error>(made)
         };
+        let floats = |name: &str, help: &str, labels: &[&str]| {
+            let made = GaugeVec::new(Opts::new(name, help), labels)?;
+            registry.register(Box::new(made.clone()))?;
+            describe(name, help, "gauge", labels);
+            Ok::<_, prometheus::Error>(made)
+        };
         let histogram = |name: &str, help: &str, buckets: &[f64]| {
             let made =
                 Histogram::with_opts(HistogramOpts::new(name, help).buckets(buckets.to_vec()))?;
@@ -247,6 +266,26 @@ impl Metrics {
             "When a kind of place last took a tree head.",
             &["destination"],
         )?;
+        let latency_over = counters(
+            "handoff_latency_over_total",
+            "Accepted handoffs that took longer than a limit of their transport, by transport and limit: p99, max.",
+            &["transport", "limit"],
+        )?;
+        let objectives = floats(
+            "handoff_latency_objective_seconds",
+            "The limits of a transport: at most 1 % of its handoffs take longer than p99, none longer than max.",
+            &["transport", "limit"],
+        )?;
+        for mode in DeliveryMode::ALL {
+            let Objective { p99, max } = mode.objective();
+            for (limit, time) in [("p99", p99), ("max", max)] {
+                let labels = [mode.as_str(), limit];
+                latency_over.with_label_values(&labels);
+                objectives.with_label_values(&labels).set(time.as_secs_f64());
+            }
+        }
+        let reasons: Vec<&str> =
+            Code::ALL.into_iter().filter(|code| code.class().is_some()).map(Code::as_str).collect();
         Ok(Self {
             events: counters("handoff_events_total", "Events by type.", &["type"])?,
             event_deliveries: counters(
@@ -263,19 +302,42 @@ impl Metrics {
                 "handoff_event_subscribers_disabled_total",
                 "Subscribers that the broker stopped telling.",
             )?,
-            submissions: counters(
-                "handoff_submissions_total",
-                "Submissions by result.",
-                &["result"],
-            )?,
+            submissions: from_zero(
+                counters(
+                    "handoff_submissions_total",
+                    "Submissions by result, each once, after the ledger's word: accepted, no_op, refused; replayed (answered as the first time); conflict, unavailable, failed (nothing was recorded).",
+                    &["result"],
+                )?,
+                &RESULTS,
+            ),
             rejections: from_zero(
                 counters(
                     "handoff_rejections_total",
-                    "Submissions refused by the gate, by primary reason.",
+                    "Refused submissions by reason; one with several reasons counts once under each.",
                     &["reason"],
                 )?,
-                &REFUSALS.map(Code::as_str),
+                &reasons,
             ),
+            findings: from_zero(
+                counters(
+                    "handoff_findings_total",
+                    "Findings of refused submissions, by reason.",
+                    &["reason"],
+                )?,
+                &reasons,
+            ),
+            refusals: from_zero(
+                counters(
+                    "handoff_refusals_total",
+                    "Refused submissions by class of reason, once under each class: validation, safety, access, loop.",
+                    &["class"],
+                )?,
+                &RefusalClass::ALL.map(RefusalClass::as_str),
+            ),
+            safety_flagged: counter(
+                "handoff_safety_flagged_total",
+                "Submissions with a safety finding, refused or only observed.",
+            )?,
             cap_refusals: from_zero(
                 counters(
                     "handoff_cap_refusals_total",
@@ -292,7 +354,7 @@ impl Metrics {
             )?,
             safety_findings: counters(
                 "handoff_safety_findings_total",
-                "Safety findings by rule.",
+                "Safety findings that refuse, by rule.",
                 &["rule"],
             )?,
             safety_observed: counters(
@@ -347,26 +409,40 @@ impl Metrics {
                 "Attempts at delivery by outcome.",
                 &["outcome"],
             )?,
-            receiver_seconds: histogram(
-                "handoff_receiver_duration_seconds",
-                "Time a receiver took over one attempt.",
-                &SECONDS,
-            )?,
-            broker_seconds: histogram(
-                "handoff_broker_duration_seconds",
-                "Time from a handoff's commit to the start of its first attempt.",
-                &SECONDS,
-            )?,
-            latency_seconds: histograms(
-                "handoff_latency_seconds",
-                "Time from a handoff's commit to its acceptance, by transport.",
+            attempt_seconds: histograms(
+                "handoff_attempt_duration_seconds",
+                "Time one attempt at delivery took, from its request to the receiver's answer, by transport.",
                 &SECONDS,
                 &["transport"],
             )?,
+            latency_seconds: observed(histograms(
+                "handoff_latency_seconds",
+                "Time from the first byte of a handoff's request to its acceptance, by transport; for a released dead letter, from its release.",
+                &SECONDS,
+                &["transport"],
+            )?),
+            broker_seconds: observed(histograms(
+                "handoff_broker_duration_seconds",
+                "The broker's share of the latency: until the first attempt began, or the handoff was committed to an inbox; by transport.",
+                &SECONDS,
+                &["transport"],
+            )?),
+            receiver_seconds: observed(histograms(
+                "handoff_receiver_duration_seconds",
+                "The receiver's share of the latency: from there to acceptance, further attempts and the wait in an inbox included; by transport.",
+                &SECONDS,
+                &["transport"],
+            )?),
+            latency_over,
             pair_latency_seconds: histograms(
                 "handoff_pair_latency_seconds",
-                "Time from a handoff's commit to its acceptance, by pair of agents; beyond 200 pairs `other`.",
+                "Time from the first byte of a handoff's request to its acceptance, by pair of agents; beyond 200 pairs `other`.",
                 &PAIR_SECONDS,
+                &PAIR,
+            )?,
+            pair_latency_over: counters(
+                "handoff_pair_latency_over_total",
+                "Accepted handoffs that took longer than the p99 objective of their transport, by pair of agents; beyond 200 pairs `other`.",
                 &PAIR,
             )?,
             pair_handoffs: counters(
@@ -506,24 +582,54 @@ impl Metrics {
 
     /// Counts what became of a handoff.
     pub fn count_transition(&self, handoff: &Handoff) {
-        match handoff.status {
-            HandoffStatus::Pending => return,
-            HandoffStatus::Accepted => {
-                if let Some(at) = handoff.accepted_at {
-                    let took = at.since(handoff.created_at).as_secs_f64();
-                    self.latency_seconds.with_label_values(&[handoff.mode.as_str()]).observe(took);
-                    self.pairs.labelled(handoff, |pair| {
-                        self.pair_latency_seconds.with_label_values(pair).observe(took);
-                    });
-                }
-            }
-            _ => {}
+        if handoff.status == HandoffStatus::Pending {
+            return;
         }
         let status = handoff.status.as_str();
         self.handoffs.with_label_values(&[status]).inc();
         self.pairs.labelled(handoff, |pair| {
             self.pair_handoffs.with_label_values(&[pair, &[status]].concat()).inc();
         });
+    }
+
+    /// Observes what became known of a handoff's latency.
+    pub fn observe_latency(&self, handoff: &Handoff, sample: &LatencySample) {
+        let transport = handoff.mode.as_str();
+        if let Some((broker, receiver)) = sample.shares {
+            self.broker_seconds.with_label_values(&[transport]).observe(broker.as_secs_f64());
+            self.receiver_seconds.with_label_values(&[transport]).observe(receiver.as_secs_f64());
+        }
+        let Some(whole) = sample.whole else { return };
+        self.latency_seconds.with_label_values(&[transport]).observe(whole.as_secs_f64());
+        let Objective { p99, max } = handoff.mode.objective();
+        for (limit, time) in [("p99", p99), ("max", max)] {
+            let over = self.latency_over.with_label_values(&[transport, limit]);
+            over.inc_by(u64::from(whole > time));
+        }
+        self.pairs.labelled(handoff, |pair| {
+            self.pair_latency_seconds.with_label_values(pair).observe(whole.as_secs_f64());
+            // There from the pair's first handoff on, so that an alert sees the first that is late.
+            let over = self.pair_latency_over.with_label_values(pair);
+            over.inc_by(u64::from(whole > p99));
+        });
+    }
+
+    /// Counts a submission by its result, and what was found where it was refused.
+    pub fn count_submission(&self, result: &str, failures: &[Failure]) {
+        self.submissions.with_label_values(&[result]).inc();
+        let mut counted: Vec<Code> = Vec::new();
+        let mut classes: Vec<RefusalClass> = Vec::new();
+        for Failure { code, .. } in failures {
+            self.findings.with_label_values(&[code.as_str()]).inc();
+            if !counted.contains(code) {
+                counted.push(*code);
+                self.rejections.with_label_values(&[code.as_str()]).inc();
+            }
+            if let Some(class) = code.class().filter(|class| !classes.contains(class)) {
+                classes.push(class);
+                self.refusals.with_label_values(&[class.as_str()]).inc();
+            }
+        }
     }
 
     /// The metrics page in Prometheus' text format.
@@ -535,19 +641,17 @@ impl Metrics {
     }
 }
 
-/// The reasons for which the gate refuses.
-const REFUSALS: [Code; 10] = [
-    Code::SignatureInvalid,
-    Code::SchemaInvalid,
-    Code::Forbidden,
-    Code::NoCapableAgent,
-    Code::ContractViolation,
-    Code::IncompleteContext,
-    Code::BudgetExhausted,
-    Code::BudgetMismatch,
-    Code::LoopDetected,
-    Code::SafetyViolation,
-];
+/// What becomes of a submission.
+pub const RESULTS: [&str; 7] =
+    ["accepted", "no_op", "refused", "replayed", "conflict", "unavailable", "failed"];
+
+/// A histogram that is there for every transport from the start.
+fn observed(histogram: HistogramVec) -> HistogramVec {
+    for mode in DeliveryMode::ALL {
+        histogram.with_label_values(&[mode.as_str()]);
+    }
+    histogram
+}
 
 /// A counter whose values of its one label are there from the start: of one that appears with its first
 /// count, Prometheus sees no increase, and an alert on a rare event would miss the first.

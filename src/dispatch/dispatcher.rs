@@ -113,6 +113,13 @@ pub struct Parts {
 /// URL, time-out, secrets, entitled to personal data.
 type Endpoint = (String, Duration, Vec<WebhookSecret>, bool);
 
+/// An attempt that was made.
+struct Posted {
+    tried: AttemptOutcome,
+    url: String,
+    begun_at: Micros,
+}
+
 /// Why a handoff cannot be posted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Unsent {
@@ -382,11 +389,9 @@ impl Dispatcher {
         fault::at(Step::SendBegin);
         if claim.attempt == 1 {
             self.0.lanes.first(&(claim.tenant.clone(), claim.target.clone()));
-            let share = parts.clock.now().since(claim.created_at);
-            parts.metrics.broker_seconds.observe(share.as_secs_f64());
         }
-        let (tried, url) = match self.post(&claim).await {
-            Ok((tried, url)) => (tried, Some(url)),
+        let Posted { tried, url, begun_at } = match self.post(&claim).await {
+            Ok(posted) => posted,
             Err(unsent) => {
                 self.not_sent(&claim, unsent).await;
                 self.over(&claim, Health::Unknown, None);
@@ -405,18 +410,18 @@ impl Dispatcher {
                 "an attempt failed"
             );
         }
-        if let (AttemptOutcome::Gone, Some(url)) = (&tried, &url) {
-            self.gone(&claim, url).await;
+        if matches!(tried, AttemptOutcome::Gone) {
+            self.gone(&claim, &url).await;
         }
         let wake = match &outcome {
             Outcome::Retry { at, .. } => Some(*at),
             _ => None,
         };
         fault::at(Step::SettleBegin);
-        self.settle(&claim, outcome, said).await;
+        self.settle(&claim, Some(begun_at), outcome, said).await;
         fault::at(Step::SettleDone);
         let told = self.over(&claim, health, wake);
-        if let (Some(told), Some(url)) = (told, url) {
+        if let Some(told) = told {
             self.tell_of(&claim, url, told).await;
         }
     }
@@ -436,7 +441,7 @@ impl Dispatcher {
         tracing::info!(why = ?unsent, "not sent");
         self.0.parts.metrics.attempts.with_label_values(&["not_sent"]).inc();
         let moved = matches!(outcome, Outcome::Moved { .. });
-        self.settle(claim, outcome, None).await;
+        self.settle(claim, None, outcome, None).await;
         if moved {
             self.0.lanes.takes_none(&(claim.tenant.clone(), claim.target.clone()));
         }
@@ -461,8 +466,8 @@ impl Dispatcher {
         over.told
     }
 
-    /// Posts a handoff; also says where to.
-    async fn post(&self, claim: &Claim) -> Result<(AttemptOutcome, String), Unsent> {
+    /// Posts a handoff.
+    async fn post(&self, claim: &Claim) -> Result<Posted, Unsent> {
         let parts = &self.0.parts;
         if claim.unsettled && !claim.idempotent {
             return Err(Unsent::Unsettled);
@@ -486,9 +491,12 @@ impl Dispatcher {
             },
             timeout,
         };
-        let (outcome, timing) = parts.post.send(request).instrument(span).await;
-        parts.metrics.receiver_seconds.observe(timing.elapsed.as_secs_f64());
-        Ok((outcome, url))
+        let begun_at = parts.clock.now();
+        let (tried, timing) = parts.post.send(request).instrument(span).await;
+        let transport = DeliveryMode::Webhook.as_str();
+        let attempt_seconds = parts.metrics.attempt_seconds.with_label_values(&[transport]);
+        attempt_seconds.observe(timing.elapsed.as_secs_f64());
+        Ok(Posted { tried, url, begun_at })
     }
 
     /// Where a handoff goes and how. What speaks against it is looked up anew before it counts: this
@@ -620,7 +628,13 @@ impl Dispatcher {
     }
 
     /// Says what came of it until the ledger has it; a broker that stops leaves the claim to run out.
-    async fn settle(&self, claim: &Claim, outcome: Outcome, said: Option<serde_json::Value>) {
+    async fn settle(
+        &self,
+        claim: &Claim,
+        begun_at: Option<Micros>,
+        outcome: Outcome,
+        said: Option<serde_json::Value>,
+    ) {
         let Inner { parts, ledger, .. } = &*self.0;
         let Some(ledger) = ledger.get() else { return };
         let now = parts.clock.now();
@@ -636,6 +650,7 @@ impl Dispatcher {
                 task_id: claim.task_id,
                 handoff_id: claim.handoff_id,
                 attempt: claim.attempt,
+                begun_at,
                 outcome,
                 content: said.map(|mut said| {
                     if let Some(words) = said.as_object_mut() {

@@ -191,6 +191,7 @@ impl Inboxes {
                     task_id: row.task_id,
                     handoff_id: row.handoff_id,
                     attempt: row.attempt,
+                    begun_at: None,
                     outcome: Outcome::GivenUp { why: why.to_owned() },
                     content: None,
                     lease_until: now,

@@ -108,6 +108,33 @@ impl Code {
         }
     }
 
+    /// The class of a reason for which a submission is refused; none for what is no such reason.
+    #[must_use]
+    pub const fn class(self) -> Option<RefusalClass> {
+        match self {
+            Self::SignatureInvalid
+            | Self::SchemaInvalid
+            | Self::BudgetExhausted
+            | Self::BudgetMismatch
+            | Self::ContractViolation
+            | Self::IncompleteContext => Some(RefusalClass::Validation),
+            Self::SafetyViolation => Some(RefusalClass::Safety),
+            Self::Forbidden | Self::NoCapableAgent => Some(RefusalClass::Access),
+            Self::LoopDetected => Some(RefusalClass::Loop),
+            Self::Unauthenticated
+            | Self::Conflict
+            | Self::StaleLease
+            | Self::NotFound
+            | Self::MethodNotAllowed
+            | Self::UnsupportedMediaType
+            | Self::PayloadTooLarge
+            | Self::InvalidRequest
+            | Self::Overloaded
+            | Self::Unavailable
+            | Self::Internal => None,
+        }
+    }
+
     /// Reads a code back from the wire or from the store.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
@@ -130,6 +157,35 @@ impl Code {
             Self::NoCapableAgent => 9,
             Self::IncompleteContext => 10,
             _ => 11,
+        }
+    }
+}
+
+/// A class of reasons to refuse a submission, for the rates that operators watch (seed 000 §8.1).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RefusalClass {
+    /// The message does not hold: signature, schema, contract, completeness, figures.
+    Validation,
+    /// Its text is unsafe.
+    Safety,
+    /// The sender may not, or there is no receiver.
+    Access,
+    /// The task goes in circles.
+    Loop,
+}
+
+impl RefusalClass {
+    /// All classes.
+    pub const ALL: [Self; 4] = [Self::Validation, Self::Safety, Self::Access, Self::Loop];
+
+    /// The class as a metric label.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Validation => "validation",
+            Self::Safety => "safety",
+            Self::Access => "access",
+            Self::Loop => "loop",
         }
     }
 }

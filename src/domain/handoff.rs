@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::ids::{AgentId, ExecutionId, HandoffId, Micros, TaskId, TenantId};
+use super::latency::LatencyClock;
 use super::money::Usd;
 use super::ruling::Ruling;
 
@@ -202,6 +203,9 @@ pub enum DeliveryMode {
 }
 
 impl DeliveryMode {
+    /// All of them.
+    pub const ALL: [Self; 2] = [Self::Webhook, Self::Pull];
+
     /// As stored.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
@@ -295,6 +299,8 @@ pub struct Handoff {
     pub span: String,
     /// When it was committed.
     pub created_at: Micros,
+    /// When its latency clock started, and when its receiver could first take it.
+    pub clock: LatencyClock,
     /// When the receiver accepted.
     pub accepted_at: Option<Micros>,
     /// When it ended.

@@ -10,6 +10,7 @@ pub mod funds;
 pub mod handoff;
 pub mod handoff_tool;
 pub mod ids;
+pub mod latency;
 pub mod message;
 pub mod money;
 pub mod personal;

@@ -111,6 +111,8 @@ pub struct Refused {
     pub contract: Option<Arc<Ready>>,
     /// Rules that fired.
     pub findings: Vec<safety::Finding>,
+    /// Rules that fired and are only observed.
+    pub observed: Vec<safety::Finding>,
     /// For the log line of an allowlist refusal.
     pub allowlist: Option<AllowlistViolation>,
     /// `taskId` and `handoffId`, where they could be read though the schema did not hold.
@@ -148,6 +150,7 @@ impl Refused {
             target: None,
             contract: None,
             findings: Vec::new(),
+            observed: Vec::new(),
             allowlist: None,
         }))
     }
@@ -164,6 +167,7 @@ impl Refused {
             target: Some(passed.target),
             contract: passed.contract,
             findings: vec![finding],
+            observed: passed.observed,
             allowlist: None,
         }
     }
@@ -348,6 +352,7 @@ impl Gate {
                 target,
                 contract: ruled.ruling,
                 findings,
+                observed,
                 allowlist: found.violation,
             })),
         }

@@ -3,13 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::extract::State;
+use axum::extract::{Extension, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::Api;
+use super::arrival::Arrival;
 use super::auth::{Anyone, limited_to};
 use super::contracts::tell_deprecation;
 use super::extract::{
@@ -60,6 +61,7 @@ pub async fn submit(
     State(api): State<Api>,
     Anyone(principal): Anyone,
     headers: HeaderMap,
+    Extension(arrival): Extension<Arrival>,
     body: JsonBytes,
 ) -> Result<Response, Problem> {
     let wait = preferred_wait(&headers)?;
@@ -67,6 +69,7 @@ pub async fn submit(
         idempotency_key: idempotency_key(&headers)?,
         trace: trace_context(&headers),
         awaited: wait.is_some(),
+        arrived_at: Some(arrival.before(api.now())),
     };
     match api.intake.submit(&principal, body.into_body(), request).await? {
         Answer::Submitted { handoff, placed, replayed, contract, watch, warnings } => {

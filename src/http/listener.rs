@@ -15,6 +15,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
+use super::arrival::timed;
+
 /// Pause after the operating system refused a connection (too many open files, say).
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
@@ -84,6 +86,7 @@ fn connection(
         .timer(TokioTimer::new())
         .keep_alive_interval(limits.headers)
         .keep_alive_timeout(limits.headers);
+    let (stream, router) = timed(stream, router);
     let connection = builder
         .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router))
         .into_owned();

@@ -5,6 +5,7 @@ use std::sync::atomic::AtomicBool;
 
 pub mod access_report;
 pub mod agents;
+pub mod arrival;
 pub mod audit;
 pub mod auth;
 pub mod blame;

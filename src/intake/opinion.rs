@@ -47,10 +47,7 @@ impl Intake {
         principal: &Principal,
         verdict: Verdict,
     ) -> Result<(Verdict, Option<SafetyFacts>), IntakeError> {
-        let Verdict::Pass(passed) = verdict else { return Ok((verdict, None)) };
-        for finding in &passed.observed {
-            self.metrics.safety_observed.with_label_values(&[finding.rule.as_str()]).inc();
-        }
+        let Verdict::Pass(mut passed) = verdict else { return Ok((verdict, None)) };
         let mut observed: Vec<String> =
             passed.observed.iter().map(|finding| finding.rule.clone()).collect();
         observed.sort();
@@ -105,7 +102,11 @@ impl Intake {
                         let failure = to_failure(&finding);
                         Verdict::Refused(Box::new(Refused::unsafe_text(*passed, finding, failure)))
                     }
-                    Mode::Observe | Mode::Allow => Verdict::Pass(passed),
+                    Mode::Observe => {
+                        passed.observed.push(finding);
+                        Verdict::Pass(passed)
+                    }
+                    Mode::Allow => Verdict::Pass(passed),
                 }
             }
         };

@@ -9,6 +9,7 @@ use crate::domain::event::{Event, EventType};
 use crate::domain::funds::Tally;
 use crate::domain::handoff::{Handoff, HandoffEvent, HandoffStatus, Priority};
 use crate::domain::ids::{AgentId, HandoffId, Micros, TaskId};
+use crate::domain::latency::{LatencyClock, LatencySample};
 use crate::domain::progress::{Edge, Hop, passed};
 use crate::domain::ruling::{Next, Ruling, Standing, Trigger};
 use crate::domain::task::{Task, TaskEvent, TaskStatus};
@@ -33,6 +34,8 @@ pub(super) struct Case<'a> {
     pub(super) task: Task,
     pub(super) handoff: Handoff,
     pub(super) was: HandoffStatus,
+    /// When it had been accepted and offered before.
+    known: (Option<Micros>, Option<Micros>),
     pub(super) rolled_back: bool,
     pub(super) freed: bool,
     pub(super) changes: Vec<Change>,
@@ -80,6 +83,7 @@ impl<'a> Case<'a> {
         handoff: Handoff,
     ) -> Self {
         let was = handoff.status;
+        let known = (handoff.accepted_at, handoff.clock.offered_at);
         Self {
             state,
             command,
@@ -87,6 +91,7 @@ impl<'a> Case<'a> {
             task,
             handoff,
             was,
+            known,
             rolled_back: false,
             freed: false,
             changes: Vec::new(),
@@ -399,6 +404,11 @@ impl<'a> Case<'a> {
             digest: vec![0; 32],
             reason: None,
             created_at: self.command.at,
+            clock: self.context.offered(
+                LatencyClock::starting(self.command.at),
+                self.command.at,
+                agent.delivery.mode,
+            ),
             accepted_at: None,
             ended_at: None,
             ..self.handoff.clone()
@@ -541,14 +551,36 @@ impl<'a> Case<'a> {
         self.keep(edge);
     }
 
+    /// What of its latency is known by this command, and was not before.
+    fn latency(&self) -> LatencySample {
+        let Some(accepted_at) = self.handoff.accepted_at else { return LatencySample::default() };
+        let clock = self.handoff.clock;
+        let shares = clock.shares(accepted_at).filter(|_| {
+            let (accepted, offered) = self.known;
+            accepted.is_none() || offered.is_none()
+        });
+        let whole = self.known.0.is_none().then(|| clock.whole(accepted_at));
+        LatencySample { whole, shares }
+    }
+
+    /// When its receiver could take it, which a callback overtook: nothing else is new.
+    pub(super) fn note_offer(mut self, at: Micros) -> (Vec<Change>, Reply) {
+        self.handoff.clock.offer(at);
+        let (latency, handoff) = (self.latency(), self.handoff);
+        let changes = vec![Change::Handoff(handoff.clone())];
+        let (repeated, rolled_back, more) = (true, false, false);
+        (changes, Reply::Handoff { handoff, repeated, rolled_back, more, latency })
+    }
+
     pub(super) fn close(mut self) -> (Vec<Change>, Reply) {
         self.task.updated_at = self.command.at;
         let more = self.freed && self.task.undelivered > 0;
+        let (rolled_back, latency) = (self.rolled_back, self.latency());
         self.changes.push(Change::Task(self.task));
         let repeated = self.handoff.status == self.was;
         self.changes.push(Change::Handoff(self.handoff.clone()));
-        let rolled_back = self.rolled_back;
-        (self.changes, Reply::Handoff { handoff: self.handoff, repeated, rolled_back, more })
+        let reply = Reply::Handoff { handoff: self.handoff, repeated, rolled_back, more, latency };
+        (self.changes, reply)
     }
 
     pub(super) fn unchanged(self) -> (Vec<Change>, Reply) {
@@ -557,6 +589,7 @@ impl<'a> Case<'a> {
             repeated: true,
             rolled_back: false,
             more: false,
+            latency: LatencySample::default(),
         };
         (Vec::new(), reply)
     }

@@ -370,6 +370,8 @@ pub struct Settle {
     pub handoff_id: HandoffId,
     /// The attempt's number; if the outbox has another, this attempt is no longer the current one.
     pub attempt: i32,
+    /// When its request was begun; none where there was none.
+    pub begun_at: Option<Micros>,
     /// What it came to.
     pub outcome: Outcome,
     /// What the receiver said in full.

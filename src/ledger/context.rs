@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use crate::clock;
 use crate::domain::cap::Defaults;
+use crate::domain::handoff::DeliveryMode;
 use crate::domain::ids::{EscalationId, HandoffId, Micros};
+use crate::domain::latency::LatencyClock;
 
 /// The broker's rules.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,4 +64,18 @@ pub struct Context {
     pub rules: Rules,
     /// Ids to use.
     pub spare: Spare,
+    /// How long the command waited until its batch was decided.
+    pub waited: Duration,
+}
+
+impl Context {
+    /// The latency clock of a handoff that is committed for that transport: an inbox offers what it has, a
+    /// webhook is offered with its first attempt. What the queue took is the broker's share.
+    #[must_use]
+    pub fn offered(&self, mut clock: LatencyClock, at: Micros, mode: DeliveryMode) -> LatencyClock {
+        if mode == DeliveryMode::Pull {
+            clock.offer(at.plus(self.waited));
+        }
+        clock
+    }
 }

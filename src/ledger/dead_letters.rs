@@ -13,6 +13,7 @@ use crate::domain::failure::{Failure, primary};
 use crate::domain::funds::Funds;
 use crate::domain::handoff::{Handoff, HandoffEvent, HandoffStatus};
 use crate::domain::ids::{HandoffId, Micros, TaskId};
+use crate::domain::latency::LatencyClock;
 use crate::domain::progress::{Hop, passed};
 use crate::domain::task::{Task, TaskEvent};
 use crate::evidence::record::{Actor, Party, RecordKind};
@@ -84,6 +85,9 @@ pub(super) fn release(
     handoff.reason = None;
     handoff.ended_at = None;
     handoff.accepted_at = None;
+    // The review is nobody's latency.
+    let restarted = LatencyClock::starting(command.at);
+    handoff.clock = context.offered(restarted, command.at, handoff.mode);
     handoff.topped_up = task.topped_up;
     handoff.ruling.clone_from(&release.ruling);
     let edges = edges_of(state, command, task.id);

@@ -15,6 +15,7 @@ use super::plan::Plan;
 use crate::domain::escalation::Resolution;
 use crate::domain::handoff::{Cost, DeliveryMode, Handoff, HandoffStatus, Priority};
 use crate::domain::ids::{ContentId, ExecutionId, HandoffId, Micros, TaskId, TenantId};
+use crate::domain::latency::LatencyClock;
 use crate::domain::money::Usd;
 use crate::domain::policy::{EdgePolicy, Recovery};
 use crate::domain::ruling::Ruling;
@@ -72,6 +73,7 @@ pub(super) fn handoff(id: u8, task: u8) -> Handoff {
         tracestate: String::new(),
         span: String::new(),
         created_at: Micros(0),
+        clock: LatencyClock::starting(Micros(0)),
         accepted_at: None,
         ended_at: None,
     }
@@ -130,6 +132,7 @@ pub(super) fn settle(id: u8, task: u8, at: i64, attempt: i32, outcome: Outcome) 
             task_id: TaskId(uuid(task)),
             handoff_id: HandoffId(uuid(id)),
             attempt,
+            begun_at: Some(Micros(at)),
             outcome,
             content: None,
             lease_until: Micros(at).plus(Duration::from_secs(1)),
@@ -148,7 +151,11 @@ pub(super) fn expire(id: u8, task: u8, at: i64) -> Command {
 
 /// The rules as shipped, and ids that nobody used.
 fn context() -> Context {
-    Context { rules: Rules::default(), spare: Spare::new(Micros(0)) }
+    Context {
+        rules: Rules::default(),
+        spare: Spare::new(Micros(0)),
+        waited: Duration::from_micros(3),
+    }
 }
 
 pub(super) fn apply(state: State, command: &Command) -> (State, Result<Reply, LedgerError>, usize) {

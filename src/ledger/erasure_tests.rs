@@ -1,5 +1,7 @@
 //! Erasure decided over what was found: no store.
 
+use std::time::Duration;
+
 use super::command::{
     Command, EraseNext, Kind, LedgerError, PlaceHold, Reply, RequestErasure, content,
 };
@@ -15,7 +17,7 @@ use crate::store::erasure::{
 };
 
 fn context() -> Context {
-    Context { rules: Rules::default(), spare: Spare::new(Micros(0)) }
+    Context { rules: Rules::default(), spare: Spare::new(Micros(0)), waited: Duration::ZERO }
 }
 
 fn tenant() -> TenantId {

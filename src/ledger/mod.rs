@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{Mutex as AsyncMutex, Notify, mpsc, oneshot};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::field::Empty;
@@ -107,6 +108,7 @@ struct Job {
     span: Span,
     command: Command,
     spare: Spare,
+    queued: Instant,
     outgoing: Option<Outgoing>,
     place: Option<Place>,
     answer: oneshot::Sender<Result<Reply, LedgerError>>,
@@ -213,7 +215,8 @@ impl Ledger {
             handoff.batch.size = Empty,
             error.type = Empty,
         );
-        let job = Job { span: span.clone(), command, spare, outgoing, place: None, answer };
+        let queued = Instant::now();
+        let job = Job { span: span.clone(), command, spare, queued, outgoing, place: None, answer };
         self.queue.try_send(job).map_err(|err| match err {
             mpsc::error::TrySendError::Full(_) => {
                 self.metrics.ledger_overloads.inc();
@@ -401,7 +404,11 @@ impl Shared {
                     let mut plan = Plan::new(state);
                     for job in jobs {
                         let first = plan.writes.records.len();
-                        let context = Context { rules: self.settings.rules, spare: job.spare };
+                        let context = Context {
+                            rules: self.settings.rules,
+                            spare: job.spare,
+                            waited: job.queued.elapsed(),
+                        };
                         decided.push(decide::decide(&plan.state, &job.command, &context).map(
                             |(changes, reply)| {
                                 plan.apply(changes);
@@ -519,7 +526,7 @@ impl Shared {
         if let Kind::Submit(submit) = &job.command.kind {
             self.dispatch(submit, job.place, job.outgoing, &answer);
         }
-        if let Ok(Reply::Handoff { handoff, more, repeated, rolled_back }) = &answer {
+        if let Ok(Reply::Handoff { handoff, more, repeated, rolled_back, latency }) = &answer {
             if handoff.status != HandoffStatus::Pending {
                 let key = (handoff.tenant.clone(), handoff.id);
                 self.waiters.wake(&key, || Some(Arc::new(handoff.clone())));
@@ -527,6 +534,7 @@ impl Shared {
             if !repeated {
                 self.metrics.count_transition(handoff);
             }
+            self.metrics.observe_latency(handoff, latency);
             if *rolled_back {
                 self.metrics.rollbacks.inc();
             }
@@ -606,7 +614,6 @@ impl Shared {
                     traceparent: handoff.traceparent.clone(),
                     tracestate: handoff.tracestate.clone(),
                     span: handoff.span.clone(),
-                    created_at: handoff.created_at,
                     body: outgoing.body,
                     personal: outgoing.personal,
                 };
@@ -637,6 +644,7 @@ impl Shared {
 fn count_record(metrics: &Metrics, kind: RecordKind) {
     let decided = |result: &str| metrics.dead_letter_decisions.with_label_values(&[result]).inc();
     match kind {
+        RecordKind::DeadLettered => metrics.dead_letters_total.inc(),
         RecordKind::Escalated => metrics.escalations_total.inc(),
         RecordKind::EscalationResolved => metrics.escalations_resolved.inc(),
         RecordKind::Released => decided("released"),

@@ -6,6 +6,7 @@ use crate::domain::escalation::Escalation;
 use crate::domain::failure::{Code, Failure};
 use crate::domain::handoff::{Handoff, IllegalTransition};
 use crate::domain::ids::HandoffId;
+use crate::domain::latency::LatencySample;
 use crate::domain::task::{IllegalTaskTransition, Task};
 use crate::evidence::append::Placed;
 use crate::store::contracts::ContractRow;
@@ -47,6 +48,8 @@ pub enum Reply {
         rolled_back: bool,
         /// It left the outbox, and more of its task waits there.
         more: bool,
+        /// What of its latency became known.
+        latency: LatencySample,
     },
     /// The attempt was no longer the current one; nothing was changed.
     Superseded,

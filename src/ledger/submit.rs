@@ -129,6 +129,7 @@ pub(super) fn submit(
     if no_op {
         handoff.ended_at = Some(command.at);
     } else {
+        handoff.clock = context.offered(handoff.clock, command.at, handoff.mode);
         task.funds = funds.or_else(|| task.funds.take());
         draw(&mut task, &handoff);
         task.handoffs += 1;

@@ -82,8 +82,17 @@ pub(super) fn settle(
     let mut case = Case::open(state, command, context, settle.task_id, settle.handoff_id)?;
     let key = (command.tenant.clone(), settle.handoff_id);
     let Some(row) = state.outbox.get(&key).filter(|row| row.attempt == settle.attempt) else {
-        return Ok((Vec::new(), Reply::Superseded));
+        let overtaken = case.handoff.clock.offered_at.is_none()
+            && case.handoff.accepted_at.is_some()
+            && case.handoff.attempts == settle.attempt;
+        return Ok(match settle.begun_at.filter(|_| overtaken) {
+            Some(at) => case.note_offer(at),
+            None => (Vec::new(), Reply::Superseded),
+        });
     };
+    if let Some(at) = settle.begun_at {
+        case.handoff.clock.offer(at);
+    }
     if case.handoff.status != HandoffStatus::Pending {
         // A callback overtook the answer; what it said stands.
         case.leave_outbox();
@@ -116,6 +125,7 @@ pub(super) fn settle(
             row.claimed_by = None;
             row.mode = *mode;
             case.handoff.mode = *mode;
+            case.handoff.clock = context.offered(case.handoff.clock, command.at, *mode);
             case.changes.push(Change::Outbox(row));
         }
         Outcome::GivenUp { why } => {
@@ -140,6 +150,8 @@ pub(super) fn lease(
     case.task.fence += 1;
     case.handoff.fencing_token = case.task.fence;
     case.handoff.attempts = row.attempt;
+    // What was moved here from a webhook is offered by this claim at the latest.
+    case.handoff.clock = context.offered(case.handoff.clock, command.at, row.mode);
     let outbox = row.clone();
     let (changes, _) = case.close();
     let handoff = changes

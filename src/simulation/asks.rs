@@ -9,6 +9,7 @@ use crate::clock;
 use crate::domain::canonical;
 use crate::domain::handoff::{Cost, DeliveryMode, Handoff, HandoffStatus, Priority};
 use crate::domain::ids::{AgentId, ContentId, ExecutionId, HandoffId, Micros, TaskId};
+use crate::domain::latency::LatencyClock;
 use crate::domain::money::Usd;
 use crate::domain::policy::EdgePolicy;
 use crate::domain::ruling::Ruling;
@@ -107,6 +108,7 @@ impl Draft {
             tracestate: String::new(),
             span: String::new(),
             created_at: now,
+            clock: LatencyClock::starting(now),
             accepted_at: None,
             ended_at: None,
         }

@@ -67,8 +67,6 @@ pub struct Claim {
     /// The broker's own span under which it was committed, as a `traceparent`; empty where nothing was
     /// exported.
     pub span: String,
-    /// When the handoff was committed.
-    pub created_at: Micros,
     /// The canonical message without checkpoint and personal data.
     pub body: Vec<u8>,
     /// Personal data by subject, canonical; given to entitled receivers only.

@@ -14,7 +14,7 @@ pub(super) fn unreadable(column: &str, detail: impl std::fmt::Display) -> StoreE
 pub(super) const TASK: &str = "tenant, task_id, status, holder, checkpoint_execution, checkpoint_seq, fence, handoffs, undelivered, failures, spent_nanos, remaining_nanos, created_at, updated_at, topped_up_nanos, opened_by, funds";
 
 /// Columns of a handoff.
-pub(super) const HANDOFF: &str = "tenant, handoff_id, task_id, parent_id, source, source_version, source_execution, target, target_type, target_version, mode, status, fencing_token, attempts, deadline_at, spent_nanos, remaining_nanos, prompt_tokens, completion_tokens, idempotent, checkpoint_execution, checkpoint_seq, content_id, digest_salt, digest, reason, traceparent, created_at, accepted_at, ended_at, policy, commitment, checkpoint_commitment, topped_up_nanos, origin, tracestate, span";
+pub(super) const HANDOFF: &str = "tenant, handoff_id, task_id, parent_id, source, source_version, source_execution, target, target_type, target_version, mode, status, fencing_token, attempts, deadline_at, spent_nanos, remaining_nanos, prompt_tokens, completion_tokens, idempotent, checkpoint_execution, checkpoint_seq, content_id, digest_salt, digest, reason, traceparent, created_at, accepted_at, ended_at, policy, commitment, checkpoint_commitment, topped_up_nanos, origin, tracestate, span, started_at, offered_at";
 
 /// Columns of an outbox row.
 pub(super) const OUTBOX: &str = "tenant, handoff_id, task_id, seq, target, mode, priority, visible_at, attempt, claimed_by, created_at";
@@ -89,6 +89,7 @@ macro_rules! decoders {
             CheckpointRef, Cost, DeliveryMode, Handoff, HandoffStatus, Priority,
         };
         use $crate::domain::ids::Micros;
+        use $crate::domain::latency::LatencyClock;
         use $crate::domain::money::Usd;
         use $crate::domain::progress::Edge;
         use $crate::domain::task::{Task, TaskStatus};
@@ -358,6 +359,12 @@ macro_rules! decoders {
                 origin: parse_opt(row, "origin")?,
                 tracestate: get(row, "tracestate")?,
                 span: get(row, "span")?,
+                clock: LatencyClock {
+                    // Of rows of 0.1.0 the commit is the earliest time that is known.
+                    started_at: micros_opt(row, "started_at")?
+                        .map_or_else(|| micros(row, "created_at"), Ok)?,
+                    offered_at: micros_opt(row, "offered_at")?,
+                },
             })
         }
 

@@ -48,7 +48,6 @@ pub async fn a_claim_has_what_an_attempt_needs(bed: Arc<Bed>) {
             traceparent: handoff.traceparent,
             tracestate: handoff.tracestate,
             span: handoff.span,
-            created_at: one.at,
             body: one.body.clone(),
             personal: one.personal.iter().map(|(_, data)| data.clone()).collect(),
         }

@@ -1,6 +1,7 @@
 //! Erasure, access and legal hold, on both stores.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use handoffd::domain::ids::{ContentId, ErasureId, Micros};
 use handoffd::evidence::commitment::unpack;
@@ -40,7 +41,11 @@ async fn say(store: &Arc<dyn Store>, kind: Kind) -> Result<Reply, LedgerError> {
     let mut reply = None;
     let done = transact(store, &needs, |state| {
         let mut plan = Plan::new(state);
-        let context = Context { rules: Rules::default(), spare: Spare::new(Micros(0)) };
+        let context = Context {
+            rules: Rules::default(),
+            spare: Spare::new(Micros(0)),
+            waited: Duration::ZERO,
+        };
         let decision = decide::decide(&plan.state, &command, &context);
         reply = Some(decision.map(|(changes, reply)| {
             plan.apply(changes);

@@ -9,6 +9,7 @@ use handoffd::domain::handoff::{
     CheckpointRef, Cost, DeliveryMode, Handoff, HandoffStatus, Priority,
 };
 use handoffd::domain::ids::{AgentId, ContentId, ExecutionId, HandoffId, Micros, TaskId, TenantId};
+use handoffd::domain::latency::LatencyClock;
 use handoffd::domain::money::Usd;
 use handoffd::domain::task::{Task, TaskStatus};
 use handoffd::evidence::commitment::{Part, Subject};
@@ -174,6 +175,7 @@ impl Given {
             tracestate: format!("vendor={}", self.n),
             span: format!("00-{:032x}-b7ad6b7169203331-01", self.n),
             created_at: self.at,
+            clock: LatencyClock { started_at: Micros(self.at.0 - 5), offered_at: None },
             accepted_at: None,
             ended_at: None,
         }

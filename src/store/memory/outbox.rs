@@ -135,7 +135,6 @@ impl Tables {
             traceparent: handoff.traceparent.clone(),
             tracestate: handoff.tracestate.clone(),
             span: handoff.span.clone(),
-            created_at: row.created_at,
             body,
             personal: self.personal_of(&key.0, handoff.origin.unwrap_or(handoff.id))?,
         })

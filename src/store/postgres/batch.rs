@@ -252,6 +252,8 @@ pub(super) const HANDOFFS: Table = Table {
         ("origin", TEXT),
         ("tracestate", TEXT),
         ("span", TEXT),
+        ("started_at", BIGINT),
+        ("offered_at", BIGINT),
     ],
 };
 

@@ -145,7 +145,7 @@ const CLAIM: &str = "WITH due AS MATERIALIZED ( \
        FROM due WHERE o.tenant = due.tenant AND o.handoff_id = due.handoff_id \
        RETURNING o.tenant, o.handoff_id, o.task_id, o.seq, o.target, o.priority, o.attempt, \
          o.created_at) \
-     SELECT c.tenant, c.handoff_id, c.task_id, c.target, c.attempt, c.created_at, \
+     SELECT c.tenant, c.handoff_id, c.task_id, c.target, c.attempt, \
        h.fencing_token, h.idempotent, h.attempts, h.reason, h.policy, h.traceparent, h.tracestate, h.span, k.codec, k.bytes, k.salt, k.segment, p.codecs, p.parts \
      FROM claimed AS c \
      JOIN handoffs AS h ON h.tenant = c.tenant AND h.handoff_id = c.handoff_id \
@@ -228,7 +228,6 @@ fn claimed(row: &PgRow) -> Result<Claim> {
         traceparent: rows::get(row, "traceparent")?,
         tracestate: rows::get(row, "tracestate")?,
         span: rows::get(row, "span")?,
-        created_at: Micros(rows::get(row, "created_at")?),
         body,
         personal,
     })

@@ -158,6 +158,8 @@ fn handoffs(bound: Bound, handoffs: &[&Handoff]) -> Bound {
         handoff.origin.map(|id| id.to_string()),
         handoff.tracestate.as_str(),
         handoff.span.as_str(),
+        handoff.clock.started_at.0,
+        handoff.clock.offered_at.map(|at| at.0),
     )
 }
 

@@ -122,7 +122,7 @@ pub(super) async fn claim(
 ) -> Result<Vec<Claim>> {
     let (tenant, target) = receiver;
     let found = sqlx::query(
-        "SELECT o.tenant, o.handoff_id, o.task_id, o.target, o.attempt, o.created_at, \
+        "SELECT o.tenant, o.handoff_id, o.task_id, o.target, o.attempt, \
            h.fencing_token, h.idempotent, h.attempts, h.reason, h.policy, h.traceparent, h.tracestate, h.span, c.codec, c.bytes, c.salt, c.segment \
          FROM outbox AS o \
          JOIN handoffs AS h ON h.tenant = o.tenant AND h.handoff_id = o.handoff_id \
@@ -201,7 +201,6 @@ fn claimed(row: &SqliteRow) -> Result<Claim> {
         traceparent: rows::get(row, "traceparent")?,
         tracestate: rows::get(row, "tracestate")?,
         span: rows::get(row, "span")?,
-        created_at: Micros(rows::get(row, "created_at")?),
         body,
         personal: Vec::new(),
     })

@@ -14,6 +14,7 @@ use uuid::Uuid;
 use super::*;
 use crate::domain::handoff::{Cost, HandoffStatus, Priority};
 use crate::domain::ids::{ExecutionId, HandoffId};
+use crate::domain::latency::LatencyClock;
 use crate::domain::money::Usd;
 use crate::domain::task::TaskStatus;
 use crate::evidence::commitment::{Part, Subject};
@@ -117,6 +118,7 @@ impl Bench {
             tracestate: "a=1".to_owned(),
             span: "00-span".to_owned(),
             created_at: Micros(AT.0 + i64::try_from(n).unwrap()),
+            clock: LatencyClock { started_at: Micros(AT.0 - 5), offered_at: Some(AT) },
             accepted_at: None,
             ended_at: None,
         }

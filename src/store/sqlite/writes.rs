@@ -231,6 +231,8 @@ fn bind_handoff(query: Bound, handoff: &Handoff) -> Bound {
         .bind(handoff.origin.map(|id| id.to_string()))
         .bind(handoff.tracestate.as_str())
         .bind(handoff.span.as_str())
+        .bind(handoff.clock.started_at.0)
+        .bind(handoff.clock.offered_at.map(|at| at.0))
 }
 
 fn bind_outbox(query: Bound, row: &OutboxRow) -> Bound {

@@ -6,5 +6,7 @@ mod f1;
 mod f2;
 mod f3;
 mod f4;
+mod f4_counts;
+mod f4_latency;
 mod f5;
 mod f6;
