@@ -15,7 +15,7 @@ use super::plan::Plan;
 use crate::domain::escalation::Resolution;
 use crate::domain::handoff::{Cost, DeliveryMode, Handoff, HandoffStatus, Priority};
 use crate::domain::ids::{ContentId, ExecutionId, HandoffId, Micros, TaskId, TenantId};
-use crate::domain::latency::LatencyClock;
+use crate::domain::latency::{LatencyClock, LatencySample};
 use crate::domain::money::Usd;
 use crate::domain::policy::{EdgePolicy, Recovery};
 use crate::domain::ruling::Ruling;
@@ -477,11 +477,18 @@ fn an_attempt_that_was_superseded_settles_nothing() {
 fn a_completion_that_overtakes_the_answer_counts_as_both() {
     let (state, ..) = apply(State::default(), &submit(0, 100, 0, true));
     let (state, reply, records) = apply(state, &verdict(0, 100, 1, 1, Word::Complete));
-    assert!(reply.is_ok());
     assert_eq!(records, 2, "ACCEPTED and COMPLETED");
-    let (after, reply, records) = apply(state, &settle(0, 100, 2, 1, Outcome::Accepted));
-    assert!(matches!(reply, Ok(Reply::Superseded)));
+    let Ok(Reply::Handoff { latency, .. }) = reply else { panic!("{reply:?}") };
+    let micros = Duration::from_micros;
+    assert_eq!(latency, LatencySample { whole: Some(micros(1)), shares: None });
+    // What the answer still tells is when the attempt was begun, once.
+    let late = settle(0, 100, 2, 1, Outcome::Accepted);
+    let (after, reply, records) = apply(state, &late);
+    let Ok(Reply::Handoff { latency, repeated: true, .. }) = reply else { panic!("{reply:?}") };
+    assert_eq!(latency, LatencySample { whole: None, shares: Some((micros(1), micros(0))) });
     assert_eq!(records, 0);
+    let (after, reply, _) = apply(after, &late);
+    assert!(matches!(reply, Ok(Reply::Superseded)));
     assert_eq!(after.handoffs[&(tenant(), HandoffId(uuid(0)))].status, HandoffStatus::Completed);
 }
 
