@@ -15,7 +15,8 @@ use crate::archive::{self, Archive, ArchiveError};
 use crate::brokers::{self, beat};
 use crate::classifier::Classifier;
 use crate::clock::{self, Clock, SystemClock};
-use crate::config::{Config, FanOut};
+use crate::config::{Config, ContractsException, FanOut, MinimumLevel};
+use crate::contract::level::Level;
 use crate::directory::{Directory, Matcher};
 use crate::dispatch::backoff::RetryPolicy;
 use crate::dispatch::breaker::BreakerSettings;
@@ -553,21 +554,49 @@ fn teller_settings(config: &Config) -> events::Settings {
     }
 }
 
-/// The gate, with the policies about safety findings and contracts as set.
-fn gate_of(config: &Config) -> Result<Gate, StartError> {
-    let policies = policies(config.safety.mode, &config.safety.exceptions);
-    let exceptions = config.gate.contract_exceptions.iter().map(|one| contract::Exception {
+/// What is asked of the contracts of edges.
+fn requirement(config: &Config) -> contract::Requirement {
+    let required = config.gate.contract_exceptions.iter().map(|one| {
+        let (tenant, agent, to) = (one.tenant.clone(), one.agent.clone(), one.to.clone());
+        (contract::Edges { tenant, agent, to, until: one.until }, one.require_contract)
+    });
+    let edges = |one: &ContractsException| contract::Edges {
         tenant: one.tenant.clone(),
         agent: one.agent.clone(),
         to: one.to.clone(),
-        required: one.require_contract,
         until: one.until,
-    });
-    let requirement = contract::Requirement {
-        default: config.gate.require_contract,
-        exceptions: exceptions.collect(),
     };
-    let gate = Gate::with(policies, requirement);
+    let level = |minimum: MinimumLevel| match minimum {
+        MinimumLevel::None => None,
+        MinimumLevel::L1 => Some(Level::L1),
+        MinimumLevel::L2 => Some(Level::L2),
+        MinimumLevel::L3 => Some(Level::L3),
+    };
+    let contracts = &config.contracts;
+    let said = contracts.exceptions.iter();
+    contract::Requirement {
+        required: contract::ByEdge {
+            default: config.gate.require_contract,
+            exceptions: required.collect(),
+        },
+        minimum_level: contract::ByEdge {
+            default: level(contracts.minimum_level),
+            exceptions: said
+                .clone()
+                .filter_map(|one| Some((edges(one), level(one.minimum_level?))))
+                .collect(),
+        },
+        accept_pinned: contract::ByEdge {
+            default: contracts.accept_pinned,
+            exceptions: said.filter_map(|one| Some((edges(one), one.accept_pinned?))).collect(),
+        },
+    }
+}
+
+/// The gate, with the policies about safety findings and contracts as set.
+fn gate_of(config: &Config) -> Result<Gate, StartError> {
+    let policies = policies(config.safety.mode, &config.safety.exceptions);
+    let gate = Gate::with(policies, requirement(config));
     match gate.policies.unknown(gate.scanner.rules()) {
         Some(name) => Err(StartError::Config(format!(
             "safety.exceptions: no rule and no family is named {name:?}"

@@ -9,7 +9,8 @@ use tracing::field::Empty;
 use tracing::{Instrument, Span};
 
 use crate::clock::{self, Clock};
-use crate::contract::enforce::Ready;
+use crate::contract::enforce::{Ready, TraceField};
+use crate::contract::payload;
 use crate::directory::{Agents, Directory, Principal};
 use crate::domain::agent::Agent;
 use crate::domain::canonical;
@@ -337,7 +338,8 @@ impl Intake {
         let whole = message.whole();
         let mut handoff = row_of(principal, &message, Some(&target), status, &whole, now);
         handoff.clock = LatencyClock::starting(request.arrived_at.unwrap_or(now));
-        place(&mut handoff, request.trace, &message);
+        let named = contract.as_ref().and_then(|ready| ready.trace_id(message.value()));
+        place(&mut handoff, request.trace, &message, named);
         handoff.ruling = ruling(policy.clone(), &agents, &message, &target);
         handoff.idempotent = policy.idempotent;
         let body = message.content();
@@ -493,6 +495,9 @@ impl Intake {
                 "agents.handoff_allowlist_violation"
             );
         }
+        if let Some(contract) = &refused.contract {
+            self.metrics.count_contract_refusal(contract.policy());
+        }
         let handoff_id = refused.ids.1;
         let mut failures = refused.failures.clone();
         if let (Some(message), Some(target)) = (&refused.message, &refused.target)
@@ -530,7 +535,9 @@ impl Intake {
                     message.checkpoint().unwrap_or_else(|| message.implied_checkpoint());
                 let (target, status) = (refused.target.as_deref(), HandoffStatus::DeadLettered);
                 let mut handoff = row_of(principal, message, target, status, &whole, now);
-                place(&mut handoff, request.trace, message);
+                let contract = refused.contract.as_ref();
+                let named = contract.and_then(|ready| ready.trace_id(message.value()));
+                place(&mut handoff, request.trace, message, named);
                 refuse.dead_letter = Some(Box::new(DeadLetter {
                     handoff,
                     content: content(&message.content(), now),
@@ -665,9 +672,9 @@ fn personal_parts(message: &Message) -> Vec<PersonalPart> {
 /// value, nothing does.
 fn repeat_of(policy: &EdgePolicy, message: &Message) -> Option<Repeat> {
     let (dedupe, contract) = (policy.dedupe.as_ref()?, policy.contract.as_ref()?);
-    let value = message.value().pointer(&dedupe.pointer).filter(|value| !value.is_null())?;
+    let (_, value) = payload::find(message.value(), &dedupe.name)?;
     let mut hash = Sha256::new();
-    hash.update(canonical::to_vec(value));
+    hash.update(canonical::to_vec(&value));
     Some(Repeat {
         key: format!("{}:{}", contract.id, hex::encode(hash.finalize())),
         window: Duration::from_millis(dedupe.window_ms),
@@ -758,18 +765,37 @@ async fn submission(body: &Body, request: Option<&TraceContext>) -> Span {
     span
 }
 
-/// Puts a handoff in its place in a trace: the request's, else the message's, else a new one.
-fn place(handoff: &mut Handoff, request: Option<TraceContext>, message: &Message) {
+/// Puts a handoff in its place in a trace: the one that its contract's field names, else the request's,
+/// else the message's, else a new one. Of the trace that the contract's field names, the request or the
+/// message may know the span.
+fn place(
+    handoff: &mut Handoff,
+    request: Option<TraceContext>,
+    message: &Message,
+    named: Option<TraceField>,
+) {
     let envelope = message.envelope();
     let span = Span::current();
     let own = telemetry::own(&span);
-    let context = request
-        .or_else(|| TraceContext::of_message(&envelope.traceparent, envelope.tracestate.as_deref()))
-        .or_else(|| {
-            let begun = || TraceParent::new(clock::random(), clock::random(), 0);
-            let parent = own.or_else(begun)?;
-            Some(TraceContext { parent, state: String::new() })
-        });
+    let told =
+        [request, TraceContext::of_message(&envelope.traceparent, envelope.tracestate.as_deref())];
+    let told = told.into_iter().flatten();
+    let context = match named {
+        None => told.into_iter().next(),
+        Some(TraceField::Parent(parent)) => Some(TraceContext { parent, state: String::new() }),
+        Some(TraceField::Id(id)) => {
+            let mut told = told.into_iter();
+            told.find(|context| context.parent.trace_id == id).or_else(|| {
+                let parent = TraceParent::new(id, clock::random(), 0)?;
+                Some(TraceContext { parent, state: String::new() })
+            })
+        }
+    };
+    let context = context.or_else(|| {
+        let begun = || TraceParent::new(clock::random(), clock::random(), 0);
+        let parent = own.or_else(begun)?;
+        Some(TraceContext { parent, state: String::new() })
+    });
     span.record("handoff.id", tracing::field::display(handoff.id));
     span.record("handoff.task.id", tracing::field::display(handoff.task_id));
     span.record("handoff.source", handoff.source.as_str());

@@ -1,6 +1,7 @@
 //! The instruments. Names after Prometheus' conventions, prefix `handoff_`, base units; labels are
 //! bounded sets only.
 
+mod contracts;
 mod pairs;
 
 use std::cell::RefCell;
@@ -10,10 +11,12 @@ use prometheus::{
     IntGaugeVec, Opts, Registry, TextEncoder,
 };
 
+use self::contracts::Series;
 use self::pairs::Pairs;
 use crate::domain::failure::{Code, Failure, RefusalClass};
 use crate::domain::handoff::{DeliveryMode, Handoff, HandoffStatus};
 use crate::domain::latency::{LatencySample, Objective};
+use crate::domain::policy::{EdgePolicy, Moment};
 
 /// Every instrument of one broker.
 pub struct Metrics {
@@ -76,6 +79,11 @@ pub struct Metrics {
     /// Accepted or ended handoffs by pair of agents and status.
     pub pair_handoffs: IntCounterVec,
     pairs: Pairs,
+    /// What contracts have counted, by contract and metric; see `contracts`.
+    pub contract_metrics: IntCounterVec,
+    /// What contracts have timed: the latency, in seconds.
+    pub contract_seconds: HistogramVec,
+    series: Series,
     /// Connections to the store by state: `busy`, `idle`.
     pub store_connections: IntGaugeVec,
     /// Ended or accepted handoffs by status.
@@ -567,6 +575,18 @@ impl Metrics {
                     "Contents old enough for the archive that the last full look held back.",
                 )?,
             },
+            contract_metrics: counters(
+                "handoff_contract_metrics_total",
+                "What contracts have counted (observability.metrics), by contract and metric; beyond 200 series other.",
+                &["contract", "metric"],
+            )?,
+            contract_seconds: histograms(
+                "handoff_contract_metric_seconds",
+                "What contracts have timed, from a handoff's first byte to its acceptance, by contract and metric; beyond 200 series other.",
+                &SECONDS,
+                &["contract", "metric"],
+            )?,
+            series: Series::default(),
             described: described.into_inner(),
             registry,
         })
@@ -580,10 +600,46 @@ impl Metrics {
         all
     }
 
+    /// Counts a handoff that was committed by the metrics of its contract.
+    pub fn count_emitted(&self, handoff: &Handoff) {
+        self.count_moment(handoff, Moment::Emitted);
+    }
+
+    /// Counts a message that the gate refused under a contract: its acceptance failed before the receiver
+    /// saw it.
+    pub fn count_contract_refusal(&self, edge: &EdgePolicy) {
+        self.series.each(edge, |name, labels| {
+            if Moment::of_metric(name) == Some(Moment::Rejected) {
+                self.contract_metrics.with_label_values(labels).inc();
+            }
+        });
+    }
+
+    fn count_moment(&self, handoff: &Handoff, moment: Moment) {
+        let Some(ruling) = &handoff.ruling else { return };
+        self.series.each(&ruling.edge, |name, labels| {
+            // What names no moment counts each handoff once.
+            if Moment::of_metric(name).unwrap_or(Moment::Emitted) == moment {
+                self.contract_metrics.with_label_values(labels).inc();
+            }
+        });
+    }
+
     /// Counts what became of a handoff.
     pub fn count_transition(&self, handoff: &Handoff) {
         if handoff.status == HandoffStatus::Pending {
             return;
+        }
+        let moment = match handoff.status {
+            HandoffStatus::Accepted => Some(Moment::Accepted),
+            HandoffStatus::Rejected => Some(Moment::Rejected),
+            HandoffStatus::Completed => Some(Moment::Completed),
+            HandoffStatus::Failed => Some(Moment::Failed),
+            HandoffStatus::Expired => Some(Moment::Expired),
+            _ => None,
+        };
+        if let Some(moment) = moment {
+            self.count_moment(handoff, moment);
         }
         let status = handoff.status.as_str();
         self.handoffs.with_label_values(&[status]).inc();
@@ -600,6 +656,13 @@ impl Metrics {
             self.receiver_seconds.with_label_values(&[transport]).observe(receiver.as_secs_f64());
         }
         let Some(whole) = sample.whole else { return };
+        if let Some(ruling) = &handoff.ruling {
+            self.series.each(&ruling.edge, |name, labels| {
+                if Moment::of_metric(name) == Some(Moment::Latency) {
+                    self.contract_seconds.with_label_values(labels).observe(whole.as_secs_f64());
+                }
+            });
+        }
         self.latency_seconds.with_label_values(&[transport]).observe(whole.as_secs_f64());
         let Objective { p99, max } = handoff.mode.objective();
         for (limit, time) in [("p99", p99), ("max", max)] {

@@ -13,7 +13,7 @@ use std::fmt::Debug;
 use std::time::Duration;
 
 use handoffd::contract::document::Document;
-use handoffd::contract::lint::{SchemaFile, Subject, lint};
+use handoffd::contract::lint::{Around, SchemaFile, Subject, lint};
 use handoffd::contract::predicate::{Facts, Predicate};
 use handoffd::contract::read;
 use handoffd::domain::canonical;
@@ -351,8 +351,8 @@ fn contracts_are_read_or_named_unreadable() {
         Ok(document) => {
             let _ = read(&document);
             let schema = SchemaFile::NotLooked;
-            lint(&[Subject { file: "f".to_owned(), document: Ok(document), schema }], None, &[])
-                .len()
+            let subject = Subject { file: "f".to_owned(), document: Ok(document), schema };
+            lint(&[subject], Around::default()).len()
         }
         Err(_) => 0,
     };

@@ -118,7 +118,9 @@ fn with(from: &str, to: &str) -> String {
 fn c42_the_worked_example_is_l2_without_a_finding() {
     let case = Case::new(EXAMPLE);
     assert_eq!(case.rules(), []);
-    assert_eq!(case.level(), (Value::from("L2"), vec!["reviewed_by".to_owned()]));
+    let frozen = "payload.schema (frozen: its hash in `reviewed`)";
+    let missing = vec!["reviewed_by".to_owned(), frozen.to_owned()];
+    assert_eq!(case.level(), (Value::from("L2"), missing));
 }
 
 #[test]
@@ -170,15 +172,17 @@ fn c36_a_missing_recovery_is_found() {
 fn c37_a_loop_risk_is_found_over_all_contracts() {
     let broken = with("  loop_guard: state.visited_agents\n", "");
     let case = Case::new(&broken);
-    assert_eq!(case.rules(), [], "nothing leads back");
+    let at = line_of(&broken, "recovery:");
+    let absent = ("missing-clause".to_owned(), at);
+    assert_eq!(case.rules(), [absent.clone()], "nothing leads back");
     case.write("contracts/back.yaml", BACK);
-    assert_eq!(case.rules(), [("loop-risk".to_owned(), line_of(&broken, "recovery:"))]);
+    assert_eq!(case.rules(), [("loop-risk".to_owned(), at), absent.clone()]);
     case.write("contracts/triage.yaml", EXAMPLE);
     assert_eq!(case.rules(), []);
     // By way of a role, and of a third agent.
     case.write("contracts/triage.yaml", &broken);
     case.write("contracts/back.yaml", &BACK.replace("target: triage-agent", "target: desk"));
-    assert_eq!(case.rules(), []);
+    assert_eq!(case.rules(), [absent]);
     let third = BACK
         .replace("id: refunds-to-triage-v1", "id: desk-to-triage-v1")
         .replace("source: refund-agent", "source: desk")
@@ -259,9 +263,12 @@ fn c32_levels_say_what_is_missing_for_the_next() {
     assert_eq!(missing, ["version", "observability", "idempotency.idempotent"]);
     let (level, missing) = Case::new(&with("  loop_guard: state.visited_agents\n", "")).level();
     assert_eq!((level, missing), (Value::Null, vec!["recovery.loop_guard".to_owned()]));
-    let (level, missing) = Case::new(&format!("{EXAMPLE}reviewed_by: j.doe\n")).level();
-    assert_eq!((level, missing), (Value::from("L3"), vec![]));
-    let case = Case::new(&format!("{EXAMPLE}reviewed_by: j.doe\n"));
+    let signed = format!(
+        "{EXAMPLE}reviewed_by: {{name: j.doe, at: 2026-11-02, sha256: {}}}\n",
+        hex::encode(Sha256::digest(SCHEMA))
+    );
+    assert_eq!(Case::new(&signed).level(), (Value::from("L3"), vec![]));
+    let case = Case::new(&signed);
     let open = SCHEMA.replace(
         "\"type\": \"string\", \"maxLength\": 500",
         "\"$ref\": \"https://x.example/s.json\"",
@@ -325,7 +332,7 @@ fn text_and_sarif_carry_the_place() {
     );
     let region = &result["locations"][0]["physicalLocation"]["region"];
     assert_eq!(region["startLine"], line_of(&broken, "recovery:"));
-    assert_eq!(sarif["runs"][0]["tool"]["driver"]["rules"].as_array().unwrap().len(), 14);
+    assert_eq!(sarif["runs"][0]["tool"]["driver"]["rules"].as_array().unwrap().len(), 23);
 }
 
 #[test]
@@ -377,4 +384,117 @@ fn a_registered_schema_is_looked_for_in_a_folder_of_schemas() {
     assert_eq!(case.rules(), []);
     case.write("schemas/refund-handoff@1.2.0.json", &SCHEMA.replace("500", "900"));
     assert_eq!(case.rules(), drift);
+}
+
+#[test]
+fn f3_3_a_schema_is_resolved_or_an_error_and_frozen_by_its_hash_alone() {
+    let schema = "./schemas/refund-handoff@1.2.0.json";
+    for nowhere in ["RefundHandoff", "https://schemas.example/refund@1.2.0.json", "./no@1.2.0.json"]
+    {
+        let broken = with(schema, nowhere);
+        let found = Case::new(&broken).rules();
+        assert_eq!(
+            found,
+            [("schema-drift".to_owned(), line_of(&broken, "  schema:"))],
+            "{nowhere}"
+        );
+    }
+    let at = line_of(&format!("{EXAMPLE}reviewed_by"), "reviewed_by");
+    // A text signs nothing, and neither does an entry without time or hash.
+    for entry in ["j.doe", "{name: j.doe}", "{name: j.doe, at: 2026-11-02}"] {
+        let case = Case::new(&format!("{EXAMPLE}reviewed_by: {entry}\n"));
+        assert_eq!(case.level().0, "L2", "{entry}");
+        assert_eq!(case.rules(), [("unsigned-review".to_owned(), at)], "{entry}");
+    }
+    let signed = |hash: &str| {
+        Case::new(&format!(
+            "{EXAMPLE}reviewed_by: [{{name: j.doe, at: 2026-11-02, sha256: {hash}}}]\n"
+        ))
+    };
+    let canonical =
+        handoffd::domain::canonical::to_vec(&serde_json::from_str::<Value>(SCHEMA).unwrap());
+    for bytes in [SCHEMA.as_bytes(), &canonical] {
+        let case = signed(&hex::encode(Sha256::digest(bytes)));
+        assert_eq!((case.level().0, case.rules()), (Value::from("L3"), vec![]));
+    }
+    let stale = signed(&"ab".repeat(32));
+    assert_eq!((stale.level().0, stale.rules().len()), (Value::from("L2"), 1));
+    assert_eq!(stale.rules()[0].0, "schema-drift");
+    // Frozen without a signature is not enough either.
+    let case = Case::new(EXAMPLE);
+    let hash = hex::encode(Sha256::digest(SCHEMA));
+    case.write("registry.yaml", &format!("{REGISTRY}reviewed:\n  {schema}: {hash}\n"));
+    assert_eq!(case.level(), (Value::from("L2"), vec!["reviewed_by".to_owned()]));
+}
+
+#[test]
+fn f3_4_what_a_contract_must_and_should_say_is_found_when_it_does_not() {
+    fires("missing-clause", "recovery:", &with("  timeout_ms: 30000\n", ""), EXAMPLE);
+    fires(
+        "missing-clause",
+        "recovery:",
+        &with("  loop_guard: state.visited_agents\n", ""),
+        EXAMPLE,
+    );
+    let required = "[task_summary, provenance.order_id, constraints.policy_window_days]";
+    fires(
+        "recommended-clause",
+        "  required: ",
+        // The schema describes it, so the list alone need not.
+        &with(required, "[task_summary, provenance.order_id]")
+            .replace("./schemas/refund-handoff@1.2.0.json", "{type: object}"),
+        EXAMPLE,
+    );
+    let neither = with(required, "[order_id]")
+        .replace("./schemas/refund-handoff@1.2.0.json", "{type: object}")
+        .replace(
+            "required_fields: [task_summary, provenance.order_id]",
+            "required_fields: [order_id]",
+        );
+    let rules: Vec<String> =
+        Case::new(&neither).rules().into_iter().map(|(rule, _)| rule).collect();
+    assert_eq!(rules, ["missing-clause", "missing-clause", "recommended-clause"]);
+    fires(
+        "recommended-clause",
+        "trigger:",
+        &with("  intent: \"Refund, cancellation, or money-back inquiry.\"\n", ""),
+        EXAMPLE,
+    );
+    fires("orphan-recovery", "on_error", &with("on_error: source", "on_error: nobody"), EXAMPLE);
+    assert_eq!(Case::new(&with("on_error: source", "on_error: triage-agent")).rules(), []);
+    let word = |sunset: &str, next: &str| {
+        format!("{EXAMPLE}deprecation: {{sunset: {sunset}, replacement_id: {next}}}\n")
+    };
+    let case = Case::new(&word("2020-01-01", "next"));
+    case.write("contracts/next.yaml", &EXAMPLE.replace("triage-to-refunds-v1", "next"));
+    assert_eq!(case.rules().into_iter().map(|(rule, _)| rule).collect::<Vec<_>>(), ["past-sunset"]);
+    case.write("contracts/triage.yaml", &word("2999-01-01", "next"));
+    assert_eq!(case.rules(), []);
+    case.write("contracts/triage.yaml", &word("2999-01-01", "nowhere"));
+    assert_eq!(case.rules()[0].0, "unknown-replacement");
+    // A breaking change as a patch, as a minor, and as what it is.
+    let next = with("confidence >= 0.7", "confidence >= 0.9");
+    for (version, found) in [("1.2.1", 1), ("1.3.0", 1), ("2.0.0", 0)] {
+        let next = next.replace("version: 1.2.0", &format!("version: {version}"));
+        let case = Case::new(&next);
+        case.write("contracts/before.yaml", EXAMPLE);
+        let rules = case.rules();
+        assert_eq!(rules.len(), found, "{version}");
+        assert!(rules.iter().all(|(rule, _)| rule == "breaking-change"), "{rules:?}");
+    }
+}
+
+#[test]
+fn f3_8_lint_asks_for_a_level() {
+    let case = Case::new(EXAMPLE);
+    let code = |level: &str| handoffd(&case.path("contracts"), &["--level", level]).status.code();
+    assert_eq!(
+        (code("L1"), code("L2"), code("L3"), code("L4")),
+        (Some(0), Some(0), Some(1), Some(2))
+    );
+    case.write("contracts/triage.yaml", &with("  idempotent: true\n", ""));
+    let said = handoffd(&case.path("contracts"), &["--level", "L2"]);
+    assert_eq!(said.status.code(), Some(1));
+    let told = String::from_utf8(said.stderr).unwrap();
+    assert!(told.contains("below L2: triage-to-refunds-v1"), "{told}");
 }

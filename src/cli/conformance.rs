@@ -8,7 +8,7 @@ use clap::Args as ClapArgs;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use super::lint::{Schemas, gather, read_registry};
+use super::lint::{Schemas, gather, read_registry, with_schema};
 use super::{Exit, Output};
 use crate::app::{Access, open_archive, open_store};
 use crate::archive::Contents;
@@ -18,7 +18,6 @@ use crate::contract::catalog::Catalog;
 use crate::contract::conformance::{Finding, Replay, Report};
 use crate::contract::document::Document;
 use crate::contract::enforce::Ready;
-use crate::contract::lint::schema_path;
 use crate::contract::shelf::{SchemaName, Shelf};
 use crate::contract::{FaultKind, read};
 use crate::directory::shelf;
@@ -83,37 +82,29 @@ fn given(
     for subject in gather(&args.contracts, &Schemas::default())? {
         let document = subject.document.map_err(|err| format!("{}: {err}", subject.file))?;
         let document = with_schema(document, Path::new(&subject.file));
-        contracts.push(ready(&document, shelf).map_err(|why| format!("{}: {why}", subject.file))?);
+        contracts
+            .push(written(&document, shelf).map_err(|why| format!("{}: {why}", subject.file))?);
     }
     Ok((Some(Catalog::new(contracts)), types))
 }
 
-/// A payload schema beside the contract's file goes along with it.
-fn with_schema(document: Document, file: &Path) -> Document {
-    let Some(name) = schema_path(&document).map(str::to_owned) else { return document };
-    let folder = file.parent().unwrap_or_else(|| Path::new("."));
-    let schema = std::fs::read(folder.join(&name)).ok();
-    let schema: Option<Value> = schema.and_then(|bytes| serde_json::from_slice(&bytes).ok());
-    let mut value = document.value().clone();
-    let (Some(schema), Some(clauses)) = (schema, value.as_object_mut()) else { return document };
-    let schemas = clauses.entry("schemas").or_insert_with(|| Value::Object(serde_json::Map::new()));
-    if let Some(schemas) = schemas.as_object_mut() {
-        schemas.entry(name).or_insert(schema);
+/// A contract from a file: what could not be put is not judged by.
+fn written(document: &Document, shelf: &Shelf) -> Result<Arc<Ready>, String> {
+    let (_, faults) = read(document);
+    match faults.iter().find(|fault| fault.kind == FaultKind::Invalid) {
+        Some(fault) => Err(format!("{}: {}", fault.pointer, fault.message)),
+        None => Ok(ready(document, shelf)),
     }
-    Document::from_value(value)
 }
 
-/// A contract as the broker would make it ready.
-fn ready(document: &Document, shelf: &Shelf) -> Result<Arc<Ready>, String> {
-    let (mut contract, faults) = read(document);
+/// A contract as the broker makes it ready. What was put once rules, whatever would be refused today.
+fn ready(document: &Document, shelf: &Shelf) -> Arc<Ready> {
+    let (mut contract, _) = read(document);
     shelf.complete(&mut contract);
-    if let Some(fault) = faults.iter().find(|fault| fault.kind == FaultKind::Invalid) {
-        return Err(format!("{}: {}", fault.pointer, fault.message));
-    }
     let doc = canonical::to_vec(document.value());
     let sha256 = hex::encode(Sha256::digest(&doc));
     let doc = String::from_utf8_lossy(&doc).into_owned();
-    Ok(Arc::new(Ready::new(contract, doc, sha256, Micros(0))))
+    Arc::new(Ready::new(contract, doc, sha256, Micros(0)))
 }
 
 /// An exported log: once for its contracts, and once for its handoffs.
@@ -148,8 +139,7 @@ fn of_file(file: &Path, args: &Args) -> Result<Report, String> {
     let catalog = if let Some(catalog) = catalog {
         catalog
     } else {
-        let contracts = put.iter().map(|document| ready(document, &shelf));
-        Catalog::new(contracts.collect::<Result<_, _>>().map_err(|why| wrong(&why))?)
+        Catalog::new(put.iter().map(|document| ready(document, &shelf)).collect())
     };
     let mut replay = Replay::new(&catalog, types);
     whole(&mut |record, content| replay.record(record, content))?;
@@ -186,8 +176,9 @@ async fn replay(
     } else {
         let rows = store.list_contracts(tenant, None).await.map_err(|err| err.to_string())?;
         let contracts = rows.iter().map(|row| {
-            let document = Document::parse(&row.doc).map_err(|err| err.to_string())?;
-            ready(&document, &shelf).map_err(|why| format!("{} {}: {why}", row.id, row.version))
+            let wrong = |err| format!("{} {}: {err}", row.id, row.version);
+            let document = Document::parse(&row.doc).map_err(wrong)?;
+            Ok(ready(&document, &shelf))
         });
         Catalog::new(contracts.collect::<Result<_, String>>()?)
     };
@@ -236,8 +227,13 @@ fn render(report: &Report) -> String {
     let word = if report.has_errors() { "DOES NOT CONFORM" } else { "conforms" };
     let _ = writeln!(
         out,
-        "{word}: {} handoffs in {} records, {} contracts; {} messages held against theirs, {} not seen",
-        report.handoffs, report.records, report.contracts, report.messages, report.unseen,
+        "{word}: {} handoffs in {} records, {} contracts; {} messages held against theirs, {} not seen; {} clauses not asked",
+        report.handoffs,
+        report.records,
+        report.contracts,
+        report.messages,
+        report.unseen,
+        report.unasked,
     );
     out
 }

@@ -12,14 +12,16 @@ use serde_json::Value;
 use super::client::{Client, ClientError, Reach, Request};
 use super::plain::plain;
 use super::{Exit, Form};
+use crate::clock::{Clock, SystemClock};
 use crate::config::Config;
 use crate::contract::document::Document;
+use crate::contract::level::Level;
 use crate::contract::lint::{
-    Report, SchemaFile, Severity, Subject, lint, schema_name, schema_path,
+    Around, Report, SchemaFile, Severity, Subject, lint, schema_name, schema_path,
 };
 use crate::contract::registry::Registry;
-use crate::contract::report;
 use crate::contract::shelf::SchemaName;
+use crate::contract::{Contract, read as read_contract, report};
 use crate::domain::agent::Agent;
 
 /// The most files of one run, and folders within folders.
@@ -39,6 +41,9 @@ pub(super) struct Args {
     /// or the registry
     #[arg(long, value_name = "DIR")]
     schemas: Option<PathBuf>,
+    /// The least level that each contract must reach: L1, L2 or L3; exit 1 where one does not
+    #[arg(long, value_name = "LEVEL")]
+    level: Option<Level>,
     /// Lint what a running broker holds, against its agents; with PATH, these contracts against its
     /// agents and contracts
     #[arg(long)]
@@ -92,7 +97,16 @@ pub(super) async fn run(args: Args, config: Config, form: Form) -> Exit {
     match examine(&args, &config).await {
         Ok(reports) => {
             show(&reports, form);
-            if reports.iter().any(Report::has_errors) { Exit::No } else { Exit::Well }
+            let below = below(&reports, args.level);
+            if below.is_some() || reports.iter().any(Report::has_errors) {
+                // Standard output is the report's.
+                if let Some(told) = below {
+                    eprintln!("handoffd: {told}");
+                }
+                Exit::No
+            } else {
+                Exit::Well
+            }
         }
         Err(why) => {
             eprintln!("handoffd: {why}");
@@ -101,25 +115,40 @@ pub(super) async fn run(args: Args, config: Config, form: Form) -> Exit {
     }
 }
 
+/// The contracts that do not reach a level, in a sentence.
+fn below(reports: &[Report], least: Option<Level>) -> Option<String> {
+    let least = least?;
+    let names: Vec<&str> = reports
+        .iter()
+        .filter(|report| report.level < Some(least))
+        .map(|report| report.id.as_deref().unwrap_or(&report.file))
+        .collect();
+    (!names.is_empty()).then(|| format!("below {}: {}", least.as_str(), names.join(", ")))
+}
+
 async fn examine(args: &Args, config: &Config) -> Result<Vec<Report>, Trouble> {
     let registry = args.registry.as_deref().map(read_registry).transpose()?;
     let schemas = Schemas::of(args)?;
     let mut subjects =
         if args.paths.is_empty() { Vec::new() } else { gather(&args.paths, &schemas)? };
+    let now = Some(SystemClock::default().now().seconds());
     if !args.broker {
-        return Ok(lint(&subjects, registry.as_ref(), &[]));
+        let around = Around { registry: registry.as_ref(), now, ..Around::default() };
+        return Ok(lint(&subjects, around));
     }
     let client = reach(&args.reach, config)?;
-    let held = Held::ask(&client).await?;
-    for subject in &mut subjects {
+    let mut held = Held::ask(&client).await?;
+    for subject in subjects.iter_mut().chain(&mut held.contracts) {
         ask_schema(&client, subject).await?;
     }
     let registry = registry.unwrap_or(held.registry);
+    let around = Around { registry: Some(&registry), now, ..Around::default() };
     if subjects.is_empty() {
-        return Ok(lint(&held.contracts, Some(&registry), &[]));
+        return Ok(lint(&held.contracts, around));
     }
-    let edges: Vec<(&str, &str)> = held.contracts.iter().filter_map(edge).collect();
-    Ok(lint(&subjects, Some(&registry), &edges))
+    let contracts: Vec<Contract> = held.contracts.iter().filter_map(contract).collect();
+    let contracts: Vec<&Contract> = contracts.iter().collect();
+    Ok(lint(&subjects, Around { in_force: &contracts, versions: &contracts, ..around }))
 }
 
 /// What a broker holds.
@@ -189,12 +218,33 @@ fn held(shown: &Value) -> Subject {
     // What the broker took as a compact text may be too large for a contract when it is indented.
     let document = Document::parse(&format!("{value:#}"))
         .unwrap_or_else(|_| Document::from_value(value.clone()));
-    Subject { file, document: Ok(document), schema: SchemaFile::NotLooked }
+    let schema = match schema_name(&document) {
+        Some(_) => SchemaFile::Unchecked("nobody asked".to_owned()),
+        None => SchemaFile::NotLooked,
+    };
+    Subject { file, document: Ok(document), schema }
 }
 
-fn edge(subject: &Subject) -> Option<(&str, &str)> {
-    let value = subject.document.as_ref().ok()?.value();
-    Some((value.get("source")?.as_str()?, value.get("target")?.as_str()?))
+fn contract(subject: &Subject) -> Option<Contract> {
+    Some(read_contract(subject.document.as_ref().ok()?).0)
+}
+
+/// A payload schema beside the contract's file goes along with it.
+pub(in crate::cli) fn with_schema(document: Document, file: &Path) -> Document {
+    let Some(name) = schema_path(&document).map(str::to_owned) else { return document };
+    let folder = file.parent().unwrap_or_else(|| Path::new("."));
+    let Ok(bytes) = std::fs::read(folder.join(&name)) else { return document };
+    let schema = serde_json::from_slice(&bytes).ok().or_else(|| {
+        let text = String::from_utf8_lossy(&bytes);
+        Document::parse(&text).ok().map(|document| document.value().clone())
+    });
+    let mut value = document.value().clone();
+    let (Some(schema), Some(clauses)) = (schema, value.as_object_mut()) else { return document };
+    let schemas = clauses.entry("schemas").or_insert_with(|| Value::Object(serde_json::Map::new()));
+    if let Some(schemas) = schemas.as_object_mut() {
+        schemas.entry(name).or_insert(schema);
+    }
+    Document::from_value(value)
 }
 
 /// The contracts in files and folders; at least one.
@@ -329,7 +379,7 @@ fn subject(path: &Path, schemas: &Schemas) -> Result<Subject, String> {
         Err(_) => SchemaFile::NotLooked,
         Ok(document) => match (schema_path(document), schema_name(document)) {
             (Some(name), _) => match std::fs::read(folder.join(name)) {
-                Ok(bytes) => SchemaFile::found(&bytes),
+                Ok(bytes) => SchemaFile::found(name, &bytes),
                 Err(_) => SchemaFile::Missing,
             },
             (None, Some(name)) => schemas.find(&name, folder)?,

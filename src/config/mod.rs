@@ -39,6 +39,7 @@ pub struct Config {
     pub delivery: Delivery,
     pub events: Events,
     pub gate: Gate,
+    pub contracts: Contracts,
     pub budget: Budget,
     pub safety: Safety,
     pub routing: Routing,
@@ -150,6 +151,44 @@ pub struct Gate {
 #[expect(missing_docs, reason = "config/default.toml documents every key")]
 pub struct ContractException {
     pub require_contract: bool,
+    pub tenant: Option<TenantId>,
+    pub agent: Option<AgentId>,
+    pub to: Option<AgentId>,
+    #[serde(default, deserialize_with = "moment")]
+    pub until: Option<Micros>,
+}
+
+/// `[contracts]`.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[expect(missing_docs, reason = "config/default.toml documents every key")]
+pub struct Contracts {
+    pub accept_pinned: bool,
+    pub minimum_level: MinimumLevel,
+    pub exceptions: Vec<ContractsException>,
+}
+
+/// The least level of a contract that may rule.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+pub enum MinimumLevel {
+    /// Any contract may.
+    #[serde(rename = "none")]
+    None,
+    /// Every required clause.
+    L1,
+    /// And observability, version, idempotency.
+    L2,
+    /// And a reviewer, a frozen schema, a lint without errors.
+    L3,
+}
+
+/// One of `contracts.exceptions`.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[expect(missing_docs, reason = "config/default.toml documents every key")]
+pub struct ContractsException {
+    pub accept_pinned: Option<bool>,
+    pub minimum_level: Option<MinimumLevel>,
     pub tenant: Option<TenantId>,
     pub agent: Option<AgentId>,
     pub to: Option<AgentId>,

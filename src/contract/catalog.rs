@@ -3,8 +3,8 @@
 //! Of each contract the highest version rules. For an edge the most specific contract rules: one that
 //! names both agents by id before one that names the source by id and the target by type, then the
 //! other way round, then one of two types (ruling X15); of equals the first id. A message's `contractId`
-//! goes before all that, also for an older version (`id@1.1.0`), if that contract speaks of the edge; a
-//! name that the broker does not know is the sender's own business.
+//! goes before all that, if that contract speaks of the edge; an older version (`id@1.1.0`) rules only
+//! where `contracts.accept_pinned` says so. A contract past its sunset gives way to its replacement.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -12,9 +12,11 @@ use std::sync::Arc;
 use semver::Version;
 use serde_json::Value;
 
-use super::SchemaRef;
 use super::enforce::Ready;
+use super::read::is_tool_name;
+use super::{Contract, SchemaRef};
 use crate::domain::agent::Agent;
+use crate::domain::handoff_tool::ContractTool;
 use crate::domain::ids::Micros;
 
 /// The contracts at one moment.
@@ -62,8 +64,29 @@ impl Catalog {
         self.by_id.values().filter_map(|versions| versions.values().next_back())
     }
 
+    /// The tools that the contracts in force name for handoffs of an agent, by contract.
+    #[must_use]
+    pub fn tools_of(&self, agent: &Agent, at: Micros) -> Vec<ContractTool> {
+        self.iter()
+            .map(|ready| ready.contract())
+            .filter(|contract| {
+                contract.source == agent.agent_id.as_str() || contract.source == agent.agent_type
+            })
+            .filter(|contract| !contract.has_ended(at.seconds()))
+            .filter_map(|contract| {
+                let name = contract.trigger.tool_call.clone()?;
+                is_tool_name(&name).then(|| ContractTool {
+                    name,
+                    contract: contract.id.clone(),
+                    intent: contract.trigger.intent.clone(),
+                    target: contract.target.clone(),
+                })
+            })
+            .collect()
+    }
+
     /// All versions of all contracts.
-    fn all(&self) -> impl Iterator<Item = &Arc<Ready>> {
+    pub fn all(&self) -> impl Iterator<Item = &Arc<Ready>> {
         self.by_id.values().flat_map(BTreeMap::values)
     }
 
@@ -101,19 +124,50 @@ impl Catalog {
         found.then(|| Self::new(contracts))
     }
 
-    /// Which contract rules a handoff from `source` to `target`; `named` is the message's `contractId`.
+    /// Which contract rules a handoff from `source` to `target`.
     ///
     /// # Errors
-    /// A sentence: the contract that is named has no such version, or speaks of another edge.
+    /// The contract that is named has no such version, is not in force, or speaks of another edge; or the
+    /// contract of the edge is past its sunset.
     pub fn ruling(
         &self,
         source: &Agent,
         target: &Agent,
-        named: Option<&str>,
-    ) -> Result<Option<&Arc<Ready>>, String> {
-        if let Some(named) = named.filter(|named| self.knows(named)) {
-            return self.named(source, target, named).map(Some);
+        asked: Asked<'_>,
+    ) -> Result<Option<&Arc<Ready>>, NotInForce> {
+        let named = asked.named.filter(|named| self.knows(named));
+        let found = match named {
+            Some(named) => Some(self.named(source, target, named, asked.pinned)?),
+            None => self.of_edge(source, target),
+        };
+        let Some(ready) = found else { return Ok(None) };
+        let contract = ready.contract();
+        if !contract.has_ended(asked.at.seconds()) {
+            return Ok(Some(ready));
         }
+        let next = contract.deprecation.as_ref().and_then(|word| word.replacement_id.as_deref());
+        let heir = next.and_then(|next| self.find(next, None)).filter(|heir| {
+            let heir = heir.contract();
+            speaks_of(heir, source, target) && !heir.has_ended(asked.at.seconds())
+        });
+        match heir {
+            // Who names no contract follows what the edge has now.
+            Some(heir) if named.is_none() => Ok(Some(heir)),
+            _ => Err(NotInForce {
+                clause: "deprecation.sunset",
+                why: match next {
+                    Some(next) => {
+                        format!("contract {contract} is past its sunset; `{next}` takes its place")
+                    }
+                    None => {
+                        format!("contract {contract} is past its sunset, and names no replacement")
+                    }
+                },
+            }),
+        }
+    }
+
+    fn of_edge(&self, source: &Agent, target: &Agent) -> Option<&Arc<Ready>> {
         let (source_id, target_id) = (source.agent_id.as_str(), target.agent_id.as_str());
         let edges = [
             (source_id, target_id),
@@ -121,47 +175,108 @@ impl Catalog {
             (source.agent_type.as_str(), target_id),
             (source.agent_type.as_str(), target.agent_type.as_str()),
         ];
-        Ok(edges.into_iter().find_map(|(from, to)| {
+        edges.into_iter().find_map(|(from, to)| {
             self.by_edge.get(&(from.to_owned(), to.to_owned())).and_then(|found| found.first())
-        }))
+        })
     }
 
-    fn knows(&self, named: &str) -> bool {
+    /// Whether a name is that of a contract, with or without a version.
+    #[must_use]
+    pub fn knows(&self, named: &str) -> bool {
         self.by_id.contains_key(named.split('@').next().unwrap_or_default())
     }
 
-    fn named(&self, source: &Agent, target: &Agent, named: &str) -> Result<&Arc<Ready>, String> {
+    fn named(
+        &self,
+        source: &Agent,
+        target: &Agent,
+        named: &str,
+        pinned: Pinned,
+    ) -> Result<&Arc<Ready>, NotInForce> {
+        let wrong = |clause, why| NotInForce { clause, why };
         let (id, version) = match named.split_once('@') {
             Some((id, version)) => (
                 id,
-                Some(
-                    Version::parse(version)
-                        .map_err(|_| format!("`{version}` is no version of a contract"))?,
-                ),
+                Some(Version::parse(version).map_err(|_| {
+                    wrong("version", format!("`{version}` is no version of a contract"))
+                })?),
             ),
             None => (named, None),
         };
-        let ready = self
-            .find(id, version.as_ref())
-            .ok_or_else(|| format!("there is no contract `{named}`"))?;
+        let missing = || wrong("version", format!("there is no contract `{named}`"));
+        let current = self.find(id, None).ok_or_else(missing)?;
+        let ready = match version {
+            None => current,
+            Some(version) => {
+                let asked = self.find(id, Some(&version)).ok_or_else(missing)?;
+                match pinned {
+                    Pinned::Accepted => asked,
+                    Pinned::Ignored => current,
+                    Pinned::Refused if version == current.contract().version() => current,
+                    Pinned::Refused => {
+                        let now = current.contract().version();
+                        let why = format!("`{named}` is not in force; {id} rules in version {now}");
+                        return Err(wrong("version", why));
+                    }
+                }
+            }
+        };
         let contract = ready.contract();
-        let is =
-            |name: &str, agent: &Agent| name == agent.agent_id.as_str() || name == agent.agent_type;
-        if is(&contract.source, source) && is(&contract.target, target) {
+        if speaks_of(contract, source, target) {
             return Ok(ready);
         }
-        Err(format!(
+        let why = format!(
             "contract `{named}` is about {} → {}, not about {} → {}",
             contract.source, contract.target, source.agent_id, target.agent_id
-        ))
+        );
+        Err(wrong("contractId", why))
     }
+}
+
+/// What a sender asks for, and when.
+#[derive(Debug, Clone, Copy)]
+pub struct Asked<'a> {
+    /// The message's `contractId`.
+    pub named: Option<&'a str>,
+    /// What becomes of the version in it.
+    pub pinned: Pinned,
+    /// Now.
+    pub at: Micros,
+}
+
+/// What becomes of a version that a sender names and that is not the one in force.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Pinned {
+    /// The handoff is refused.
+    #[default]
+    Refused,
+    /// That version rules.
+    Accepted,
+    /// The version in force rules: for a message that was judged before.
+    Ignored,
+}
+
+/// Why no contract can rule.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NotInForce {
+    /// The clause that says so.
+    pub clause: &'static str,
+    /// In words.
+    pub why: String,
+}
+
+/// Whether a contract is about that edge, by ids or types.
+#[must_use]
+pub fn speaks_of(contract: &Contract, source: &Agent, target: &Agent) -> bool {
+    let is =
+        |name: &str, agent: &Agent| name == agent.agent_id.as_str() || name == agent.agent_type;
+    is(&contract.source, source) && is(&contract.target, target)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::contract::Contract;
-    use crate::domain::ids::Micros;
+    use crate::contract::Deprecation;
 
     fn ready(id: &str, version: &str, source: &str, target: &str) -> Arc<Ready> {
         let contract = Contract {
@@ -205,6 +320,31 @@ mod tests {
     }
 
     #[test]
+    fn f3_4_a_contract_past_its_sunset_gives_way_to_its_replacement_or_refuses() {
+        let ended = |replacement: Option<&str>| {
+            let mut contract = ready("old", "1.0.0", "a", "b").contract().clone();
+            let replacement_id = replacement.map(str::to_owned);
+            contract.deprecation =
+                Some(Deprecation { since: None, sunset: Some(100), replacement_id });
+            Arc::new(Ready::new(contract, String::new(), String::new(), Micros(0)))
+        };
+        let (a, b) = (agent("a", "x"), agent("b", "y"));
+        let rules = |catalog: &Catalog, named: Option<&str>, seconds: i64| {
+            let at = Micros(seconds * 1_000_000);
+            let asked = Asked { named, pinned: Pinned::Refused, at };
+            let found = catalog.ruling(&a, &b, asked);
+            found.map(|found| found.map(|ready| ready.contract().id.clone())).map_err(|no| no.why)
+        };
+        let heir = Catalog::new(vec![ended(Some("next")), ready("next", "1.0.0", "a", "b")]);
+        assert_eq!(rules(&heir, Some("old"), 99), Ok(Some("old".to_owned())));
+        assert_eq!(rules(&heir, None, 100), Ok(Some("next".to_owned())));
+        assert!(rules(&heir, Some("old"), 100).unwrap_err().contains("`next` takes its place"));
+        let elsewhere = Catalog::new(vec![ended(Some("next")), ready("next", "1.0.0", "a", "c")]);
+        assert!(rules(&elsewhere, None, 100).unwrap_err().contains("`next`"));
+        assert!(rules(&Catalog::new(vec![ended(None)]), None, 100).is_err());
+    }
+
+    #[test]
     fn x15_the_most_specific_contract_rules_in_its_highest_version() {
         let catalog = Catalog::new(vec![
             ready("roles", "2.0.0", "triage", "refund"),
@@ -212,10 +352,14 @@ mod tests {
             ready("to-one", "1.0.0", "triage", "refund-2"),
             ready("exact", "1.0.0", "triage-1", "refund-2"),
         ]);
-        let rules = |source: &Agent, target: &Agent, named: Option<&str>| {
+        let asked = |source: &Agent, target: &Agent, named: Option<&str>, pinned: Pinned| {
             catalog
-                .ruling(source, target, named)
+                .ruling(source, target, Asked { named, pinned, at: Micros(0) })
                 .map(|found| found.map(|ready| ready.contract().to_string()))
+                .map_err(|no| no.why)
+        };
+        let rules = |source: &Agent, target: &Agent, named: Option<&str>| {
+            asked(source, target, named, Pinned::Refused)
         };
         let (t1, t2) = (agent("triage-1", "triage"), agent("triage-2", "triage"));
         let (r1, r2) = (agent("refund-1", "refund"), agent("refund-2", "refund"));
@@ -223,7 +367,12 @@ mod tests {
         assert_eq!(rules(&t2, &r2, None), Ok(Some("to-one 1.0.0".to_owned())));
         assert_eq!(rules(&t1, &r2, None), Ok(Some("exact 1.0.0".to_owned())));
         assert_eq!(rules(&r1, &t1, None), Ok(None));
-        assert_eq!(rules(&t1, &r2, Some("roles@2.0.0")), Ok(Some("roles 2.0.0".to_owned())));
+        let old = Some("roles@2.0.0");
+        assert!(rules(&t1, &r2, old).unwrap_err().contains("rules in version 10.0.0"));
+        assert_eq!(asked(&t1, &r2, old, Pinned::Accepted), Ok(Some("roles 2.0.0".to_owned())));
+        let now = Ok(Some("roles 10.0.0".to_owned()));
+        assert_eq!(asked(&t1, &r2, old, Pinned::Ignored), now);
+        assert_eq!(rules(&t1, &r2, Some("roles@10.0.0")), now);
         assert!(rules(&r1, &t1, Some("roles")).unwrap_err().contains("is about"));
         assert!(rules(&t1, &r1, Some("roles@3.0.0")).unwrap_err().contains("no contract"));
         assert_eq!(rules(&t1, &r1, Some("other")), Ok(Some("roles 10.0.0".to_owned())));

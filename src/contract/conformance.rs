@@ -1,9 +1,10 @@
 //! Whether what happened is what the contracts say (seed 002 §2 and §3.1): an audit log, record by
-//! record, against a set of contracts. Pure; whoever reads the log hands its records over.
+//! record, against a set of contracts. Pure; the reader of the log hands its records over.
 //!
-//! A handoff is covered by the contract that its record names, or else by one that declares its edge. Its
-//! message is held against that contract as it is now: required fields, payload schema and history
-//! strategy. Predicates and permissions are not asked anew: they speak of agents as they were.
+//! A handoff is judged by the contract in the version that its record names, or else by one that declares
+//! its edge: its message by required fields, payload schema, history strategy and those predicates that
+//! read of the agents only what the record holds; its course by time, attempts and recovery (`course`).
+//! Permissions, and predicates over what agents were then, stand in no record: they are counted as unasked.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,8 +13,12 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::catalog::Catalog;
-use super::enforce::Ready;
+use super::enforce::{Ready, clause_of};
 use super::lint::{Rule, Severity};
+use crate::domain::failure::Failure;
+use course::Courses;
+
+mod course;
 
 const fn error(name: &'static str, about: &'static str) -> Rule {
     Rule { name, severity: Severity::Error, about }
@@ -28,6 +33,22 @@ const UNDECLARED: Rule =
 const UNKNOWN: Rule =
     error("unknown-contract", "Records name a contract or version that is not there.");
 const PAYLOAD: Rule = error("payload-drift", "Messages do not fit the contract that ruled them.");
+const PREDICATE: Rule =
+    error("predicate-drift", "Handoffs went although a predicate of their contract did not hold.");
+const EARLY: Rule = error(
+    "early-timeout",
+    "Handoffs ended for want of a verdict before the contract's time was over.",
+);
+const RECOVERY: Rule =
+    error("recovery-drift", "Control went elsewhere than the contract's recovery says.");
+const LATE: Rule = warning(
+    "late-verdict",
+    "A verdict came later after the commit than the contract's time; the log does not tell when the receiver had it.",
+);
+const RETRIES: Rule = warning(
+    "retry-drift",
+    "More attempts than the contract's retries; attempts put off by a busy receiver or repeated after a broker's end count.",
+);
 const OUTGROWN: Rule =
     warning("payload-outgrown", "Messages under an older version do not fit the current one.");
 const VERSION: Rule =
@@ -38,7 +59,10 @@ const DEAD: Rule =
     warning("dead-contract", "No handoff ever went along the edge that it declares.");
 
 /// All rules, in the order in which they are told.
-pub const RULES: [Rule; 7] = [UNDECLARED, UNKNOWN, PAYLOAD, OUTGROWN, VERSION, UNRULED, DEAD];
+pub const RULES: [Rule; 12] = [
+    UNDECLARED, UNKNOWN, PAYLOAD, PREDICATE, EARLY, RECOVERY, LATE, RETRIES, OUTGROWN, VERSION,
+    UNRULED, DEAD,
+];
 
 /// Handoffs that broke one rule in one way.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -79,6 +103,8 @@ pub struct Report {
     /// Handoffs whose message is erased, is not in what was read, or came with personal data, which is
     /// kept apart: its fields cannot be told to be missing.
     pub unseen: u64,
+    /// Clauses that were not asked, because they speak of what stands in no record.
+    pub unasked: u64,
     /// Contracts, each in its current version.
     pub contracts: u64,
     /// What was found, by rule.
@@ -110,8 +136,20 @@ pub struct Replay<'a> {
     /// Types of agents, by id.
     types: BTreeMap<String, String>,
     used: BTreeMap<String, u64>,
+    courses: Courses,
     findings: BTreeMap<Key, Finding>,
     report: Report,
+}
+
+/// How the contract that a handoff is held against stands to what its record names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Standing {
+    /// It is that one, in the current version.
+    Current,
+    /// It is that one, in an older version.
+    Older,
+    /// The record names none, or a version that is not there.
+    Unruled,
 }
 
 /// What a `HANDOFF` record tells.
@@ -137,13 +175,21 @@ impl<'a> Replay<'a> {
     #[must_use]
     pub fn new(catalog: &'a Catalog, types: BTreeMap<String, String>) -> Self {
         let report = Report { contracts: catalog.iter().count() as u64, ..Report::default() };
-        Self { catalog, types, used: BTreeMap::new(), findings: BTreeMap::new(), report }
+        Self {
+            catalog,
+            types,
+            used: BTreeMap::new(),
+            courses: Courses::default(),
+            findings: BTreeMap::new(),
+            report,
+        }
     }
 
     /// Takes the next record, with what it commits to where that is there.
     pub fn record(&mut self, record: &Value, content: Option<&Value>) {
         self.report.records += 1;
         if text(record, "/kind") != Some("HANDOFF") {
+            self.go_on(record);
             return;
         }
         let (Some(source), Some(target)) =
@@ -152,27 +198,43 @@ impl<'a> Replay<'a> {
             return;
         };
         self.report.handoffs += 1;
-        if let Some(kind) = text(record, "/toAgent/agentType") {
-            self.types.insert(target.to_owned(), kind.to_owned());
+        for party in ["/fromAgent", "/toAgent"] {
+            let id = record.pointer(party).and_then(|party| text(party, "/agentId"));
+            let kind = record.pointer(party).and_then(|party| text(party, "/agentType"));
+            if let Some((id, kind)) = id.zip(kind) {
+                self.types.insert(id.to_owned(), kind.to_owned());
+            }
         }
         let leaf_index = record.get("leafIndex").and_then(Value::as_i64).unwrap_or_default();
         let passage = Passage { leaf_index, source, target };
+        self.go_on(record);
         let named = text(record, "/contract/id").zip(text(record, "/contract/version"));
-        let Some((ready, current)) = self.covering(&passage, named) else { return };
+        let Some((ready, standing)) = self.covering(&passage, named) else { return };
         *self.used.entry(ready.contract().id.clone()).or_default() += 1;
-        let apart = record.get("personalDataCommitments").is_some();
-        match content.filter(|_| !apart) {
+        let message = content.filter(|_| record.get("personalDataCommitments").is_none());
+        if standing != Standing::Unruled {
+            self.courses.begin(record, &ready, content);
+        }
+        match message {
             None => self.report.unseen += 1,
-            Some(message) => self.payload(&passage, &ready, current, message),
+            Some(message) => self.message(&passage, record, &ready, standing, message),
         }
     }
 
-    /// The contract that a handoff is held against, and whether its record names the current version.
+    /// What the record tells of a handoff before it.
+    fn go_on(&mut self, record: &Value) {
+        if let Some((rule, drift)) = self.courses.go_on(record) {
+            let (contract, message) = (drift.contract.clone(), drift.message.clone());
+            self.found(rule, Some(contract), Some(&drift.passage()), message);
+        }
+    }
+
+    /// The contract that a handoff is held against, and how that stands to what its record names.
     fn covering(
         &mut self,
         passage: &Passage<'_>,
         named: Option<(&str, &str)>,
-    ) -> Option<(Arc<Ready>, bool)> {
+    ) -> Option<(Arc<Ready>, Standing)> {
         let catalog = self.catalog;
         let Some((id, version)) = named else {
             let ready = self.declaring(passage).map(Arc::clone);
@@ -185,7 +247,7 @@ impl<'a> Replay<'a> {
             let contract = ready.contract().to_string();
             let why = format!("{contract} declares the edge; the record names no contract");
             self.found(UNRULED, Some(contract), Some(passage), why);
-            return Some((ready, false));
+            return Some((ready, Standing::Unruled));
         };
         let known = version.parse().ok().and_then(|version| catalog.find(id, Some(&version)));
         let Some(ready) = catalog.find(id, None) else {
@@ -195,18 +257,18 @@ impl<'a> Replay<'a> {
         };
         let current = ready.contract().version().to_string();
         if current == version {
-            return Some((Arc::clone(ready), true));
+            return Some((Arc::clone(ready), Standing::Current));
         }
         let contract = Some(format!("{id} {version}"));
-        if known.is_none() {
+        let Some(known) = known else {
             let why =
                 format!("contract {id} has no version {version}; {current} is the current one");
             self.found(UNKNOWN, contract, Some(passage), why);
-        } else {
-            let why = format!("{current} is the current version of {id}");
-            self.found(VERSION, contract, Some(passage), why);
-        }
-        Some((Arc::clone(ready), false))
+            return Some((Arc::clone(ready), Standing::Unruled));
+        };
+        let why = format!("{current} is the current version of {id}");
+        self.found(VERSION, contract, Some(passage), why);
+        Some((Arc::clone(known), Standing::Older))
     }
 
     /// A contract that declares the edge, by ids or types; the most specific one.
@@ -229,13 +291,50 @@ impl<'a> Replay<'a> {
             .max_by_key(by_id)
     }
 
-    fn payload(&mut self, passage: &Passage<'_>, ready: &Ready, current: bool, message: &Value) {
+    /// A message, by the version that ruled it and, where that is an older one, by the current one.
+    fn message(
+        &mut self,
+        passage: &Passage<'_>,
+        record: &Value,
+        ready: &Ready,
+        standing: Standing,
+        message: &Value,
+    ) {
         self.report.messages += 1;
-        let failures = ready.fits(message);
-        let Some(first) = failures.first() else { return };
-        let rule = if current { PAYLOAD } else { OUTGROWN };
-        let why = format!("{} (at `{}`)", first.message, first.pointer);
-        self.found(rule, Some(ready.contract().to_string()), Some(passage), why);
+        let nobody = json!({});
+        let party = |pointer: &str| course::facts(record.pointer(pointer).unwrap_or(&nobody));
+        let (source, target) = (party("/fromAgent"), party("/toAgent"));
+        let (failures, unasked) = ready.replay(message, &source, &target);
+        self.report.unasked += unasked;
+        let is_predicate = |failure: &&Failure| {
+            matches!(
+                clause_of(failure),
+                Some("trigger.predicate" | "acceptance_criteria.domain_match")
+            )
+        };
+        let told = |failure: &Failure| format!("{} (at `{}`)", failure.message, failure.pointer);
+        let contract = ready.contract().to_string();
+        let other = failures.iter().find(|failure| !is_predicate(failure));
+        if standing == Standing::Unruled {
+            if let Some(first) = other {
+                self.found(OUTGROWN, Some(contract), Some(passage), told(first));
+            }
+            return;
+        }
+        if let Some(first) = failures.iter().find(is_predicate) {
+            self.found(PREDICATE, Some(contract.clone()), Some(passage), told(first));
+        }
+        if let Some(first) = other {
+            self.found(PAYLOAD, Some(contract), Some(passage), told(first));
+        } else if standing == Standing::Older
+            && let Some(current) = self.catalog.find(&ready.contract().id, None)
+        {
+            let (failures, _) = current.replay(message, &source, &target);
+            if let Some(first) = failures.first() {
+                let contract = current.contract().to_string();
+                self.found(OUTGROWN, Some(contract), Some(passage), told(first));
+            }
+        }
     }
 
     fn found(
@@ -358,7 +457,7 @@ mod tests {
             ("version-drift", 1),
             ("dead-contract", 0),
         ];
-        // Both kinds of drift of a payload are held against the current version.
+        // Each by the version that it names; what the current one would say is a warning.
         assert_eq!(rules(&bad), expected);
         assert!(bad.has_errors());
         let first = &bad.findings[0];

@@ -5,12 +5,17 @@ use std::sync::OnceLock;
 use jsonschema::Validator;
 use serde_json::{Value, json};
 
+use super::document::Document;
+use super::history::{Carried, Limits};
+use super::level::Level;
 use super::predicate::{Facts, Predicate};
-use super::{Contract, HistoryStrategy, cost, payload, schema};
+use super::{Contract, cost, lint, payload, schema};
 use crate::domain::agent::Agent;
 use crate::domain::failure::{Code, Failure, Stage};
 use crate::domain::ids::Micros;
 use crate::domain::policy::{EdgePolicy, LoopGuard};
+use crate::domain::trace_context::TraceParent;
+use crate::domain::warning::{Warning, WarningCode};
 
 /// The most faults of a payload that are told.
 const MAX_FAULTS: usize = 20;
@@ -25,6 +30,9 @@ pub struct Ready {
     trigger: OnceLock<Option<Predicate>>,
     domain: OnceLock<Option<Predicate>>,
     schema: OnceLock<Option<Payload>>,
+    level: OnceLock<Option<Level>>,
+    /// Whether a message must say where its content comes from.
+    sourced: OnceLock<bool>,
 }
 
 /// A payload schema that was compiled.
@@ -65,7 +73,19 @@ impl Ready {
             trigger: OnceLock::new(),
             domain: OnceLock::new(),
             schema: OnceLock::new(),
+            level: OnceLock::new(),
+            sourced: OnceLock::new(),
         }
+    }
+
+    /// The level that it reaches by itself: rules that need a registry do not count against it. Graded
+    /// at the first use, once.
+    #[must_use]
+    pub fn level(&self) -> Option<Level> {
+        *self.level.get_or_init(|| {
+            let value = serde_json::from_str(&self.doc).ok()?;
+            lint::level_of(&self.contract, Document::from_value(value))
+        })
     }
 
     /// The contract.
@@ -113,15 +133,91 @@ impl Ready {
         failures
     }
 
-    /// Everything in which a message breaks the clauses that speak of the message alone: required
-    /// fields, payload schema, history strategy.
+    /// Everything in which a message breaks the clauses that a record and its content can tell of:
+    /// required fields, payload schema, history strategy, and the predicates that read of the agents only
+    /// what the record holds of them. How many predicates were not asked, because they read more.
     #[must_use]
-    pub fn fits(&self, message: &Value) -> Vec<Failure> {
+    pub fn replay(&self, message: &Value, source: &Value, target: &Value) -> (Vec<Failure>, u64) {
         let mut failures = Vec::new();
+        let mut unasked = 0;
+        for clause in self.predicate_clauses() {
+            let Some(predicate) = clause.compiled() else { continue };
+            let told = |root: &str, facts: &Value| {
+                predicate.reads_of(root).iter().all(|name| facts.get(name).is_some())
+            };
+            if told("source", source) && told("target", target) {
+                self.predicate(&clause, message, source, target, &mut failures);
+            } else {
+                unasked += 1;
+            }
+        }
+        // What its target may do stands in no record.
+        unasked += u64::from(self.contract.acceptance.permission_check.is_some());
         self.required(message, &mut failures);
         self.payload(message, &mut failures);
         self.history(message, &mut failures);
-        failures
+        (failures, unasked)
+    }
+
+    /// What of the contract does not hold in full for a message that passes.
+    #[must_use]
+    pub fn warnings(&self, message: &Value) -> Vec<Warning> {
+        let mut warnings = Vec::new();
+        let clause = |clause: &str, why: &str| {
+            format!("Contract {}, clause `{clause}`: {why}", self.contract)
+        };
+        if let Some(key) = self.policy.dedupe.as_ref()
+            && payload::find(message, &key.name).is_none()
+        {
+            let why =
+                format!("`{}` is missing or null: no repeat of this handoff is dropped", key.name);
+            warnings.push(Warning::new(
+                WarningCode::DedupeKeyAbsent,
+                key.pointer.clone(),
+                clause("idempotency.dedupe_key", &why),
+            ));
+        }
+        let observed = self.contract.observability.as_ref();
+        if let Some(field) = observed.and_then(|observed| observed.trace_id_field.as_ref())
+            && self.trace_id(message).is_none()
+        {
+            let why = format!(
+                "`{field}` has no trace id: the trace of the request or of `traceparent` goes on"
+            );
+            warnings.push(Warning::new(
+                WarningCode::TraceIdAbsent,
+                payload::pointer_of(field),
+                clause("observability.trace_id_field", &why),
+            ));
+        }
+        if self.contract.payload.schema.is_some()
+            && self.contract.local_schema().is_none()
+            && self.contract.registered_schema().is_none()
+        {
+            let why = "the schema is not at hand and was not held";
+            warnings.push(Warning::new(
+                WarningCode::ClauseNotEnforced,
+                "",
+                clause("payload.schema", why),
+            ));
+        }
+        warnings
+    }
+
+    /// The trace id that a message carries in the contract's field: 32 hexadecimal digits, a UUID, or a
+    /// whole `traceparent`.
+    #[must_use]
+    pub fn trace_id(&self, message: &Value) -> Option<TraceField> {
+        let field = self.contract.observability.as_ref()?.trace_id_field.as_ref()?;
+        let (_, found) = payload::find(message, field)?;
+        let text = found.as_str()?;
+        if let Some(whole) = TraceParent::parse(text) {
+            return Some(TraceField::Parent(whole));
+        }
+        let digits = text.replace('-', "").to_ascii_lowercase();
+        let mut id = [0; 16];
+        hex::decode_to_slice(&digits, &mut id).ok()?;
+        (id != [0; 16]).then_some(TraceField::Id(id))
     }
 
     fn violation(&self, clause: &str, pointer: impl Into<String>, why: &str) -> Failure {
@@ -140,6 +236,12 @@ impl Ready {
         target: &Value,
         failures: &mut Vec<Failure>,
     ) {
+        for clause in self.predicate_clauses() {
+            self.predicate(&clause, message, source, target, failures);
+        }
+    }
+
+    fn predicate_clauses(&self) -> impl Iterator<Item = PredicateClause<'_>> {
         let acceptance = &self.contract.acceptance;
         let clauses = [
             ("trigger.predicate", &self.trigger, &self.contract.trigger.predicate, "/currentState"),
@@ -150,34 +252,38 @@ impl Ready {
                 "/toAgent",
             ),
         ];
-        for (clause, compiled, text, pointer) in clauses {
-            let Some(text) = text else { continue };
-            let Some(predicate) = compiled.get_or_init(|| Predicate::compile(text).ok()) else {
-                failures.push(self.violation(clause, "", "the predicate cannot be read"));
-                continue;
-            };
-            let (view, _) = payload::view(message, &predicate.reads_of("payload"), None);
-            let answer = predicate.holds(&Facts {
-                state: message.get("currentState").unwrap_or(&Value::Null),
-                payload: &view,
-                message,
-                source,
-                target,
-            });
-            match answer {
-                Ok(true) => {}
-                Ok(false) => failures.push(self.violation(
-                    clause,
-                    pointer,
-                    &format!("`{text}` does not hold"),
-                )),
-                Err(why) => failures.push(self.violation(
-                    clause,
-                    pointer,
-                    &format!("`{text}` cannot be answered: {why}"),
-                )),
-            }
-        }
+        clauses.into_iter().filter_map(|(name, once, text, pointer)| {
+            Some(PredicateClause { name, once, text: text.as_deref()?, pointer })
+        })
+    }
+
+    fn predicate(
+        &self,
+        clause: &PredicateClause<'_>,
+        message: &Value,
+        source: &Value,
+        target: &Value,
+        failures: &mut Vec<Failure>,
+    ) {
+        let PredicateClause { name, text, pointer, .. } = *clause;
+        let Some(predicate) = clause.compiled() else {
+            failures.push(self.violation(name, "", "the predicate cannot be read"));
+            return;
+        };
+        let (view, _) = payload::view(message, &predicate.reads_of("payload"), None);
+        let answer = predicate.holds(&Facts {
+            state: message.get("currentState").unwrap_or(&Value::Null),
+            payload: &view,
+            message,
+            source,
+            target,
+        });
+        let why = match answer {
+            Ok(true) => return,
+            Ok(false) => format!("`{text}` does not hold"),
+            Err(why) => format!("`{text}` cannot be answered: {why}"),
+        };
+        failures.push(self.violation(name, pointer, &why));
     }
 
     fn required(&self, message: &Value, failures: &mut Vec<Failure>) {
@@ -197,6 +303,33 @@ impl Ready {
                     ));
                 }
             }
+        }
+        self.provenance(message, failures);
+    }
+
+    /// Provenance is what upstream decisions can be reconstructed from: ids of messages, or a pointer
+    /// into a trajectory (§3.4).
+    fn provenance(&self, message: &Value, failures: &mut Vec<Failure>) {
+        /// Lists of ids.
+        const IDS: [&str; 3] = ["message_ids", "source_message_ids", "source_agent_message_ids"];
+        /// Pointers.
+        const POINTERS: [&str; 5] =
+            ["trajectory", "trajectory_pointer", "trajectory_id", "trajectory_uri", "pointer"];
+        let Some(given) = message.get("provenance").and_then(Value::as_object) else { return };
+        if !self.sourced.get_or_init(|| self.contract.requires("provenance")) {
+            return;
+        }
+        let text = |value: &Value| value.as_str().is_some_and(|text| !text.trim().is_empty());
+        let told = given.iter().any(|(name, value)| {
+            let name = payload::snake(name);
+            let listed =
+                value.as_array().is_some_and(|ids| !ids.is_empty() && ids.iter().all(text));
+            (IDS.contains(&name.as_str()) && listed)
+                || (POINTERS.contains(&name.as_str()) && text(value))
+        });
+        if !told {
+            let why = "it has neither `message_ids` (a list of texts) nor a `trajectory` (a pointer, a text)";
+            failures.push(self.violation("payload.provenance", "/provenance", why));
         }
     }
 
@@ -261,19 +394,24 @@ impl Ready {
         }
     }
 
-    /// A sender may carry over less of a conversation than the contract says, never more.
+    /// A sender may carry over less of a conversation than the contract says, never more: neither by what
+    /// the message says of itself, nor by what it carries.
     fn history(&self, message: &Value, failures: &mut Vec<Failure>) {
-        let most = self.contract.payload.history_strategy;
-        let used =
-            message.get("historyStrategy").and_then(Value::as_str).and_then(HistoryStrategy::parse);
-        if let (Some(most), Some(used)) = (most, used)
-            && used > most
+        let Some(limits) = Limits::of(&self.contract) else { return };
+        let clause = "payload.history_strategy";
+        if let Some(used) = Limits::claimed(message)
+            && used > limits.strategy
         {
-            failures.push(self.violation(
-                "payload.history_strategy",
-                "/historyStrategy",
-                &format!("`{}` carries over more than `{}`", used.as_str(), most.as_str()),
-            ));
+            let why = format!(
+                "`{}` carries over more than `{}`",
+                used.as_str(),
+                limits.strategy.as_str()
+            );
+            failures.push(self.violation(clause, "/historyStrategy", &why));
+            return;
+        }
+        if let Some((pointer, why)) = limits.exceeded(&Carried::by(message)) {
+            failures.push(self.violation(clause, pointer, &why));
         }
     }
 
@@ -308,6 +446,29 @@ impl Ready {
             ));
         }
     }
+}
+
+/// A predicate of a contract.
+struct PredicateClause<'a> {
+    name: &'static str,
+    once: &'a OnceLock<Option<Predicate>>,
+    text: &'a str,
+    pointer: &'static str,
+}
+
+impl<'a> PredicateClause<'a> {
+    fn compiled(&self) -> Option<&'a Predicate> {
+        self.once.get_or_init(|| Predicate::compile(self.text).ok()).as_ref()
+    }
+}
+
+/// What a contract's `trace_id_field` holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TraceField {
+    /// A trace's id.
+    Id([u8; 16]),
+    /// A whole `traceparent`.
+    Parent(TraceParent),
 }
 
 /// The clause that a failure of a contract names.
@@ -347,7 +508,8 @@ mod tests {
 
     fn message() -> Value {
         json!({
-            "taskSummary": "Refund order 7", "provenance": {"order_id": "7"},
+            "taskSummary": "Refund order 7",
+            "provenance": {"order_id": "7", "message_ids": ["m-1"]},
             "constraints": ["policy_window_days:30"], "historyStrategy": "summary",
             "currentState": {"intent": "refund", "confidence": 0.9},
         })
@@ -385,7 +547,7 @@ mod tests {
         low["currentState"]["confidence"] = json!(0.5);
         assert_eq!(told(&ready, &low, |_| {}), one("trigger.predicate", "/currentState"));
         let mut bare = message();
-        bare["provenance"] = json!({});
+        bare["provenance"] = json!({ "trajectory": "runs/7" });
         assert_eq!(
             told(&ready, &bare, |_| {}),
             one("acceptance_criteria.required_fields", "/provenance/order_id")
@@ -410,6 +572,17 @@ mod tests {
             told(&ready, &full, |_| {}),
             one("payload.history_strategy", "/historyStrategy")
         );
+        // Nor what it carries, whatever it says.
+        let mut carries = message();
+        let turn = json!({ "role": "user", "content": "x" });
+        carries["conversationHistoryVerbatim"] = json!(vec![turn; 6]);
+        assert_eq!(
+            told(&ready, &carries, |_| {}),
+            one("payload.history_strategy", "/conversationHistoryVerbatim")
+        );
+        let mut unsourced = message();
+        unsourced["provenance"] = json!({ "order_id": "7", "messageIds": [] });
+        assert_eq!(told(&ready, &unsourced, |_| {}), one("payload.provenance", "/provenance"));
         let mut around = message();
         around["currentState"]["visited_agents"] = json!(["triage-agent", "refund-agent"]);
         assert_eq!(

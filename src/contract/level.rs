@@ -1,6 +1,6 @@
 //! Conformance levels (seed 002 §6), and what is missing for the next.
 
-use super::{Contract, Fault, FaultKind, SchemaRef, schema};
+use super::{Contract, Fault, FaultKind};
 
 /// How far a contract goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -25,13 +25,24 @@ impl Level {
     }
 }
 
+impl std::str::FromStr for Level {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        [Self::L1, Self::L2, Self::L3]
+            .into_iter()
+            .find(|level| level.as_str() == text)
+            .ok_or_else(|| format!("`{text}` is no level: say L1, L2 or L3"))
+    }
+}
+
 /// What was found out about a contract outside of it.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Outside {
-    /// The payload schema has a hash at review, and it is the same.
-    pub reviewed: bool,
-    /// The payload schema refers to something outside of itself.
-    pub open_schema: bool,
+    /// The payload schema is at hand and has a hash at review, which is its own.
+    pub frozen: bool,
+    /// A reviewer's entry says who, when, and that hash.
+    pub signed: bool,
     /// The lint found an error.
     pub errors: bool,
 }
@@ -52,7 +63,7 @@ pub fn grade(
     if !missing.is_empty() {
         return (Some(Level::L1), missing);
     }
-    let missing = third(contract, outside);
+    let missing = third(outside);
     if !missing.is_empty() {
         return (Some(Level::L2), missing);
     }
@@ -61,7 +72,7 @@ pub fn grade(
 
 fn first(contract: &Contract, faults: &[Fault]) -> Vec<String> {
     let mut missing: Vec<String> = Vec::new();
-    for fault in faults.iter().filter(|fault| fault.kind != FaultKind::Unknown) {
+    for fault in faults.iter().filter(|fault| fault.kind.breaks_a_must()) {
         let name = fault.pointer.trim_start_matches('/').replace('/', ".");
         if fault.kind == FaultKind::MissingRecovery && name == "recovery" {
             let recovery = &contract.recovery;
@@ -79,8 +90,9 @@ fn first(contract: &Contract, faults: &[Fault]) -> Vec<String> {
             missing.push(name);
         }
     }
-    if contract.recovery.loop_guard.is_none() {
-        missing.push("recovery.loop_guard".to_owned());
+    let guard = "recovery.loop_guard";
+    if contract.recovery.loop_guard.is_none() && !missing.iter().any(|name| name == guard) {
+        missing.push(guard.to_owned());
     }
     missing
 }
@@ -103,25 +115,13 @@ fn second(contract: &Contract) -> Vec<String> {
     missing
 }
 
-fn third(contract: &Contract, outside: Outside) -> Vec<String> {
+fn third(outside: Outside) -> Vec<String> {
     let mut missing = Vec::new();
-    if contract.reviewed_by.is_none() {
+    if !outside.signed {
         missing.push("reviewed_by".to_owned());
     }
-    let frozen = !outside.open_schema
-        && match &contract.payload.schema {
-            Some(SchemaRef::Named(name)) => {
-                !is_url(name)
-                    && (outside.reviewed || is_pinned(name) || contract.local_schema().is_some())
-            }
-            Some(SchemaRef::Inline(inline)) => schema::outside(inline).is_none(),
-            None => false,
-        };
-    if !frozen {
-        missing.push(
-            "payload.schema (frozen: a local schema with its version in the name, or reviewed)"
-                .to_owned(),
-        );
+    if !outside.frozen {
+        missing.push("payload.schema (frozen: its hash in `reviewed`)".to_owned());
     }
     if outside.errors {
         missing.push("a lint without errors".to_owned());
@@ -133,13 +133,4 @@ fn third(contract: &Contract, outside: Outside) -> Vec<String> {
 #[must_use]
 pub fn is_url(name: &str) -> bool {
     name.contains("://")
-}
-
-/// The name carries a version: `refund@1.2.0.json`.
-fn is_pinned(name: &str) -> bool {
-    name.rsplit('/').next().and_then(|file| file.split_once('@')).is_some_and(|(_, rest)| {
-        let version: Vec<&str> = rest.splitn(4, '.').take(3).collect();
-        version.len() == 3
-            && version.iter().all(|part| part.bytes().next().is_some_and(|b| b.is_ascii_digit()))
-    })
 }

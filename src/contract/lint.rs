@@ -3,12 +3,16 @@
 
 use std::collections::BTreeSet;
 
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+
 use super::document::{Document, Place, Unreadable};
 use super::level::{Level, Outside, grade, is_url};
 use super::registry::Registry;
 use super::shelf::SchemaName;
-use super::{Contract, Fault, FaultKind, HistoryStrategy, SchemaRef, read, schema};
+use super::{Contract, Fault, FaultKind, HistoryStrategy, SchemaRef, read, schema, versions};
 use crate::domain::canonical;
+use crate::domain::policy::Recovery;
 
 /// A rule: its name (fixed), how grave it is, and what it finds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,7 +54,7 @@ const fn warning(name: &'static str, about: &'static str) -> Rule {
 }
 
 /// All rules. The first eight are the seed's.
-pub const RULES: [Rule; 14] = [
+pub const RULES: [Rule; 23] = [
     error("orphan-target", "The target does not appear in the agent registry."),
     error("unreachable-handoff", "No prompt or tool of the source exposes a path to this trigger."),
     error("missing-recovery", "One of on_reject, on_timeout and on_error is absent."),
@@ -71,6 +75,24 @@ pub const RULES: [Rule; 14] = [
     error("duplicate-id", "Two contracts have the same id and version."),
     warning("unknown-field", "A field that no contract has: it is not enforced."),
     warning("unchecked-schema", "A registered payload schema that could not be looked for."),
+    error(
+        "breaking-change",
+        "A new version breaks what the one before promised, and its major is the same.",
+    ),
+    error("past-sunset", "The contract is past its sunset: it refuses every handoff."),
+    error(
+        "orphan-recovery",
+        "An agent that recovery or a human's silence leads to is not in the registry.",
+    ),
+    warning(
+        "no-supervisor",
+        "Recovery leads to a supervisor, and neither source nor target has one.",
+    ),
+    warning("unknown-replacement", "The replacement_id names no contract that is known."),
+    warning("recommended-clause", "A clause that a contract should have is absent."),
+    warning("without-effect", "A clause has no effect as it stands."),
+    warning("unknown-metric", "A metric's name tells no moment of a handoff."),
+    warning("unsigned-review", "A reviewer's entry does not say who, when and what."),
 ];
 
 /// A rule by its name; an unknown name is a slip of this file, and counts as the gravest.
@@ -103,44 +125,77 @@ pub struct Subject {
 }
 
 /// A payload schema, as far as whoever reads files found it.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub enum SchemaFile {
-    /// Nobody looked, or there is nothing to look for (an inline schema, a URL, a bare name).
+    /// Nobody looked: it comes with the contract, or is nowhere.
     #[default]
     NotLooked,
     /// There is no such file, or no such schema is registered.
     Missing,
     /// A registered schema, and nowhere to look for it: what would help.
     Unchecked(String),
-    /// A registered schema's file is missing, or holds none: which file, and why it will not do.
+    /// It is there and cannot be enforced: which file, and why it will not do.
     Unfit(String),
     /// It is there.
-    Found {
-        /// SHA-256 of its bytes, in hexadecimal.
-        sha256: String,
-        /// It refers to something outside of itself.
-        open: bool,
-    },
+    Found(Box<FoundSchema>),
+}
+
+/// A payload schema that can be enforced.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FoundSchema {
+    /// SHA-256 of its file, where it is one, and of its canonical form, in hexadecimal.
+    hashes: Vec<String>,
+    /// The schema.
+    document: Value,
+}
+
+impl FoundSchema {
+    /// SHA-256 of its canonical form, as a broker shows it.
+    fn sha256(&self) -> &str {
+        self.hashes.last().map_or("", String::as_str)
+    }
+
+    fn has(&self, hash: &str) -> bool {
+        self.hashes.iter().any(|own| own.eq_ignore_ascii_case(hash))
+    }
 }
 
 impl SchemaFile {
-    /// A schema's file as read.
+    /// A schema's file as read: JSON, or YAML.
     #[must_use]
-    pub fn found(bytes: &[u8]) -> Self {
-        use sha2::{Digest, Sha256};
-        let open = serde_json::from_slice::<serde_json::Value>(bytes)
-            .ok()
-            .is_some_and(|value| schema::outside(&value).is_some());
-        Self::Found { sha256: hex::encode(Sha256::digest(bytes)), open }
+    pub fn found(name: &str, bytes: &[u8]) -> Self {
+        let parsed = serde_json::from_slice::<Value>(bytes).or_else(|err| {
+            let text = String::from_utf8_lossy(bytes);
+            let read = Document::parse(&text).map(|document| document.value().clone());
+            read.map_err(|_| err.to_string())
+        });
+        let document = match parsed.and_then(|document| Self::registered(&document)) {
+            Ok(document) => document,
+            Err(why) => return Self::Unfit(format!("`{name}` cannot be enforced: {why}")),
+        };
+        match document {
+            Self::Found(mut found) => {
+                found.hashes.insert(0, hex::encode(Sha256::digest(bytes)));
+                Self::Found(found)
+            }
+            other => other,
+        }
     }
 
-    /// A registered schema's document. Its hash is that of the canonical form, as a broker shows it.
+    /// A schema's document. Its hash is that of the canonical form, as a broker shows it.
     ///
     /// # Errors
-    /// Why it could not be registered, in a sentence.
-    pub fn registered(document: &serde_json::Value) -> Result<Self, String> {
+    /// Why it cannot be enforced, in a sentence.
+    pub fn registered(document: &Value) -> Result<Self, String> {
         schema::compile(document)?;
-        Ok(Self::found(&canonical::to_vec(document)))
+        Ok(Self::of(document))
+    }
+
+    /// A schema that was compiled before.
+    #[must_use]
+    pub fn of(document: &Value) -> Self {
+        let sha256 = hex::encode(Sha256::digest(canonical::to_vec(document)));
+        Self::Found(Box::new(FoundSchema { hashes: vec![sha256], document: document.clone() }))
     }
 }
 
@@ -156,7 +211,9 @@ pub fn schema_path(document: &Document) -> Option<&str> {
     let name = document.value().pointer("/payload/schema")?.as_str()?;
     let path_like = name.contains('/')
         || [".json", ".yaml", ".yml"].iter().any(|ending| name.to_lowercase().ends_with(ending));
-    let local = document.value().get("schemas").is_some();
+    let plain = |text: &str| text.trim_start_matches("./").to_owned();
+    let brought = document.value().get("schemas").and_then(Value::as_object);
+    let local = brought.is_some_and(|all| all.keys().any(|own| plain(own) == plain(name)));
     let registered = SchemaName::parse(name).is_some();
     (path_like && !is_url(name) && !local && !registered).then_some(name)
 }
@@ -188,58 +245,119 @@ impl Report {
 struct Known<'a> {
     at: usize,
     document: &'a Document,
-    schema: &'a SchemaFile,
+    schema: SchemaFile,
     contract: Contract,
     faults: Vec<Fault>,
 }
 
-/// Lints documents together: what leads from one edge to another is seen over all of them. Rules that
-/// need a registry are left out without one. `around` are edges of contracts that are not linted, but
-/// may lead back.
+impl<'a> Known<'a> {
+    fn of(at: usize, subject: &'a Subject) -> Option<Self> {
+        let document = subject.document.as_ref().ok()?;
+        let (mut contract, faults) = read(document);
+        let schema = match (&subject.schema, contract.local_schema()) {
+            (SchemaFile::NotLooked, Some(own)) => SchemaFile::of(own),
+            (looked, _) => looked.clone(),
+        };
+        if let (SchemaFile::Found(found), Some(SchemaRef::Named(name))) =
+            (&schema, &contract.payload.schema)
+        {
+            let name = name.clone();
+            contract.schemas.entry(name).or_insert_with(|| found.document.clone());
+        }
+        Some(Self { at, document, schema, contract, faults })
+    }
+}
+
+/// What a linter knows besides the documents. What is not known is not asked for.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Around<'a> {
+    /// The agents and their permissions.
+    pub registry: Option<&'a Registry>,
+    /// Contracts in force that are not linted, but may lead back, or replace another.
+    pub in_force: &'a [&'a Contract],
+    /// Versions of contracts that are there.
+    pub versions: &'a [&'a Contract],
+    /// Now, in seconds since the epoch.
+    pub now: Option<i64>,
+}
+
+/// Lints documents together: what leads from one edge to another is seen over all of them.
 #[must_use]
-pub fn lint(
-    subjects: &[Subject],
-    registry: Option<&Registry>,
-    around: &[(&str, &str)],
-) -> Vec<Report> {
+pub fn lint(subjects: &[Subject], around: Around<'_>) -> Vec<Report> {
     let mut reports: Vec<Report> = subjects.iter().map(unread).collect();
-    let known: Vec<Known<'_>> = subjects
+    let mut known: Vec<Known<'_>> =
+        subjects.iter().enumerate().filter_map(|(at, subject)| Known::of(at, subject)).collect();
+    for one in &mut known {
+        payload_parts(one);
+    }
+    let of = |contract: &'_ Contract| (contract.source.clone(), contract.target.clone());
+    let edges: Vec<(String, String)> = known
         .iter()
-        .enumerate()
-        .filter_map(|(at, subject)| {
-            let document = subject.document.as_ref().ok()?;
-            let (contract, faults) = read(document);
-            Some(Known { at, document, schema: &subject.schema, contract, faults })
-        })
+        .map(|one| of(&one.contract))
+        .chain(around.in_force.iter().map(|contract| of(contract)))
         .collect();
-    let own = known.iter().map(|one| (one.contract.source.as_str(), one.contract.target.as_str()));
-    let edges: Vec<(&str, &str)> = own.chain(around.iter().copied()).collect();
     for one in &known {
         let mut found = Found { document: one.document, findings: Vec::new() };
         found.faults(&one.faults);
         found.duplicates(one, &known);
-        found.loops(&one.contract, &edges, registry);
+        found.loops(&one.contract, &edges, around.registry);
         found.retries(&one.contract);
         found.history(&one.contract);
-        let reviewed = found.drift(one, registry);
-        if let Some(registry) = registry {
+        found.before(one, &known, around.versions);
+        found.ending(one, &known, around);
+        found.tools(one, &known, around.in_force);
+        let review = found.review(one, around.registry);
+        if let Some(registry) = around.registry {
             found.target(&one.contract, registry);
             found.reach(&one.contract, registry);
             found.permission(&one.contract, registry);
+            found.ways(&one.contract, registry);
         }
         let mut findings = found.findings;
         findings.sort_by(|a, b| (a.place, a.rule.name).cmp(&(b.place, b.rule.name)));
         let report = &mut reports[one.at];
         report.id = Some(one.contract.id.clone()).filter(|id| !id.is_empty());
         report.findings = findings;
-        let outside = Outside {
-            reviewed,
-            open_schema: matches!(one.schema, SchemaFile::Found { open: true, .. }),
-            errors: report.has_errors(),
-        };
+        let outside = Outside { errors: report.has_errors(), ..review };
         (report.level, report.missing) = grade(&one.contract, &one.faults, outside);
     }
     reports
+}
+
+/// The level of one contract by itself, with the payload schema that it has.
+#[must_use]
+pub fn level_of(contract: &Contract, document: Document) -> Option<Level> {
+    let schema = contract.local_schema().map_or(SchemaFile::NotLooked, SchemaFile::of);
+    let subject = Subject { file: String::new(), document: Ok(document), schema };
+    lint(&[subject], Around::default()).first().and_then(|report| report.level)
+}
+
+/// The parts that a payload must have, by its list or by its schema (seed 002 §3.4).
+fn payload_parts(one: &mut Known<'_>) {
+    let Contract { payload, .. } = &one.contract;
+    let unknown = matches!(one.schema, SchemaFile::Unchecked(_)) && payload.required.is_none();
+    if payload.schema.is_none() && payload.required.is_none() || unknown {
+        return;
+    }
+    let pointer = if payload.required.is_some() { "/payload/required" } else { "/payload" };
+    for part in ["task_summary", "provenance"] {
+        if !one.contract.requires(part) {
+            let message = format!(
+                "the payload must include `{part}`: list it in `payload.required`, or require it in the schema"
+            );
+            let (kind, pointer) = (FaultKind::Missing, pointer.to_owned());
+            one.faults.push(Fault { kind, pointer, message });
+        }
+    }
+    let described = one
+        .contract
+        .local_schema()
+        .is_some_and(|schema| schema::names(schema).iter().any(|name| name == "constraints"));
+    if !described && !one.contract.requires("constraints") {
+        let message = "the payload has no `constraints`: policy, budget or deadline".to_owned();
+        let (kind, pointer) = (super::read::RECOMMENDED, pointer.to_owned());
+        one.faults.push(Fault { kind, pointer, message });
+    }
 }
 
 fn unread(subject: &Subject) -> Report {
@@ -278,6 +396,7 @@ impl Found<'_> {
                 FaultKind::Missing => "missing-clause",
                 FaultKind::MissingRecovery => "missing-recovery",
                 FaultKind::Unknown => "unknown-field",
+                FaultKind::Noted(name) => name,
             };
             self.add(name, &fault.pointer, fault.message.clone());
         }
@@ -299,7 +418,12 @@ impl Found<'_> {
     }
 
     /// From the target over all contracts: does a path lead back to the source?
-    fn loops(&mut self, contract: &Contract, edges: &[(&str, &str)], registry: Option<&Registry>) {
+    fn loops(
+        &mut self,
+        contract: &Contract,
+        edges: &[(String, String)],
+        registry: Option<&Registry>,
+    ) {
         if contract.recovery.loop_guard.is_some()
             || contract.source.is_empty()
             || contract.target.is_empty()
@@ -326,8 +450,8 @@ impl Found<'_> {
                 return;
             }
             for (_, to) in edges.iter().filter(|(from, _)| same(from, at)) {
-                if seen.insert(to) {
-                    reached.push(to);
+                if seen.insert(to.as_str()) {
+                    reached.push(to.as_str());
                 }
             }
         }
@@ -389,42 +513,171 @@ impl Found<'_> {
         }
     }
 
-    /// Returns whether the schema was reviewed, and is what it was then.
-    fn drift(&mut self, one: &Known<'_>, registry: Option<&Registry>) -> bool {
-        let Some(SchemaRef::Named(name)) = &one.contract.payload.schema else { return false };
-        match one.schema {
-            SchemaFile::NotLooked => false,
+    /// The highest version below this one: what it breaks of that moves the major (seed 002 §4.2).
+    fn before(&mut self, one: &Known<'_>, all: &[Known<'_>], held: &[&Contract]) {
+        let version = one.contract.version();
+        let others = all.iter().map(|other| &other.contract).chain(held.iter().copied());
+        let before = others
+            .filter(|other| {
+                other.id == one.contract.id
+                    && other.version() < version
+                    && (other.version().pre.is_empty() || !version.pre.is_empty())
+            })
+            .max_by_key(|other| other.version());
+        let Some(before) = before else { return };
+        let then = before.version();
+        if versions::may_break(&then, &version) {
+            return;
+        }
+        for versions::Break { pointer, what } in versions::breaks(before, &one.contract) {
+            let why =
+                format!("{version} breaks {then} ({what}): a breaking change moves the major");
+            self.add("breaking-change", pointer, why);
+        }
+    }
+
+    /// Where it is on its way out.
+    fn ending(&mut self, one: &Known<'_>, all: &[Known<'_>], around: Around<'_>) {
+        let Some(word) = &one.contract.deprecation else { return };
+        if around.now.is_some_and(|now| one.contract.has_ended(now)) {
+            let next = word
+                .replacement_id
+                .as_deref()
+                .map_or_else(String::new, |next| format!("; `{next}` takes its place"));
+            let why =
+                format!("the sunset is past: every handoff under this contract is refused{next}");
+            self.add("past-sunset", "/deprecation", why);
+        }
+        if let Some(next) = &word.replacement_id {
+            let others = all.iter().map(|other| &other.contract);
+            let others = others.chain(around.in_force.iter().copied());
+            if !others.into_iter().any(|other| other.id == *next && other.id != one.contract.id) {
+                let why = format!("no contract is called `{next}`");
+                self.add("unknown-replacement", "/deprecation/replacement_id", why);
+            }
+        }
+    }
+
+    /// A tool that leads to two receivers is offered for the first contract by id.
+    fn tools(&mut self, one: &Known<'_>, all: &[Known<'_>], in_force: &[&Contract]) {
+        let Some(tool) = &one.contract.trigger.tool_call else { return };
+        let others = all.iter().map(|other| &other.contract).chain(in_force.iter().copied());
+        let first = others
+            .filter(|other| {
+                other.source == one.contract.source
+                    && other.id < one.contract.id
+                    && other.target != one.contract.target
+                    && other.trigger.tool_call.as_ref() == Some(tool)
+            })
+            .min_by(|a, b| a.id.cmp(&b.id));
+        if let Some(first) = first {
+            let why = format!(
+                "`{tool}` of `{}` leads to {} already: the tool endpoint offers that one",
+                first.id, first.target
+            );
+            self.add("without-effect", "/trigger/tool_call", why);
+        }
+    }
+
+    /// Finds the schema, and holds it against its reviews.
+    fn review(&mut self, one: &Known<'_>, registry: Option<&Registry>) -> Outside {
+        let mut outside = Outside::default();
+        let pointer = "/payload/schema";
+        let name = match &one.contract.payload.schema {
+            None => return outside,
+            Some(SchemaRef::Inline(_)) => None,
+            Some(SchemaRef::Named(name)) => Some(name),
+        };
+        let shown = name.map_or("the schema", String::as_str);
+        let found = match &one.schema {
+            SchemaFile::Found(found) => found,
+            SchemaFile::NotLooked => {
+                let why = if is_url(shown) {
+                    "is a URL: a frozen schema lies in a file, in `schemas`, or in the registry"
+                } else {
+                    "is no file, is not among `schemas`, and is not registered: it cannot be enforced"
+                };
+                self.add("schema-drift", pointer, format!("`{shown}` {why}"));
+                return outside;
+            }
             SchemaFile::Unchecked(hint) => {
-                let why = format!("`{name}` was not checked: {hint}");
-                self.add("unchecked-schema", "/payload/schema", why);
-                false
+                let why = format!("`{shown}` was not checked: {hint}");
+                self.add("unchecked-schema", pointer, why);
+                return outside;
             }
             SchemaFile::Unfit(why) => {
-                self.add("schema-drift", "/payload/schema", format!("`{name}`: {why}"));
-                false
+                self.add("schema-drift", pointer, format!("`{shown}`: {why}"));
+                return outside;
             }
             SchemaFile::Missing => {
-                let why = match SchemaName::parse(name) {
-                    Some(_) => format!("`{name}` is not registered"),
-                    None => format!("there is no file `{name}`"),
+                let why = match SchemaName::parse(shown) {
+                    Some(_) => format!("`{shown}` is not registered"),
+                    None => format!("there is no file `{shown}`"),
                 };
-                self.add("schema-drift", "/payload/schema", why);
-                false
+                self.add("schema-drift", pointer, why);
+                return outside;
             }
-            SchemaFile::Found { sha256, .. } => {
-                match registry.and_then(|registry| registry.reviewed(name)) {
-                    Some(then) if then.eq_ignore_ascii_case(sha256) => true,
-                    Some(then) => {
-                        self.add(
-                            "schema-drift",
-                            "/payload/schema",
-                            format!("`{name}` has changed since the last review: sha256 is {sha256}, and was {then}"),
-                        );
-                        false
-                    }
-                    None => false,
-                }
+        };
+        let changed = |by: &str, then: &str| {
+            let now = found.sha256();
+            format!("`{shown}` has changed since {by}: sha256 is {now}, and was {then}")
+        };
+        match name.and_then(|name| registry.and_then(|registry| registry.reviewed(name))) {
+            Some(then) if found.has(then) => outside.frozen = true,
+            Some(then) => {
+                self.add("schema-drift", pointer, changed("the last review", then));
             }
+            None => {}
+        }
+        for review in &one.contract.reviews {
+            let (Some(_), Some(then)) = (review.at, &review.sha256) else { continue };
+            if found.has(then) {
+                (outside.frozen, outside.signed) = (true, true);
+            } else {
+                let why = changed(&format!("{} reviewed it", review.name), then);
+                self.add("schema-drift", "/reviewed_by", why);
+            }
+        }
+        outside
+    }
+
+    /// Where control goes when it goes wrong: agents that are there.
+    fn ways(&mut self, contract: &Contract, registry: &Registry) {
+        let recovery = &contract.recovery;
+        let ways = [
+            ("/recovery/on_reject", &recovery.on_reject),
+            ("/recovery/on_timeout", &recovery.on_timeout),
+            ("/recovery/on_error", &recovery.on_error),
+        ];
+        let resume = contract.human.as_ref().and_then(|human| human.how.resume_as.as_ref());
+        let named = ways.iter().filter_map(|(pointer, way)| match way {
+            Some(Recovery::Agent(id)) => Some((*pointer, id)),
+            _ => None,
+        });
+        for (pointer, id) in named.chain(resume.map(|id| ("/human_in_the_loop/resume_as", id))) {
+            if !registry.agents.iter().any(|agent| agent.agent_id == id.as_str()) {
+                let why = format!("no agent of the registry has the id `{id}`");
+                self.add("orphan-recovery", pointer, why);
+            }
+        }
+        let supervised = ways.iter().find(|(_, way)| *way == &Some(Recovery::Supervisor));
+        let parties = [&contract.source, &contract.target];
+        let mut agents = parties.into_iter().flat_map(|name| registry.named(name)).peekable();
+        if let Some((pointer, _)) = supervised
+            && registry.supervisors
+            && agents.peek().is_some()
+            && !agents.any(|agent| {
+                agent
+                    .supervisor_id
+                    .as_ref()
+                    .is_some_and(|id| registry.agents.iter().any(|other| other.agent_id == *id))
+            })
+        {
+            let why = format!(
+                "neither {} nor {} has a `supervisorId` that is registered: the task goes back to its source",
+                contract.source, contract.target
+            );
+            self.add("no-supervisor", pointer, why);
         }
     }
 

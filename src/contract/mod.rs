@@ -14,6 +14,7 @@ pub mod cost;
 pub mod document;
 pub mod enforce;
 pub mod evolution;
+pub mod history;
 pub mod level;
 pub mod lint;
 pub mod payload;
@@ -24,6 +25,7 @@ pub mod report;
 pub mod schema;
 pub mod shelf;
 mod spelling;
+pub mod versions;
 
 use crate::domain::ids::AgentId;
 use crate::domain::policy::{ContractRef, Dedupe, EdgePolicy, HumanTarget, LoopGuard, Recovery};
@@ -59,8 +61,8 @@ pub struct Contract {
     pub human: Option<Human>,
     /// It is on its way out (§4.2).
     pub deprecation: Option<Deprecation>,
-    /// Who reviewed it (§6, L3).
-    pub reviewed_by: Option<String>,
+    /// Who reviewed it, when, and what (§6, L3).
+    pub reviews: Vec<Review>,
     /// Refuse a handoff without a checkpoint of its own (specification §2.3).
     pub require_checkpoint: bool,
     /// Payload schemas registered with the contract, by the name that `payload.schema` uses.
@@ -89,6 +91,10 @@ pub struct Payload {
     pub history_strategy: Option<HistoryStrategy>,
     /// Why the whole history is needed, where a document has no comments.
     pub history_justification: Option<String>,
+    /// Turns that a message may carry word for word; `None`: what the strategy allows.
+    pub history_turns: Option<u64>,
+    /// Bytes that its conversation may take; `None`: what the strategy allows.
+    pub history_bytes: Option<u64>,
 }
 
 /// Where a payload's schema is.
@@ -133,6 +139,17 @@ impl HistoryStrategy {
     pub fn parse(text: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|strategy| strategy.as_str() == text)
     }
+}
+
+/// A reviewer's signature.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Review {
+    /// Who.
+    pub name: String,
+    /// When, in seconds since the epoch.
+    pub at: Option<i64>,
+    /// SHA-256 of the payload schema that was reviewed, in hexadecimal.
+    pub sha256: Option<String>,
 }
 
 /// What must hold before the target starts.
@@ -243,16 +260,35 @@ impl Contract {
             on_reject: or_source(&recovery.on_reject),
             on_timeout: or_source(&recovery.on_timeout),
             on_error: or_source(&recovery.on_error),
-            dedupe: idempotency
-                .dedupe_key
-                .zip(idempotency.replay_window_ms)
-                .map(|(name, window_ms)| Dedupe { pointer: payload::pointer_of(&name), window_ms }),
+            dedupe: idempotency.dedupe_key.zip(idempotency.replay_window_ms).map(
+                |(name, window_ms)| Dedupe { pointer: payload::pointer_of(&name), name, window_ms },
+            ),
             max_edge_repeats: None,
             loop_guard: recovery.loop_guard.as_ref().map(|guard| guard.rule.clone()),
             human: self.human.as_ref().filter(|human| human.target).map(|human| human.how.clone()),
             require_checkpoint: self.require_checkpoint,
             audit_event: self.observability.as_ref().and_then(|seen| seen.audit_event.clone()),
+            metrics: self.observability.as_ref().map_or_else(Vec::new, |seen| seen.metrics.clone()),
         }
+    }
+
+    /// Whether it is past its sunset at a time in seconds since the epoch.
+    #[must_use]
+    pub fn has_ended(&self, at: i64) -> bool {
+        self.deprecation.as_ref().and_then(|word| word.sunset).is_some_and(|sunset| sunset <= at)
+    }
+
+    /// Whether a message must have that part of the payload (§3.4): it is listed as required, or the
+    /// schema requires it.
+    #[must_use]
+    pub fn requires(&self, part: &str) -> bool {
+        let first = |name: &String| {
+            let name = name.strip_prefix("payload.").unwrap_or(name);
+            payload::snake(name.split('.').next().unwrap_or_default()) == part
+        };
+        let listed = self.payload.required.iter().chain(&self.acceptance.required_fields);
+        listed.flatten().any(first)
+            || self.local_schema().is_some_and(|schema| schema::required(schema).iter().any(first))
     }
 
     /// The document of its payload schema, where the contract brings it along.

@@ -9,10 +9,10 @@ use super::predicate::Predicate;
 use super::shelf::SchemaName;
 use super::{
     Acceptance, Contract, Deprecation, Guard, HistoryStrategy, Human, Idempotency, Observability,
-    Payload, RecoveryClause, SchemaRef, Trigger, agent_id,
+    Payload, RecoveryClause, Review, SchemaRef, Trigger, agent_id,
 };
 use crate::domain::agent::is_type_name;
-use crate::domain::policy::{HumanTarget, LoopGuard, Recovery};
+use crate::domain::policy::{HumanTarget, LoopGuard, Moment, Recovery};
 
 /// The longest id of a contract, in bytes.
 const MAX_ID: usize = 128;
@@ -24,6 +24,10 @@ const MAX_RETRIES: u64 = 100;
 const COUNTER: u32 = 3;
 /// The most names in a list.
 const MAX_NAMES: usize = 256;
+/// The most turns that a contract may allow: as many as a message may have.
+const MAX_TURNS: u64 = 10_000;
+/// The most bytes of a conversation that a contract may allow: the largest body, by default.
+const MAX_HISTORY: u64 = 10 * 1024 * 1024;
 
 /// What is wrong with a document.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -47,6 +51,21 @@ pub enum FaultKind {
     MissingRecovery,
     /// A field that no contract has: a slip, or a note.
     Unknown,
+    /// What a contract SHOULD say and does not, or says without full effect; by the rule that tells it.
+    Noted(&'static str),
+}
+
+/// A clause that the seed recommends is absent.
+pub(super) const RECOMMENDED: FaultKind = FaultKind::Noted("recommended-clause");
+/// A clause that has no effect as it stands.
+pub(super) const WITHOUT_EFFECT: FaultKind = FaultKind::Noted("without-effect");
+
+impl FaultKind {
+    /// Whether a MUST of the seed is broken.
+    #[must_use]
+    pub const fn breaks_a_must(self) -> bool {
+        matches!(self, Self::Invalid | Self::Missing | Self::MissingRecovery)
+    }
 }
 
 /// Reads a contract.
@@ -135,7 +154,7 @@ impl Reader {
             idempotency: self.idempotency(root),
             human: self.human(root),
             deprecation: self.deprecation(root),
-            reviewed_by: self.reviewer(root),
+            reviews: self.reviews(root),
             require_checkpoint: self.flag(root, "require_checkpoint").unwrap_or(false),
             schemas: self
                 .object(root, "schemas")
@@ -200,7 +219,11 @@ impl Reader {
     }
 
     fn version(&mut self, root: &At<'_>) -> Option<Version> {
-        let stated = root.get("version")?;
+        let Some(stated) = root.get("version") else {
+            let why = "the contract states no `version`";
+            self.fault(RECOMMENDED, "/version", why.to_owned());
+            return None;
+        };
         let version = stated.as_str().and_then(|text| Version::parse(text).ok());
         if version.is_none() {
             let quote = if stated.is_number() { "; quote it" } else { "" };
@@ -247,6 +270,20 @@ impl Reader {
                 "/trigger",
                 "`trigger` needs at least one of `intent`, `predicate` and `tool_call`",
             );
+        } else {
+            for (name, why) in [
+                ("intent", "people read no predicate"),
+                ("predicate", "the broker can hold no words"),
+            ] {
+                if at.get(name).is_none() {
+                    let why = format!("`trigger.{name}` is absent: {why}");
+                    self.fault(RECOMMENDED, "/trigger", why);
+                }
+            }
+        }
+        if trigger.tool_call.as_deref().is_some_and(|name| !is_tool_name(name)) {
+            let why = "the tool endpoint does not offer it: a tool's name has letters, digits, `_` and `-`, 64 at most";
+            self.fault(WITHOUT_EFFECT, "/trigger/tool_call", why.to_owned());
         }
         trigger
     }
@@ -258,7 +295,17 @@ impl Reader {
             }
             return Payload::default();
         };
-        self.unknown(&at, &["schema", "required", "history_strategy", "history_justification"]);
+        self.unknown(
+            &at,
+            &[
+                "schema",
+                "required",
+                "history_strategy",
+                "history_justification",
+                "history_turns",
+                "history_bytes",
+            ],
+        );
         let schema = match at.get("schema") {
             None => {
                 self.missing(
@@ -283,20 +330,6 @@ impl Reader {
             }
         };
         let required = self.names(&at, "required");
-        if let Some(names) = &required {
-            for part in ["task_summary", "provenance"] {
-                let there = names.iter().any(|name| {
-                    let name = name.strip_prefix("payload.").unwrap_or(name);
-                    super::payload::snake(name.split('.').next().unwrap_or_default()) == part
-                });
-                if !there {
-                    self.missing(
-                        "/payload/required",
-                        &format!("`payload.required` must include `{part}`"),
-                    );
-                }
-            }
-        }
         let history_strategy = self.text(&at, "history_strategy").and_then(|text| {
             let strategy = HistoryStrategy::parse(&text);
             if strategy.is_none() {
@@ -308,7 +341,21 @@ impl Reader {
             strategy
         });
         let history_justification = self.text(&at, "history_justification");
-        Payload { schema, required, history_strategy, history_justification }
+        let history_turns = self.number(&at, "history_turns", 0, MAX_TURNS);
+        let history_bytes = self.number(&at, "history_bytes", 0, MAX_HISTORY);
+        if history_strategy.is_none() && (history_turns.is_some() || history_bytes.is_some()) {
+            let why =
+                "`history_turns` and `history_bytes` bound a `history_strategy`, and there is none";
+            self.fault(WITHOUT_EFFECT, "/payload", why.to_owned());
+        }
+        Payload {
+            schema,
+            required,
+            history_strategy,
+            history_justification,
+            history_turns,
+            history_bytes,
+        }
     }
 
     fn acceptance(&mut self, root: &At<'_>) -> Acceptance {
@@ -355,6 +402,15 @@ impl Reader {
                 "/recovery",
                 format!("`recovery` does not say {}", absent.join(", ")),
             );
+        }
+        for (name, why) in [
+            ("timeout_ms", "`on_timeout` needs a documented budget"),
+            ("loop_guard", "name a counter or a set of visited agents"),
+        ] {
+            if at.get(name).is_none() {
+                let why = format!("`recovery.{name}` is absent: {why}");
+                self.missing(at.pointer(name), &why);
+            }
         }
         let [on_reject, on_timeout, on_error] = ON.map(|name| self.way(&at, name));
         RecoveryClause {
@@ -425,34 +481,88 @@ impl Reader {
     fn observability(&mut self, root: &At<'_>) -> Option<Observability> {
         let at = self.object(root, "observability")?;
         self.unknown(&at, &["trace_id_field", "audit_event", "metrics"]);
-        Some(Observability {
-            trace_id_field: self.text(&at, "trace_id_field"),
-            audit_event: self.text(&at, "audit_event"),
-            metrics: self.names(&at, "metrics").unwrap_or_default(),
-        })
+        let trace_id_field = self.dotted(&at, "trace_id_field");
+        if at.get("trace_id_field").is_none() {
+            let why = "`observability.trace_id_field` is absent";
+            self.fault(RECOMMENDED, "/observability", why.to_owned());
+        }
+        // It goes into records, which cannot be erased: a name, no sentence.
+        let audit_event = self.text(&at, "audit_event").filter(|name| {
+            let well = is_event_name(name);
+            if !well {
+                let why = "`audit_event` must be a name: letters, digits, `.`, `_`, `:` and `-`, 128 at most";
+                self.invalid("/observability/audit_event", why.to_owned());
+            }
+            well
+        });
+        let metrics = self.names(&at, "metrics").unwrap_or_default();
+        for (place, name) in metrics.iter().enumerate() {
+            if !is_event_name(name) {
+                let why =
+                    "a metric must be a name: letters, digits, `.`, `_`, `:` and `-`, 128 at most";
+                self.invalid(format!("/observability/metrics/{place}"), why.to_owned());
+            } else if Moment::of_metric(name).is_none() {
+                let kind = FaultKind::Noted("unknown-metric");
+                let why = format!(
+                    "no moment of a handoff is called `{name}`: each handoff that is committed counts"
+                );
+                self.fault(kind, format!("/observability/metrics/{place}"), why);
+            }
+        }
+        let metrics = metrics.into_iter().filter(|name| is_event_name(name)).collect();
+        Some(Observability { trace_id_field, audit_event, metrics })
     }
 
     fn idempotency(&mut self, root: &At<'_>) -> Option<Idempotency> {
         let at = self.object(root, "idempotency")?;
         self.unknown(&at, &["idempotent", "dedupe_key", "replay_window_ms"]);
-        let dedupe_key = self.text(&at, "dedupe_key").filter(|name| {
-            let well = is_path(name);
-            if !well {
-                self.invalid(
-                    "/idempotency/dedupe_key",
-                    "`dedupe_key` must be a dotted name".to_owned(),
-                );
+        let dedupe_key = self.dotted(&at, "dedupe_key");
+        let replay_window_ms = self.number(&at, "replay_window_ms", 1, MAX_TIME_MS);
+        for (name, other) in
+            [("dedupe_key", "replay_window_ms"), ("replay_window_ms", "dedupe_key")]
+        {
+            if at.get(name).is_some() && at.get(other).is_none() {
+                let why = format!("`{name}` without `{other}` drops no repeat");
+                self.fault(WITHOUT_EFFECT, at.pointer(name), why);
             }
-            well
-        });
-        Some(Idempotency {
-            idempotent: self.flag(&at, "idempotent"),
-            dedupe_key,
-            replay_window_ms: self.number(&at, "replay_window_ms", 1, MAX_TIME_MS),
-        })
+        }
+        for name in ["idempotent", "dedupe_key"] {
+            let silent = name == "dedupe_key"
+                && (at.get("idempotent").and_then(Value::as_bool) == Some(false)
+                    || at.get("replay_window_ms").is_some());
+            if at.get(name).is_none() && !silent {
+                let why = format!("`idempotency.{name}` is absent");
+                self.fault(RECOMMENDED, "/idempotency", why);
+            }
+        }
+        Some(Idempotency { idempotent: self.flag(&at, "idempotent"), dedupe_key, replay_window_ms })
     }
 
     fn human(&mut self, root: &At<'_>) -> Option<Human> {
+        let human = self.human_clause(root);
+        if let Some(Human { target: true, how }) = &human {
+            let said = [
+                ("channel", how.channel.is_some()),
+                ("timeout_ms", how.timeout_ms.is_some()),
+                ("resume_as", how.resume_as.is_some()),
+            ];
+            let absent: Vec<&str> =
+                said.into_iter().filter(|(_, there)| !there).map(|(name, _)| name).collect();
+            if !absent.is_empty() {
+                let at = if root.get("human_in_the_loop").is_some() {
+                    "/human_in_the_loop"
+                } else {
+                    "/human_target"
+                };
+                let why =
+                    format!("the target may be a person, and {} is not said", absent.join(", "));
+                self.fault(RECOMMENDED, at, why);
+            }
+        }
+        human
+    }
+
+    fn human_clause(&mut self, root: &At<'_>) -> Option<Human> {
         let stated = self.flag(root, "human_target");
         match root.get("human_in_the_loop") {
             None => stated.map(|target| Human { target, how: HumanTarget::default() }),
@@ -505,6 +615,13 @@ impl Reader {
         let at = self.object(root, "deprecation")?;
         self.unknown(&at, &["since", "sunset", "sunset_date", "replacement_id", "reason"]);
         let sunset = if at.get("sunset").is_some() { "sunset" } else { "sunset_date" };
+        for name in [sunset, "replacement_id"] {
+            if at.get(name).is_none() {
+                let name = if name == "sunset_date" { "sunset" } else { name };
+                let why = format!("`deprecation.{name}` is absent");
+                self.fault(RECOMMENDED, "/deprecation", why);
+            }
+        }
         Some(Deprecation {
             since: self.date(&at, "since"),
             sunset: self.date(&at, sunset),
@@ -512,16 +629,59 @@ impl Reader {
         })
     }
 
-    fn reviewer(&mut self, root: &At<'_>) -> Option<String> {
-        match root.get("reviewed_by")? {
-            Value::String(name) if !name.trim().is_empty() => Some(name.clone()),
-            Value::Object(object) => object.get("name").and_then(Value::as_str).map(str::to_owned),
-            Value::Array(names) => names.iter().find_map(|name| name.as_str().map(str::to_owned)),
-            _ => {
-                self.invalid("/reviewed_by", "`reviewed_by` must name who reviewed".to_owned());
-                None
-            }
+    fn reviews(&mut self, root: &At<'_>) -> Vec<Review> {
+        match root.get("reviewed_by") {
+            None => Vec::new(),
+            Some(Value::Array(entries)) => entries
+                .iter()
+                .enumerate()
+                .filter_map(|(place, entry)| self.review(entry, format!("/reviewed_by/{place}")))
+                .collect(),
+            Some(entry) => self.review(entry, "/reviewed_by".to_owned()).into_iter().collect(),
         }
+    }
+
+    fn review(&mut self, entry: &Value, pointer: String) -> Option<Review> {
+        let review = match entry {
+            Value::String(name) if !name.trim().is_empty() => {
+                Review { name: name.clone(), ..Review::default() }
+            }
+            Value::Object(object) => {
+                let at = At { object, pointer: pointer.clone() };
+                self.unknown(&at, &["name", "at", "sha256"]);
+                let sha256 = self.text(&at, "sha256").and_then(|text| {
+                    let hash = text.strip_prefix("sha256:").unwrap_or(&text);
+                    let well = hash.len() == 64 && hash.bytes().all(|b| b.is_ascii_hexdigit());
+                    if !well {
+                        let why = "`sha256` must be 64 hexadecimal digits";
+                        self.invalid(at.pointer("sha256"), why.to_owned());
+                    }
+                    well.then(|| hash.to_ascii_lowercase())
+                });
+                let name = self.text(&at, "name").unwrap_or_default();
+                Review { name, at: self.date(&at, "at"), sha256 }
+            }
+            _ => Review::default(),
+        };
+        if review.name.trim().is_empty() {
+            self.invalid(pointer, "`reviewed_by` must name who reviewed".to_owned());
+            return None;
+        }
+        if review.at.is_none() || review.sha256.is_none() {
+            let why = "a reviewer's entry says who (`name`), when (`at`) and what (`sha256` of the payload schema); this one counts for no level";
+            self.fault(FaultKind::Noted("unsigned-review"), pointer, why.to_owned());
+        }
+        Some(review)
+    }
+
+    fn dotted(&mut self, at: &At<'_>, name: &str) -> Option<String> {
+        self.text(at, name).filter(|text| {
+            let well = is_path(text);
+            if !well {
+                self.invalid(at.pointer(name), format!("`{name}` must be a dotted name"));
+            }
+            well
+        })
     }
 
     fn object<'a>(&mut self, at: &At<'a>, name: &str) -> Option<At<'a>> {
@@ -614,6 +774,17 @@ pub(super) fn is_kebab(id: &str) -> bool {
             !part.is_empty()
                 && part.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'.')
         })
+}
+
+/// What model providers take as the name of a tool.
+pub(crate) fn is_tool_name(name: &str) -> bool {
+    (1..=64).contains(&name.len())
+        && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"_-".contains(&b))
+}
+
+fn is_event_name(name: &str) -> bool {
+    (1..=128).contains(&name.len())
+        && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"._:-".contains(&b))
 }
 
 fn is_path(text: &str) -> bool {

@@ -17,6 +17,9 @@ pub struct Registry {
     /// Names of permission rules; `None`: they are not known, and not checked.
     #[serde(deserialize_with = "names")]
     pub permissions: Option<BTreeSet<String>>,
+    /// The agents say who supervises them: a `supervisor` that nobody has is a finding.
+    #[serde(skip)]
+    pub supervisors: bool,
     /// SHA-256 (hexadecimal) of each payload schema at its last review, by the path that contracts use.
     pub reviewed: BTreeMap<String, String>,
 }
@@ -40,6 +43,9 @@ pub struct Registered {
     pub prompt: Option<String>,
     /// Ids and types that it may hand off to, as a broker's allowlist has them.
     pub handoff_targets: Vec<String>,
+    /// Who supervises it.
+    #[serde(alias = "supervisor_id")]
+    pub supervisor_id: Option<String>,
 }
 
 /// A name, or an object that has one.
@@ -62,7 +68,8 @@ impl Registry {
     /// What a tenant's agents are to the linter. Their permissions are the permission registry, their
     /// allowlists expose handoffs as prompts and tools do.
     pub fn of<'a>(agents: impl IntoIterator<Item = &'a Agent>) -> Self {
-        let mut registry = Self { permissions: Some(BTreeSet::new()), ..Self::default() };
+        let permissions = Some(BTreeSet::new());
+        let mut registry = Self { permissions, supervisors: true, ..Self::default() };
         for agent in agents {
             registry.permissions.get_or_insert_default().extend(agent.permissions.iter().cloned());
             registry.agents.push(Registered::of(agent));
@@ -111,6 +118,7 @@ impl Registered {
                 .collect(),
             prompt: text("instructions").or_else(|| text("prompt")),
             handoff_targets: agent.handoff_targets.iter().map(ToString::to_string).collect(),
+            supervisor_id: agent.supervisor_id.as_ref().map(ToString::to_string),
         }
     }
 

@@ -1,10 +1,28 @@
-//! A lint's reports as JSON (specification §4.4) and as SARIF 2.1.0.
+//! A lint's reports as JSON (specification §4.4), as warnings, and as SARIF 2.1.0.
 
 use serde_json::{Value, json};
 
 use super::lint::{RULES, Report, Severity};
+use crate::domain::warning::{Warning, WarningCode};
 
-/// `{"contracts": [{id, file, level, missing, findings: [{rule, severity, line, column, message}]}]}`.
+/// What of a contract is taken and does not hold in full: each finding, by its rule's name and its place.
+#[must_use]
+pub fn warnings(report: &Report) -> Vec<Warning> {
+    let warning = |finding: &super::lint::Finding| {
+        let code = match finding.rule.name {
+            "without-effect" | "unknown-field" | "unchecked-schema" | "no-supervisor" => {
+                WarningCode::WithoutEffect
+            }
+            _ => WarningCode::ContractFinding,
+        };
+        let message = format!("{}: {}", finding.rule.name, finding.message);
+        Warning::new(code, finding.pointer.clone(), message)
+    };
+    report.findings.iter().map(warning).collect()
+}
+
+/// `{"contracts": [{id, file, level, missing, findings: [{rule, severity, line, column, message}]}]}`, with
+/// `warnings: [{code, pointer, message}]` where there are any.
 #[must_use]
 pub fn json(reports: &[Report]) -> Value {
     let contracts: Vec<Value> = reports
@@ -23,13 +41,18 @@ pub fn json(reports: &[Report]) -> Value {
                     })
                 })
                 .collect();
-            json!({
+            let mut shown = json!({
                 "id": report.id,
                 "file": report.file,
                 "level": report.level.map(super::level::Level::as_str),
                 "missing": report.missing,
                 "findings": findings,
-            })
+            });
+            let warnings = warnings(report);
+            if !warnings.is_empty() {
+                shown["warnings"] = json!(warnings);
+            }
+            shown
         })
         .collect();
     json!({ "contracts": contracts })

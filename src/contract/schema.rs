@@ -112,6 +112,28 @@ fn collect(schema: &Value, root: &Value, found: &mut Vec<String>, depth: u8) {
     }
 }
 
+/// The names that a schema requires of every payload: at its top level, and through `allOf` and
+/// references.
+#[must_use]
+pub fn required(schema: &Value) -> Vec<String> {
+    let mut found = Vec::new();
+    demanded(schema, schema, &mut found, 8);
+    found
+}
+
+fn demanded(schema: &Value, root: &Value, found: &mut Vec<String>, depth: u8) {
+    let Some(next) = depth.checked_sub(1) else { return };
+    let names = schema.get("required").and_then(Value::as_array).into_iter().flatten();
+    found.extend(names.filter_map(Value::as_str).map(str::to_owned));
+    for part in schema.get("allOf").and_then(Value::as_array).into_iter().flatten() {
+        demanded(part, root, found, next);
+    }
+    let local = schema.get("$ref").and_then(Value::as_str).and_then(|to| to.strip_prefix('#'));
+    if let Some(part) = local.and_then(|pointer| root.pointer(pointer)) {
+        demanded(part, root, found, next);
+    }
+}
+
 /// Whether the schema takes the property `name` as an array.
 #[must_use]
 pub fn wants_array(schema: &Value, name: &str) -> bool {

@@ -83,6 +83,12 @@ impl Shelf {
         self.0.contains_key(name)
     }
 
+    /// The schema of that name.
+    #[must_use]
+    pub fn find(&self, name: &SchemaName) -> Option<&Value> {
+        self.0.get(name)
+    }
+
     /// Gives a contract the schema that it names, as if it had brought it along.
     pub fn complete(&self, contract: &mut Contract) {
         let Some(SchemaRef::Named(text)) = &contract.payload.schema else { return };

@@ -218,6 +218,9 @@ impl Event {
         if !handoff.traceparent.is_empty() {
             event = event.with(TRACEPARENT, handoff.traceparent.as_str());
         }
+        if let Some(name) = handoff.audit_event() {
+            event = event.with("auditEvent", name);
+        }
         event.with("status", handoff.status.as_str())
     }
 

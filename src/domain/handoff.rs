@@ -307,6 +307,14 @@ pub struct Handoff {
     pub ended_at: Option<Micros>,
 }
 
+impl Handoff {
+    /// The name under which its contract has its events told to auditors.
+    #[must_use]
+    pub fn audit_event(&self) -> Option<&str> {
+        self.ruling.as_ref()?.edge.audit_event.as_deref()
+    }
+}
+
 /// Names a stored content.
 pub type ContentRef = super::ids::ContentId;
 

@@ -43,14 +43,81 @@ pub fn reachable<'a>(agent: &Agent, roster: &'a Roster) -> Vec<&'a Agent> {
     found
 }
 
-/// `transfer_to_agent` and `handoff_to_specialist`, or nothing where the agent reaches nobody.
+/// A tool that a contract names as its trigger (seed 002 §3.3): its call is a handoff along that edge.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ContractTool {
+    /// The name.
+    pub name: String,
+    /// The contract's id.
+    pub contract: String,
+    /// When to call it, in the contract's words.
+    pub intent: Option<String>,
+    /// The agent's id or type that it leads to.
+    pub target: String,
+}
+
+/// `transfer_to_agent` and `handoff_to_specialist`, and the tools that contracts of the agent's edges name,
+/// each name once; or nothing where the agent reaches nobody.
 #[must_use]
-pub fn tools(agent: &Agent, roster: &Roster, style: Style) -> Vec<Value> {
+pub fn tools(
+    agent: &Agent,
+    roster: &Roster,
+    contracts: &[ContractTool],
+    style: Style,
+) -> Vec<Value> {
     let reached = reachable(agent, roster);
     if reached.is_empty() {
         return Vec::new();
     }
-    vec![transfer(&reached, style), specialist(&reached, style)]
+    let mut taken = BTreeSet::from([TRANSFER, SPECIALIST]);
+    let mut tools = vec![transfer(&reached, style), specialist(&reached, style)];
+    for tool in contracts {
+        let leads = reached
+            .iter()
+            .any(|other| other.agent_id.as_str() == tool.target || other.agent_type == tool.target);
+        if leads && taken.insert(&tool.name) {
+            tools.push(by_contract(tool, style));
+        }
+    }
+    tools
+}
+
+/// The names of the two tools that every agent with targets gets.
+const TRANSFER: &str = "transfer_to_agent";
+const SPECIALIST: &str = "handoff_to_specialist";
+/// Characters of a task's summary, by the message schema.
+const SUMMARY: usize = 500;
+
+fn by_contract(tool: &ContractTool, style: Style) -> Value {
+    let words: Vec<&str> = tool.intent.as_deref().unwrap_or_default().split_whitespace().collect();
+    let when: String = words.join(" ").chars().filter(|c| !c.is_control()).take(SHOWN).collect();
+    let when = if when.is_empty() { when } else { format!(" When: {when}") };
+    let told = format!(
+        "Hand the task over to {}, which goes on with it in your place, under the contract {}.{when}",
+        tool.target, tool.contract
+    );
+    let schema = json!({
+        "type": "object",
+        "properties": {
+            "task_summary": {
+                "type": "string", "minLength": 1, "maxLength": SUMMARY,
+                "description": "What the receiver shall accomplish, understandable by itself",
+            },
+            "reason": {
+                "type": "string", "minLength": 1, "description": "Why the task is the receiver's",
+            },
+            "constraints": {
+                "type": "array", "items": { "type": "string", "pattern": "^[^:]+:" },
+                "description": "Policy, budget or deadline to keep to, each as key:value",
+            },
+            "context": {
+                "type": "object", "description": "What the receiver needs to know",
+            },
+        },
+        "required": ["task_summary", "reason"],
+        "additionalProperties": false,
+    });
+    shaped(style, &tool.name, &format!("Transfer to {}", tool.target), &told, &schema)
 }
 
 fn transfer(reached: &[&Agent], style: Style) -> Value {
@@ -76,7 +143,7 @@ fn transfer(reached: &[&Agent], style: Style) -> Value {
     let told = format!(
         "Hand the task over to another agent, which goes on with it in your place. Agents:\n{list}"
     );
-    shaped(style, "transfer_to_agent", "Transfer to an agent", &told, &schema)
+    shaped(style, TRANSFER, "Transfer to an agent", &told, &schema)
 }
 
 fn specialist(reached: &[&Agent], style: Style) -> Value {
@@ -118,7 +185,7 @@ fn specialist(reached: &[&Agent], style: Style) -> Value {
         "Hand the task over to a specialist where it needs knowledge or tools that you do not have, or where \
          the user asks for one. Say what was done and what is left. Specialists:\n{list}"
     );
-    shaped(style, "handoff_to_specialist", "Hand off to a specialist", &told, &schema)
+    shaped(style, SPECIALIST, "Hand off to a specialist", &told, &schema)
 }
 
 /// One line on an agent, whatever its owner wrote.
@@ -167,7 +234,7 @@ mod tests {
         deaf.accepts_handoffs = false;
         let roster = Roster::new(vec![deaf, agent("self", "x", &[])], &HashMap::new());
         for targets in [&[][..], &["nobody"], &["type:nothing"], &["self"], &["deaf"]] {
-            assert!(tools(&agent("self", "x", targets), &roster, Style::Mcp).is_empty());
+            assert!(tools(&agent("self", "x", targets), &roster, &[], Style::Mcp).is_empty());
         }
     }
 
@@ -179,7 +246,7 @@ mod tests {
         let all = vec![able, agent("a", "clerk", &[]), agent("c", "poet", &[])];
         let roster = Roster::new(all, &HashMap::new());
         let from = agent("router", "router", &["type:clerk", "b", "unknown"]);
-        let tools = tools(&from, &roster, Style::Anthropic);
+        let tools = tools(&from, &roster, &[], Style::Anthropic);
         assert_eq!(names(&tools, "/name"), ["transfer_to_agent", "handoff_to_specialist"]);
         let schema = &tools[0]["input_schema"]["properties"];
         assert_eq!(schema["target_agent_id"]["enum"], json!(["a", "b"]));
@@ -190,14 +257,45 @@ mod tests {
     }
 
     #[test]
+    fn f3_9_a_contracts_tool_is_offered_once_where_its_target_is_reached() {
+        let all = vec![agent("b", "clerk", &[]), agent("c", "poet", &[])];
+        let roster = Roster::new(all, &HashMap::new());
+        let from = agent("a", "x", &["b"]);
+        let tool = |name: &str, target: &str| ContractTool {
+            name: name.to_owned(),
+            contract: "the-contract".to_owned(),
+            intent: Some("figures\nto add".to_owned()),
+            target: target.to_owned(),
+        };
+        let named = [
+            tool("transfer_to_b", "b"),
+            tool("transfer_to_c", "c"),
+            tool("transfer_to_b", "clerk"),
+            tool("to_clerks", "clerk"),
+            tool("transfer_to_agent", "b"),
+        ];
+        let tools = tools(&from, &roster, &named, Style::Mcp);
+        let expected = ["transfer_to_agent", "handoff_to_specialist", "transfer_to_b", "to_clerks"];
+        assert_eq!(names(&tools, "/name"), expected);
+        let told = tools[2]["description"].as_str().unwrap();
+        assert!(told.contains("the-contract") && told.ends_with("When: figures to add"), "{told}");
+    }
+
+    #[test]
     fn each_style_is_its_makers_form_of_the_same_schema() {
         let roster = Roster::new(vec![agent("b", "clerk", &[])], &HashMap::new());
         let from = agent("a", "x", &["b"]);
-        let [openai, anthropic, mcp] =
-            [Style::OpenAi, Style::Anthropic, Style::Mcp].map(|style| tools(&from, &roster, style));
-        assert_eq!(names(&openai, "/type"), ["function"; 2]);
+        let named = [ContractTool {
+            name: "transfer_to_b".to_owned(),
+            contract: "a-to-b".to_owned(),
+            intent: None,
+            target: "b".to_owned(),
+        }];
+        let [openai, anthropic, mcp] = [Style::OpenAi, Style::Anthropic, Style::Mcp]
+            .map(|style| tools(&from, &roster, &named, style));
+        assert_eq!(names(&openai, "/type"), ["function"; 3]);
         assert_eq!(names(&openai, "/function/name"), names(&mcp, "/name"));
-        for place in 0..2 {
+        for place in 0..3 {
             let schema = &openai[place]["function"]["parameters"];
             assert!(jsonschema::meta::is_valid(schema), "{schema}");
             assert_eq!(schema, &anthropic[place]["input_schema"]);

@@ -76,8 +76,11 @@ pub struct ContractRef {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Dedupe {
-    /// RFC 6901 JSON pointer into the message: two handoffs of the edge with the same value there
-    /// are the same.
+    /// The dotted name whose value tells repeats, looked up as every name of a contract is. Empty in
+    /// what 0.1.0 stored, which had the pointer alone.
+    #[serde(default)]
+    pub name: String,
+    /// RFC 6901 JSON pointer into the message, where the value should be.
     pub pointer: String,
     /// For how long, in milliseconds.
     pub window_ms: u64,
@@ -94,6 +97,46 @@ pub enum LoopGuard {
         /// The most passages.
         max: u32,
     },
+}
+
+/// A moment of a handoff that a contract's metric counts (seed 002 §4.1).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Moment {
+    /// It is committed.
+    Emitted,
+    /// The receiver accepts.
+    Accepted,
+    /// The receiver accepts: how long that took is observed.
+    Latency,
+    /// The receiver, or the gate on the contract's behalf, rejects.
+    Rejected,
+    /// The receiver completes.
+    Completed,
+    /// It fails.
+    Failed,
+    /// A deadline passes.
+    Expired,
+}
+
+impl Moment {
+    /// What a metric's name counts, by its last part; `None`: no moment is called so.
+    #[must_use]
+    pub fn of_metric(name: &str) -> Option<Self> {
+        let last = name.rsplit(['.', ':']).next().unwrap_or_default();
+        let last =
+            last.strip_suffix("_total").or_else(|| last.strip_suffix("_count")).unwrap_or(last);
+        Some(match last {
+            "emitted" | "occurred" | "submitted" | "sent" | "total" | "count" => Self::Emitted,
+            "accepted" => Self::Accepted,
+            "latency" | "latency_ms" | "latency_seconds" | "duration" | "duration_ms"
+            | "duration_seconds" => Self::Latency,
+            "rejected" => Self::Rejected,
+            "completed" => Self::Completed,
+            "failed" | "errors" => Self::Failed,
+            "expired" | "timeout" | "timeouts" => Self::Expired,
+            _ => return None,
+        })
+    }
 }
 
 /// The target may be a person (seed 002 §4.4).
@@ -138,6 +181,9 @@ pub struct EdgePolicy {
     pub require_checkpoint: bool,
     /// The name under which emit, accept, reject and complete are told to auditors.
     pub audit_event: Option<String>,
+    /// The contract's metrics, counted as its edge's handoffs move.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub metrics: Vec<String>,
 }
 
 impl Default for EdgePolicy {
@@ -156,6 +202,7 @@ impl Default for EdgePolicy {
             human: None,
             require_checkpoint: false,
             audit_event: None,
+            metrics: Vec::new(),
         }
     }
 }
@@ -179,7 +226,11 @@ mod tests {
             on_reject: Recovery::Supervisor,
             on_timeout: "fallback-agent".parse().unwrap(),
             loop_guard: Some(LoopGuard::Counter { max: 2 }),
-            dedupe: Some(Dedupe { pointer: "/provenance/order_id".to_owned(), window_ms: 60_000 }),
+            dedupe: Some(Dedupe {
+                name: "provenance.order_id".to_owned(),
+                pointer: "/provenance/order_id".to_owned(),
+                window_ms: 60_000,
+            }),
             human: Some(HumanTarget { channel: Some("desk".to_owned()), ..HumanTarget::default() }),
             ..EdgePolicy::default()
         };

@@ -18,12 +18,34 @@ pub enum WarningCode {
     EndpointRefused,
     /// The limit refuses every handoff from now on.
     NoRoom,
+    /// The linter found something in a contract that was put all the same.
+    ContractFinding,
+    /// A contract is below the level that its edge must have.
+    BelowMinimumLevel,
+    /// `contractId` names no contract of this broker.
+    ContractUnknown,
+    /// A clause of the contract that rules cannot be enforced.
+    ClauseNotEnforced,
+    /// The contract's `dedupe_key` finds nothing in the message.
+    DedupeKeyAbsent,
+    /// The contract's `trace_id_field` finds no trace id in the message.
+    TraceIdAbsent,
 }
 
 impl WarningCode {
     /// All codes, in the order of the registry.
-    pub const ALL: [Self; 4] =
-        [Self::WithoutEffect, Self::UnknownAgent, Self::EndpointRefused, Self::NoRoom];
+    pub const ALL: [Self; 10] = [
+        Self::WithoutEffect,
+        Self::UnknownAgent,
+        Self::EndpointRefused,
+        Self::NoRoom,
+        Self::ContractFinding,
+        Self::BelowMinimumLevel,
+        Self::ContractUnknown,
+        Self::ClauseNotEnforced,
+        Self::DedupeKeyAbsent,
+        Self::TraceIdAbsent,
+    ];
 
     /// The code as it stands on the wire.
     #[must_use]
@@ -33,6 +55,12 @@ impl WarningCode {
             Self::UnknownAgent => "UNKNOWN_AGENT",
             Self::EndpointRefused => "ENDPOINT_REFUSED",
             Self::NoRoom => "NO_ROOM",
+            Self::ContractFinding => "CONTRACT_FINDING",
+            Self::BelowMinimumLevel => "BELOW_MINIMUM_LEVEL",
+            Self::ContractUnknown => "CONTRACT_UNKNOWN",
+            Self::ClauseNotEnforced => "CLAUSE_NOT_ENFORCED",
+            Self::DedupeKeyAbsent => "DEDUPE_KEY_ABSENT",
+            Self::TraceIdAbsent => "TRACE_ID_ABSENT",
         }
     }
 }

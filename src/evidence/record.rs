@@ -307,6 +307,10 @@ pub struct Draft {
     pub hold: Option<HoldFacts>,
     /// What the safety stage said.
     pub safety: Option<SafetyFacts>,
+    /// The name under which the contract has the event told to auditors.
+    pub audit_event: Option<String>,
+    /// Attempts at delivery by then, where the broker makes them.
+    pub attempts: Option<i32>,
 }
 
 impl Draft {
@@ -341,6 +345,8 @@ impl Draft {
             erasure: None,
             hold: None,
             safety: None,
+            audit_event: None,
+            attempts: None,
         }
     }
 }
@@ -413,6 +419,10 @@ struct Body<'a> {
     legal_hold: Option<&'a HoldFacts>,
     #[serde(skip_serializing_if = "Option::is_none")]
     safety: Option<&'a SafetyFacts>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    audit_event: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    attempts: Option<i32>,
 }
 
 /// A record with its place in the log.
@@ -474,6 +484,8 @@ pub fn seal(head: &mut LogHead, draft: &Draft) -> Sealed {
         erasure: draft.erasure.as_ref(),
         legal_hold: draft.hold.as_ref(),
         safety: draft.safety.as_ref(),
+        audit_event: draft.audit_event.as_deref(),
+        attempts: draft.attempts,
     };
     // A struct of texts and finite numbers always serialises.
     let body = canonical::to_vec(&serde_json::to_value(&body).unwrap_or_default());

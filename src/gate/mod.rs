@@ -53,7 +53,7 @@ pub struct Gate {
     pub scanner: safety::Scanner,
     /// What their findings are worth.
     pub policies: safety::policy::Policies,
-    /// Which edges must have a contract.
+    /// What is asked of the contracts of edges.
     pub requirement: contract::Requirement,
 }
 
@@ -193,8 +193,8 @@ impl Gate {
         Self::with(policies, contract::Requirement::default())
     }
 
-    /// The same, with these policies about the findings of the safety rules, and about which edges must
-    /// have a contract.
+    /// The same, with these policies about the findings of the safety rules, and about the contracts of
+    /// edges.
     #[must_use]
     pub fn with(policies: safety::policy::Policies, requirement: contract::Requirement) -> Self {
         let scanner = safety::Scanner::builtin();
@@ -239,7 +239,7 @@ impl Gate {
             return Refused::early(failures, Some(&value));
         }
         match Message::new(value, canonical) {
-            Ok(message) => self.judge(message, lookup),
+            Ok(message) => self.judge(message, lookup, false),
             Err(why) => Refused::early(
                 vec![Failure::new(Stage::Schema, Code::SchemaInvalid, "", why)],
                 None,
@@ -259,7 +259,7 @@ impl Gate {
             return Refused::early(failures, Some(&value));
         }
         match Message::new(value, canonical) {
-            Ok(message) => self.judge(message, lookup),
+            Ok(message) => self.judge(message, lookup, true),
             Err(why) => {
                 Verdict::Malformed(Failure::new(Stage::Schema, Code::SchemaInvalid, "", why))
             }
@@ -267,7 +267,7 @@ impl Gate {
     }
 
     /// From identity on all stages run, and all failures are reported.
-    fn judge(&self, message: Message, lookup: &Lookup<'_>) -> Verdict {
+    fn judge(&self, message: Message, lookup: &Lookup<'_>, again: bool) -> Verdict {
         let envelope = message.envelope();
         let sender = &envelope.from_agent.agent_id;
         let mut failures = Vec::new();
@@ -303,9 +303,9 @@ impl Gate {
         let on_contract = stage!("gate.contract").entered();
         let ruled = match (lookup.roster.find(sender), &found.target) {
             (Some(source), Some(target)) if !to_itself => {
-                let must =
-                    self.requirement.holds(lookup.tenant, sender, &target.agent_id, lookup.at);
-                contract::check(&message, source, target, lookup.contracts, must)
+                let (tenant, at) = (lookup.tenant, lookup.at);
+                let terms = self.requirement.terms(tenant, sender, &target.agent_id, at, again);
+                contract::check(&message, source, target, lookup.contracts, terms)
             }
             _ => contract::Found::default(),
         };
@@ -337,7 +337,7 @@ impl Gate {
         failures.extend(unsafe_texts);
         match found.target {
             Some(target) if failures.is_empty() => Verdict::Pass(Box::new(Passed {
-                warnings: unheld::warnings(message.value()),
+                warnings: [unheld::warnings(message.value()), ruled.warnings].concat(),
                 message,
                 target,
                 to_itself,

@@ -10,16 +10,18 @@ use utoipa::IntoParams;
 use super::Api;
 use super::auth::{Anyone, Auditor, Operator, limited_to};
 use super::extract::{Id, Params, Text};
-use super::problem::{BadBody, Busy, NoKey, Problem, ProblemDetails};
+use super::problem::{BadBody, Busy, NoKey, Problem, ProblemDetails, WarningView};
 use crate::contract::document::{Document, Unreadable};
 use crate::contract::enforce::Ready;
-use crate::contract::lint::{Report, SchemaFile, Subject, lint};
+use crate::contract::level::Level;
+use crate::contract::lint::{Around, Report, SchemaFile, Subject, lint};
 use crate::contract::registry::Registry;
 use crate::contract::shelf::SchemaName;
-use crate::contract::{Deprecation, FaultKind, read, report};
+use crate::contract::{Contract, Deprecation, FaultKind, SchemaRef, read, report};
 use crate::directory::{Agents, Principal};
 use crate::domain::canonical;
 use crate::domain::failure::{Code, Failure, Stage};
+use crate::domain::warning::{Warning, WarningCode};
 use crate::intake::actor;
 use crate::ledger::command::{Command, Kind, PutContract, Reply, content};
 use crate::store::contracts::ContractRow;
@@ -73,7 +75,7 @@ fn concerns(principal: &Principal, agents: &Agents, ready: &Ready) -> bool {
     request_body(content = Object, description = "The contract (docs/contracts.md), as `application/json` or `application/yaml`", content_type = "application/json"),
     responses(
         (status = 200, description = "It was there already", body = Object),
-        (status = 201, description = "The contract, with `meta` and the linter's `level`, `missing` and `findings` in it", body = Object),
+        (status = 201, description = "The contract, with `meta` and the linter's `level`, `missing` and `findings` in it, and `warnings`: what is taken and does not hold in full", body = Object),
         NoKey,
         (status = 403, description = "Not an operator", body = ProblemDetails, content_type = "application/problem+json"),
         (status = 409, description = "This version has another content", body = ProblemDetails, content_type = "application/problem+json"),
@@ -108,17 +110,17 @@ pub async fn put(
     if !failures.is_empty() {
         return Err(Problem::refusal(failures, false));
     }
-    if let Some(name) = contract.registered_schema() {
-        let shelf = api.intake.directory.shelf(&principal.tenant).await?;
-        if !shelf.has(&name) {
-            let why =
-                format!("`{name}` is not registered: PUT /schemas/payloads/{{id}}/{{version}}");
-            return Err(Problem::refusal(vec![wrong("/payload/schema", why)], false));
-        }
-        shelf.complete(&mut contract);
+    if contract.registered_schema().is_some() {
+        api.intake.directory.shelf(&principal.tenant).await?.complete(&mut contract);
     }
     let doc = canonical::to_vec(document.value());
     let now = api.now();
+    // What was taken by an earlier version of the broker stays taken: only what is new is refused.
+    let there = api.intake.directory.contracts(&principal.tenant).await?;
+    let there = there.find(&id, Some(&contract.version())).is_some();
+    if !there && let Some(failure) = unresolved(&contract) {
+        return Err(Problem::refusal(vec![failure], false));
+    }
     let row = ContractRow {
         tenant: principal.tenant.clone(),
         id,
@@ -149,7 +151,47 @@ pub async fn put(
             shown["meta"][name] = judged[name].clone();
         }
     }
+    let mut warnings: Vec<Warning> = judged.iter().flat_map(report::warnings).collect();
+    warnings.extend(below_minimum(&api, &principal, &ready));
+    if !warnings.is_empty() {
+        shown["warnings"] = json!(warnings.iter().map(WarningView::from).collect::<Vec<_>>());
+    }
     Ok((if added { StatusCode::CREATED } else { StatusCode::OK }, axum::Json(shown)))
+}
+
+/// A payload schema that the broker cannot hold a message against.
+pub(super) fn unresolved(contract: &Contract) -> Option<Failure> {
+    let Some(SchemaRef::Named(name)) = &contract.payload.schema else { return None };
+    if contract.local_schema().is_some() {
+        return None;
+    }
+    let why = match contract.registered_schema() {
+        Some(name) => {
+            format!("`{name}` is not registered: PUT /schemas/payloads/{{id}}/{{version}}")
+        }
+        None => format!(
+            "the broker does not have `{name}`: bring the schema along under `schemas` (`handoffd contracts put` does that for a file beside the contract), write it in its place, or register it and name it `registry:ID@VERSION`"
+        ),
+    };
+    Some(wrong("/payload/schema", why))
+}
+
+/// A contract that would not rule: where its own edge asks for more than it reaches. A role's edge is asked
+/// about under the role's name, which no exception by agent fits.
+fn below_minimum(api: &Api, principal: &Principal, ready: &Ready) -> Option<Warning> {
+    let contract = ready.contract();
+    let (source, target) = (contract.source.parse().ok()?, contract.target.parse().ok()?);
+    let terms =
+        api.intake.gate.requirement.terms(&principal.tenant, &source, &target, api.now(), false);
+    let minimum = terms.minimum_level?;
+    (ready.level() < Some(minimum)).then(|| {
+        let reached = ready.level().map_or("below L1", Level::as_str);
+        let why = format!(
+            "the contract is {reached}, and its edge asks for {}: every handoff along it is refused",
+            minimum.as_str()
+        );
+        Warning::new(WarningCode::BelowMinimumLevel, "", why)
+    })
 }
 
 async fn judge(
@@ -162,23 +204,31 @@ async fn judge(
     let catalog = api.intake.directory.contracts(&principal.tenant).await?;
     let registry = registry.unwrap_or_else(|| Registry::of(agents.roster.iter()));
     let shelf = api.intake.directory.shelf(&principal.tenant).await?;
+    let now = api.now().seconds();
     super::extract::heavy(documents.len() * 4_096, move || {
-        let around: Vec<(&str, &str)> = catalog
-            .iter()
-            .map(|ready| (ready.contract().source.as_str(), ready.contract().target.as_str()))
-            .collect();
+        let in_force: Vec<&Contract> = catalog.iter().map(|ready| ready.contract()).collect();
+        let versions: Vec<&Contract> = catalog.all().map(|ready| ready.contract()).collect();
         let subjects: Vec<Subject> = documents
             .into_iter()
             .map(|(file, document)| {
                 let named = document.value().pointer("/payload/schema").and_then(Value::as_str);
-                let missing = named
-                    .and_then(SchemaName::parse)
-                    .is_some_and(|name| !name.is_ok_and(|name| shelf.has(&name)));
-                let schema = if missing { SchemaFile::Missing } else { SchemaFile::NotLooked };
+                let schema = match named.and_then(SchemaName::parse) {
+                    None => SchemaFile::NotLooked,
+                    Some(name) => name
+                        .ok()
+                        .and_then(|name| shelf.find(&name))
+                        .map_or(SchemaFile::Missing, SchemaFile::of),
+                };
                 Subject { file, document: Ok(document), schema }
             })
             .collect();
-        lint(&subjects, Some(&registry), &around)
+        let around = Around {
+            registry: Some(&registry),
+            in_force: &in_force,
+            versions: &versions,
+            now: Some(now),
+        };
+        lint(&subjects, around)
     })
     .await
 }
@@ -273,7 +323,7 @@ pub async fn get(
     post, path = "/contracts/lint", tag = "contracts", operation_id = "lintContracts",
     request_body(content = Object, description = "One contract, or `{contracts: [contract, or its text], registry?}`, as JSON or YAML", content_type = "application/json"),
     responses(
-        (status = 200, description = "`{contracts: [{id, file, level, missing, findings}]}`", body = Object),
+        (status = 200, description = "`{contracts: [{id, file, level, missing, findings, warnings?}]}`", body = Object),
         NoKey,
         (status = 403, description = "An agent's key", body = ProblemDetails, content_type = "application/problem+json"),
         BadBody,

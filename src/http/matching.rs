@@ -158,7 +158,8 @@ pub struct ToolParams {
 }
 
 /// Tool definitions for an agent's language model: `transfer_to_agent` and `handoff_to_specialist`, their
-/// targets enumerated from the agent's allowlist. Without anybody to hand off to there are none, so that
+/// targets enumerated from the agent's allowlist, and the tools that contracts of its edges name
+/// (`trigger.tool_call`). Without anybody to hand off to there are none, so that
 /// the model never sees the choice (seed 003).
 #[utoipa::path(
     get, path = "/agents/{agentId}/handoff-tool", tag = "agents", operation_id = "getHandoffTool",
@@ -178,6 +179,8 @@ pub async fn handoff_tool(
     Params(params): Params<ToolParams>,
 ) -> Result<axum::Json<Value>, Problem> {
     let agents = api.intake.directory.agents(&principal.tenant).await?;
+    let contracts = api.intake.directory.contracts(&principal.tenant).await?;
     let agent = agents.roster.find(&id).ok_or_else(|| Problem::not_found("agent"))?;
-    Ok(axum::Json(json!({ "tools": tools(agent, &agents.roster, params.style) })))
+    let named = contracts.tools_of(agent, api.now());
+    Ok(axum::Json(json!({ "tools": tools(agent, &agents.roster, &named, params.style) })))
 }

@@ -195,7 +195,8 @@ async fn gate(
         ),
     };
     let mut requirement = present.requirement.clone();
-    requirement.default = require_contract.unwrap_or(requirement.default);
+    let required = &mut requirement.required;
+    required.default = require_contract.unwrap_or(required.default);
     let scanner = present.scanner.clone();
     // Compiling rules and schemas takes some milliseconds.
     let made = tokio::task::spawn_blocking(move || {
@@ -246,6 +247,11 @@ fn contract_of(
         return Err(wrong(&at("/payload/schema"), format!("`{name}` is not registered")));
     }
     shelf.complete(&mut contract);
+    if contract.registered_schema().is_none()
+        && let Some(failure) = super::contracts::unresolved(&contract)
+    {
+        return Err(wrong(&at(&failure.pointer), failure.message));
+    }
     let doc = canonical::to_vec(document.value());
     let sha256 = hex::encode(Sha256::digest(&doc));
     let version = contract.version();

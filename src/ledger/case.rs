@@ -7,7 +7,7 @@ use super::submit::{draft_of, tell};
 use crate::domain::escalation::{Escalation, EscalationStatus, FAILURES_TO_ESCALATE};
 use crate::domain::event::{Event, EventType};
 use crate::domain::funds::Tally;
-use crate::domain::handoff::{Handoff, HandoffEvent, HandoffStatus, Priority};
+use crate::domain::handoff::{DeliveryMode, Handoff, HandoffEvent, HandoffStatus, Priority};
 use crate::domain::ids::{AgentId, HandoffId, Micros, TaskId};
 use crate::domain::latency::{LatencyClock, LatencySample};
 use crate::domain::progress::{Edge, Hop, passed};
@@ -115,6 +115,14 @@ impl<'a> Case<'a> {
         let mut draft = draft_of(self.command, kind, &self.handoff);
         draft.reason = reason;
         draft.content = content.cloned();
+        let ends_delivery = matches!(
+            kind,
+            RecordKind::Accepted | RecordKind::Rejected | RecordKind::Expired | RecordKind::Failed
+        );
+        // Under a contract an auditor replays its retries. A pull receiver claims as often as it likes.
+        draft.attempts = (ends_delivery && self.handoff.mode == DeliveryMode::Webhook)
+            .then_some(self.handoff.attempts)
+            .filter(|_| draft.contract.is_some());
         if kind == RecordKind::RolledBack {
             // Whoever said no, putting things back is the broker's doing.
             draft.actor = Actor::broker();

@@ -523,6 +523,12 @@ impl Shared {
     }
 
     fn after(&self, job: Job, answer: Result<Reply, LedgerError>) {
+        if let Ok(Reply::Submitted { handoff, replayed: false, .. }) = &answer
+            && handoff.status == HandoffStatus::Pending
+        {
+            self.metrics.count_emitted(handoff);
+            audit_line(handoff);
+        }
         if let Kind::Submit(submit) = &job.command.kind {
             self.dispatch(submit, job.place, job.outgoing, &answer);
         }
@@ -533,6 +539,7 @@ impl Shared {
             }
             if !repeated {
                 self.metrics.count_transition(handoff);
+                audit_line(handoff);
             }
             self.metrics.observe_latency(handoff, latency);
             if *rolled_back {
@@ -641,6 +648,21 @@ impl Shared {
 }
 
 /// Counts what a committed record tells of, where nothing else counts it.
+/// The line under a contract's `audit_event` (seed 002 §4.1): emit, accept, reject, complete, and how it ended.
+fn audit_line(handoff: &Handoff) {
+    if let Some(name) = handoff.audit_event() {
+        tracing::info!(
+            audit_event = name,
+            handoff_id = %handoff.id,
+            task_id = %handoff.task_id,
+            source_agent_id = %handoff.source,
+            target_agent_id = %handoff.target,
+            status = handoff.status.as_str(),
+            "contract event"
+        );
+    }
+}
+
 fn count_record(metrics: &Metrics, kind: RecordKind) {
     let decided = |result: &str| metrics.dead_letter_decisions.with_label_values(&[result]).inc();
     match kind {

@@ -383,7 +383,10 @@ pub(super) fn draft_of(command: &Command, kind: RecordKind, handoff: &Handoff) -
     draft.handoff_id = Some(handoff.id);
     draft.parent_handoff_id = handoff.parent_id;
     draft.status = Some(handoff.status.as_str());
-    draft.contract = handoff.ruling.as_ref().and_then(|ruling| contracts::named(&ruling.edge));
+    if let Some(ruling) = &handoff.ruling {
+        draft.contract = contracts::named(&ruling.edge);
+        draft.audit_event.clone_from(&ruling.edge.audit_event);
+    }
     draft
 }
 

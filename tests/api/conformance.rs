@@ -10,7 +10,7 @@ fn contract(version: &str, required: &Value) -> Value {
     json!({
         "id": "a-to-b", "version": version, "source": "a", "target": "b",
         "trigger": { "intent": "a review is due" },
-        "payload": { "schema": "review", "required": required },
+        "payload": { "schema": { "type": "object" }, "required": required },
         "acceptance_criteria": { "required_fields": [], "domain_match": "true" },
         "recovery": { "on_reject": "source", "on_timeout": "source", "on_error": "source" },
     })

@@ -8,8 +8,12 @@ use crate::receiver::bare;
 
 const EXAMPLE: &str = include_str!("../contracts/triage-to-refunds.yaml");
 
+/// The worked example, with a payload schema that takes everything.
 fn example() -> Value {
-    handoffd::contract::document::Document::parse(EXAMPLE).unwrap().value().clone()
+    let document = handoffd::contract::document::Document::parse(EXAMPLE).unwrap();
+    let mut contract = document.value().clone();
+    contract["schemas"] = json!({ "schemas/refund-handoff@1.2.0.json": { "type": "object" } });
+    contract
 }
 
 async fn put(caller: &Caller, contract: &Value) -> crate::harness::Answer {
@@ -17,7 +21,12 @@ async fn put(caller: &Caller, contract: &Value) -> crate::harness::Answer {
 }
 
 async fn parties(broker: &Broker) -> (Agent, Agent) {
-    let triage = broker.pull("triage-agent", &["refund-agent"]).await;
+    broker.pull("lead", &[]).await;
+    let triage = broker
+        .agent(json!({
+            "agentId": "triage-agent", "handoffTargets": ["refund-agent"], "supervisorId": "lead",
+        }))
+        .await;
     let refund = broker
         .agent(json!({
             "agentId": "refund-agent", "agentType": "refund", "domains": ["billing"],
@@ -30,7 +39,7 @@ async fn parties(broker: &Broker) -> (Agent, Agent) {
 fn message() -> Message {
     Message::review("triage-agent", "refund-agent")
         .set("/taskSummary", json!("Refund order 7"))
-        .set("/provenance", json!({ "order_id": "7" }))
+        .set("/provenance", json!({ "order_id": "7", "message_ids": ["m-1"] }))
         .set("/historyStrategy", json!("summary"))
         .set("/constraints", json!(["policy_window_days:30"]))
         .set("/currentState", json!({ "intent": "refund", "confidence": 0.9 }))
@@ -38,7 +47,7 @@ fn message() -> Message {
 
 /// Another order of the same kind, on a task of its own.
 fn order(number: &str) -> Message {
-    message().set("/provenance", json!({ "order_id": number }))
+    message().set("/provenance", json!({ "order_id": number, "message_ids": ["m-1"] }))
 }
 
 /// The agent finds a handoff that stands in for the failed one in its inbox, and takes the task.
@@ -107,7 +116,8 @@ both! {
         assert_eq!(yaml.send().await.unwrap().status(), 400);
         assert_eq!(broker.log_size().await, size);
         let yaml = broker.admin.request(reqwest::Method::PUT, "/contracts/triage-to-refunds-v1");
-        let yaml = yaml.header("content-type", "application/yaml").body(EXAMPLE);
+        let text = format!("{EXAMPLE}schemas: {{./schemas/refund-handoff@1.2.0.json: {{type: object}}}}\n");
+        let yaml = yaml.header("content-type", "application/yaml").body(text);
         assert_eq!(yaml.send().await.unwrap().status(), 201);
         assert_eq!(broker.log_size().await, size + 1);
     }
@@ -120,7 +130,7 @@ both! {
         let cases = [
             (message().set("/currentState/confidence", json!(0.2)), "trigger.predicate", "/currentState"),
             (message().without("/currentState/confidence"), "trigger.predicate", "/currentState"),
-            (message().set("/provenance", json!({})), "acceptance_criteria.required_fields", "/provenance/order_id"),
+            (message().set("/provenance", json!({ "message_ids": ["m-1"] })), "acceptance_criteria.required_fields", "/provenance/order_id"),
             (message().set("/constraints", json!([])), "payload.required", "/constraints/policy_window_days"),
             (message().set("/historyStrategy", json!("full")), "payload.history_strategy", "/historyStrategy"),
         ];
@@ -288,13 +298,14 @@ both! {
         assert_eq!(well["contracts"][0]["findings"], json!([]));
         let mut orphan = example();
         orphan["target"] = json!("nobody");
-        let answer = found(&json!({ "contracts": [EXAMPLE, orphan] })).await;
+        let answer = found(&json!({ "contracts": [example(), orphan] })).await;
         assert_eq!(answer["contracts"][0]["findings"], json!([]));
         let rules: Vec<&Value> =
             answer["contracts"][1]["findings"].as_array().unwrap().iter().map(|one| &one["rule"]).collect();
         assert!(rules.contains(&&json!("orphan-target")), "{answer}");
-        let answer = found(&json!({ "contracts": [EXAMPLE], "registry": { "permissions": [] } })).await;
+        let answer = found(&json!({ "contracts": [example()], "registry": { "permissions": [] } })).await;
         assert_eq!(answer["contracts"][0]["findings"].as_array().unwrap().len(), 3, "{answer}");
+        assert_eq!(answer["contracts"][0]["warnings"][0]["code"], "CONTRACT_FINDING");
         assert_eq!(broker.log_size().await, size, "linting writes nothing");
     }
 }

@@ -1,17 +1,23 @@
 //! `handoffd contracts`.
 
+use std::path::Path;
+
 use serde_json::{Value, json};
 
 use super::request::{Given, addressed, path};
 use super::resource::{Action, Arg, Column, Kind, Resource, Shape, Verb};
 use crate::cli::client::{Body, Request};
+use crate::cli::lint::with_schema;
 use crate::contract::document::Document;
 
 const CONTRACT: Arg = Arg::path("CONTRACT", "The contract's id");
-const FILE: Arg =
-    Arg::planned("FILE", Kind::File, "The contract, in YAML or JSON; - for standard input")
-        .needed()
-        .placed();
+const FILE: Arg = Arg::planned(
+    "FILE",
+    Kind::Contract,
+    "The contract, in YAML or JSON, with the payload schema beside it; - for standard input",
+)
+.needed()
+.placed();
 
 pub(super) const RESOURCE: Resource = Resource {
     name: "contracts",
@@ -91,6 +97,15 @@ pub(super) const RESOURCE: Resource = Resource {
         },
     ],
 };
+
+/// A contract's text as it goes to the broker: with the payload schema that it names as a file beside it. The
+/// broker reads no files, and says what is wrong with a text that is no contract.
+pub(super) fn whole(text: String, path: &str) -> String {
+    let Ok(document) = Document::parse(&text) else { return text };
+    let brought = document.value().get("schemas").cloned();
+    let with = with_schema(document, Path::new(path));
+    if with.value().get("schemas") == brought.as_ref() { text } else { with.value().to_string() }
+}
 
 fn document(given: &Given) -> Result<Value, String> {
     let document = Document::parse(given.one("FILE").unwrap_or_default()).map_err(|err| {

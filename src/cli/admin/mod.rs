@@ -127,7 +127,7 @@ fn arg_of(arg: &Arg) -> ClapArg {
         made = made.long(arg.name);
         if arg.kind != Kind::Flag {
             made = made.value_name(match arg.kind {
-                Kind::File => "FILE",
+                Kind::File | Kind::Contract => "FILE",
                 Kind::Number | Kind::Whole => "NUMBER",
                 Kind::Truth => "BOOL",
                 Kind::Choice(_) => "WORD",
@@ -136,7 +136,7 @@ fn arg_of(arg: &Arg) -> ClapArg {
         }
     }
     match arg.kind {
-        Kind::Text | Kind::File => made,
+        Kind::Text | Kind::File | Kind::Contract => made,
         Kind::Flag => made.action(ArgAction::SetTrue),
         Kind::List if arg.positional => made.num_args(1..),
         Kind::List => made.action(ArgAction::Append),
@@ -238,9 +238,13 @@ fn given(action: &Action, matches: &ArgMatches) -> Result<Given, Trouble> {
         let mut texts = texts
             .collect::<Option<Vec<_>>>()
             .ok_or_else(|| Trouble::Usage(format!("{} is not UTF-8", arg.name)))?;
-        if arg.kind == Kind::File {
+        if matches!(arg.kind, Kind::File | Kind::Contract) {
             for path in &mut texts {
-                *path = read(path).map_err(|err| Trouble::Input(format!("{path}: {err}")))?;
+                let text = read(path).map_err(|err| Trouble::Input(format!("{path}: {err}")))?;
+                *path = match arg.kind {
+                    Kind::Contract => contracts::whole(text, path),
+                    _ => text,
+                };
             }
         }
         given.0.insert(arg.name, texts);

@@ -113,7 +113,7 @@ fn value(arg: &Arg, given: &Given) -> Option<Value> {
         // Both were looked at when they were parsed.
         Kind::Number => serde_json::from_str(first).ok()?,
         Kind::Whole => json!(first.parse::<u64>().ok()?),
-        Kind::Text | Kind::Choice(_) | Kind::File => json!(first),
+        Kind::Text | Kind::Choice(_) | Kind::File | Kind::Contract => json!(first),
     })
 }
 

@@ -160,6 +160,8 @@ pub(super) enum Kind {
     List,
     /// A file's content; `-` is the standard input.
     File,
+    /// A contract's file, with the payload schema that it names as a file beside it.
+    Contract,
 }
 
 /// Where an argument goes.

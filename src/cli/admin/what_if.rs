@@ -66,8 +66,8 @@ pub(super) const RESOURCE: Resource = Resource {
             args: with_scope!(
                 Arg::planned(
                     "FILE",
-                    Kind::File,
-                    "The contract, in YAML or JSON; - for standard input"
+                    Kind::Contract,
+                    "The contract, in YAML or JSON, with the payload schema beside it; - for standard input"
                 )
                 .needed()
                 .placed()
