@@ -192,6 +192,13 @@ pub struct Running {
 /// [`StartError`], with what to do.
 pub async fn start(config: Config) -> Result<Running, StartError> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
+    if !config.service_links.is_empty() {
+        let names = config.service_links.join(" ");
+        tracing::info!(
+            names,
+            "variables that Kubernetes sets beside a Service are no settings: ignored"
+        );
+    }
     let policy = EgressPolicy::parse(&config.egress.allow)
         .map_err(|err| StartError::Config(format!("egress.allow: {err}")))?;
     let endpoints: Endpoints = {

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::{Config, ConfigError, DEFAULTS, caps};
+use super::{Config, ConfigError, DEFAULTS, caps, kubernetes};
 use crate::domain::redaction::Policy;
 
 /// Short environment names and the keys they stand for (specification §8).
@@ -22,6 +22,10 @@ const MAX_COUNT: usize = 1 << 30;
 /// Variables with the prefix that are no settings.
 const NOT_SETTINGS: [&str; 4] =
     ["HANDOFFD_URL", "HANDOFFD_API_KEY", "HANDOFFD_API_KEY_FILE", "HANDOFFD_CONFIG"];
+
+/// What the error adds for a variable that looks like one of Kubernetes's.
+const SERVICE_LINKS: &str = "; where Kubernetes set it beside a Service of a similar name, give the \
+     pod enableServiceLinks: false";
 
 impl Config {
     /// Reads the settings from the defaults, a file and an environment.
@@ -49,6 +53,9 @@ impl Config {
             })
             .collect();
         variables.sort();
+        let (links, variables): (Vec<_>, Vec<_>) = variables
+            .into_iter()
+            .partition(|(name, value)| kubernetes::is_service_link(name, value));
         let known = config::Config::builder()
             .add_source(config::File::from_str(DEFAULTS, config::FileFormat::Toml))
             .build()
@@ -59,17 +66,22 @@ impl Config {
                 None => name["HANDOFFD_".len()..].to_ascii_lowercase().replace("__", "."),
             };
             if known.get::<config::Value>(&key).is_err() {
-                return Err(ConfigError(format!(
+                let mut why = format!(
                     "{name} is no setting (see config/default.toml; HANDOFFD_<SECTION>__<KEY>)"
-                )));
+                );
+                if kubernetes::may_be_link_of_another(&name) {
+                    why.push_str(SERVICE_LINKS);
+                }
+                return Err(ConfigError(why));
             }
             builder = builder.set_override(key, value).map_err(wrong)?;
         }
-        let config: Self = builder
+        let mut config: Self = builder
             .build()
             .map_err(wrong)?
             .try_deserialize()
             .map_err(|err| ConfigError(err.to_string()))?;
+        config.service_links = links.into_iter().map(|(name, _)| name).collect();
         config.check()
     }
 

@@ -14,6 +14,7 @@ use crate::domain::ids::{AgentId, Micros, TenantId};
 use crate::domain::redaction::Policy;
 
 mod caps;
+mod kubernetes;
 mod load;
 #[cfg(test)]
 mod tests;
@@ -49,6 +50,9 @@ pub struct Config {
     pub erasure: Erasure,
     pub redaction: Redaction,
     pub log: Log,
+    /// Variables that were ignored, because Kubernetes sets them beside a Service named `handoffd`.
+    #[serde(skip)]
+    pub service_links: Vec<String>,
 }
 
 /// `[server]`.

@@ -78,3 +78,26 @@ fn a_file_with_an_unknown_key_is_refused() {
     std::fs::write(&path, "[ledger]\nbatch = 3\n").unwrap();
     assert_eq!(Config::load(Some(&path), []).unwrap().ledger.batch, 3);
 }
+
+#[test]
+fn f4_6_what_kubernetes_sets_beside_a_service_is_ignored_and_all_else_unknown_is_refused() {
+    let links = [
+        ("HANDOFFD_PORT", "tcp://10.96.0.17:8080"),
+        ("HANDOFFD_PORT_8080_TCP", "tcp://10.96.0.17:8080"),
+        ("HANDOFFD_PORT_8080_TCP_ADDR", "10.96.0.17"),
+        ("HANDOFFD_PORT_8080_TCP_PORT", "8080"),
+        ("HANDOFFD_PORT_8080_TCP_PROTO", "tcp"),
+        ("HANDOFFD_SERVICE_HOST", "10.96.0.17"),
+        ("HANDOFFD_SERVICE_PORT", "8080"),
+        ("HANDOFFD_SERVICE_PORT_HTTP", "8080"),
+    ];
+    let config = load(&links).unwrap();
+    assert_eq!(config.service_links, links.map(|(name, _)| name));
+    assert_eq!(config.server.listen.to_string(), "127.0.0.1:8080");
+    for (name, value) in [("HANDOFFD_PORT", "9000"), ("HANDOFFD_PROT", "tcp://10.96.0.17:8080")] {
+        let said = load(&[(name, value)]).unwrap_err().to_string();
+        assert!(said.contains(&format!("{name} is no setting")), "{said}");
+    }
+    let said = load(&[("HANDOFFD_METRICS_SERVICE_HOST", "10.96.0.18")]).unwrap_err().to_string();
+    assert!(said.contains("enableServiceLinks: false"), "{said}");
+}

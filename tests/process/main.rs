@@ -76,7 +76,8 @@ on_both_sides! {
     starts:
         it_is_ready_when_it_says_where_it_listens,
         another_master_key_is_refused,
-        a_wrong_setting_is_named;
+        a_wrong_setting_is_named,
+        f4_6_a_pod_beside_a_service_of_its_name_starts;
     witnessing:
         a_log_that_was_cut_and_grew_anew_fits_no_head_that_was_kept,
         a_place_or_witness_that_cannot_be_is_named;

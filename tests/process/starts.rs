@@ -75,3 +75,26 @@ pub async fn a_wrong_setting_is_named(site: Arc<Site>) {
     Broker::start(&site, &[]).await.stop().await;
     site.verify().await;
 }
+
+pub async fn f4_6_a_pod_beside_a_service_of_its_name_starts(site: Arc<Site>) {
+    let links = [
+        ("HANDOFFD_PORT", "tcp://10.96.0.17:8080"),
+        ("HANDOFFD_PORT_8080_TCP_ADDR", "10.96.0.17"),
+        ("HANDOFFD_SERVICE_HOST", "10.96.0.17"),
+        ("HANDOFFD_SERVICE_PORT", "8080"),
+        ("HANDOFFD_SERVICE_PORT_HTTP", "8080"),
+    ];
+    Broker::start(&site, &links).await.stop().await;
+    let (code, said) = refused(&site, &[("HANDOFFD_PORT", "8080")]).await;
+    assert_eq!(code, Some(2), "{said}");
+    assert!(said.contains("HANDOFFD_PORT is no setting"), "{said}");
+    // One line says what was ignored; this start ends at another setting, and says both.
+    let unusable = [&links[..], &[("HANDOFFD_EGRESS_ALLOW", "10.0.0.0/99")]].concat();
+    let (_, said) = refused(&site, &unusable).await;
+    let lines: Vec<_> = said.lines().filter(|line| line.contains("HANDOFFD_PORT")).collect();
+    assert_eq!(lines.len(), 1, "{said}");
+    for (name, _) in links {
+        assert!(lines[0].contains(name), "{said}");
+    }
+    site.verify().await;
+}
