@@ -42,6 +42,7 @@ use crate::ledger::{self, Ledger, Outbound};
 use crate::matcher::ExternalMatcher;
 use crate::metrics::Metrics;
 use crate::recovery::{Sweeper, forget_events, settle_all_in_doubt, settle_in_doubt, tend};
+use crate::retention::Purger;
 use crate::store::postgres::PostgresStore;
 use crate::store::sqlite::{SqliteOptions, SqliteStore};
 use crate::store::{KeyRow, Release, Role, Store, StoreError};
@@ -384,6 +385,23 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
         tracker: background.clone(),
         stopping: stopping.clone(),
     });
+    if config.retention.delete_after_days > 0 {
+        let purger = Purger {
+            store: Arc::clone(&store),
+            ledger: ledger.clone(),
+            cold: Arc::new(archive.archivist(
+                Arc::clone(&store),
+                Arc::clone(&clock),
+                metrics.archive.clone(),
+            )),
+            clock: Arc::clone(&clock),
+            metrics: metrics.retention.clone(),
+            page: erasure_settings(&config).page,
+        };
+        let interval = Duration::from_secs(config.retention.delete_interval_s);
+        let days = config.retention.delete_after_days;
+        background.spawn(purger.sweep(days, interval, stopping.clone()));
+    }
     let alone = !config.database_url().starts_with("postgres");
     background.spawn(eraser.clone().sweep(alone));
 
@@ -706,7 +724,7 @@ fn secret_file(
 /// [`StartError::Vault`] where it is another.
 pub async fn settle_vault(config: &Config, store: &dyn Store) -> Result<Vault, StartError> {
     let vault = if config.auth.master_key.is_empty() {
-        let path = config.server.data_dir.join("master.key");
+        let path = config.keys_dir().join("master.key");
         let (text, made) = secret_file(&path, Vault::new_master_key)?;
         if made {
             tracing::info!(file = %path.display(), "made a master key");
@@ -790,7 +808,7 @@ async fn settle_admin_key(
     if keys.iter().any(|key| key.role == Role::Admin && key.expires_at.is_none()) {
         return Ok(None);
     }
-    let path = config.server.data_dir.join("admin.key");
+    let path = config.keys_dir().join("admin.key");
     let (key, _) = secret_file(&path, new_api_key)?;
     make_admin(ledger, tenant, &key, "made at the first start", now).await?;
     tracing::info!(file = %path.display(), "made the first admin key");

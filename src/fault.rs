@@ -75,6 +75,12 @@ pub enum Step {
     EraseScrubbed,
     /// The record of an erasure's end was committed; nobody knows.
     EraseDone,
+    /// A page of what is past its time was committed; the next has not begun.
+    PurgePage,
+    /// The rows and the archive hold nothing of what is past its time; the database's files may.
+    PurgeForgotten,
+    /// The files are clean of what is past its time; the mark does not say so.
+    PurgeScrubbed,
     /// A log in a database of its own: its part of a batch is prepared, and nothing is decided.
     ApartPrepared,
     /// A log in a database of its own: the batch is decided on, and its part there still only prepared.
@@ -124,6 +130,16 @@ impl Step {
         Self::EraseDone,
     ];
 
+    /// The steps of a purge of contents that lie in a segment, in their order.
+    pub const PURGE: [Self; 6] = [
+        Self::EraseWritten,
+        Self::PurgePage,
+        Self::SegmentRemoved,
+        Self::PurgeForgotten,
+        Self::EraseVacuumed,
+        Self::PurgeScrubbed,
+    ];
+
     /// Those between two databases.
     pub const APART: [Self; 2] = [Self::ApartPrepared, Self::ApartDecided];
 
@@ -163,6 +179,9 @@ impl Step {
             Self::EraseVacuumed => "erase.vacuumed",
             Self::EraseScrubbed => "erase.scrubbed",
             Self::EraseDone => "erase.done",
+            Self::PurgePage => "purge.page",
+            Self::PurgeForgotten => "purge.forgotten",
+            Self::PurgeScrubbed => "purge.scrubbed",
             Self::ApartPrepared => "apart.prepared",
             Self::ApartDecided => "apart.decided",
         }
@@ -245,6 +264,7 @@ mod tests {
             .chain(&Step::ARCHIVE)
             .chain(&Step::APART)
             .chain(erase)
+            .chain(&[Step::PurgePage, Step::PurgeForgotten, Step::PurgeScrubbed])
             .map(|step| step.name())
             .collect();
         let calls = Io::ALL.iter().map(|call| call.name());

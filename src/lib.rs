@@ -35,6 +35,7 @@ pub mod metrics;
 pub mod prompt;
 pub mod recovery;
 pub mod report;
+pub mod retention;
 #[cfg(test)]
 mod simulation;
 pub mod store;

@@ -137,6 +137,8 @@ pub struct Metrics {
     pub store_up: IntGauge,
     /// The cold tier.
     pub archive: ArchiveMetrics,
+    /// The end of retention.
+    pub retention: RetentionMetrics,
     /// Tree heads on their way out.
     pub witness: WitnessMetrics,
 }
@@ -165,6 +167,23 @@ pub struct WitnessMetrics {
     pub tree_size: IntGauge,
     /// Times a log was found not to continue what was published of it.
     pub forks: IntCounter,
+}
+
+/// The instruments of retention's end.
+#[derive(Clone)]
+pub struct RetentionMetrics {
+    /// Contents of records that went.
+    pub contents: IntCounter,
+    /// Personal data that went.
+    pub personal_data: IntCounter,
+    /// Checkpoints that went.
+    pub checkpoints: IntCounter,
+    /// Runs that failed, for a tenant.
+    pub failures: IntCounter,
+    /// When the last run ended well for all tenants, in seconds since the epoch.
+    pub last_run: IntGauge,
+    /// Records past their time that the last full look held back.
+    pub held: IntGauge,
 }
 
 /// The cold tier's instruments.
@@ -587,6 +606,32 @@ impl Metrics {
                 &["contract", "metric"],
             )?,
             series: Series::default(),
+            retention: RetentionMetrics {
+                contents: counter(
+                    "handoff_retention_contents_total",
+                    "Contents of records that went because they were past their time.",
+                )?,
+                personal_data: counter(
+                    "handoff_retention_personal_data_total",
+                    "Personal data that went because they were past their time.",
+                )?,
+                checkpoints: counter(
+                    "handoff_retention_checkpoints_total",
+                    "Checkpoints that went because they were past their time.",
+                )?,
+                failures: counter(
+                    "handoff_retention_failures_total",
+                    "Runs of the purge that failed, by tenant and run.",
+                )?,
+                last_run: gauge(
+                    "handoff_retention_last_run_timestamp_seconds",
+                    "When the purge last ran well for all tenants; 0: never.",
+                )?,
+                held: gauge(
+                    "handoff_retention_held_records",
+                    "Records past their time that the last full look held back.",
+                )?,
+            },
             described: described.into_inner(),
             registry,
         })

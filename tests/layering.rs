@@ -123,6 +123,7 @@ const ROOMS: &[Room] = &[
         &["domain", "config", "directory", "dispatch"],
         "ranks agents for a task by asking outside, through the egress guard",
     ),
+    room("retention", 6, "what is past its time, page by page: commands, segments and clean files"),
     room("witness", 6, "publishes tree heads outside the database, and checks it against them"),
     room("http", 6, "extract, call one use case, respond; the ledger is where it meets dispatch"),
     room(

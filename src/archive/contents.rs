@@ -38,6 +38,8 @@ pub enum Found {
     Whole(Vec<u8>),
     /// It was erased, or never was.
     Gone,
+    /// It was past its time (`retention.delete_after_days`).
+    Purged,
     /// It is in the archive, which did not give it.
     Unavailable(ColdFault),
 }
@@ -82,6 +84,7 @@ impl Contents {
             }),
             Kept::Unavailable(fault) => Ok(Found::Unavailable(fault)),
             Kept::Erased | Kept::Cold(_) => Ok(Found::Gone),
+            Kept::Purged => Ok(Found::Purged),
         }
     }
 
@@ -97,7 +100,7 @@ impl Contents {
     ) -> Result<Option<serde_json::Value>> {
         Ok(match self.find(tenant, id).await? {
             Found::Whole(bytes) => serde_json::from_slice(&bytes).ok(),
-            Found::Gone => None,
+            Found::Gone | Found::Purged => None,
             Found::Unavailable(_) => Some(unavailable()),
         })
     }
@@ -155,7 +158,7 @@ impl Contents {
                     };
                     return Ok(StoredContent { kept, ..content });
                 }
-                Some(kept @ (Kept::Erased | Kept::Hot(..))) => {
+                Some(kept @ (Kept::Erased | Kept::Purged | Kept::Hot(..))) => {
                     return Ok(StoredContent { kept, ..content });
                 }
                 _ => {}

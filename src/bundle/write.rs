@@ -328,7 +328,7 @@ impl Gathering<'_, '_> {
     ) -> Result<(), WriteError> {
         match record.content.as_ref().map(|content| &content.kept) {
             Some(Kept::Unavailable(ColdFault::Away)) => return Err(WriteError::Away),
-            Some(Kept::Erased) => {
+            Some(Kept::Erased | Kept::Purged) => {
                 self.gaps.insert((record.leaf_index, -1));
                 self.without(line, State::Erased).await;
             }

@@ -29,7 +29,8 @@ pub(super) struct Args {
     dry_run: bool,
 }
 
-fn moment(text: &str) -> Result<Micros, String> {
+/// A time in RFC 3339.
+pub(super) fn moment(text: &str) -> Result<Micros, String> {
     let at = OffsetDateTime::parse(text, &Rfc3339).map_err(|err| err.to_string())?;
     i64::try_from(at.unix_timestamp_nanos() / 1_000).map(Micros).map_err(|err| err.to_string())
 }

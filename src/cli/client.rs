@@ -172,7 +172,7 @@ impl Client {
             (Some(path), _) => read_key(path)?,
             (None, Some(key)) => key,
             (None, None) if !config.auth.admin_key.is_empty() => config.auth.admin_key.clone(),
-            (None, None) => read_key(&config.server.data_dir.join("admin.key"))?,
+            (None, None) => read_key(&config.keys_dir().join("admin.key"))?,
         };
         if key.is_empty() || !key.bytes().all(|byte| byte.is_ascii_graphic()) {
             return Err(ClientError::Usage("the key is not one word of ASCII".to_owned()));

@@ -1,23 +1,18 @@
 //! `handoffd key`: keys straight from the database. API keys for the first key of a tenant or when all
 //! are lost; and the key that signs tree heads.
 
-use std::sync::Arc;
-
 use clap::{Args as ClapArgs, Subcommand};
 use serde_json::json;
-use tokio_util::task::TaskTracker;
 
+use super::beside::Bench;
 use super::{Exit, Output};
-use crate::app::{Access, ledger_settings, open_store, tree_key};
+use crate::app::{Access, tree_key};
 use crate::clock::{self, Clock, SystemClock};
 use crate::config::Config;
 use crate::domain::canonical;
-use crate::domain::ids::{AgentId, Micros, TenantId};
-use crate::evidence::record::Actor;
-use crate::ledger::command::{Command, Kind, content};
-use crate::ledger::{Ledger, Outbound, Place};
-use crate::metrics::Metrics;
-use crate::store::{Claim, KeyRow, Receiver, Role, Store};
+use crate::domain::ids::{AgentId, TenantId};
+use crate::ledger::command::{Kind, content};
+use crate::store::{KeyRow, Role};
 use crate::vault::{hash_api_key, new_api_key};
 
 /// `handoffd key …`.
@@ -58,19 +53,6 @@ fn role(text: &str) -> Result<Role, String> {
     Role::parse(text).ok_or_else(|| "must be agent, operator, auditor or admin".to_owned())
 }
 
-/// Nothing is delivered from here.
-struct Nowhere;
-
-impl Outbound for Nowhere {
-    fn reserve(&self, _: &Receiver) -> Option<Place> {
-        None
-    }
-    fn deliver(&self, _: Place, _: Claim) {}
-    fn release(&self, _: Place, _: &Receiver, _: bool) {}
-    fn nudge(&self, _: &Receiver) {}
-    fn nudge_all(&self) {}
-}
-
 /// Makes a key, or settles which one signs tree heads.
 pub(super) async fn run(command: Commands, config: Config, output: Output) -> Exit {
     let done = match command {
@@ -107,46 +89,8 @@ fn text(err: &dyn std::fmt::Display) -> String {
     err.to_string()
 }
 
-/// A ledger for a few commands beside a broker.
-struct Bench {
-    store: Arc<dyn Store>,
-    ledger: Ledger,
-    tracker: TaskTracker,
-}
-
-impl Bench {
-    async fn open(config: &Config) -> Result<Self, String> {
-        let store = open_store(config, Access::Create).await.map_err(|err| text(&err))?;
-        store.migrate().await.map_err(|err| text(&err))?;
-        let metrics = Arc::new(Metrics::new().map_err(|err| text(&err))?);
-        let tracker = TaskTracker::new();
-        let ledger = Ledger::start(
-            Arc::clone(&store),
-            Arc::new(Nowhere),
-            metrics,
-            ledger_settings(config),
-            "command-line".to_owned(),
-            &tracker,
-        );
-        Ok(Self { store, ledger, tracker })
-    }
-
-    async fn handle(&self, tenant: TenantId, at: Micros, kind: Kind) -> Result<(), String> {
-        let actor = Actor { role: "operator".to_owned(), agent_id: None, key_id: None };
-        let done = self.ledger.handle(Command { tenant, at, actor, kind }).await;
-        done.map(|_| ()).map_err(|err| text(&err))
-    }
-
-    async fn close(self) {
-        self.ledger.close();
-        self.tracker.close();
-        self.tracker.wait().await;
-        self.store.close().await;
-    }
-}
-
 async fn create(args: CreateArgs, config: &Config) -> Result<(KeyRow, String), String> {
-    let bench = Bench::open(config).await?;
+    let bench = Bench::open(config, Access::Create).await?;
     let now = SystemClock::default().now();
     let tenant = args.tenant.unwrap_or_else(|| config.auth.tenant.clone());
     bench
@@ -185,7 +129,7 @@ async fn tree_head(
         set_aside(config)?;
     }
     let notary = tree_key(config).map_err(|err| text(&err))?;
-    let bench = Bench::open(config).await?;
+    let bench = Bench::open(config, Access::Create).await?;
     let store = &bench.store;
     let now = SystemClock::default().now();
     let public = notary.public_bytes();

@@ -11,6 +11,7 @@ use crate::telemetry::{Spans, Telemetry};
 
 mod admin;
 mod archive;
+mod beside;
 mod client;
 mod completions;
 mod conformance;
@@ -23,6 +24,7 @@ mod man;
 mod migrate;
 mod openapi;
 mod plain;
+mod purge;
 mod scan;
 mod serve;
 mod trace;
@@ -94,6 +96,8 @@ enum Commands {
     Export(export::Args),
     /// Move contents of old records to the archive
     Archive(archive::Args),
+    /// Take away what is past its time: contents, personal data and checkpoints; records stay
+    Purge(purge::Args),
     /// Show what happened on a task, from a running broker
     Trace(trace::Args),
     /// Check contracts, in files or of a running broker; exit 1 on errors
@@ -193,6 +197,7 @@ pub fn main() -> i32 {
             Commands::Verify(args) => verify::run(args, config, output).await,
             Commands::Export(args) => export::run(args, config, output).await,
             Commands::Archive(args) => archive::run(args, config, output).await,
+            Commands::Purge(args) => purge::run(args, config, output).await,
             Commands::Trace(args) => trace::run(args, config, output).await,
             Commands::Lint(args) => lint::run(args, config, form).await,
             Commands::Conformance(args) => conformance::run(args, config, output).await,

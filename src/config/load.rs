@@ -120,6 +120,7 @@ impl Config {
             ("recovery.max_checkpoint_bytes", self.recovery.max_checkpoint_bytes as u64),
             ("erasure.page", self.erasure.page as u64),
             ("delivery.breaker_failures", u64::from(self.delivery.breaker_failures)),
+            ("retention.delete_interval_s", self.retention.delete_interval_s),
             ("retention.segment_records", self.retention.segment_records as u64),
             ("retention.segment_bytes", self.retention.segment_bytes as u64),
             ("delivery.retry_budget_per_s", u64::from(self.delivery.retry_budget_per_s)),
@@ -228,10 +229,16 @@ impl Config {
         Ok(self)
     }
 
+    /// Where keys stand that no setting gives: `auth.keys_dir`, or the data directory.
+    #[must_use]
+    pub fn keys_dir(&self) -> &std::path::Path {
+        self.auth.keys_dir.as_deref().unwrap_or(&self.server.data_dir)
+    }
+
     /// Where the key that signs tree heads stands, unless it is set.
     #[must_use]
     pub fn tree_key_file(&self) -> PathBuf {
-        self.server.data_dir.join("tree-head.key")
+        self.keys_dir().join("tree-head.key")
     }
 
     /// Where the data is: the URL as set, or SQLite in the data directory.

@@ -128,6 +128,8 @@ pub struct Auth {
     pub admin_key: String,
     pub master_key: String,
     pub tenant: crate::domain::ids::TenantId,
+    #[serde(deserialize_with = "maybe_folder")]
+    pub keys_dir: Option<PathBuf>,
     pub cache_ttl_ms: u64,
     pub rotation_overlap_s: u64,
 }
@@ -478,6 +480,8 @@ pub struct Egress {
 #[expect(missing_docs, reason = "config/default.toml documents every key")]
 pub struct Retention {
     pub hot_days: u32,
+    pub delete_after_days: u32,
+    pub delete_interval_s: u64,
     pub archive_interval_s: u64,
     pub archive_url: String,
     pub segment_records: usize,
@@ -533,6 +537,11 @@ fn moment<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<Micros>, D
         serde::de::Error::custom(format!("'{text}' is not an instant such as 2026-12-31T00:00:00Z"))
     })?;
     Ok(Some(Micros(i64::try_from(at.unix_timestamp_nanos() / 1_000).unwrap_or(i64::MAX))))
+}
+
+fn maybe_folder<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<PathBuf>, D::Error> {
+    let text = String::deserialize(from)?;
+    Ok((!text.is_empty()).then(|| PathBuf::from(text)))
 }
 
 fn maybe_address<'de, D: serde::Deserializer<'de>>(

@@ -62,6 +62,20 @@ pub struct ErasureFacts {
     pub checkpoints: i64,
 }
 
+/// What a record says of contents whose time was over (`retention.delete_after_days`).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RetentionFacts {
+    /// What was recorded before this time went, RFC 3339.
+    pub before: String,
+    /// Personal data that went.
+    pub data: i64,
+    /// Contents of records that went.
+    pub contents: i64,
+    /// Checkpoints that went.
+    pub checkpoints: i64,
+}
+
 /// What a record says of a legal hold.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -85,19 +99,33 @@ pub struct Slot {
 /// The ordinal that stands for a record's own content.
 const CONTENT: i64 = -1;
 
-/// The content of an `ERASED` record: what went, in RFC 8785 form.
+/// Why something went.
+#[derive(Debug, Clone, Copy)]
+pub enum Cause<'a> {
+    /// A person asked for its erasure.
+    Erasure(ErasureId),
+    /// It was recorded before this time (RFC 3339), and is past its own.
+    Retention(&'a str),
+}
+
+/// The content of an `ERASED` record: why and what went, in RFC 8785 form.
 #[must_use]
 pub fn list(
-    id: ErasureId,
+    cause: Cause<'_>,
     data: &[Slot],
     contents: &[i64],
     checkpoints: &[(TaskId, CheckpointRef)],
 ) -> Vec<u8> {
     let data: Vec<_> = data.iter().map(|slot| json!([slot.leaf_index, slot.ordinal])).collect();
     let checkpoints: Vec<_> = checkpoints.iter().map(|(task, at)| named(*task, *at)).collect();
-    canonical::to_vec(&json!({
-        "erasureId": id, "personalData": data, "contents": contents, "checkpoints": checkpoints,
-    }))
+    let mut list = json!({
+        "personalData": data, "contents": contents, "checkpoints": checkpoints,
+    });
+    match cause {
+        Cause::Erasure(id) => list["erasureId"] = json!(id),
+        Cause::Retention(before) => list["retention"] = json!({ "before": before }),
+    }
+    canonical::to_vec(&list)
 }
 
 /// What a list calls a checkpoint.
@@ -185,8 +213,8 @@ impl Gaps {
 mod tests {
     use super::*;
 
-    fn id() -> ErasureId {
-        ErasureId(uuid::Uuid::nil())
+    fn id() -> Cause<'static> {
+        Cause::Erasure(ErasureId(uuid::Uuid::nil()))
     }
 
     #[test]
@@ -197,7 +225,8 @@ mod tests {
         gaps.datum(3, 0);
         gaps.erased(&list(id(), &[Slot { leaf_index: 2, ordinal: 1 }], &[2], &[])).unwrap();
         assert_eq!(gaps.unexplained(), Some((3, 1)));
-        gaps.erased(&list(id(), &[Slot { leaf_index: 3, ordinal: 0 }], &[], &[])).unwrap();
+        let past = Cause::Retention("2026-01-01T00:00:00Z");
+        gaps.erased(&list(past, &[Slot { leaf_index: 3, ordinal: 0 }], &[], &[])).unwrap();
         assert_eq!(gaps.unexplained(), None);
     }
 

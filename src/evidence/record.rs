@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::commitment::{Part, hash_text};
-use super::erasure::{ErasureFacts, HoldFacts};
+use super::erasure::{ErasureFacts, HoldFacts, RetentionFacts};
 use super::merkle::Frontier;
 use crate::domain::canonical;
 use crate::domain::handoff::Cost;
@@ -98,7 +98,8 @@ pub enum RecordKind {
     SubscriptionReplayed,
     /// Somebody asked for a data subject's erasure.
     ErasureRequested,
-    /// A page of a data subject's data was erased in this very commit; the content lists it.
+    /// Contents went in this very commit, a page of a data subject's or of what is past its time; the
+    /// record's own content lists them.
     Erased,
     /// An erasure is done.
     ErasureCompleted,
@@ -156,6 +157,60 @@ impl RecordKind {
             Self::ErasureCompleted => "ERASURE_COMPLETED",
             Self::LegalHoldPlaced => "LEGAL_HOLD_PLACED",
             Self::LegalHoldReleased => "LEGAL_HOLD_RELEASED",
+        }
+    }
+}
+
+impl RecordKind {
+    /// Whether what was said with such a record goes when it is past its time. What stays is how the
+    /// broker was set up, what rules a later reader needs (contracts, payload schemas), and what accounts
+    /// for gaps and forbids them.
+    #[must_use]
+    pub const fn is_purged(self) -> bool {
+        match self {
+            Self::Handoff
+            | Self::Refused
+            | Self::NoOp
+            | Self::DeadLettered
+            | Self::Accepted
+            | Self::Rejected
+            | Self::Completed
+            | Self::Failed
+            | Self::Expired
+            | Self::RolledBack
+            | Self::Checkpoint
+            | Self::TaskCompleted
+            | Self::TaskCanceled
+            | Self::Canceled
+            | Self::Escalated
+            | Self::EscalationResolved
+            | Self::Released
+            | Self::Discarded
+            | Self::ReleaseRefused
+            | Self::BudgetChanged
+            | Self::CheckpointRestored => true,
+            Self::AgentCreated
+            | Self::AgentUpdated
+            | Self::AgentDeleted
+            | Self::EndpointDisabled
+            | Self::EndpointFailing
+            | Self::EndpointRecovered
+            | Self::SecretRotated
+            | Self::ContractPut
+            | Self::PayloadSchemaPut
+            | Self::KeyCreated
+            | Self::KeyRevoked
+            | Self::TreeKeyChanged
+            | Self::SubscriptionCreated
+            | Self::SubscriptionUpdated
+            | Self::SubscriptionDeleted
+            | Self::SubscriptionDisabled
+            | Self::SubscriptionReplayed
+            | Self::ErasureRequested
+            | Self::Erased
+            | Self::ErasureCompleted
+            | Self::LegalHoldPlaced
+            | Self::LegalHoldReleased => false,
         }
     }
 }
@@ -303,6 +358,8 @@ pub struct Draft {
     pub personal: Vec<PersonalPart>,
     /// The erasure it tells of.
     pub erasure: Option<ErasureFacts>,
+    /// The end of retention it tells of.
+    pub retention: Option<RetentionFacts>,
     /// The legal hold it tells of.
     pub hold: Option<HoldFacts>,
     /// What the safety stage said.
@@ -343,6 +400,7 @@ impl Draft {
             checkpoint_commitment: None,
             personal: Vec::new(),
             erasure: None,
+            retention: None,
             hold: None,
             safety: None,
             audit_event: None,
@@ -416,6 +474,8 @@ struct Body<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     erasure: Option<&'a ErasureFacts>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    retention: Option<&'a RetentionFacts>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     legal_hold: Option<&'a HoldFacts>,
     #[serde(skip_serializing_if = "Option::is_none")]
     safety: Option<&'a SafetyFacts>,
@@ -482,6 +542,7 @@ pub fn seal(head: &mut LogHead, draft: &Draft) -> Sealed {
             .map(|datum| hash_text(&datum.part.commitment))
             .collect(),
         erasure: draft.erasure.as_ref(),
+        retention: draft.retention.as_ref(),
         legal_hold: draft.hold.as_ref(),
         safety: draft.safety.as_ref(),
         audit_event: draft.audit_event.as_deref(),

@@ -10,7 +10,7 @@ use super::Api;
 use super::auth::{Anyone, limited_to};
 use super::extract::{Id, Params, parameter};
 use super::problem::{NoKey, Problem, ProblemDetails};
-use super::trace::Checked;
+use super::trace::{Checked, gone};
 use crate::blame::{Answer, Blame, Pointer, Seen};
 use crate::domain::ids::{AgentId, HandoffId, TaskId};
 use crate::evidence::commitment::hash_text;
@@ -36,7 +36,7 @@ pub struct BlameParams {
     get, path = "/tasks/{taskId}/blame", tag = "tasks", operation_id = "getBlame",
     params(("taskId" = String, Path, description = "The task's UUID"), BlameParams),
     responses(
-        (status = 200, description = "`{taskId, handoffId, pointer, present, erased, value, valueHash, writtenBy, removedBy, certain, history[], verification}`. `writtenBy` and `removedBy` are `{handoffId, leafIndex, recordHash, fromAgent, contract, time}`; `history` has what happened to the value along the parents of that handoff, `{handoffId, leafIndex, agentId, change: set|changed|removed|erased, valueHash}`. `present` is null where the message was erased, and `certain` false where an erased message may have had a part. An agent may ask about the messages that it sent or received; hashes of others' values are left out", body = Object),
+        (status = 200, description = "`{taskId, handoffId, pointer, present, erased, messageGone (`erasure` or `retention`), value, valueHash, writtenBy, removedBy, certain, history[], verification}`. `writtenBy` and `removedBy` are `{handoffId, leafIndex, recordHash, fromAgent, contract, time}`; `history` has what happened to the value along the parents of that handoff, `{handoffId, leafIndex, agentId, change: set|changed|removed|erased, valueHash}`. `present` is null where the message was erased, and `certain` false where an erased message may have had a part. An agent may ask about the messages that it sent or received; hashes of others' values are left out", body = Object),
         (status = 400, description = "Not a pointer, or a malformed parameter", body = ProblemDetails, content_type = "application/problem+json"),
         NoKey,
         (status = 404, description = "No such task or handoff, or not the caller's", body = ProblemDetails, content_type = "application/problem+json"),
@@ -106,12 +106,14 @@ struct Reading<'a> {
     checked: Checked,
     /// The handoff to blame for so far, and what its message has at the place.
     view: Option<(String, Option<Value>)>,
+    /// Why that message is not there any more, if it is not.
+    gone: Option<&'static str>,
 }
 
 impl<'a> Reading<'a> {
     fn new(pointer: &'a Pointer, asked: Option<String>, reader: Option<&'a AgentId>) -> Self {
         let (blame, checked) = (Blame::default(), Checked::default());
-        Self { pointer, asked, reader, blame, checked, view: None }
+        Self { pointer, asked, reader, blame, checked, view: None, gone: None }
     }
 
     fn take(&mut self, record: &StoredRecord) {
@@ -129,6 +131,7 @@ impl<'a> Reading<'a> {
         let value = self.pointer.find(&content);
         let seen = if content.is_null() { Seen::Erased } else { Seen::in_message(value) };
         if open && self.asked.as_ref().is_none_or(|asked| *asked == id) {
+            self.gone = gone(record);
             self.view = Some((id.clone(), value.cloned().filter(|_| seen != Seen::Erased)));
         }
         let parent = body.get("parentHandoffId").and_then(Value::as_str);
@@ -165,6 +168,7 @@ impl<'a> Reading<'a> {
             "pointer": self.pointer.as_str(),
             "present": (seen != Seen::Erased).then_some(seen != Seen::Absent),
             "erased": seen == Seen::Erased,
+            "messageGone": self.gone,
             "value": value,
             "valueHash": hash_of(seen),
             "writtenBy": writer.map(Hop::view),

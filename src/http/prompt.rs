@@ -67,7 +67,7 @@ pub struct Turn {
         (status = 400, description = "A malformed parameter", body = ProblemDetails, content_type = "application/problem+json"),
         NoKey,
         (status = 403, description = "A dead letter: its text reaches no agent", body = ProblemDetails, content_type = "application/problem+json"),
-        (status = 404, description = "No such handoff, not the caller's, or its message was erased", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 404, description = "No such handoff, not the caller's, or its message was erased or past its time", body = ProblemDetails, content_type = "application/problem+json"),
     ),
     security(("bearer" = []), ("apiKey" = []))
 )]
@@ -98,6 +98,7 @@ pub async fn prompt(
     let stored = match stored {
         Found::Whole(stored) => stored,
         Found::Gone => return Err(Problem::not_found("message: it was erased")),
+        Found::Purged => return Err(Problem::not_found("message: it was past its time")),
         Found::Unavailable(_) => return Err(Problem::archive_away()),
     };
     let origin = Origin {

@@ -300,8 +300,14 @@ fn handoff_entry(
         "costTracking": body.get("costAtHandoff"),
         "cost": cost,
     });
-    if let (Some(entry), Some(Value::Object(state))) = (entry.as_object_mut(), state) {
-        entry.extend(state.clone());
+    let gone = gone(record);
+    if let Some(entry) = entry.as_object_mut() {
+        if let Some(Value::Object(state)) = state {
+            entry.extend(state.clone());
+        }
+        if let Some(why) = gone {
+            entry.insert("messageGone".to_owned(), json!(why));
+        }
     }
     entry
 }
@@ -322,6 +328,15 @@ fn record_entry(record: &StoredRecord, open: bool) -> Value {
     entry
 }
 
+/// Why a record's message is not there any more: a person asked for its erasure, or its time was over.
+pub(super) fn gone(record: &StoredRecord) -> Option<&'static str> {
+    match record.content.as_ref()?.kept {
+        Kept::Erased => Some("erasure"),
+        Kept::Purged => Some("retention"),
+        _ => None,
+    }
+}
+
 /// A record's content, where it was not erased.
 fn opened(record: &StoredRecord) -> Option<Value> {
     let kept = &record.content.as_ref()?.kept;
@@ -339,6 +354,7 @@ pub(super) struct Checked {
     records: u64,
     contents: u64,
     erased: u64,
+    purged: u64,
     unavailable: u64,
     first_bad: Option<(i64, &'static str)>,
 }
@@ -369,6 +385,7 @@ impl Checked {
         }
         let Some((salt, codec, bytes)) = kept.and_then(Kept::hot) else {
             self.erased += 1;
+            self.purged += u64::from(matches!(kept, Some(Kept::Purged)));
             return Value::Null;
         };
         self.contents += 1;
@@ -388,8 +405,10 @@ impl Checked {
             "erased": self.erased,
             "firstBad": self.first_bad.map(|(leaf, fault)| json!({"leafIndex": leaf, "fault": fault})),
         });
-        if let (Some(summary), 1..) = (summary.as_object_mut(), self.unavailable) {
-            summary.insert("unavailable".to_owned(), json!(self.unavailable));
+        for (name, count) in [("unavailable", self.unavailable), ("purged", self.purged)] {
+            if let (Some(summary), 1..) = (summary.as_object_mut(), count) {
+                summary.insert(name.to_owned(), json!(count));
+            }
         }
         summary
     }

@@ -436,7 +436,7 @@ impl Intake {
                     Message::Whole(self.message_of(&handoff, Some(value)).await?)
                 }
                 Some(Kept::Cold(_) | Kept::Unavailable(_)) => Message::Archived,
-                Some(Kept::Erased) | None => Message::Erased,
+                Some(Kept::Erased | Kept::Purged) | None => Message::Erased,
             };
             whole.push((handoff, message));
         }

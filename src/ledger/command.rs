@@ -22,12 +22,12 @@ use crate::evidence::commitment::{Part, Subject};
 use crate::evidence::erasure::Scope;
 use crate::evidence::record::{Actor, Content, Party, PersonalPart, SafetyFacts};
 use crate::store::contracts::ContractRow;
-use crate::store::erasure::{HoldRow, PageNeed, SubjectRef};
+use crate::store::erasure::{HoldRow, PageNeed, PurgeNeed, SubjectRef};
 use crate::store::events::SubscriptionRow;
 use crate::store::schemas::PayloadSchemaRow;
 use crate::store::{AgentRow, KeyRow};
 
-pub use super::reply::{LedgerError, Reply};
+pub use super::reply::{LedgerError, Purged, Reply};
 
 /// Content for a record: canonical bytes, committed to and packed.
 #[must_use]
@@ -119,6 +119,8 @@ pub enum Kind {
     Erase(Box<EraseNext>),
     /// The files are clean too: an erasure is done.
     FinishErasure(ErasureId),
+    /// Take away the next page of what is past its time.
+    Purge(Box<PurgeNext>),
 }
 
 impl Kind {
@@ -157,6 +159,7 @@ impl Kind {
             Self::RequestErasure(_) => "request_erasure",
             Self::Erase(_) => "erase",
             Self::FinishErasure(_) => "finish_erasure",
+            Self::Purge(_) => "purge",
         }
     }
 }
@@ -205,6 +208,17 @@ pub struct EraseNext {
     pub id: ErasureId,
     /// How much, and how far.
     pub page: PageNeed,
+    /// Under which the list of what went is kept.
+    pub content_id: ContentId,
+    /// Salt of that list's commitment.
+    pub salt: [u8; 16],
+}
+
+/// The next page of what is past its time.
+#[derive(Debug, Clone)]
+pub struct PurgeNext {
+    /// From where, and how old.
+    pub need: PurgeNeed,
     /// Under which the list of what went is kept.
     pub content_id: ContentId,
     /// Salt of that list's commitment.

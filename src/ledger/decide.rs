@@ -73,6 +73,7 @@ fn decide_on(state: &State, command: &Command, context: &Context) -> Decision {
         Kind::RequestErasure(request) => erasure::request(state, command, request),
         Kind::Erase(next) => erasure::erase(state, command, next),
         Kind::FinishErasure(id) => erasure::finish(state, command, *id),
+        Kind::Purge(next) => erasure::purge(state, command, next),
     }
 }
 
@@ -244,6 +245,9 @@ pub fn needs(command: &Command, needs: &mut Needs) {
         Kind::FinishErasure(id) => {
             let none = PageNeed { upto: 0, limit: 0 };
             needs.erasure.pages.entry((tenant.clone(), *id)).or_insert(none);
+        }
+        Kind::Purge(next) => {
+            needs.erasure.purges.insert(tenant.clone(), next.need);
         }
     }
 }

@@ -2,16 +2,20 @@
 //! record that lists it, in one commit, so that at no moment anything is gone that no record explains.
 
 use super::command::{
-    Command, EraseNext, LedgerError, PlaceHold, ReleaseHold, Reply, RequestErasure,
+    Command, EraseNext, LedgerError, PlaceHold, PurgeNext, ReleaseHold, Reply, RequestErasure,
 };
 use super::decide::Decision;
 use super::plan::Change;
+use super::reply::Purged;
 use crate::domain::ids::ErasureId;
 use crate::evidence::commitment::{Part, Subject, hash_text};
-use crate::evidence::erasure::{ErasureFacts, HoldFacts, Slot, list};
+use crate::evidence::erasure::{Cause, ErasureFacts, HoldFacts, RetentionFacts, Scope, Slot, list};
 use crate::evidence::record::{Content, Draft, RecordKind};
 use crate::store::State;
-use crate::store::erasure::{Erase, ErasureRow, ErasureStatus, HoldRow, Page};
+use crate::store::erasure::{Erase, ErasureRow, ErasureStatus, HoldRow, Page, PurgePage};
+
+/// Why a record's content went: its time was over.
+const RETENTION: &str = "RETENTION";
 
 fn draft(command: &Command, kind: RecordKind) -> Draft {
     Draft::new(command.tenant.clone(), kind, command.at, command.actor.clone())
@@ -158,7 +162,7 @@ pub(super) fn erase(state: &State, command: &Command, next: &EraseNext) -> Decis
     let mut record = draft(command, RecordKind::Erased);
     record.reason = Some(row.reason.clone());
     record.erasure = Some(facts(&row, counts.into()));
-    let list = list(row.id, &slots, &leaves, &page.checkpoints);
+    let list = list(Cause::Erasure(row.id), &slots, &leaves, &page.checkpoints);
     record.content =
         Some(Content { id: next.content_id, part: Part::new(Subject::Message, next.salt, &list) });
     let erase = Erase {
@@ -167,10 +171,66 @@ pub(super) fn erase(state: &State, command: &Command, next: &EraseNext) -> Decis
         handoffs,
         contents: page.contents.iter().map(|(_, id)| *id).collect(),
         checkpoints: page.checkpoints.clone(),
+        words: row.scope == Scope::Messages,
+        purged_at: None,
     };
     Ok((
         vec![Change::Erasure(row.clone()), Change::Erase(erase), Change::Record(Box::new(record))],
         Reply::Erasure { row, repeated: false },
+    ))
+}
+
+/// Takes away the next page of what is past its time, and appends the record that lists it. Where a legal
+/// hold was placed in this very batch the page is looked at again: it was read before the hold.
+pub(super) fn purge(state: &State, command: &Command, next: &PurgeNext) -> Decision {
+    let none = PurgePage { next: next.need.from, again: true, ..PurgePage::default() };
+    let page = state.erasure.purges.get(&command.tenant).unwrap_or(&none);
+    let seen = Purged {
+        next: page.next,
+        ends: page.ends && !page.again,
+        held: page.held,
+        first_held: page.first_held,
+        data: 0,
+        contents: 0,
+        checkpoints: 0,
+    };
+    if page.again {
+        return Ok((Vec::new(), Reply::Purged(Purged { next: next.need.from, ..seen })));
+    }
+    let counts = [page.data.len(), page.contents.len(), page.checkpoints.len()]
+        .map(|count| i64::try_from(count).unwrap_or(i64::MAX));
+    if counts == [0; 3] {
+        return Ok((Vec::new(), Reply::Purged(seen)));
+    }
+    let before = next.need.before.rfc3339();
+    let leaves: Vec<i64> = page.contents.iter().map(|(leaf, _)| *leaf).collect();
+    let list = list(Cause::Retention(&before), &page.data, &leaves, &page.checkpoints);
+    let mut record = draft(command, RecordKind::Erased);
+    record.reason = Some(RETENTION.to_owned());
+    record.retention = Some(RetentionFacts {
+        before,
+        data: counts[0],
+        contents: counts[1],
+        checkpoints: counts[2],
+    });
+    record.content =
+        Some(Content { id: next.content_id, part: Part::new(Subject::Message, next.salt, &list) });
+    let mut ids: Vec<_> = page.contents.iter().map(|(_, id)| *id).collect();
+    ids.sort_unstable();
+    ids.dedup();
+    let erase = Erase {
+        tenant: command.tenant.clone(),
+        data: page.data.clone(),
+        handoffs: page.handoffs.clone(),
+        contents: ids,
+        checkpoints: page.checkpoints.clone(),
+        words: true,
+        purged_at: Some(command.at),
+    };
+    let [data, contents, checkpoints] = counts;
+    Ok((
+        vec![Change::Erase(erase), Change::Record(Box::new(record))],
+        Reply::Purged(Purged { data, contents, checkpoints, ..seen }),
     ))
 }
 

@@ -207,6 +207,9 @@ impl Plan {
             }
             Change::Hold(row) => {
                 hold(&mut state.erasure, &row);
+                if let Some(page) = state.erasure.purges.get_mut(&row.tenant) {
+                    page.again = true;
+                }
                 writes.holds.insert((row.tenant.clone(), row.id.clone()), row);
             }
             Change::Erasure(row) => {
@@ -228,6 +231,9 @@ impl Plan {
                         page.contents.retain(|(_, id)| !erase.contents.contains(id));
                         page.checkpoints.retain(|at| !erase.checkpoints.contains(at));
                     }
+                }
+                if let Some(page) = state.erasure.purges.get_mut(&erase.tenant) {
+                    page.again = true;
                 }
                 writes.erased.push(erase);
             }

@@ -122,6 +122,27 @@ pub enum Reply {
         /// It was asked for before.
         repeated: bool,
     },
+    /// What a page of the purge took.
+    Purged(Purged),
+}
+
+/// What one page of the purge looked at and took.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Purged {
+    /// Where the next page begins.
+    pub next: i64,
+    /// Nothing after it is old enough.
+    pub ends: bool,
+    /// Records with something that is held back.
+    pub held: i64,
+    /// The first of these.
+    pub first_held: Option<i64>,
+    /// Personal data that went.
+    pub data: i64,
+    /// Contents of records that went.
+    pub contents: i64,
+    /// Checkpoints that went.
+    pub checkpoints: i64,
 }
 
 /// Why a command was not carried out. Nothing was changed.

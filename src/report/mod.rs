@@ -96,6 +96,7 @@ struct Counts {
     records: u64,
     contents: u64,
     erased: u64,
+    purged: u64,
 }
 
 struct AgentRow {
@@ -206,6 +207,7 @@ impl<'a> Page<'a> {
                 records: count("records"),
                 contents: count("contents"),
                 erased: count("erased"),
+                purged: count("purged"),
             },
             agents: agents(trace),
             diagram: draw(&hops.iter().map(HopView::step).collect::<Vec<_>>()),

@@ -20,8 +20,10 @@ pub enum Kept {
     /// The bytes should be in the cold tier and could not be had. No store says this; the reader of
     /// the cold tier does.
     Unavailable(ColdFault),
-    /// Erased: nothing.
+    /// Erased at a person's request: nothing.
     Erased,
+    /// Past its time (`retention.delete_after_days`): nothing.
+    Purged,
 }
 
 impl Kept {
@@ -40,10 +42,12 @@ impl Kept {
         codec: Codec,
         bytes: Option<Vec<u8>>,
         place: Option<Place>,
+        purged: bool,
     ) -> Self {
         match (salt, bytes, place) {
             (Some(salt), Some(bytes), _) => Self::Hot(salt, codec, bytes),
             (Some(salt), None, Some(place)) => Self::Cold(Cold { salt, place }),
+            _ if purged => Self::Purged,
             _ => Self::Erased,
         }
     }
@@ -156,6 +160,15 @@ pub struct ArchiveMark {
     pub rescan_at: Micros,
 }
 
+/// How far a tenant's log was gone through for what is past its time; see migration 0021.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct PurgeMark {
+    /// How far, as for the archive.
+    pub scan: ArchiveMark,
+    /// A run took something, or was about to, and segments and files may still hold it.
+    pub unclean: bool,
+}
+
 /// The cold tier's share of the store.
 #[async_trait]
 pub trait ColdStore: Send + Sync {
@@ -168,6 +181,11 @@ pub trait ColdStore: Send + Sync {
     async fn find_archive_mark(&self, tenant: &TenantId) -> Result<ArchiveMark>;
     /// Keeps the mark of a tenant.
     async fn keep_archive_mark(&self, tenant: &TenantId, mark: ArchiveMark) -> Result<()>;
+
+    /// How far a tenant's log was purged; where nothing says so, its beginning.
+    async fn find_purge_mark(&self, tenant: &TenantId) -> Result<PurgeMark>;
+    /// Keeps how far a tenant's log was purged.
+    async fn keep_purge_mark(&self, tenant: &TenantId, mark: PurgeMark) -> Result<()>;
 
     /// Every record of `limit` places from a leaf index on, in log order.
     async fn list_archivable(

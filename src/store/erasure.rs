@@ -34,6 +34,17 @@ pub struct PageNeed {
     pub limit: i64,
 }
 
+/// A page of what is past its time that a batch wants to see.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PurgeNeed {
+    /// The first leaf to look at.
+    pub from: i64,
+    /// What was recorded before this goes.
+    pub before: Micros,
+    /// Records to look at.
+    pub limit: i64,
+}
+
 /// What a batch must see for erasures and holds. Where there is any, the tenant's row is locked first:
 /// a hold and an erasure of one tenant never pass each other unseen.
 #[derive(Debug, Clone, Default)]
@@ -44,6 +55,8 @@ pub struct ErasureNeeds {
     pub pages: BTreeMap<ErasureKey, PageNeed>,
     /// Holds by id.
     pub holds: std::collections::BTreeSet<HoldKey>,
+    /// Tenants of whose logs a page of what is past its time is wanted.
+    pub purges: BTreeMap<TenantId, PurgeNeed>,
 }
 
 impl ErasureNeeds {
@@ -52,7 +65,8 @@ impl ErasureNeeds {
     pub fn tenants(&self) -> std::collections::BTreeSet<&TenantId> {
         let subjects = self.subjects.iter().map(|subject| &subject.tenant);
         let pages = self.pages.keys().map(|(tenant, _)| tenant);
-        subjects.chain(pages).chain(self.holds.iter().map(|(tenant, _)| tenant)).collect()
+        let holds = self.holds.iter().map(|(tenant, _)| tenant);
+        subjects.chain(pages).chain(holds).chain(self.purges.keys()).collect()
     }
 }
 
@@ -65,6 +79,8 @@ pub struct ErasureState {
     pub pages: BTreeMap<ErasureKey, Page>,
     /// Holds that exist.
     pub holds: BTreeMap<HoldKey, HoldRow>,
+    /// The pages of what is past its time.
+    pub purges: BTreeMap<TenantId, PurgePage>,
 }
 
 /// What is known of a subject.
@@ -90,6 +106,30 @@ pub struct Page {
     /// With [`Scope::Messages`]: what else is kept of these data's handoffs, by leaf.
     pub contents: Vec<(i64, ContentId)>,
     /// With [`Scope::Messages`]: the checkpoints that went with these handoffs.
+    pub checkpoints: Vec<(TaskId, CheckpointRef)>,
+}
+
+/// A page of what is past its time.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PurgePage {
+    /// Where the next page begins.
+    pub next: i64,
+    /// Nothing after it is old enough.
+    pub ends: bool,
+    /// Something of this batch changed what may go: it is to be asked for again.
+    pub again: bool,
+    /// Records with something that is held back: somebody may still act on their task, or a legal hold
+    /// is on it or on a person of whom it has data.
+    pub held: i64,
+    /// The first of these.
+    pub first_held: Option<i64>,
+    /// Personal data, in log order.
+    pub data: Vec<Slot>,
+    /// Contents by every place that they have in the log.
+    pub contents: Vec<(i64, ContentId)>,
+    /// Handoffs whose messages are among the contents.
+    pub handoffs: Vec<HandoffId>,
+    /// Checkpoints of these records' tasks.
     pub checkpoints: Vec<(TaskId, CheckpointRef)>,
 }
 
@@ -198,6 +238,11 @@ pub struct Erase {
     pub contents: Vec<ContentId>,
     /// Checkpoints: salt and state go, [`ERASED_CHECKPOINT`] stays.
     pub checkpoints: Vec<(TaskId, CheckpointRef)>,
+    /// The words beside the handoffs go too: a receiver's reason that is no code, the gate's findings
+    /// about a dead letter.
+    pub words: bool,
+    /// The contents are past their time, as of then; otherwise a person asked.
+    pub purged_at: Option<Micros>,
 }
 
 /// What an erased checkpoint holds: an object as any checkpoint, so that a rollback to it can be read.

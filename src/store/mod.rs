@@ -43,6 +43,7 @@ mod lists;
 #[cfg(test)]
 pub mod memory;
 pub mod postgres;
+mod purge;
 mod rows;
 pub mod schemas;
 pub mod sqlite;

@@ -38,7 +38,8 @@ pub(super) const ESCALATION: &str = "tenant, escalation_id, task_id, handoff_id,
 /// Columns of a log's head.
 pub(super) const HEAD: &str = "tenant, log_id, size, hash, frontier";
 /// Columns of a content beside its name, of a table called `c`.
-pub(super) const KEPT: &str = "c.salt, c.codec, c.bytes, c.segment, c.seg_offset, c.seg_length";
+pub(super) const KEPT: &str =
+    "c.salt, c.codec, c.bytes, c.segment, c.seg_offset, c.seg_length, c.purged_at";
 
 /// Columns of a checkpoint.
 pub(super) const CHECKPOINT: &str =
@@ -184,7 +185,31 @@ macro_rules! decoders {
                 codec(row)?,
                 get(row, "bytes")?,
                 place,
+                get::<Option<i64>>(row, "purged_at")?.is_some(),
             ))
+        }
+
+        /// A record as the purge looks at it.
+        pub(super) fn aged(row: &$row) -> Result<$crate::store::purge::Aged> {
+            Ok($crate::store::purge::Aged {
+                leaf_index: get(row, "leaf_index")?,
+                kind: get(row, "kind")?,
+                recorded_at: micros(row, "recorded_at")?,
+                task: parse_opt(row, "task_id")?,
+                handoff: parse_opt(row, "handoff_id")?,
+                content: parse_opt(row, "content_id")?,
+            })
+        }
+
+        /// A content, and where and when a record has it.
+        pub(super) fn sharing(row: &$row) -> Result<($crate::domain::ids::ContentId, i64, Micros)> {
+            Ok((parse(row, "content_id")?, get(row, "leaf_index")?, micros(row, "recorded_at")?))
+        }
+
+        /// Which checkpoint, of which task.
+        pub(super) fn saved(row: &$row) -> Result<($crate::domain::ids::TaskId, CheckpointRef)> {
+            let execution_id = parse(row, "execution_id")?;
+            Ok((parse(row, "task_id")?, CheckpointRef { execution_id, seq: get(row, "seq")? }))
         }
 
         /// What is delivered of a content without bytes: nothing where it was erased. Refuses one that

@@ -73,7 +73,7 @@ async fn fault(broker: &Broker) -> Value {
     said["logs"][0]["report"]["firstFault"]["fault"].clone()
 }
 
-async fn past_the_broker(broker: &Broker, sql: &str) -> u64 {
+pub async fn past_the_broker(broker: &Broker, sql: &str) -> u64 {
     let sql = AssertSqlSafe(sql.to_owned());
     if broker.url.starts_with("sqlite:") {
         let mut raw = sqlx::SqliteConnection::connect(&broker.url).await.unwrap();

@@ -88,7 +88,8 @@ on_both_sides! {
         killed_at_any_step_the_archive_loses_nothing;
     steps:
         an_archive_that_ends_at_any_step_loses_nothing,
-        an_erasure_that_ends_at_any_step_is_finished_by_the_next_broker;
+        an_erasure_that_ends_at_any_step_is_finished_by_the_next_broker,
+        f4_7_a_purge_that_ends_at_any_step_is_finished_by_the_next;
     cuts:
         senders_that_go_away_lose_nothing_and_repeat_nothing,
         a_receiver_that_hangs_up_is_tried_again,

@@ -163,6 +163,71 @@ pub async fn an_erasure_that_ends_at_any_step_is_finished_by_the_next_broker(sit
     broker.stop().await;
 }
 
+/// A run of everything that ended up to now.
+fn purge(site: &Site, settings: &[(&str, &str)]) -> tokio::process::Command {
+    let mut command = site.command(settings);
+    command.args(["--output", "json", "purge", "--before", "2999-01-01T00:00:00Z"]);
+    command
+}
+
+pub async fn f4_7_a_purge_that_ends_at_any_step_is_finished_by_the_next(site: Arc<Site>) {
+    let folder = tempfile::tempdir().unwrap();
+    let url = format!("file://{}", folder.path().display());
+    let settings = [
+        ("HANDOFFD_RETENTION__ARCHIVE_URL", url.as_str()),
+        ("HANDOFFD_RETENTION__ARCHIVE_INTERVAL_S", "0"),
+        ("HANDOFFD_ERASURE__PAGE", "4"),
+    ];
+    let broker = Broker::start(&site, &settings).await;
+    let world = World::new(&broker, Vec::new()).await;
+    broker.stop().await;
+    let mut tasks = Vec::new();
+    // Only SQLite rewrites its file.
+    let steps = Step::PURGE
+        .into_iter()
+        .filter(|step| *step != Step::EraseVacuumed || site.side == Side::Sqlite);
+    for step in steps {
+        let name = format!("jana-{}-{}", step.name().replace('.', "-"), random_id().simple());
+        let broker = Broker::start(&site, &settings).await;
+        tasks.extend(about(&broker, &world, &name, HANDOFFS / 2).await);
+        archived(&site, &settings).await;
+        tasks.extend(about(&broker, &world, &name, HANDOFFS / 2).await);
+        broker.stop().await;
+
+        let failpoints = format!("{}=return", step.name());
+        let mut run = purge(&site, &armed(&settings, &failpoints));
+        let ended = run.stdout(Stdio::null()).status().await.unwrap();
+        let signal = std::os::unix::process::ExitStatusExt::signal(&ended);
+        assert_eq!(signal, Some(SIGABRT), "{} ended {ended}", step.name());
+        site.forget_leases().await;
+        // Whatever is gone by now is listed.
+        site.verify_with(&settings).await;
+
+        let done = purge(&site, &settings).output().await.unwrap();
+        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+        site.verify_with(&settings).await;
+        let kept = exported(&site, &settings).await;
+        assert!(!kept.contains(&name), "{}: what is past its time is in the log", step.name());
+        let mut places = vec![folder.path()];
+        if site.side == Side::Sqlite {
+            places.push(site.data_dir());
+        }
+        for place in places {
+            let found = holding(place, name.as_bytes());
+            assert!(found.is_empty(), "{}: plain text is left in {found:?}", step.name());
+        }
+    }
+    let broker = Broker::start(&site, &settings).await;
+    for trace in traces(&broker, &tasks).await {
+        let trace: Value = serde_json::from_str(&trace).unwrap();
+        assert_eq!(
+            (&trace["verification"]["ok"], &trace["verification"]["purged"]),
+            (&json!(true), &json!(1))
+        );
+    }
+    broker.stop().await;
+}
+
 async fn erase(broker: &Broker, subject: &str) -> reqwest::Result<reqwest::Response> {
     let path = format!("{}/data-subjects/{subject}?scope=messages", broker.base);
     client().delete(path).bearer_auth(ADMIN_KEY).header("Prefer", "wait=30").send().await

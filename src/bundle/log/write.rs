@@ -105,7 +105,7 @@ fn line(record: &StoredRecord, personal: bool, out: &mut dyn Write) -> Result<()
         Some(Kept::Unavailable(ColdFault::Away)) => return Err(WriteError::Away),
         Some(Kept::Unavailable(ColdFault::Missing)) => Some(Shown::absent(State::ColdMissing)),
         Some(Kept::Unavailable(ColdFault::Damaged)) => Some(Shown::absent(State::ColdDamaged)),
-        Some(Kept::Erased | Kept::Cold(_)) => Some(Shown::absent(State::Erased)),
+        Some(Kept::Erased | Kept::Purged | Kept::Cold(_)) => Some(Shown::absent(State::Erased)),
     };
     let data = record.personal.iter().map(|datum| datum_of(leaf, datum, personal));
     let data = data.collect::<Result<Vec<_>, _>>()?;

@@ -5,7 +5,9 @@ use handoffd::domain::cap::Cap;
 use handoffd::domain::event::Position;
 use handoffd::domain::ids::{AgentId, ContentId, Micros, TenantId};
 use handoffd::store::caps::CapStore;
-use handoffd::store::cold::{Archivable, ArchiveMark, ColdStore, Frame, Inhabitants, Lease};
+use handoffd::store::cold::{
+    Archivable, ArchiveMark, ColdStore, Frame, Inhabitants, Lease, PurgeMark,
+};
 use handoffd::store::contracts::{ContractRow, ContractStore};
 use handoffd::store::events::{
     CursorKey, CursorRow, CursorSettle, EventDeliveryRow, EventRow, EventScope, EventStore,
@@ -139,6 +141,14 @@ impl ColdStore for MemoryStore {
     }
 
     async fn keep_archive_mark(&self, _tenant: &TenantId, _mark: ArchiveMark) -> Result<()> {
+        absent()
+    }
+
+    async fn find_purge_mark(&self, _tenant: &TenantId) -> Result<PurgeMark> {
+        absent()
+    }
+
+    async fn keep_purge_mark(&self, _tenant: &TenantId, _mark: PurgeMark) -> Result<()> {
         absent()
     }
 

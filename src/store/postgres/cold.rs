@@ -12,7 +12,7 @@ use super::log::kept_contents;
 use super::{PostgresStore, answered, batched, rows};
 use crate::domain::ids::{ContentId, Micros, TenantId};
 use crate::store::cold::{
-    Archivable, ArchiveMark, ColdStore, Frame, HotContent, Inhabitants, Lease,
+    Archivable, ArchiveMark, ColdStore, Frame, HotContent, Inhabitants, Lease, PurgeMark,
 };
 use crate::store::{Result, StoredContent};
 
@@ -83,6 +83,50 @@ impl ColdStore for PostgresStore {
             .bind(mark.done_below)
             .bind(mark.scanned_to)
             .bind(mark.rescan_at.0)
+            .execute(&self.pool)
+            .await
+            .map_err(failed)
+            .map(drop)
+        })
+        .await
+    }
+
+    async fn find_purge_mark(&self, tenant: &TenantId) -> Result<PurgeMark> {
+        answered(async {
+            let row = sqlx::query(
+                "SELECT done_below, scanned_to, rescan_at, unclean FROM purge_marks WHERE tenant = $1",
+            )
+            .bind(tenant.as_str())
+            .fetch_optional(&self.pool)
+            .await
+            .map_err(failed)?;
+            row.map_or(Ok(PurgeMark::default()), |row| {
+                Ok(PurgeMark {
+                    scan: ArchiveMark {
+                        done_below: rows::get(&row, "done_below")?,
+                        scanned_to: rows::get(&row, "scanned_to")?,
+                        rescan_at: Micros(rows::get(&row, "rescan_at")?),
+                    },
+                    unclean: rows::get(&row, "unclean")?,
+                })
+            })
+        })
+        .await
+    }
+
+    async fn keep_purge_mark(&self, tenant: &TenantId, mark: PurgeMark) -> Result<()> {
+        answered(async {
+            sqlx::query(
+                "INSERT INTO purge_marks (tenant, done_below, scanned_to, rescan_at, unclean) \
+                 VALUES ($1, $2, $3, $4, $5) ON CONFLICT (tenant) DO UPDATE \
+                 SET done_below = EXCLUDED.done_below, scanned_to = EXCLUDED.scanned_to, \
+                     rescan_at = EXCLUDED.rescan_at, unclean = EXCLUDED.unclean",
+            )
+            .bind(tenant.as_str())
+            .bind(mark.scan.done_below)
+            .bind(mark.scan.scanned_to)
+            .bind(mark.scan.rescan_at.0)
+            .bind(mark.unclean)
             .execute(&self.pool)
             .await
             .map_err(failed)

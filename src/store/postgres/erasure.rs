@@ -1,5 +1,7 @@
 //! Erasure, access and legal hold: what a batch sees and writes of them, reads, and vacuum.
 
+use std::collections::HashSet;
+
 use sqlx::postgres::{PgConnectOptions, PgConnection, PgPool, PgRow, Postgres};
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, QueryBuilder, Row};
 
@@ -13,8 +15,9 @@ use crate::evidence::record::{Draft, RecordKind, Sealed};
 use crate::fault::{self, Step};
 use crate::store::erasure::{
     ERASED_CHECKPOINT, Erase, ErasureKey, ErasureNeeds, ErasureRow, ErasureState, HeldDatum,
-    HoldKey, HoldRow, Known, Page, PageNeed, Scrubbed, SubjectRef,
+    HoldKey, HoldRow, Known, Page, PageNeed, PurgeNeed, PurgePage, Scrubbed, SubjectRef,
 };
+use crate::store::purge::{Beside, CHECKPOINTS, Old, page as put_together};
 use crate::store::rows::{ERASURE, HELD, HOLD};
 use crate::store::{Result, Store, Writes};
 
@@ -56,12 +59,125 @@ pub(super) async fn load(
             state.pages.insert(key.clone(), page);
         }
     }
+    for (tenant, need) in &needs.purges {
+        state.purges.insert(tenant.clone(), purge_page(tx, log, tenant, *need).await?);
+    }
     for key in &needs.holds {
         if let Some(row) = one(&mut *tx, &hold_by_id(), &key.0, &key.1).await? {
             state.holds.insert(key.clone(), rows::hold(&row)?);
         }
     }
     Ok(state)
+}
+
+/// What is past its time among the records from a place on. Records of that age are in the log, wherever
+/// that is: only the newest may still be on their way there.
+async fn purge_page(
+    tx: &mut PgConnection,
+    log: Option<&PgPool>,
+    tenant: &TenantId,
+    need: PurgeNeed,
+) -> Result<PurgePage> {
+    let query = sqlx::query(
+        "SELECT leaf_index, kind, recorded_at, task_id, handoff_id, content_id FROM audit.records \
+         WHERE tenant = $1 AND leaf_index >= $2 AND leaf_index < $2 + $3 ORDER BY leaf_index",
+    );
+    let query = query.bind(tenant.as_str()).bind(need.from).bind(need.limit);
+    let found = match log {
+        Some(log) => query.fetch_all(log).await,
+        None => query.fetch_all(&mut *tx).await,
+    }
+    .map_err(failed)?;
+    let mut old = Old::new(need, found.iter().map(rows::aged).collect::<Result<_>>()?);
+    let named: Vec<String> =
+        old.records.iter().filter_map(|record| Some(record.content?.to_string())).collect();
+    let kept: HashSet<String> = sqlx::query_scalar(
+        "SELECT content_id FROM contents \
+         WHERE tenant = $1 AND content_id = ANY($2) AND salt IS NOT NULL",
+    )
+    .bind(tenant.as_str())
+    .bind(&named)
+    .fetch_all(&mut *tx)
+    .await
+    .map_err(failed)?
+    .into_iter()
+    .collect();
+    for record in &mut old.records {
+        record.content = record.content.filter(|id| kept.contains(&id.to_string()));
+    }
+    let tasks: Vec<String> = old.tasks().iter().map(TaskId::to_string).collect();
+    let mut beside = Beside::default();
+    let held = sqlx::query(
+        "SELECT t.task_id FROM UNNEST($2::text[]) AS t(task_id) WHERE \
+           EXISTS (SELECT 1 FROM handoffs AS h WHERE h.tenant = $1 AND h.task_id = t.task_id \
+             AND h.status IN ('PENDING', 'ACCEPTED')) \
+           OR EXISTS (SELECT 1 FROM tasks AS k WHERE k.tenant = $1 AND k.task_id = t.task_id \
+             AND k.status = 'ESCALATED') \
+           OR t.task_id IN (SELECT d.task_id FROM dead_letters AS d \
+             WHERE d.tenant = $1 AND d.status = 'OPEN') \
+           OR t.task_id IN (SELECT l.task_id FROM legal_holds AS l \
+             WHERE l.tenant = $1 AND l.released_at IS NULL AND l.task_id IS NOT NULL) \
+           OR t.task_id IN (SELECT said.task_id FROM legal_holds AS l \
+             JOIN personal_data AS p ON p.tenant = l.tenant AND p.subject_id = l.subject_id \
+             JOIN (SELECT handoff_id, task_id FROM handoffs WHERE tenant = $1 \
+               UNION ALL SELECT handoff_id, task_id FROM dead_letters WHERE tenant = $1) AS said \
+               ON said.handoff_id = p.handoff_id \
+             WHERE l.tenant = $1 AND l.released_at IS NULL AND l.subject_id IS NOT NULL)",
+    )
+    .bind(tenant.as_str())
+    .bind(&tasks)
+    .fetch_all(&mut *tx)
+    .await
+    .map_err(failed)?;
+    for row in &held {
+        beside.held.insert(rows::parse(row, "task_id")?);
+    }
+    let leaves: Vec<i64> = old.records.iter().map(|record| record.leaf_index).collect();
+    let data = sqlx::query(
+        "SELECT p.leaf_index, p.ordinal::bigint AS ordinal, EXISTS (SELECT 1 FROM legal_holds AS l \
+           WHERE l.tenant = p.tenant AND l.subject_id = p.subject_id AND l.released_at IS NULL) AS held \
+         FROM personal_data AS p WHERE p.tenant = $1 AND p.salt IS NOT NULL \
+           AND p.leaf_index = ANY($2) ORDER BY p.leaf_index, p.ordinal",
+    )
+    .bind(tenant.as_str())
+    .bind(leaves)
+    .fetch_all(&mut *tx)
+    .await
+    .map_err(failed)?;
+    for row in &data {
+        beside.data.push((rows::slot(row)?, rows::get(row, "held")?));
+    }
+    let query = sqlx::query(
+        "SELECT r.content_id, r.leaf_index, r.recorded_at FROM UNNEST($2::text[]) AS t(task_id) \
+         JOIN audit.records AS r ON r.tenant = $1 AND r.task_id = t.task_id \
+         WHERE r.content_id = ANY($3) ORDER BY r.leaf_index",
+    );
+    let query = query.bind(tenant.as_str()).bind(&tasks).bind(named);
+    let sharing = match log {
+        Some(log) => query.fetch_all(log).await,
+        None => query.fetch_all(&mut *tx).await,
+    }
+    .map_err(failed)?;
+    for row in &sharing {
+        beside.sharing.push(rows::sharing(row)?);
+    }
+    let free: Vec<String> = old.tasks().difference(&beside.held).map(TaskId::to_string).collect();
+    let saved = sqlx::query(
+        "SELECT c.task_id, c.execution_id, c.seq FROM UNNEST($2::text[]) AS t(task_id) \
+         JOIN checkpoints AS c ON c.tenant = $1 AND c.task_id = t.task_id \
+         WHERE c.created_at < $3 AND length(c.salt) > 0 LIMIT $4",
+    )
+    .bind(tenant.as_str())
+    .bind(free)
+    .bind(need.before.0)
+    .bind(CHECKPOINTS)
+    .fetch_all(tx)
+    .await
+    .map_err(failed)?;
+    for row in &saved {
+        beside.checkpoints.push(rows::saved(row)?);
+    }
+    Ok(put_together(need, old, beside))
 }
 
 fn hold_by_id() -> String {
@@ -241,13 +357,7 @@ async fn checkpoints(
     .await
     .map_err(failed)?
     .iter()
-    .map(|row| {
-        let execution_id = rows::parse(row, "execution_id")?;
-        Ok((
-            rows::parse(row, "task_id")?,
-            CheckpointRef { execution_id, seq: rows::get(row, "seq")? },
-        ))
-    })
+    .map(rows::saved)
     .collect()
 }
 
@@ -327,11 +437,29 @@ async fn erase(tx: &mut PgConnection, gone: &Erase) -> Result<()> {
     change(tx, sql, &gone.tenant, handoffs.clone()).await?;
     // A contract's dedupe key may name a personal value; its hash has no salt.
     let sql = "DELETE FROM contract_repeats WHERE tenant = $1 AND handoff_id = ANY($2)";
-    change(tx, sql, &gone.tenant, handoffs).await?;
+    change(tx, sql, &gone.tenant, handoffs.clone()).await?;
+    if gone.words {
+        // Only what is a code stays.
+        let sql = "UPDATE handoffs SET reason = NULL \
+                   WHERE tenant = $1 AND handoff_id = ANY($2) AND reason ~ '[^A-Z0-9_]'";
+        change(tx, sql, &gone.tenant, handoffs.clone()).await?;
+        let sql = "UPDATE dead_letters SET failures = '[]' \
+                   WHERE tenant = $1 AND handoff_id = ANY($2)";
+        change(tx, sql, &gone.tenant, handoffs).await?;
+    }
     let contents: Vec<String> = gone.contents.iter().map(ContentId::to_string).collect();
-    let sql = "UPDATE contents SET salt = NULL, bytes = NULL \
-               WHERE tenant = $1 AND content_id = ANY($2)";
-    change(tx, sql, &gone.tenant, contents).await?;
+    if !contents.is_empty() {
+        sqlx::query(
+            "UPDATE contents SET salt = NULL, bytes = NULL, purged_at = $3 \
+             WHERE tenant = $1 AND content_id = ANY($2)",
+        )
+        .bind(gone.tenant.as_str())
+        .bind(contents)
+        .bind(gone.purged_at.map(|at| at.0))
+        .execute(&mut *tx)
+        .await
+        .map_err(failed)?;
+    }
     if gone.checkpoints.is_empty() {
         return Ok(());
     }

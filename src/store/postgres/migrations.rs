@@ -30,6 +30,7 @@ pub(super) const OPERATIONS: Set = &[
     (13, "caps", include_str!("../../../migrations/postgres/0013_caps.sql")),
     (14, "agent_changes", include_str!("../../../migrations/postgres/0014_agent_changes.sql")),
     (18, "latency", include_str!("../../../migrations/postgres/0018_latency.sql")),
+    (21, "purge", include_str!("../../../migrations/postgres/0021_purge.sql")),
 ];
 
 /// Of a database that has the log and nothing else. What changes the schema `audit` above changes it here.

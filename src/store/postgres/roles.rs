@@ -53,13 +53,17 @@ pub(super) const OPERATIONS: Rights = &[
     ("contract_repeats", "SELECT, INSERT, UPDATE, DELETE"),
     ("caps", "SELECT, INSERT, UPDATE, DELETE"),
     // What records commit to: erased, or moved to the archive, and otherwise as it was written.
-    ("contents", "SELECT, INSERT, UPDATE (salt, codec, bytes, segment, seg_offset, seg_length)"),
+    (
+        "contents",
+        "SELECT, INSERT, UPDATE (salt, codec, bytes, segment, seg_offset, seg_length, purged_at)",
+    ),
     ("personal_data", "SELECT, INSERT, UPDATE (subject_id, salt, bytes)"),
     ("checkpoints", "SELECT, INSERT, UPDATE (salt, codec, bytes)"),
     ("erasures", "SELECT, INSERT, UPDATE"),
     ("legal_holds", "SELECT, INSERT, UPDATE"),
     ("leases", "SELECT, INSERT, UPDATE, DELETE"),
     ("archive_marks", "SELECT, INSERT, UPDATE"),
+    ("purge_marks", "SELECT, INSERT, UPDATE"),
     ("events", "SELECT, INSERT, DELETE"),
     ("subscriptions", "SELECT, INSERT, UPDATE, DELETE"),
     ("event_cursors", "SELECT, INSERT, UPDATE, DELETE"),

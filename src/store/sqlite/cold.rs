@@ -11,7 +11,7 @@ use super::connection::failure;
 use super::{SqliteStore, rows};
 use crate::domain::ids::{ContentId, Micros, TenantId};
 use crate::store::cold::{
-    Archivable, ArchiveMark, ColdStore, Frame, HotContent, Inhabitants, Lease,
+    Archivable, ArchiveMark, ColdStore, Frame, HotContent, Inhabitants, Lease, PurgeMark,
 };
 use crate::store::rows::KEPT;
 use crate::store::{Result, StoredContent};
@@ -76,6 +76,45 @@ impl ColdStore for SqliteStore {
         .bind(mark.done_below)
         .bind(mark.scanned_to)
         .bind(mark.rescan_at.0)
+        .execute(&mut tx.conn)
+        .await
+        .map_err(failure);
+        tx.settle(kept.map(drop)).await
+    }
+
+    async fn find_purge_mark(&self, tenant: &TenantId) -> Result<PurgeMark> {
+        let row = sqlx::query(
+            "SELECT done_below, scanned_to, rescan_at, unclean FROM purge_marks WHERE tenant = ?",
+        )
+        .bind(tenant.as_str())
+        .fetch_optional(&self.readers)
+        .await
+        .map_err(failure)?;
+        row.map_or(Ok(PurgeMark::default()), |row| {
+            Ok(PurgeMark {
+                scan: ArchiveMark {
+                    done_below: rows::get(&row, "done_below")?,
+                    scanned_to: rows::get(&row, "scanned_to")?,
+                    rescan_at: Micros(rows::get(&row, "rescan_at")?),
+                },
+                unclean: rows::get(&row, "unclean")?,
+            })
+        })
+    }
+
+    async fn keep_purge_mark(&self, tenant: &TenantId, mark: PurgeMark) -> Result<()> {
+        let mut tx = self.begin().await?;
+        let kept = sqlx::query(
+            "INSERT INTO purge_marks (tenant, done_below, scanned_to, rescan_at, unclean) \
+             VALUES (?, ?, ?, ?, ?) ON CONFLICT (tenant) DO UPDATE \
+             SET done_below = excluded.done_below, scanned_to = excluded.scanned_to, \
+                 rescan_at = excluded.rescan_at, unclean = excluded.unclean",
+        )
+        .bind(tenant.as_str())
+        .bind(mark.scan.done_below)
+        .bind(mark.scan.scanned_to)
+        .bind(mark.scan.rescan_at.0)
+        .bind(mark.unclean)
         .execute(&mut tx.conn)
         .await
         .map_err(failure);

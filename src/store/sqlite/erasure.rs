@@ -17,8 +17,9 @@ use crate::evidence::record::{Draft, RecordKind, Sealed};
 use crate::fault::{self, Step};
 use crate::store::erasure::{
     ERASED_CHECKPOINT, Erase, ErasureKey, ErasureNeeds, ErasureRow, ErasureState, HeldDatum,
-    HoldKey, HoldRow, Known, Page, PageNeed, Scrubbed, SubjectRef,
+    HoldKey, HoldRow, Known, Page, PageNeed, PurgeNeed, PurgePage, Scrubbed, SubjectRef,
 };
+use crate::store::purge::{Beside, CHECKPOINTS, Old, page as put_together};
 use crate::store::rows::{ERASURE, HELD, HOLD};
 use crate::store::{Result, StoreError, Writes};
 
@@ -45,6 +46,9 @@ pub(super) async fn load(
         if let Some(page) = page(conn, key, *need).await? {
             state.pages.insert(key.clone(), page);
         }
+    }
+    for (tenant, need) in &needs.purges {
+        state.purges.insert(tenant.clone(), purge_page(conn, tenant, *need).await?);
     }
     for key in &needs.holds {
         let sql = format!("SELECT {HOLD} FROM legal_holds WHERE tenant = ? AND hold_id = ?");
@@ -204,14 +208,104 @@ async fn checkpoints(
     .await
     .map_err(failure)?
     .iter()
-    .map(|row| {
-        let execution_id = rows::parse(row, "execution_id")?;
-        Ok((
-            rows::parse(row, "task_id")?,
-            CheckpointRef { execution_id, seq: rows::get(row, "seq")? },
-        ))
-    })
+    .map(rows::saved)
     .collect()
+}
+
+/// What is past its time among the records from a place on.
+async fn purge_page(
+    conn: &mut SqliteConnection,
+    tenant: &TenantId,
+    need: PurgeNeed,
+) -> Result<PurgePage> {
+    let found = sqlx::query(
+        "SELECT r.leaf_index, r.kind, r.recorded_at, r.task_id, r.handoff_id, \
+           CASE WHEN c.salt IS NOT NULL THEN c.content_id END AS content_id \
+         FROM audit_records AS r \
+         LEFT JOIN contents AS c ON c.tenant = r.tenant AND c.content_id = r.content_id \
+         WHERE r.tenant = ?1 AND r.leaf_index >= ?2 AND r.leaf_index < ?2 + ?3 \
+         ORDER BY r.leaf_index",
+    )
+    .bind(tenant.as_str())
+    .bind(need.from)
+    .bind(need.limit)
+    .fetch_all(&mut *conn)
+    .await
+    .map_err(failure)?;
+    let old = Old::new(need, found.iter().map(rows::aged).collect::<Result<_>>()?);
+    let leaves: Vec<i64> = old.records.iter().map(|record| record.leaf_index).collect();
+    let tasks = json(&old.tasks())?;
+    let mut beside = Beside::default();
+    let held = sqlx::query(
+        "SELECT t.value AS task_id FROM json_each(?2) AS t WHERE \
+           EXISTS (SELECT 1 FROM handoffs AS h WHERE h.tenant = ?1 AND h.task_id = t.value \
+             AND h.status IN ('PENDING', 'ACCEPTED')) \
+           OR EXISTS (SELECT 1 FROM tasks AS k WHERE k.tenant = ?1 AND k.task_id = t.value \
+             AND k.status = 'ESCALATED') \
+           OR t.value IN (SELECT d.task_id FROM dead_letters AS d \
+             WHERE d.tenant = ?1 AND d.status = 'OPEN') \
+           OR t.value IN (SELECT l.task_id FROM legal_holds AS l \
+             WHERE l.tenant = ?1 AND l.released_at IS NULL AND l.task_id IS NOT NULL) \
+           OR t.value IN (SELECT r.task_id FROM legal_holds AS l \
+             CROSS JOIN personal_data AS p ON p.tenant = l.tenant AND p.subject_id = l.subject_id \
+             CROSS JOIN audit_records AS r ON r.tenant = p.tenant AND r.leaf_index = p.leaf_index \
+             WHERE l.tenant = ?1 AND l.released_at IS NULL AND l.subject_id IS NOT NULL \
+               AND r.task_id IS NOT NULL)",
+    )
+    .bind(tenant.as_str())
+    .bind(tasks.as_str())
+    .fetch_all(&mut *conn)
+    .await
+    .map_err(failure)?;
+    for row in &held {
+        beside.held.insert(rows::parse(row, "task_id")?);
+    }
+    let data = sqlx::query(
+        "SELECT p.leaf_index, p.ordinal, EXISTS (SELECT 1 FROM legal_holds AS l \
+           WHERE l.tenant = p.tenant AND l.subject_id = p.subject_id AND l.released_at IS NULL) AS held \
+         FROM personal_data AS p WHERE p.tenant = ? AND p.salt IS NOT NULL \
+           AND p.leaf_index IN (SELECT value FROM json_each(?)) ORDER BY p.leaf_index, p.ordinal",
+    )
+    .bind(tenant.as_str())
+    .bind(json(&leaves)?)
+    .fetch_all(&mut *conn)
+    .await
+    .map_err(failure)?;
+    for row in &data {
+        beside.data.push((rows::slot(row)?, rows::get(row, "held")?));
+    }
+    let contents: Vec<_> = old.records.iter().filter_map(|record| record.content).collect();
+    let sharing = sqlx::query(
+        "SELECT r.content_id, r.leaf_index, r.recorded_at FROM json_each(?2) AS t \
+         CROSS JOIN audit_records AS r ON r.tenant = ?1 AND r.task_id = t.value \
+         WHERE r.content_id IN (SELECT value FROM json_each(?3)) ORDER BY r.leaf_index",
+    )
+    .bind(tenant.as_str())
+    .bind(tasks)
+    .bind(json(&contents)?)
+    .fetch_all(&mut *conn)
+    .await
+    .map_err(failure)?;
+    for row in &sharing {
+        beside.sharing.push(rows::sharing(row)?);
+    }
+    let free: Vec<_> = old.tasks().difference(&beside.held).copied().collect();
+    let saved = sqlx::query(
+        "SELECT c.task_id, c.execution_id, c.seq FROM json_each(?2) AS t \
+         CROSS JOIN checkpoints AS c ON c.tenant = ?1 AND c.task_id = t.value \
+         WHERE c.created_at < ?3 AND length(c.salt) > 0 LIMIT ?4",
+    )
+    .bind(tenant.as_str())
+    .bind(json(&free)?)
+    .bind(need.before.0)
+    .bind(CHECKPOINTS)
+    .fetch_all(&mut *conn)
+    .await
+    .map_err(failure)?;
+    for row in &saved {
+        beside.checkpoints.push(rows::saved(row)?);
+    }
+    Ok(put_together(need, old, beside))
 }
 
 /// Writes holds, erasures, and what goes.
@@ -242,9 +336,21 @@ async fn erase(conn: &mut SqliteConnection, gone: &Erase) -> Result<()> {
     let sql = "DELETE FROM contract_repeats \
                WHERE tenant = ? AND handoff_id IN (SELECT value FROM json_each(?))";
     change(conn, sql, &gone.tenant, &gone.handoffs).await?;
-    let sql = "UPDATE contents SET salt = NULL, bytes = NULL \
-               WHERE tenant = ? AND content_id IN (SELECT value FROM json_each(?))";
-    change(conn, sql, &gone.tenant, &gone.contents).await?;
+    if gone.words {
+        let sql = "UPDATE handoffs SET reason = NULL WHERE tenant = ? \
+                   AND handoff_id IN (SELECT value FROM json_each(?)) \
+                   AND reason GLOB '*[^A-Z0-9_]*'";
+        change(conn, sql, &gone.tenant, &gone.handoffs).await?;
+        let sql = "UPDATE dead_letters SET failures = '[]' WHERE tenant = ? \
+                   AND handoff_id IN (SELECT value FROM json_each(?))";
+        change(conn, sql, &gone.tenant, &gone.handoffs).await?;
+    }
+    let purged_at = gone.purged_at.map_or("NULL".to_owned(), |at| at.0.to_string());
+    let sql = format!(
+        "UPDATE contents SET salt = NULL, bytes = NULL, purged_at = {purged_at} \
+         WHERE tenant = ? AND content_id IN (SELECT value FROM json_each(?))"
+    );
+    change(conn, &sql, &gone.tenant, &gone.contents).await?;
     let checkpoints: Vec<_> = gone
         .checkpoints
         .iter()

@@ -25,6 +25,7 @@ const KNOWN: &[(i64, &str, &str)] = &[
     (13, "caps", include_str!("../../../migrations/sqlite/0013_caps.sql")),
     (14, "agent_changes", include_str!("../../../migrations/sqlite/0014_agent_changes.sql")),
     (18, "latency", include_str!("../../../migrations/sqlite/0018_latency.sql")),
+    (21, "purge", include_str!("../../../migrations/sqlite/0021_purge.sql")),
 ];
 
 fn migrator() -> Migrator {

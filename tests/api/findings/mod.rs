@@ -8,5 +8,6 @@ mod f3;
 mod f4;
 mod f4_counts;
 mod f4_latency;
+mod f4_retention;
 mod f5;
 mod f6;

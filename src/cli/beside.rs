@@ -1,0 +1,75 @@
+//! A ledger for a few commands beside a broker.
+
+use std::sync::Arc;
+
+use tokio_util::task::TaskTracker;
+
+use crate::app::{Access, ledger_settings, open_store};
+use crate::config::Config;
+use crate::domain::ids::{Micros, TenantId};
+use crate::evidence::record::Actor;
+use crate::ledger::command::{Command, Kind};
+use crate::ledger::{Ledger, Outbound, Place};
+use crate::metrics::Metrics;
+use crate::store::{Claim, Receiver, Store};
+
+/// Nothing is delivered from here.
+struct Nowhere;
+
+impl Outbound for Nowhere {
+    fn reserve(&self, _: &Receiver) -> Option<Place> {
+        None
+    }
+    fn deliver(&self, _: Place, _: Claim) {}
+    fn release(&self, _: Place, _: &Receiver, _: bool) {}
+    fn nudge(&self, _: &Receiver) {}
+    fn nudge_all(&self) {}
+}
+
+/// A store and a ledger of the command line's own.
+pub(super) struct Bench {
+    pub(super) store: Arc<dyn Store>,
+    pub(super) ledger: Ledger,
+    tracker: TaskTracker,
+}
+
+impl Bench {
+    /// Opens the store; one that may be made is brought up to this version's schema.
+    pub(super) async fn open(config: &Config, access: Access) -> Result<Self, String> {
+        let text = |err: &dyn std::fmt::Display| err.to_string();
+        let store = open_store(config, access).await.map_err(|err| text(&err))?;
+        if access == Access::Create {
+            store.migrate().await.map_err(|err| text(&err))?;
+        }
+        let metrics = Arc::new(Metrics::new().map_err(|err| text(&err))?);
+        let tracker = TaskTracker::new();
+        let ledger = Ledger::start(
+            Arc::clone(&store),
+            Arc::new(Nowhere),
+            metrics,
+            ledger_settings(config),
+            "command-line".to_owned(),
+            &tracker,
+        );
+        Ok(Self { store, ledger, tracker })
+    }
+
+    /// Carries a command out, in an operator's name.
+    pub(super) async fn handle(
+        &self,
+        tenant: TenantId,
+        at: Micros,
+        kind: Kind,
+    ) -> Result<(), String> {
+        let actor = Actor { role: "operator".to_owned(), agent_id: None, key_id: None };
+        let done = self.ledger.handle(Command { tenant, at, actor, kind }).await;
+        done.map(|_| ()).map_err(|err| err.to_string())
+    }
+
+    pub(super) async fn close(self) {
+        self.ledger.close();
+        self.tracker.close();
+        self.tracker.wait().await;
+        self.store.close().await;
+    }
+}

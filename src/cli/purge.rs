@@ -1,0 +1,121 @@
+//! `handoffd purge`: takes away what is past its time now.
+
+use std::sync::Arc;
+
+use clap::Args as ClapArgs;
+use serde_json::json;
+
+use super::archive::moment;
+use super::beside::Bench;
+use super::{Exit, Output};
+use crate::app::{Access, open_archive};
+use crate::archive::cutoff;
+use crate::clock::{Clock, SystemClock};
+use crate::config::Config;
+use crate::domain::ids::{Micros, TenantId};
+use crate::metrics::Metrics;
+use crate::retention::{Purger, Taken};
+
+/// `handoffd purge`.
+#[derive(Debug, ClapArgs)]
+pub(super) struct Args {
+    /// What was recorded before this time, RFC 3339; retention.delete_after_days ago unless said
+    #[arg(long, value_name = "TIME", value_parser = moment)]
+    before: Option<Micros>,
+    /// Only this tenant's
+    #[arg(long)]
+    tenant: Option<TenantId>,
+    /// Say what would go, and take nothing away
+    #[arg(long)]
+    dry_run: bool,
+}
+
+/// Purges; prints what went for each tenant.
+pub(super) async fn run(args: Args, config: Config, output: Output) -> Exit {
+    let now = SystemClock::default().now();
+    let before = match (args.before, config.retention.delete_after_days) {
+        (Some(before), _) => before,
+        (None, 0) => {
+            eprintln!("handoffd: say --before TIME: retention.delete_after_days is off");
+            return Exit::Usage;
+        }
+        (None, days) => cutoff(now, days),
+    };
+    match purge(&args, before, &config).await {
+        Ok(taken) => {
+            show(&taken, args.dry_run, output);
+            Exit::Well
+        }
+        Err(why) => {
+            eprintln!("handoffd: {why}");
+            Exit::Unreachable
+        }
+    }
+}
+
+async fn purge(
+    args: &Args,
+    before: Micros,
+    config: &Config,
+) -> Result<Vec<(TenantId, Taken)>, String> {
+    let archive = open_archive(config).map_err(|err| err.to_string())?;
+    let metrics = Metrics::new().map_err(|err| err.to_string())?;
+    let bench = Bench::open(config, Access::Beside).await?;
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
+    let store = Arc::clone(&bench.store);
+    let cold = archive.archivist(Arc::clone(&store), Arc::clone(&clock), metrics.archive);
+    let page = i64::try_from(config.erasure.page).unwrap_or(i64::MAX);
+    let purger = Purger {
+        store: Arc::clone(&store),
+        ledger: bench.ledger.clone(),
+        cold: Arc::new(cold),
+        clock,
+        metrics: metrics.retention,
+        page,
+    };
+    let outcome = async {
+        let tenants = match &args.tenant {
+            Some(tenant) => vec![tenant.clone()],
+            None => store.list_tenants().await.map_err(|err| err.to_string())?,
+        };
+        let mut all = Vec::new();
+        for tenant in tenants {
+            let taken = if args.dry_run {
+                let seen = Purger::preview(&*store, &tenant, before, page).await;
+                seen.map_err(|err| err.to_string())?
+            } else {
+                purger.run(&tenant, before, true).await.map_err(|err| err.to_string())?
+            };
+            all.push((tenant, taken));
+        }
+        Ok(all)
+    }
+    .await;
+    drop(purger);
+    bench.close().await;
+    outcome
+}
+
+fn show(all: &[(TenantId, Taken)], dry: bool, output: Output) {
+    match output {
+        Output::Json => {
+            let tenants: Vec<_> = all
+                .iter()
+                .map(|(tenant, taken)| json!({ "tenant": tenant, "taken": taken }))
+                .collect();
+            println!("{}", json!({ "dryRun": dry, "tenants": tenants }));
+        }
+        Output::Text => {
+            for (tenant, taken) in all {
+                println!(
+                    "tenant {tenant}: {} contents, {} personal data and {} checkpoints {}; {} records held back",
+                    taken.contents,
+                    taken.personal_data,
+                    taken.checkpoints,
+                    if dry { "would go" } else { "gone" },
+                    taken.held,
+                );
+            }
+        }
+    }
+}

@@ -1,0 +1,305 @@
+//! The end of retention: contents, personal data and checkpoints that are older than
+//! `retention.delete_after_days` go for good; records stay.
+//!
+//! 1. The mark says that this run may take something (`unclean`).
+//! 2. Pages of the log are looked at in its order. What of a page is past its time goes in one commit with
+//!    the `ERASED` record that lists it, as with an erasure: so the verifier accounts for each gap, at
+//!    any moment. What somebody may still act on stays, and so does whatever a legal hold is on.
+//! 3. Segments that hold some of it are written anew without it, then the database's files are cleaned.
+//! 4. The mark says how far the run came, and that all is clean.
+//!
+//! Every step can be repeated. A run that was cut off leaves the mark unclean where it was: the next one
+//! looks at the same pages, finds most of it gone, and cleans. One broker at a time runs for a tenant, by
+//! a lease; two at once would do no harm, for a page is loaded and taken in one transaction.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::Serialize;
+use tokio_util::sync::CancellationToken;
+
+use crate::archive::cutoff;
+use crate::clock::{self, Clock};
+use crate::domain::ids::{ContentId, Micros, TenantId};
+use crate::erasure::ColdTier;
+use crate::evidence::record::Actor;
+use crate::fault::{self, Step};
+use crate::ledger::Ledger;
+use crate::ledger::command::{Command, Kind, LedgerError, PurgeNext, Purged, Reply};
+use crate::metrics::RetentionMetrics;
+use crate::store::cold::{ArchiveMark, Lease, PurgeMark};
+use crate::store::erasure::{PurgeNeed, PurgePage, Scrubbed};
+use crate::store::{Needs, Store, StoreError, Writes};
+
+/// How long a run may go on between two signs of life: longer than a page or a rewritten file takes.
+const LEASE: Duration = Duration::from_mins(10);
+
+/// How often what was held back is looked at again.
+const RESCAN: Duration = Duration::from_hours(24);
+
+/// The longest wait of a broker that just started, and after a run that failed.
+const SOON: Duration = Duration::from_mins(5);
+
+/// Tries of one page while the store is away, the ledger full, or a hold comes between; and the pause.
+const TRIES: u32 = 20;
+const PAUSE: Duration = Duration::from_millis(250);
+
+/// What a run took for one tenant.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Taken {
+    /// Contents of records.
+    pub contents: i64,
+    /// Personal data.
+    pub personal_data: i64,
+    /// Checkpoints.
+    pub checkpoints: i64,
+    /// Records with something that is old enough, and is held back.
+    pub held: i64,
+    /// Contents of which the archive's segments were rid.
+    pub forgotten: u64,
+}
+
+impl Taken {
+    const fn is_none(&self) -> bool {
+        self.contents == 0 && self.personal_data == 0 && self.checkpoints == 0
+    }
+}
+
+/// Why a run did not get to its end. The next one goes on from there.
+#[derive(Debug, thiserror::Error)]
+pub enum PurgeError {
+    /// Another broker runs for this tenant.
+    #[error("another broker purges tenant {0}")]
+    Busy(String),
+    /// The ledger says no.
+    #[error(transparent)]
+    Ledger(#[from] LedgerError),
+    /// The store or the archive cannot be used now.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// Takes away what is past its time.
+pub struct Purger {
+    /// Reads, and cleans.
+    pub store: Arc<dyn Store>,
+    /// The write path.
+    pub ledger: Ledger,
+    /// Contents outside the database.
+    pub cold: Arc<dyn ColdTier>,
+    /// Tells the time.
+    pub clock: Arc<dyn Clock>,
+    /// Counts.
+    pub metrics: RetentionMetrics,
+    /// Records in one commit.
+    pub page: i64,
+}
+
+impl Purger {
+    /// One run for one tenant. `whole` also looks at what earlier runs held back.
+    ///
+    /// # Errors
+    /// [`PurgeError`]; what was done until then stays.
+    pub async fn run(
+        &self,
+        tenant: &TenantId,
+        before: Micros,
+        whole: bool,
+    ) -> Result<Taken, PurgeError> {
+        let owner = clock::random_id().to_string();
+        let lease = Lease { name: format!("retention/{tenant}"), owner };
+        self.hold(tenant, &lease).await?;
+        let outcome = self.purge(tenant, before, whole, &lease).await;
+        if let Err(err) = self.store.release_lease(&lease).await {
+            tracing::debug!(error = %err, "the lease of retention ends by time");
+        }
+        outcome
+    }
+
+    /// What a run would take, without taking it.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub async fn preview(
+        store: &dyn Store,
+        tenant: &TenantId,
+        before: Micros,
+        limit: i64,
+    ) -> Result<Taken, StoreError> {
+        let (mut taken, mut from) = (Taken::default(), 0);
+        let mut checkpoints = std::collections::BTreeSet::new();
+        loop {
+            let mut needs = Needs::default();
+            needs.erasure.purges.insert(tenant.clone(), PurgeNeed { from, before, limit });
+            let mut page = PurgePage::default();
+            let look = &mut |mut state: crate::store::State| {
+                page = state.erasure.purges.remove(tenant).unwrap_or_default();
+                Writes::default()
+            };
+            store.transact(&needs, look).await?;
+            taken.contents += count(page.contents.len());
+            taken.personal_data += count(page.data.len());
+            taken.held += page.held;
+            // A task's stand in every page that has a record of it: here none of them goes.
+            checkpoints.extend(page.checkpoints);
+            taken.checkpoints = count(checkpoints.len());
+            // A page with more checkpoints than one commit takes would be asked for again.
+            let next = if page.next > from { page.next } else { from + limit };
+            if page.ends {
+                return Ok(taken);
+            }
+            from = next;
+        }
+    }
+
+    async fn hold(&self, tenant: &TenantId, lease: &Lease) -> Result<(), PurgeError> {
+        let now = self.clock.now();
+        if self.store.take_lease(lease, now, later(now, LEASE)).await? {
+            Ok(())
+        } else {
+            Err(PurgeError::Busy(tenant.to_string()))
+        }
+    }
+
+    async fn purge(
+        &self,
+        tenant: &TenantId,
+        before: Micros,
+        whole: bool,
+        lease: &Lease,
+    ) -> Result<Taken, PurgeError> {
+        let mark = self.store.find_purge_mark(tenant).await?;
+        let now = self.clock.now();
+        let whole = whole || mark.unclean || now >= mark.scan.rescan_at;
+        let ArchiveMark { done_below, scanned_to, rescan_at } = mark.scan;
+        let mut from = if whole { done_below } else { scanned_to };
+        let mut first_held = (!whole && done_below < scanned_to).then_some(done_below);
+        if !mark.unclean {
+            self.store.keep_purge_mark(tenant, PurgeMark { unclean: true, ..mark }).await?;
+        }
+        let mut taken = Taken::default();
+        loop {
+            self.hold(tenant, lease).await?;
+            let page = self.page(tenant, PurgeNeed { from, before, limit: self.page }).await?;
+            taken.contents += page.contents;
+            taken.personal_data += page.data;
+            taken.checkpoints += page.checkpoints;
+            taken.held += page.held;
+            first_held = first_held.or(page.first_held);
+            from = page.next;
+            if page.contents + page.data + page.checkpoints > 0 {
+                fault::at(Step::PurgePage);
+            }
+            if page.ends {
+                break;
+            }
+        }
+        self.metrics.contents.inc_by(taken.contents.unsigned_abs());
+        self.metrics.personal_data.inc_by(taken.personal_data.unsigned_abs());
+        self.metrics.checkpoints.inc_by(taken.checkpoints.unsigned_abs());
+        if whole {
+            self.metrics.held.set(taken.held);
+        }
+        if !taken.is_none() || mark.unclean {
+            self.hold(tenant, lease).await?;
+            taken.forgotten = self.cold.forget_erased(tenant).await?;
+            fault::at(Step::PurgeForgotten);
+            if self.store.scrub().await? == Scrubbed::Left {
+                tracing::warn!(%tenant, "this role may not vacuum: freed space is left to autovacuum");
+            }
+            fault::at(Step::PurgeScrubbed);
+        }
+        let scan = ArchiveMark {
+            done_below: first_held.unwrap_or(from),
+            scanned_to: scanned_to.max(from),
+            rescan_at: if whole { later(now, RESCAN) } else { rescan_at },
+        };
+        self.store.keep_purge_mark(tenant, PurgeMark { scan, unclean: false }).await?;
+        Ok(taken)
+    }
+
+    async fn page(&self, tenant: &TenantId, need: PurgeNeed) -> Result<Purged, PurgeError> {
+        let mut tries = 0;
+        loop {
+            let at = self.clock.now();
+            let next = PurgeNext {
+                need,
+                content_id: ContentId(clock::time_ordered_id(at)),
+                salt: clock::random(),
+            };
+            let kind = Kind::Purge(Box::new(next));
+            let command = Command { tenant: tenant.clone(), at, actor: Actor::broker(), kind };
+            match self.ledger.handle(command).await {
+                Ok(Reply::Purged(page)) => return Ok(page),
+                Ok(other) => {
+                    return Err(LedgerError::Internal(format!("unexpected reply {other:?}")).into());
+                }
+                Err(LedgerError::Unavailable | LedgerError::Overloaded) if tries < TRIES => {
+                    tries += 1;
+                    tokio::time::sleep(PAUSE).await;
+                }
+                Err(err) => return Err(err.into()),
+            }
+        }
+    }
+
+    /// Runs for every tenant until the broker stops.
+    pub async fn sweep(self, after_days: u32, interval: Duration, stopping: CancellationToken) {
+        let mut pause = interval.min(SOON);
+        loop {
+            tokio::select! {
+                () = tokio::time::sleep(pause.mul_f64(0.5 + clock::random_fraction() / 2.0)) => {}
+                () = stopping.cancelled() => return,
+            }
+            // What is under way is cut off between any two steps, as by a crash.
+            let well = tokio::select! {
+                well = self.run_all(after_days) => well,
+                () = stopping.cancelled() => return,
+            };
+            pause = if well { interval } else { interval.min(SOON) };
+        }
+    }
+
+    /// One run for every tenant; false where one did not run to its end.
+    async fn run_all(&self, after_days: u32) -> bool {
+        let now = self.clock.now();
+        let tenants = match self.store.list_tenants().await {
+            Ok(tenants) => tenants,
+            Err(err) => {
+                self.metrics.failures.inc();
+                tracing::warn!(error = %err, "what is past its time could not be looked for");
+                return false;
+            }
+        };
+        let mut well = true;
+        for tenant in tenants {
+            match self.run(&tenant, cutoff(now, after_days), false).await {
+                Ok(taken) if taken.is_none() => {}
+                Ok(taken) => {
+                    let Taken { contents, personal_data, checkpoints, .. } = taken;
+                    tracing::info!(%tenant, contents, personal_data, checkpoints, "past their time: gone");
+                }
+                // Another broker does it, or one that died holding the lease did.
+                Err(PurgeError::Busy(_)) => well = false,
+                Err(err) => {
+                    well = false;
+                    self.metrics.failures.inc();
+                    tracing::warn!(%tenant, error = %err, "what is past its time did not all go; it is tried again");
+                }
+            }
+        }
+        if well {
+            self.metrics.last_run.set(now.0 / 1_000_000);
+        }
+        well
+    }
+}
+
+fn count(of: usize) -> i64 {
+    i64::try_from(of).unwrap_or(i64::MAX)
+}
+
+fn later(at: Micros, by: Duration) -> Micros {
+    Micros(at.0.saturating_add(i64::try_from(by.as_micros()).unwrap_or(i64::MAX)))
+}
