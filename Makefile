@@ -2,7 +2,7 @@
 # (.ci/run) calls the same.
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo test lint fmt bench docs licences ci
+.PHONY: help run demo test lint fmt bench drill docs licences ci
 
 help: ## what there is
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -24,6 +24,9 @@ fmt: ## format the code
 
 bench: ## the benchmarks (ARGS go to them)
 	scripts/with-postgres cargo bench --locked $(ARGS)
+
+drill: ## trace and bundle timed in a log of a million records; writes docs/drill.md (RECORDS=50000 for less)
+	cargo bench --locked --bench evidence -- drill --records $(or $(RECORDS),1000000) --out $(CURDIR)/docs/drill.md
 
 docs: ## the API documentation of the library, into target/doc
 	cargo doc --no-deps --locked --lib

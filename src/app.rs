@@ -27,6 +27,7 @@ use crate::dispatch::events::{self, Teller};
 use crate::dispatch::inboxes::Inboxes;
 use crate::dispatch::webhook::WebhookClient;
 use crate::domain::ids::TenantId;
+use crate::domain::warning::WarningCode;
 use crate::erasure::{self, Eraser};
 use crate::evidence::note::Signer;
 use crate::evidence::receipt::Notary;
@@ -161,6 +162,7 @@ fn rules(config: &Config) -> Rules {
         reserve: config.budget.fan_out == FanOut::Reserve,
         escalation_timeout: Duration::from_millis(config.recovery.escalation_timeout_ms),
         caps: config.budget.caps(),
+        residency: config.residency.rules(),
     }
 }
 
@@ -199,6 +201,9 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
             names,
             "variables that Kubernetes sets beside a Service are no settings: ignored"
         );
+    }
+    if let Some(crossing) = config.residency.archive_crossing() {
+        tracing::warn!(code = WarningCode::ResidencyCrossing.as_str(), "archive: {crossing}");
     }
     let policy = EgressPolicy::parse(&config.egress.allow)
         .map_err(|err| StartError::Config(format!("egress.allow: {err}")))?;
@@ -621,7 +626,8 @@ fn requirement(config: &Config) -> contract::Requirement {
 /// The gate, with the policies about safety findings and contracts as set.
 fn gate_of(config: &Config) -> Result<Gate, StartError> {
     let policies = policies(config.safety.mode, &config.safety.exceptions);
-    let gate = Gate::with(policies, requirement(config));
+    let mut gate = Gate::with(policies, requirement(config));
+    gate.residency = config.residency.rules();
     match gate.policies.unknown(gate.scanner.rules()) {
         Some(name) => Err(StartError::Config(format!(
             "safety.exceptions: no rule and no family is named {name:?}"

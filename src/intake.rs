@@ -312,7 +312,8 @@ impl Intake {
         request: Request,
         now: Micros,
     ) -> Result<Answer, IntakeError> {
-        let Passed { message, target, to_itself, contract, observed: _, warnings } = passed;
+        let Passed { message, target, to_itself, contract, observed: _, warnings, residency } =
+            passed;
         let policy = contract.as_ref().map(|ready| ready.policy().clone()).unwrap_or_default();
         if let Some(failure) = self.oversized(&message) {
             let refused = Refused {
@@ -368,6 +369,7 @@ impl Intake {
             has_part: false,
             refusal_salt: clock::random(),
             safety,
+            residency,
             claim: None,
             handoff,
         };

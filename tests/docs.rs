@@ -6,6 +6,9 @@ use handoffd::domain::failure::Code;
 use handoffd::domain::warning::WarningCode;
 use serde_json::Value;
 
+#[path = "docs/follow.rs"]
+mod follow;
+
 const SECTIONS: [&str; 3] = ["## What it means", "## What the sender can do", "## Example"];
 
 /// RFC 9457, and what the specification (§2.4) adds to it.

@@ -9,7 +9,7 @@ use handoffd::metrics::Metrics;
 
 const HEAD: &str = "# Metrics
 
-What a broker serves at `GET /metrics` (on its own listener where `metrics.listen` is set), for Prometheus. Names after its
+What a broker serves at `GET /metrics` (on its own listener where `server.metrics_listen` is set), for Prometheus. Names after its
 conventions, base units, labels from bounded sets. Histograms have `_bucket`, `_sum` and `_count`. A counter with labels
 appears with its first count, but for those that alerts ask for, which begin with 0, so that an alert sees the first.
 What is counted of submissions is counted once, after the ledger's word. `transport` is how a handoff is delivered

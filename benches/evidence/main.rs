@@ -16,6 +16,7 @@
 mod broker;
 #[path = "../load/database.rs"]
 mod database;
+mod drill;
 mod fill;
 mod hops;
 mod large;
@@ -53,6 +54,21 @@ enum What {
         #[arg(long, default_value_t = 50)]
         runs: usize,
     },
+    /// Trace and bundle of one task in a large log, and the bundle verified (SQLite): `make drill`
+    Drill {
+        /// Records in the log; about a kilobyte each
+        #[arg(long, default_value_t = 1_000_000)]
+        records: u64,
+        /// Records of the task that is asked for, spread over the log
+        #[arg(long, default_value_t = 300)]
+        task: u64,
+        /// How often each is asked for
+        #[arg(long, default_value_t = 9)]
+        runs: usize,
+        /// Where the page with the figures goes
+        #[arg(long)]
+        out: Option<std::path::PathBuf>,
+    },
     /// The tree's and the receipts' share of a commit
     Share {
         /// Seconds under load, of each number of senders
@@ -79,6 +95,9 @@ async fn main() {
     let args = Args::parse();
     match args.what {
         What::Large { records, task, runs } => large::run(&args.store, records, task, runs).await,
+        What::Drill { records, task, runs, out } => {
+            drill::run(&args.store, drill::Drill { records, task, runs, out }).await;
+        }
         What::Share { seconds, senders } => share::run(&args.store, seconds, &senders).await,
         What::Hops { hops, runs } => hops::run(&args.store, hops, runs).await,
     }

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use super::{Config, ConfigError, DEFAULTS, caps, kubernetes};
 use crate::domain::redaction::Policy;
+use crate::domain::residency::is_basis;
 
 /// Short environment names and the keys they stand for (specification §8).
 const SHORT: [(&str, &str); 7] = [
@@ -179,6 +180,18 @@ impl Config {
             return Err(ConfigError(
                 "delivery.retry_base_ms must not be above delivery.retry_cap_ms".to_owned(),
             ));
+        }
+        let residency = &self.residency;
+        let basis = &residency.archive_transfer_basis;
+        if !basis.is_empty() && !is_basis(basis) {
+            return Err(ConfigError(
+                "residency.archive_transfer_basis must be a code such as SCC_2021".to_owned(),
+            ));
+        }
+        if let Some(crossing) =
+            residency.archive_crossing().filter(|one| residency.rules().refuses(one))
+        {
+            return Err(ConfigError(format!("residency.archive_region: {crossing}: refused")));
         }
         // It becomes a line of its own and the name of a key (C2SP signed-note).
         let origin = &self.audit.origin;

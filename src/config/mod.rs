@@ -12,6 +12,7 @@ use time::format_description::well_known::Rfc3339;
 use crate::domain::cap::Defaults;
 use crate::domain::ids::{AgentId, Micros, TenantId};
 use crate::domain::redaction::Policy;
+use crate::domain::residency::{self, Policy as ResidencyPolicy, Region};
 
 mod caps;
 mod kubernetes;
@@ -47,6 +48,7 @@ pub struct Config {
     pub recovery: Recovery,
     pub egress: Egress,
     pub retention: Retention,
+    pub residency: Residency,
     pub erasure: Erasure,
     pub redaction: Redaction,
     pub log: Log,
@@ -492,6 +494,34 @@ pub struct Retention {
     pub s3_allow_http: bool,
 }
 
+/// `[residency]`.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[expect(missing_docs, reason = "config/default.toml documents every key")]
+pub struct Residency {
+    #[serde(deserialize_with = "maybe_region")]
+    pub region: Option<Region>,
+    pub policy: ResidencyPolicy,
+    #[serde(deserialize_with = "maybe_region")]
+    pub archive_region: Option<Region>,
+    pub archive_transfer_basis: String,
+}
+
+impl Residency {
+    /// The broker's region, and its policy.
+    #[must_use]
+    pub const fn rules(&self) -> residency::Residency {
+        residency::Residency { region: self.region, policy: self.policy }
+    }
+
+    /// What an archive in another region makes of the contents that move there.
+    #[must_use]
+    pub fn archive_crossing(&self) -> Option<residency::Crossing> {
+        let basis = Some(&*self.archive_transfer_basis).filter(|basis| !basis.is_empty());
+        self.rules().crossing(residency::Party::Receiver, self.archive_region, basis)
+    }
+}
+
 /// `[log]`.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -537,6 +567,14 @@ fn moment<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<Micros>, D
         serde::de::Error::custom(format!("'{text}' is not an instant such as 2026-12-31T00:00:00Z"))
     })?;
     Ok(Some(Micros(i64::try_from(at.unix_timestamp_nanos() / 1_000).unwrap_or(i64::MAX))))
+}
+
+fn maybe_region<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<Region>, D::Error> {
+    let text = String::deserialize(from)?;
+    if text.is_empty() {
+        return Ok(None);
+    }
+    text.parse().map(Some).map_err(serde::de::Error::custom)
 }
 
 fn maybe_folder<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<PathBuf>, D::Error> {

@@ -7,6 +7,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::handoff::DeliveryMode;
 use super::ids::AgentId;
+use super::residency::{Region, is_basis};
 
 /// Whether an agent takes work now (seed 001: RUNNABLE).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
@@ -168,6 +169,12 @@ pub struct Agent {
     pub delivery: Delivery,
     /// Where its events go.
     pub callback_url: Option<String>,
+    /// Where it is; none: in the broker's region.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub region: Option<Region>,
+    /// What transfers of data to and from its region stand on: a code.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub transfer_basis: Option<String>,
     /// Free data of its owner.
     #[serde(default)]
     pub metadata: serde_json::Map<String, serde_json::Value>,
@@ -198,6 +205,8 @@ impl Agent {
             handoff_targets: Vec::new(),
             delivery: Delivery::default(),
             callback_url: None,
+            region: None,
+            transfer_basis: None,
             metadata: serde_json::Map::new(),
         }
     }
@@ -293,12 +302,22 @@ pub struct AgentSpec {
     #[serde(alias = "callback_url", deserialize_with = "nullable")]
     pub callback_url: Option<Option<String>>,
     /// See [`Agent`].
+    #[serde(deserialize_with = "nullable")]
+    pub region: Option<Option<Region>>,
+    /// See [`Agent`].
+    #[serde(alias = "transfer_basis", deserialize_with = "nullable")]
+    pub transfer_basis: Option<Option<String>>,
+    /// See [`Agent`].
     pub metadata: Option<serde_json::Map<String, serde_json::Value>>,
     /// Orbit's field; kept in `metadata`.
     pub model: Option<String>,
     /// Orbit's field; kept in `metadata`.
     pub instructions: Option<String>,
 }
+
+/// What a transfer basis may be.
+pub(super) const BASIS: &str =
+    "must be a code such as ADEQUACY or SCC_2021: A-Z, 0-9 and _, 2 to 64";
 
 /// Bounds of one agent's lists, so that a roster stays loadable.
 const MAX_LIST: usize = 10_000;
@@ -344,6 +363,8 @@ impl AgentSpec {
             require_checkpoint,
             handoff_targets,
             callback_url,
+            region,
+            transfer_basis,
             metadata
         );
         for (key, value) in [("model", &self.model), ("instructions", &self.instructions)] {
@@ -357,6 +378,9 @@ impl AgentSpec {
         }
         if let Some(url) = &next.callback_url {
             check_url("/callbackUrl", url)?;
+        }
+        if next.transfer_basis.as_ref().is_some_and(|basis| !is_basis(basis)) {
+            return wrong("/transferBasis", BASIS.to_owned());
         }
         let mut seen = std::collections::BTreeSet::new();
         next.handoff_targets.retain(|target| seen.insert(target.clone()));

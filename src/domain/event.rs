@@ -13,6 +13,7 @@ use uuid::Uuid;
 
 use super::handoff::Handoff;
 use super::ids::{AgentId, HandoffId, IdError, Micros, SubscriptionId, TaskId, TenantId};
+use super::residency::{Region, is_basis};
 use super::task::Task;
 
 macro_rules! event_types {
@@ -349,6 +350,12 @@ pub struct Subscription {
     /// Why the broker switched it off: a code; cleared by switching it on.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub disabled_reason: Option<String>,
+    /// Where it is; none: in the broker's region.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub region: Option<Region>,
+    /// What the transfer of events to its region stands on: a code.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub transfer_basis: Option<String>,
 }
 
 /// Which agent's or task's events a subscription is limited to.
@@ -378,6 +385,10 @@ pub struct SubscriptionSpec {
     pub format: Option<EventFormat>,
     /// See [`Subscription`].
     pub enabled: Option<bool>,
+    /// See [`Subscription`].
+    pub region: Option<Region>,
+    /// See [`Subscription`].
+    pub transfer_basis: Option<String>,
 }
 
 impl SubscriptionSpec {
@@ -396,6 +407,8 @@ impl SubscriptionSpec {
             format: EventFormat::default(),
             enabled: true,
             disabled_reason: None,
+            region: None,
+            transfer_basis: None,
         })
     }
 
@@ -408,6 +421,15 @@ impl SubscriptionSpec {
         if let Some(url) = &self.url {
             super::agent::check_url("/url", url)?;
             next.url.clone_from(url);
+        }
+        if let Some(region) = self.region {
+            next.region = Some(region);
+        }
+        if let Some(basis) = &self.transfer_basis {
+            if !is_basis(basis) {
+                return Err(("/transferBasis".to_owned(), super::agent::BASIS.to_owned()));
+            }
+            next.transfer_basis = Some(basis.clone());
         }
         if let Some(text) = &self.description {
             if text.chars().count() > 200 || text.contains('\0') {

@@ -18,6 +18,7 @@ pub mod policy;
 pub mod progress;
 pub mod redaction;
 pub mod relevance;
+pub mod residency;
 pub mod roster;
 pub mod ruling;
 pub mod task;

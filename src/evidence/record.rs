@@ -15,6 +15,7 @@ use super::merkle::Frontier;
 use crate::domain::canonical;
 use crate::domain::handoff::Cost;
 use crate::domain::ids::{AgentId, ContentId, ExecutionId, HandoffId, Micros, TaskId, TenantId};
+use crate::domain::residency::ResidencyFacts;
 
 /// What a record tells of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -368,6 +369,8 @@ pub struct Draft {
     pub audit_event: Option<String>,
     /// Attempts at delivery by then, where the broker makes them.
     pub attempts: Option<i32>,
+    /// The regions between which the data went.
+    pub residency: Option<ResidencyFacts>,
 }
 
 impl Draft {
@@ -405,6 +408,7 @@ impl Draft {
             safety: None,
             audit_event: None,
             attempts: None,
+            residency: None,
         }
     }
 }
@@ -483,6 +487,8 @@ struct Body<'a> {
     audit_event: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     attempts: Option<i32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    residency: Option<&'a ResidencyFacts>,
 }
 
 /// A record with its place in the log.
@@ -547,6 +553,7 @@ pub fn seal(head: &mut LogHead, draft: &Draft) -> Sealed {
         safety: draft.safety.as_ref(),
         audit_event: draft.audit_event.as_deref(),
         attempts: draft.attempts,
+        residency: draft.residency.as_ref(),
     };
     // A struct of texts and finite numbers always serialises.
     let body = canonical::to_vec(&serde_json::to_value(&body).unwrap_or_default());

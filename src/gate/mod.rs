@@ -24,8 +24,9 @@ use crate::domain::canonical::CanonicalObject;
 use crate::domain::failure::{Code, Failure, Stage, primary};
 use crate::domain::ids::{AgentId, HandoffId, Micros, TaskId, TenantId};
 use crate::domain::message::Message;
+use crate::domain::residency::{Crossing, Party, Residency, ResidencyFacts};
 use crate::domain::roster::Roster;
-use crate::domain::warning::Warning;
+use crate::domain::warning::{Warning, WarningCode};
 
 /// The span of one stage, for traces only; it names what the stage found, by a code.
 macro_rules! stage {
@@ -55,6 +56,8 @@ pub struct Gate {
     pub policies: safety::policy::Policies,
     /// What is asked of the contracts of edges.
     pub requirement: contract::Requirement,
+    /// Where data may go.
+    pub residency: Residency,
 }
 
 /// What was looked up for one message.
@@ -97,6 +100,8 @@ pub struct Passed {
     pub observed: Vec<safety::Finding>,
     /// What the broker takes and does not hold in full.
     pub warnings: Vec<Warning>,
+    /// The regions between which its data go.
+    pub residency: Option<ResidencyFacts>,
 }
 
 /// A message that did not.
@@ -179,6 +184,24 @@ impl Refused {
     }
 }
 
+/// Where a message names the party of a crossing.
+const fn place(crossing: &Crossing) -> &'static str {
+    match crossing.party {
+        Party::Sender => "/fromAgent",
+        Party::Receiver => "/toAgent",
+    }
+}
+
+fn crossed(crossings: &[Crossing]) -> Vec<Warning> {
+    crossings
+        .iter()
+        .map(|one| {
+            let said = format!("{one}; the record says so");
+            Warning::new(WarningCode::ResidencyCrossing, place(one), said)
+        })
+        .collect()
+}
+
 impl Default for Gate {
     fn default() -> Self {
         Self::new()
@@ -198,7 +221,13 @@ impl Gate {
     #[must_use]
     pub fn with(policies: safety::policy::Policies, requirement: contract::Requirement) -> Self {
         let scanner = safety::Scanner::builtin();
-        Self { schemas: schema::Schemas::new(), scanner, policies, requirement }
+        Self {
+            schemas: schema::Schemas::new(),
+            scanner,
+            policies,
+            requirement,
+            residency: Residency::default(),
+        }
     }
 
     /// Runs every stage after the key.
@@ -299,6 +328,11 @@ impl Gate {
         note(&found.failures);
         drop(on_address);
         failures.extend(found.failures);
+        let crossings =
+            self.residency.crossings(lookup.roster.find(sender), found.target.as_deref());
+        failures.extend(crossings.iter().filter(|one| self.residency.refuses(one)).map(|one| {
+            Failure::new(Stage::Route, Code::Forbidden, place(one), format!("{one}: refused"))
+        }));
         let to_itself = found.target.as_ref().is_some_and(|target| target.agent_id == *sender);
         let on_contract = stage!("gate.contract").entered();
         let ruled = match (lookup.roster.find(sender), &found.target) {
@@ -337,7 +371,8 @@ impl Gate {
         failures.extend(unsafe_texts);
         match found.target {
             Some(target) if failures.is_empty() => Verdict::Pass(Box::new(Passed {
-                warnings: [unheld::warnings(message.value()), ruled.warnings].concat(),
+                warnings: [unheld::warnings(message.value()), ruled.warnings, crossed(&crossings)].concat(),
+                residency: Residency::facts(crossings),
                 message,
                 target,
                 to_itself,

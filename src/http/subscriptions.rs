@@ -17,9 +17,11 @@ use super::problem::{BadBody, Busy, NoKey, Problem, ProblemDetails, WarningView}
 use crate::clock;
 use crate::directory::Principal;
 use crate::domain::canonical;
-use crate::domain::event::{EventFormat, Position, Subscriber, SubscriptionSpec};
+use crate::domain::event::{EventFormat, Position, Subscriber, Subscription, SubscriptionSpec};
 use crate::domain::failure::{Code, Failure, Stage};
 use crate::domain::ids::{Micros, SubscriptionId};
+use crate::domain::residency::Party;
+use crate::domain::warning::{Warning, WarningCode};
 use crate::evidence::record::Content;
 use crate::intake::actor;
 use crate::ledger::command::{
@@ -50,6 +52,12 @@ pub struct SubscriptionView {
     /// Why the broker switched it off: `ENDPOINT_GONE` or `FAILING`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub disabled_reason: Option<String>,
+    /// Where it is; none: in the broker's region.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub region: Option<String>,
+    /// What the transfer of events to its region stands on: a code.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub transfer_basis: Option<String>,
     /// How far it has been told.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub progress: Option<ProgressView>,
@@ -122,6 +130,8 @@ impl From<&SubscriptionRow> for SubscriptionView {
             format: it.format,
             enabled: it.enabled,
             disabled_reason: it.disabled_reason.clone(),
+            region: it.region.map(|region| region.to_string()),
+            transfer_basis: it.transfer_basis.clone(),
             progress: None,
             created_at: row.created_at.rfc3339(),
             updated_at: row.updated_at.rfc3339(),
@@ -196,6 +206,22 @@ fn refusal((pointer, message): (String, String)) -> Problem {
     Problem::refusal(vec![failure], false)
 }
 
+/// What is said of a subscriber in another region; a refusal where the policy refuses it.
+fn crossed(api: &Api, subscription: &Subscription) -> Result<Option<Warning>, Problem> {
+    let residency = api.config.residency.rules();
+    let basis = subscription.transfer_basis.as_deref();
+    let crossing = residency.crossing(Party::Receiver, subscription.region, basis);
+    if let Some(crossing) = crossing.as_ref().filter(|one| residency.refuses(one)) {
+        let why = format!("{crossing}: refused");
+        let failure = Failure::new(Stage::Route, Code::Forbidden, "/region", why);
+        return Err(Problem::refusal(vec![failure], false));
+    }
+    Ok(crossing.map(|crossing| {
+        let said = format!("{crossing}; the record of this change says so");
+        Warning::new(WarningCode::ResidencyCrossing, "/region", said)
+    }))
+}
+
 fn sealing<E>(_: E) -> Problem {
     Problem::new(Code::Internal, "a secret could not be sealed")
 }
@@ -238,9 +264,12 @@ async fn shown(api: &Api, row: &SubscriptionRow) -> Result<SubscriptionView, Pro
 }
 
 /// A changed subscription with its warnings.
-fn warned(api: &Api, view: SubscriptionView) -> SubscriptionView {
+fn warned(api: &Api, view: SubscriptionView, crossing: Option<Warning>) -> SubscriptionView {
     let warnings = refused_endpoint(api, "/url", &view.url);
-    SubscriptionView { warnings: warnings.iter().map(WarningView::from).collect(), ..view }
+    SubscriptionView {
+        warnings: warnings.iter().chain(&crossing).map(WarningView::from).collect(),
+        ..view
+    }
 }
 
 async fn find(
@@ -255,7 +284,7 @@ async fn find(
 /// Subscribe to events. They are posted, signed after Standard Webhooks, from this moment on.
 #[utoipa::path(
     post, path = "/subscriptions", tag = "events", operation_id = "createSubscription",
-    request_body(content = Object, description = "`{url, description?, eventTypes?, filter?: {agentId?, taskId?}, format?: \"standard\"|\"cloudevents\", enabled?}`", content_type = "application/json"),
+    request_body(content = Object, description = "`{url, description?, eventTypes?, filter?: {agentId?, taskId?}, format?: \"standard\"|\"cloudevents\", enabled?, region?, transferBasis?}`", content_type = "application/json"),
     responses(
         (status = 201, description = "The subscription, with its secret, shown this once", body = SubscriptionView),
         NoKey,
@@ -272,6 +301,7 @@ pub async fn create(
     Json(spec): Json<SubscriptionSpec>,
 ) -> Result<(StatusCode, axum::Json<SubscriptionView>), Problem> {
     let subscription = spec.make().map_err(refusal)?;
+    let crossed = crossed(&api, &subscription)?;
     let now = api.now();
     let id = SubscriptionId(clock::time_ordered_id(now));
     let (owner, kind) = (Subscriber::Subscription(id), SecretKind::Webhook);
@@ -289,7 +319,7 @@ pub async fn create(
     };
     let create = Box::new(CreateSubscription { row: row.clone(), content });
     carry_out(&api, &principal, Kind::CreateSubscription(create)).await?;
-    let mut view = warned(&api, shown(&api, &row).await?);
+    let mut view = warned(&api, shown(&api, &row).await?, crossed);
     view.secret = Some(secret.to_string());
     Ok((StatusCode::CREATED, axum::Json(view)))
 }
@@ -357,10 +387,11 @@ pub async fn patch(
 ) -> Result<axum::Json<SubscriptionView>, Problem> {
     let row = find(&api, &principal, id).await?;
     let next = spec.apply(&row.subscription).map_err(refusal)?;
+    let crossed = crossed(&api, &next)?;
     let what = json!({ "updated": next });
     let change = SubscriptionChange::Patch(Box::new(spec));
     let view = changed(&api, &principal, id, change, &what).await?;
-    Ok(axum::Json(warned(&api, view)))
+    Ok(axum::Json(warned(&api, view, crossed)))
 }
 
 /// End a subscription.

@@ -305,6 +305,9 @@ fn handoff_entry(
         if let Some(Value::Object(state)) = state {
             entry.extend(state.clone());
         }
+        if let Some(residency) = body.get("residency") {
+            entry.insert("residency".to_owned(), residency.clone());
+        }
         if let Some(why) = gone {
             entry.insert("messageGone".to_owned(), json!(why));
         }

@@ -9,6 +9,7 @@ use crate::domain::canonical;
 use crate::domain::failure::{Failure, Stage};
 use crate::domain::handoff::{Handoff, Priority};
 use crate::domain::ids::HandoffId;
+use crate::domain::residency::Residency;
 use crate::gate::{Lookup, Passed, Verdict};
 use crate::ledger::command::{Command, Discard, Kind, LedgerError, Release, Reply, content};
 use crate::store::{DeadLetterRow, StoreError};
@@ -148,6 +149,12 @@ impl Intake {
                 target: Agent::clone(target),
                 priority: message.envelope().priority,
                 completed: completed(message),
+                // Also where a person waived the refusal of one.
+                residency: Residency::facts(
+                    self.gate
+                        .residency
+                        .crossings(agents.roster.find(&handoff.source), Some(target)),
+                ),
                 waived,
                 refused,
                 content: content(&canonical::to_vec(&words), now),
@@ -160,6 +167,7 @@ impl Intake {
                 target: Agent::new(handoff.target.clone()),
                 priority: Priority::Normal,
                 completed: 0,
+                residency: None,
                 waived,
                 refused,
                 content: content(&canonical::to_vec(&words), now),

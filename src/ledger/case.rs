@@ -4,6 +4,7 @@ use super::command::{Command, LedgerError, Reply};
 use super::context::Context;
 use super::plan::Change;
 use super::submit::{draft_of, tell};
+use crate::domain::agent::Agent;
 use crate::domain::escalation::{Escalation, EscalationStatus, FAILURES_TO_ESCALATE};
 use crate::domain::event::{Event, EventType};
 use crate::domain::funds::Tally;
@@ -11,6 +12,7 @@ use crate::domain::handoff::{DeliveryMode, Handoff, HandoffEvent, HandoffStatus,
 use crate::domain::ids::{AgentId, HandoffId, Micros, TaskId};
 use crate::domain::latency::{LatencyClock, LatencySample};
 use crate::domain::progress::{Edge, Hop, passed};
+use crate::domain::residency::{Crossing, Residency};
 use crate::domain::ruling::{Next, Ruling, Standing, Trigger};
 use crate::domain::task::{Task, TaskEvent, TaskStatus};
 use crate::evidence::record::{Actor, Content, Draft, Party, RecordKind};
@@ -320,7 +322,21 @@ impl<'a> Case<'a> {
         let key = (self.command.tenant.clone(), id.clone());
         *id != self.handoff.source
             && *id != self.handoff.target
-            && self.state.agents.get(&key).is_some_and(|row| row.agent.is_live())
+            && self.state.agents.get(&key).is_some_and(|row| {
+                row.agent.is_live()
+                    && !self
+                        .crossings(&row.agent)
+                        .iter()
+                        .any(|one| self.context.rules.residency.refuses(one))
+            })
+    }
+
+    /// The crossings on the way to another receiver. That the sender's own, if it is one, was let through,
+    /// the record of the handoff before says.
+    fn crossings(&self, target: &Agent) -> Vec<Crossing> {
+        let key = (self.command.tenant.clone(), self.handoff.source.clone());
+        let source = self.state.agents.get(&key).map(|row| &row.agent);
+        self.context.rules.residency.crossings(source, Some(target))
     }
 
     /// The sender's checkpoint is the task's current one again, and it has the task.
@@ -438,6 +454,7 @@ impl<'a> Case<'a> {
             agent_version: Some(child.target_version.clone()),
             execution_id: None,
         });
+        draft.residency = Residency::facts(self.crossings(agent));
         draft.cost = Some(child.cost);
         draft.reason = Some(reason.to_owned());
         draft.shared = child.content_id.zip(child.commitment);

@@ -17,6 +17,7 @@ use crate::domain::ids::{
 };
 use crate::domain::money::Usd;
 use crate::domain::policy::EdgePolicy;
+use crate::domain::residency::ResidencyFacts;
 use crate::domain::ruling::Ruling;
 use crate::evidence::commitment::{Part, Subject};
 use crate::evidence::erasure::Scope;
@@ -264,6 +265,8 @@ pub struct Submit {
     pub refusal_salt: [u8; 16],
     /// What the safety stage said, where that is to be recorded.
     pub safety: Option<SafetyFacts>,
+    /// The regions between which its data go, where they are two.
+    pub residency: Option<ResidencyFacts>,
     /// The local dispatcher has a place for it: claim it at once for that broker, until then.
     pub claim: Option<(String, Micros)>,
 }
@@ -563,6 +566,8 @@ pub struct Release {
     pub priority: Priority,
     /// Subtasks that the message names as completed.
     pub completed: i64,
+    /// The regions between which its data go, where they are two.
+    pub residency: Option<ResidencyFacts>,
     /// Findings that a person waived by name.
     pub waived: Vec<Failure>,
     /// Findings that nobody waived; with any, it is kept.

@@ -8,6 +8,7 @@ use crate::domain::cap::Defaults;
 use crate::domain::handoff::DeliveryMode;
 use crate::domain::ids::{EscalationId, HandoffId, Micros};
 use crate::domain::latency::LatencyClock;
+use crate::domain::residency::Residency;
 
 /// The broker's rules.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,6 +23,8 @@ pub struct Rules {
     pub escalation_timeout: Duration,
     /// Rolling caps where an operator set none.
     pub caps: Defaults,
+    /// Where data may go.
+    pub residency: Residency,
 }
 
 impl Default for Rules {
@@ -33,6 +36,7 @@ impl Default for Rules {
             reserve: false,
             escalation_timeout: Duration::from_hours(24),
             caps: Defaults::default(),
+            residency: Residency::default(),
         }
     }
 }

@@ -114,6 +114,7 @@ pub(super) fn release(
         agent_version: Some(handoff.target_version.clone()),
         execution_id: None,
     });
+    crossed.residency.clone_from(&release.residency);
     crossed.cost = Some(handoff.cost);
     crossed.shared = handoff.content_id.zip(handoff.commitment);
     crossed.checkpoint_commitment = handoff.checkpoint_commitment;

@@ -73,7 +73,7 @@ fn decide_on(state: &State, command: &Command, context: &Context) -> Decision {
         Kind::RequestErasure(request) => erasure::request(state, command, request),
         Kind::Erase(next) => erasure::erase(state, command, next),
         Kind::FinishErasure(id) => erasure::finish(state, command, *id),
-        Kind::Purge(next) => erasure::purge(state, command, next),
+        Kind::Purge(next) => Ok(erasure::purge(state, command, next)),
     }
 }
 

@@ -101,6 +101,7 @@ pub(super) fn submit(id: u8, task: u8, at: i64, claimed: bool) -> Command {
             declared_budget: None,
             refusal_salt: [0; 16],
             safety: None,
+            residency: None,
             claim: claimed.then(|| ("broker".to_owned(), Micros(at + 1_000))),
         })),
     )

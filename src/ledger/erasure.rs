@@ -182,7 +182,7 @@ pub(super) fn erase(state: &State, command: &Command, next: &EraseNext) -> Decis
 
 /// Takes away the next page of what is past its time, and appends the record that lists it. Where a legal
 /// hold was placed in this very batch the page is looked at again: it was read before the hold.
-pub(super) fn purge(state: &State, command: &Command, next: &PurgeNext) -> Decision {
+pub(super) fn purge(state: &State, command: &Command, next: &PurgeNext) -> (Vec<Change>, Reply) {
     let none = PurgePage { next: next.need.from, again: true, ..PurgePage::default() };
     let page = state.erasure.purges.get(&command.tenant).unwrap_or(&none);
     let seen = Purged {
@@ -195,12 +195,12 @@ pub(super) fn purge(state: &State, command: &Command, next: &PurgeNext) -> Decis
         checkpoints: 0,
     };
     if page.again {
-        return Ok((Vec::new(), Reply::Purged(Purged { next: next.need.from, ..seen })));
+        return (Vec::new(), Reply::Purged(Purged { next: next.need.from, ..seen }));
     }
     let counts = [page.data.len(), page.contents.len(), page.checkpoints.len()]
         .map(|count| i64::try_from(count).unwrap_or(i64::MAX));
     if counts == [0; 3] {
-        return Ok((Vec::new(), Reply::Purged(seen)));
+        return (Vec::new(), Reply::Purged(seen));
     }
     let before = next.need.before.rfc3339();
     let leaves: Vec<i64> = page.contents.iter().map(|(leaf, _)| *leaf).collect();
@@ -228,10 +228,10 @@ pub(super) fn purge(state: &State, command: &Command, next: &PurgeNext) -> Decis
         purged_at: Some(command.at),
     };
     let [data, contents, checkpoints] = counts;
-    Ok((
+    (
         vec![Change::Erase(erase), Change::Record(Box::new(record))],
         Reply::Purged(Purged { data, contents, checkpoints, ..seen }),
-    ))
+    )
 }
 
 /// Ends an erasure whose files are clean; ending it again changes nothing.

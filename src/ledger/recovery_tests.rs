@@ -713,6 +713,7 @@ fn release(id: u8, at: i64, waived: Vec<Failure>, refused: Vec<Failure>) -> Comm
         ruling: None,
         priority: Priority::Normal,
         completed: 5,
+        residency: None,
         waived,
         refused,
         content: content_of(6),

@@ -125,6 +125,7 @@ pub(super) fn submit(
     draft.checkpoint_commitment = Some(commitment);
     draft.personal.clone_from(&submit.personal);
     draft.safety.clone_from(&submit.safety);
+    draft.residency.clone_from(&submit.residency);
 
     if no_op {
         handoff.ended_at = Some(command.at);

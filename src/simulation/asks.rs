@@ -129,6 +129,7 @@ impl Draft {
     pub(super) fn submission(&self, now: Micros) -> Command {
         let submit = Submit {
             safety: None,
+            residency: None,
             handoff: self.row(HandoffStatus::Pending, now),
             from: Self::party(&self.source),
             to: Self::party(&self.target),

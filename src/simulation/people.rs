@@ -109,6 +109,7 @@ async fn appeal(world: &World) -> Option<Decision> {
             ruling: None,
             priority: Priority::Normal,
             completed: 0,
+            residency: None,
             waived: row.failures,
             refused: Vec::new(),
             content,

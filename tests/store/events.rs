@@ -172,6 +172,8 @@ pub async fn subscriptions_are_made_changed_found_and_removed(bed: Arc<Bed>) {
             format: EventFormat::CloudEvents,
             enabled: true,
             disabled_reason: None,
+            region: None,
+            transfer_basis: None,
         },
         secrets: "{}".to_owned(),
         created_at: Micros(5),

@@ -4,7 +4,7 @@
 //! operations commit, with a row that names the prepared part, and that commit is the decision; then the
 //! log's part is committed. Nobody is answered before that. What a broker leaves prepared is ended by
 //! whoever finds it: with the row it is committed; without, the row is put there first, as given up, so
-//! that the broker's own can no longer be ([why so](../../../docs/decisions/0011-a-separate-audit-database.md)).
+//! that the broker's own can no longer be ([why so](../../../docs/decisions/0009-a-separate-audit-database.md)).
 //!
 //! The row is written before the log's part is prepared. So who finds that part prepared and wants to put
 //! its own row waits, at the key, until the broker's transaction has ended one way or the other: a slow

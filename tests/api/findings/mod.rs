@@ -8,6 +8,7 @@ mod f3;
 mod f4;
 mod f4_counts;
 mod f4_latency;
+mod f4_residency;
 mod f4_retention;
 mod f5;
 mod f6;

@@ -1,0 +1,108 @@
+//! The drill: how long it takes, in a large log, until whoever asks has a task's trace and its bundle in hand,
+//! and the bundle verified without the broker. Writes the figures as a page.
+
+use std::fmt::Write as _;
+use std::time::{Duration, Instant};
+
+use crate::broker::Broker;
+use crate::database::{ADMIN_KEY, Database};
+use crate::fill::fill;
+use crate::world::client;
+
+/// How long a trace may take (seed 000 §8.2).
+const LIMIT: Duration = Duration::from_secs(10);
+
+/// What is asked for.
+pub struct Drill {
+    /// Records in the log.
+    pub records: u64,
+    /// Records of the task that is asked for, spread over the log.
+    pub task: u64,
+    /// How often each is asked for.
+    pub runs: usize,
+    /// Where the page goes; none: to standard output alone.
+    pub out: Option<std::path::PathBuf>,
+}
+
+pub async fn run(store: &str, drill: Drill) {
+    assert!(store.starts_with("sqlite:"), "a large log is put into a SQLite file");
+    let database = Database::new(store, env!("CARGO_BIN_EXE_handoffd").into()).await;
+    Broker::start(&database, &[]).await.stop().await;
+    let path = database.url.strip_prefix("sqlite:").unwrap().to_owned();
+    let began = Instant::now();
+    let filled = fill(&path, drill.records, drill.task).await;
+    let size = std::fs::metadata(&path).unwrap().len() as f64 / 1024.0 / 1024.0 / 1024.0;
+    eprintln!("a log of {} records, {size:.2} GiB, made in {:.0?}", drill.records, began.elapsed());
+    let broker = Broker::start(&database, &[]).await;
+    let (http, base) = (client(), format!("{}/tasks/{}/trace", broker.base, filled.task));
+    let folder = tempfile::tempdir().unwrap();
+    let zip = folder.path().join("task.zip");
+    let (mut traces, mut bundles, mut checks) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut trace_bytes, mut bundle_bytes) = (0, 0);
+    for _ in 0..drill.runs.max(1) {
+        for (form, taken, bytes) in [
+            ("", &mut traces, &mut trace_bytes),
+            ("?format=bundle", &mut bundles, &mut bundle_bytes),
+        ] {
+            let began = Instant::now();
+            let answer = http.get(format!("{base}{form}")).bearer_auth(ADMIN_KEY).send().await;
+            let answer = answer.unwrap();
+            assert_eq!(answer.status(), 200, "{}", answer.text().await.unwrap());
+            let body = answer.bytes().await.unwrap();
+            taken.push(began.elapsed());
+            *bytes = body.len();
+            if !form.is_empty() {
+                std::fs::write(&zip, &body).unwrap();
+            }
+        }
+        let began = Instant::now();
+        let mut command = database.command(&[]);
+        let said = command.arg("verify").arg(&zip).output().await.unwrap();
+        assert!(said.status.success(), "{said:?}");
+        checks.push(began.elapsed());
+    }
+    broker.stop().await;
+    let began = Instant::now();
+    let said = database.command(&[]).args(["verify", "--log-only"]).output().await.unwrap();
+    assert!(said.status.success(), "{said:?}");
+    let whole = began.elapsed();
+    database.drop().await;
+    let longest = traces.iter().max().copied().unwrap_or_default();
+    assert!(longest < LIMIT, "a trace took {longest:.1?}");
+    let build = if cfg!(debug_assertions) { "a debug build" } else { "a release build" };
+    let cores = std::thread::available_parallelism().map_or(0, std::num::NonZero::get);
+    let mut page = String::new();
+    let _ = write!(
+        page,
+        "# The drill: figures\n\n\
+         `make drill` puts {} records into a SQLite log, {} of them about one task, and asks for that task as a\n\
+         regulator's question would: its trace, its bundle, and the bundle verified without the broker. It writes this page, and\n\
+         fails where a trace takes 10 s or more.\n\n\
+         Last run: {} records, {size:.2} GiB, {build}, {cores} cores. The log as a whole was verified in {whole:.1?}.\n\n\
+         | of a task of {} records | size | first | median of {} | longest |\n|---|---|---|---|---|\n",
+        drill.records, drill.task, drill.records, drill.task, drill.runs,
+    );
+    for (name, bytes, taken) in [
+        ("trace", trace_bytes, traces),
+        ("bundle", bundle_bytes, bundles),
+        ("`handoffd verify task.zip`", bundle_bytes, checks),
+    ] {
+        let _ = writeln!(page, "| {name} | {} KiB | {} |", bytes / 1024, told(&taken));
+    }
+    println!("{page}");
+    if let Some(out) = drill.out {
+        std::fs::write(&out, page).unwrap();
+    }
+}
+
+/// The first, the median and the longest.
+fn told(taken: &[Duration]) -> String {
+    let mut sorted = taken.to_vec();
+    sorted.sort_unstable();
+    format!(
+        "{:.0?} | {:.0?} | {:.0?}",
+        taken[0],
+        sorted[sorted.len() / 2],
+        sorted[sorted.len() - 1]
+    )
+}
