@@ -371,7 +371,8 @@ impl Gate {
         failures.extend(unsafe_texts);
         match found.target {
             Some(target) if failures.is_empty() => Verdict::Pass(Box::new(Passed {
-                warnings: [unheld::warnings(message.value()), ruled.warnings, crossed(&crossings)].concat(),
+                warnings: [unheld::warnings(message.value()), ruled.warnings, crossed(&crossings)]
+                    .concat(),
                 residency: Residency::facts(crossings),
                 message,
                 target,
