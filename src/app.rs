@@ -158,6 +158,7 @@ fn rules(config: &Config) -> Rules {
         max_hops: i64::from(config.gate.max_hops),
         max_edge_repeats: i64::from(config.gate.max_edge_repeats),
         reserve: config.budget.fan_out == FanOut::Reserve,
+        lease: Duration::from_millis(config.delivery.lease_ms),
         escalation_timeout: Duration::from_millis(config.recovery.escalation_timeout_ms),
         caps: config.budget.caps(),
     }
@@ -596,7 +597,8 @@ fn requirement(config: &Config) -> contract::Requirement {
 /// The gate, with the policies about safety findings and contracts as set.
 fn gate_of(config: &Config) -> Result<Gate, StartError> {
     let policies = policies(config.safety.mode, &config.safety.exceptions);
-    let gate = Gate::with(policies, requirement(config));
+    let versions = config.gate.agent_version;
+    let gate = Gate { versions, ..Gate::with(policies, requirement(config)) };
     match gate.policies.unknown(gate.scanner.rules()) {
         Some(name) => Err(StartError::Config(format!(
             "safety.exceptions: no rule and no family is named {name:?}"

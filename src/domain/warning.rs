@@ -30,11 +30,13 @@ pub enum WarningCode {
     DedupeKeyAbsent,
     /// The contract's `trace_id_field` finds no trace id in the message.
     TraceIdAbsent,
+    /// The message claims another version of its sender than the one that is registered.
+    AgentVersionMismatch,
 }
 
 impl WarningCode {
     /// All codes, in the order of the registry.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::WithoutEffect,
         Self::UnknownAgent,
         Self::EndpointRefused,
@@ -45,6 +47,7 @@ impl WarningCode {
         Self::ClauseNotEnforced,
         Self::DedupeKeyAbsent,
         Self::TraceIdAbsent,
+        Self::AgentVersionMismatch,
     ];
 
     /// The code as it stands on the wire.
@@ -61,6 +64,7 @@ impl WarningCode {
             Self::ClauseNotEnforced => "CLAUSE_NOT_ENFORCED",
             Self::DedupeKeyAbsent => "DEDUPE_KEY_ABSENT",
             Self::TraceIdAbsent => "TRACE_ID_ABSENT",
+            Self::AgentVersionMismatch => "AGENT_VERSION_MISMATCH",
         }
     }
 }

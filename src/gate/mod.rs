@@ -9,6 +9,7 @@ use tracing::field::Empty;
 
 pub mod address;
 pub mod budget;
+pub mod claims;
 pub mod completeness;
 pub mod contract;
 pub mod json;
@@ -24,6 +25,7 @@ use crate::domain::canonical::CanonicalObject;
 use crate::domain::failure::{Code, Failure, Stage, primary};
 use crate::domain::ids::{AgentId, HandoffId, Micros, TaskId, TenantId};
 use crate::domain::message::Message;
+use crate::domain::policy::VersionClaims;
 use crate::domain::roster::Roster;
 use crate::domain::warning::Warning;
 
@@ -55,6 +57,8 @@ pub struct Gate {
     pub policies: safety::policy::Policies,
     /// What is asked of the contracts of edges.
     pub requirement: contract::Requirement,
+    /// What becomes of a message that claims another version of its sender than the registered one.
+    pub versions: VersionClaims,
 }
 
 /// What was looked up for one message.
@@ -198,7 +202,8 @@ impl Gate {
     #[must_use]
     pub fn with(policies: safety::policy::Policies, requirement: contract::Requirement) -> Self {
         let scanner = safety::Scanner::builtin();
-        Self { schemas: schema::Schemas::new(), scanner, policies, requirement }
+        let versions = VersionClaims::default();
+        Self { schemas: schema::Schemas::new(), scanner, policies, requirement, versions }
     }
 
     /// Runs every stage after the key.
@@ -279,6 +284,16 @@ impl Gate {
                 "the key that was used is not this agent's",
             ));
         }
+        let mut warnings = Vec::new();
+        let claim = lookup
+            .roster
+            .find(sender)
+            .map(|source| claims::check(&envelope.from_agent, source, self.versions));
+        match claim {
+            Some(claims::Claim::Differs(warning)) => warnings.push(warning),
+            Some(claims::Claim::Refused(failure)) => failures.push(failure),
+            Some(claims::Claim::Fits) | None => {}
+        }
         let on_address = stage!("gate.address").entered();
         let found = match lookup.roster.find(sender) {
             Some(source) => address::or_preferred(
@@ -337,7 +352,7 @@ impl Gate {
         failures.extend(unsafe_texts);
         match found.target {
             Some(target) if failures.is_empty() => Verdict::Pass(Box::new(Passed {
-                warnings: [unheld::warnings(message.value()), ruled.warnings].concat(),
+                warnings: [warnings, unheld::warnings(message.value()), ruled.warnings].concat(),
                 message,
                 target,
                 to_itself,
