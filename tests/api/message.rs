@@ -70,6 +70,7 @@ impl Message {
     fn between(self, from: &str, to: &str) -> Self {
         self.set("/handoffId", json!(random_id()))
             .set("/fromAgent/agentId", json!(from))
+            .set("/fromAgent/agentVersion", json!("1.0.0"))
             .set("/toAgent", json!({ "agentId": to }))
     }
 

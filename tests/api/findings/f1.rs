@@ -206,7 +206,8 @@ both! {
         // The command line, the bundle and the report in it.
         let shown = broker.command(&["trace", &first.task(), "--url", &broker.admin.base]).await;
         let shown = String::from_utf8(shown.stdout).unwrap();
-        assert!(shown.contains("0.60"), "{shown}");
+        let total = shown.lines().find(|line| line.trim_start().starts_with("total")).unwrap();
+        assert!(total.ends_with("$0.6"), "{shown}");
         let path = format!("{}/trace?format=bundle", first.task_path());
         let bundle = broker.admin.request(reqwest::Method::GET, &path).send().await.unwrap().bytes().await.unwrap();
         let mut zip = zip::ZipArchive::new(Cursor::new(bundle.to_vec())).unwrap();
@@ -263,12 +264,68 @@ both! {
         let seen = generalist.api.get(&format!("{}/trace", first.task_path())).await.expect(200).body;
         let records = seen["records"].as_array().unwrap().clone();
         assert!(records.iter().any(|one| one["kind"] == "COMPLETED" && one["content"] == result), "{seen}");
-        let more = first.next("generalist", "writer").cost(0.2, 0.8);
+        // Its figures are those of its own path: what the specialist spent is counted for that.
+        let more = first.next("generalist", "writer").cost(0.1, 0.8);
         let dry = generalist.api.post("/handoffs/validate", &more).await.expect(200).body;
         assert_eq!(dry["valid"], true, "{dry}");
         generalist.api.post(&done, &output).await.expect(200);
         assert_eq!(broker.task(&first).await["status"], "COMPLETED");
         assert_eq!(broker.task(&first).await["costSpentSoFarUSD"], 0.2);
+    }
+}
+
+both! {
+    async fn f1_7_the_record_has_the_registered_version_beside_the_claimed_one(broker: Broker) {
+        let agents = crowd(&broker, &["a", "b"]).await;
+        let first = Message::initial("a", "b").set("/fromAgent/agentVersion", json!("99.0.0"));
+        let answer = agents[0].submit(&first).await.expect(202);
+        let warned = &answer.body["warnings"][0];
+        assert_eq!((&warned["code"], &warned["pointer"]), (&json!("AGENT_VERSION_MISMATCH"), &json!("/fromAgent/agentVersion")));
+        let from = broker.trace(&first).await["records"][0]["fromAgent"].clone();
+        assert_eq!((&from["agentVersion"], &from["registeredVersion"]), (&json!("99.0.0"), &json!("1.0.0")));
+        let right = Message::initial("a", "b");
+        assert_eq!(agents[0].submit(&right).await.expect(202).body["warnings"], Value::Null);
+    }
+
+    async fn f1_8_tokens_are_spelled_as_in_the_message_and_a_defect_is_one_failure(broker: Broker) {
+        let agents = crowd(&broker, &["a", "b"]).await;
+        let [a, b] = &agents[..] else { panic!() };
+        let tokens = json!({ "prompt": 30, "completion": 4 });
+        let first = Message::initial("a", "b").set("/costTracking/tokenSpent", tokens.clone());
+        a.submit(&first).await.expect(202);
+        let trace = broker.trace(&first).await;
+        assert_eq!(trace["handoffs"][0]["costTracking"]["tokenSpent"], tokens);
+        assert_eq!(trace["records"][0]["costAtHandoff"]["tokenSpent"], tokens);
+        let number = Message::initial("a", "b").set("/schemaVersion", json!(2.0));
+        let answer = a.submit(&number).await.refused(422, "SCHEMA_INVALID");
+        assert_eq!(answer.pointers(), ["/schemaVersion"], "{}", answer.text);
+        // Two rejections and a message to mend are three failures, on the task's page too.
+        let mut last = first.clone();
+        for round in 0..2 {
+            if round > 0 {
+                last = first.again();
+                a.submit(&last).await.expect(202);
+            }
+            let token = b.claim_one().await;
+            b.say(&last, "reject", token, json!({ "reason": "NO" })).await.expect(200);
+        }
+        let empty = first.next("a", "b").set("/completedSubtasks", json!([]));
+        a.submit(&empty).await.refused(422, "INCOMPLETE_CONTEXT");
+        let task = broker.task(&first).await;
+        assert_eq!((&task["status"], &task["failures"]), (&json!("ESCALATED"), &json!(3)), "{task}");
+    }
+}
+
+both! {
+    with [("HANDOFFD_GATE__AGENT_VERSION", "enforce")]
+    async fn f1_7_a_broker_may_refuse_another_version(broker: Broker) {
+        let agents = crowd(&broker, &["a", "b"]).await;
+        let wrong = Message::initial("a", "b").set("/fromAgent/agentVersion", json!("99.0.0"));
+        let answer = agents[0].submit(&wrong).await.refused(403, "FORBIDDEN");
+        assert_eq!(answer.pointers(), ["/fromAgent/agentVersion"]);
+        agents[0].submit(&Message::initial("a", "b")).await.expect(202);
+        let built = Message::initial("a", "b").set("/fromAgent/agentVersion", json!("1.0.0+build.7"));
+        agents[0].submit(&built).await.expect(202);
     }
 }
 
