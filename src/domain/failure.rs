@@ -120,6 +120,7 @@ impl Code {
             | Self::SchemaInvalid
             | Self::BudgetExhausted
             | Self::BudgetMismatch
+            | Self::LineageMismatch
             | Self::ContractViolation
             | Self::IncompleteContext => Some(RefusalClass::Validation),
             Self::SafetyViolation => Some(RefusalClass::Safety),
