@@ -310,6 +310,7 @@ fn submission(at: Micros) -> Command {
         agent_type: Some("reviewer".to_owned()),
         agent_version: Some("1.0.0".to_owned()),
         execution_id: None,
+        registered_version: None,
     };
     let handoff = Handoff {
         tenant: "default".parse().unwrap(),

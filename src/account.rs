@@ -1,132 +1,152 @@
-//! What a task cost: from the cumulative figures that its messages state to what each hop and each
-//! agent added (ruling X1). Pure.
+//! What a task cost, hop by hop and agent by agent, from its records alone: the one place where the figures of a
+//! trace, a bundle, a report and `GET /tasks/{taskId}/cost` are made. Pure.
 //!
-//! A hop's cost is the difference between its message's cumulative figure and its parent's. Where a
-//! sender sent again after a rollback, from the same parent, only what it spent since its first try
-//! counts: the figure before is the highest that this sender stated on that parent.
+//! The ledger's books (`domain/funds.rs`) say with each record what they counted (`spent`): with a handoff what its
+//! sender had spent since it was last heard of, with an end what the receiver spent besides what it handed on.
+//! The sums of those are the books' own. Records of versions before that state cumulative figures only (ruling
+//! X1): a hop's cost is then the difference between its message's figure and its parent's; where a sender sent
+//! again from the same parent, the highest figure that it stated on that parent is the one before.
 
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
+use crate::domain::funds::Tally;
 use crate::domain::money::Usd;
 
-/// What one handoff's record says.
+/// One handoff's cost.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Hop {
     /// The handoff.
     pub handoff_id: String,
-    /// The one before.
-    pub parent_id: Option<String>,
-    /// Who sent, and so who spent.
+    /// Who sent.
     pub source: String,
     /// Who received.
     pub target: String,
-    /// Cumulative.
-    pub at: Figures,
-}
-
-/// Money and tokens.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Figures {
-    /// US dollars.
-    pub usd: Usd,
-    /// Tokens read.
-    pub prompt: u64,
-    /// Tokens written.
-    pub completion: u64,
-}
-
-impl Figures {
-    fn since(self, before: Self) -> Self {
-        Self {
-            usd: self.usd.minus(before.usd),
-            prompt: self.prompt.saturating_sub(before.prompt),
-            completion: self.completion.saturating_sub(before.completion),
-        }
-    }
-
-    fn plus(self, other: Self) -> Self {
-        Self {
-            usd: self.usd.plus(other.usd),
-            prompt: self.prompt.saturating_add(other.prompt),
-            completion: self.completion.saturating_add(other.completion),
-        }
-    }
-
-    fn max(self, other: Self) -> Self {
-        Self {
-            usd: self.usd.max(other.usd),
-            prompt: self.prompt.max(other.prompt),
-            completion: self.completion.max(other.completion),
-        }
-    }
-
-    fn tokens(self) -> Value {
-        json!({ "prompt": self.prompt, "completion": self.completion })
-    }
+    /// What the sender had spent when it handed off, since it was last heard of.
+    pub sender: Tally,
+    /// What the receiver said at the end that it spent besides what it handed on.
+    pub receiver: Tally,
+    /// The record says what the books counted; else the figure is a difference.
+    booked: bool,
 }
 
 impl Hop {
-    /// Reads a `HANDOFF` record.
+    /// What both spent.
     #[must_use]
-    pub fn from_record(body: &Value) -> Self {
-        let text = |pointer: &str| body.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
-        let count = |pointer: &str| body.pointer(pointer).and_then(Value::as_u64).unwrap_or(0);
-        Self {
-            handoff_id: text("/handoffId").unwrap_or_default(),
-            parent_id: text("/parentHandoffId"),
-            source: text("/fromAgent/agentId").unwrap_or_default(),
-            target: text("/toAgent/agentId").unwrap_or_default(),
-            at: Figures {
-                usd: Usd::from_f64(
-                    body.pointer("/costAtHandoff/costSpentSoFarUSD")
-                        .and_then(Value::as_f64)
-                        .unwrap_or(0.0),
-                ),
-                prompt: count("/costAtHandoff/promptTokens"),
-                completion: count("/costAtHandoff/completionTokens"),
-            },
+    pub fn total(&self) -> Tally {
+        self.sender.plus(self.receiver)
+    }
+
+    /// `{usd, tokens}`, and both parts where the books told them apart.
+    #[must_use]
+    pub fn view(&self) -> Value {
+        let total = self.total();
+        let mut view = json!({ "usd": total.usd, "tokens": tokens(total) });
+        if let (Some(view), true) = (view.as_object_mut(), self.booked) {
+            view.insert("senderSpentUSD".to_owned(), json!(self.sender.usd));
+            view.insert("receiverSpentUSD".to_owned(), json!(self.receiver.usd));
         }
+        view
     }
 }
 
-/// The account of one task, hop by hop in log order.
+fn tokens(tally: Tally) -> Value {
+    json!({ "prompt": tally.prompt, "completion": tally.completion })
+}
+
+fn text(body: &Value, pointer: &str) -> String {
+    body.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned()
+}
+
+/// Money and tokens at a place of a record, in the message's spelling or in that of older records.
+fn figures(body: &Value, usd: &str) -> Option<Tally> {
+    let count = |names: [&str; 2]| {
+        names.iter().find_map(|name| body.pointer(name).and_then(Value::as_u64)).unwrap_or(0)
+    };
+    Some(Tally {
+        usd: Usd::from_f64(body.get(usd)?.as_f64()?),
+        prompt: count(["/tokenSpent/prompt", "/promptTokens"]),
+        completion: count(["/tokenSpent/completion", "/completionTokens"]),
+    })
+}
+
+/// The account of one task. Takes its records in log order.
 #[derive(Debug, Default)]
 pub struct Account {
-    stated: BTreeMap<String, Figures>,
-    tried: BTreeMap<(Option<String>, String), Figures>,
-    per_agent: BTreeMap<String, Figures>,
+    stated: BTreeMap<String, Tally>,
+    tried: BTreeMap<(String, String), Tally>,
     roles: BTreeMap<String, (u64, u64)>,
-    per_hop: Vec<Value>,
-    total: Figures,
-    reported: Figures,
+    hops: Vec<Hop>,
+    reported: Usd,
 }
 
 impl Account {
-    /// Takes the next hop; returns what it added.
-    pub fn add(&mut self, hop: &Hop) -> Value {
-        let parent =
-            hop.parent_id.as_ref().and_then(|id| self.stated.get(id)).copied().unwrap_or_default();
-        let branch = (hop.parent_id.clone(), hop.source.clone());
-        let before = self.tried.get(&branch).copied().unwrap_or(parent);
-        let added = hop.at.since(before);
-        self.tried.insert(branch, before.max(hop.at));
-        self.stated.insert(hop.handoff_id.clone(), hop.at);
-        self.total = self.total.plus(added);
-        self.reported = self.reported.plus(hop.at);
-        let agent = self.per_agent.entry(hop.source.clone()).or_default();
-        *agent = agent.plus(added);
-        self.roles.entry(hop.source.clone()).or_default().0 += 1;
-        self.roles.entry(hop.target.clone()).or_default().1 += 1;
-        let cost = json!({ "usd": added.usd, "tokens": added.tokens() });
-        self.per_hop.push(json!({
-            "handoffId": hop.handoff_id,
-            "agentId": hop.source,
-            "usd": added.usd,
-            "tokens": added.tokens(),
-        }));
-        cost
+    /// Takes the next record of the task.
+    pub fn take(&mut self, body: &Value) {
+        let spent = body.get("spent").and_then(|spent| figures(spent, "usd"));
+        match (body.get("kind").and_then(Value::as_str), spent) {
+            (Some("HANDOFF"), spent) => self.hop(body, spent),
+            (_, Some(spent)) => {
+                let id = text(body, "/handoffId");
+                // One that was released anew is there twice: it is the last that ends.
+                if let Some(hop) = self.hops.iter_mut().rev().find(|hop| hop.handoff_id == id) {
+                    hop.receiver = hop.receiver.plus(spent);
+                }
+            }
+            (_, None) => {}
+        }
+    }
+
+    fn hop(&mut self, body: &Value, spent: Option<Tally>) {
+        let (id, parent) = (text(body, "/handoffId"), text(body, "/parentHandoffId"));
+        let source = text(body, "/fromAgent/agentId");
+        let target = text(body, "/toAgent/agentId");
+        let cost = body.get("costAtHandoff");
+        let now = cost.and_then(|cost| figures(cost, "costSpentSoFarUSD")).unwrap_or_default();
+        let given = self.stated.get(&parent).copied().unwrap_or_default();
+        let before = self.tried.entry((parent, source.clone())).or_insert(given);
+        let difference = Tally { usd: now.usd.minus(before.usd), ..now.since(*before) };
+        *before = before.max(now);
+        self.stated.insert(id.clone(), now);
+        self.reported = self.reported.plus(now.usd);
+        self.roles.entry(source.clone()).or_default().0 += 1;
+        self.roles.entry(target.clone()).or_default().1 += 1;
+        self.hops.push(Hop {
+            handoff_id: id,
+            source,
+            target,
+            sender: spent.unwrap_or(difference),
+            receiver: Tally::default(),
+            booked: spent.is_some(),
+        });
+    }
+
+    /// The hops, in log order.
+    #[must_use]
+    pub fn hops(&self) -> &[Hop] {
+        &self.hops
+    }
+
+    /// What was spent in all.
+    #[must_use]
+    pub fn total(&self) -> Tally {
+        self.hops.iter().fold(Tally::default(), |sum, hop| sum.plus(hop.total()))
+    }
+
+    /// What each agent spent, as a sender and as the last receiver.
+    #[must_use]
+    pub fn per_agent(&self) -> BTreeMap<&str, Tally> {
+        let mut agents: BTreeMap<&str, Tally> = BTreeMap::new();
+        for hop in &self.hops {
+            let sent = agents.entry(&hop.source).or_default();
+            *sent = sent.plus(hop.sender);
+            if hop.receiver != Tally::default() {
+                let received = agents.entry(&hop.target).or_default();
+                *received = received.plus(hop.receiver);
+            }
+        }
+        agents
     }
 
     /// Who took part: `[{agentId, sent, received}]`.
@@ -144,16 +164,27 @@ impl Account {
     #[must_use]
     pub fn cost(&self) -> Value {
         let per_agent: Vec<Value> = self
-            .per_agent
-            .iter()
-            .map(|(id, figures)| json!({"agentId": id, "usd": figures.usd, "tokens": figures.tokens()}))
+            .per_agent()
+            .into_iter()
+            .map(|(id, tally)| json!({"agentId": id, "usd": tally.usd, "tokens": tokens(tally)}))
             .collect();
+        let per_hop: Vec<Value> = self
+            .hops
+            .iter()
+            .map(|hop| {
+                let mut view = hop.view();
+                view["handoffId"] = json!(hop.handoff_id);
+                view["agentId"] = json!(hop.source);
+                view
+            })
+            .collect();
+        let total = self.total();
         json!({
-            "totalUSD": self.total.usd,
-            "reportedSumUSD": self.reported.usd,
-            "tokens": self.total.tokens(),
+            "totalUSD": total.usd,
+            "reportedSumUSD": self.reported,
+            "tokens": tokens(total),
             "perAgent": per_agent,
-            "perHop": self.per_hop,
+            "perHop": per_hop,
         })
     }
 }
@@ -162,23 +193,30 @@ impl Account {
 mod tests {
     use super::*;
 
-    fn hop(id: &str, parent: Option<&str>, source: &str, usd: f64, prompt: u64) -> Hop {
-        Hop {
-            handoff_id: id.to_owned(),
-            parent_id: parent.map(str::to_owned),
-            source: source.to_owned(),
-            target: "next".to_owned(),
-            at: Figures { usd: Usd::from_f64(usd), prompt, completion: 0 },
+    fn hop(id: &str, parent: Option<&str>, source: &str, usd: f64, prompt: u64) -> Value {
+        json!({
+            "kind": "HANDOFF", "handoffId": id, "parentHandoffId": parent,
+            "fromAgent": { "agentId": source }, "toAgent": { "agentId": "next" },
+            "costAtHandoff": { "costSpentSoFarUSD": usd, "promptTokens": prompt, "completionTokens": 0 },
+        })
+    }
+
+    fn account(records: &[Value]) -> Account {
+        let mut account = Account::default();
+        for record in records {
+            account.take(record);
         }
+        account
     }
 
     #[test]
     fn x1_hops_are_differences_and_the_reported_sum_is_plain() {
-        let mut account = Account::default();
-        account.add(&hop("1", None, "a", 0.08, 100));
-        account.add(&hop("2", Some("1"), "b", 0.20, 300));
-        account.add(&hop("3", Some("2"), "c", 0.25, 350));
-        let cost = account.cost();
+        let cost = account(&[
+            hop("1", None, "a", 0.08, 100),
+            hop("2", Some("1"), "b", 0.20, 300),
+            hop("3", Some("2"), "c", 0.25, 350),
+        ])
+        .cost();
         assert_eq!(cost["totalUSD"], json!(0.25));
         assert_eq!(cost["reportedSumUSD"], json!(0.53));
         assert_eq!(cost["tokens"]["prompt"], json!(350));
@@ -186,23 +224,49 @@ mod tests {
             cost["perAgent"][1],
             json!({"agentId": "b", "usd": 0.12, "tokens": {"prompt": 200, "completion": 0}})
         );
+        assert_eq!(
+            cost["perHop"][1],
+            json!({"handoffId": "2", "agentId": "b", "usd": 0.12, "tokens": {"prompt": 200, "completion": 0}}),
+            "as versions before the books wrote it"
+        );
     }
 
     #[test]
     fn what_was_spent_before_a_rollback_counts_once() {
-        let mut account = Account::default();
-        account.add(&hop("1", None, "a", 0.08, 0));
-        account.add(&hop("1b", None, "a", 0.10, 0));
-        account.add(&hop("2", Some("1b"), "b", 0.15, 0));
+        let account = account(&[
+            hop("1", None, "a", 0.08, 0),
+            hop("1b", None, "a", 0.10, 0),
+            hop("2", Some("1b"), "b", 0.15, 0),
+        ]);
         assert_eq!(account.cost()["totalUSD"], json!(0.15));
     }
 
     #[test]
     fn two_branches_from_one_parent_each_count_from_it() {
-        let mut account = Account::default();
-        account.add(&hop("1", None, "a", 0.10, 0));
-        account.add(&hop("2", Some("1"), "b", 0.13, 0));
-        account.add(&hop("3", Some("1"), "c", 0.15, 0));
+        let account = account(&[
+            hop("1", None, "a", 0.10, 0),
+            hop("2", Some("1"), "b", 0.13, 0),
+            hop("3", Some("1"), "c", 0.15, 0),
+        ]);
         assert_eq!(account.cost()["totalUSD"], json!(0.18));
+    }
+
+    #[test]
+    fn f1_2_what_the_books_counted_goes_before_any_difference_and_an_end_counts_for_its_receiver() {
+        let spent =
+            |usd: f64| json!({ "usd": usd, "tokenSpent": { "prompt": 2, "completion": 1 } });
+        let mut first = hop("1", None, "a", 0.10, 0);
+        first["spent"] = spent(0.07);
+        let end = |usd| json!({ "kind": "COMPLETED", "handoffId": "1", "spent": spent(usd) });
+        let cost = account(&[first, end(0.02), end(0.01)]).cost();
+        assert_eq!(cost["totalUSD"], json!(0.10));
+        assert_eq!(cost["perAgent"][0]["usd"], json!(0.07));
+        assert_eq!(cost["perAgent"][1]["usd"], json!(0.03));
+        let one = &cost["perHop"][0];
+        assert_eq!(
+            (&one["senderSpentUSD"], &one["receiverSpentUSD"]),
+            (&json!(0.07), &json!(0.03))
+        );
+        assert_eq!(one["tokens"], json!({ "prompt": 6, "completion": 3 }));
     }
 }

@@ -160,6 +160,7 @@ fn rules(config: &Config) -> Rules {
         max_hops: i64::from(config.gate.max_hops),
         max_edge_repeats: i64::from(config.gate.max_edge_repeats),
         reserve: config.budget.fan_out == FanOut::Reserve,
+        lease: Duration::from_millis(config.delivery.lease_ms),
         escalation_timeout: Duration::from_millis(config.recovery.escalation_timeout_ms),
         caps: config.budget.caps(),
         residency: config.residency.rules(),
@@ -628,6 +629,7 @@ fn gate_of(config: &Config) -> Result<Gate, StartError> {
     let policies = policies(config.safety.mode, &config.safety.exceptions);
     let mut gate = Gate::with(policies, requirement(config));
     gate.residency = config.residency.rules();
+    gate.versions = config.gate.agent_version;
     match gate.policies.unknown(gate.scanner.rules()) {
         Some(name) => Err(StartError::Config(format!(
             "safety.exceptions: no rule and no family is named {name:?}"

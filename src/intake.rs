@@ -352,7 +352,7 @@ impl Intake {
             Part::new(Subject::Checkpoint, clock::random(), &message.implied_checkpoint())
         });
         let submit = Submit {
-            from: sender(&message),
+            from: sender(&message, &agents),
             to: receiver(&message, Some(&target)),
             content: content(&body, now),
             checkpoint,
@@ -525,7 +525,8 @@ impl Intake {
             let envelope = message.envelope();
             let whole = message.whole();
             refuse.parent_handoff_id = envelope.parent_handoff_id;
-            refuse.from = Some(sender(message));
+            let agents = self.directory.agents(&principal.tenant).await?;
+            refuse.from = Some(sender(message, &agents));
             refuse.to = Some(receiver(message, refused.target.as_deref()));
             // Only a sender that may speak for itself can have its message kept: anyone else could
             // occupy handoff ids in its name.
@@ -704,12 +705,14 @@ fn bare_refusal(
     }
 }
 
-fn sender(message: &Message) -> Party {
+fn sender(message: &Message, agents: &Agents) -> Party {
     let from = &message.envelope().from_agent;
+    let registered = agents.row(&from.agent_id).map(|row| row.agent.agent_version.to_string());
     Party {
         agent_id: Some(from.agent_id.clone()),
         agent_type: None,
         agent_version: Some(from.agent_version.clone()),
+        registered_version: registered,
         execution_id: Some(from.execution_id),
     }
 }
@@ -722,12 +725,14 @@ fn receiver(message: &Message, target: Option<&crate::domain::agent::Agent>) -> 
             agent_type: Some(agent.agent_type.clone()),
             agent_version: Some(agent.agent_version.to_string()),
             execution_id: None,
+            registered_version: None,
         },
         None => Party {
             agent_id: to.agent_id.clone(),
             agent_type: to.agent_type.clone(),
             agent_version: to.agent_version.clone(),
             execution_id: None,
+            registered_version: None,
         },
     }
 }

@@ -145,6 +145,7 @@ pub fn draft(tenant: &TenantId) -> Draft {
         agent_type: Some("reviewer".to_owned()),
         agent_version: Some("1.0.0".to_owned()),
         execution_id: None,
+        registered_version: None,
     };
     let mut draft = Draft::new(
         tenant.clone(),

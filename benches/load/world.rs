@@ -192,7 +192,7 @@ impl World {
             "schemaVersion": "2.1",
             "handoffId": id,
             "taskId": task,
-            "parentHandoffId": parent,
+            "parentHandoffId": null,
             "fromAgent": {
                 "agentId": sender.id,
                 "agentVersion": "1.0.0",

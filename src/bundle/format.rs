@@ -6,9 +6,13 @@ use serde_json::Value;
 use crate::report::{self, ReportFacts};
 
 /// Names this form; another form gets another name.
-pub(super) const FORMAT: &str = "handoffd-bundle/3";
+pub(super) const FORMAT: &str = "handoffd-bundle/4";
 
-/// The form before it, which had no payload schemas; it is read too.
+/// The form before it: what a receiver said at the end that it spent was not in the trace's cost. It is read
+/// too.
+pub(super) const FORMAT_3: &str = "handoffd-bundle/3";
+
+/// The form before that, which had no payload schemas; it is read too.
 pub(super) const FORMAT_2: &str = "handoffd-bundle/2";
 
 /// For a person who opens the bundle.

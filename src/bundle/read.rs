@@ -8,8 +8,8 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::format::{
-    COMMITMENTS, FORMAT, FORMAT_2, KEYS, KeyLine, Keys, MANIFEST, Manifest, PROOFS, README,
-    RECORDS, REPORT, SOFTWARE, TRACE, TREE_HEAD, page, readme,
+    COMMITMENTS, FORMAT, FORMAT_2, FORMAT_3, KEYS, KeyLine, Keys, MANIFEST, Manifest, PROOFS,
+    README, RECORDS, REPORT, SOFTWARE, TRACE, TREE_HEAD, page, readme,
 };
 use super::open::{Opened, ReadError};
 use super::walk::{Seen, Trace, Walk};
@@ -101,9 +101,9 @@ pub fn verify(path: &Path, options: &Options) -> Result<Report, ReadError> {
 fn judge(bundle: &mut Opened, options: &Options, report: &mut Report) -> Result<(), Fault> {
     let names = bundle.names()?;
     let manifest: Manifest = json(bundle, MANIFEST, "manifest")?;
-    if ![FORMAT, FORMAT_2].contains(&manifest.format.as_str()) {
+    if ![FORMAT, FORMAT_3, FORMAT_2].contains(&manifest.format.as_str()) {
         let detail = format!(
-            "the bundle is of form {}, this version reads {FORMAT} and {FORMAT_2}",
+            "the bundle is of form {}, this version reads {FORMAT}, {FORMAT_3} and {FORMAT_2}",
             manifest.format
         );
         return Err(Fault::new("manifest", detail));

@@ -89,6 +89,8 @@ pub(super) struct Seen {
     traced: HashMap<String, String>,
     gaps: BTreeSet<(i64, i64)>,
     account: Account,
+    /// What the trace says that each handoff cost, with the place of its record.
+    costs: Vec<(i64, Value)>,
 }
 
 /// One record, taken apart.
@@ -335,6 +337,7 @@ impl Walk<'_> {
         if entry != expected {
             return Err(wrong("the trace shows another record"));
         }
+        self.seen.account.take(record.body);
         if record.kind != "HANDOFF" {
             return Ok(());
         }
@@ -343,7 +346,8 @@ impl Walk<'_> {
         self.seen.handoffs += 1;
         let entry: Value = serde_json::from_str(entry.get()).unwrap_or_default();
         let description = content.as_ref().and_then(|content| content.get("taskDescription"));
-        let cost = self.seen.account.add(&Hop::from_record(record.body));
+        // What an end says of it comes later.
+        self.seen.costs.push((record.leaf, entry.get("cost").cloned().unwrap_or_default()));
         let body = |name: &str| record.body.get(name);
         for (name, expected) in [
             ("handoffId", body("handoffId")),
@@ -356,7 +360,6 @@ impl Walk<'_> {
             ("contract", body("contract")),
             ("costTracking", body("costAtHandoff")),
             ("taskDescription", description),
-            ("cost", Some(&cost)),
         ] {
             if entry.get(name).unwrap_or(&Value::Null) != expected.unwrap_or(&Value::Null) {
                 return Err(wrong(&format!("the trace shows another {name} of the handoff")));
@@ -400,6 +403,13 @@ impl Walk<'_> {
         let wrong = |what: &str| Fault::new("trace", format!("the trace shows other {what}"));
         if trace.records.len() != seen.task_records || trace.handoffs.len() != seen.handoffs {
             return Err(wrong("records or handoffs than the bundle has"));
+        }
+        let costs = seen.account.hops().iter().map(Hop::view);
+        if let Some(((leaf, _), _)) =
+            seen.costs.iter().zip(costs).find(|((_, said), cost)| said != cost)
+        {
+            let detail = "the trace shows another cost of the handoff";
+            return Err(Fault::at(*leaf, "trace", detail));
         }
         if trace.cost != seen.account.cost() {
             return Err(wrong("costs"));

@@ -149,6 +149,7 @@ impl std::fmt::Debug for Auth {
 pub struct Gate {
     pub require_contract: bool,
     pub contract_exceptions: Vec<ContractException>,
+    pub agent_version: crate::domain::policy::VersionClaims,
     pub max_hops: u32,
     pub max_edge_repeats: u32,
 }

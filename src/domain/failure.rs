@@ -24,6 +24,8 @@ pub enum Code {
     BudgetExhausted,
     /// The budget relay does not add up against the task's ledger.
     BudgetMismatch,
+    /// The message follows another handoff than the broker knows of.
+    LineageMismatch,
     /// The task goes in circles.
     LoopDetected,
     /// The contract of this edge refuses.
@@ -56,7 +58,7 @@ pub enum Code {
 
 impl Code {
     /// All codes, in the order of the registry.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 22] = [
         Self::Unauthenticated,
         Self::SignatureInvalid,
         Self::SchemaInvalid,
@@ -64,6 +66,7 @@ impl Code {
         Self::SafetyViolation,
         Self::BudgetExhausted,
         Self::BudgetMismatch,
+        Self::LineageMismatch,
         Self::LoopDetected,
         Self::ContractViolation,
         Self::NoCapableAgent,
@@ -91,6 +94,7 @@ impl Code {
             Self::SafetyViolation => "SAFETY_VIOLATION",
             Self::BudgetExhausted => "BUDGET_EXHAUSTED",
             Self::BudgetMismatch => "BUDGET_MISMATCH",
+            Self::LineageMismatch => "LINEAGE_MISMATCH",
             Self::LoopDetected => "LOOP_DETECTED",
             Self::ContractViolation => "CONTRACT_VIOLATION",
             Self::NoCapableAgent => "NO_CAPABLE_AGENT",
@@ -116,6 +120,7 @@ impl Code {
             | Self::SchemaInvalid
             | Self::BudgetExhausted
             | Self::BudgetMismatch
+            | Self::LineageMismatch
             | Self::ContractViolation
             | Self::IncompleteContext => Some(RefusalClass::Validation),
             Self::SafetyViolation => Some(RefusalClass::Safety),
@@ -152,11 +157,12 @@ impl Code {
             Self::SafetyViolation => 4,
             Self::BudgetExhausted => 5,
             Self::BudgetMismatch => 6,
-            Self::LoopDetected => 7,
-            Self::ContractViolation => 8,
-            Self::NoCapableAgent => 9,
-            Self::IncompleteContext => 10,
-            _ => 11,
+            Self::LineageMismatch => 7,
+            Self::LoopDetected => 8,
+            Self::ContractViolation => 9,
+            Self::NoCapableAgent => 10,
+            Self::IncompleteContext => 11,
+            _ => 12,
         }
     }
 }
@@ -218,6 +224,8 @@ pub enum Stage {
     Completeness,
     /// Money.
     Budget,
+    /// Which handoff it follows.
+    Lineage,
     /// Circles.
     Loop,
     /// Injected instructions.

@@ -65,7 +65,9 @@ impl Tally {
         }
     }
 
-    fn max(self, other: Self) -> Self {
+    /// The larger of each figure.
+    #[must_use]
+    pub fn max(self, other: Self) -> Self {
         Self {
             usd: self.usd.max(other.usd),
             prompt: self.prompt.max(other.prompt),
@@ -204,17 +206,18 @@ impl Funds {
         strict: bool,
     ) -> Self {
         let remaining = Usd(cost.remaining.0.max(0));
-        let stated = Tally { usd: Usd(cost.spent.0.max(0)), ..Tally::of(cost) };
-        let granted = declared.unwrap_or(stated.usd.plus(remaining)).plus(topped_up);
+        let stated = Usd(cost.spent.0.max(0));
+        let granted = declared.unwrap_or(stated.plus(remaining)).plus(topped_up);
         Self {
             opener: opener.clone(),
             strict,
             declared: declared.is_some(),
             granted,
-            spent: stated.usd,
-            free: granted.minus(stated.usd),
-            stated,
-            agents: BTreeMap::from([(opener.clone(), stated)]),
+            // What the opener spent is counted when its handoff takes its part.
+            spent: Usd(0),
+            free: granted,
+            stated: Tally::default(),
+            agents: BTreeMap::new(),
             reserves: Vec::new(),
         }
     }
@@ -236,6 +239,40 @@ impl Funds {
         self.reserves.iter().position(|one| one.handoff == handoff)
     }
 
+    /// What the sender of a handoff had spent when it handed off, since it was last heard of.
+    #[must_use]
+    pub fn before(&self, handoff: HandoffId) -> Option<Tally> {
+        self.find(handoff).map(|at| self.reserves[at].before)
+    }
+
+    /// The handoff under which the sender of this one holds the task: it is open, and this one took its
+    /// part out of it.
+    #[must_use]
+    pub fn incoming(&self, handoff: HandoffId) -> Option<HandoffId> {
+        let own = &self.reserves[self.find(handoff)?];
+        let from = &self.reserves[self.find(own.from?)?];
+        (from.open && from.holder == own.source).then_some(from.handoff)
+    }
+
+    /// Whether the receiver of an open handoff handed on, and what it handed on is open.
+    #[must_use]
+    pub fn is_handed_on(&self, handoff: HandoffId) -> bool {
+        self.reserves.iter().any(|one| one.open && self.incoming(one.handoff) == Some(handoff))
+    }
+
+    /// Who gave an agent the last of what it was given, where no handoff is open any more.
+    #[must_use]
+    pub fn done_for(&self, holder: &AgentId) -> Option<&AgentId> {
+        let last = self.reserves.iter().rfind(|one| one.holder == *holder)?;
+        self.reserves.iter().all(|one| !one.open).then_some(&last.source)
+    }
+
+    /// Whether a handoff holds a reserve.
+    #[must_use]
+    pub fn is_open(&self, handoff: HandoffId) -> bool {
+        self.find(handoff).is_some_and(|at| self.reserves[at].open)
+    }
+
     /// The nearest open reserve from which this one was taken, directly or not.
     fn open_above(&self, mut from: Option<HandoffId>) -> Option<usize> {
         // As many steps as there are reserves, whatever they say of each other.
@@ -250,9 +287,12 @@ impl Funds {
     }
 
     /// The parent's reserve, where the sender holds it or held it; where the sender sent the parent
-    /// itself, that of which the parent was taken. Without such a parent: the fullest reserve that the
-    /// sender holds. Without any: what is free.
+    /// itself, that of which the parent was taken. Who began the task and follows nothing: what is free.
+    /// Any other without such a parent: the fullest reserve that the sender holds, else what is free.
     fn place(&self, parent: Option<HandoffId>, source: &AgentId) -> Place {
+        if parent.is_none() && self.opener == *source {
+            return Place { from: None, base: None, root: true };
+        }
         if let Some(at) = parent.and_then(|id| self.find(id)) {
             let known = &self.reserves[at];
             if known.holder == *source {
@@ -354,13 +394,7 @@ impl Funds {
         let Some(at) = self.find(handoff).filter(|at| self.reserves[*at].open) else {
             return Tally::default();
         };
-        let one = &mut self.reserves[at];
-        let after = said.map_or(Tally::default(), |said| said.since(one.stated));
-        one.stated = one.stated.max(said.unwrap_or_default());
-        one.after = after;
-        let holder = one.holder.clone();
-        self.take(Some(at), after.usd);
-        self.count(&holder, after);
+        let after = self.end(at, Some(at), said);
         let one = &mut self.reserves[at];
         one.open = false;
         let (rest, from) = (std::mem::take(&mut one.left), one.from);
@@ -371,6 +405,28 @@ impl Funds {
             }
             None => self.free = self.free.plus(rest),
         }
+        after
+    }
+
+    /// The receiver of a handoff that ended when it handed on says what it spent by now: it holds nothing
+    /// any more, so that goes off what its sender holds. Says what was counted.
+    pub fn settle_late(&mut self, handoff: HandoffId, said: Option<Tally>) -> Tally {
+        let Some(at) = self.find(handoff).filter(|at| !self.reserves[*at].open) else {
+            return Tally::default();
+        };
+        let pays = self.open_above(self.reserves[at].from);
+        self.end(at, pays, said)
+    }
+
+    /// Counts what a receiver says at the end that it spent, out of an open reserve or of what is free.
+    fn end(&mut self, at: usize, pays: Option<usize>, said: Option<Tally>) -> Tally {
+        let one = &mut self.reserves[at];
+        let after = said.map_or(Tally::default(), |said| said.since(one.stated));
+        one.stated = one.stated.max(said.unwrap_or_default());
+        one.after = one.after.plus(after);
+        let holder = one.holder.clone();
+        self.take(pays, after.usd);
+        self.count(&holder, after);
         after
     }
 

@@ -1,6 +1,7 @@
 //! A handoff's life: one pure, total transition function (specification §5).
 
-use serde::{Deserialize, Serialize};
+use serde::ser::SerializeStruct;
+use serde::{Deserialize, Serialize, Serializer};
 
 use super::ids::{AgentId, ExecutionId, HandoffId, Micros, TaskId, TenantId};
 use super::latency::LatencyClock;
@@ -30,6 +31,9 @@ pub enum HandoffStatus {
     /// Addressed to its own sender; recorded, never delivered.
     NoOp,
 }
+
+/// Why a handoff is completed that its receiver handed on: a code.
+pub const HANDED_ON: &str = "HANDED_ON";
 
 /// What can happen to a handoff.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -218,19 +222,37 @@ impl DeliveryMode {
 
 /// What a message says it has cost so far (seed 000 §5.2 `costTracking`); `spent` is cumulative
 /// over the task (ruling X1).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Cost {
     /// `costSpentSoFarUSD`.
-    #[serde(rename = "costSpentSoFarUSD")]
     pub spent: Usd,
     /// `costBudgetRemainingUSD`.
-    #[serde(rename = "costBudgetRemainingUSD")]
     pub remaining: Usd,
     /// `tokenSpent.prompt`, in tokens.
     pub prompt_tokens: u64,
     /// `tokenSpent.completion`, in tokens.
     pub completion_tokens: u64,
+}
+
+/// `tokenSpent`: tokens by direction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+pub struct TokenSpent {
+    /// Read.
+    pub prompt: u64,
+    /// Written.
+    pub completion: u64,
+}
+
+/// Written as the message writes it.
+impl Serialize for Cost {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let tokens = TokenSpent { prompt: self.prompt_tokens, completion: self.completion_tokens };
+        let mut cost = to.serialize_struct("Cost", 3)?;
+        cost.serialize_field("costSpentSoFarUSD", &self.spent)?;
+        cost.serialize_field("costBudgetRemainingUSD", &self.remaining)?;
+        cost.serialize_field("tokenSpent", &tokens)?;
+        cost.end()
+    }
 }
 
 /// The row of one handoff.

@@ -11,6 +11,7 @@ pub mod handoff;
 pub mod handoff_tool;
 pub mod ids;
 pub mod latency;
+pub mod lineage;
 pub mod message;
 pub mod money;
 pub mod personal;

@@ -207,6 +207,17 @@ impl Default for EdgePolicy {
     }
 }
 
+/// What becomes of a message that claims another version of its sender than the registered one.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum VersionClaims {
+    /// It passes, with a warning.
+    #[default]
+    Warn,
+    /// It is refused.
+    Enforce,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

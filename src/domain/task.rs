@@ -186,6 +186,21 @@ pub struct Task {
     pub updated_at: Micros,
 }
 
+impl Task {
+    /// What it has cost: by its books, else (a task of an older version) the highest figure that a message
+    /// stated.
+    #[must_use]
+    pub fn cost(&self) -> Usd {
+        self.funds.as_ref().map_or(self.spent, |funds| funds.spent)
+    }
+
+    /// What may still be spent on it, reserved or not: by its books, else what the last message stated.
+    #[must_use]
+    pub fn left(&self) -> Usd {
+        self.funds.as_ref().map_or(self.remaining, |funds| funds.granted.minus(funds.spent))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -32,11 +32,13 @@ pub enum WarningCode {
     TraceIdAbsent,
     /// Data go to another region, or come from one; the record says so.
     ResidencyCrossing,
+    /// The message claims another version of its sender than the one that is registered.
+    AgentVersionMismatch,
 }
 
 impl WarningCode {
     /// All codes, in the order of the registry.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::WithoutEffect,
         Self::UnknownAgent,
         Self::EndpointRefused,
@@ -48,6 +50,7 @@ impl WarningCode {
         Self::DedupeKeyAbsent,
         Self::TraceIdAbsent,
         Self::ResidencyCrossing,
+        Self::AgentVersionMismatch,
     ];
 
     /// The code as it stands on the wire.
@@ -65,6 +68,7 @@ impl WarningCode {
             Self::DedupeKeyAbsent => "DEDUPE_KEY_ABSENT",
             Self::TraceIdAbsent => "TRACE_ID_ABSENT",
             Self::ResidencyCrossing => "RESIDENCY_CROSSING",
+            Self::AgentVersionMismatch => "AGENT_VERSION_MISMATCH",
         }
     }
 }

@@ -13,8 +13,10 @@ use super::commitment::{Part, hash_text};
 use super::erasure::{ErasureFacts, HoldFacts, RetentionFacts};
 use super::merkle::Frontier;
 use crate::domain::canonical;
-use crate::domain::handoff::Cost;
+use crate::domain::funds::Tally;
+use crate::domain::handoff::{Cost, TokenSpent};
 use crate::domain::ids::{AgentId, ContentId, ExecutionId, HandoffId, Micros, TaskId, TenantId};
+use crate::domain::money::Usd;
 use crate::domain::residency::ResidencyFacts;
 
 /// What a record tells of.
@@ -251,6 +253,9 @@ pub struct Party {
     /// Its version.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub agent_version: Option<String>,
+    /// Of a sender: the version that is registered of it, beside the one that its message claims.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub registered_version: Option<String>,
     /// Its run.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub execution_id: Option<ExecutionId>,
@@ -318,6 +323,21 @@ pub struct PersonalPart {
     pub part: Part,
 }
 
+/// Money and tokens as a record has them.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Spent {
+    usd: Usd,
+    token_spent: TokenSpent,
+}
+
+impl From<Tally> for Spent {
+    fn from(tally: Tally) -> Self {
+        let Tally { usd, prompt, completion } = tally;
+        Self { usd, token_spent: TokenSpent { prompt, completion } }
+    }
+}
+
 /// A record before it has its place in the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Draft {
@@ -349,6 +369,9 @@ pub struct Draft {
     pub reason: Option<String>,
     /// What the message said it has cost.
     pub cost: Option<Cost>,
+    /// What the task's books counted with it: of a handoff what its sender had spent since it was last heard
+    /// of, of an end what the receiver spent besides what it handed on.
+    pub spent: Option<Tally>,
     /// The message, or what the actor said.
     pub content: Option<Content>,
     /// A content that another record brought, and its commitment; where `content` is none.
@@ -398,6 +421,7 @@ impl Draft {
             status: None,
             reason: None,
             cost: None,
+            spent: None,
             content: None,
             shared: None,
             checkpoint_commitment: None,
@@ -470,6 +494,8 @@ struct Body<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     cost_at_handoff: Option<Cost>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    spent: Option<Spent>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     message_commitment: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     checkpoint_commitment: Option<String>,
@@ -535,6 +561,7 @@ pub fn seal(head: &mut LogHead, draft: &Draft) -> Sealed {
         status: draft.status,
         reason: draft.reason.as_deref(),
         cost_at_handoff: draft.cost,
+        spent: draft.spent.map(Spent::from),
         message_commitment: draft
             .content
             .as_ref()

@@ -45,15 +45,13 @@ fn check_declared(message: &Value) -> impl Iterator<Item = Failure> {
 /// [`Code::BudgetExhausted`] failure that names the amount. A constraint `budgetUSD` must be an amount.
 #[must_use]
 pub fn check(message: &Value) -> Vec<Failure> {
-    let exhausted = match message.pointer(POINTER).and_then(Value::as_f64) {
-        Some(remaining) if remaining <= 0.0 => Some(Failure::new(
+    // As the books will have it: in whole nano-dollars.
+    let exhausted = match message.pointer(POINTER).and_then(Value::as_f64).map(Usd::from_f64) {
+        Some(remaining) if remaining <= Usd(0) => Some(Failure::new(
             Stage::Budget,
             Code::BudgetExhausted,
             POINTER,
-            format!(
-                "The remaining budget is {} USD; nothing may be started on it.",
-                remaining + 0.0
-            ),
+            format!("The remaining budget is {remaining} USD; nothing may be started on it."),
         )),
         _ => None,
     };
@@ -78,7 +76,7 @@ mod tests {
             assert_eq!(failures[0].code, Code::BudgetExhausted);
             assert_eq!(failures[0].stage, Stage::Budget);
             assert_eq!(failures[0].pointer, "/costTracking/costBudgetRemainingUSD");
-            assert!(failures[0].message.contains(" 0 USD"), "{}", failures[0].message);
+            assert!(failures[0].message.contains(" 0.00 USD"), "{}", failures[0].message);
         }
     }
 
@@ -101,6 +99,17 @@ mod tests {
             let failures = check(&with(bad));
             assert_eq!((failures.len(), failures[0].pointer.as_str()), (1, pointer));
             assert_eq!(failures[0].code, Code::SchemaInvalid);
+        }
+    }
+
+    #[test]
+    fn f1_6_an_amount_that_the_books_round_to_nothing_is_nothing() {
+        for nothing in [1e-10, 4.9e-10, -1e-10] {
+            let failures = with_remaining(&json!(nothing));
+            assert_eq!(failures[0].code, Code::BudgetExhausted, "{nothing}");
+        }
+        for something in [5.1e-10, 1e-9] {
+            assert!(with_remaining(&json!(something)).is_empty(), "{something}");
         }
     }
 

@@ -9,6 +9,7 @@ use tracing::field::Empty;
 
 pub mod address;
 pub mod budget;
+pub mod claims;
 pub mod completeness;
 pub mod contract;
 pub mod json;
@@ -24,6 +25,7 @@ use crate::domain::canonical::CanonicalObject;
 use crate::domain::failure::{Code, Failure, Stage, primary};
 use crate::domain::ids::{AgentId, HandoffId, Micros, TaskId, TenantId};
 use crate::domain::message::Message;
+use crate::domain::policy::VersionClaims;
 use crate::domain::residency::{Crossing, Party, Residency, ResidencyFacts};
 use crate::domain::roster::Roster;
 use crate::domain::warning::{Warning, WarningCode};
@@ -58,6 +60,8 @@ pub struct Gate {
     pub requirement: contract::Requirement,
     /// Where data may go.
     pub residency: Residency,
+    /// What becomes of a message that claims another version of its sender than the registered one.
+    pub versions: VersionClaims,
 }
 
 /// What was looked up for one message.
@@ -227,6 +231,7 @@ impl Gate {
             policies,
             requirement,
             residency: Residency::default(),
+            versions: VersionClaims::default(),
         }
     }
 
@@ -308,6 +313,16 @@ impl Gate {
                 "the key that was used is not this agent's",
             ));
         }
+        let mut warnings = Vec::new();
+        let claim = lookup
+            .roster
+            .find(sender)
+            .map(|source| claims::check(&envelope.from_agent, source, self.versions));
+        match claim {
+            Some(claims::Claim::Differs(warning)) => warnings.push(warning),
+            Some(claims::Claim::Refused(failure)) => failures.push(failure),
+            Some(claims::Claim::Fits) | None => {}
+        }
         let on_address = stage!("gate.address").entered();
         let found = match lookup.roster.find(sender) {
             Some(source) => address::or_preferred(
@@ -371,8 +386,13 @@ impl Gate {
         failures.extend(unsafe_texts);
         match found.target {
             Some(target) if failures.is_empty() => Verdict::Pass(Box::new(Passed {
-                warnings: [unheld::warnings(message.value()), ruled.warnings, crossed(&crossings)]
-                    .concat(),
+                warnings: [
+                    warnings,
+                    unheld::warnings(message.value()),
+                    ruled.warnings,
+                    crossed(&crossings),
+                ]
+                .concat(),
                 residency: Residency::facts(crossings),
                 message,
                 target,

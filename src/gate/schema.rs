@@ -32,6 +32,9 @@ const DOCUMENTS: &[&str] = &[
     include_str!("../../schemas/handoff/2.1.json"),
 ];
 
+/// Where a message says which schema it is of.
+const VERSION: &str = "/schemaVersion";
+
 /// At most this many failures are reported for one message.
 pub const MAX_FAILURES: usize = 100;
 
@@ -171,11 +174,11 @@ impl Schemas {
                     "Schema major version {major} is not supported; this broker takes {}.",
                     VERSIONS.join(" and ")
                 );
-                return Err(vec![invalid("/schemaVersion".to_owned(), message)]);
+                return Err(vec![invalid(VERSION.to_owned(), message)]);
             }
             Some(Err(value)) => {
                 found.add(
-                    "/schemaVersion".to_owned(),
+                    VERSION.to_owned(),
                     format!(
                         "`schemaVersion` must be a string like `{}`{}.",
                         VERSIONS.last().unwrap_or(&""),
@@ -211,6 +214,10 @@ impl Schemas {
     /// Turns one error of the validator into failures.
     fn explain(&self, compiled: &Compiled, error: &ValidationError<'_>, found: &mut Found) {
         let at = error.instance_path().as_str();
+        if at == VERSION && found.failures.iter().any(|failure| failure.pointer == VERSION) {
+            // Said already, with what would be right.
+            return;
+        }
         match error.kind() {
             ValidationErrorKind::Required { property } => {
                 let name = property.as_str().unwrap_or_default();

@@ -11,6 +11,8 @@ use super::auth::Anyone;
 use super::extract::Id;
 use super::problem::{NoKey, Problem, ProblemDetails};
 use super::tasks::find;
+use super::trace::{Log, account};
+use crate::account::Account;
 use crate::domain::funds::{Funds, Reserve, Tally};
 use crate::domain::handoff::{Handoff, HandoffStatus};
 use crate::domain::ids::{AgentId, HandoffId, TaskId};
@@ -100,18 +102,17 @@ pub struct HopCostView {
     #[serde(rename = "statedRemainingUSD")]
     #[schema(value_type = f64)]
     pub stated_remaining: Usd,
-    /// What the sender had spent when it handed off, since it was last heard of. Absent where the books
-    /// no longer have it: they keep the last 32 handoffs that ended.
-    #[serde(rename = "senderSpentUSD", skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<f64>)]
-    pub sender_spent: Option<Usd>,
+    /// What the sender had spent when it handed off, since it was last heard of. With what the receivers
+    /// spent, the hops of a task add up to `spentUSD`.
+    #[serde(rename = "senderSpentUSD")]
+    #[schema(value_type = f64)]
+    pub sender_spent: Usd,
     /// What the receiver said at the end that it spent besides what it handed on.
-    #[serde(rename = "receiverSpentUSD", skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<f64>)]
-    pub receiver_spent: Option<Usd>,
+    #[serde(rename = "receiverSpentUSD")]
+    #[schema(value_type = f64)]
+    pub receiver_spent: Usd,
     /// Tokens of both.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub tokens: Option<SpentTokensView>,
+    pub tokens: SpentTokensView,
     /// What its receiver holds of it.
     #[serde(rename = "reservedUSD")]
     #[schema(value_type = f64)]
@@ -166,12 +167,16 @@ pub async fn cost(
     }
     handoffs.reverse();
     let funds = task.funds.as_deref();
+    // Every handoff that was just read has its records in what is read from here on.
+    api.store.settle_log(&principal.tenant).await?;
+    let (store, contents, tenant) = (&*api.store, &api.contents, &principal.tenant);
+    let account = account(&Log { store, contents, tenant, id, until: i64::MAX }).await?;
     Ok(axum::Json(TaskCostView {
         task_id: id.to_string(),
         status: task.status.as_str().to_owned(),
         sums: funds.map(sums),
         agents: funds.map(agents).unwrap_or_default(),
-        hops: tree(&handoffs, funds),
+        hops: tree(&handoffs, funds, &account),
     }))
 }
 
@@ -207,7 +212,7 @@ fn agents(funds: &Funds) -> Vec<AgentCostView> {
 
 /// The handoffs that were committed, oldest first, each below the one that it follows. What is last is
 /// taken first, so that children are whole before they are put below their parent.
-fn tree(handoffs: &[Handoff], funds: Option<&Funds>) -> Vec<HopCostView> {
+fn tree(handoffs: &[Handoff], funds: Option<&Funds>, account: &Account) -> Vec<HopCostView> {
     let crossed =
         |one: &&Handoff| !matches!(one.status, HandoffStatus::NoOp | HandoffStatus::DeadLettered);
     let places: HashMap<HandoffId, usize> =
@@ -216,6 +221,11 @@ fn tree(handoffs: &[Handoff], funds: Option<&Funds>) -> Vec<HopCostView> {
         .into_iter()
         .flat_map(|funds| funds.reserves.iter().map(|one| (one.handoff, one)))
         .collect();
+    let mut spent: HashMap<&str, (Tally, Tally)> = HashMap::new();
+    for hop in account.hops() {
+        let (sender, receiver) = spent.entry(&hop.handoff_id).or_default();
+        (*sender, *receiver) = (sender.plus(hop.sender), receiver.plus(hop.receiver));
+    }
     let mut below: HashMap<Option<HandoffId>, Vec<HopCostView>> = HashMap::new();
     for one in handoffs.iter().rev().filter(crossed) {
         let own = places.get(&one.id).copied();
@@ -226,7 +236,8 @@ fn tree(handoffs: &[Handoff], funds: Option<&Funds>) -> Vec<HopCostView> {
         });
         let mut children = below.remove(&Some(one.id)).unwrap_or_default();
         children.reverse();
-        let hop = hop(one, reserves.get(&one.id).copied(), children);
+        let spent = spent.get(one.id.to_string().as_str()).copied().unwrap_or_default();
+        let hop = hop(one, reserves.get(&one.id).copied(), spent, children);
         below.entry(parent).or_default().push(hop);
     }
     let mut roots = below.remove(&None).unwrap_or_default();
@@ -234,7 +245,12 @@ fn tree(handoffs: &[Handoff], funds: Option<&Funds>) -> Vec<HopCostView> {
     roots
 }
 
-fn hop(one: &Handoff, reserve: Option<&Reserve>, children: Vec<HopCostView>) -> HopCostView {
+fn hop(
+    one: &Handoff,
+    reserve: Option<&Reserve>,
+    (sender, receiver): (Tally, Tally),
+    children: Vec<HopCostView>,
+) -> HopCostView {
     HopCostView {
         handoff_id: one.id.to_string(),
         from_agent_id: one.source.to_string(),
@@ -242,9 +258,9 @@ fn hop(one: &Handoff, reserve: Option<&Reserve>, children: Vec<HopCostView>) -> 
         status: one.status.as_str().to_owned(),
         stated_spent: one.cost.spent,
         stated_remaining: one.cost.remaining,
-        sender_spent: reserve.map(|reserve| reserve.before.usd),
-        receiver_spent: reserve.map(|reserve| reserve.after.usd),
-        tokens: reserve.map(|reserve| reserve.before.plus(reserve.after).into()),
+        sender_spent: sender.usd,
+        receiver_spent: receiver.usd,
+        tokens: sender.plus(receiver).into(),
         reserved: reserve.map_or(Usd(0), |reserve| reserve.left),
         children,
     }

@@ -123,23 +123,24 @@ async fn receipt_of(api: &Api, handoff: &Handoff) -> Result<Option<Receipt>, Pro
 
 async fn submitted(
     api: &Api,
-    mut handoff: Handoff,
+    handoff: Handoff,
     receipt: Option<Receipt>,
     replayed: bool,
     wait: Option<(Duration, Option<HandoffWatch>)>,
     warnings: &[Warning],
 ) -> Result<Response, Problem> {
     let no_op = handoff.status == HandoffStatus::NoOp;
+    let mut last = handoff.clone();
     let (mut settled, mut waited) = (false, Duration::ZERO);
     if let Some((wait, watch)) = wait.filter(|_| !no_op) {
-        handoff = await_verdict(api, handoff, watch, wait).await?;
-        settled = handoff.status != HandoffStatus::Pending;
+        last = await_verdict(api, handoff.clone(), watch, wait).await?;
+        settled = last.status != HandoffStatus::Pending;
         waited = wait;
     }
     // A replay answers as the first time did; only who waits asks for what became of it.
     let status = match (no_op, settled) {
         (true, _) => HandoffStatus::NoOp,
-        (false, true) => handoff.status,
+        (false, true) => last.status,
         (false, false) => HandoffStatus::Pending,
     };
     let links = Links::of(&handoff);
@@ -147,7 +148,8 @@ async fn submitted(
         handoff_id: handoff.id.to_string(),
         task_id: handoff.task_id.to_string(),
         status: status.as_str().to_owned(),
-        reason: if settled { handoff.reason.clone() } else { None },
+        successor_id: (last.id != handoff.id).then(|| last.id.to_string()),
+        reason: if settled { last.reason.clone() } else { None },
         receipt,
         warnings: warnings.iter().map(WarningView::from).collect(),
         links: links.clone(),
@@ -188,19 +190,61 @@ async fn await_verdict(
         let watch = api.intake.ledger.watch(key.clone());
         (api.store.find_handoff(&key).await?.unwrap_or(handoff), watch)
     };
-    while latest.status == HandoffStatus::Pending {
-        tokio::select! {
-            told = watch.changed() => {
-                latest = told.map_or(latest, Arc::unwrap_or_clone);
+    loop {
+        while latest.status == HandoffStatus::Pending {
+            tokio::select! {
+                told = watch.changed() => {
+                    latest = told.map_or(latest, Arc::unwrap_or_clone);
+                }
+                () = tokio::time::sleep(WAIT_POLL) => {
+                    let key = (latest.tenant.clone(), latest.id);
+                    latest = api.store.find_handoff(&key).await?.unwrap_or(latest);
+                }
+                () = tokio::time::sleep_until(deadline) => return Ok(latest),
+                () = api.stopping.cancelled() => return Ok(latest),
             }
-            () = tokio::time::sleep(WAIT_POLL) => {
-                latest = api.store.find_handoff(&key).await?.unwrap_or(latest);
-            }
-            () = tokio::time::sleep_until(deadline) => break,
-            () = api.stopping.cancelled() => break,
+        }
+        // Whoever was asked instead has its say.
+        let Some(next) = successor(api, &latest).await? else { return Ok(latest) };
+        let key = (next.tenant.clone(), next.id);
+        watch = api.intake.ledger.watch(key.clone());
+        latest = api.store.find_handoff(&key).await?.unwrap_or(next);
+    }
+}
+
+/// The handoff that stands in the place of one that ended badly: the broker gave its message to another agent.
+async fn successor(api: &Api, handoff: &Handoff) -> Result<Option<Handoff>, Problem> {
+    let ended = matches!(
+        handoff.status,
+        HandoffStatus::Rejected
+            | HandoffStatus::Expired
+            | HandoffStatus::Failed
+            | HandoffStatus::DeadLettered
+            | HandoffStatus::Canceled
+    );
+    if !ended {
+        return Ok(None);
+    }
+    let filter = HandoffFilter { task_id: Some(handoff.task_id), ..HandoffFilter::default() };
+    let mut after = None;
+    loop {
+        let page = api.store.list_handoffs(&handoff.tenant, &filter, after.as_ref(), 500).await?;
+        let Some(last) = page.last() else { return Ok(None) };
+        after = Some((last.created_at, last.id.to_string()));
+        let stands_in = |one: &Handoff| one.parent_id == Some(handoff.id) && one.origin.is_some();
+        if let Some(next) = page.into_iter().find(stands_in) {
+            return Ok(Some(next));
         }
     }
-    Ok(latest)
+}
+
+/// The last in the row of those that stand in for one another.
+async fn last_successor(api: &Api, handoff: &Handoff) -> Result<Option<Handoff>, Problem> {
+    let mut last = None;
+    while let Some(next) = successor(api, last.as_ref().unwrap_or(handoff)).await? {
+        last = Some(next);
+    }
+    Ok(last)
 }
 
 /// What the gate would say.
@@ -293,6 +337,7 @@ pub async fn get(
     let handoff = find(&api, &principal, id).await?;
     let mut view = HandoffView::from(&handoff);
     view.receipt = receipt_of(&api, &handoff).await?;
+    view.successor_id = last_successor(&api, &handoff).await?.map(|last| last.id.to_string());
     match params.include.as_deref() {
         None => {}
         Some("message") => {

@@ -51,6 +51,7 @@ pub const fn status_of(code: Code) -> StatusCode {
         | Code::SafetyViolation
         | Code::BudgetExhausted
         | Code::BudgetMismatch
+        | Code::LineageMismatch
         | Code::LoopDetected
         | Code::ContractViolation
         | Code::NoCapableAgent
@@ -67,6 +68,7 @@ const fn title(code: Code) -> &'static str {
         Code::SafetyViolation => "The message carries text that a safety rule forbids",
         Code::BudgetExhausted => "No budget is left",
         Code::BudgetMismatch => "The budget relay does not add up",
+        Code::LineageMismatch => "The message follows another handoff",
         Code::LoopDetected => "The task goes in circles",
         Code::ContractViolation => "The contract of this edge refuses",
         Code::NoCapableAgent => "Nobody can take this handoff",

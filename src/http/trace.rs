@@ -1,6 +1,6 @@
-//! `GET /tasks/{taskId}/trace`: everything that happened on a task, streamed. Records are read twice
-//! in pages, once for the handoffs and once as they are, so a long task needs no more memory than a
-//! short one. Contents of old records come from the archive; what it does not give shows as
+//! `GET /tasks/{taskId}/trace`: everything that happened on a task, streamed. Records are read three times
+//! in pages, once for what they cost, once for the handoffs and once as they are: what a task needs in memory is
+//! a line a handoff. Contents of old records come from the archive; what it does not give shows as
 //! `{"unavailable":"cold"}`.
 
 use std::collections::{HashMap, HashSet};
@@ -196,7 +196,9 @@ async fn write(
                 && record.handoff_id.as_ref().is_some_and(|id| own.contains(id)))
     };
     out.text(&format!("{{\"taskId\":\"{id}\",\"status\":{},\"handoffs\":[", json!(status)));
-    let mut account = Account::default();
+    // What an end says of a hop's cost comes after the hop: the account is whole before the first is written.
+    let account = account(log).await?;
+    let mut hops = account.hops().iter();
     let mut checked = Checked::default();
     let mut first = true;
     let mut from = 0;
@@ -208,8 +210,7 @@ async fn write(
             let body = checked.record(record);
             let content = checked.content(record, &body);
             if record.kind == "HANDOFF" {
-                let hop = Hop::from_record(&body);
-                let cost = account.add(&hop);
+                let cost = hops.next().map(Hop::view).unwrap_or_default();
                 let state = record.handoff_id.as_ref().and_then(|id| now.get(id));
                 let content = if open(record) { content } else { Value::Null };
                 out.item(&mut first, &handoff_entry(record, &body, &content, state, &cost));
@@ -243,6 +244,19 @@ async fn write(
     out.text(&checked.summary().to_string());
     out.text("}");
     Ok(())
+}
+
+/// What the task cost, by its records.
+pub(super) async fn account(log: &Log<'_>) -> Result<Account, StoreError> {
+    let (mut account, mut from) = (Account::default(), 0);
+    loop {
+        let page = log.store.list_records(log.tenant, Some(log.id), from, PAGE, false).await?;
+        let Some(last) = page.last() else { return Ok(account) };
+        from = last.leaf_index + 1;
+        for record in page.iter().filter(|record| record.leaf_index < log.until) {
+            account.take(&serde_json::from_slice(&record.body).unwrap_or_default());
+        }
+    }
 }
 
 /// Where each of the task's handoffs stands now, and which of them are the reader's own.

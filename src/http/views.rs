@@ -77,6 +77,10 @@ pub struct SubmittedView {
     pub task_id: String,
     /// `PENDING`, `NO_OP`, or what was waited for.
     pub status: String,
+    /// The handoff that stands in its place at last, where the broker gave the message to another agent while
+    /// it was waited for: `status` and `reason` are that one's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub successor_id: Option<String>,
     /// Why it ended badly, if it did while waited for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
@@ -170,8 +174,12 @@ pub struct HandoffView {
     pub parent_handoff_id: Option<String>,
     /// Where it stands.
     pub status: String,
-    /// Why it ended badly, or why the last attempt failed.
+    /// Why it ended badly, or why the last attempt failed; `HANDED_ON` where its receiver handed the task on.
     pub reason: Option<String>,
+    /// The handoff that stands in its place at last (a preferred agent, a supervisor, a person's decision); only
+    /// on the handoff's own page.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub successor_id: Option<String>,
     /// Who sent it.
     pub from_agent: PartyView,
     /// Who receives it, as the route resolved it.
@@ -217,6 +225,7 @@ impl From<&Handoff> for HandoffView {
             parent_handoff_id: handoff.parent_id.map(|id| id.to_string()),
             status: handoff.status.as_str().to_owned(),
             reason: handoff.reason.clone(),
+            successor_id: None,
             from_agent: PartyView {
                 agent_id: handoff.source.to_string(),
                 agent_type: None,
@@ -269,10 +278,10 @@ pub struct TaskView {
     pub undelivered: i64,
     /// Failures since the last acceptance.
     pub failures: i64,
-    /// US dollars so far.
+    /// US dollars that the task has cost so far: the sum of its hops, as in `/cost` and in the trace.
     #[serde(rename = "costSpentSoFarUSD")]
     pub spent: f64,
-    /// US dollars left, as the last handoff said.
+    /// US dollars that may still be spent on it.
     #[serde(rename = "costBudgetRemainingUSD")]
     pub remaining: f64,
     /// US dollars that operators added.
@@ -298,8 +307,8 @@ impl From<&Task> for TaskView {
             handoffs: task.handoffs,
             undelivered: task.undelivered,
             failures: task.failures,
-            spent: task.spent.as_f64(),
-            remaining: task.remaining.as_f64(),
+            spent: task.cost().as_f64(),
+            remaining: task.left().as_f64(),
             topped_up: task.topped_up.as_f64(),
             opened_by: task.opened_by.as_ref().map(ToString::to_string),
             created_at: task.created_at.rfc3339(),

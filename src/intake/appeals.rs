@@ -139,6 +139,7 @@ impl Intake {
             Some((message, target)) => Release {
                 handoff_id: id,
                 task_id: handoff.task_id,
+                source: handoff.source.clone(),
                 parent_id: handoff.parent_id,
                 ruling: ruling(
                     contract.as_ref().map(|ready| ready.policy().clone()).unwrap_or_default(),
@@ -162,6 +163,7 @@ impl Intake {
             None => Release {
                 handoff_id: id,
                 task_id: handoff.task_id,
+                source: handoff.source.clone(),
                 parent_id: handoff.parent_id,
                 ruling: None,
                 target: Agent::new(handoff.target.clone()),

@@ -11,16 +11,21 @@ use crate::domain::cap::room::{self, Wanted};
 use crate::domain::cap::{Over, Scope};
 use crate::domain::failure::Failure;
 use crate::domain::funds::{Ask, Funds};
+use crate::domain::handoff::Handoff;
 use crate::domain::ids::{AgentId, TenantId};
+use crate::domain::lineage;
 use crate::domain::message::Message;
 use crate::domain::money::Usd;
 use crate::domain::progress::{Hop, LoopLimits, check_budget, check_loop, short};
 use crate::domain::task::Task;
 use crate::gate::budget;
-use crate::store::Result;
+use crate::store::{HandoffFilter, Result, TaskKey};
+
+/// Handoffs read at once.
+const PAGE: i64 = 500;
 
 impl Intake {
-    /// The loop guard, the budget relay, the rolling caps, and the size of the checkpoint.
+    /// What it follows, the loop guard, the budget relay, the rolling caps, and the size of the checkpoint.
     ///
     /// # Errors
     /// When the store cannot be read.
@@ -40,13 +45,20 @@ impl Intake {
         let away = |err| IntakeError::from(Arc::new(err));
         let key = (tenant.clone(), envelope.task_id);
         let task = self.store.find_task(&key).await.map_err(away)?;
-        let (mut edges, mut parent) = (Vec::new(), None);
+        let (mut edges, mut reached) = (Vec::new(), Vec::new());
         if task.is_some() {
             edges = self.store.list_edges(&key).await.map_err(away)?;
-            if let Some(id) = envelope.parent_handoff_id {
-                parent = self.store.find_handoff(&(tenant.clone(), id)).await.map_err(away)?;
-            }
+            reached = self.reached(&key, source).await.map_err(away)?;
         }
+        let found = envelope.parent_handoff_id;
+        let lineage =
+            lineage::check(task.as_ref(), found, source, &reached.iter().collect::<Vec<_>>());
+        let parent = match &lineage {
+            Ok(()) => found,
+            Err(mismatch) => mismatch.expected,
+        };
+        let parent = reached.iter().find(|one| Some(one.id) == parent);
+        failures.extend(lineage.err().map(|mismatch| mismatch.failure));
         let edges: Vec<_> = edges.iter().collect();
         let agents = self.directory.agents(tenant).await?;
         let policy = contract.map(|ready| ready.policy().clone()).unwrap_or_default();
@@ -61,7 +73,7 @@ impl Intake {
         };
         let hop = Hop { source, target: &target.agent_id, completed: completed(message) };
         let cost = &envelope.cost_tracking;
-        let mut relay = check_budget(task.as_ref(), &edges, parent.as_ref(), source, cost);
+        let mut relay = check_budget(task.as_ref(), &edges, parent, source, cost);
         let opened = self.opened(task.as_ref(), message);
         relay.extend(opened.as_ref().and_then(|funds| short(funds, None, source, cost)));
         // Of amounts that cannot be there is no charge to hold against a cap.
@@ -74,6 +86,22 @@ impl Intake {
         failures.extend(relay);
         failures.extend(check_loop(task.as_ref(), &edges, hop, limits));
         Ok(failures)
+    }
+
+    /// The handoffs of a task that reached an agent.
+    async fn reached(&self, task: &TaskKey, agent: &AgentId) -> Result<Vec<Handoff>> {
+        let filter = HandoffFilter {
+            task_id: Some(task.1),
+            target: Some(agent.clone()),
+            ..HandoffFilter::default()
+        };
+        let (mut reached, mut after) = (Vec::new(), None);
+        loop {
+            let page = self.store.list_handoffs(&task.0, &filter, after.as_ref(), PAGE).await?;
+            let Some(last) = page.last() else { return Ok(reached) };
+            after = Some((last.created_at, last.id.to_string()));
+            reached.extend(page.into_iter().filter(|one| lineage::reached(one, agent)));
+        }
     }
 
     /// The books of a task that this message begins.

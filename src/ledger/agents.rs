@@ -20,6 +20,7 @@ fn about(command: &Command, kind: RecordKind, agent: Option<&AgentId>) -> Change
         agent_type: None,
         agent_version: None,
         execution_id: None,
+        registered_version: None,
     });
     Change::Record(Box::new(draft))
 }

@@ -8,7 +8,9 @@ use crate::domain::agent::Agent;
 use crate::domain::escalation::{Escalation, EscalationStatus, FAILURES_TO_ESCALATE};
 use crate::domain::event::{Event, EventType};
 use crate::domain::funds::Tally;
-use crate::domain::handoff::{DeliveryMode, Handoff, HandoffEvent, HandoffStatus, Priority};
+use crate::domain::handoff::{
+    DeliveryMode, HANDED_ON, Handoff, HandoffEvent, HandoffStatus, Priority,
+};
 use crate::domain::ids::{AgentId, HandoffId, Micros, TaskId};
 use crate::domain::latency::{LatencyClock, LatencySample};
 use crate::domain::progress::{Edge, Hop, passed};
@@ -107,6 +109,20 @@ impl<'a> Case<'a> {
         (self.changes, self.task)
     }
 
+    /// A record about its end, with what its receiver spent besides what it handed on.
+    fn record_end(
+        &mut self,
+        kind: RecordKind,
+        reason: Option<String>,
+        (content, spent): (Option<&Content>, Option<Tally>),
+    ) {
+        let mut draft = draft_of(self.command, kind, &self.handoff);
+        draft.reason = reason;
+        draft.content = content.cloned();
+        draft.spent = spent;
+        self.push(draft);
+    }
+
     /// A record about the handoff.
     pub(super) fn record(
         &mut self,
@@ -168,14 +184,46 @@ impl<'a> Case<'a> {
         self.leave_outbox();
         self.record(RecordKind::Accepted, None, content);
         self.tell(EventType::HandoffAccepted, |event| event);
+        self.take_over()
+    }
+
+    /// Whoever handed it on is done with the handoff by which it held the task.
+    fn take_over(&mut self) -> Result<(), LedgerError> {
+        let funds = self.task.funds.as_deref();
+        let incoming = funds.and_then(|funds| funds.incoming(self.handoff.id));
+        let incoming = incoming
+            .and_then(|id| self.state.handoffs.get(&(self.command.tenant.clone(), id)))
+            .filter(|incoming| incoming.status == HandoffStatus::Accepted);
+        let Some(incoming) = incoming else { return Ok(()) };
+        let task = self.task.clone();
+        let mut case = Case::of(self.state, self.command, self.context, task, incoming.clone());
+        case.handed_on()?;
+        let (changes, task) = case.finish();
+        self.changes.extend(changes);
+        self.task = task;
         Ok(())
     }
 
-    /// It spends no more: what is left of what was reserved for it goes back.
-    fn settle_funds(&mut self, spent: Option<Tally>) {
-        if let Some(funds) = &mut self.task.funds {
-            funds.settle(self.handoff.id, spent);
-        }
+    /// Its receiver handed the task on, and that was accepted.
+    fn handed_on(&mut self) -> Result<(), LedgerError> {
+        self.handoff.status = self.handoff.status.next(HandoffEvent::Complete)?;
+        self.end(None);
+        self.handoff.reason = Some(HANDED_ON.to_owned());
+        let mut draft = draft_of(self.command, RecordKind::Completed, &self.handoff);
+        draft.actor = Actor::broker();
+        draft.reason = Some(HANDED_ON.to_owned());
+        self.push(draft);
+        self.tell(EventType::HandoffCompleted, |event| event.with("reason", HANDED_ON));
+        Ok(())
+    }
+
+    /// It has ended. It spends no more: what is left of what was reserved for it goes back. Returns what
+    /// its receiver spent besides, where that was said.
+    fn end(&mut self, said: Option<Tally>) -> Option<Tally> {
+        self.handoff.ended_at = Some(self.command.at);
+        self.handoff.deadline_at = None;
+        let spent = self.task.funds.as_mut()?.settle(self.handoff.id, said);
+        said.map(|_| spent)
     }
 
     /// The receiver is done with it.
@@ -185,10 +233,8 @@ impl<'a> Case<'a> {
         spent: Option<Tally>,
     ) -> Result<(), LedgerError> {
         self.handoff.status = self.handoff.status.next(HandoffEvent::Complete)?;
-        self.settle_funds(spent);
-        self.handoff.ended_at = Some(self.command.at);
-        self.handoff.deadline_at = None;
-        self.record(RecordKind::Completed, None, content);
+        let spent = self.end(spent);
+        self.record_end(RecordKind::Completed, None, (content, spent));
         self.tell(EventType::HandoffCompleted, |event| event);
         let mut edge = self.edge();
         if edge.failures > 0 {
@@ -198,12 +244,19 @@ impl<'a> Case<'a> {
         Ok(())
     }
 
+    /// Its receiver handed on, and now says what came of its own part: it is kept, and what it spent
+    /// since is counted. Once: after it there is nothing that the receiver has not said.
+    pub(super) fn complete_after(&mut self, content: Option<&Content>, said: Option<Tally>) {
+        self.handoff.reason = None;
+        let funds = self.task.funds.as_mut();
+        let spent = funds.map(|funds| funds.settle_late(self.handoff.id, said));
+        self.record_end(RecordKind::Completed, None, (content, spent.filter(|_| said.is_some())));
+    }
+
     /// It is withdrawn.
     pub(super) fn withdraw(&mut self, reason: &str) -> Result<(), LedgerError> {
         self.handoff.status = self.handoff.status.next(HandoffEvent::Cancel)?;
-        self.settle_funds(None);
-        self.handoff.ended_at = Some(self.command.at);
-        self.handoff.deadline_at = None;
+        self.end(None);
         self.leave_outbox();
         self.record(RecordKind::Canceled, Some(reason.to_owned()), None);
         self.tell(EventType::HandoffCanceled, |event| event.with("reason", reason));
@@ -215,11 +268,14 @@ impl<'a> Case<'a> {
     /// undo what others have gone on with. Nothing was handed on where the last fencing token is its
     /// own, or where its receiver runs the task: one of several may be accepted after another was
     /// given a later token, and its end is the end of the task's run all the same. Where that receiver
-    /// has also taken a later one, it runs the task by that.
+    /// has also taken a later one, it runs the task by that. What it handed on may have come back, so that
+    /// the task waits for it: it still has the task by this one.
     fn is_current(&self) -> bool {
         let (holder, runs) = match self.was {
             HandoffStatus::Accepted => {
-                let runs = self.task.status == TaskStatus::Running && !self.has_taken_later();
+                let with_it =
+                    matches!(self.task.status, TaskStatus::Running | TaskStatus::PendingHandoff);
+                let runs = with_it && !self.has_taken_later();
                 (&self.handoff.target, runs)
             }
             _ => (&self.handoff.source, false),
@@ -245,16 +301,14 @@ impl<'a> Case<'a> {
     pub(super) fn undo(&mut self, failure: &Failure<'_>) -> Result<(), LedgerError> {
         let Failure { event, kind, trigger, reason, content, spent } = *failure;
         self.handoff.status = self.handoff.status.next(event)?;
-        self.settle_funds(spent);
-        self.handoff.ended_at = Some(self.command.at);
-        self.handoff.deadline_at = None;
+        let spent = self.end(spent);
         // Postgres takes no NUL in a text, and no reason needs one.
         self.handoff.reason =
             Some(reason.chars().filter(|c| *c != '\0').take(MAX_REASON).collect());
         let current = self.is_current();
         let code = as_code(reason, kind);
         self.leave_outbox();
-        self.record(kind, Some(code.clone()), content);
+        self.record_end(kind, Some(code.clone()), (content, spent));
         let told = match kind {
             RecordKind::Rejected => EventType::HandoffRejected,
             RecordKind::Expired => EventType::HandoffExpired,
@@ -291,6 +345,8 @@ impl<'a> Case<'a> {
         if current && failures >= FAILURES_TO_ESCALATE {
             self.escalate(&code, &ruling)?;
         }
+        let own = Some(self.handoff.id);
+        self.changes.extend(resume_leases(self.state, self.command, self.context, &self.task, own));
         Ok(())
     }
 
@@ -447,15 +503,18 @@ impl<'a> Case<'a> {
             agent_type: None,
             agent_version: Some(child.source_version.clone()),
             execution_id: Some(child.source_execution),
+            registered_version: None,
         });
         draft.to = Some(Party {
             agent_id: Some(child.target.clone()),
             agent_type: Some(child.target_type.clone()),
             agent_version: Some(child.target_version.clone()),
             execution_id: None,
+            registered_version: None,
         });
         draft.residency = Residency::facts(self.crossings(agent));
         draft.cost = Some(child.cost);
+        draft.spent = self.task.funds.as_ref().and_then(|funds| funds.before(child.id));
         draft.reason = Some(reason.to_owned());
         draft.shared = child.content_id.zip(child.commitment);
         draft.checkpoint_commitment = child.checkpoint_commitment;
@@ -640,6 +699,29 @@ pub(super) fn open_of(state: &State, command: &Command, task: TaskId) -> Vec<Han
                 && !handoff.status.is_final()
         })
         .map(|handoff| handoff.id)
+        .collect()
+}
+
+/// Starts the lease anew of whoever handed on and has the task again: what it handed on has ended, and was
+/// not accepted. Not while a person is asked, who may send it on. `but` is decided on already.
+pub(super) fn resume_leases(
+    state: &State,
+    command: &Command,
+    context: &Context,
+    task: &Task,
+    but: Option<HandoffId>,
+) -> Vec<Change> {
+    let waits = task.status.is_final() || task.status == TaskStatus::Escalated;
+    let Some(funds) = task.funds.as_deref().filter(|_| !waits) else { return Vec::new() };
+    open_of(state, command, task.id)
+        .into_iter()
+        .filter(|id| Some(*id) != but && funds.is_open(*id) && !funds.is_handed_on(*id))
+        .map(|id| &state.handoffs[&(command.tenant.clone(), id)])
+        .filter(|one| one.status == HandoffStatus::Accepted && one.deadline_at.is_none())
+        .map(|one| {
+            let deadline_at = Some(command.at.plus(context.rules.lease));
+            Change::Handoff(Handoff { deadline_at, ..one.clone() })
+        })
         .collect()
 }
 

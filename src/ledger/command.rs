@@ -556,6 +556,8 @@ pub struct Release {
     pub handoff_id: HandoffId,
     /// Its task.
     pub task_id: TaskId,
+    /// Who sent it.
+    pub source: AgentId,
     /// The handoff before it, whose figures count.
     pub parent_id: Option<HandoffId>,
     /// Who gets it.

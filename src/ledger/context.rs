@@ -19,6 +19,8 @@ pub struct Rules {
     pub max_edge_repeats: i64,
     /// Handoffs side by side share what their sender was handed; else each may have as much.
     pub reserve: bool,
+    /// How long what comes back to its receiver is leased anew.
+    pub lease: Duration,
     /// How long an escalation waits for a person, where the contract says nothing else.
     pub escalation_timeout: Duration,
     /// Rolling caps where an operator set none.
@@ -34,6 +36,7 @@ impl Default for Rules {
             max_hops: 32,
             max_edge_repeats: 3,
             reserve: false,
+            lease: Duration::from_mins(15),
             escalation_timeout: Duration::from_hours(24),
             caps: Defaults::default(),
             residency: Residency::default(),
@@ -55,7 +58,8 @@ impl Spare {
     #[must_use]
     pub fn new(now: Micros) -> Self {
         Self {
-            handoff: HandoffId(clock::time_ordered_id(now)),
+            // What a sender may name as a parent: version 4, as the message's schema has it.
+            handoff: HandoffId(clock::random_id()),
             escalation: EscalationId(clock::time_ordered_id(now)),
         }
     }

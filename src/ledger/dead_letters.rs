@@ -6,7 +6,7 @@ use super::command::{Command, Discard, LedgerError, Release, Reply};
 use super::context::Context;
 use super::decide::Decision;
 use super::plan::Change;
-use super::submit::{draft_of, draw, guard, tell};
+use super::submit::{draft_of, draw, guard, suspend_lease, tell};
 use super::tasks::person;
 use crate::domain::event::{Event, EventType};
 use crate::domain::failure::{Failure, primary};
@@ -107,22 +107,26 @@ pub(super) fn release(
         agent_type: None,
         agent_version: Some(handoff.source_version.clone()),
         execution_id: Some(handoff.source_execution),
+        registered_version: None,
     });
     crossed.to = Some(Party {
         agent_id: Some(handoff.target.clone()),
         agent_type: Some(handoff.target_type.clone()),
         agent_version: Some(handoff.target_version.clone()),
         execution_id: None,
+        registered_version: None,
     });
     crossed.residency.clone_from(&release.residency);
     crossed.cost = Some(handoff.cost);
+    crossed.spent = task.funds.as_ref().and_then(|funds| funds.before(handoff.id));
     crossed.shared = handoff.content_id.zip(handoff.commitment);
     crossed.checkpoint_commitment = handoff.checkpoint_commitment;
     let mut row = row.clone();
     "RELEASED".clone_into(&mut row.status);
     row.resolved_at = Some(command.at);
     row.resolved_by = Some(person(command));
-    let changes = vec![
+    let suspended = suspend_lease(state, command, &task, handoff.id);
+    let mut changes = vec![
         Change::Edge(edge),
         Change::Outbox(OutboxRow {
             tenant: command.tenant.clone(),
@@ -144,6 +148,7 @@ pub(super) fn release(
         Change::Record(Box::new(crossed)),
         tell(Event::of_handoff(EventType::HandoffOccurred, &handoff, command.at)),
     ];
+    changes.extend(suspended);
     Ok((changes, Reply::DeadLetter { row, handoff, refused: Vec::new() }))
 }
 

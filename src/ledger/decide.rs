@@ -121,6 +121,8 @@ pub fn needs(command: &Command, needs: &mut Needs) {
             if let Some(parent) = handoff.parent_id {
                 both(handoff.task_id, parent);
             }
+            let task = (tenant.clone(), handoff.task_id);
+            needs.lineage.insert((task, handoff.source.clone(), handoff.parent_id));
             needs.edges.insert((tenant.clone(), handoff.task_id));
             needs.runs.insert((tenant.clone(), handoff.task_id, handoff.source_execution));
             needs.repeats.extend(contracts::repeat_key(command, submit));
@@ -147,6 +149,10 @@ pub fn needs(command: &Command, needs: &mut Needs) {
         Kind::Verdict(verdict) => {
             both(verdict.task_id, verdict.handoff_id);
             needs.edges.insert((tenant.clone(), verdict.task_id));
+            if matches!(verdict.word, Word::Accept | Word::Complete) {
+                let task = (tenant.clone(), verdict.task_id);
+                needs.accepted.insert((task, verdict.handoff_id));
+            }
             if matches!(verdict.word, Word::Reject(_) | Word::Fail(_)) {
                 // What else is open says what becomes of the task.
                 needs.open.insert((tenant.clone(), verdict.task_id));
@@ -155,6 +161,10 @@ pub fn needs(command: &Command, needs: &mut Needs) {
         Kind::Settle(settle) => {
             both(settle.task_id, settle.handoff_id);
             needs.edges.insert((tenant.clone(), settle.task_id));
+            if settle.outcome == Outcome::Accepted {
+                let task = (tenant.clone(), settle.task_id);
+                needs.accepted.insert((task, settle.handoff_id));
+            }
             if matches!(settle.outcome, Outcome::Rejected(_) | Outcome::GivenUp { .. }) {
                 needs.open.insert((tenant.clone(), settle.task_id));
             }
@@ -190,7 +200,9 @@ pub fn needs(command: &Command, needs: &mut Needs) {
             if let Some(parent) = release.parent_id {
                 both(release.task_id, parent);
             }
-            needs.edges.insert((tenant.clone(), release.task_id));
+            let task = (tenant.clone(), release.task_id);
+            needs.lineage.insert((task.clone(), release.source.clone(), release.parent_id));
+            whole(needs, task);
             needs.dead_letters.insert((tenant.clone(), release.handoff_id));
         }
         Kind::Discard(discard) => {

@@ -13,7 +13,8 @@ use super::context::{Context, Rules, Spare};
 use super::decide::decide;
 use super::plan::Plan;
 use crate::domain::escalation::Resolution;
-use crate::domain::handoff::{Cost, DeliveryMode, Handoff, HandoffStatus, Priority};
+use crate::domain::failure::Code;
+use crate::domain::handoff::{Cost, DeliveryMode, HANDED_ON, Handoff, HandoffStatus, Priority};
 use crate::domain::ids::{ContentId, ExecutionId, HandoffId, Micros, TaskId, TenantId};
 use crate::domain::latency::{LatencyClock, LatencySample};
 use crate::domain::money::Usd;
@@ -37,7 +38,13 @@ fn part(text: &str) -> Part {
 }
 
 pub(super) fn party() -> Party {
-    Party { agent_id: None, agent_type: None, agent_version: None, execution_id: None }
+    Party {
+        agent_id: None,
+        agent_type: None,
+        agent_version: None,
+        execution_id: None,
+        registered_version: None,
+    }
 }
 
 pub(super) fn handoff(id: u8, task: u8) -> Handoff {
@@ -414,7 +421,7 @@ fn the_second_handoff_of_a_task_waits_for_the_first() {
 }
 
 #[test]
-fn an_old_lease_does_not_undo_what_others_have_gone_on_with() {
+fn f1_3_who_handed_on_is_done_and_has_no_lease_that_runs_out() {
     let (state, ..) = apply(State::default(), &submit(0, 100, 0, true));
     let (state, ..) = apply(state, &settle(0, 100, 1, 1, Outcome::Accepted));
     let mut onward = submit(1, 100, 2, true);
@@ -422,16 +429,43 @@ fn an_old_lease_does_not_undo_what_others_have_gone_on_with() {
         submit.handoff.source = "b".parse().unwrap();
         submit.handoff.source_execution = ExecutionId(uuid(8));
         submit.handoff.target = "c".parse().unwrap();
+        submit.handoff.parent_id = Some(HandoffId(uuid(0)));
     }
     let (state, ..) = apply(state, &onward);
-    let (state, ..) = apply(state, &settle(1, 100, 3, 1, Outcome::Accepted));
+    let held = |state: &State| state.handoffs[&(tenant(), HandoffId(uuid(0)))].clone();
+    assert_eq!((held(&state).status, held(&state).deadline_at), (HandoffStatus::Accepted, None));
     let late = command(
         10_000_000,
         Kind::Expire(Expire { task_id: TaskId(uuid(100)), handoff_id: HandoffId(uuid(0)) }),
     );
-    let (after, reply, records) = apply(state, &late);
-    assert!(matches!(reply, Ok(Reply::Handoff { rolled_back: false, .. })));
-    assert_eq!(records, 1, "EXPIRED, and nothing rolled back");
+    assert_eq!(apply(state.clone(), &late).2, 0, "no lease runs while it waits");
+    let beat = verdict(0, 100, 3, held(&state).fencing_token, Word::Heartbeat);
+    assert_eq!(held(&apply(state.clone(), &beat).0).deadline_at, None, "a heartbeat starts none");
+    // What it handed on comes back: it has the task again, under a fresh lease that can run out.
+    let (back, ..) = apply(state.clone(), &settle(1, 100, 3, 1, Outcome::Rejected("NO".into())));
+    let fresh = Micros(3).plus(Rules::default().lease);
+    assert_eq!(held(&back).deadline_at, Some(fresh));
+    let over = command(
+        fresh.0,
+        Kind::Expire(Expire { task_id: TaskId(uuid(100)), handoff_id: HandoffId(uuid(0)) }),
+    );
+    let (over, reply, _) = apply(back, &over);
+    assert!(matches!(reply, Ok(Reply::Handoff { rolled_back: true, .. })));
+    assert_eq!(over.tasks[&(tenant(), TaskId(uuid(100)))].holder.as_str(), "a");
+    let (state, ..) = apply(state, &settle(1, 100, 3, 1, Outcome::Accepted));
+    let done = held(&state);
+    assert_eq!((done.status, done.reason.as_deref()), (HandoffStatus::Completed, Some(HANDED_ON)));
+    let (after, _, records) = apply(state.clone(), &late);
+    assert_eq!(records, 0, "nothing expires");
+    // Its last word comes afterwards, and counts once.
+    let mut last = verdict(0, 100, 9, done.fencing_token, Word::Complete);
+    if let Kind::Verdict(verdict) = &mut last.kind {
+        verdict.content = Some(content_of(7));
+    }
+    let (said, reply, records) = apply(state, &last);
+    assert!(matches!(reply, Ok(Reply::Handoff { repeated: true, .. })));
+    assert_eq!((records, held(&said).reason), (1, None));
+    assert_eq!(apply(said, &last).2, 0);
     let task = &after.tasks[&(tenant(), TaskId(uuid(100)))];
     assert_eq!((task.status, task.holder.as_str()), (TaskStatus::Running, "c"));
 }
@@ -463,7 +497,9 @@ fn a_stranger_must_be_looked_up_before_it_hands_on_a_task() {
     if let Kind::Submit(submit) = &mut foreign.kind {
         submit.has_part = true;
     }
-    assert!(apply(state, &foreign).1.is_ok());
+    let (_, reply, _) = apply(state, &foreign);
+    let Ok(Reply::Refused { failures, .. }) = reply else { panic!("{reply:?}") };
+    assert_eq!(failures[0].code, Code::LineageMismatch, "it has a part, and nothing to hand on");
 }
 
 #[test]

@@ -1,12 +1,12 @@
 //! Decisions on escalations: what a person says, or what happens when nobody does.
 
-use super::case::{Case, open_of};
+use super::case::{Case, open_of, resume_leases};
 use super::command::{Command, LedgerError, Reply, Resolve};
 use super::context::Context;
 use super::decide::Decision;
 use super::plan::Change;
 use super::submit::tell;
-use super::tasks::{finish_held, person, withdraw_open};
+use super::tasks::{finish_open, person, withdraw_open};
 use crate::domain::escalation::{Escalation, EscalationStatus, Resolution};
 use crate::domain::event::{Event, EventType};
 use crate::domain::handoff::{Handoff, HandoffEvent, HandoffStatus};
@@ -61,6 +61,8 @@ pub(super) fn resolve(
         }
         None => (EscalationStatus::TimedOut, decider.time_out()?),
     };
+    let again = resume_leases(state, command, context, &decider.task, None);
+    decider.changes.extend(again);
     Ok(decider.close(resolve, status, code))
 }
 
@@ -120,7 +122,7 @@ impl<'a> Decider<'a> {
             }
             Resolution::Complete => {
                 self.task.status = self.task.status.next(TaskEvent::Complete)?;
-                let more = finish_held(self.state, self.command, self.context, &mut self.task)?;
+                let more = finish_open(self.state, self.command, self.context, &mut self.task)?;
                 self.changes.extend(more);
                 self.record(RecordKind::TaskCompleted, EventType::TaskCompleted);
                 Ok(())

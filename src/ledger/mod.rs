@@ -38,6 +38,8 @@ mod erasure;
 #[cfg(test)]
 mod erasure_tests;
 mod escalations;
+#[cfg(test)]
+mod lineage_tests;
 pub mod plan;
 #[cfg(test)]
 mod recovery_tests;

@@ -5,13 +5,15 @@ use super::command::{
     Resolve, RestoreCheckpoint, TopUp, Word,
 };
 use super::decide_tests::{
-    apply, command, content_of, expire, handoff, party, settle, submit, tenant, uuid, verdict,
+    apply as decided, command, content_of, expire, handoff, party, settle, submit, tenant, uuid,
+    verdict,
 };
 use crate::domain::agent::Agent;
 use crate::domain::escalation::{Escalation, EscalationStatus, Resolution};
 use crate::domain::failure::{Code, Failure, Stage};
 use crate::domain::handoff::{CheckpointRef, Handoff, HandoffStatus, Priority};
 use crate::domain::ids::{AgentId, ExecutionId, HandoffId, Micros, TaskId};
+use crate::domain::lineage::reached;
 use crate::domain::money::Usd;
 use crate::domain::policy::{EdgePolicy, HumanTarget, LoopGuard, Recovery};
 use crate::domain::ruling::Ruling;
@@ -22,6 +24,31 @@ const TASK: u8 = 100;
 
 fn agent(name: &str) -> AgentId {
     name.parse().unwrap()
+}
+
+/// Decides a command; a handoff without a parent follows what reached its sender last.
+fn apply(state: State, said: &Command) -> (State, Result<Reply, LedgerError>, usize) {
+    let mut said = said.clone();
+    let last = |source: &AgentId| {
+        let own = state.handoffs.values().filter(|one| reached(one, source));
+        own.max_by_key(|one| (one.accepted_at, one.fencing_token)).map(|one| one.id)
+    };
+    match &mut said.kind {
+        Kind::Submit(submit) if submit.handoff.parent_id.is_none() => {
+            submit.handoff.parent_id = last(&submit.handoff.source);
+        }
+        Kind::Release(release) => {
+            let key = (tenant(), release.handoff_id);
+            let parent = last(&release.source);
+            let mut state = state;
+            if let Some(kept) = state.handoffs.get_mut(&key) {
+                kept.parent_id = parent;
+            }
+            return decided(state, &said);
+        }
+        _ => {}
+    }
+    decided(state, &said)
 }
 
 /// Agents that are there.
@@ -667,10 +694,14 @@ fn complete(at: i64) -> Command {
 }
 
 #[test]
-fn completing_a_task_completes_what_its_holder_held() {
-    let state = hop(State::default(), 0, 0, "a", "b", 1);
+fn f1_3_completing_a_task_ends_what_is_open_on_it() {
+    let state = well(State::default(), &between(1, 0, "a", "c", |_| {}));
+    let state = hop(state, 0, 0, "a", "b", 1);
     let after = well(state, &complete(2));
-    assert_eq!(of(&after, 0).status, HandoffStatus::Completed);
+    assert_eq!(of(&after, 0).status, HandoffStatus::Completed, "its holder's own");
+    assert_eq!(of(&after, 1).status, HandoffStatus::Canceled, "another one on its way");
+    assert!(after.outbox.is_empty() && task(&after).undelivered == 0);
+    assert_eq!(task(&after).funds.as_ref().unwrap().reserved(), Usd(0));
     assert_eq!(task(&after).status, TaskStatus::Completed);
 }
 
@@ -708,6 +739,7 @@ fn release(id: u8, at: i64, waived: Vec<Failure>, refused: Vec<Failure>) -> Comm
     let release = Box::new(Release {
         handoff_id: HandoffId(uuid(id)),
         task_id: TaskId(uuid(TASK)),
+        source: agent("a"),
         parent_id: None,
         target: Agent::new(agent("b")),
         ruling: None,

@@ -13,7 +13,8 @@ use crate::domain::event::{Event, EventType};
 use crate::domain::failure::{Code, Failure, Stage, primary};
 use crate::domain::funds::{Ask, Funds};
 use crate::domain::handoff::{CheckpointRef, Handoff, HandoffStatus};
-use crate::domain::ids::{AgentId, Micros, TaskId};
+use crate::domain::ids::{AgentId, HandoffId, Micros, TaskId};
+use crate::domain::lineage;
 use crate::domain::money::Usd;
 use crate::domain::progress::{Edge, Hop, LoopLimits, check_budget, check_loop, passed, short};
 use crate::domain::task::{Task, TaskEvent, TaskStatus};
@@ -133,6 +134,8 @@ pub(super) fn submit(
         handoff.clock = context.offered(handoff.clock, command.at, handoff.mode);
         task.funds = funds.or_else(|| task.funds.take());
         draw(&mut task, &handoff);
+        draft.spent = task.funds.as_ref().and_then(|funds| funds.before(handoff.id));
+        changes.extend(suspend_lease(state, command, &task, handoff.id));
         task.handoffs += 1;
         // The first of its task goes out at once where the dispatcher kept a place for it; any other
         // waits for those before it.
@@ -416,8 +419,22 @@ pub(super) fn draw(task: &mut Task, handoff: &Handoff) {
     }
 }
 
-/// What only the ledger can say of a submission, under the task's lock: the loop guard and the budget
-/// relay.
+/// Who hands a task on has until the answer: the lease by which it holds the task does not run while what
+/// it handed on is open.
+pub(super) fn suspend_lease(
+    state: &State,
+    command: &Command,
+    task: &Task,
+    handed_on: HandoffId,
+) -> Option<Change> {
+    let incoming = task.funds.as_ref()?.incoming(handed_on)?;
+    let incoming = state.handoffs.get(&(command.tenant.clone(), incoming))?;
+    let runs = incoming.status == HandoffStatus::Accepted && incoming.deadline_at.is_some();
+    runs.then(|| Change::Handoff(Handoff { deadline_at: None, ..incoming.clone() }))
+}
+
+/// What only the ledger can say of a submission, under the task's lock: what it follows, the loop guard and
+/// the budget relay. A message that names the wrong parent is measured against the right one.
 pub(super) fn guard(
     state: &State,
     command: &Command,
@@ -427,7 +444,22 @@ pub(super) fn guard(
 ) -> Vec<Failure> {
     let edges = edges_of(state, command, handoff.task_id);
     let task = state.tasks.get(&(command.tenant.clone(), handoff.task_id));
-    let parent = handoff.parent_id.and_then(|id| state.handoffs.get(&(command.tenant.clone(), id)));
+    let find = |id| state.handoffs.get(&(command.tenant.clone(), id));
+    let (mut failures, mut parent) = (Vec::new(), handoff.parent_id);
+    // What the broker sent to somebody else follows what failed.
+    if handoff.origin.is_none() {
+        let own = |one: &&Handoff| {
+            one.tenant == command.tenant
+                && one.task_id == handoff.task_id
+                && lineage::reached(one, &handoff.source)
+        };
+        let reached: Vec<&Handoff> = state.handoffs.values().filter(own).collect();
+        if let Err(found) = lineage::check(task, parent, &handoff.source, &reached) {
+            parent = found.expected;
+            failures.push(found.failure);
+        }
+    }
+    let parent = parent.and_then(find);
     let rule = handoff.ruling.as_ref().map(|ruling| &ruling.edge);
     let limits = LoopLimits {
         max_hops: context.rules.max_hops,
@@ -437,7 +469,7 @@ pub(super) fn guard(
         contract: rule.and_then(|edge| edge.loop_guard.as_ref()),
     };
     let hop = Hop { source: &handoff.source, target: &handoff.target, completed };
-    let mut failures = check_budget(task, &edges, parent, &handoff.source, &handoff.cost);
+    failures.extend(check_budget(task, &edges, parent, &handoff.source, &handoff.cost));
     failures.extend(check_loop(task, &edges, hop, limits));
     failures
 }
@@ -488,13 +520,15 @@ fn count_refusal(
     edge.updated_at = command.at;
     let failures = edge.failures;
     let mut changes = vec![Change::Edge(edge)];
-    if failures < FAILURES_TO_ESCALATE || task.status == TaskStatus::Escalated {
-        return changes;
-    }
-    let Ok(status) = task.status.next(TaskEvent::Escalate) else { return changes };
     let mut task = task.clone();
-    task.status = status;
+    task.failures += 1;
     task.updated_at = command.at;
+    let due = failures >= FAILURES_TO_ESCALATE && task.status != TaskStatus::Escalated;
+    let Some(status) = due.then(|| task.status.next(TaskEvent::Escalate).ok()).flatten() else {
+        changes.push(Change::Task(task));
+        return changes;
+    };
+    task.status = status;
     let mut draft = Draft::new(
         command.tenant.clone(),
         RecordKind::Escalated,

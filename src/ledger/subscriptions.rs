@@ -140,5 +140,6 @@ fn party(agent: &AgentId) -> Party {
         agent_type: None,
         agent_version: None,
         execution_id: None,
+        registered_version: None,
     }
 }

@@ -29,7 +29,7 @@ fn draft_of(command: &Command, kind: RecordKind, task: &Task, content: Option<&C
     draft
 }
 
-/// A task is done: its holder says so, or an operator. What its holder still held is done with it.
+/// A task is done: its holder says so, or an operator.
 pub(super) fn complete(
     state: &State,
     command: &Command,
@@ -37,15 +37,17 @@ pub(super) fn complete(
     complete: &CompleteTask,
 ) -> Decision {
     let mut task = task_of(state, command, complete.task_id)?;
-    if complete.by.as_ref().is_some_and(|agent| *agent != task.holder) {
-        return Err(LedgerError::Forbidden("only the task's current holder may complete it"));
+    if complete.by.as_ref().is_some_and(|agent| !may_complete(&task, agent)) {
+        return Err(LedgerError::Forbidden(
+            "only the task's current holder may complete it, or, once the holder's own handoff is completed and nothing of the task is open, the agent that gave it the task",
+        ));
     }
     let next = task.status.next(TaskEvent::Complete)?;
     if next == task.status {
         return Ok((Vec::new(), Reply::Task(task)));
     }
     task.status = next;
-    let mut changes = finish_held(state, command, context, &mut task)?;
+    let mut changes = finish_open(state, command, context, &mut task)?;
     changes.extend(close_escalation(state, command, &task, "COMPLETE"));
     changes.push(Change::Record(Box::new(draft_of(
         command,
@@ -59,8 +61,16 @@ pub(super) fn complete(
     Ok((changes, Reply::Task(task)))
 }
 
-/// What a finished task's holder still held is finished too.
-pub(super) fn finish_held(
+/// Whether an agent may say that a task is done: its holder, or, where the holder is done with its part and
+/// nothing of the task is open, who gave the holder the task.
+fn may_complete(task: &Task, agent: &AgentId) -> bool {
+    let giver = || task.funds.as_deref()?.done_for(&task.holder);
+    task.holder == *agent || giver() == Some(agent)
+}
+
+/// A finished task has nothing open: what its holder still held is finished too, and what else is open on
+/// it is withdrawn.
+pub(super) fn finish_open(
     state: &State,
     command: &Command,
     context: &Context,
@@ -69,13 +79,15 @@ pub(super) fn finish_held(
     let mut changes = Vec::new();
     for id in open_of(state, command, task.id) {
         let handoff = &state.handoffs[&(command.tenant.clone(), id)];
+        let mut case = Case::of(state, command, context, task.clone(), handoff.clone());
         if handoff.status == HandoffStatus::Accepted && handoff.target == task.holder {
-            let mut case = Case::of(state, command, context, task.clone(), handoff.clone());
             case.complete(None, None)?;
-            let (more, after) = case.finish();
-            changes.extend(more);
-            *task = after;
+        } else {
+            case.withdraw("TASK_COMPLETED")?;
         }
+        let (more, after) = case.finish();
+        changes.extend(more);
+        *task = after;
     }
     Ok(changes)
 }
@@ -196,7 +208,7 @@ pub(super) fn top_up(state: &State, command: &Command, top_up: &TopUp) -> Decisi
     let draft = draft_of(command, RecordKind::BudgetChanged, &task, Some(&top_up.content));
     let event = Event::of_task(EventType::TaskBudgetChanged, &task, command.at)
         .with("addedUSD", top_up.add.as_f64())
-        .with("remainingUSD", task.remaining.as_f64());
+        .with("remainingUSD", task.left().as_f64());
     let changes = vec![Change::Task(task.clone()), Change::Record(Box::new(draft)), tell(event)];
     Ok((changes, Reply::Task(task)))
 }

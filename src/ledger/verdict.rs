@@ -7,7 +7,7 @@ use super::command::{Command, Expire, Lease, LedgerError, Outcome, Reply, Settle
 use super::context::Context;
 use super::decide::Decision;
 use super::plan::Change;
-use crate::domain::handoff::{HandoffEvent, HandoffStatus};
+use crate::domain::handoff::{HANDED_ON, HandoffEvent, HandoffStatus};
 use crate::domain::ids::Micros;
 use crate::domain::ruling::Trigger;
 use crate::domain::task::TaskStatus;
@@ -46,11 +46,23 @@ pub(super) fn verdict(
                         .to_owned(),
                 ));
             }
+            if case.handoff.deadline_at.is_none() {
+                // It handed on and waits: there is no lease that runs.
+                return Ok(case.unchanged());
+            }
             case.handoff.deadline_at = Some(verdict.lease_until);
             return Ok(case.close());
         }
     };
     if case.handoff.status.next(event)? == case.handoff.status {
+        let says_more = content.is_some() || verdict.spent.is_some();
+        if verdict.word == Word::Complete
+            && says_more
+            && case.handoff.reason.as_deref() == Some(HANDED_ON)
+        {
+            case.complete_after(content, verdict.spent);
+            return Ok(case.close());
+        }
         return Ok(case.unchanged());
     }
     match &verdict.word {

@@ -65,7 +65,13 @@ fn mode_of(target: &AgentId) -> DeliveryMode {
 impl Draft {
     fn party(id: &AgentId) -> Party {
         let agent_id = Some(id.clone());
-        Party { agent_id, agent_type: None, agent_version: None, execution_id: None }
+        Party {
+            agent_id,
+            agent_type: None,
+            agent_version: None,
+            execution_id: None,
+            registered_version: None,
+        }
     }
 
     /// The row that the gate would make of it.

@@ -315,6 +315,11 @@ fn ledger_settings() -> ledger::Settings {
         workers: 1 + below(2) as usize,
         conflict_tries: 4,
         claim_ttl: CLAIM,
-        rules: Rules { escalation_timeout: ESCALATION, reserve: true, ..Rules::default() },
+        rules: Rules {
+            escalation_timeout: ESCALATION,
+            reserve: true,
+            lease: LEASE,
+            ..Rules::default()
+        },
     }
 }

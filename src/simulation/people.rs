@@ -104,6 +104,7 @@ async fn appeal(world: &World) -> Option<Decision> {
         Kind::Release(Box::new(Release {
             handoff_id,
             task_id,
+            source: row.source,
             parent_id: None,
             target: registered(&target.unwrap_or_else(|| super::world::agent("w1"))),
             ruling: None,

@@ -7,7 +7,8 @@ use crate::domain::escalation::Escalation;
 use crate::domain::event::Event;
 use crate::domain::funds::Reserve;
 use crate::domain::handoff::{DeliveryMode, Handoff};
-use crate::domain::ids::{AgentId, Micros, TenantId};
+use crate::domain::ids::{AgentId, HandoffId, Micros, TenantId};
+use crate::domain::lineage::reached;
 use crate::domain::progress::Edge;
 use crate::domain::task::Task;
 use crate::evidence::record::Draft;
@@ -27,6 +28,11 @@ pub struct Needs {
     /// Handoffs with their outbox rows; guarded by their task's lock. The agents that one falls back
     /// to come with it, unlocked.
     pub handoffs: BTreeSet<HandoffKey>,
+    /// Handoffs that are accepted: that by which the sender of one holds the task comes with it.
+    pub accepted: BTreeSet<(TaskKey, HandoffId)>,
+    /// Who hands on which task, and what it names as the handoff that it follows. Unless that is one of the
+    /// task that reached the sender, those that did are needed.
+    pub lineage: BTreeSet<(TaskKey, AgentId, Option<HandoffId>)>,
     /// Tasks whose edges are needed; guarded by the task's lock.
     pub edges: BTreeSet<TaskKey>,
     /// Tasks whose open handoffs (with their outbox rows) and open escalation are needed; guarded by
@@ -64,6 +70,31 @@ impl Needs {
     pub(in crate::store) fn edges_beside<'a>(&'a self, state: &State) -> Vec<&'a TaskKey> {
         let missing = |key: &TaskKey| self.tasks.contains(key) && !state.tasks.contains_key(key);
         self.edges.iter().filter(|key| !missing(key)).collect()
+    }
+
+    /// The handoffs that are asked for by name, and those under which the senders of accepted ones hold
+    /// their tasks, which are loaded before.
+    #[must_use]
+    pub fn handoffs_beside(&self, state: &State) -> BTreeSet<HandoffKey> {
+        let incoming = self.accepted.iter().filter_map(|(task, handoff)| {
+            let funds = state.tasks.get(task)?.funds.as_deref()?;
+            Some((task.0.clone(), funds.incoming(*handoff)?))
+        });
+        self.handoffs.iter().cloned().chain(incoming).collect()
+    }
+
+    /// Whose received handoffs of which task must be looked for, once tasks and handoffs are loaded: nothing
+    /// reached anyone on a task that begins, and a parent that fits needs no others beside it.
+    #[must_use]
+    pub fn lineage_beside(&self, state: &State) -> Vec<(&TaskKey, &AgentId)> {
+        let open = |(task, agent, parent): &&(TaskKey, AgentId, Option<HandoffId>)| {
+            let begun = state.tasks.get(task).is_some_and(|task| task.handoffs > 0);
+            let fits = parent
+                .and_then(|id| state.handoffs.get(&(task.0.clone(), id)))
+                .is_some_and(|parent| parent.task_id == task.1 && reached(parent, agent));
+            begun && !fits
+        };
+        self.lineage.iter().filter(open).map(|(task, agent, _)| (task, agent)).collect()
     }
 }
 

@@ -317,7 +317,7 @@ const TAMPERINGS: &[(&str, &str, Tampering)] = &[
         replace(files, "manifest.json", "\"erased\": 0", "\"erased\": 1");
     }),
     ("another form", "manifest", |files| {
-        replace(files, "manifest.json", "handoffd-bundle/3", "handoffd-bundle/9");
+        replace(files, "manifest.json", "handoffd-bundle/4", "handoffd-bundle/9");
     }),
 ];
 
@@ -562,13 +562,13 @@ both! {
         // As it was before there were any: well, but for the pages, which are made otherwise now.
         let mut old = files.clone();
         left_out(&mut old);
-        replace(&mut old, "manifest.json", "handoffd-bundle/3", "handoffd-bundle/2");
+        replace(&mut old, "manifest.json", "handoffd-bundle/4", "handoffd-bundle/2");
         reseal(&mut old);
         let report = judge(&old, &Options::default());
         assert_eq!((report.first_fault, report.pages_compared, report.records), (None, false, 2));
         // What is of the new form is not taken for the old one.
         let mut mixed = files.clone();
-        replace(&mut mixed, "manifest.json", "handoffd-bundle/3", "handoffd-bundle/2");
+        replace(&mut mixed, "manifest.json", "handoffd-bundle/4", "handoffd-bundle/2");
         reseal(&mut mixed);
         assert_eq!(judge(&mixed, &Options::default()).first_fault.unwrap().fault, "foreign");
     }

@@ -41,11 +41,14 @@ impl Message {
             .between(from, to)
     }
 
-    /// The next handoff on the task of this one.
+    /// The next handoff on the task of this one: it follows this one, or, from the same sender, what this
+    /// one follows.
     pub fn next(&self, from: &str, to: &str) -> Self {
+        let parent =
+            if self["fromAgent"]["agentId"] == from { "parentHandoffId" } else { "handoffId" };
         Self::review(from, to)
             .set("/taskId", self["taskId"].clone())
-            .set("/parentHandoffId", self["handoffId"].clone())
+            .set("/parentHandoffId", self[parent].clone())
     }
 
     /// The same message as another handoff.
@@ -67,6 +70,7 @@ impl Message {
     fn between(self, from: &str, to: &str) -> Self {
         self.set("/handoffId", json!(random_id()))
             .set("/fromAgent/agentId", json!(from))
+            .set("/fromAgent/agentVersion", json!("1.0.0"))
             .set("/toAgent", json!({ "agentId": to }))
     }
 

@@ -47,6 +47,7 @@ pub struct World {
 #[derive(Debug, Clone)]
 pub struct Acknowledged {
     pub task: String,
+    /// The one that was acknowledged before it on its task.
     pub parent: Option<String>,
     pub target: String,
 }
@@ -88,7 +89,10 @@ impl World {
         let text = |name: &str| message[name].as_str().map(str::to_owned);
         let said = Acknowledged {
             task: text("taskId").unwrap(),
-            parent: text("parentHandoffId"),
+            parent: message
+                .pointer("/currentState/after")
+                .and_then(Value::as_str)
+                .map(str::to_owned),
             target: message["toAgent"]["agentId"].as_str().unwrap().to_owned(),
         };
         self.acknowledged.lock().unwrap().insert(text("handoffId").unwrap(), said);
@@ -194,13 +198,13 @@ pub async fn until(within: Duration, what: &str, mut left: impl AsyncFnMut() -> 
     }
 }
 
-/// A message from `source`; the first of its task where `parent` is none.
-pub fn message(task: &str, parent: Option<&str>, target: &str) -> Value {
+/// A message from `source`, which begins every task. Of several it says in its state which one went before.
+pub fn message(task: &str, after: Option<&str>, target: &str) -> Value {
     json!({
         "schemaVersion": "2.1",
         "handoffId": random_id().to_string(),
         "taskId": task,
-        "parentHandoffId": parent,
+        "parentHandoffId": null,
         "fromAgent": {
             "agentId": "source",
             "agentVersion": "1.0.0",
@@ -211,7 +215,7 @@ pub fn message(task: &str, parent: Option<&str>, target: &str) -> Value {
         "taskDescription": "INITIAL",
         "completedSubtasks": [],
         "remainingSubtasks": [{ "subtaskId": "s1", "description": "Read the contract" }],
-        "currentState": { "documentId": "contract-7", "notes": "x".repeat(512) },
+        "currentState": { "documentId": "contract-7", "notes": "x".repeat(512), "after": after },
         "relevantContext": [],
         "constraints": [],
         "costTracking": {

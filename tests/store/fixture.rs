@@ -195,6 +195,7 @@ impl Given {
             agent_type: None,
             agent_version: None,
             execution_id: None,
+            registered_version: None,
         });
         draft.status = Some("PENDING");
         draft

@@ -75,6 +75,7 @@ impl Books {
             } else {
                 HandoffStatus::Pending
             },
+            due: false,
             token: 0,
             idempotent: handoff.idempotent,
             commits: 0,
@@ -144,6 +145,7 @@ impl Books {
         let Some(entry) = self.handoffs.get_mut(&id) else { return };
         let (recorded, before) = (entry.status, entry.token);
         entry.status = handoff.status;
+        entry.due = handoff.deadline_at.is_some();
         entry.token = token;
         entry.target = handoff.target.clone();
         if recorded != handoff.status {
@@ -249,6 +251,7 @@ impl Books {
         }
         self.held_by_its_holder(id, task);
         self.funds_add_up(task);
+        self.leases_run(task);
         for draft in records.iter().filter(|draft| draft.task_id == Some(id)) {
             if let Some(cost) = draft.cost.filter(|_| draft.kind == RecordKind::Handoff) {
                 let says = cost.spent.plus(cost.remaining);
@@ -307,6 +310,23 @@ impl Books {
         let holding: BTreeSet<HandoffId> = open.map(|one| one.handoff).collect();
         if at_work != holding {
             self.violate(|| format!("of task {id} {at_work:?} are open; {holding:?} hold money"));
+        }
+    }
+
+    /// A lease runs for whoever took something and works on it, and for nobody who handed it on and waits.
+    fn leases_run(&mut self, task: &Task) {
+        let Some(funds) = &task.funds else { return };
+        if task.status.is_final() || task.status == TaskStatus::Escalated {
+            return;
+        }
+        let wrong = self.handoffs.iter().find(|(id, one)| {
+            one.task == task.id
+                && one.status == HandoffStatus::Accepted
+                && one.due == funds.is_handed_on(**id)
+        });
+        if let Some((id, due)) = wrong.map(|(id, one)| (*id, one.due)) {
+            let runs = if due { "runs while what it handed on is open" } else { "does not run" };
+            self.violate(|| format!("the lease of {} {runs}", short(id)));
         }
     }
 

@@ -35,6 +35,8 @@ struct HandoffEntry {
     task: TaskId,
     target: AgentId,
     status: HandoffStatus,
+    /// A verdict or a lease is due at some time.
+    due: bool,
     token: i64,
     idempotent: bool,
     /// `HANDOFF` records.

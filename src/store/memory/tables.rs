@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use handoffd::domain::escalation::Escalation;
 use handoffd::domain::handoff::{DeliveryMode, Handoff, HandoffStatus};
 use handoffd::domain::ids::{AgentId, ContentId, Micros, TenantId};
+use handoffd::domain::lineage::reached;
 use handoffd::domain::progress::Edge;
 use handoffd::domain::task::Task;
 use handoffd::evidence::append::Appended;
@@ -62,7 +63,6 @@ impl Tables {
     pub(super) fn load(&self, needs: &Needs) -> State {
         let mut state = State {
             tasks: pick(&self.tasks, needs.tasks.iter().cloned()),
-            handoffs: pick(&self.handoffs, needs.handoffs.iter().cloned()),
             outbox: pick(&self.outbox, needs.handoffs.iter().cloned()),
             idempotency: pick(&self.idempotency, needs.idempotency.iter().cloned()),
             dead_letters: pick(&self.dead_letters, needs.dead_letters.iter().cloned()),
@@ -70,6 +70,18 @@ impl Tables {
             keys: pick(&self.keys, needs.keys.iter().cloned()),
             ..State::default()
         };
+        state.handoffs = pick(&self.handoffs, needs.handoffs_beside(&state));
+        let received: Vec<_> = needs
+            .lineage_beside(&state)
+            .into_iter()
+            .flat_map(|((tenant, task), agent)| {
+                self.handoffs.iter().filter(move |(_, one)| {
+                    one.tenant == *tenant && one.task_id == *task && reached(one, agent)
+                })
+            })
+            .map(|(key, one)| (key.clone(), one.clone()))
+            .collect();
+        state.handoffs.extend(received);
         for run in &needs.runs {
             if let Some(row) = self.find_checkpoint(run, None) {
                 let commitment = row.part.commitment;

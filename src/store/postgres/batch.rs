@@ -112,7 +112,18 @@ impl Table {
         )
     }
 
-    /// The same in key order, locked.
+    /// Selects what an agent accepted of a task.
+    pub(super) fn select_received(&self) -> String {
+        let names = Self::list(self.columns, |_, name, _| format!("t.{name}"));
+        let rows = Self::rows(&[("tenant", TEXT), ("id", TEXT), ("agent", TEXT)], 1);
+        format!(
+            "SELECT {names} FROM {} AS t JOIN {rows} ON t.tenant = n.tenant AND t.task_id = n.id \
+             AND t.target = n.agent AND t.accepted_at IS NOT NULL",
+            self.name,
+        )
+    }
+
+    /// [`Self::select_of`] without a condition, in key order, locked.
     pub(super) fn select_of_locked(&self, second: &str) -> String {
         let keys = Self::list(&self.columns[..self.keys], |_, name, _| format!("t.{name}"));
         format!("{} ORDER BY {keys} FOR UPDATE OF t", self.select_of("", second))

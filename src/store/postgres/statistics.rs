@@ -108,6 +108,9 @@ impl Statistics {
         let Needs {
             tasks,
             handoffs,
+            // Both are handoffs of tasks that are asked for.
+            accepted: _,
+            lineage: _,
             edges: _,
             open,
             dead_letters,

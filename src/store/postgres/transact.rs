@@ -15,11 +15,11 @@ use super::joined::Joined;
 use super::writes::write;
 use super::{PostgresStore, connect, events, rows};
 use crate::domain::cap::CapKey;
-use crate::domain::ids::{Micros, TenantId};
+use crate::domain::ids::{AgentId, Micros, TenantId};
 use crate::evidence::append::Appended;
 use crate::fault::{self, Step};
 use crate::store::contracts::RepeatKey;
-use crate::store::{AgentKey, HandoffKey, IdempotencyRow, Needs, Result, State, Writes};
+use crate::store::{AgentKey, HandoffKey, IdempotencyRow, Needs, Result, State, TaskKey, Writes};
 
 /// A statement with its arrays bound.
 pub(super) type Statement = Query<'static, Postgres, PgArguments>;
@@ -149,6 +149,7 @@ impl Absent {
 
 static TASKS_LOAD: Sql = Sql::new(|| TASKS.select_locked());
 static HANDOFFS_LOAD: Sql = Sql::new(|| HANDOFFS.select());
+static LINEAGE_LOAD: Sql = Sql::new(|| HANDOFFS.select_received());
 static OUTBOX_LOAD: Sql = Sql::new(|| OUTBOX.select_locked());
 static EDGES_LOAD: Sql = Sql::new(|| EDGES.select_of("", "task_id"));
 static OPEN_HANDOFFS_LOAD: Sql =
@@ -191,14 +192,16 @@ async fn load(tx: &mut PgConnection, store: &PostgresStore, needs: &Needs) -> Re
             state.tasks.insert((task.tenant.clone(), task.id), task);
         }
     }
-    if !needs.handoffs.is_empty() {
+    let handoffs = needs.handoffs_beside(&state);
+    if !handoffs.is_empty() {
         let query = sqlx::query(HANDOFFS_LOAD.as_str());
-        let query = bind!(query, needs.handoffs, |key| key.0.as_str(), key.1.to_string());
+        let query = bind!(query, handoffs, |key| key.0.as_str(), key.1.to_string());
         for row in fetch(tx, query).await? {
             let handoff = rows::handoff(&row)?;
             state.handoffs.insert((handoff.tenant.clone(), handoff.id), handoff);
         }
     }
+    load_lineage(tx, needs, &mut state).await?;
     // None waits that does not exist: a new one is not looked for. Locked, because a claim and a release take
     // no task's lock: without, a claim between this read and the write below would be overwritten with what
     // it was before.
@@ -263,6 +266,25 @@ async fn load(tx: &mut PgConnection, store: &PostgresStore, needs: &Needs) -> Re
     }
     super::caps::load(tx, needs, &mut state).await?;
     Ok(state)
+}
+
+/// The handoffs that reached who hands on, where the message does not name one of them.
+async fn load_lineage(tx: &mut PgConnection, needs: &Needs, state: &mut State) -> Result<()> {
+    let wanted: Vec<(TaskKey, AgentId)> = needs
+        .lineage_beside(state)
+        .into_iter()
+        .map(|(task, agent)| (task.clone(), agent.clone()))
+        .collect();
+    if wanted.is_empty() {
+        return Ok(());
+    }
+    let query = sqlx::query(LINEAGE_LOAD.as_str());
+    let query = bind!(query, wanted, |one| one.0.0.as_str(), one.0.1.to_string(), one.1.as_str());
+    for row in fetch(tx, query).await? {
+        let handoff = rows::handoff(&row)?;
+        state.handoffs.insert((handoff.tenant.clone(), handoff.id), handoff);
+    }
+    Ok(())
 }
 
 /// What recovery asks for: a task's edges, what is open on it, dead letters.

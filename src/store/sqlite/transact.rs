@@ -119,13 +119,15 @@ async fn load(conn: &mut SqliteConnection, needs: &Needs) -> Result<State> {
             state.tasks.insert((task.tenant.clone(), task.id), task);
         }
     }
-    if !needs.handoffs.is_empty() {
-        let wanted = json(&needs.handoffs)?;
+    let handoffs = needs.handoffs_beside(&state);
+    if !handoffs.is_empty() {
+        let wanted = json(&handoffs)?;
         for row in fetch_pairs(conn, "handoffs", HANDOFF, "handoff_id", wanted).await? {
             let handoff = rows::handoff(&row)?;
             state.handoffs.insert((handoff.tenant.clone(), handoff.id), handoff);
         }
     }
+    load_lineage(conn, needs, &mut state).await?;
     // None waits that does not exist: a new one is not looked for.
     if !state.handoffs.is_empty() {
         let found = json(&state.handoffs.keys().collect::<Vec<_>>())?;
@@ -167,6 +169,30 @@ async fn load(conn: &mut SqliteConnection, needs: &Needs) -> Result<State> {
     state.erasure = erasure::load(conn, &needs.erasure).await?;
     caps::load(conn, needs, &mut state).await?;
     Ok(state)
+}
+
+/// The handoffs that reached who hands on, where the message does not name one of them.
+async fn load_lineage(conn: &mut SqliteConnection, needs: &Needs, state: &mut State) -> Result<()> {
+    let wanted: Vec<_> = needs
+        .lineage_beside(state)
+        .into_iter()
+        .map(|((tenant, task), agent)| (tenant, task, agent))
+        .collect();
+    if wanted.is_empty() {
+        return Ok(());
+    }
+    let sql = format!(
+        "WITH wanted (t, i, a) AS \
+           (SELECT value ->> 0, value ->> 1, value ->> 2 FROM json_each(?)) \
+         SELECT {HANDOFF} FROM wanted CROSS JOIN handoffs \
+           ON tenant = t AND task_id = i AND target = a AND accepted_at IS NOT NULL"
+    );
+    let wanted = json(&wanted)?;
+    for row in fetch(conn, sql, wanted).await? {
+        let handoff = rows::handoff(&row)?;
+        state.handoffs.insert((handoff.tenant.clone(), handoff.id), handoff);
+    }
+    Ok(())
 }
 
 /// What recovery asks for: a task's edges, what is open on it, dead letters.

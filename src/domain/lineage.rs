@@ -1,0 +1,69 @@
+//! Which handoff of its task a handoff follows (specification §2.2, stage 9). Pure.
+//!
+//! A handoff follows one that reached its sender: one of the same task that the sender accepted. The first
+//! handoff of a task follows none; neither does another try of the agent that began it, as long as no handoff
+//! of the task reached that agent.
+
+use super::failure::{Code, Failure, Stage};
+use super::handoff::Handoff;
+use super::ids::{AgentId, HandoffId};
+use super::task::Task;
+
+/// Where a message names the handoff that it follows.
+const PARENT: &str = "/parentHandoffId";
+
+/// Whether a handoff of its task reached an agent: the agent accepted it.
+#[must_use]
+pub fn reached(handoff: &Handoff, agent: &AgentId) -> bool {
+    handoff.target == *agent && handoff.accepted_at.is_some()
+}
+
+/// What a message names as its parent is not what the broker knows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mismatch {
+    /// What the message should have named; none where it should have named nothing.
+    pub expected: Option<HandoffId>,
+    /// For the sender.
+    pub failure: Failure,
+}
+
+/// Holds the parent that a message names against the handoffs of the task that reached its sender, in any
+/// order. Of several the last is expected, and any is taken.
+///
+/// # Errors
+/// [`Mismatch`], with what was expected.
+pub fn check(
+    task: Option<&Task>,
+    parent: Option<HandoffId>,
+    source: &AgentId,
+    reached: &[&Handoff],
+) -> Result<(), Mismatch> {
+    let last = reached
+        .iter()
+        .max_by_key(|one| (one.accepted_at, one.fencing_token, one.id))
+        .map(|one| one.id);
+    let opener = task.is_none_or(|task| {
+        task.handoffs == 0 || task.opened_by.as_ref().is_none_or(|opener| opener == source)
+    });
+    let fits = match (parent, last) {
+        (Some(id), Some(_)) => reached.iter().any(|one| one.id == id),
+        (None, None) => opener,
+        _ => false,
+    };
+    if fits {
+        return Ok(());
+    }
+    let why = match (last, opener) {
+        (Some(id), _) => format!(
+            "expected {id}: a handoff follows one of its task that reached its sender; that one was the last that {source} accepted"
+        ),
+        (None, true) => format!(
+            "expected null: {source} begins the task, and no handoff of the task reached it"
+        ),
+        (None, false) => format!(
+            "no handoff of this task reached {source}, and another agent began the task: there is nothing that {source} could hand on"
+        ),
+    };
+    let failure = Failure::new(Stage::Lineage, Code::LineageMismatch, PARENT, why);
+    Err(Mismatch { expected: last, failure })
+}

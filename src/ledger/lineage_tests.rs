@@ -1,0 +1,301 @@
+//! What handing on does to cost and leases, decided: one figure for all readers over random histories, and
+//! chains in which nothing runs out.
+
+use std::time::Duration;
+
+use proptest::prelude::*;
+use serde_json::Value;
+
+use super::command::{Command, Kind, Outcome, Reply, Word};
+use super::context::{Context, Rules, Spare};
+use super::decide::decide;
+use super::decide_tests::{command, content_of, expire, settle, submit, tenant, uuid, verdict};
+use super::plan::Plan;
+use crate::account::Account;
+use crate::domain::agent::Agent;
+use crate::domain::funds::Tally;
+use crate::domain::handoff::{HANDED_ON, Handoff, HandoffStatus};
+use crate::domain::ids::{AgentId, ExecutionId, HandoffId, Micros, TaskId};
+use crate::domain::lineage::reached;
+use crate::domain::money::Usd;
+use crate::domain::policy::{EdgePolicy, Recovery};
+use crate::domain::ruling::Ruling;
+use crate::domain::task::{Task, TaskStatus};
+use crate::evidence::merkle::Frontier;
+use crate::evidence::record::{LogHead, seal};
+use crate::ledger::command::CompleteTask;
+use crate::store::{AgentRow, State};
+
+const TASK: u8 = 200;
+const NAMES: [&str; 5] = ["a", "b", "c", "d", "e"];
+
+fn agent(name: &str) -> AgentId {
+    name.parse().unwrap()
+}
+
+/// A task in the making: what is known, and the bodies of its records.
+struct History {
+    state: State,
+    head: LogHead,
+    account: Account,
+    ids: u8,
+    at: i64,
+}
+
+impl History {
+    fn new() -> Self {
+        let mut state = State::default();
+        for name in NAMES {
+            let row = AgentRow {
+                tenant: tenant(),
+                agent: Agent::new(agent(name)),
+                secrets: String::new(),
+                created_at: Micros(0),
+                updated_at: Micros(0),
+            };
+            state.agents.insert((tenant(), agent(name)), row);
+        }
+        let head = LogHead {
+            tenant: tenant(),
+            log_id: "log".to_owned(),
+            size: 0,
+            hash: Vec::new(),
+            tree: Frontier::default(),
+        };
+        Self { state, head, account: Account::default(), ids: 0, at: 0 }
+    }
+
+    fn ask(&mut self, said: &Command) -> Option<Reply> {
+        let spare = Spare { handoff: HandoffId(uuid(self.ids + 1)), ..Spare::new(Micros(0)) };
+        let rules = Rules { max_hops: 99, max_edge_repeats: 99, ..Rules::default() };
+        let (changes, reply) =
+            decide(&self.state, said, &Context { rules, spare, waited: Duration::ZERO }).ok()?;
+        let mut plan = Plan::new(std::mem::take(&mut self.state));
+        plan.apply(changes);
+        for draft in &plan.writes.records {
+            let sealed = seal(&mut self.head, draft);
+            self.account.take(&serde_json::from_slice::<Value>(&sealed.body).unwrap());
+        }
+        self.state = plan.state;
+        self.ids += u8::from(self.state.handoffs.contains_key(&(tenant(), spare.handoff)));
+        Some(reply)
+    }
+
+    fn task(&self) -> &Task {
+        &self.state.tasks[&(tenant(), TaskId(uuid(TASK)))]
+    }
+
+    fn of(&self, id: u8) -> &Handoff {
+        &self.state.handoffs[&(tenant(), HandoffId(uuid(id)))]
+    }
+
+    /// Hands on from what reached an agent, or begins the task.
+    fn hand(&mut self, parent: Option<u8>, from: &str, to: &str, (spent, left): (i64, i64)) -> u8 {
+        self.at += 1;
+        self.ids += 1;
+        let id = self.ids;
+        let mut said = submit(id, TASK, self.at, true);
+        let Kind::Submit(made) = &mut said.kind else { unreachable!() };
+        made.completed = i64::from(id);
+        made.handoff.source = agent(from);
+        made.handoff.target = agent(to);
+        made.handoff.parent_id = parent.map(|id| HandoffId(uuid(id)));
+        made.handoff.source_execution = ExecutionId(uuid(from.as_bytes()[0]));
+        made.handoff.cost.spent = Usd(spent);
+        made.handoff.cost.remaining = Usd(left);
+        made.handoff.cost.prompt_tokens = spent.unsigned_abs() * 10;
+        if id.is_multiple_of(3) {
+            let edge =
+                EdgePolicy { on_reject: Recovery::Agent(agent("e")), ..EdgePolicy::default() };
+            made.handoff.ruling = Some(Box::new(Ruling { edge, ..Ruling::default() }));
+        }
+        self.ask(&said);
+        id
+    }
+
+    fn say(&mut self, id: u8, word: Word, spent: Option<i64>) {
+        self.at += 1;
+        let Some(handoff) = self.state.handoffs.get(&(tenant(), HandoffId(uuid(id)))) else {
+            return;
+        };
+        let mut said = verdict(id, TASK, self.at, handoff.fencing_token, word);
+        if let Kind::Verdict(verdict) = &mut said.kind {
+            verdict.spent = spent.map(|usd| Tally {
+                usd: Usd(usd),
+                prompt: usd.unsigned_abs() * 10,
+                completion: 0,
+            });
+        }
+        self.ask(&said);
+    }
+
+    /// Every reader says the same.
+    fn one_figure(&self) {
+        let task = self.task();
+        let Some(funds) = task.funds.as_deref() else { return };
+        assert_eq!(self.account.total().usd, funds.spent, "the log and the books");
+        assert_eq!(task.cost(), funds.spent, "the task");
+        let hops = self.account.hops().iter();
+        let sum = hops.fold(Usd(0), |sum, hop| sum.plus(hop.sender.usd).plus(hop.receiver.usd));
+        assert_eq!(sum, funds.spent, "hop by hop");
+        let spent = |tally: &Tally| *tally != Tally::default();
+        let by_log: Vec<(String, Tally)> = self
+            .account
+            .per_agent()
+            .into_iter()
+            .filter(|(_, tally)| spent(tally))
+            .map(|(id, tally)| (id.to_owned(), tally))
+            .collect();
+        let books = funds.agents.iter().filter(|(_, tally)| spent(tally));
+        let by_books: Vec<_> = books.map(|(id, tally)| (id.to_string(), *tally)).collect();
+        assert_eq!(by_log, by_books, "agent by agent");
+        let all = funds.spent.plus(funds.reserved()).plus(funds.free);
+        assert_eq!(all, funds.granted, "granted = spent + reserved + free");
+    }
+
+    /// A lease runs for whoever holds something and waits for nobody.
+    fn leases(&self) {
+        let Some(funds) = self.task().funds.as_deref() else { return };
+        for one in self.state.handoffs.values() {
+            if one.status == HandoffStatus::Accepted && self.task().status != TaskStatus::Escalated
+            {
+                let waits = funds.is_handed_on(one.id);
+                assert_eq!(one.deadline_at.is_none(), waits, "{} {:?}", one.id, one.status);
+            }
+        }
+    }
+}
+
+#[derive(Debug, Clone)]
+enum Step {
+    Hand { from: usize, to: usize, spends: i64, keeps: i64 },
+    Say { which: u8, word: Word, spends: Option<i64> },
+    Take { which: u8 },
+    Expire { which: u8 },
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let word = prop_oneof![
+        Just(Word::Accept),
+        Just(Word::Accept),
+        Just(Word::Reject("NO".to_owned())),
+        Just(Word::Complete),
+        Just(Word::Fail("BROKE".to_owned())),
+        Just(Word::Heartbeat),
+    ];
+    prop_oneof![
+        4 => (0..30usize, 0..5usize, 0..40i64, 0..3i64)
+            .prop_map(|(from, to, spends, keeps)| Step::Hand { from, to, spends, keeps }),
+        4 => (1..30u8, word, prop::option::of(0..60i64))
+            .prop_map(|(which, word, spends)| Step::Say { which, word, spends }),
+        4 => (1..30u8).prop_map(|which| Step::Take { which }),
+        1 => (1..30u8).prop_map(|which| Step::Expire { which }),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(500))]
+
+    /// Chains, rollbacks, re-addressing, ends with a cost of their own and children side by side, in any order.
+    #[test]
+    fn f1_2_all_readers_show_one_figure_whatever_happens(
+        steps in prop::collection::vec(step(), 1..60),
+    ) {
+        let mut history = History::new();
+        history.hand(None, "a", "b", (7, 1_000));
+        for step in steps {
+            let known = history.ids;
+            match step {
+                Step::Hand { from, to, spends, keeps } => {
+                    // From something that reached its receiver, or from the opener.
+                    let held: Vec<u8> = (1..=known)
+                        .filter(|id| {
+                            let key = (tenant(), HandoffId(uuid(*id)));
+                            let one = history.state.handoffs.get(&key);
+                            one.is_some_and(|one| reached(one, &one.target))
+                        })
+                        .collect();
+                    let parent = (!held.is_empty()).then(|| held[from % held.len()]);
+                    let (source, spent, left) = parent.map_or(("a".to_owned(), 7, 1_000), |id| {
+                        let one = history.of(id);
+                        (one.target.to_string(), one.cost.spent.0, one.cost.remaining.0)
+                    });
+                    if NAMES[to] != source {
+                        let cost = (spent + spends, (left - spends) / (1 + keeps));
+                        history.hand(parent, &source, NAMES[to], cost);
+                    }
+                }
+                Step::Say { which, word, spends } => {
+                    let which = 1 + which % known;
+                    let key = (tenant(), HandoffId(uuid(which)));
+                    let stated = history.state.handoffs.get(&key).map_or(0, |one| one.cost.spent.0);
+                    history.say(which, word, spends.map(|usd| stated + usd));
+                }
+                Step::Take { which } => {
+                    let which = 1 + which % known;
+                    history.at += 1;
+                    let said = settle(which, TASK, history.at, 1, Outcome::Accepted);
+                    history.ask(&said);
+                    history.say(which, Word::Accept, None);
+                }
+                Step::Expire { which } => {
+                    history.at += 2_000_000_000;
+                    let said = expire(1 + which % known, TASK, history.at);
+                    history.ask(&said);
+                }
+            }
+            history.one_figure();
+            history.leases();
+        }
+        prop_assert!(history.account.hops().len() <= history.state.handoffs.len());
+    }
+}
+
+/// Eight agents, each of which only hands on, under leases of a microsecond: time steps far beyond them while
+/// each waits for the next.
+#[test]
+fn f1_3_a_faultless_chain_ends_with_every_hop_completed_at_any_lease_length() {
+    let mut history = History::new();
+    let names = ["a", "b", "c", "d", "e", "f", "g", "h"];
+    let mut parent = None;
+    for (place, pair) in names.windows(2).enumerate() {
+        let id = history.hand(parent, pair[0], pair[1], (place as i64, 100 - place as i64));
+        history.at += 3_600_000_000;
+        for before in 1..id {
+            let late = expire(before, TASK, history.at);
+            history.ask(&late);
+        }
+        let mut taken = verdict(id, TASK, history.at, history.of(id).fencing_token, Word::Accept);
+        if let Kind::Verdict(verdict) = &mut taken.kind {
+            verdict.lease_until = Micros(history.at + 1);
+        }
+        history.ask(&taken);
+        parent = Some(id);
+    }
+    let last = history.ids;
+    for id in 1..last {
+        let one = history.of(id);
+        assert_eq!(
+            (one.status, one.reason.as_deref()),
+            (HandoffStatus::Completed, Some(HANDED_ON))
+        );
+    }
+    let done = command(
+        history.at,
+        Kind::CompleteTask(Box::new(CompleteTask {
+            task_id: TaskId(uuid(TASK)),
+            by: Some(agent("h")),
+            content: content_of(1),
+        })),
+    );
+    assert!(history.ask(&done).is_some());
+    history.at += 3_600_000_000;
+    for id in 1..=last {
+        let late = expire(id, TASK, history.at);
+        history.ask(&late);
+        assert_eq!(history.of(id).status, HandoffStatus::Completed);
+    }
+    assert_eq!(history.task().status, TaskStatus::Completed);
+    assert_eq!(history.task().funds.as_ref().unwrap().reserved(), Usd(0));
+    history.one_figure();
+}
