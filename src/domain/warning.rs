@@ -30,11 +30,15 @@ pub enum WarningCode {
     DedupeKeyAbsent,
     /// The contract's `trace_id_field` finds no trace id in the message.
     TraceIdAbsent,
+    /// The receiver gets the message in an older version of its schema.
+    SchemaDowngraded,
+    /// The message's trace context is invalid, and another trace took its place.
+    TraceRestarted,
 }
 
 impl WarningCode {
     /// All codes, in the order of the registry.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 12] = [
         Self::WithoutEffect,
         Self::UnknownAgent,
         Self::EndpointRefused,
@@ -45,6 +49,8 @@ impl WarningCode {
         Self::ClauseNotEnforced,
         Self::DedupeKeyAbsent,
         Self::TraceIdAbsent,
+        Self::SchemaDowngraded,
+        Self::TraceRestarted,
     ];
 
     /// The code as it stands on the wire.
@@ -61,6 +67,8 @@ impl WarningCode {
             Self::ClauseNotEnforced => "CLAUSE_NOT_ENFORCED",
             Self::DedupeKeyAbsent => "DEDUPE_KEY_ABSENT",
             Self::TraceIdAbsent => "TRACE_ID_ABSENT",
+            Self::SchemaDowngraded => "SCHEMA_DOWNGRADED",
+            Self::TraceRestarted => "TRACE_RESTARTED",
         }
     }
 }

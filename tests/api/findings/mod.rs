@@ -9,4 +9,6 @@ mod f4;
 mod f4_counts;
 mod f4_latency;
 mod f5;
+mod f5_door;
+mod f5_versions;
 mod f6;
