@@ -128,6 +128,7 @@ impl Tenant {
             tenant: &self.name,
             at: Micros(1),
             caller: Some(&self.caller),
+            receiver: None,
             roster: &self.roster,
             contracts: &self.contracts,
             signing_secrets: secrets,

@@ -279,6 +279,7 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
             clock: Arc::clone(&clock),
             metrics: Arc::clone(&metrics),
             post: Arc::new(client.clone()),
+            schemas: Arc::clone(&gate.schemas),
             redaction: Arc::clone(&redaction),
             settings: dispatcher_settings(&config),
             broker: broker.clone(),
@@ -669,6 +670,7 @@ fn dispatcher_settings(config: &Config) -> dispatcher::Settings {
         claim: delivery.broker_claim(),
         verdict: Duration::from_millis(delivery.verdict_timeout_ms),
         lease: Duration::from_millis(delivery.lease_ms),
+        compress_above: delivery.compress_above_bytes,
     }
 }
 

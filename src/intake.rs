@@ -40,6 +40,7 @@ use crate::vault::{AgentSecrets, SecretKind, Vault};
 
 mod appeals;
 mod counts;
+mod dry_run;
 mod guarded;
 mod opinion;
 pub mod policies;
@@ -200,42 +201,17 @@ impl Intake {
         }
     }
 
-    /// Runs the gate and writes nothing: the warnings of a message that would pass, or all failures.
-    ///
-    /// # Errors
-    /// When the store cannot be read.
-    pub async fn validate(
-        &self,
-        principal: &Principal,
-        body: Body,
-    ) -> Result<Result<Vec<Warning>, Vec<Failure>>, IntakeError> {
-        let verdict = self.judge(principal, body).await?;
-        Ok(match self.with_second_opinion(principal, verdict).await?.0 {
-            Verdict::Pass(passed) => {
-                let failures = self
-                    .guarded(
-                        &principal.tenant,
-                        &passed.message,
-                        &passed.target,
-                        passed.contract.as_ref(),
-                    )
-                    .await?;
-                if failures.is_empty() { Ok(passed.warnings) } else { Err(failures) }
-            }
-            Verdict::Malformed(failure) => Err(vec![failure]),
-            Verdict::Refused(refused) => {
-                let mut failures = refused.failures;
-                if let (Some(message), Some(target)) = (&refused.message, &refused.target) {
-                    let contract = refused.contract.as_ref();
-                    failures
-                        .extend(self.guarded(&principal.tenant, message, target, contract).await?);
-                }
-                Err(failures)
-            }
-        })
+    async fn judge(&self, principal: &Principal, body: Body) -> Result<Verdict, IntakeError> {
+        self.judge_for(principal, None, body).await
     }
 
-    async fn judge(&self, principal: &Principal, body: Body) -> Result<Verdict, IntakeError> {
+    /// Runs the gate for a sender, or for an agent that looks at the sender's message as its receiver.
+    async fn judge_for(
+        &self,
+        principal: &Principal,
+        receiver: Option<AgentId>,
+        body: Body,
+    ) -> Result<Verdict, IntakeError> {
         let agents = self.directory.agents(&principal.tenant).await?;
         let contracts = self.directory.contracts(&principal.tenant).await?;
         let secrets = self.signing_secrets(principal, &agents);
@@ -256,6 +232,7 @@ impl Intake {
                     tenant: &tenant,
                     at,
                     caller: caller.as_ref(),
+                    receiver: receiver.as_ref(),
                     roster: &agents.roster,
                     contracts: &contracts,
                     signing_secrets: &secrets,

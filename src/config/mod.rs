@@ -69,6 +69,8 @@ pub struct Server {
     pub max_body_bytes: usize,
     pub max_large_bytes: usize,
     pub body_timeout_ms: u64,
+    pub drain_bytes: usize,
+    pub drain_ms: u64,
     pub max_requests: usize,
     pub max_waits: usize,
     pub max_connections: usize,
@@ -431,6 +433,7 @@ pub struct Delivery {
     pub retry_budget_percent: u32,
     pub retry_budget_per_s: u32,
     pub connect_timeout_ms: u64,
+    pub compress_above_bytes: usize,
 }
 
 impl Delivery {

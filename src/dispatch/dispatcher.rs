@@ -26,15 +26,17 @@ use super::held::Claims;
 use super::lanes::{Health, Lanes, Told};
 use super::standard_webhooks::WebhookSecret;
 use super::turns::Turns;
-use super::webhook::{HandoffHeaders, Post, WebhookRequest};
+use super::webhook::{Encoded, HandoffHeaders, Post, WebhookRequest};
 use crate::clock::{self, Clock};
 use crate::directory::Directory;
-use crate::domain::agent::PERSONAL_DATA_PERMISSION;
 use crate::domain::canonical;
+use crate::domain::content_coding::Coding;
 use crate::domain::handoff::DeliveryMode;
 use crate::domain::ids::Micros;
 use crate::evidence::record::Actor;
 use crate::fault::{self, Step};
+use crate::gate::schema::Schemas;
+use crate::gate::schema::older::SCHEMA_UNREADABLE;
 use crate::ledger::command::{Command, Kind, LedgerError, Outcome, Reply, Settle, content};
 use crate::ledger::{Ledger, Outbound, Place};
 use crate::metrics::Metrics;
@@ -84,6 +86,8 @@ pub struct Settings {
     pub verdict: Duration,
     /// How long an acceptance is leased.
     pub lease: Duration,
+    /// Bodies above this many bytes go compressed to receivers that take them so.
+    pub compress_above: usize,
 }
 
 /// What the dispatcher works with.
@@ -100,6 +104,8 @@ pub struct Parts {
     pub metrics: Arc<Metrics>,
     /// Posts.
     pub post: Arc<dyn Post>,
+    /// Tell the form of a message that a receiver takes.
+    pub schemas: Arc<Schemas>,
     /// What must not be kept of an answer.
     pub redaction: Arc<crate::domain::redaction::Policy>,
     /// How.
@@ -110,8 +116,16 @@ pub struct Parts {
     pub stopping: CancellationToken,
 }
 
-/// URL, time-out, secrets, entitled to personal data.
-type Endpoint = (String, Duration, Vec<WebhookSecret>, bool);
+/// Where a handoff goes, and in which form.
+struct Endpoint {
+    url: String,
+    timeout: Duration,
+    secrets: Vec<WebhookSecret>,
+    /// The message in the form that the receiver takes.
+    body: Vec<u8>,
+    /// The coding that it takes for large bodies.
+    coding: Option<Coding>,
+}
 
 /// An attempt that was made.
 struct Posted {
@@ -129,6 +143,9 @@ enum Unsent {
     Disabled,
     /// It pulls now.
     Pulls,
+    /// It takes no version of the schema that the message has a form in: it changed since the gate, or is not the
+    /// agent that the gate saw.
+    Unreadable,
     /// Its webhook secret does not open.
     Secret,
     /// The attempt before may have reached the receiver, and it must not be made twice.
@@ -432,6 +449,7 @@ impl Dispatcher {
         let outcome = match unsent {
             Unsent::Deleted => given_up("AGENT_DELETED"),
             Unsent::Disabled => given_up("ENDPOINT_DISABLED"),
+            Unsent::Unreadable => given_up(SCHEMA_UNREADABLE),
             Unsent::Secret => given_up("DELIVERY_REQUEST"),
             Unsent::Unsettled => given_up("DELIVERY_UNKNOWN"),
             Unsent::Pulls => Outcome::Moved { mode: DeliveryMode::Pull },
@@ -472,12 +490,17 @@ impl Dispatcher {
         if claim.unsettled && !claim.idempotent {
             return Err(Unsent::Unsettled);
         }
-        let (url, timeout, secrets, entitled) = self.endpoint(claim).await?;
+        let Endpoint { url, timeout, secrets, body, coding } = self.endpoint(claim).await?;
+        let encoded = match coding.filter(|_| body.len() > parts.settings.compress_above) {
+            Some(coding) => encoded(coding, body.clone()).await,
+            None => None,
+        };
         let span = conventions::post(&url, claim.attempt);
         let trace = conventions::outbound(claim, &span);
         let request = WebhookRequest {
             url: url.clone(),
-            body: claim.delivered(entitled).into(),
+            body: body.into(),
+            encoded,
             id: claim.handoff_id.to_string(),
             timestamp_s: parts.clock.now().seconds(),
             secrets,
@@ -538,11 +561,15 @@ impl Dispatcher {
             .filter(|_| delivery.mode == DeliveryMode::Webhook)
             .ok_or(Unsent::Pulls)?;
         let secrets = self.secrets(row, self.0.parts.clock.now()).ok_or(Unsent::Secret)?;
-        let entitled = row.agent.permissions.iter().any(|name| name == PERSONAL_DATA_PERMISSION);
+        let body = claim.delivered(row.agent.is_entitled());
+        let body =
+            self.0.parts.schemas.delivered(body, &row.agent).map_err(|_| Unsent::Unreadable)?;
         tracing::trace!(handoff_id = %claim.handoff_id, "endpoint found");
         let receiver = (claim.tenant.clone(), claim.target.clone());
         self.0.lanes.known(&receiver, delivery.max_in_flight, delivery.failing);
-        Ok((url, Duration::from_millis(delivery.timeout_ms), secrets, entitled))
+        let timeout = Duration::from_millis(delivery.timeout_ms);
+        let coding = delivery.accept_encoding.first().copied();
+        Ok(Endpoint { url, timeout, secrets, body, coding })
     }
 
     fn secrets(&self, row: &AgentRow, now: Micros) -> Option<Vec<WebhookSecret>> {
@@ -684,6 +711,13 @@ impl Dispatcher {
             }
         }
     }
+}
+
+/// A body in a coding, made on a thread of its own; none where that fails, for it can be sent plain.
+async fn encoded(coding: Coding, body: Vec<u8>) -> Option<Encoded> {
+    let encoding = tokio::task::spawn_blocking(move || coding.encode(&body));
+    let bytes = encoding.await.ok()?.ok()?;
+    Some(Encoded { coding, bytes: bytes.into() })
 }
 
 fn held_as(claim: &Claim) -> Held {

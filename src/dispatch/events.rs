@@ -343,6 +343,7 @@ impl Teller {
     ) -> (Notice, Duration) {
         let Parts { clock, client, settings, .. } = &self.0.parts;
         let request = WebhookRequest {
+            encoded: None,
             url: endpoint.url.clone(),
             body: canonical::to_vec(body).into(),
             id: row.id.to_string(),

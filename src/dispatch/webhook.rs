@@ -11,7 +11,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
+use reqwest::header::{
+    ACCEPT, CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER,
+};
 use reqwest::{Method, Response};
 use tokio::time::{Instant, timeout_at};
 
@@ -23,6 +25,7 @@ use super::egress::{EgressDenied, GuardedClient};
 use super::standard_webhooks::{
     HEADER_ID, HEADER_SIGNATURE, HEADER_TIMESTAMP, WebhookSecret, signature,
 };
+use crate::domain::content_coding::Coding;
 use crate::fault::{self, Step};
 
 /// How much of an answer is read, in bytes.
@@ -38,8 +41,11 @@ pub struct WebhookClient {
 pub struct WebhookRequest {
     /// Where to, as the receiver registered it; checked by the egress guard at each attempt.
     pub url: String,
-    /// The JSON document, exactly the bytes that are signed and sent.
+    /// The JSON document, exactly the bytes that are signed, and sent unless `encoded` is.
     pub body: Bytes,
+    /// The same document in a content coding that the receiver takes: sent in its place. The signature stays over
+    /// `body`, for HTTP servers decode before an application sees a byte.
+    pub encoded: Option<Encoded>,
     /// `webhook-id`: the same for every attempt at this delivery, so that receivers can drop
     /// repeats.
     pub id: String,
@@ -51,6 +57,15 @@ pub struct WebhookRequest {
     pub headers: HandoffHeaders,
     /// For the whole attempt, from resolution to the last byte of the answer.
     pub timeout: Duration,
+}
+
+/// A body in a content coding.
+#[derive(Debug, Clone)]
+pub struct Encoded {
+    /// Which.
+    pub coding: Coding,
+    /// The coded bytes.
+    pub bytes: Bytes,
 }
 
 /// Headers besides those of Standard Webhooks; each is sent if set.
@@ -162,7 +177,7 @@ impl WebhookClient {
             .request(Method::POST, &request.url)
             .map_err(denied)?
             .headers(headers)
-            .body(request.body)
+            .body(request.encoded.map_or(request.body, |encoded| encoded.bytes))
             .send();
         let Ok(result) = timeout_at(started + request.timeout, sending).await else {
             let why = "no answer in time";
@@ -188,7 +203,7 @@ impl WebhookClient {
             .request(Method::POST, &request.url)
             .map_err(denied)?
             .headers(headers)
-            .body(request.body)
+            .body(request.encoded.map_or(request.body, |encoded| encoded.bytes))
             .send();
         let response = match timeout_at(deadline, sending).await {
             Ok(result) => result.map_err(|error| failure_of(&error))?,
@@ -251,6 +266,9 @@ fn signed_headers(request: &WebhookRequest) -> Result<HeaderMap, AttemptFailure>
     let json = HeaderValue::from_static("application/json");
     headers.insert(ACCEPT, json.clone());
     headers.insert(CONTENT_TYPE, json);
+    if let Some(encoded) = &request.encoded {
+        headers.insert(CONTENT_ENCODING, HeaderValue::from_static(encoded.coding.as_str()));
+    }
     for (name, value) in values {
         let Some(value) = value else { continue };
         let value = HeaderValue::try_from(value).map_err(|_| {

@@ -44,6 +44,7 @@ fn resolving_by(inner: impl Resolve + 'static, allowed: &str) -> WebhookClient {
 
 fn request(url: impl Into<String>) -> WebhookRequest {
     WebhookRequest {
+        encoded: None,
         url: url.into(),
         body: Bytes::from_static(br#"{"handoffId":"h-1"}"#),
         id: "msg_1".to_owned(),

@@ -43,6 +43,7 @@ async fn an_unknown_issuer_is_refused_before_anything_is_said() {
         let policy = EgressPolicy::parse("127.0.0.0/8").expect("a policy");
         let client = egress::client(policy, &ClientSettings::default()).expect("a client");
         let request = WebhookRequest {
+            encoded: None,
             url: format!("https://{host}:{port}/"),
             body: Bytes::from_static(b"{}"),
             id: "msg_1".to_owned(),

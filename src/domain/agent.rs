@@ -5,9 +5,12 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use super::content_coding::Coding;
 use super::handoff::DeliveryMode;
 use super::ids::AgentId;
+use super::message::SCHEMA_VERSIONS;
 use super::residency::{Region, is_basis};
+use super::version_range::VersionRange;
 
 /// Whether an agent takes work now (seed 001: RUNNABLE).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
@@ -77,6 +80,9 @@ pub struct Delivery {
     /// How many handoffs may be on their way to it at once (1 to 1 000).
     #[serde(default = "default_max_in_flight", alias = "max_in_flight")]
     pub max_in_flight: u32,
+    /// Content codings that the endpoint takes, the preferred one first; large bodies go to it so.
+    #[serde(default, skip_serializing_if = "Vec::is_empty", alias = "accept_encoding")]
+    pub accept_encoding: Vec<Coding>,
     /// Set when the endpoint answered 410, or failed too often in a row; cleared by setting a delivery
     /// anew.
     #[serde(default, skip_serializing_if = "is_false")]
@@ -116,6 +122,7 @@ impl Default for Delivery {
             url: None,
             timeout_ms: default_timeout_ms(),
             max_in_flight: default_max_in_flight(),
+            accept_encoding: Vec::new(),
             disabled: false,
             failing: None,
         }
@@ -157,6 +164,9 @@ pub struct Agent {
     pub context_window_tokens: Option<u64>,
     /// Dotted paths that `currentState` must hold for it.
     pub required_state: Vec<String>,
+    /// Versions of the message schema that it takes; absent: all that the broker does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub schema_versions: Option<VersionRange>,
     /// Who gets its failures.
     pub supervisor_id: Option<AgentId>,
     /// Refuse its messages without a signature.
@@ -199,6 +209,7 @@ impl Agent {
             state: AgentState::Runnable,
             context_window_tokens: None,
             required_state: Vec::new(),
+            schema_versions: None,
             supervisor_id: None,
             require_signature: false,
             require_checkpoint: false,
@@ -215,6 +226,12 @@ impl Agent {
     #[must_use]
     pub fn is_live(&self) -> bool {
         self.accepts_handoffs && self.state == AgentState::Runnable && !self.delivery.disabled
+    }
+
+    /// May see personal data.
+    #[must_use]
+    pub fn is_entitled(&self) -> bool {
+        self.permissions.iter().any(|name| name == PERSONAL_DATA_PERMISSION)
     }
 
     /// This allowlist names that agent, by id or by type.
@@ -284,6 +301,9 @@ pub struct AgentSpec {
     /// See [`Agent`].
     #[serde(alias = "required_state")]
     pub required_state: Option<Vec<String>>,
+    /// See [`Agent`].
+    #[serde(alias = "schema_versions", deserialize_with = "nullable")]
+    pub schema_versions: Option<Option<VersionRange>>,
     /// See [`Agent`].
     #[serde(alias = "supervisor_id", deserialize_with = "nullable")]
     pub supervisor_id: Option<Option<AgentId>>,
@@ -358,6 +378,7 @@ impl AgentSpec {
             state,
             context_window_tokens,
             required_state,
+            schema_versions,
             supervisor_id,
             require_signature,
             require_checkpoint,
@@ -395,6 +416,17 @@ impl AgentSpec {
                 return wrong(pointer, format!("at most {MAX_LIST} entries of {MAX_TEXT} bytes"));
             }
         }
+        let known = |range: &VersionRange| {
+            let mut all =
+                SCHEMA_VERSIONS.iter().filter_map(|minor| format!("{minor}.0").parse().ok());
+            all.any(|version| range.matches(&version))
+        };
+        if next.schema_versions.as_ref().is_some_and(|range| !known(range)) {
+            return wrong(
+                "/schemaVersions",
+                format!("must take one of the broker's versions: {}", SCHEMA_VERSIONS.join(", ")),
+            );
+        }
         if next.handoff_targets.len() > MAX_LIST {
             return wrong("/handoffTargets", format!("at most {MAX_LIST} entries"));
         }
@@ -419,6 +451,19 @@ fn check_delivery(delivery: &Delivery) -> Result<(), (String, String)> {
     }
     if !(1..=1_000).contains(&delivery.max_in_flight) {
         return Err(("/delivery/maxInFlight".to_owned(), "must be between 1 and 1000".to_owned()));
+    }
+    let codings = &delivery.accept_encoding;
+    if codings.iter().enumerate().any(|(place, coding)| codings[..place].contains(coding)) {
+        return Err((
+            "/delivery/acceptEncoding".to_owned(),
+            "must name each coding once".to_owned(),
+        ));
+    }
+    if !codings.is_empty() && delivery.mode != DeliveryMode::Webhook {
+        return Err((
+            "/delivery/acceptEncoding".to_owned(),
+            "is for webhooks; who pulls says it in the request's Accept-Encoding".to_owned(),
+        ));
     }
     match (&delivery.mode, &delivery.url) {
         (DeliveryMode::Webhook, None) => {

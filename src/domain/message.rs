@@ -11,6 +11,9 @@ use super::money::Usd;
 use super::personal::{self, PersonalDatum};
 use super::redaction::Policy;
 
+/// The versions of the message schema that this broker knows, oldest first; all of major 2, without gaps.
+pub const SCHEMA_VERSIONS: &[&str] = &["2.0", "2.1"];
+
 /// Members that never travel with the stored or delivered message.
 const APART: [&str; 2] = ["checkpoint", "personalDataPayload"];
 

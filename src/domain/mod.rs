@@ -3,6 +3,7 @@
 pub mod agent;
 pub mod canonical;
 pub mod cap;
+pub mod content_coding;
 pub mod escalation;
 pub mod event;
 pub mod failure;
@@ -25,4 +26,5 @@ pub mod ruling;
 pub mod task;
 pub mod trace_context;
 pub mod unseen;
+pub mod version_range;
 pub mod warning;

@@ -34,11 +34,15 @@ pub enum WarningCode {
     ResidencyCrossing,
     /// The message claims another version of its sender than the one that is registered.
     AgentVersionMismatch,
+    /// The receiver gets the message in an older version of its schema.
+    SchemaDowngraded,
+    /// The message's trace context is invalid, and another trace took its place.
+    TraceRestarted,
 }
 
 impl WarningCode {
     /// All codes, in the order of the registry.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 14] = [
         Self::WithoutEffect,
         Self::UnknownAgent,
         Self::EndpointRefused,
@@ -51,6 +55,8 @@ impl WarningCode {
         Self::TraceIdAbsent,
         Self::ResidencyCrossing,
         Self::AgentVersionMismatch,
+        Self::SchemaDowngraded,
+        Self::TraceRestarted,
     ];
 
     /// The code as it stands on the wire.
@@ -69,6 +75,8 @@ impl WarningCode {
             Self::TraceIdAbsent => "TRACE_ID_ABSENT",
             Self::ResidencyCrossing => "RESIDENCY_CROSSING",
             Self::AgentVersionMismatch => "AGENT_VERSION_MISMATCH",
+            Self::SchemaDowngraded => "SCHEMA_DOWNGRADED",
+            Self::TraceRestarted => "TRACE_RESTARTED",
         }
     }
 }

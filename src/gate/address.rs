@@ -1,17 +1,22 @@
 //! Allowlist and route: whom a handoff may go to, and who of those takes it (specification §2.2
 //! stages 5 and 6, §4.1, §4.2).
 
+use std::cell::RefCell;
 use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
 
+use serde_json::Value;
+
 use super::AllowlistViolation;
-use super::schema::version_range;
+use super::schema::Schemas;
+use super::schema::older::NoForm;
 use crate::domain::agent::{Agent, AgentState, Target};
 use crate::domain::failure::{Code, Failure, Stage};
 use crate::domain::ids::AgentId;
 use crate::domain::message::Address;
 use crate::domain::roster::{Member, Roster};
+use crate::domain::version_range::VersionRange;
 
 /// The refusal's exact words (seed 003).
 pub const NOT_ON_ALLOWLIST: &str =
@@ -50,8 +55,8 @@ impl Found {
         });
     }
 
-    fn nobody(&mut self, to: &Address, why: String) {
-        self.failures.push(Failure::new(Stage::Route, Code::NoCapableAgent, pointer(to), why));
+    fn nobody(&mut self, pointer: &str, why: String) {
+        self.failures.push(Failure::new(Stage::Route, Code::NoCapableAgent, pointer, why));
     }
 }
 
@@ -74,10 +79,60 @@ fn describe(to: &Address) -> String {
     }
 }
 
+/// Who may read a message: agents say which versions of its schema they take. Many share a range, so what was
+/// found for one is kept for the next.
+pub struct Readers<'a> {
+    schemas: &'a Schemas,
+    message: &'a Value,
+    found: RefCell<Vec<(Reading, Option<NoForm>)>>,
+}
+
+/// What a message's form for an agent depends on: its range, and whether it is entitled to personal data.
+type Reading = (VersionRange, bool);
+
+impl<'a> Readers<'a> {
+    /// The readers of a message that was held against its own schema.
+    #[must_use]
+    pub fn new(schemas: &'a Schemas, message: &'a Value) -> Self {
+        Self { schemas, message, found: RefCell::default() }
+    }
+
+    fn lack(&self, agent: &Agent) -> Option<NoForm> {
+        let range = agent.schema_versions.as_ref()?;
+        let entitled = agent.is_entitled();
+        let mut found = self.found.borrow_mut();
+        let before = found.iter().find(|((one, seen), _)| one == range && *seen == entitled);
+        if let Some((_, lack)) = before {
+            return lack.clone();
+        }
+        let lack = self.schemas.form_for(self.message, agent).err();
+        found.push(((range.clone(), entitled), lack.clone()));
+        lack
+    }
+}
+
+/// What is asked of whoever takes a handoff.
+struct Wanted<'a> {
+    to: &'a Address,
+    required: &'a [String],
+    range: Option<VersionRange>,
+    readers: &'a Readers<'a>,
+    /// The agent itself asks: whether it takes more work now does not count.
+    by_itself: bool,
+}
+
 /// Finds who takes a handoff: of those addressed, whom the sender may hand off to and who is live
-/// and able; then the highest version, then the fewest open handoffs, then the id.
+/// and able; then the highest version, then the fewest open handoffs, then the id. `asking` is an agent that
+/// looks at a message as its receiver; it need not be free.
 #[must_use]
-pub fn resolve(source: &Agent, to: &Address, required: &[String], roster: &Roster) -> Found {
+pub fn resolve(
+    source: &Agent,
+    to: &Address,
+    required: &[String],
+    roster: &Roster,
+    readers: &Readers<'_>,
+    asking: Option<&AgentId>,
+) -> Found {
     let mut found = Found::default();
     if to.agent_id.as_ref() == Some(&source.agent_id) {
         let registered = roster.member(&source.agent_id).map(|member| Arc::clone(member.agent()));
@@ -108,12 +163,10 @@ pub fn resolve(source: &Agent, to: &Address, required: &[String], roster: &Roste
             found.forbid(&source.agent_id, source.handoff_targets.len(), to);
         }
     }
-    let range = to.agent_version.as_deref().and_then(version_range);
-    let range = range.as_ref();
-    let able = candidates
-        .iter()
-        .copied()
-        .filter(|member| unfit(member.agent(), to, required, range).is_none());
+    let range = to.agent_version.as_deref().and_then(|text| text.parse().ok());
+    let by_itself = asking.is_some() && asking == to.agent_id.as_ref();
+    let wanted = Wanted { to, required, range, readers, by_itself };
+    let able = candidates.iter().copied().filter(|member| unfit(member.agent(), &wanted).is_none());
     let best = able.min_by(|a, b| {
         let (one, other) = (a.agent(), b.agent());
         other
@@ -126,11 +179,27 @@ pub fn resolve(source: &Agent, to: &Address, required: &[String], roster: &Roste
         found.target = Some(Arc::clone(member.agent()));
     } else {
         let last = candidates.iter().max_by_key(|member| &member.agent().agent_id);
-        let lack = last.and_then(|member| unfit(member.agent(), to, required, range));
-        let nobody = || format!("no agent is registered for {}", describe(to));
-        found.nobody(to, lack.map_or_else(nobody, |lack| lack.to_string()));
+        match last.and_then(|member| unfit(member.agent(), &wanted)) {
+            Some(lack @ Lack::Schema(..)) => found.nobody("/schemaVersion", lack.to_string()),
+            Some(lack) => found.nobody(pointer(to), lack.to_string()),
+            None => {
+                found.nobody(pointer(to), format!("no agent is registered for {}", describe(to)));
+            }
+        }
     }
     found
+}
+
+/// Whether a message is meant for that agent: it is the one addressed, one of those addressed, or preferred.
+#[must_use]
+pub fn names(to: &Address, preferred: &[AgentId], agent: &Agent) -> bool {
+    let addressed = match (&to.agent_id, &to.agent_type, &to.capability) {
+        (Some(id), _, _) => *id == agent.agent_id,
+        (None, Some(name), _) => *name == agent.agent_type,
+        (None, None, Some(capability)) => agent.capabilities.contains(capability),
+        (None, None, None) => false,
+    };
+    addressed || preferred.contains(&agent.agent_id)
 }
 
 /// Those addressed whom the sender's list names. Of the list and those addressed, the shorter is gone
@@ -187,6 +256,7 @@ pub fn or_preferred(
     preferred: &[AgentId],
     required: &[String],
     roster: &Roster,
+    readers: &Readers<'_>,
 ) -> Found {
     if preferred.is_empty() {
         return found;
@@ -217,11 +287,12 @@ pub fn or_preferred(
     if found.target.is_some() || !unrouted {
         return found;
     }
-    let any = Address { agent_id: None, agent_type: None, agent_version: None, capability: None };
-    let able = preferred
-        .iter()
-        .filter_map(|id| roster.member(id))
-        .find(|member| unfit(member.agent(), &any, required, None).is_none());
+    let able = preferred.iter().filter_map(|id| roster.member(id)).find(|member| {
+        let id = Some(member.agent().agent_id.clone());
+        let to = Address { agent_id: id, agent_type: None, agent_version: None, capability: None };
+        let wanted = Wanted { to: &to, required, range: None, readers, by_itself: false };
+        unfit(member.agent(), &wanted).is_none()
+    });
     found.failures.clear();
     match able {
         Some(member) => found.target = Some(Arc::clone(member.agent())),
@@ -238,8 +309,10 @@ pub fn or_preferred(
 /// Why an agent cannot take it; told in the words of seed 001.
 enum Lack<'a> {
     Type(&'a Agent, &'a str),
-    Version(&'a Agent, &'a semver::VersionReq),
+    Version(&'a Agent, &'a VersionRange),
+    PreRelease(&'a Agent),
     Capability(&'a Agent, &'a str),
+    Schema(&'a Agent, &'a VersionRange, NoForm),
     AcceptsNone(&'a AgentId),
     Busy(&'a AgentId),
     Paused(&'a AgentId),
@@ -256,6 +329,27 @@ impl fmt::Display for Lack<'_> {
                 let (id, version) = (&agent.agent_id, &agent.agent_version);
                 write!(f, "agent {id} has version {version}, not {range}")
             }
+            Self::PreRelease(agent) => {
+                let (id, version) = (&agent.agent_id, &agent.agent_version);
+                write!(
+                    f,
+                    "agent {id} has version {version}, a pre-release that toAgent.agentVersion does not ask for"
+                )
+            }
+            Self::Schema(agent, range, NoForm::NoVersion) => {
+                write!(
+                    f,
+                    "agent {} takes schema versions {range}, not this message's",
+                    agent.agent_id
+                )
+            }
+            Self::Schema(agent, range, NoForm::Field(version, pointer)) => {
+                let id = &agent.agent_id;
+                write!(
+                    f,
+                    "agent {id} takes schema versions {range}, and {pointer} has no place in {version}"
+                )
+            }
             Self::Capability(agent, missing) => {
                 write!(f, "Missing capability: {missing} (agent {})", agent.agent_id)
             }
@@ -269,32 +363,40 @@ impl fmt::Display for Lack<'_> {
     }
 }
 
-fn unfit<'a>(
-    agent: &'a Agent,
-    to: &'a Address,
-    required: &'a [String],
-    range: Option<&'a semver::VersionReq>,
-) -> Option<Lack<'a>> {
-    let id = &agent.agent_id;
+fn unfit<'a>(agent: &'a Agent, wanted: &'a Wanted<'a>) -> Option<Lack<'a>> {
+    let (id, to) = (&agent.agent_id, wanted.to);
     if let Some(name) = &to.agent_type
         && agent.agent_type != *name
     {
         return Some(Lack::Type(agent, name));
     }
-    if let Some(range) = range
-        && !range.matches(&agent.agent_version)
-    {
-        return Some(Lack::Version(agent, range));
+    // One agent by its id is itself asked for, pre-release or not.
+    let named = to.agent_id.is_some();
+    match &wanted.range {
+        Some(range) if named && range.is_any() => {}
+        Some(range) if !range.matches(&agent.agent_version) => {
+            return Some(Lack::Version(agent, range));
+        }
+        None if !named && !agent.agent_version.pre.is_empty() => {
+            return Some(Lack::PreRelease(agent));
+        }
+        _ => {}
     }
     if let Some(missing) = to
         .capability
         .iter()
-        .chain(required)
+        .chain(wanted.required)
         .find(|capability| !agent.capabilities.contains(capability))
     {
         return Some(Lack::Capability(agent, missing));
     }
+    if let Some(range) = &agent.schema_versions
+        && let Some(lack) = wanted.readers.lack(agent)
+    {
+        return Some(Lack::Schema(agent, range, lack));
+    }
     match agent.state {
+        _ if wanted.by_itself => None,
         _ if !agent.accepts_handoffs => Some(Lack::AcceptsNone(id)),
         AgentState::Busy => Some(Lack::Busy(id)),
         AgentState::Paused => Some(Lack::Paused(id)),
@@ -306,8 +408,22 @@ fn unfit<'a>(
 #[cfg(test)]
 mod tests {
     use std::collections::HashMap;
+    use std::sync::LazyLock;
 
     use super::*;
+
+    static SCHEMAS: LazyLock<Schemas> = LazyLock::new(Schemas::new);
+
+    /// Schema 2.1, with a field that 2.0 lacks.
+    fn message() -> Value {
+        let text = include_str!("../../tests/vectors/messages/initial.json");
+        serde_json::from_str(text).unwrap()
+    }
+
+    fn resolve(source: &Agent, to: &Address, required: &[String], roster: &Roster) -> Found {
+        let message = message();
+        super::resolve(source, to, required, roster, &Readers::new(&SCHEMAS, &message), None)
+    }
 
     fn agent(id: &str, kind: &str, version: &str, capabilities: &[&str]) -> Agent {
         let mut agent = Agent::new(id.parse().unwrap());
@@ -437,5 +553,51 @@ mod tests {
     fn to_oneself_needs_no_list() {
         let found = resolve(&source(&[]), &to(Some("src"), None, None, None), &[], &team());
         assert_eq!(found.target.unwrap().agent_id.as_str(), "src");
+    }
+
+    #[test]
+    fn f5_5_a_type_is_routed_to_who_can_read_and_an_agent_that_cannot_is_named() {
+        let mut old = agent("old-reader", "risk", "9.0.0", &[]);
+        old.schema_versions = Some("2.0".parse().unwrap());
+        let team = roster(vec![old, agent("reader", "risk", "1.0.0", &[])]);
+        let source = source(&["type:risk"]);
+        let found = resolve(&source, &to(None, Some("risk"), None, None), &[], &team);
+        assert_eq!(found.target.unwrap().agent_id.as_str(), "reader");
+        let found = resolve(&source, &to(Some("old-reader"), None, None, None), &[], &team);
+        assert_eq!(codes(&found), [Code::NoCapableAgent]);
+        assert_eq!(found.failures[0].pointer, "/schemaVersion");
+        let why = &found.failures[0].message;
+        assert!(
+            why.contains("takes schema versions 2.0, and /") && why.ends_with("in 2.0"),
+            "{why}"
+        );
+    }
+
+    #[test]
+    fn f5_6_a_pre_release_takes_only_what_asks_for_one() {
+        let team = roster(vec![
+            agent("next", "risk", "2.0.0-rc.1", &["score"]),
+            agent("now", "risk", "1.0.0", &["score"]),
+        ]);
+        let source = source(&["type:risk"]);
+        let pick = |id, kind, range, capability| {
+            let found = resolve(&source, &to(id, kind, range, capability), &[], &team);
+            found.target.map_or("nobody".to_owned(), |agent| agent.agent_id.to_string())
+        };
+        assert_eq!(pick(None, Some("risk"), None, None), "now");
+        assert_eq!(pick(None, Some("risk"), Some("*"), None), "now");
+        assert_eq!(pick(None, Some("risk"), Some(">=1.0.0"), None), "now");
+        assert_eq!(pick(None, None, None, Some("score")), "now");
+        assert_eq!(pick(None, Some("risk"), Some(">=2.0.0-rc.0"), None), "next");
+        assert_eq!(pick(None, Some("risk"), Some("^1 || 2.0.0-rc.1"), None), "next");
+        assert_eq!(pick(Some("next"), None, None, None), "next");
+        assert_eq!(pick(Some("next"), None, Some("*"), None), "next");
+        assert_eq!(pick(Some("next"), None, Some("^1"), None), "nobody");
+        assert_eq!(pick(None, Some("risk"), Some("1.0"), None), "now");
+        assert_eq!(
+            pick(None, Some("risk"), Some("1.0.1"), None),
+            "nobody",
+            "a bare version is exact"
+        );
     }
 }

@@ -1,6 +1,7 @@
 //! The gate: proves a message fit to act on (specification §2.2). One file a stage, each a pure
 //! function of the message and of what was looked up for it; this file runs them in order.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -29,6 +30,7 @@ use crate::domain::policy::VersionClaims;
 use crate::domain::residency::{Crossing, Party, Residency, ResidencyFacts};
 use crate::domain::roster::Roster;
 use crate::domain::warning::{Warning, WarningCode};
+use schema::older::Form;
 
 /// The span of one stage, for traces only; it names what the stage found, by a code.
 macro_rules! stage {
@@ -51,7 +53,7 @@ fn noted<T>(result: Result<T, Vec<Failure>>) -> Result<T, Vec<Failure>> {
 /// What does not change between messages: compiled schemas and rules.
 pub struct Gate {
     /// The message schemas.
-    pub schemas: schema::Schemas,
+    pub schemas: Arc<schema::Schemas>,
     /// The safety rules.
     pub scanner: safety::Scanner,
     /// What their findings are worth.
@@ -72,6 +74,8 @@ pub struct Lookup<'a> {
     pub at: Micros,
     /// The agent that the key is bound to; `None` for a person's key.
     pub caller: Option<&'a AgentId>,
+    /// In a dry run, the agent that looks at the message as its receiver; `caller` is then its sender.
+    pub receiver: Option<&'a AgentId>,
     /// The agents of the tenant.
     pub roster: &'a Roster,
     /// The contracts of the tenant.
@@ -226,7 +230,7 @@ impl Gate {
     pub fn with(policies: safety::policy::Policies, requirement: contract::Requirement) -> Self {
         let scanner = safety::Scanner::builtin();
         Self {
-            schemas: schema::Schemas::new(),
+            schemas: Arc::new(schema::Schemas::new()),
             scanner,
             policies,
             requirement,
@@ -300,6 +304,15 @@ impl Gate {
         }
     }
 
+    /// What of a message that passed does not hold in full.
+    fn warnings(&self, message: &Message, target: &Agent) -> Vec<Warning> {
+        let mut warnings = unheld::warnings(message.value());
+        if let Ok(Form::Older(older)) = self.schemas.form_for(message.value(), target) {
+            warnings.push(unheld::downgraded(target, &older));
+        }
+        warnings
+    }
+
     /// From identity on all stages run, and all failures are reported.
     fn judge(&self, message: Message, lookup: &Lookup<'_>, again: bool) -> Verdict {
         let envelope = message.envelope();
@@ -324,22 +337,42 @@ impl Gate {
             Some(claims::Claim::Fits) | None => {}
         }
         let on_address = stage!("gate.address").entered();
+        let readers = address::Readers::new(&self.schemas, message.value());
+        let asking = lookup.receiver.and_then(|id| lookup.roster.find(id));
+        let mut to = Cow::Borrowed(&envelope.to_agent);
+        if let Some(agent) = asking {
+            if !address::names(&envelope.to_agent, &envelope.preferred_agents, agent) {
+                failures.push(Failure::new(
+                    Stage::Identity,
+                    Code::Forbidden,
+                    "/fromAgent/agentId",
+                    "the key that was used is not this agent's",
+                ));
+            } else if to.agent_id.is_none() {
+                // Another of its type may be routed to; what counts is whether it could take the message itself.
+                to.to_mut().agent_id = Some(agent.agent_id.clone());
+            }
+        }
         let found = match lookup.roster.find(sender) {
             Some(source) => address::or_preferred(
                 address::resolve(
                     source,
-                    &envelope.to_agent,
+                    &to,
                     &envelope.capabilities_required,
                     lookup.roster,
+                    &readers,
+                    lookup.receiver,
                 ),
                 source,
                 &envelope.preferred_agents,
                 &envelope.capabilities_required,
                 lookup.roster,
+                &readers,
             ),
             // Whoever is not registered has no allowlist.
             None => address::Found::stranger(sender, &envelope.to_agent),
         };
+        drop(readers);
         note(&found.failures);
         drop(on_address);
         failures.extend(found.failures);
@@ -388,7 +421,7 @@ impl Gate {
             Some(target) if failures.is_empty() => Verdict::Pass(Box::new(Passed {
                 warnings: [
                     warnings,
-                    unheld::warnings(message.value()),
+                    self.warnings(&message, &target),
                     ruled.warnings,
                     crossed(&crossings),
                 ]

@@ -8,23 +8,23 @@
 //! `/checkpoint`.
 
 mod messages;
+pub mod older;
 
 use std::collections::BTreeSet;
 
 use jsonschema::error::ValidationErrorKind;
 use jsonschema::{PatternOptions, ValidationError, Validator};
-use semver::{Version, VersionReq};
+use semver::Version;
 use serde_json::Value;
 
 use crate::domain::failure::{Code, Failure, Stage};
+pub use crate::domain::message::SCHEMA_VERSIONS as VERSIONS;
 use crate::domain::personal;
+use crate::domain::version_range::VersionRange;
 use crate::gate::json::push_segment;
 use messages::{MAX_ECHO, MAX_NAME, nearest, sentence, shown};
 
-/// The schema versions this broker knows, oldest first; all of one major.
-pub const VERSIONS: &[&str] = &["2.0", "2.1"];
-
-/// The major version they share.
+/// The major version that all known versions share.
 const MAJOR: u32 = 2;
 
 const DOCUMENTS: &[&str] = &[
@@ -41,32 +41,11 @@ pub const MAX_FAILURES: usize = 100;
 /// Of an array longer than the schema allows, only so many items are looked at for further errors.
 const SAMPLE_ITEMS: usize = 100;
 
-/// The text of a schema document (`"2.0"` or `"2.0.0"`), as it is served.
+/// The text of a schema document by its version (`"2.0"`, or with any patch number), as it is served.
 #[must_use]
 pub fn document(version: &str) -> Option<&'static str> {
-    let version =
-        version.strip_suffix(".0").filter(|shorter| shorter.contains('.')).unwrap_or(version);
-    let at = VERSIONS.iter().position(|known| *known == version)?;
-    DOCUMENTS.get(at).copied()
-}
-
-/// Reads a range of semantic versions, as `toAgent.agentVersion` holds one. Takes the comma of Cargo
-/// and the space of npm between comparators (`>=1.5.0 <2.0.0`); `None` if it is no range. A bare
-/// version means "compatible with" (`1.5.0` is `^1.5.0`).
-#[must_use]
-pub fn version_range(text: &str) -> Option<VersionReq> {
-    VersionReq::parse(text).ok().or_else(|| {
-        let mut joined = String::with_capacity(text.len());
-        for word in text.split_whitespace() {
-            if !joined.is_empty()
-                && joined.ends_with(|c: char| c.is_ascii_alphanumeric() || c == '*')
-            {
-                joined.push(',');
-            }
-            joined.push_str(word);
-        }
-        VersionReq::parse(&joined).ok()
-    })
+    let (_, minor) = parse_version(version).filter(|(major, _)| *major == MAJOR)?;
+    DOCUMENTS.get(usize::try_from(minor).ok()?).copied()
 }
 
 /// The version a message claims, and the schema it was held against.
@@ -84,7 +63,12 @@ pub struct SchemaVersion {
 struct Compiled {
     version: &'static str,
     validator: Validator,
+    /// Its top-level fields.
     names: Vec<String>,
+    /// Those that may be left out for a receiver that takes older minors only.
+    droppable: Vec<String>,
+    /// What it requires of `toAgent`.
+    of_target: Vec<String>,
 }
 
 impl Compiled {
@@ -95,11 +79,20 @@ impl Compiled {
             .should_validate_formats(true)
             .build(schema)
             .expect("the compiled-in schemas are valid, as the tests of this file prove");
-        let names = schema["properties"]
-            .as_object()
-            .map(|properties| properties.keys().cloned().collect())
-            .unwrap_or_default();
-        Self { version, validator, names }
+        let properties: Vec<_> = schema["properties"].as_object().into_iter().flatten().collect();
+        let names = properties.iter().map(|(name, _)| (*name).clone()).collect();
+        let droppable = properties
+            .iter()
+            .filter(|(_, property)| property["x-droppable"] == Value::Bool(true))
+            .map(|(name, _)| (*name).clone())
+            .collect();
+        let required = schema["properties"]["toAgent"]["required"].as_array();
+        let of_target = required
+            .into_iter()
+            .flatten()
+            .filter_map(|name| name.as_str().map(str::to_owned))
+            .collect();
+        Self { version, validator, names, droppable, of_target }
     }
 }
 
@@ -165,10 +158,7 @@ impl Schemas {
         };
         let mut found = Found::default();
         let (compiled, minor) = match claimed {
-            Some(Ok((MAJOR, minor))) => {
-                let known = usize::try_from(minor).ok().and_then(|minor| self.known.get(minor));
-                (known.unwrap_or(&self.open), minor)
-            }
+            Some(Ok((MAJOR, minor))) => (self.compiled(minor), minor),
             Some(Ok((major, _))) => {
                 let message = format!(
                     "Schema major version {major} is not supported; this broker takes {}.",
@@ -196,6 +186,12 @@ impl Schemas {
         } else {
             Err(found.failures)
         }
+    }
+
+    /// What a message of that minor is held against.
+    fn compiled(&self, minor: u32) -> &Compiled {
+        let known = usize::try_from(minor).ok().and_then(|minor| self.known.get(minor));
+        known.unwrap_or(&self.open)
     }
 
     fn collect(&self, compiled: &Compiled, message: &Value, found: &mut Found) {
@@ -279,7 +275,7 @@ fn invalid(pointer: String, message: String) -> Failure {
     Failure::new(Stage::Schema, Code::SchemaInvalid, pointer, message)
 }
 
-/// `2.1` and `2.1.0` alike; digits without leading zeros.
+/// Major and minor of `2.1` or `2.1.7`; digits without leading zeros.
 fn parse_version(text: &str) -> Option<(u32, u32)> {
     let numbers = text
         .split('.')
@@ -342,10 +338,11 @@ fn semantic(message: &Value, found: &mut Found) {
         if let Some(text) =
             target.and_then(|target| target.get("agentVersion")).and_then(Value::as_str)
             && !text.is_empty()
-            && version_range(text).is_none()
+            && text.parse::<VersionRange>().is_err()
         {
             let is = shown(&Value::from(text));
-            found.add(pointer, format!("Must be a range of semantic versions like `>=1.5.0`{is}."));
+            let what = "Must be a range of semantic versions like `>=1.5.0` or `^1.5 || ^2.0`";
+            found.add(pointer, format!("{what}{is}."));
         }
     };
     range("/toAgent/agentVersion".to_owned(), message.get("toAgent"));

@@ -1,16 +1,43 @@
-//! Fields of a message that the broker takes and does not act on: each is named in `warnings`.
+//! What the broker takes and does not hold in full: fields that it does not act on, and what reaches the receiver
+//! in another form. Each is named in `warnings`.
 
 use serde_json::Value;
 
+use super::schema::older::Older;
+use crate::domain::agent::Agent;
+use crate::domain::trace_context::TraceParent;
 use crate::domain::warning::{Warning, WarningCode};
 
-/// The warnings about fields without effect. Empty for most messages.
+/// The receiver gets the message in an older minor.
+#[must_use]
+pub fn downgraded(target: &Agent, older: &Older) -> Warning {
+    let (id, version) = (&target.agent_id, older.version);
+    let without = match older.dropped.as_slice() {
+        [] => String::new(),
+        names => format!(", without {}", names.join(", ")),
+    };
+    let what = format!(
+        "agent {id} does not take this version: it gets the message as schema {version}{without}"
+    );
+    Warning::new(WarningCode::SchemaDowngraded, "/schemaVersion", what)
+}
+
+/// The warnings about a message alone. Empty for most messages.
 #[must_use]
 pub fn warnings(message: &Value) -> Vec<Warning> {
     let several = message
         .get("receiverList")
         .and_then(Value::as_array)
         .is_some_and(|receivers| !receivers.is_empty());
+    let trace = message.get("traceparent").and_then(Value::as_str);
+    let untraced = trace.is_some_and(|text| TraceParent::parse(text).is_none());
+    let restarted = untraced.then(|| {
+        Warning::new(
+            WarningCode::TraceRestarted,
+            "/traceparent",
+            "an id of zeros alone is invalid: the handoff goes on in the request's trace, or in a new one",
+        )
+    });
     several
         .then(|| {
             Warning::new(
@@ -20,6 +47,7 @@ pub fn warnings(message: &Value) -> Vec<Warning> {
             )
         })
         .into_iter()
+        .chain(restarted)
         .collect()
 }
 
@@ -35,5 +63,19 @@ mod tests {
         assert_eq!(found[0].pointer, "/receiverList");
         assert!(warnings(&json!({ "receiverList": [] })).is_empty());
         assert!(warnings(&json!({})).is_empty());
+    }
+
+    #[test]
+    fn f5_3_a_trace_that_cannot_be_gone_on_with_is_named() {
+        let (trace, parent) = ("4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7");
+        let found = |text: String| warnings(&json!({ "traceparent": text }));
+        for zeros in [
+            format!("00-{}-{parent}-01", "0".repeat(32)),
+            format!("00-{trace}-{}-01", "0".repeat(16)),
+        ] {
+            assert_eq!(found(zeros)[0].code, WarningCode::TraceRestarted);
+        }
+        assert!(found(format!("00-{trace}-{parent}-01")).is_empty());
+        assert!(found(format!("cc-{trace}-{parent}-01-later")).is_empty());
     }
 }

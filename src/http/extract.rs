@@ -16,7 +16,9 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::Api;
+use super::coding;
 use super::problem::Problem;
+use crate::domain::content_coding::{Coding, Undecoded};
 use crate::domain::failure::{Code, Failure, Stage};
 use crate::domain::ids::Micros;
 use crate::domain::trace_context::TraceContext;
@@ -86,6 +88,7 @@ async fn read(request: Request, api: &Api) -> Result<(Bytes, Option<Share>), Pro
     let limit = api.config.server.max_body_bytes;
     let too_large =
         || Problem::new(Code::PayloadTooLarge, format!("a body may have {limit} bytes at most"));
+    let coding = coding::of_request(request.headers())?;
     let declared = request
         .headers()
         .get(header::CONTENT_LENGTH)
@@ -95,24 +98,62 @@ async fn read(request: Request, api: &Api) -> Result<(Bytes, Option<Share>), Pro
         return Err(too_large());
     }
     let patience = Duration::from_millis(api.config.server.body_timeout_ms);
-    let reading = collect(request.into_body(), declared, limit, patience, api);
-    match tokio::time::timeout(patience, reading).await {
-        Ok(Ok(read)) => Ok(read),
-        Ok(Err(Unread::TooLarge)) => Err(too_large()),
-        Ok(Err(Unread::Broken)) => Err(Problem::invalid("the body could not be read to its end")),
-        Ok(Err(Unread::NoRoom)) => {
-            Err(Problem::new(Code::Overloaded, "too many large bodies are under way; try again"))
-        }
-        Err(_) => Err(Problem {
+    // A coded body says nothing of its size.
+    let size = declared.filter(|_| coding.is_none());
+    let reading = collect(request.into_body(), size, limit, patience, api);
+    let Ok(read) = tokio::time::timeout(patience, reading).await else {
+        return Err(Problem {
             status: StatusCode::REQUEST_TIMEOUT,
             ..Problem::invalid("the body took too long to arrive")
-        }),
+        });
+    };
+    let read = match (read, coding) {
+        (Ok((bytes, share)), Some(coding)) if !bytes.is_empty() => {
+            decode(coding, bytes, share, limit, patience, api).await
+        }
+        (read, _) => read,
+    };
+    read.map_err(|unread| match unread {
+        Unread::TooLarge => too_large(),
+        Unread::Broken => Problem::invalid("the body could not be read to its end"),
+        Unread::NotCoded => Problem::invalid("the body is not what its Content-Encoding says"),
+        Unread::NoRoom => {
+            Problem::new(Code::Overloaded, "too many large bodies are under way; try again")
+        }
+    })
+}
+
+/// Decodes a body. What becomes large needs a share of the budget, and a thread of its own.
+async fn decode(
+    coding: Coding,
+    bytes: Bytes,
+    share_before: Option<Share>,
+    limit: usize,
+    patience: Duration,
+    api: &Api,
+) -> Result<(Bytes, Option<Share>), Unread> {
+    match coding.decode(&bytes, SMALL.min(limit)) {
+        Ok(decoded) => return Ok((decoded.into(), None)),
+        Err(Undecoded::Malformed) => return Err(Unread::NotCoded),
+        Err(Undecoded::TooLarge) => {}
+    }
+    let taken = match share_before {
+        Some(taken) => taken,
+        None => share(api, limit, patience).await?,
+    };
+    let decoding = tokio::task::spawn_blocking(move || (coding.decode(&bytes, limit), taken));
+    match decoding.await {
+        Ok((Ok(decoded), taken)) => Ok((decoded.into(), Some(taken))),
+        Ok((Err(Undecoded::TooLarge), _)) => Err(Unread::TooLarge),
+        Ok((Err(Undecoded::Malformed), _)) => Err(Unread::NotCoded),
+        Err(_) => Err(Unread::Broken),
     }
 }
 
 enum Unread {
     TooLarge,
     Broken,
+    NotCoded,
     NoRoom,
 }
 

@@ -20,15 +20,17 @@ use super::extract::{
 use super::problem::{BadBody, FailureView, NoKey, Problem, ProblemDetails, WarningView, view};
 use super::views::{HandoffView, Links, Page, Receipt, SubmittedView};
 use crate::directory::Principal;
+use crate::domain::agent::Agent;
 use crate::domain::failure::{Code, primary};
 use crate::domain::handoff::{Handoff, HandoffStatus};
 use crate::domain::ids::{AgentId, HandoffId, TaskId};
 use crate::domain::warning::Warning;
 use crate::evidence;
 use crate::fault::{self, Step};
+use crate::gate::schema::older::Form;
 use crate::intake::{Answer, Request};
 use crate::ledger::HandoffWatch;
-use crate::store::HandoffFilter;
+use crate::store::{HandoffFilter, Role};
 use crate::tree;
 
 /// How often a wait looks for what another broker may have recorded.
@@ -263,23 +265,42 @@ pub struct ValidationView {
     pub warnings: Vec<WarningView>,
 }
 
-/// Ask what the gate and the ledger would say now; writes and reserves nothing.
+/// As whom to ask.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct ValidateParams {
+    /// For operators: the agent, sender or receiver of the message, in whose place they ask.
+    #[serde(rename = "as")]
+    agent: Option<String>,
+}
+
+/// Ask what the gate and the ledger would say now; writes and reserves nothing. A message's sender asks
+/// before it submits, its receiver about what it was sent, an operator for either (`as`).
 #[utoipa::path(
     post, path = "/handoffs/validate", tag = "handoffs", operation_id = "validateHandoff",
+    params(ValidateParams),
     request_body(content = Object, description = "The canonical handoff message", content_type = "application/json"),
     responses(
         (status = 200, description = "What the gate would say", body = ValidationView),
         NoKey,
+        (status = 403, description = "`as` names another agent, and the key is no operator's", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 404, description = "`as` names no agent", body = ProblemDetails, content_type = "application/problem+json"),
         BadBody,
     ),
     security(("bearer" = []), ("apiKey" = []))
 )]
 pub async fn validate(
     State(api): State<Api>,
-    Anyone(principal): Anyone,
+    Anyone(mut principal): Anyone,
+    Params(params): Params<ValidateParams>,
     body: JsonBytes,
 ) -> Result<axum::Json<ValidationView>, Problem> {
-    Ok(axum::Json(match api.intake.validate(&principal, body.into_body()).await? {
+    if let Some(agent) = parameter::<AgentId>("as", params.agent.as_deref())? {
+        asks_for(&api, &mut principal, agent).await?;
+    }
+    let (contents, body) = (&api.contents, body.into_body());
+    Ok(axum::Json(match api.intake.validate(&principal, contents, body).await? {
         Ok(warnings) => ValidationView {
             valid: true,
             reason: None,
@@ -293,6 +314,20 @@ pub async fn validate(
             warnings: Vec::new(),
         },
     }))
+}
+
+/// The caller asks in the place of that agent: operators may for any, an agent for itself.
+async fn asks_for(api: &Api, principal: &mut Principal, agent: AgentId) -> Result<(), Problem> {
+    let operates = matches!(principal.role, Role::Operator | Role::Admin);
+    if !operates && principal.agent.as_ref() != Some(&agent) {
+        return Err(Problem::new(Code::Forbidden, "only an operator may ask for another agent"));
+    }
+    let agents = api.intake.directory.agents(&principal.tenant).await?;
+    if agents.roster.find(&agent).is_none() {
+        return Err(Problem::not_found("agent"));
+    }
+    principal.agent = Some(agent);
+    Ok(())
 }
 
 /// A handoff that the caller may see.
@@ -346,11 +381,25 @@ pub async fn get(
                 handoff.status == HandoffStatus::DeadLettered && limited_to(&principal).is_some();
             if let Some(content) = handoff.content_id.filter(|_| !withheld) {
                 view.message = api.contents.find_json(&principal.tenant, content).await?;
+                if principal.agent.as_ref() == Some(&handoff.target)
+                    && let Some(message) = &mut view.message
+                {
+                    let agents = api.intake.directory.agents(&principal.tenant).await?;
+                    as_delivered(&api, agents.roster.find(&handoff.target), message);
+                }
             }
         }
         Some(_) => return Err(Problem::invalid("include can be: message")),
     }
     Ok(axum::Json(view))
+}
+
+/// The message as its receiver gets it: in the older form where it takes an older schema only, and there is one.
+fn as_delivered(api: &Api, receiver: Option<&Agent>, message: &mut serde_json::Value) {
+    let Some(receiver) = receiver else { return };
+    if let Ok(Form::Older(older)) = api.intake.gate.schemas.form_for(message, receiver) {
+        *message = older.message;
+    }
 }
 
 /// Which handoffs to list.

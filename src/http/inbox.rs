@@ -12,12 +12,13 @@ use super::auth::AsAgent;
 use super::extract::{Id, Params};
 use super::handoffs::not_the_receiver;
 use super::problem::{Busy, NoKey, Problem, ProblemDetails};
-use crate::domain::agent::PERSONAL_DATA_PERMISSION;
+use crate::domain::agent::Agent;
 use crate::domain::handoff::DeliveryMode;
 use crate::domain::ids::{AgentId, Micros};
 use crate::evidence::record::Actor;
 use crate::fault::{self, Step};
-use crate::ledger::command::{Command, Kind, Lease, Reply};
+use crate::gate::schema::older::SCHEMA_UNREADABLE;
+use crate::ledger::command::{Command, Kind, Lease, Outcome, Reply, Settle};
 use crate::store::Claim;
 
 /// Polls of one inbox at once: all of them are woken for each handoff.
@@ -129,10 +130,10 @@ async fn claim(
     let now = api.now();
     let until = now.plus(Duration::from_millis(api.config.delivery.claim_ttl_ms));
     let agents = api.intake.directory.agents(&receiver.0).await?;
-    let entitled = agents.row(&caller.id).is_some_and(|row| {
-        row.agent.permissions.iter().any(|name| name == PERSONAL_DATA_PERMISSION)
-    });
-    if agents.row(&caller.id).is_some_and(|row| row.agent.delivery.mode != DeliveryMode::Pull) {
+    let Some(agent) = agents.roster.find(&caller.id) else {
+        return Err(Problem::not_found("agent"));
+    };
+    if agent.delivery.mode != DeliveryMode::Pull {
         return Err(Problem::new(
             crate::domain::failure::Code::Conflict,
             "this agent takes its handoffs by webhook; set delivery.mode to pull to use the inbox",
@@ -144,7 +145,7 @@ async fn claim(
         fault::at(Step::InboxClaimed);
     }
     // Together, so that they share a batch.
-    let leases = claims.into_iter().map(|claim| lease(api, claim, entitled, now, until));
+    let leases = claims.into_iter().map(|claim| lease(api, claim, agent, now, until));
     let mut items = Vec::new();
     let mut failed = None;
     for leased in futures_util::future::join_all(leases).await {
@@ -166,26 +167,28 @@ async fn claim(
 async fn lease(
     api: &Api,
     claim: Claim,
-    entitled: bool,
+    agent: &Agent,
     now: Micros,
     until: Micros,
 ) -> Result<Option<InboxItem>, Problem> {
-    let reply = api
-        .intake
-        .ledger
-        .handle(Command {
-            tenant: claim.tenant.clone(),
-            at: now,
-            actor: Actor::broker(),
-            kind: Kind::Lease(Lease {
-                task_id: claim.task_id,
-                handoff_id: claim.handoff_id,
-                attempt: claim.attempt,
-            }),
-        })
-        .await?;
-    let Reply::Leased { handoff, .. } = reply else { return Ok(None) };
-    let body = claim.delivered(entitled);
+    let (task_id, handoff_id, attempt) = (claim.task_id, claim.handoff_id, claim.attempt);
+    let body = api.intake.gate.schemas.delivered(claim.delivered(agent.is_entitled()), agent);
+    let kind = match &body {
+        Ok(_) => Kind::Lease(Lease { task_id, handoff_id, attempt }),
+        // It takes no version of the schema that the message has a form in; it did when the gate looked.
+        Err(_) => Kind::Settle(Box::new(Settle {
+            task_id,
+            handoff_id,
+            attempt,
+            begun_at: None,
+            outcome: Outcome::GivenUp { why: SCHEMA_UNREADABLE.to_owned() },
+            content: None,
+            lease_until: now,
+        })),
+    };
+    let (tenant, actor) = (claim.tenant.clone(), Actor::broker());
+    let reply = api.intake.ledger.handle(Command { tenant, at: now, actor, kind }).await?;
+    let (Reply::Leased { handoff, .. }, Ok(body)) = (reply, body) else { return Ok(None) };
     Ok(Some(InboxItem {
         handoff_id: handoff.id.to_string(),
         task_id: handoff.task_id.to_string(),

@@ -2,6 +2,7 @@
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::extract::{MatchedPath, Request, State};
 use axum::http::{HeaderValue, StatusCode};
@@ -11,8 +12,10 @@ use futures_util::FutureExt;
 use tracing::Instrument;
 
 use super::Api;
+use super::coding;
 use super::extract::trace_context;
 use super::problem::{Problem, render};
+use super::unread::{self, Unread};
 use crate::clock;
 use crate::domain::failure::Code;
 use crate::telemetry;
@@ -50,6 +53,9 @@ pub async fn surround(State(api): State<Api>, request: Request, next: Next) -> R
         None => telemetry::root(&span),
     }
 
+    let coding = coding::wanted(request.headers());
+    let (request, unread) = Unread::lend(request);
+
     // Who waits takes no place from those at work.
     let waits = path.ends_with("/inbox")
         || path.ends_with("/events")
@@ -69,7 +75,7 @@ pub async fn surround(State(api): State<Api>, request: Request, next: Next) -> R
             .into_response()
         })
     };
-    let mut response = finish(response, &path, &request_id);
+    let mut response = coding::coded(finish(response, &path, &request_id), coding).await;
     let status = response.status();
     span.record("http.response.status_code", status.as_u16());
     let elapsed = began.elapsed();
@@ -89,6 +95,12 @@ pub async fn surround(State(api): State<Api>, request: Request, next: Next) -> R
     });
     if let Ok(value) = HeaderValue::from_str(&request_id) {
         response.headers_mut().insert("x-request-id", value);
+    }
+    if let Some(unread) = unread {
+        let server = &api.config.server;
+        let time = Duration::from_millis(server.drain_ms);
+        let bounds = unread::Bounds { bytes: server.drain_bytes, time };
+        unread.drain(&mut response, bounds, api.stopping.clone());
     }
     response
 }

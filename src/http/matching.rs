@@ -76,6 +76,7 @@ pub async fn find_match(
         b.1.is_live()
             .cmp(&a.1.is_live())
             .then_with(|| b.0.total_cmp(&a.0))
+            .then_with(|| b.1.agent_version.pre.is_empty().cmp(&a.1.agent_version.pre.is_empty()))
             .then_with(|| b.1.agent_version.cmp_precedence(&a.1.agent_version))
             .then_with(|| a.1.agent_id.cmp(&b.1.agent_id))
     });

@@ -31,6 +31,8 @@ pub struct Problem {
     pub retry_after: Option<u64>,
     /// It was said before.
     pub replayed: bool,
+    /// The answer names the content codings that a request may come in.
+    pub accept_encoding: bool,
 }
 
 /// The status that a code usually has.
@@ -97,6 +99,7 @@ impl Problem {
             failures: Vec::new(),
             retry_after: matches!(code, Code::Overloaded | Code::Unavailable).then_some(1),
             replayed: false,
+            accept_encoding: false,
         }
     }
 
@@ -343,6 +346,9 @@ pub fn render(problem: &Problem, instance: &str, request_id: &str) -> Response {
             HeaderValue::from_static("Bearer realm=\"handoffd\""),
         );
     }
+    if problem.accept_encoding {
+        headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static(super::coding::ACCEPTED));
+    }
     if problem.replayed {
         headers.insert("idempotency-replayed", HeaderValue::from_static("true"));
     }
@@ -381,8 +387,8 @@ documented!(
 documented!(
     /// What every operation that takes a body may answer, whatever the body.
     BadBody: "400" => "Not JSON, or a malformed header",
-    "413" => "The body is too large",
-    "415" => "Not application/json"
+    "413" => "The body is too large, as it is or decoded",
+    "415" => "Not application/json, or in a Content-Encoding other than those that the answer's Accept-Encoding names"
 );
 documented!(
     /// What every operation that writes may answer.

@@ -101,6 +101,7 @@ impl Intake {
             tenant: &principal.tenant,
             at: self.clock.now(),
             caller: Some(&handoff.source),
+            receiver: None,
             roster: &agents.roster,
             signing_secrets: &[],
             contracts: &contracts,

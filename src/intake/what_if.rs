@@ -239,6 +239,7 @@ impl Replay {
                 tenant: &self.tenant,
                 at: self.now,
                 caller: Some(&handoff.source),
+                receiver: None,
                 roster: &self.agents.roster,
                 contracts: &regime.contracts,
                 signing_secrets: &[],

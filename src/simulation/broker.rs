@@ -22,6 +22,7 @@ use crate::dispatch::budget::BudgetSettings;
 use crate::dispatch::dispatcher::{self, Dispatcher};
 use crate::dispatch::inboxes::Inboxes;
 use crate::domain::redaction::Policy;
+use crate::gate::schema::Schemas;
 use crate::ledger::command::{Command, LedgerError, Reply};
 use crate::ledger::context::Rules;
 use crate::ledger::{self, Ledger, Outbound, Outgoing};
@@ -51,12 +52,14 @@ const CACHED: Duration = Duration::from_hours(1);
 /// Made once: counting decides nothing.
 static METRICS: LazyLock<Arc<Metrics>> =
     LazyLock::new(|| Arc::new(Metrics::new().expect("the metrics")));
+static SCHEMAS: LazyLock<Arc<Schemas>> = LazyLock::new(|| Arc::new(Schemas::new()));
 static VAULT: LazyLock<Vault> =
     LazyLock::new(|| Vault::from_base64(&Vault::new_master_key()).expect("a master key"));
 
 /// Makes what is made once, from no schedule's seed.
 pub(super) fn prepare() {
     LazyLock::force(&METRICS);
+    LazyLock::force(&SCHEMAS);
     LazyLock::force(&VAULT);
 }
 
@@ -205,6 +208,7 @@ impl Broker {
                 clock: Arc::clone(&clock),
                 metrics: Arc::clone(&METRICS),
                 post: Arc::new(Wire { world: Arc::clone(world), host: Arc::clone(&host) }),
+                schemas: Arc::clone(&SCHEMAS),
                 redaction: Arc::new(Policy::default()),
                 settings: dispatcher_settings(),
                 broker: host.name.clone(),
@@ -305,6 +309,7 @@ fn dispatcher_settings() -> dispatcher::Settings {
         claim: CLAIM,
         verdict: VERDICT,
         lease: LEASE,
+        compress_above: usize::MAX,
     }
 }
 

@@ -156,7 +156,9 @@ both! {
         ] {
             let text = json!(INJECTION);
             let value = match pointer {
-                "/extensions" | "/metadata" | "/toolState" | "/checkpoint" => json!({ "deep": [{ "er": text }] }),
+                "/completedSubtasks/0/result" | "/extensions" | "/metadata" | "/toolState" | "/checkpoint" => {
+                    json!({ "deep": [{ "er": text }] })
+                }
                 _ => text,
             };
             let message = base.again().set(pointer, value);

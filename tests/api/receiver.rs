@@ -1,6 +1,7 @@
 //! A receiver: a real HTTP server that keeps what it got and answers by script.
 
 use std::collections::VecDeque;
+use std::io::Read;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 
@@ -79,6 +80,20 @@ pub fn accepted() -> Response<Body> {
     answer(200, &json!({ "status": "ACCEPTED" }))
 }
 
+/// A body without its content coding.
+pub fn decoded(headers: &HeaderMap, body: &[u8]) -> Option<Vec<u8>> {
+    match headers.get(header::CONTENT_ENCODING).map(|name| name.to_str().unwrap()) {
+        None => Some(body.to_vec()),
+        Some("gzip") => {
+            let mut plain = Vec::new();
+            flate2::read::GzDecoder::new(body).read_to_end(&mut plain).ok()?;
+            Some(plain)
+        }
+        Some("zstd") => zstd::decode_all(body).ok(),
+        Some(_) => None,
+    }
+}
+
 impl Receiver {
     /// Listens and answers as the function says.
     pub async fn start<F>(
@@ -103,6 +118,11 @@ impl Receiver {
             let (trusted, kept, tell) = (Arc::clone(&trusted), Arc::clone(&kept), tell.clone());
             let (script, complaints) = (Arc::clone(&script), Arc::clone(&complaints));
             async move {
+                // As the HTTP servers of receivers do, before an application sees a byte.
+                let Some(body) = decoded(&headers, &body) else {
+                    complaints.lock().unwrap().push("a body that does not decode".to_owned());
+                    return bare(400);
+                };
                 let known = trusted.lock().unwrap().clone();
                 let valid = known.iter().any(|secret| {
                     let webhook = standardwebhooks::Webhook::new(secret).unwrap();

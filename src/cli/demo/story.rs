@@ -218,7 +218,7 @@ async fn boundary_3(report: &mut Report, stage: &mut Stage, parent: &str) -> Out
         from: &stage.risk,
         to: "summary-agent",
         description: "Write the summary of the scored clauses",
-        done: vec![("s2", "Score each clause", contract::scores())],
+        done: vec![("s2", "Score each clause", json!({ "scores": contract::scores() }))],
         left: &[("s3", "Write the summary")],
         state: json!({ "documentId": contract::DOCUMENT, "riskScores": contract::scores() }),
         checkpoint: json!({ "step": "scored", "riskScores": contract::scores() }),

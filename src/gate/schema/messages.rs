@@ -113,12 +113,15 @@ fn uuid_sentence(is: &str) -> String {
 
 fn pattern_sentence(pattern: &str, at: &str, is: &str) -> String {
     if at == "/schemaVersion" {
-        return format!("Of this minor, only the version itself and its `.0` are known{is}.");
+        return format!("Must be a version like `2.1` or `2.1.0`{is}.");
     }
     if at == "/traceparent" {
         return format!(
-            "Must be a W3C traceparent of version 00, `00-<32 hex>-<16 hex>-<2 hex>` in lower case{is}."
+            "Must be a W3C traceparent, `00-<32 hex>-<16 hex>-<2 hex>` in lower case, or one of a later version{is}."
         );
+    }
+    if pattern.starts_with("^sha256:") {
+        return format!("Must be `sha256:` and at most 64 hexadecimal digits{is}.");
     }
     if at == "/signature" {
         return "Must be `hmac-sha256:` and 64 hexadecimal digits.".to_owned();

@@ -11,4 +11,6 @@ mod f4_latency;
 mod f4_residency;
 mod f4_retention;
 mod f5;
+mod f5_door;
+mod f5_versions;
 mod f6;
