@@ -596,7 +596,8 @@ fn requirement(config: &Config) -> contract::Requirement {
 /// The gate, with the policies about safety findings and contracts as set.
 fn gate_of(config: &Config) -> Result<Gate, StartError> {
     let policies = policies(config.safety.mode, &config.safety.exceptions);
-    let gate = Gate::with(policies, requirement(config));
+    let mut gate = Gate::with(policies, requirement(config));
+    gate.credentials = config.redaction.secrets;
     match gate.policies.unknown(gate.scanner.rules()) {
         Some(name) => Err(StartError::Config(format!(
             "safety.exceptions: no rule and no family is named {name:?}"

@@ -20,6 +20,8 @@ pub enum Code {
     Forbidden,
     /// A safety rule fired on some text of the message.
     SafetyViolation,
+    /// A text holds what looks like a credential, and the operators let none pass.
+    CredentialFound,
     /// The remaining budget is zero or less.
     BudgetExhausted,
     /// The budget relay does not add up against the task's ledger.
@@ -56,12 +58,13 @@ pub enum Code {
 
 impl Code {
     /// All codes, in the order of the registry.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 22] = [
         Self::Unauthenticated,
         Self::SignatureInvalid,
         Self::SchemaInvalid,
         Self::Forbidden,
         Self::SafetyViolation,
+        Self::CredentialFound,
         Self::BudgetExhausted,
         Self::BudgetMismatch,
         Self::LoopDetected,
@@ -89,6 +92,7 @@ impl Code {
             Self::SchemaInvalid => "SCHEMA_INVALID",
             Self::Forbidden => "FORBIDDEN",
             Self::SafetyViolation => "SAFETY_VIOLATION",
+            Self::CredentialFound => "CREDENTIAL_FOUND",
             Self::BudgetExhausted => "BUDGET_EXHAUSTED",
             Self::BudgetMismatch => "BUDGET_MISMATCH",
             Self::LoopDetected => "LOOP_DETECTED",
@@ -117,7 +121,8 @@ impl Code {
             | Self::BudgetExhausted
             | Self::BudgetMismatch
             | Self::ContractViolation
-            | Self::IncompleteContext => Some(RefusalClass::Validation),
+            | Self::IncompleteContext
+            | Self::CredentialFound => Some(RefusalClass::Validation),
             Self::SafetyViolation => Some(RefusalClass::Safety),
             Self::Forbidden | Self::NoCapableAgent => Some(RefusalClass::Access),
             Self::LoopDetected => Some(RefusalClass::Loop),
@@ -150,13 +155,14 @@ impl Code {
             Self::SchemaInvalid => 2,
             Self::Forbidden => 3,
             Self::SafetyViolation => 4,
-            Self::BudgetExhausted => 5,
-            Self::BudgetMismatch => 6,
-            Self::LoopDetected => 7,
-            Self::ContractViolation => 8,
-            Self::NoCapableAgent => 9,
-            Self::IncompleteContext => 10,
-            _ => 11,
+            Self::CredentialFound => 5,
+            Self::BudgetExhausted => 6,
+            Self::BudgetMismatch => 7,
+            Self::LoopDetected => 8,
+            Self::ContractViolation => 9,
+            Self::NoCapableAgent => 10,
+            Self::IncompleteContext => 11,
+            _ => 12,
         }
     }
 }

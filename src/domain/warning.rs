@@ -30,11 +30,13 @@ pub enum WarningCode {
     DedupeKeyAbsent,
     /// The contract's `trace_id_field` finds no trace id in the message.
     TraceIdAbsent,
+    /// A text holds what looks like a credential.
+    CredentialFound,
 }
 
 impl WarningCode {
     /// All codes, in the order of the registry.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::WithoutEffect,
         Self::UnknownAgent,
         Self::EndpointRefused,
@@ -45,6 +47,7 @@ impl WarningCode {
         Self::ClauseNotEnforced,
         Self::DedupeKeyAbsent,
         Self::TraceIdAbsent,
+        Self::CredentialFound,
     ];
 
     /// The code as it stands on the wire.
@@ -61,6 +64,7 @@ impl WarningCode {
             Self::ClauseNotEnforced => "CLAUSE_NOT_ENFORCED",
             Self::DedupeKeyAbsent => "DEDUPE_KEY_ABSENT",
             Self::TraceIdAbsent => "TRACE_ID_ABSENT",
+            Self::CredentialFound => "CREDENTIAL_FOUND",
         }
     }
 }

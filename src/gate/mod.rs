@@ -21,6 +21,7 @@ use crate::contract::catalog::Catalog;
 use crate::contract::enforce::Ready;
 use crate::domain::agent::Agent;
 use crate::domain::canonical::CanonicalObject;
+use crate::domain::credential::{self, Forms, Treatment};
 use crate::domain::failure::{Code, Failure, Stage, primary};
 use crate::domain::ids::{AgentId, HandoffId, Micros, TaskId, TenantId};
 use crate::domain::message::Message;
@@ -55,6 +56,8 @@ pub struct Gate {
     pub policies: safety::policy::Policies,
     /// What is asked of the contracts of edges.
     pub requirement: contract::Requirement,
+    /// What becomes of credentials in a message.
+    pub credentials: Treatment,
 }
 
 /// What was looked up for one message.
@@ -198,7 +201,8 @@ impl Gate {
     #[must_use]
     pub fn with(policies: safety::policy::Policies, requirement: contract::Requirement) -> Self {
         let scanner = safety::Scanner::builtin();
-        Self { schemas: schema::Schemas::new(), scanner, policies, requirement }
+        let credentials = Treatment::default();
+        Self { schemas: schema::Schemas::new(), scanner, policies, requirement, credentials }
     }
 
     /// Runs every stage after the key.
@@ -330,19 +334,29 @@ impl Gate {
             at: lookup.at,
         };
         let on_safety = stage!("gate.safety").entered();
-        let (findings, observed) = self.policies.part(&case, self.scanner.scan(message.value()));
+        let mut sightings = Vec::new();
+        let found_rules = self.scanner.scan_beside(message.value(), &mut |place, text| {
+            let found = Forms::builtin().find(text, place.member(text));
+            credential::note(&mut sightings, || place.holder(text), &found);
+        });
+        let (findings, observed) = self.policies.part(&case, found_rules);
         let unsafe_texts: Vec<_> = findings.iter().map(safety::to_failure).collect();
         note(&unsafe_texts);
         drop(on_safety);
         failures.extend(unsafe_texts);
+        let mut warnings = [unheld::warnings(message.value()), ruled.warnings].concat();
+        match self.credentials {
+            Treatment::Refuse => failures.extend(sightings.iter().map(unheld::refused_credential)),
+            kept => warnings.extend(sightings.iter().map(|one| unheld::credential(one, kept))),
+        }
         match found.target {
             Some(target) if failures.is_empty() => Verdict::Pass(Box::new(Passed {
-                warnings: [unheld::warnings(message.value()), ruled.warnings].concat(),
                 message,
                 target,
                 to_itself,
                 contract: ruled.ruling,
                 observed,
+                warnings,
             })),
             target => Verdict::Refused(Box::new(Refused {
                 ids: (Some(envelope.task_id), Some(envelope.handoff_id)),

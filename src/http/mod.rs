@@ -14,6 +14,7 @@ pub mod caps;
 pub mod checkpoints;
 pub mod contracts;
 pub mod cost;
+pub mod credentials;
 pub mod data_subjects;
 pub mod dead_letters;
 pub mod docs;

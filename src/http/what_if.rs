@@ -197,10 +197,11 @@ async fn gate(
     let mut requirement = present.requirement.clone();
     let required = &mut requirement.required;
     required.default = require_contract.unwrap_or(required.default);
-    let scanner = present.scanner.clone();
+    let (scanner, credentials) = (present.scanner.clone(), present.credentials);
     // Compiling rules and schemas takes some milliseconds.
     let made = tokio::task::spawn_blocking(move || {
         let mut gate = Gate::with(policies, requirement);
+        gate.credentials = credentials;
         gate.scanner = match rules {
             Some(rules) => Scanner::with_rules(Rules::load(&rules.to_string())?),
             None => scanner,

@@ -9,4 +9,5 @@ mod f4;
 mod f4_counts;
 mod f4_latency;
 mod f5;
+mod f5_secrets;
 mod f6;
