@@ -30,6 +30,7 @@ pub mod listener;
 pub mod matching;
 pub mod problem;
 pub mod prompt;
+pub mod queries;
 pub mod router;
 pub mod schemas;
 pub mod service;

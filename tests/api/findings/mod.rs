@@ -9,5 +9,6 @@ mod f4;
 mod f4_counts;
 mod f4_latency;
 mod f5;
+mod f5_orbit;
 mod f5_secrets;
 mod f6;
