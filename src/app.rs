@@ -631,6 +631,7 @@ fn gate_of(config: &Config) -> Result<Gate, StartError> {
     let mut gate = Gate::with(policies, requirement(config));
     gate.residency = config.residency.rules();
     gate.versions = config.gate.agent_version;
+    gate.credentials = config.redaction.secrets;
     match gate.policies.unknown(gate.scanner.rules()) {
         Some(name) => Err(StartError::Config(format!(
             "safety.exceptions: no rule and no family is named {name:?}"

@@ -14,6 +14,7 @@ use crate::contract::payload;
 use crate::directory::{Agents, Directory, Principal};
 use crate::domain::agent::Agent;
 use crate::domain::canonical;
+use crate::domain::credential::{Forms, Treatment};
 use crate::domain::failure::{Code, Failure, Stage, primary};
 use crate::domain::handoff::{Handoff, HandoffStatus};
 use crate::domain::ids::{AgentId, HandoffId, Micros};
@@ -593,6 +594,13 @@ fn redacted(verdict: Verdict, policy: &Policy) -> Verdict {
         }
         Verdict::Refused(mut refused) => {
             refused.message = refused.message.map(|message| message.redacted(policy));
+            if policy.secrets != Treatment::Warn {
+                for finding in &mut refused.findings {
+                    if let Some(safe) = Forms::builtin().redact(&finding.excerpt, None) {
+                        finding.excerpt = safe;
+                    }
+                }
+            }
             Verdict::Refused(refused)
         }
         malformed @ Verdict::Malformed(_) => malformed,

@@ -10,6 +10,7 @@ use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
 use crate::domain::cap::Defaults;
+use crate::domain::credential::Treatment;
 use crate::domain::ids::{AgentId, Micros, TenantId};
 use crate::domain::redaction::Policy;
 use crate::domain::residency::{self, Policy as ResidencyPolicy, Region};
@@ -95,13 +96,14 @@ pub struct Erasure {
 pub struct Redaction {
     #[serde(deserialize_with = "list")]
     pub pointers: Vec<String>,
+    pub secrets: Treatment,
 }
 
 impl Redaction {
     /// The policy; `check` has seen that it can be read.
     #[must_use]
     pub fn policy(&self) -> Policy {
-        Policy::parse(&self.pointers).unwrap_or_default()
+        Policy::parse(&self.pointers).unwrap_or_default().with_secrets(self.secrets)
     }
 }
 

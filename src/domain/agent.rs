@@ -66,16 +66,18 @@ impl<'de> Deserialize<'de> for Target {
 }
 
 /// Where and how an agent takes its handoffs.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Delivery {
-    /// Push or pull.
+    /// `webhook` or `pull`.
+    #[schema(value_type = String)]
     pub mode: DeliveryMode,
     /// The webhook's URL; http or https.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
     /// How long one attempt may take, in milliseconds (100 to 120 000).
     #[serde(default = "default_timeout_ms", alias = "timeout_ms")]
+    #[schema(default = 10_000)]
     pub timeout_ms: u64,
     /// How many handoffs may be on their way to it at once (1 to 1 000).
     #[serde(default = "default_max_in_flight", alias = "max_in_flight")]
@@ -93,7 +95,7 @@ pub struct Delivery {
 }
 
 /// How far an endpoint is on its way to being disabled.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Failing {
     /// Failures in a row that counted.
@@ -133,14 +135,16 @@ impl Default for Delivery {
 pub const PERSONAL_DATA_PERMISSION: &str = "personal-data:read";
 
 /// An agent as registered.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Agent {
     /// Its id, unique within the tenant.
+    #[schema(value_type = String)]
     pub agent_id: AgentId,
     /// What kind it is; handoffs are usually addressed to a type.
     pub agent_type: String,
     /// Its semver version.
+    #[schema(value_type = String)]
     pub agent_version: semver::Version,
     /// For people.
     pub name: String,
@@ -168,25 +172,29 @@ pub struct Agent {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schema_versions: Option<VersionRange>,
     /// Who gets its failures.
+    #[schema(value_type = Option<String>)]
     pub supervisor_id: Option<AgentId>,
     /// Refuse its messages without a signature.
     pub require_signature: bool,
     /// Refuse its handoffs without a checkpoint of its own.
     pub require_checkpoint: bool,
-    /// Whom it may hand off to; empty: nobody.
+    /// Whom it may hand off to, by id or `type:<agentType>`; empty: nobody.
+    #[schema(value_type = Vec<String>)]
     pub handoff_targets: Vec<Target>,
     /// How it receives.
     pub delivery: Delivery,
-    /// Where its events go.
+    /// Where its events go. Not shown to other agents.
     pub callback_url: Option<String>,
     /// Where it is; none: in the broker's region.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
     pub region: Option<Region>,
     /// What transfers of data to and from its region stand on: a code.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub transfer_basis: Option<String>,
-    /// Free data of its owner.
+    /// Free data of its owner. Not shown to other agents.
     #[serde(default)]
+    #[schema(value_type = Option<Object>)]
     pub metadata: serde_json::Map<String, serde_json::Value>,
 }
 
@@ -261,19 +269,31 @@ where
     Option::<T>::deserialize(from).map(Some)
 }
 
+/// Orbit's place for an agent's allowlist (seed 003).
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct OrbitConfig {
+    /// Whom it may hand off to, as `handoffTargets`.
+    #[serde(default, alias = "handoffTargets")]
+    #[schema(value_type = Option<Vec<String>>)]
+    pub handoff_targets: Option<Vec<Target>>,
+}
+
 /// What a caller says of an agent, on creation and in a patch: an absent member leaves alone, a
 /// list replaces, `[]` clears (seed 003). Spellings in `snake_case` are understood.
-#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct AgentSpec {
     /// Its id; made by the broker when absent on creation, refused in a patch.
     #[serde(alias = "agent_id")]
+    #[schema(value_type = Option<String>)]
     pub agent_id: Option<AgentId>,
     /// See [`Agent`].
     #[serde(alias = "agent_type")]
     pub agent_type: Option<String>,
     /// See [`Agent`].
     #[serde(alias = "agent_version")]
+    #[schema(value_type = Option<String>)]
     pub agent_version: Option<semver::Version>,
     /// See [`Agent`].
     pub name: Option<String>,
@@ -281,6 +301,7 @@ pub struct AgentSpec {
     pub description: Option<String>,
     /// See [`Agent`].
     #[serde(deserialize_with = "nullable")]
+    #[schema(value_type = Option<String>)]
     pub specialization: Option<Option<String>>,
     /// See [`Agent`].
     pub capabilities: Option<Vec<String>>,
@@ -297,6 +318,7 @@ pub struct AgentSpec {
     pub state: Option<AgentState>,
     /// See [`Agent`].
     #[serde(alias = "context_window_tokens", deserialize_with = "nullable")]
+    #[schema(value_type = Option<u64>)]
     pub context_window_tokens: Option<Option<u64>>,
     /// See [`Agent`].
     #[serde(alias = "required_state")]
@@ -306,6 +328,7 @@ pub struct AgentSpec {
     pub schema_versions: Option<Option<VersionRange>>,
     /// See [`Agent`].
     #[serde(alias = "supervisor_id", deserialize_with = "nullable")]
+    #[schema(value_type = Option<String>)]
     pub supervisor_id: Option<Option<AgentId>>,
     /// See [`Agent`].
     #[serde(alias = "require_signature")]
@@ -314,12 +337,19 @@ pub struct AgentSpec {
     #[serde(alias = "require_checkpoint")]
     pub require_checkpoint: Option<bool>,
     /// See [`Agent`].
-    #[serde(alias = "handoff_targets")]
+    #[schema(value_type = Option<Vec<String>>)]
     pub handoff_targets: Option<Vec<Target>>,
+    /// The same in Orbit's spelling.
+    #[serde(rename = "handoff_targets")]
+    #[schema(value_type = Option<Vec<String>>)]
+    pub orbit_targets: Option<Vec<Target>>,
+    /// The same where Orbit keeps it.
+    pub config: Option<OrbitConfig>,
     /// See [`Agent`].
     pub delivery: Option<Delivery>,
     /// See [`Agent`].
     #[serde(alias = "callback_url", deserialize_with = "nullable")]
+    #[schema(value_type = Option<String>)]
     pub callback_url: Option<Option<String>>,
     /// See [`Agent`].
     #[serde(deserialize_with = "nullable")]
@@ -328,6 +358,7 @@ pub struct AgentSpec {
     #[serde(alias = "transfer_basis", deserialize_with = "nullable")]
     pub transfer_basis: Option<Option<String>>,
     /// See [`Agent`].
+    #[schema(value_type = Option<Object>)]
     pub metadata: Option<serde_json::Map<String, serde_json::Value>>,
     /// Orbit's field; kept in `metadata`.
     pub model: Option<String>,
@@ -346,6 +377,29 @@ const MAX_TEXT: usize = 16_384;
 const MAX_AGENT: usize = 512 * 1024;
 
 impl AgentSpec {
+    /// The allowlist, in whichever of its spellings it is said.
+    ///
+    /// # Errors
+    /// Where two spellings say different things.
+    fn targets(&self) -> Result<Option<&Vec<Target>>, (String, String)> {
+        let in_config = self.config.as_ref().and_then(|config| config.handoff_targets.as_ref());
+        let mut said: Option<&Vec<Target>> = self.handoff_targets.as_ref();
+        for (pointer, other) in [
+            ("/handoff_targets", self.orbit_targets.as_ref()),
+            ("/config/handoff_targets", in_config),
+        ] {
+            match (said, other) {
+                (Some(one), Some(other)) if one != other => {
+                    let why = "differs from the other spelling of handoffTargets in this body";
+                    return Err((pointer.to_owned(), why.to_owned()));
+                }
+                (None, Some(_)) => said = other,
+                _ => {}
+            }
+        }
+        Ok(said)
+    }
+
     /// Applies what is said to an agent.
     ///
     /// # Errors
@@ -382,12 +436,14 @@ impl AgentSpec {
             supervisor_id,
             require_signature,
             require_checkpoint,
-            handoff_targets,
             callback_url,
             region,
             transfer_basis,
             metadata
         );
+        if let Some(targets) = self.targets()? {
+            next.handoff_targets.clone_from(targets);
+        }
         for (key, value) in [("model", &self.model), ("instructions", &self.instructions)] {
             if let Some(value) = value {
                 next.metadata.insert(key.to_owned(), value.clone().into());

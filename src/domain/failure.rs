@@ -20,6 +20,8 @@ pub enum Code {
     Forbidden,
     /// A safety rule fired on some text of the message.
     SafetyViolation,
+    /// A text holds what looks like a credential, and the operators let none pass.
+    CredentialFound,
     /// The remaining budget is zero or less.
     BudgetExhausted,
     /// The budget relay does not add up against the task's ledger.
@@ -64,6 +66,7 @@ impl Code {
         Self::SchemaInvalid,
         Self::Forbidden,
         Self::SafetyViolation,
+        Self::CredentialFound,
         Self::BudgetExhausted,
         Self::BudgetMismatch,
         Self::LineageMismatch,
@@ -92,6 +95,7 @@ impl Code {
             Self::SchemaInvalid => "SCHEMA_INVALID",
             Self::Forbidden => "FORBIDDEN",
             Self::SafetyViolation => "SAFETY_VIOLATION",
+            Self::CredentialFound => "CREDENTIAL_FOUND",
             Self::BudgetExhausted => "BUDGET_EXHAUSTED",
             Self::BudgetMismatch => "BUDGET_MISMATCH",
             Self::LineageMismatch => "LINEAGE_MISMATCH",
@@ -122,7 +126,8 @@ impl Code {
             | Self::BudgetMismatch
             | Self::LineageMismatch
             | Self::ContractViolation
-            | Self::IncompleteContext => Some(RefusalClass::Validation),
+            | Self::IncompleteContext
+            | Self::CredentialFound => Some(RefusalClass::Validation),
             Self::SafetyViolation => Some(RefusalClass::Safety),
             Self::Forbidden | Self::NoCapableAgent => Some(RefusalClass::Access),
             Self::LoopDetected => Some(RefusalClass::Loop),
@@ -155,14 +160,15 @@ impl Code {
             Self::SchemaInvalid => 2,
             Self::Forbidden => 3,
             Self::SafetyViolation => 4,
-            Self::BudgetExhausted => 5,
-            Self::BudgetMismatch => 6,
-            Self::LineageMismatch => 7,
-            Self::LoopDetected => 8,
-            Self::ContractViolation => 9,
-            Self::NoCapableAgent => 10,
-            Self::IncompleteContext => 11,
-            _ => 12,
+            Self::CredentialFound => 5,
+            Self::BudgetExhausted => 6,
+            Self::BudgetMismatch => 7,
+            Self::LineageMismatch => 8,
+            Self::LoopDetected => 9,
+            Self::ContractViolation => 10,
+            Self::NoCapableAgent => 11,
+            Self::IncompleteContext => 12,
+            _ => 13,
         }
     }
 }

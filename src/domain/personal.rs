@@ -29,6 +29,32 @@ pub const CONTENT_MEMBERS: [&str; 17] = [
     "checkpoint",
 ];
 
+/// Members that the broker and the log work with. What a message has besides them and [`CONTENT_MEMBERS`] is
+/// of a newer minor, and is taken for content.
+pub const BROKER_MEMBERS: [&str; 21] = [
+    "schemaVersion",
+    "handoffId",
+    "taskId",
+    "parentHandoffId",
+    "fromAgent",
+    "toAgent",
+    "timestamp",
+    "costTracking",
+    "traceparent",
+    "tracestate",
+    "signature",
+    "receiverList",
+    "personalDataPayload",
+    "contractId",
+    "historyStrategy",
+    "conversationId",
+    "correlationId",
+    "priority",
+    "preferredAgents",
+    "capabilitiesRequired",
+    "maxIterations",
+];
+
 /// Where the marks stand.
 const POINTERS: &str = "/personalDataPayload/pointers";
 

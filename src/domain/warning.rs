@@ -38,11 +38,13 @@ pub enum WarningCode {
     SchemaDowngraded,
     /// The message's trace context is invalid, and another trace took its place.
     TraceRestarted,
+    /// A text holds what looks like a credential.
+    CredentialFound,
 }
 
 impl WarningCode {
     /// All codes, in the order of the registry.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::WithoutEffect,
         Self::UnknownAgent,
         Self::EndpointRefused,
@@ -57,6 +59,7 @@ impl WarningCode {
         Self::AgentVersionMismatch,
         Self::SchemaDowngraded,
         Self::TraceRestarted,
+        Self::CredentialFound,
     ];
 
     /// The code as it stands on the wire.
@@ -77,6 +80,7 @@ impl WarningCode {
             Self::AgentVersionMismatch => "AGENT_VERSION_MISMATCH",
             Self::SchemaDowngraded => "SCHEMA_DOWNGRADED",
             Self::TraceRestarted => "TRACE_RESTARTED",
+            Self::CredentialFound => "CREDENTIAL_FOUND",
         }
     }
 }

@@ -150,9 +150,10 @@ pub fn resolve(
     candidates.retain(is_other);
     if candidates.is_empty() {
         candidates = addressed.iter().filter(is_other).collect();
-        // Who is not there may still be named on the list: then the route is what fails.
+        // A type on the list may have no agent: then the route is what fails. An id on the list that is no
+        // agent's is as good as left out (seed 003).
         let named = source.handoff_targets.iter().any(|target| match target {
-            Target::Agent(id) => to.agent_id.as_ref() == Some(id),
+            Target::Agent(_) => false,
             Target::Type(name) => to.agent_id.is_none() && to.agent_type.as_ref() == Some(name),
         });
         let open_question = candidates.is_empty()
@@ -502,14 +503,15 @@ mod tests {
     }
 
     #[test]
-    fn a_listed_but_absent_target_is_a_matter_of_the_route() {
+    fn f5_10_a_listed_but_unknown_id_is_as_good_as_left_out_and_a_type_is_a_matter_of_the_route() {
         let found = resolve(
             &source(&["ghost", "type:spirit"]),
             &to(Some("ghost"), None, None, None),
             &[],
             &team(),
         );
-        assert_eq!(codes(&found), [Code::NoCapableAgent]);
+        assert_eq!(codes(&found), [Code::Forbidden, Code::NoCapableAgent]);
+        assert_eq!(found.failures[0].message, NOT_ON_ALLOWLIST);
         let found =
             resolve(&source(&["type:spirit"]), &to(None, Some("spirit"), None, None), &[], &team());
         assert_eq!(codes(&found), [Code::NoCapableAgent]);

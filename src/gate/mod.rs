@@ -23,6 +23,7 @@ use crate::contract::catalog::Catalog;
 use crate::contract::enforce::Ready;
 use crate::domain::agent::Agent;
 use crate::domain::canonical::CanonicalObject;
+use crate::domain::credential::{self, Forms, Treatment};
 use crate::domain::failure::{Code, Failure, Stage, primary};
 use crate::domain::ids::{AgentId, HandoffId, Micros, TaskId, TenantId};
 use crate::domain::message::Message;
@@ -64,6 +65,8 @@ pub struct Gate {
     pub residency: Residency,
     /// What becomes of a message that claims another version of its sender than the registered one.
     pub versions: VersionClaims,
+    /// What becomes of credentials in a message.
+    pub credentials: Treatment,
 }
 
 /// What was looked up for one message.
@@ -236,6 +239,7 @@ impl Gate {
             requirement,
             residency: Residency::default(),
             versions: VersionClaims::default(),
+            credentials: Treatment::default(),
         }
     }
 
@@ -412,11 +416,20 @@ impl Gate {
             at: lookup.at,
         };
         let on_safety = stage!("gate.safety").entered();
-        let (findings, observed) = self.policies.part(&case, self.scanner.scan(message.value()));
+        let mut sightings = Vec::new();
+        let found_rules = self.scanner.scan_beside(message.value(), &mut |place, text| {
+            let found = Forms::builtin().find(text, place.member(text));
+            credential::note(&mut sightings, || place.holder(text), &found);
+        });
+        let (findings, observed) = self.policies.part(&case, found_rules);
         let unsafe_texts: Vec<_> = findings.iter().map(safety::to_failure).collect();
         note(&unsafe_texts);
         drop(on_safety);
         failures.extend(unsafe_texts);
+        match self.credentials {
+            Treatment::Refuse => failures.extend(sightings.iter().map(unheld::refused_credential)),
+            kept => warnings.extend(sightings.iter().map(|one| unheld::credential(one, kept))),
+        }
         match found.target {
             Some(target) if failures.is_empty() => Verdict::Pass(Box::new(Passed {
                 warnings: [

@@ -353,4 +353,6 @@ fn semantic(message: &Value, found: &mut Found) {
 }
 
 #[cfg(test)]
+mod redacted;
+#[cfg(test)]
 mod tests;

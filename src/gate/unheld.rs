@@ -5,6 +5,8 @@ use serde_json::Value;
 
 use super::schema::older::Older;
 use crate::domain::agent::Agent;
+use crate::domain::credential::{Sighting, Treatment};
+use crate::domain::failure::{Code, Failure, Stage};
 use crate::domain::trace_context::TraceParent;
 use crate::domain::warning::{Warning, WarningCode};
 
@@ -49,6 +51,30 @@ pub fn warnings(message: &Value) -> Vec<Warning> {
         .into_iter()
         .chain(restarted)
         .collect()
+}
+
+/// The warning about a credential that passes, as it stands or replaced. Never the value.
+#[must_use]
+pub fn credential(found: &Sighting, treatment: Treatment) -> Warning {
+    let told = match treatment {
+        Treatment::Redact => format!("held what looks like {}: the broker replaced it", found.name),
+        _ => format!(
+            "holds what looks like {}: the broker stores and delivers it as it stands",
+            found.name
+        ),
+    };
+    Warning::new(WarningCode::CredentialFound, found.pointer.clone(), told)
+}
+
+/// The failure for a credential that is refused. Never the value.
+#[must_use]
+pub fn refused_credential(found: &Sighting) -> Failure {
+    Failure::new(
+        Stage::Safety,
+        Code::CredentialFound,
+        found.pointer.clone(),
+        format!("holds what looks like {}: send a reference to it instead", found.name),
+    )
 }
 
 #[cfg(test)]

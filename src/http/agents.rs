@@ -14,7 +14,7 @@ use super::extract::{Id, Ids, Json};
 use super::problem::{BadBody, Busy, NoKey, Problem, ProblemDetails, WarningView};
 use crate::clock;
 use crate::directory::{Agents, Principal};
-use crate::domain::agent::{Agent, AgentSpec, Target};
+use crate::domain::agent::{Agent, AgentSpec, OrbitConfig, Target};
 use crate::domain::failure::{Code, Failure, Stage};
 use crate::domain::handoff::DeliveryMode;
 use crate::domain::ids::{AgentId, Micros};
@@ -26,16 +26,62 @@ use crate::ledger::command::{
 use crate::store::{AgentRow, KeyRow, Role};
 use crate::vault::{AgentSecrets, SecretKind, hash_api_key, new_api_key};
 
-/// An agent as shown: never with its secrets.
-fn view(row: &AgentRow, agents: &Agents) -> Value {
-    let mut value = serde_json::to_value(&row.agent).unwrap_or_default();
-    if let Some(object) = value.as_object_mut() {
-        object
-            .insert("unknownTargets".to_owned(), json!(agents.roster.unknown_targets(&row.agent)));
-        object.insert("createdAt".to_owned(), json!(row.created_at.rfc3339()));
-        object.insert("updatedAt".to_owned(), json!(row.updated_at.rfc3339()));
+/// An agent as shown: never with its secrets. Another agent sees neither `metadata` nor `callbackUrl`, and of
+/// `delivery` the mode alone.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct AgentView {
+    #[serde(flatten)]
+    agent: Agent,
+    /// The allowlist in Orbit's spelling; the same as `handoffTargets`.
+    #[serde(rename = "handoff_targets")]
+    orbit_targets: Vec<String>,
+    /// The allowlist where Orbit keeps it.
+    config: OrbitConfig,
+    /// Entries of the allowlist that name nobody; they are kept, and ignored at run time.
+    unknown_targets: Vec<String>,
+    /// When it was registered, RFC 3339.
+    created_at: String,
+    /// When it last changed, RFC 3339.
+    updated_at: String,
+    /// What of it does not hold in full; only in the answers to changes, and only where there is any.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    warnings: Vec<WarningView>,
+}
+
+/// A new agent, with its key and secrets, which are shown this once.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct CreatedAgentView {
+    #[serde(flatten)]
+    agent: AgentView,
+    /// Its key for this API.
+    api_key: String,
+    /// Signs its messages.
+    signing_secret: String,
+    /// The broker signs its deliveries with it.
+    webhook_secret: String,
+}
+
+/// The tenant's agents, by id.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct AgentsView {
+    /// All of them.
+    #[schema(value_type = Vec<AgentView>)]
+    items: Vec<Value>,
+}
+
+fn view(row: &AgentRow, agents: &Agents) -> AgentView {
+    let targets = &row.agent.handoff_targets;
+    AgentView {
+        orbit_targets: targets.iter().map(ToString::to_string).collect(),
+        config: OrbitConfig { handoff_targets: Some(targets.clone()) },
+        unknown_targets: agents.roster.unknown_targets(&row.agent),
+        created_at: row.created_at.rfc3339(),
+        updated_at: row.updated_at.rfc3339(),
+        warnings: Vec::new(),
+        agent: row.agent.clone(),
     }
-    value
 }
 
 /// The members of an agent that do not hold in full: what the roster knows of, and what the egress guard refuses.
@@ -57,19 +103,14 @@ pub(super) fn refused_endpoint(api: &Api, pointer: &str, url: &str) -> Option<Wa
 }
 
 /// An agent as its changer sees it: with the warnings, where there are any.
-fn view_changed(api: &Api, row: &AgentRow, agents: &Agents) -> Value {
-    let mut value = view(row, agents);
-    let warnings = warnings(api, row, agents);
-    if !warnings.is_empty() {
-        value["warnings"] = json!(warnings);
-    }
-    value
+fn view_changed(api: &Api, row: &AgentRow, agents: &Agents) -> AgentView {
+    AgentView { warnings: warnings(api, row, agents), ..view(row, agents) }
 }
 
 /// An agent as that caller may see it: to another agent its addresses and its owner's data are not
 /// shown, for a URL may itself be a secret.
 fn view_for(principal: &Principal, row: &AgentRow, agents: &Agents) -> Value {
-    let mut value = view(row, agents);
+    let mut value = serde_json::to_value(view(row, agents)).unwrap_or_default();
     let other = principal.agent.as_ref().is_some_and(|caller| *caller != row.agent.agent_id);
     if other && let Some(object) = value.as_object_mut() {
         object.remove("metadata");
@@ -115,9 +156,9 @@ async fn changed(
 /// Register an agent; its key and secrets are shown this once.
 #[utoipa::path(
     post, path = "/agents", tag = "agents", operation_id = "createAgent",
-    request_body(content = Object, description = "An agent; see the documentation of GET /agents/{agentId}", content_type = "application/json"),
+    request_body(content = AgentSpec, description = "An agent", content_type = "application/json"),
     responses(
-        (status = 201, description = "The agent, with `apiKey`, `signingSecret` and `webhookSecret`", body = Object),
+        (status = 201, description = "The agent, with `apiKey`, `signingSecret` and `webhookSecret`", body = CreatedAgentView),
         NoKey,
         (status = 403, description = "Not an operator", body = ProblemDetails, content_type = "application/problem+json"),
         (status = 409, description = "The id is taken", body = ProblemDetails, content_type = "application/problem+json"),
@@ -131,7 +172,7 @@ pub async fn create(
     State(api): State<Api>,
     Operator(principal): Operator,
     Json(spec): Json<AgentSpec>,
-) -> Result<(StatusCode, axum::Json<Value>), Problem> {
+) -> Result<(StatusCode, axum::Json<CreatedAgentView>), Problem> {
     let now = api.now();
     let id = match &spec.agent_id {
         Some(id) => id.clone(),
@@ -186,10 +227,12 @@ pub async fn create(
         return Err(Problem::new(Code::Internal, "unexpected reply"));
     };
     let agents = api.intake.directory.agents(&tenant).await?;
-    let mut shown = view_changed(&api, &row, &agents);
-    shown["apiKey"] = json!(*key);
-    shown["signingSecret"] = json!(*signing);
-    shown["webhookSecret"] = json!(*webhook);
+    let shown = CreatedAgentView {
+        agent: view_changed(&api, &row, &agents),
+        api_key: key.to_string(),
+        signing_secret: signing.to_string(),
+        webhook_secret: webhook.to_string(),
+    };
     Ok((StatusCode::CREATED, axum::Json(shown)))
 }
 
@@ -197,7 +240,7 @@ pub async fn create(
 #[utoipa::path(
     get, path = "/agents", tag = "agents", operation_id = "listAgents",
     responses(
-        (status = 200, description = "`{items: [agent]}`, by id", body = Object),
+        (status = 200, description = "All agents, by id", body = AgentsView),
         NoKey,
     ),
     security(("bearer" = []), ("apiKey" = []))
@@ -205,7 +248,7 @@ pub async fn create(
 pub async fn list(
     State(api): State<Api>,
     Anyone(principal): Anyone,
-) -> Result<axum::Json<Value>, Problem> {
+) -> Result<axum::Json<AgentsView>, Problem> {
     let agents = api.intake.directory.agents(&principal.tenant).await?;
     let items: Vec<Value> = agents
         .roster
@@ -213,7 +256,7 @@ pub async fn list(
         .filter_map(|agent| agents.row(&agent.agent_id))
         .map(|row| view_for(&principal, row, &agents))
         .collect();
-    Ok(axum::Json(json!({ "items": items })))
+    Ok(axum::Json(AgentsView { items }))
 }
 
 /// Read one agent.
@@ -221,7 +264,7 @@ pub async fn list(
     get, path = "/agents/{agentId}", tag = "agents", operation_id = "getAgent",
     params(("agentId" = String, Path, description = "The agent's id")),
     responses(
-        (status = 200, description = "The agent, without its secrets; `unknownTargets` names allowlist entries that name nobody", body = Object),
+        (status = 200, description = "The agent, without its secrets; `unknownTargets` names allowlist entries that name nobody", body = AgentView),
         NoKey,
         (status = 404, description = "No such agent", body = ProblemDetails, content_type = "application/problem+json"),
     ),
@@ -242,9 +285,9 @@ pub async fn get(
 #[utoipa::path(
     patch, path = "/agents/{agentId}", tag = "agents", operation_id = "patchAgent",
     params(("agentId" = String, Path, description = "The agent's id")),
-    request_body(content = Object, description = "What to change", content_type = "application/json"),
+    request_body(content = AgentSpec, description = "What to change", content_type = "application/json"),
     responses(
-        (status = 200, description = "The agent as it is now", body = Object),
+        (status = 200, description = "The agent as it is now", body = AgentView),
         NoKey,
         (status = 403, description = "Not an operator", body = ProblemDetails, content_type = "application/problem+json"),
         (status = 404, description = "No such agent", body = ProblemDetails, content_type = "application/problem+json"),
@@ -259,7 +302,7 @@ pub async fn patch(
     Anyone(principal): Anyone,
     Id(id): Id<AgentId>,
     Json(spec): Json<AgentSpec>,
-) -> Result<axum::Json<Value>, Problem> {
+) -> Result<axum::Json<AgentView>, Problem> {
     let own_state = principal.agent.as_ref() == Some(&id)
         && spec == AgentSpec { state: spec.state, ..AgentSpec::default() };
     if !own_state && !matches!(principal.role, Role::Operator | Role::Admin) {
@@ -450,7 +493,7 @@ one_target!(
 #[utoipa::path(
     get, path = "/allowlist", tag = "allowlist", operation_id = "getAllowlist",
     responses(
-        (status = 200, description = "`{nodes: [{agentId, agentType}], edges: [{source, target, resolved: [agentId], unknown}]}`", body = Object),
+        (status = 200, description = "Every agent, and every entry of every list", body = AllowlistView),
         NoKey,
     ),
     security(("bearer" = []), ("apiKey" = []))
@@ -458,14 +501,14 @@ one_target!(
 pub async fn allowlist(
     State(api): State<Api>,
     Anyone(principal): Anyone,
-) -> Result<axum::Json<Value>, Problem> {
+) -> Result<axum::Json<AllowlistView>, Problem> {
     let agents = api.intake.directory.agents(&principal.tenant).await?;
     let roster = &agents.roster;
-    let nodes: Vec<Value> = roster
-        .iter()
-        .map(|agent| json!({ "agentId": agent.agent_id, "agentType": agent.agent_type }))
-        .collect();
-    let edges: Vec<Value> = roster
+    let nodes = roster.iter().map(|agent| NodeView {
+        agent_id: agent.agent_id.to_string(),
+        agent_type: agent.agent_type.clone(),
+    });
+    let edges = roster
         .iter()
         .flat_map(|agent| agent.handoff_targets.iter().map(move |target| (agent, target)))
         .map(|(agent, target)| {
@@ -475,19 +518,64 @@ pub async fn allowlist(
                 }
                 Target::Type(name) => roster.of_type(name).map(|found| &found.agent_id).collect(),
             };
-            json!({
-                "source": agent.agent_id,
-                "target": target,
-                "unknown": resolved.is_empty(),
-                "resolved": resolved,
-            })
-        })
-        .collect();
-    Ok(axum::Json(json!({ "nodes": nodes, "edges": edges })))
+            EdgeView {
+                source: agent.agent_id.to_string(),
+                target: target.to_string(),
+                unknown: resolved.is_empty(),
+                resolved: resolved.into_iter().map(ToString::to_string).collect(),
+            }
+        });
+    Ok(axum::Json(AllowlistView { nodes: nodes.collect(), edges: edges.collect() }))
+}
+
+/// The allowlists of all agents, as a graph.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct AllowlistView {
+    /// The agents.
+    nodes: Vec<NodeView>,
+    /// Their lists' entries.
+    edges: Vec<EdgeView>,
+}
+
+/// An agent.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct NodeView {
+    /// Its id.
+    agent_id: String,
+    /// Its type.
+    agent_type: String,
+}
+
+/// An entry of an allowlist.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct EdgeView {
+    /// Whose list.
+    source: String,
+    /// An id, or `type:<agentType>`.
+    target: String,
+    /// The agents that it names now.
+    resolved: Vec<String>,
+    /// Whether it names nobody.
+    unknown: bool,
+}
+
+/// A replaced secret: one of the two, by its kind.
+#[derive(Debug, Default, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RotatedView {
+    /// Signs the agent's messages.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    signing_secret: Option<String>,
+    /// The broker signs its deliveries to the agent with it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    webhook_secret: Option<String>,
+    /// Until when the old one counts too, RFC 3339.
+    old_valid_until: String,
 }
 
 /// How to replace a secret.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct RotateBody {
     /// How long the old one stays valid, in seconds.
@@ -502,9 +590,9 @@ pub struct RotateBody {
         ("agentId" = String, Path, description = "The agent's id"),
         ("kind" = String, Path, description = "`signing` or `webhook`"),
     ),
-    request_body(content = Object, description = "`{overlapSeconds?}`: how long the old secret stays valid", content_type = "application/json"),
+    request_body(content = RotateBody, description = "How long the old secret stays valid", content_type = "application/json"),
     responses(
-        (status = 200, description = "`{signingSecret}` or `{webhookSecret}`, shown this once, and `oldValidUntil`", body = Object),
+        (status = 200, description = "The new secret, shown this once", body = RotatedView),
         NoKey,
         (status = 403, description = "Not an operator", body = ProblemDetails, content_type = "application/problem+json"),
         (status = 404, description = "No such agent or secret", body = ProblemDetails, content_type = "application/problem+json"),
@@ -520,10 +608,10 @@ pub async fn rotate_secret(
     Operator(principal): Operator,
     Ids(id, kind): Ids<AgentId, String>,
     Json(body): Json<RotateBody>,
-) -> Result<axum::Json<Value>, Problem> {
-    let (kind, name) = match kind.as_str() {
-        "signing" => (SecretKind::Signing, "signingSecret"),
-        "webhook" => (SecretKind::Webhook, "webhookSecret"),
+) -> Result<axum::Json<RotatedView>, Problem> {
+    let kind = match kind.as_str() {
+        "signing" => SecretKind::Signing,
+        "webhook" => SecretKind::Webhook,
         _ => return Err(Problem::not_found("secret")),
     };
     let agents = api.intake.directory.agents(&principal.tenant).await?;
@@ -536,5 +624,9 @@ pub async fn rotate_secret(
         .map_err(|_| Problem::new(Code::Internal, "a secret could not be sealed"))?;
     let from = row.secrets.clone();
     changed(&api, &principal, id, AgentChange::Secrets { from, to: secrets.to_text() }).await?;
-    Ok(axum::Json(json!({ (name): *text, "oldValidUntil": until.rfc3339() })))
+    let shown = RotatedView { old_valid_until: until.rfc3339(), ..RotatedView::default() };
+    Ok(axum::Json(match kind {
+        SecretKind::Signing => RotatedView { signing_secret: Some(text.to_string()), ..shown },
+        SecretKind::Webhook => RotatedView { webhook_secret: Some(text.to_string()), ..shown },
+    }))
 }

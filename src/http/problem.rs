@@ -51,6 +51,7 @@ pub const fn status_of(code: Code) -> StatusCode {
         Code::Internal => StatusCode::INTERNAL_SERVER_ERROR,
         Code::SchemaInvalid
         | Code::SafetyViolation
+        | Code::CredentialFound
         | Code::BudgetExhausted
         | Code::BudgetMismatch
         | Code::LineageMismatch
@@ -68,6 +69,7 @@ const fn title(code: Code) -> &'static str {
         Code::SchemaInvalid => "The document does not fit its schema",
         Code::Forbidden => "Not allowed",
         Code::SafetyViolation => "The message carries text that a safety rule forbids",
+        Code::CredentialFound => "The message carries a credential",
         Code::BudgetExhausted => "No budget is left",
         Code::BudgetMismatch => "The budget relay does not add up",
         Code::LineageMismatch => "The message follows another handoff",

@@ -11,7 +11,7 @@ use utoipa_axum::routes;
 use super::{
     Api, access_report, agents, audit, blame, caps, checkpoints, contracts, cost, data_subjects,
     dead_letters, docs, escalations, events, handoffs, inbox, keys, layer, legal_holds, matching,
-    prompt, schemas, service, subscriptions, tasks, tiles, trace, verdicts, what_if,
+    prompt, queries, schemas, service, subscriptions, tasks, tiles, trace, verdicts, what_if,
 };
 
 #[derive(OpenApi)]
@@ -156,10 +156,27 @@ fn published(mut document: utoipa::openapi::OpenApi) -> utoipa::openapi::OpenApi
     document
 }
 
+/// Where Orbit's clients look for agents (seed 003).
+pub const ALIAS: &str = "/api/v1";
+
+/// The agents once more, for [`ALIAS`].
+fn agents_alone() -> Router<Api> {
+    OpenApiRouter::new()
+        .routes(routes!(agents::create, agents::list))
+        .routes(routes!(agents::get, agents::patch, agents::delete))
+        .routes(routes!(agents::get_targets, agents::put_targets))
+        .routes(routes!(agents::add_target, agents::remove_target))
+        .split_for_parts()
+        .0
+}
+
 /// The API.
 pub fn router(api: Api) -> Router {
     let (routes, document) = table().split_for_parts();
+    let known = queries::known(&document);
     routes
+        .nest(ALIAS, agents_alone())
+        .layer(from_fn_with_state(known, queries::check))
         .merge(docs::routes(published(document)))
         .layer(from_fn_with_state(api.clone(), layer::surround))
         .with_state(api)

@@ -7,9 +7,10 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::Api;
 use super::auth::{Anyone, AsAgent, Operator, limited_to};
+use super::credentials;
 use super::escalations::{reason_of, wrong};
 use super::extract::{Id, Ids, Json, JsonBytes, Params, heavy, page_size, parse, read_cursor};
-use super::problem::{BadBody, Busy, NoKey, Problem, ProblemDetails};
+use super::problem::{BadBody, Busy, NoKey, Problem, ProblemDetails, WarningView};
 use super::views::{Page, TaskView};
 use crate::clock;
 use crate::directory::Principal;
@@ -153,14 +154,15 @@ pub async fn complete(
 ) -> Result<axum::Json<TaskView>, Problem> {
     find(&api, &principal, id).await?;
     not_an_auditor(&principal)?;
-    api.intake.redaction.redact_words(&mut said);
+    let warnings = credentials::redacted(&api, &mut said)?;
     let now = api.now();
     let kind = Kind::CompleteTask(Box::new(CompleteTask {
         task_id: id,
         by: limited_to(&principal),
         content: content(&canonical::to_vec(&Value::Object(said)), now),
     }));
-    change(&api, &principal, now, kind).await
+    let axum::Json(task) = change(&api, &principal, now, kind).await?;
+    Ok(axum::Json(TaskView { warnings, ..task }))
 }
 
 /// A wish to withdraw a task.
@@ -310,6 +312,9 @@ pub struct CheckpointView {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
     pub state: Option<Value>,
+    /// What of the request does not hold in full.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<WarningView>,
 }
 
 impl From<&CheckpointRow> for CheckpointView {
@@ -322,6 +327,7 @@ impl From<&CheckpointRow> for CheckpointView {
             commitment: hash_text(&row.part.commitment),
             created_at: row.created_at.rfc3339(),
             state: None,
+            warnings: Vec::new(),
         }
     }
 }
@@ -355,6 +361,7 @@ pub async fn put_checkpoint(
     let tenant = caller.principal.tenant.clone();
     let size = body.bytes.len();
     let mut state = parse(body.bytes.clone()).await?;
+    let warnings = credentials::judged(&api, &state)?;
     api.intake.redaction.redact_checkpoint(&mut state);
     if !state.is_object() {
         return Err(Problem::refusal(
@@ -396,7 +403,9 @@ pub async fn put_checkpoint(
         })
         .await?;
     match reply {
-        Reply::Checkpoint(row) => Ok(axum::Json(CheckpointView::from(&row))),
+        Reply::Checkpoint(row) => {
+            Ok(axum::Json(CheckpointView { warnings, ..CheckpointView::from(&row) }))
+        }
         other => Err(LedgerError::Internal(format!("unexpected reply {other:?}")).into()),
     }
 }

@@ -9,6 +9,7 @@ use tracing::Span;
 
 use super::Api;
 use super::auth::AsAgent;
+use super::credentials;
 use super::extract::{Id, Json, trace_context};
 use super::handoffs::{find, not_the_receiver};
 use super::problem::{BadBody, Busy, NoKey, Problem, ProblemDetails};
@@ -190,7 +191,7 @@ async fn say(
     }
     let fencing_token = fencing_token(headers, &mut said)?;
     let spent = spent(&word, &said)?;
-    api.intake.redaction.redact_words(&mut said);
+    let warnings = credentials::redacted(api, &mut said)?;
     let now = api.now();
     let content =
         (!said.is_empty()).then(|| content(&canonical::to_vec(&Value::Object(said)), now));
@@ -209,7 +210,9 @@ async fn say(
         })),
     };
     match api.intake.ledger.handle(command).await? {
-        Reply::Handoff { handoff, .. } => Ok(axum::Json(HandoffView::from(&handoff))),
+        Reply::Handoff { handoff, .. } => {
+            Ok(axum::Json(HandoffView { warnings, ..HandoffView::from(&handoff) }))
+        }
         other => Err(LedgerError::Internal(format!("unexpected reply {other:?}")).into()),
     }
 }

@@ -215,6 +215,9 @@ pub struct HandoffView {
     pub message: Option<serde_json::Value>,
     /// Where to look.
     pub links: Links,
+    /// What of the request does not hold in full.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<WarningView>,
 }
 
 impl From<&Handoff> for HandoffView {
@@ -252,6 +255,7 @@ impl From<&Handoff> for HandoffView {
             receipt: None,
             message: None,
             links: Links::of(handoff),
+            warnings: Vec::new(),
         }
     }
 }
@@ -294,6 +298,9 @@ pub struct TaskView {
     pub created_at: String,
     /// When it last changed, RFC 3339.
     pub updated_at: String,
+    /// What of the request does not hold in full.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<WarningView>,
 }
 
 impl From<&Task> for TaskView {
@@ -313,6 +320,7 @@ impl From<&Task> for TaskView {
             opened_by: task.opened_by.as_ref().map(ToString::to_string),
             created_at: task.created_at.rfc3339(),
             updated_at: task.updated_at.rfc3339(),
+            warnings: Vec::new(),
         }
     }
 }

@@ -197,10 +197,11 @@ async fn gate(
     let mut requirement = present.requirement.clone();
     let required = &mut requirement.required;
     required.default = require_contract.unwrap_or(required.default);
-    let (scanner, versions) = (present.scanner.clone(), present.versions);
+    let (scanner, versions, credentials) =
+        (present.scanner.clone(), present.versions, present.credentials);
     // Compiling rules and schemas takes some milliseconds.
     let made = tokio::task::spawn_blocking(move || {
-        let mut gate = Gate { versions, ..Gate::with(policies, requirement) };
+        let mut gate = Gate { versions, credentials, ..Gate::with(policies, requirement) };
         gate.scanner = match rules {
             Some(rules) => Scanner::with_rules(Rules::load(&rules.to_string())?),
             None => scanner,

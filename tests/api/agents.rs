@@ -141,7 +141,7 @@ both! {
         }
         broker.admin.delete("/agents/b").await.refused(404, "NOT_FOUND");
         broker.admin.get("/agents/b").await.refused(404, "NOT_FOUND");
-        a.submit(&Message::initial("a", "b")).await.refused(422, "NO_CAPABLE_AGENT");
+        a.submit(&Message::initial("a", "b")).await.refused(403, "FORBIDDEN");
         // Another agent of that name is another agent.
         let again = broker.pull("b", &[]).await;
         again.api.get("/agents").await.expect(200);

@@ -62,7 +62,7 @@ both! {
         let a = broker.pull("a", &["ghost"]).await;
         let read = broker.admin.get("/agents/a").await.expect(200).body;
         assert_eq!(read["unknownTargets"], json!(["ghost"]));
-        a.submit(&Message::initial("a", "ghost")).await.refused(422, "NO_CAPABLE_AGENT");
+        a.submit(&Message::initial("a", "ghost")).await.refused(403, "FORBIDDEN");
         broker.pull("ghost", &[]).await;
         let read = broker.admin.get("/agents/a").await.expect(200).body;
         assert_eq!(read["unknownTargets"], json!([]));

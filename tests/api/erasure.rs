@@ -206,7 +206,7 @@ both! {
 
     with [("HANDOFFD_REDACTION__POINTERS", "/**/ssn, /result/card")]
     async fn what_a_policy_names_is_never_kept(broker: Broker) {
-        let gone = json!({ "$redacted": "policy" });
+        let gone = json!("[REDACTED:policy]");
         let message = Message::initial("a", "b")
             .set("/currentState", json!({ "people": [{ "ssn": "123-45-6789", "n": 1 }] }))
             .set("/personalDataPayload", json!({ "subjects": [{ "subjectId": "jana", "data": { "ssn": "123-45-6789" } }] }));
@@ -222,7 +222,7 @@ both! {
         let found = broker.admin.get(&path).await.expect(200);
         assert_eq!(found.body["state"]["currentState"]["people"][0]["ssn"], gone);
         let trace = broker.trace(&message).await.to_string();
-        assert!(trace.contains("$redacted") && !trace.contains("123-45-6789") && !trace.contains("4111"));
+        assert!(trace.contains("[REDACTED:policy]") && !trace.contains("123-45-6789") && !trace.contains("4111"));
         let report = broker.admin.get("/data-subjects/jana").await.expect(200).body;
         assert_eq!(report["data"][0]["held"]["data"]["ssn"], gone);
         // The same submission is a replay; one that differs in a redacted value only is one too.

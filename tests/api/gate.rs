@@ -274,7 +274,7 @@ both! {
     }
 
     async fn the_primary_reason_goes_by_the_specifications_order(broker: Broker) {
-        let a = broker.pull("a", &["gone", "b"]).await;
+        let a = broker.pull("a", &["type:gone", "b"]).await;
         broker.agent(json!({ "agentId": "b", "requiredState": ["missing"] })).await;
         broker.pull("stranger", &[]).await;
         let everything = Message::review("a", "stranger")
@@ -291,7 +291,7 @@ both! {
         // It is a dead letter all the same.
         let found = broker.admin.get(&everything.path()).await.expect(200);
         assert_eq!(found.body["status"], "DEAD_LETTERED");
-        let message = everything.again().set("/toAgent", json!({ "agentId": "gone" }));
+        let message = everything.again().set("/toAgent", json!({ "agentType": "gone" }));
         a.submit(&message).await.refused(422, "SAFETY_VIOLATION");
         let message = message.again().set("/reason", json!("fine"));
         let answer = a.submit(&message).await.refused(422, "BUDGET_EXHAUSTED");

@@ -32,6 +32,28 @@ impl Place<'_, '_> {
     }
 }
 
+impl<'m> Place<'_, 'm> {
+    /// The name of the member whose value a text is; `None` of an item, and of a name itself.
+    #[must_use]
+    pub fn member(&self, text: &str) -> Option<&'m str> {
+        match self.0.last() {
+            Some(Segment::Key(name)) if !std::ptr::eq(*name, text) => Some(name),
+            _ => None,
+        }
+    }
+
+    /// As a JSON pointer; of a name, that of the object it stands in.
+    #[must_use]
+    pub fn holder(&self, text: &str) -> String {
+        match self.0.split_last() {
+            Some((Segment::Key(name), above)) if std::ptr::eq(*name, text) => {
+                Place(above).pointer()
+            }
+            _ => self.pointer(),
+        }
+    }
+}
+
 /// Shows every text of a message to `visit`, in the order of the fields.
 pub fn each_text<'m>(
     message: &'m Value,

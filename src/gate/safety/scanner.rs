@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::fields::each_text;
+use super::fields::{Place, each_text};
 use super::rules::{FieldClass, Rule, Rules};
 use super::sequence::{Fire, Memory};
 use super::views::look;
@@ -80,9 +80,19 @@ impl Scanner {
     /// [`MAX_FINDINGS`], in the order of the fields.
     #[must_use]
     pub fn scan(&self, message: &Value) -> Vec<Finding> {
+        self.scan_beside(message, &mut |_, _| {})
+    }
+
+    /// The same; `beside` sees each text on the way.
+    pub fn scan_beside(
+        &self,
+        message: &Value,
+        beside: &mut dyn FnMut(&Place<'_, '_>, &str),
+    ) -> Vec<Finding> {
         let mut findings = Vec::new();
         let mut memory = Memory::default();
         each_text(message, &mut |place, text, class| {
+            beside(place, text);
             self.judge(text, class, &mut memory, &mut findings, || place.pointer());
         });
         findings

@@ -12,5 +12,7 @@ mod f4_residency;
 mod f4_retention;
 mod f5;
 mod f5_door;
+mod f5_orbit;
+mod f5_secrets;
 mod f5_versions;
 mod f6;

@@ -1,0 +1,544 @@
+//! Credentials by their well-known forms: keys of clouds and services, tokens, private keys, passwords in
+//! URLs. The forms are data, `config/credentials.json`.
+//!
+//! An automaton finds the words by which forms begin; only there a form's pattern is tried, at that very
+//! place. What was tried is not tried again from within, so the time grows with the text alone.
+
+use std::ops::Range;
+use std::sync::{LazyLock, OnceLock};
+
+use aho_corasick::{AhoCorasick, MatchKind};
+use regex::Regex;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+const BUILTIN: &str = include_str!("../../config/credentials.json");
+
+/// A secret of fewer different characters is a stand-in (`AKIAXXXXXXXXXXXXXXXX`).
+const MIN_DISTINCT: usize = 6;
+
+/// Strings this long may have no room left under their schema's limit.
+const LIMITED: usize = 250;
+
+/// What becomes of credentials in what agents send (`redaction.secrets`).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Treatment {
+    /// They pass, and the answer names their places.
+    #[default]
+    Warn,
+    /// They are replaced before anything is made of the message.
+    Redact,
+    /// The message is refused.
+    Refuse,
+}
+
+/// One form, as it stands in the file.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Entry {
+    id: String,
+    name: String,
+    /// Words that the pattern begins with, after `lead` characters.
+    after: Vec<String>,
+    #[serde(default)]
+    lead: usize,
+    /// Matched where the word stands. The first group, where it has one, is the credential.
+    pattern: String,
+    /// No letter or digit follows.
+    #[serde(default)]
+    closed: bool,
+    /// A letter may stand right before it.
+    #[serde(default)]
+    within: bool,
+    /// The credential has letters and digits.
+    #[serde(default)]
+    mixed: bool,
+    /// Words that stand for a credential in documentation.
+    #[serde(default)]
+    plain: Vec<String>,
+    /// Names of members (small letters and digits) whose whole value is a credential of the form `value`.
+    #[serde(default)]
+    member: Vec<String>,
+    #[serde(default)]
+    value: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    #[expect(dead_code, reason = "for readers of the file")]
+    version: String,
+    /// What marks a stand-in, in small letters.
+    placeholders: Vec<String>,
+    forms: Vec<Entry>,
+}
+
+struct Form {
+    entry: Entry,
+    pattern: OnceLock<Option<Regex>>,
+}
+
+impl Form {
+    /// Compiled when the form's word turns up first.
+    fn pattern(&self) -> Option<&Regex> {
+        let compile = || Regex::new(&format!("^(?:{})", self.entry.pattern)).ok();
+        self.pattern.get_or_init(compile).as_ref()
+    }
+}
+
+/// The forms, ready to search.
+pub struct Forms {
+    words: AhoCorasick,
+    /// For each word, its form.
+    owners: Vec<usize>,
+    placeholders: Vec<String>,
+    forms: Vec<Form>,
+    /// (form, pattern of the whole value), of forms that members' names give away.
+    members: Vec<(usize, Regex)>,
+}
+
+impl std::fmt::Debug for Forms {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Forms").field("forms", &self.forms.len()).finish_non_exhaustive()
+    }
+}
+
+/// A credential in a text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Credential<'f> {
+    /// The form's id, as `github-token`.
+    pub id: &'f str,
+    /// What it is, with its article.
+    pub name: &'f str,
+    /// Where it stands, in bytes.
+    pub place: Range<usize>,
+}
+
+impl Forms {
+    /// The forms that are compiled in.
+    ///
+    /// # Panics
+    /// Never with the file that is compiled in; the tests of this file load it.
+    pub fn builtin() -> &'static Self {
+        static FORMS: LazyLock<Forms> = LazyLock::new(|| {
+            Forms::load(BUILTIN)
+                .expect("the compiled-in forms load, as the tests of this file prove")
+        });
+        &FORMS
+    }
+
+    fn load(text: &str) -> Result<Self, String> {
+        let file: File = serde_json::from_str(text).map_err(|err| err.to_string())?;
+        let (mut words, mut owners, mut members) = (Vec::new(), Vec::new(), Vec::new());
+        for (at, entry) in file.forms.iter().enumerate() {
+            words.extend(entry.after.iter().cloned());
+            owners.extend(entry.after.iter().map(|_| at));
+            if let Some(value) = &entry.value {
+                members.push((
+                    at,
+                    Regex::new(&format!("^(?:{value})$")).map_err(|err| err.to_string())?,
+                ));
+            }
+        }
+        let words = AhoCorasick::builder()
+            .match_kind(MatchKind::Standard)
+            .build(&words)
+            .map_err(|err| err.to_string())?;
+        let forms = file.forms.into_iter().map(|entry| Form { entry, pattern: OnceLock::new() });
+        Ok(Self { words, owners, placeholders: file.placeholders, forms: forms.collect(), members })
+    }
+
+    /// The credentials in a text, in order; `member` is the name of the member whose value it is.
+    #[must_use]
+    pub fn find<'f>(&'f self, text: &str, member: Option<&str>) -> Vec<Credential<'f>> {
+        let mut found = Vec::new();
+        if let Some(whole) = member.and_then(|member| self.named(text, member)) {
+            found.push(whole);
+            return found;
+        }
+        // How far each form was tried.
+        let mut tried: Vec<(usize, usize)> = Vec::new();
+        for hit in self.words.find_overlapping_iter(text) {
+            let owner = self.owners[hit.pattern().as_usize()];
+            let Form { entry, .. } = &self.forms[owner];
+            let Some(start) = hit.start().checked_sub(entry.lead) else { continue };
+            let known =
+                tried.iter().find(|(form, _)| *form == owner).map_or(0, |(_, until)| *until);
+            if start < known
+                || !entry.within && joined(text[..start.min(text.len())].bytes().next_back())
+            {
+                continue;
+            }
+            let Some(groups) =
+                text.get(start..).and_then(|rest| self.forms[owner].pattern()?.captures(rest))
+            else {
+                continue;
+            };
+            let whole = groups.get(0).map_or(0..0, |whole| whole.range());
+            let secret = groups.get(1).map_or(whole.clone(), |secret| secret.range());
+            let (whole, secret) =
+                (start + whole.start..start + whole.end, start + secret.start..start + secret.end);
+            tried.retain(|(form, _)| *form != owner);
+            tried.push((owner, whole.end));
+            let open = entry.closed && joined(text.as_bytes().get(whole.end).copied());
+            if open || self.stands_in(entry, &text[secret.clone()]) {
+                continue;
+            }
+            found.push(Credential { id: &entry.id, name: &entry.name, place: secret });
+        }
+        // Where two forms see one credential, the one that begins first counts.
+        found.sort_by_key(|one| (one.place.start, usize::MAX - one.place.end));
+        let mut until = 0;
+        found.retain(|one| {
+            let apart = one.place.start >= until;
+            until = until.max(one.place.end);
+            apart
+        });
+        found
+    }
+
+    fn named<'f>(&'f self, text: &str, member: &str) -> Option<Credential<'f>> {
+        let plain = || {
+            let letters = member.bytes().filter(u8::is_ascii_alphanumeric);
+            letters.map(|byte| byte.to_ascii_lowercase())
+        };
+        let named = |entry: &Entry| entry.member.iter().any(|name| plain().eq(name.bytes()));
+        let (form, value) =
+            self.members.iter().find(|(form, _)| named(&self.forms[*form].entry))?;
+        let entry = &self.forms[*form].entry;
+        (text.len() < LIMITED && value.is_match(text) && !self.stands_in(entry, text))
+            .then(|| Credential { id: &entry.id, name: &entry.name, place: 0..text.len() })
+    }
+
+    /// Whether it only shows where a credential goes.
+    fn stands_in(&self, entry: &Entry, secret: &str) -> bool {
+        let small = secret.to_ascii_lowercase();
+        let url = !entry.plain.is_empty();
+        if url {
+            let marked =
+                small.starts_with(['$', '<', '{', '[', '*', '%']) || small.contains("[redacted");
+            return marked
+                || entry.plain.contains(&small)
+                || small.chars().all(|one| matches!(one, '.' | '*' | 'x'));
+        }
+        let distinct = secret.bytes().collect::<std::collections::BTreeSet<_>>().len();
+        let letters = secret.bytes().any(|byte| byte.is_ascii_alphabetic());
+        let digits = secret.bytes().any(|byte| byte.is_ascii_digit());
+        distinct < MIN_DISTINCT
+            || entry.mixed && !(letters && digits)
+            || entry.id != "private-key"
+                && self.placeholders.iter().any(|word| small.contains(word.as_str()))
+    }
+
+    /// The text with each credential replaced by `[REDACTED:id]`; `None` where it has none.
+    #[must_use]
+    pub fn redact(&self, text: &str, member: Option<&str>) -> Option<String> {
+        let found = self.find(text, member);
+        if found.is_empty() {
+            return None;
+        }
+        let mut out = String::with_capacity(text.len());
+        let mut done = 0;
+        for one in &found {
+            out.push_str(&text[done..one.place.start]);
+            out.push_str("[REDACTED:");
+            out.push_str(one.id);
+            out.push(']');
+            done = one.place.end;
+        }
+        out.push_str(&text[done..]);
+        let length = text.chars().count();
+        if length >= LIMITED && out.chars().count() > length {
+            out = out.chars().take(length).collect();
+        }
+        Some(out)
+    }
+}
+
+/// Where a credential stands in a document, and what it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sighting {
+    /// JSON pointer of the string; of a member's name, that of the object it stands in.
+    pub pointer: String,
+    /// What it is, with its article.
+    pub name: &'static str,
+}
+
+/// Most sightings that are told of one document.
+pub const MAX_SIGHTINGS: usize = 20;
+
+/// The credentials of a document that stands at `root`, a JSON pointer, keys included.
+#[must_use]
+pub fn sightings(root: &str, value: &Value) -> Vec<Sighting> {
+    let mut found = Vec::new();
+    look(&mut root.to_owned(), None, value, &mut found);
+    found
+}
+
+fn look(pointer: &mut String, member: Option<&str>, value: &Value, found: &mut Vec<Sighting>) {
+    let forms = Forms::builtin();
+    let length = pointer.len();
+    match value {
+        Value::String(text) => note(found, || pointer.clone(), &forms.find(text, member)),
+        Value::Array(items) => {
+            for (index, item) in items.iter().enumerate() {
+                push_segment(pointer, &index.to_string());
+                look(pointer, None, item, found);
+                pointer.truncate(length);
+            }
+        }
+        Value::Object(members) => {
+            for (name, below) in members {
+                note(found, || pointer.clone(), &forms.find(name, None));
+                push_segment(pointer, name);
+                look(pointer, Some(name), below, found);
+                pointer.truncate(length);
+            }
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}
+
+/// Adds what was found at a place. No pointer repeats a credential that is a member's name further up.
+pub fn note(
+    sightings: &mut Vec<Sighting>,
+    pointer: impl Fn() -> String,
+    found: &[Credential<'static>],
+) {
+    for one in found.iter().take(MAX_SIGHTINGS.saturating_sub(sightings.len())) {
+        let pointer = pointer();
+        let pointer = Forms::builtin().redact(&pointer, None).unwrap_or(pointer);
+        sightings.push(Sighting { pointer, name: one.name });
+    }
+}
+
+/// Replaces the credentials in a document, keys included; says whether there were any.
+pub fn redact(member: Option<&str>, value: &mut Value) -> bool {
+    let forms = Forms::builtin();
+    match value {
+        Value::String(text) => match forms.redact(text, member) {
+            Some(safe) => {
+                *text = safe;
+                true
+            }
+            None => false,
+        },
+        Value::Array(items) => items.iter_mut().fold(false, |any, item| redact(None, item) | any),
+        Value::Object(members) => {
+            let mut any = false;
+            for (name, below) in members.iter_mut() {
+                any |= redact(Some(name), below);
+            }
+            let names: Vec<String> =
+                members.keys().filter(|name| !forms.find(name, None).is_empty()).cloned().collect();
+            for name in names {
+                any = true;
+                if let (Some(safe), Some(below)) =
+                    (forms.redact(&name, None), members.remove(&name))
+                {
+                    // Two names may have become one.
+                    let mut free = safe.clone();
+                    let mut number = 2;
+                    while members.contains_key(&free) {
+                        free = format!("{safe} {number}");
+                        number += 1;
+                    }
+                    members.insert(free, below);
+                }
+            }
+            any
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => false,
+    }
+}
+
+fn push_segment(pointer: &mut String, name: &str) {
+    pointer.push('/');
+    pointer.push_str(&name.replace('~', "~0").replace('/', "~1"));
+}
+
+/// Whether a byte beside a token belongs to a longer word.
+fn joined(byte: Option<u8>) -> bool {
+    byte.is_some_and(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// So many characters of a token, not all alike. Made here, so that no file holds what looks like one.
+    fn made(count: usize) -> String {
+        "A7bC2dE9fG4hJ6kL3mN5pQ8rS".chars().cycle().take(count).collect()
+    }
+
+    fn hex(count: usize) -> String {
+        "0a1b2c3d4e5f67".chars().cycle().take(count).collect()
+    }
+
+    fn ids(text: &str) -> Vec<&'static str> {
+        Forms::builtin().find(text, None).into_iter().map(|one| one.id).collect()
+    }
+
+    /// (form, text around it before, the credential, text after)
+    fn samples() -> Vec<(&'static str, String, String, String)> {
+        let base32: String = "ABCDEFGH234567QR".to_owned();
+        let key = format!("{}\n{}", made(64), made(40));
+        let of = |id, before: &str, secret: String| {
+            (id, before.to_owned(), secret, " and more".to_owned())
+        };
+        vec![
+            of("aws-access-key", "key: ", format!("AKIA{base32}")),
+            of("aws-access-key", "", format!("ASIA{base32}")),
+            of("aws-secret-key", "aws_secret_access_key = ", made(40)),
+            of("aws-secret-key", "\"SecretAccessKey\": \"", made(40)),
+            of("gcp-api-key", "https://maps.example/?key=", format!("AIza{}", made(35))),
+            of("gcp-oauth-token", "token ", format!("ya29.{}", made(60))),
+            of("gcp-oauth-secret", "", format!("GOCSPX-{}", made(28))),
+            of("azure-storage-key", "AccountName=a;AccountKey=", format!("{}==", made(86))),
+            of(
+                "azure-shared-access-key",
+                "Endpoint=sb://a/;SharedAccessKey=",
+                format!("{}=", made(43)),
+            ),
+            of(
+                "azure-shared-access-signature",
+                "https://a.example/b?sv=1&sig=",
+                format!("{}%3D", made(43)),
+            ),
+            of("azure-client-secret", "", format!("abc8Q~{}", made(34))),
+            of("github-token", "git clone with ", format!("ghp_{}", made(36))),
+            of("github-token", "", format!("github_pat_{}_{}", made(22), made(59))),
+            of("gitlab-token", "(", format!("glpat-{}", made(20))),
+            of("slack-token", "", format!("xoxb-123456789012-123456789012-{}", made(24))),
+            of(
+                "slack-webhook",
+                "https://hooks.slack.com/services/",
+                format!("T01234567/B01234567/{}", made(24)),
+            ),
+            of("stripe-key", "", format!("sk_live_{}", made(24))),
+            of("webhook-secret", "", format!("whsec_{}", made(32))),
+            of("anthropic-key", "x-api-key: ", format!("sk-ant-api03-{}", made(80))),
+            of("openai-key", "", format!("sk-proj-{}", made(48))),
+            of("openai-key", "", format!("sk-{}", made(48))),
+            of("hugging-face-token", "", format!("hf_{}", "AbCdEfGhIjKlMnOpQrStUvWxYzAbCdEfGh")),
+            of("npm-token", "//registry/:_authToken=", format!("npm_{}", made(36))),
+            of("pypi-token", "", format!("pypi-AgE{}", made(60))),
+            of("sendgrid-key", "", format!("SG.{}.{}", made(22), made(43))),
+            of("digitalocean-token", "", format!("dop_v1_{}", hex(64))),
+            of("databricks-token", "", format!("dapi{}", hex(32))),
+            of("shopify-token", "", format!("shpat_{}", hex(32))),
+            of("vault-token", "", format!("hvs.{}", made(24))),
+            of("handoffd-key", "key ", format!("hd_{}", made(43))),
+            of("jwt", "session=", format!("eyJ{}.eyJ{}.{}", made(20), made(40), made(43))),
+            of("bearer-token", "Authorization: Bearer ", made(32)),
+            of("basic-credentials", "Authorization: Basic ", format!("{}==", made(22))),
+            of(
+                "private-key",
+                "file:\n",
+                format!("-----BEGIN RSA PRIVATE KEY-----\n{key}\n-----END RSA PRIVATE KEY-----"),
+            ),
+            of(
+                "private-key",
+                "file: ",
+                format!("-----BEGIN PRIVATE KEY-----\\n{}\\n-----END PRIVATE KEY-----", made(64)),
+            ),
+            (
+                "url-password",
+                "postgres://admin:".to_owned(),
+                "secret".to_owned(),
+                "@db.internal/x".to_owned(),
+            ),
+            (
+                "url-password",
+                "see redis://:".to_owned(),
+                "p4ss:word".to_owned(),
+                "@cache:6379/0".to_owned(),
+            ),
+        ]
+    }
+
+    #[test]
+    fn f5_12_each_form_is_found_where_it_stands_and_replaced_there() {
+        let forms = Forms::builtin();
+        for (id, before, secret, after) in samples() {
+            let text = format!("{before}{secret}{after}");
+            let found = forms.find(&text, None);
+            let [one] = found.as_slice() else { panic!("{id} in {text}: {found:?}") };
+            assert_eq!((one.id, &text[one.place.clone()]), (id, &*secret), "{text}");
+            assert_eq!(forms.redact(&text, None), Some(format!("{before}[REDACTED:{id}]{after}")));
+            let again = forms.redact(&format!("{before}[REDACTED:{id}]{after}"), None);
+            assert_eq!(again, None, "what was replaced is no credential: {before}");
+        }
+        assert!(forms.forms.iter().all(|form| form.pattern().is_some()), "each pattern compiles");
+        let known: Vec<_> = samples().iter().map(|sample| sample.0).collect();
+        for form in &forms.forms {
+            assert!(known.contains(&form.entry.id.as_str()), "{} has no sample", form.entry.id);
+        }
+    }
+
+    #[test]
+    fn f5_12_a_members_name_tells_what_its_value_is() {
+        let forms = Forms::builtin();
+        let found = forms.find(&made(40), Some("aws_secret_access_key")).first().map(|one| one.id);
+        assert_eq!(found, Some("aws-secret-key"));
+        assert_eq!(forms.find(&made(40), Some("commit")), []);
+    }
+
+    #[test]
+    fn f5_12_stand_ins_and_ordinary_text_are_no_credentials() {
+        let jwt = "eyJhbGciOi (the header of a JWT) . eyJ";
+        for text in [
+            "AKIAIOSFODNN7EXAMPLE",
+            "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY",
+            "aws_secret_access_key = wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY",
+            "Authorization: Bearer <token>",
+            "Authorization: Bearer $TOKEN",
+            "Authorization: Bearer ${GITHUB_TOKEN_OF_THE_RUNNER}",
+            "the bearer acknowledgementsandrepresentations of this letter",
+            "Authorization: Basic <credentials>",
+            "Basic understanding of the matter",
+            "postgres://user:password@localhost/db",
+            "postgres://$USER:$PASSWORD@host/db",
+            "postgres://user:<password>@host/db",
+            "postgres://user:****@host/db",
+            "https://example.org:8443/path?at=a@b.example",
+            "http://localhost:8080/@scope/name",
+            "mailto:a@b.example, https://a.example: see b@c.example",
+            "sk-learn, sk-xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx",
+            "ghp_xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx",
+            "-----BEGIN PRIVATE KEY-----\n...\n-----END PRIVATE KEY-----",
+            "-----BEGIN PUBLIC KEY-----\nMIIBIjANBgkqhkiG9w0BAQEFAAOCAQ8AMIIBCgKCAQEA7b\n-----END PUBLIC KEY-----",
+            "-----BEGIN CERTIFICATE-----\nMIIBIjANBgkqhkiG9w0BAQEFAAOCAQ8AMIIBCgKCAQEA7b\n-----END CERTIFICATE-----",
+            "sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
+            "MAKIAVELLIANPRINCIPLES2024 and hf_transfer_is_enabled, npm_config_registry",
+            "0af7651916cd43dd8448eb211c80319c, 3f2504e0-4f89-41d3-9a0c-0305e82c3301",
+            jwt,
+        ] {
+            assert_eq!(ids(text), Vec::<&str>::new(), "{text}");
+        }
+    }
+
+    #[test]
+    fn f5_12_a_long_text_does_not_grow_past_its_limit() {
+        let text = format!("{} AKIA{}", "x".repeat(479), "ABCDEFGH234567QR");
+        let safe = Forms::builtin().redact(&text, None).unwrap();
+        assert_eq!(safe.chars().count(), 500);
+        assert!(!safe.contains("AKIA"), "{safe}");
+    }
+
+    proptest! {
+        #[test]
+        fn f5_12_nothing_panics_and_what_was_replaced_stays_so(
+            before in any::<String>(), at in 0..37_usize, after in "[ .,;\\n]{1,4}"
+        ) {
+            let samples = samples();
+            let (_, lead, secret, end) = &samples[at.min(samples.len() - 1)];
+            let text = format!("{before} {lead}{secret}{end}{after}{before}");
+            let safe = Forms::builtin().redact(&text, None);
+            prop_assert!(safe.is_some_and(|safe| !safe.contains(&**secret) || secret.len() < 12));
+        }
+    }
+}
