@@ -3,6 +3,7 @@
 pub mod agent;
 pub mod canonical;
 pub mod cap;
+pub mod course;
 pub mod escalation;
 pub mod event;
 pub mod failure;

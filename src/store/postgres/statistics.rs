@@ -118,6 +118,7 @@ impl Statistics {
             subscriptions,
             contracts,
             payload_schemas,
+            refused_tasks,
             repeats,
             caps: _,
             cap_scopes,
@@ -130,6 +131,7 @@ impl Statistics {
             && subscriptions.is_empty()
             && contracts.is_empty()
             && payload_schemas.is_empty()
+            && refused_tasks.is_empty()
             && repeats.is_empty()
             && cap_scopes.is_empty()
             && erasure.tenants().is_empty();
