@@ -319,7 +319,7 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
             outbound: Arc::clone(&outbound),
             clock: Arc::clone(&clock),
             period: Duration::from_millis(config.delivery.poll_ms),
-            pull_timeout: Duration::from_millis(config.delivery.pull_timeout_ms),
+            unclaimed: Duration::from_millis(config.delivery.unclaimed_ms),
             stopping: stopping.clone(),
         }
         .run(),

@@ -9,28 +9,30 @@ use tracing::field::Empty;
 use tracing::{Instrument, Span};
 
 use crate::clock::{self, Clock};
-use crate::contract::enforce::{Ready, TraceField};
+use crate::contract::enforce::{Ready, TraceField, clause_of};
 use crate::contract::payload;
 use crate::directory::{Agents, Directory, Principal};
 use crate::domain::agent::Agent;
 use crate::domain::canonical;
+use crate::domain::course::subtasks_of;
 use crate::domain::credential::{Forms, Treatment};
 use crate::domain::failure::{Code, Failure, Stage, primary};
 use crate::domain::handoff::{Handoff, HandoffStatus};
-use crate::domain::ids::{AgentId, HandoffId, Micros};
+use crate::domain::ids::{AgentId, HandoffId, Micros, TaskId};
 use crate::domain::latency::LatencyClock;
 use crate::domain::message::Message;
 use crate::domain::policy::{EdgePolicy, Recovery};
 use crate::domain::redaction::Policy;
+use crate::domain::residency::{Residency, ResidencyFacts};
 use crate::domain::ruling::Ruling;
 use crate::domain::trace_context::{TraceContext, TraceParent};
 use crate::domain::warning::Warning;
 use crate::evidence::append::Placed;
 use crate::evidence::commitment::{Part, Subject, commit};
 use crate::evidence::record::{Actor, Party, PersonalPart, SafetyFacts};
-use crate::gate::{Gate, Lookup, Passed, Refused, Verdict, budget};
+use crate::gate::{Gate, Lookup, Passed, Refused, Unread, Verdict, budget};
 use crate::ledger::command::{
-    Command, DeadLetter, Kind, LedgerError, Refuse, Repeat, Reply, Submit, content,
+    Command, Counted, DeadLetter, Kind, LedgerError, Refuse, Repeat, Reply, Submit, Undone, content,
 };
 use crate::ledger::context::Rules;
 use crate::ledger::{HandoffWatch, Ledger, Outgoing};
@@ -84,6 +86,8 @@ pub enum Answer {
         replayed: bool,
         /// How long until a cap has room for it.
         retry_after: Option<Duration>,
+        /// What became of its task, where the refusal moved it.
+        undone: Option<Undone>,
     },
     /// Not JSON at all; recorded too.
     Malformed(Failure),
@@ -297,7 +301,7 @@ impl Intake {
             let refused = Refused {
                 failures: vec![failure],
                 ids: (Some(message.envelope().task_id), Some(message.envelope().handoff_id)),
-                addressed: None,
+                unread: Unread::default(),
                 message: Some(message),
                 target: Some(target),
                 findings: Vec::new(),
@@ -313,44 +317,20 @@ impl Intake {
             || agents
                 .row(&message.envelope().from_agent.agent_id)
                 .is_some_and(|row| row.agent.require_checkpoint);
-        let status = if to_itself { HandoffStatus::NoOp } else { HandoffStatus::Pending };
-        let whole = message.whole();
-        let mut handoff = row_of(principal, &message, Some(&target), status, &whole, now);
-        handoff.clock = LatencyClock::starting(request.arrived_at.unwrap_or(now));
-        let named = contract.as_ref().and_then(|ready| ready.trace_id(message.value()));
-        place(&mut handoff, request.trace, &message, named);
-        handoff.ruling = ruling(policy.clone(), &agents, &message, &target);
-        handoff.idempotent = policy.idempotent;
         let body = message.content();
         let personal = message.personal_data();
-        let checkpoint =
-            message.checkpoint().map(|own| Part::new(Subject::Checkpoint, clock::random(), &own));
-        // Packed only where it may be needed.
-        let implied_checkpoint = checkpoint.clone().unwrap_or_else(|| {
-            Part::new(Subject::Checkpoint, clock::random(), &message.implied_checkpoint())
-        });
-        let submit = Submit {
-            from: sender(&message, &agents),
-            to: receiver(&message, Some(&target)),
-            content: content(&body, now),
-            checkpoint,
-            implied_checkpoint,
-            require_checkpoint,
-            priority: message.envelope().priority,
-            repeat: if to_itself { None } else { repeat_of(&policy, &message) },
+        let ready = contract.as_ref();
+        let ruled = Ruled {
+            target: &target,
+            to_itself,
             policy,
-            completed: completed(&message),
-            declared_budget: budget::declared(message.value()),
-            personal: personal_parts(&message),
-            whole,
-            idempotency_key: request.idempotency_key,
-            has_part: false,
-            refusal_salt: clock::random(),
+            ready,
+            require_checkpoint,
             safety,
             residency,
-            claim: None,
-            handoff,
         };
+        let submit =
+            submission_of(principal, &agents, &message, &body, ruled, request.clone(), now);
         let command = Command {
             tenant: principal.tenant.clone(),
             at: now,
@@ -374,6 +354,20 @@ impl Intake {
                 submit.has_part = true;
             }
             reply = self.ledger.submit(command, outgoing).await;
+        }
+        if let Err(LedgerError::Refused(failures)) = reply {
+            let refused = Refused {
+                failures,
+                ids: (Some(message.envelope().task_id), Some(message.envelope().handoff_id)),
+                unread: Unread::default(),
+                message: Some(message),
+                target: Some(target),
+                findings: Vec::new(),
+                observed: Vec::new(),
+                allowlist: None,
+                contract,
+            };
+            return self.refuse(principal, refused, None, request, now).await;
         }
         if let Err(LedgerError::Repeat(first)) = reply {
             return self.answer_with_first(principal, first, contract, warnings).await;
@@ -446,7 +440,7 @@ impl Intake {
                 LedgerError::NotHolder.to_string(),
             )],
             ids: (Some(envelope.task_id), Some(envelope.handoff_id)),
-            addressed: None,
+            unread: Unread::default(),
             message: Some(message),
             target: Some(target),
             contract: None,
@@ -489,16 +483,9 @@ impl Intake {
         }
         let reason = primary(&failures).unwrap_or(reason);
         Span::current().record("error.type", reason.as_str());
-        let target = refused.target.as_ref().map(|agent| agent.agent_id.clone());
-        let to_mend = matches!(reason, Code::SchemaInvalid | Code::IncompleteContext);
-        let edge = principal
-            .agent
-            .clone()
-            .filter(|_| to_mend)
-            .zip(target.or_else(|| refused.addressed.clone()));
         let mut refuse = bare_refusal(failures, refused.ids, now);
-        refuse.edge = edge;
-        refuse.safety = safety;
+        refuse.counted = self.counted(principal, &refused);
+        refuse.safety = safety.clone();
         if let Some(message) = &refused.message {
             let envelope = message.envelope();
             let whole = message.whole();
@@ -506,12 +493,36 @@ impl Intake {
             let agents = self.directory.agents(&principal.tenant).await?;
             refuse.from = Some(sender(message, &agents));
             refuse.to = Some(receiver(message, refused.target.as_deref()));
-            // Only a sender that may speak for itself can have its message kept: anyone else could
-            // occupy handoff ids in its name.
             let own = principal.agent.as_ref() == Some(&envelope.from_agent.agent_id);
             let unsafe_text =
                 refuse.failures.iter().any(|failure| failure.code == Code::SafetyViolation);
-            if own && unsafe_text {
+            let contract = refused.contract.as_ref().map(|ready| ready.policy());
+            if own
+                && let (Some(target), Some(policy)) = (&refused.target, contract)
+                && policy.on_reject != Recovery::Source
+                && refuse.failures.iter().all(is_acceptance)
+            {
+                let agents = self.directory.agents(&principal.tenant).await?;
+                let policy = policy.clone();
+                let require_checkpoint = policy.require_checkpoint;
+                let crossings = self
+                    .gate
+                    .residency
+                    .crossings(agents.roster.find(&envelope.from_agent.agent_id), Some(target));
+                let ruled = Ruled {
+                    target,
+                    to_itself: false,
+                    policy,
+                    ready: refused.contract.as_ref(),
+                    require_checkpoint,
+                    safety,
+                    residency: Residency::facts(crossings),
+                };
+                let (body, request) = (message.content(), request.clone());
+                let submit = submission_of(principal, &agents, message, &body, ruled, request, now);
+                refuse.recovery = Some(Box::new(submit));
+            }
+            if let Some(caller) = principal.agent.as_ref().filter(|_| unsafe_text) {
                 let checkpoint =
                     message.checkpoint().unwrap_or_else(|| message.implied_checkpoint());
                 let (target, status) = (refused.target.as_deref(), HandoffStatus::DeadLettered);
@@ -519,6 +530,14 @@ impl Intake {
                 let contract = refused.contract.as_ref();
                 let named = contract.and_then(|ready| ready.trace_id(message.value()));
                 place(&mut handoff, request.trace, message, named);
+                if !own {
+                    // Kept as the caller's, apart from the task and the id that it named: nobody may take part
+                    // in another's task that way, nor occupy ids in another's name.
+                    handoff.source = caller.clone();
+                    handoff.parent_id = None;
+                    handoff.id = HandoffId(kept_apart("handoff", caller, envelope.handoff_id));
+                    handoff.task_id = TaskId(kept_apart("task", caller, envelope.handoff_id));
+                }
                 refuse.dead_letter = Some(Box::new(DeadLetter {
                     handoff,
                     content: content(&message.content(), now),
@@ -529,16 +548,46 @@ impl Intake {
             }
             refuse.whole = Some(whole);
         }
+        let letter_id = refuse.dead_letter.as_ref().map(|letter| letter.handoff.id);
         let reply = self.record(principal, refuse, now).await;
-        match handoff_id {
+        match letter_id.or(handoff_id) {
             Some(id) => self.answer(reply, id),
             None => match reply? {
-                Reply::Refused { failures, replayed, .. } => {
-                    Ok(Answer::Refused { failures, dead_letter: None, replayed, retry_after: None })
-                }
+                Reply::Refused { failures, replayed, undone, .. } => Ok(Answer::Refused {
+                    failures,
+                    dead_letter: None,
+                    replayed,
+                    retry_after: None,
+                    undone,
+                }),
                 other => Err(LedgerError::Internal(format!("unexpected reply {other:?}")).into()),
             },
         }
+    }
+
+    /// How a refusal counts: as its sender's failure. Who speaks in another's name is not its sender.
+    fn counted(&self, principal: &Principal, refused: &Refused) -> Option<Counted> {
+        let by = principal.agent.clone()?;
+        let target = refused.target.as_ref().map(|agent| agent.agent_id.clone());
+        let (from, to, run, own) = if let Some(message) = &refused.message {
+            let envelope = message.envelope();
+            let named = envelope.to_agent.agent_id.as_ref().map(AgentId::to_string);
+            let to = addressed(message).or(named).unwrap_or_default();
+            let own = message.checkpoint().unwrap_or_else(|| message.implied_checkpoint());
+            let from = &envelope.from_agent;
+            (Some(&from.agent_id), to, Some(from.execution_id), Some(own))
+        } else {
+            let Unread { from, run, to, checkpoint } = &refused.unread;
+            let own = checkpoint.as_ref().map(canonical::to_vec);
+            (from.as_ref(), to.clone(), *run, own)
+        };
+        if from.is_some_and(|from| *from != by) {
+            return None;
+        }
+        let checkpoint = own
+            .filter(|own| own.len() <= self.max_checkpoint)
+            .map(|own| Part::new(Subject::Checkpoint, clock::random(), &own));
+        Some(Counted { by, to, target, run, checkpoint })
     }
 
     async fn record(
@@ -571,14 +620,14 @@ impl Intake {
                 watch: None,
                 warnings: Vec::new(),
             }),
-            Reply::Refused { failures, dead_lettered, replayed, over } => {
+            Reply::Refused { failures, dead_lettered, replayed, over, undone } => {
                 if let Some(over) = &over {
                     let scope = if over.of_agent { "agent" } else { "tenant" };
                     self.metrics.cap_refusals.with_label_values(&[scope]).inc();
                 }
                 let dead_letter = dead_lettered.then_some(id);
                 let retry_after = over.and_then(|over| over.wait);
-                Ok(Answer::Refused { failures, dead_letter, replayed, retry_after })
+                Ok(Answer::Refused { failures, dead_letter, replayed, retry_after, undone })
             }
             other => Err(LedgerError::Internal(format!("unexpected reply {other:?}")).into()),
         }
@@ -600,6 +649,9 @@ fn redacted(verdict: Verdict, policy: &Policy) -> Verdict {
                         finding.excerpt = safe;
                     }
                 }
+            }
+            if let Some(kept) = &mut refused.unread.checkpoint {
+                policy.redact_checkpoint(kept);
             }
             Verdict::Refused(refused)
         }
@@ -635,14 +687,101 @@ fn ruling(
         })
         .flatten();
     let preferred = envelope.preferred_agents.iter().filter(|id| **id != target.agent_id).cloned();
-    let ruling = Ruling { edge, supervisor, preferred: preferred.collect(), ..Ruling::default() };
+    let (preferred, addressed) = (preferred.collect(), addressed(message));
+    let ruling = Ruling { edge, supervisor, preferred, addressed, ..Ruling::default() };
     (!ruling.is_default()).then(|| Box::new(ruling))
 }
 
-/// How many subtasks a message names as completed.
-fn completed(message: &Message) -> i64 {
-    let named = message.value().get("completedSubtasks").and_then(serde_json::Value::as_array);
-    named.map_or(0, |list| i64::try_from(list.len()).unwrap_or(i64::MAX))
+/// Subtasks that a message has a result of.
+fn subtasks(message: &Message) -> Vec<u64> {
+    subtasks_of(message.envelope().task_id, message.value())
+}
+
+/// How a message is addressed, where not by an agent's id.
+fn addressed(message: &Message) -> Option<String> {
+    let to = &message.envelope().to_agent;
+    match (&to.agent_id, &to.agent_type, &to.capability) {
+        (Some(_), ..) | (None, None, None) => None,
+        (None, Some(name), _) => Some(format!("type:{name}")),
+        (None, None, Some(name)) => Some(format!("capability:{name}")),
+    }
+}
+
+/// Whether a finding is a failed acceptance criterion, and nothing else.
+fn is_acceptance(failure: &Failure) -> bool {
+    clause_of(failure).is_some_and(|clause| clause.starts_with("acceptance_criteria."))
+}
+
+/// The id under which a message is kept whose caller is not whom it names as its sender: one for each caller and
+/// id that it names, and nobody else's.
+fn kept_apart(what: &str, caller: &AgentId, named: HandoffId) -> uuid::Uuid {
+    let hash = Sha256::new()
+        .chain_update(format!("handoffd kept apart {what} {caller} "))
+        .chain_update(named.0.as_bytes())
+        .finalize();
+    let mut bytes = [0; 16];
+    bytes.copy_from_slice(&hash[..16]);
+    uuid::Builder::from_random_bytes(bytes).into_uuid()
+}
+
+/// What rules a submission.
+struct Ruled<'a> {
+    target: &'a Agent,
+    to_itself: bool,
+    policy: EdgePolicy,
+    ready: Option<&'a Arc<Ready>>,
+    require_checkpoint: bool,
+    safety: Option<SafetyFacts>,
+    residency: Option<ResidencyFacts>,
+}
+
+/// A message as the ledger commits it; `body` is its content.
+fn submission_of(
+    principal: &Principal,
+    agents: &Agents,
+    message: &Message,
+    body: &[u8],
+    ruled: Ruled<'_>,
+    request: Request,
+    now: Micros,
+) -> Submit {
+    let Ruled { target, to_itself, policy, ready, require_checkpoint, safety, residency } = ruled;
+    let status = if to_itself { HandoffStatus::NoOp } else { HandoffStatus::Pending };
+    let whole = message.whole();
+    let mut handoff = row_of(principal, message, Some(target), status, &whole, now);
+    handoff.clock = LatencyClock::starting(request.arrived_at.unwrap_or(now));
+    let named = ready.and_then(|ready| ready.trace_id(message.value()));
+    place(&mut handoff, request.trace, message, named);
+    handoff.ruling = ruling(policy.clone(), agents, message, target);
+    handoff.idempotent = policy.idempotent;
+    let checkpoint =
+        message.checkpoint().map(|own| Part::new(Subject::Checkpoint, clock::random(), &own));
+    // Packed only where it may be needed.
+    let implied_checkpoint = checkpoint.clone().unwrap_or_else(|| {
+        Part::new(Subject::Checkpoint, clock::random(), &message.implied_checkpoint())
+    });
+    Submit {
+        from: sender(message, agents),
+        to: receiver(message, Some(target)),
+        content: content(body, now),
+        checkpoint,
+        implied_checkpoint,
+        require_checkpoint,
+        priority: message.envelope().priority,
+        repeat: if to_itself { None } else { repeat_of(&policy, message) },
+        policy,
+        subtasks: subtasks(message),
+        declared_budget: budget::declared(message.value()),
+        personal: personal_parts(message),
+        whole,
+        idempotency_key: request.idempotency_key,
+        has_part: false,
+        refusal_salt: clock::random(),
+        safety,
+        residency,
+        claim: None,
+        handoff,
+    }
 }
 
 fn personal_parts(message: &Message) -> Vec<PersonalPart> {
@@ -686,7 +825,8 @@ fn bare_refusal(
         whole: None,
         safety: None,
         dead_letter: None,
-        edge: None,
+        counted: None,
+        recovery: None,
     }
 }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 use crate::clock::{self, Clock};
+use crate::domain::ids::Micros;
 use crate::evidence::record::Actor;
 use crate::fault::{self, Step};
 use crate::ledger::Ledger;
@@ -164,10 +165,13 @@ pub async fn settle_all_in_doubt(store: &dyn Store) -> Result<(), StoreError> {
     Ok(())
 }
 
+/// How long refused submissions on a task that does not exist count, in microseconds (one day).
+const REFUSALS_KEPT_US: i64 = 24 * 60 * 60 * 1_000_000;
+
 /// How often events are looked at that may have grown old.
 const FORGET_EVERY: Duration = Duration::from_mins(10);
 
-/// Forgets events that are older than `keep`, a bounded number at a time. Every broker does so; what
+/// Forgets events that are older than `keep`, a bounded number at a time, and refusals older than a day. Every broker does so; what
 /// one has deleted, the others no longer find.
 pub async fn forget_events(
     store: Arc<dyn Store>,
@@ -177,7 +181,12 @@ pub async fn forget_events(
 ) {
     let keep = i64::try_from(keep.as_micros()).unwrap_or(i64::MAX);
     loop {
-        let cutoff = crate::domain::ids::Micros(clock.now().0.saturating_sub(keep));
+        let now = clock.now().0;
+        let day = Micros(now.saturating_sub(REFUSALS_KEPT_US));
+        if let Err(err) = store.forget_refused_tasks(day).await {
+            tracing::warn!(error = %err, "old refusals could not be forgotten");
+        }
+        let cutoff = Micros(now.saturating_sub(keep));
         if let Err(err) = forget(&*store, cutoff, &stopping).await {
             tracing::warn!(error = %err, "old events could not be deleted");
         }
@@ -191,7 +200,7 @@ pub async fn forget_events(
 
 async fn forget(
     store: &dyn Store,
-    cutoff: crate::domain::ids::Micros,
+    cutoff: Micros,
     stopping: &CancellationToken,
 ) -> Result<(), StoreError> {
     for tenant in store.list_tenants().await? {

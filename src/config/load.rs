@@ -17,6 +17,9 @@ const SHORT: [(&str, &str); 7] = [
     ("HANDOFFD_EGRESS_ALLOW", "egress.allow"),
 ];
 
+/// Former names of settings, still read.
+const FORMER: [&str; 1] = ["delivery.pull_timeout_ms"];
+
 /// The largest count or size that makes sense, and that every queue can take (1 GiB).
 const MAX_COUNT: usize = 1 << 30;
 
@@ -66,7 +69,7 @@ impl Config {
                 Some((_, key)) => (*key).to_owned(),
                 None => name["HANDOFFD_".len()..].to_ascii_lowercase().replace("__", "."),
             };
-            if known.get::<config::Value>(&key).is_err() {
+            if known.get::<config::Value>(&key).is_err() && !FORMER.contains(&key.as_str()) {
                 let mut why = format!(
                     "{name} is no setting (see config/default.toml; HANDOFFD_<SECTION>__<KEY>)"
                 );
@@ -83,6 +86,9 @@ impl Config {
             .try_deserialize()
             .map_err(|err| ConfigError(err.to_string()))?;
         config.service_links = links.into_iter().map(|(name, _)| name).collect();
+        if let Some(former) = config.delivery.pull_timeout_ms.take() {
+            config.delivery.unclaimed_ms = former;
+        }
         config.check()
     }
 
@@ -104,7 +110,7 @@ impl Config {
             ("delivery.verdict_timeout_ms", self.delivery.verdict_timeout_ms),
             ("delivery.lease_ms", self.delivery.lease_ms),
             ("delivery.claim_ttl_ms", self.delivery.claim_ttl_ms),
-            ("delivery.pull_timeout_ms", self.delivery.pull_timeout_ms),
+            ("delivery.unclaimed_ms", self.delivery.unclaimed_ms),
             ("events.retention_days", self.events.retention_days),
             ("events.timeout_ms", self.events.timeout_ms),
             ("events.retry_base_ms", self.events.retry_base_ms),

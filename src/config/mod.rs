@@ -426,7 +426,9 @@ pub struct Delivery {
     pub verdict_timeout_ms: u64,
     pub lease_ms: u64,
     pub claim_ttl_ms: u64,
-    pub pull_timeout_ms: u64,
+    pub unclaimed_ms: u64,
+    #[serde(default)]
+    pub pull_timeout_ms: Option<u64>,
     pub max_in_flight: usize,
     pub poll_ms: u64,
     pub broker_timeout_ms: u64,

@@ -265,7 +265,10 @@ impl Contract {
             ),
             max_edge_repeats: None,
             loop_guard: recovery.loop_guard.as_ref().map(|guard| guard.rule.clone()),
-            human: self.human.as_ref().filter(|human| human.target).map(|human| human.how.clone()),
+            human: self
+                .human
+                .as_ref()
+                .map(|human| HumanTarget { target: human.target, ..human.how.clone() }),
             require_checkpoint: self.require_checkpoint,
             audit_event: self.observability.as_ref().and_then(|seen| seen.audit_event.clone()),
             metrics: self.observability.as_ref().map_or_else(Vec::new, |seen| seen.metrics.clone()),

@@ -595,6 +595,7 @@ impl Reader {
                     channel: self.text(&at, "channel"),
                     timeout_ms: self.number(&at, "timeout_ms", 1, MAX_TIME_MS),
                     resume_as,
+                    ..HumanTarget::default()
                 };
                 Some(Human { target: target.unwrap_or(false), how })
             }

@@ -15,20 +15,37 @@ pub const RETRY_AFTER_MAX: Duration = Duration::from_hours(1);
 /// Longest rejection reason that is kept, in characters; the rest is cut off.
 pub const REASON_MAX_CHARS: usize = 2_000;
 
+/// What an answer says beside its verdict; kept with the verdict's record.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Said {
+    /// The answer's `details`, if any.
+    pub details: Option<Value>,
+    /// The answer's `metadata`, if any (seed 001).
+    pub metadata: Option<Value>,
+}
+
+impl Said {
+    /// As the record's content has it; nothing where nothing was said.
+    #[must_use]
+    pub fn into_content(self) -> Option<serde_json::Map<String, Value>> {
+        let named = [("details", self.details), ("metadata", self.metadata)];
+        let said: serde_json::Map<_, _> =
+            named.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect();
+        (!said.is_empty()).then_some(said)
+    }
+}
+
 /// How one attempt ended.
 #[derive(Debug, Clone, PartialEq)]
 pub enum AttemptOutcome {
     /// The receiver took the handoff.
-    Accepted {
-        /// The answer's `details`, if any.
-        details: Option<Value>,
-    },
+    Accepted(Said),
     /// The receiver refused the handoff.
     Rejected {
         /// The answer's `reason` or `rejection_reason`, at most [`REASON_MAX_CHARS`] long.
         reason: Option<String>,
-        /// The answer's `details`, if any.
-        details: Option<Value>,
+        /// What else it says.
+        said: Said,
     },
     /// 202: received, the verdict follows by callback.
     Received,
@@ -127,22 +144,20 @@ pub fn classify(status: u16, retry_after: Option<&str>, body: &[u8], now_s: i64)
     };
     match status {
         200..=299 => match (read_verdict(body), status) {
-            (Ok(Verdict::Accepted { details }), _) => AttemptOutcome::Accepted { details },
-            (Ok(Verdict::Rejected { reason, details }), _) => {
-                AttemptOutcome::Rejected { reason, details }
+            (Ok(Verdict::Accepted(said)), _) => AttemptOutcome::Accepted(said),
+            (Ok(Verdict::Rejected { reason, said }), _) => {
+                AttemptOutcome::Rejected { reason, said }
             }
             (_, 202) => AttemptOutcome::Received,
-            (Err(NoVerdict::Empty), 200 | 204) => AttemptOutcome::Accepted { details: None },
+            (Err(NoVerdict::Empty), 200 | 204) => AttemptOutcome::Accepted(Said::default()),
             (Err(why), _) => failed(FailureClass::Protocol, format!("{status}, but {why}")),
         },
         300..=399 => {
             failed(FailureClass::Redirect, format!("answered {status}; redirects are not followed"))
         }
         409 | 422 => match read_verdict(body) {
-            Ok(Verdict::Rejected { reason, details }) => {
-                AttemptOutcome::Rejected { reason, details }
-            }
-            Ok(Verdict::Accepted { .. }) => failed(
+            Ok(Verdict::Rejected { reason, said }) => AttemptOutcome::Rejected { reason, said },
+            Ok(Verdict::Accepted(_)) => failed(
                 FailureClass::Status,
                 format!("answered {status}, yet the body says accepted"),
             ),
@@ -172,8 +187,8 @@ pub fn parse_retry_after(value: &str, now_s: i64) -> Option<Duration> {
 }
 
 enum Verdict {
-    Accepted { details: Option<Value> },
-    Rejected { reason: Option<String>, details: Option<Value> },
+    Accepted(Said),
+    Rejected { reason: Option<String>, said: Said },
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -184,8 +199,6 @@ enum NoVerdict {
     NotJson,
     #[error("the body holds no verdict (`status` ACCEPTED or REJECTED, or boolean `accepted`)")]
     Silent,
-    #[error("the body contradicts itself: `status` and `accepted` disagree")]
-    Contradiction,
 }
 
 /// The fields of an answer that mean something. Others are let through; a repeated one of these is
@@ -197,8 +210,11 @@ struct AnswerBody {
     reason: Option<Value>,
     rejection_reason: Option<Value>,
     details: Option<Value>,
+    metadata: Option<Value>,
 }
 
+/// `accepted` decides where it is there: seed 001's answers carry a `status` of their own beside it, which is
+/// `PENDING` for an acceptance. Without it `status` is the verdict.
 fn read_verdict(body: &[u8]) -> Result<Verdict, NoVerdict> {
     let body = body.trim_ascii();
     if body.is_empty() {
@@ -209,26 +225,18 @@ fn read_verdict(body: &[u8]) -> Result<Verdict, NoVerdict> {
         return Err(NoVerdict::NotJson);
     }
     let answer: AnswerBody = serde_json::from_slice(body).map_err(|_| NoVerdict::NotJson)?;
-    let by_status = match &answer.status {
-        Some(Value::String(word)) if word.eq_ignore_ascii_case("ACCEPTED") => Some(true),
-        Some(Value::String(word)) if word.eq_ignore_ascii_case("REJECTED") => Some(false),
-        Some(_) => return Err(NoVerdict::Silent),
-        None => None,
+    let accepted = match (&answer.accepted, &answer.status) {
+        (Some(Value::Bool(flag)), _) => *flag,
+        (None, Some(Value::String(word))) if word.eq_ignore_ascii_case("ACCEPTED") => true,
+        (None, Some(Value::String(word))) if word.eq_ignore_ascii_case("REJECTED") => false,
+        _ => return Err(NoVerdict::Silent),
     };
-    let by_flag = match &answer.accepted {
-        Some(Value::Bool(flag)) => Some(*flag),
-        Some(_) => return Err(NoVerdict::Silent),
-        None => None,
-    };
-    match (by_status, by_flag) {
-        (Some(word), Some(flag)) if word != flag => Err(NoVerdict::Contradiction),
-        (None, None) => Err(NoVerdict::Silent),
-        (Some(true), _) | (_, Some(true)) => Ok(Verdict::Accepted { details: answer.details }),
-        _ => Ok(Verdict::Rejected {
-            reason: answer.reason.or(answer.rejection_reason).map(reason_text),
-            details: answer.details,
-        }),
+    let said = Said { details: answer.details, metadata: answer.metadata };
+    if accepted {
+        return Ok(Verdict::Accepted(said));
     }
+    let reason = answer.reason.or(answer.rejection_reason).map(reason_text);
+    Ok(Verdict::Rejected { reason, said })
 }
 
 /// A reason that is not a string is kept as its JSON text rather than lost.

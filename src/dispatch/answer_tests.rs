@@ -11,11 +11,14 @@ use super::*;
 const NOW_S: i64 = 1_795_262_400;
 
 fn accepted() -> AttemptOutcome {
-    AttemptOutcome::Accepted { details: None }
+    AttemptOutcome::Accepted(Said::default())
 }
 
 fn rejected(reason: &str, details: Option<Value>) -> AttemptOutcome {
-    AttemptOutcome::Rejected { reason: Some(reason.to_owned()), details }
+    AttemptOutcome::Rejected {
+        reason: Some(reason.to_owned()),
+        said: Said { details, ..Said::default() },
+    }
 }
 
 fn plain(status: u16, body: &str) -> AttemptOutcome {
@@ -24,7 +27,7 @@ fn plain(status: u16, body: &str) -> AttemptOutcome {
 
 #[test]
 fn verdicts() {
-    let bare_no = AttemptOutcome::Rejected { reason: None, details: None };
+    let bare_no = AttemptOutcome::Rejected { reason: None, said: Said::default() };
     let rows = [
         (200, r#"{"status":"ACCEPTED"}"#, accepted()),
         (200, r#"{"status":"accepted","other":[1]}"#, accepted()),
@@ -38,7 +41,7 @@ fn verdicts() {
         (
             200,
             r#"{"status":"ACCEPTED","details":{"eta":3}}"#,
-            AttemptOutcome::Accepted { details: Some(json!({"eta":3})) },
+            AttemptOutcome::Accepted(Said { details: Some(json!({"eta":3})), ..Said::default() }),
         ),
         (200, r#"{"status":"REJECTED"}"#, bare_no.clone()),
         (200, r#"{"accepted":false,"details":null}"#, bare_no),
@@ -78,8 +81,9 @@ fn what_says_nothing_is_never_accepted() {
         (200, r#"{"status":"ACCEPTED""#, Protocol),
         (200, r#"{"status":"ACCEPTED"} trailing"#, Protocol),
         (200, r#"{"status":"ACCEPTED","status":"REJECTED"}"#, Protocol),
-        (200, r#"{"status":"ACCEPTED","accepted":false}"#, Protocol),
-        (200, r#"{"status":"PENDING","accepted":true}"#, Protocol),
+        (200, r#"{"status":"PENDING"}"#, Protocol),
+        (200, r#"{"status":"ACCEPTED","accepted":null,"accepted":true}"#, Protocol),
+        (200, r#"{"status":"ACCEPTED","accepted":"no"}"#, Protocol),
         (200, r#"{"accepted":"true"}"#, Protocol),
         (200, r#"{"accepted":1}"#, Protocol),
         (200, r#"{"result":{"status":"ACCEPTED"}}"#, Protocol),
@@ -171,9 +175,25 @@ proptest! {
         status in 100_u16..1000, header in proptest::option::of(".{0,40}"),
         body in proptest::collection::vec(any::<u8>(), 0..200), now_s in any::<i64>(),
     ) {
-        if let AttemptOutcome::Accepted { .. } = classify(status, header.as_deref(), &body, now_s) {
+        if let AttemptOutcome::Accepted(_) = classify(status, header.as_deref(), &body, now_s) {
             prop_assert!(body.trim_ascii().is_empty());
             prop_assert!(status == 200 || status == 204);
         }
     }
+}
+
+#[test]
+fn f2_6_accepted_decides_over_status_and_metadata_is_kept() {
+    let meta = |value| Said { metadata: Some(value), ..Said::default() };
+    for status in ["PENDING", "REJECTED", "QUEUED", "ACCEPTED"] {
+        let yes = json!({"status": status, "accepted": true, "metadata": {"agent": "b"}});
+        let said = AttemptOutcome::Accepted(meta(json!({"agent": "b"})));
+        assert_eq!(plain(200, &yes.to_string()), said, "{status}");
+        let no = json!({"status": status, "accepted": false, "rejection_reason": "full"});
+        assert_eq!(plain(200, &no.to_string()), rejected("full", None), "{status}");
+    }
+    let all = Said { details: Some(json!({"eta": 3})), metadata: Some(json!([1])) };
+    let kept = json!({"details": {"eta": 3}, "metadata": [1]});
+    assert_eq!(all.into_content().map(Value::Object), Some(kept));
+    assert_eq!(Said::default().into_content(), None);
 }

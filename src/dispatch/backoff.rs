@@ -48,10 +48,20 @@ impl RetryPolicy {
         if failed_attempts >= self.max_attempts {
             return None;
         }
+        Some(self.pause(failed_attempts, random, retry_after))
+    }
+
+    /// The same, however many attempts are left.
+    pub fn pause(
+        &self,
+        failed_attempts: u32,
+        random: f64,
+        retry_after: Option<Duration>,
+    ) -> Duration {
         let random = if random.is_nan() { 0.0 } else { random.clamp(0.0, 1.0) };
         let drawn = self.bound(failed_attempts).mul_f64(random);
         let floor = retry_after.unwrap_or(Duration::ZERO).min(RETRY_AFTER_MAX);
-        Some(drawn.max(floor))
+        drawn.max(floor)
     }
 
     /// The largest delay that can be drawn after so many failed attempts.

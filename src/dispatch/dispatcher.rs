@@ -11,6 +11,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use futures_util::StreamExt;
+use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -26,7 +27,7 @@ use super::held::Claims;
 use super::lanes::{Health, Lanes, Told};
 use super::standard_webhooks::WebhookSecret;
 use super::turns::Turns;
-use super::webhook::{Encoded, HandoffHeaders, Post, WebhookRequest};
+use super::webhook::{Encoded, HandoffHeaders, Post, VerdictClock, WebhookRequest};
 use crate::clock::{self, Clock};
 use crate::directory::Directory;
 use crate::domain::canonical;
@@ -132,6 +133,10 @@ struct Posted {
     tried: AttemptOutcome,
     url: String,
     begun_at: Micros,
+    /// By when the receiver owes its verdict, once a byte has left for it.
+    verdict_by: Option<Micros>,
+    /// That time is over.
+    overdue: bool,
 }
 
 /// Why a handoff cannot be posted.
@@ -407,7 +412,7 @@ impl Dispatcher {
         if claim.attempt == 1 {
             self.0.lanes.first(&(claim.tenant.clone(), claim.target.clone()));
         }
-        let Posted { tried, url, begun_at } = match self.post(&claim).await {
+        let Posted { tried, url, begun_at, verdict_by, overdue } = match self.post(&claim).await {
             Ok(posted) => posted,
             Err(unsent) => {
                 self.not_sent(&claim, unsent).await;
@@ -416,7 +421,10 @@ impl Dispatcher {
             }
         };
         conventions::conclude(&tried);
-        let (outcome, said, health) = self.judge(&claim, &tried);
+        let (mut outcome, said, health) = self.judge(&claim, &tried, verdict_by);
+        if overdue {
+            outcome = Outcome::Expired;
+        }
         parts.metrics.attempts.with_label_values(&[label(&tried)]).inc();
         if let AttemptOutcome::Failed(failure) = &tried {
             tracing::info!(
@@ -497,12 +505,19 @@ impl Dispatcher {
         };
         let span = conventions::post(&url, claim.attempt);
         let trace = conventions::outbound(claim, &span);
+        let begun = parts.clock.now();
+        let granted = claim.verdict_ms.map_or(parts.settings.verdict, Duration::from_millis);
+        let verdict = match claim.deadline_at {
+            _ if claim.to_person => VerdictClock::Stopped,
+            Some(by) => VerdictClock::Running(by.since(begun)),
+            None => VerdictClock::FromFirstByte(granted),
+        };
         let request = WebhookRequest {
             url: url.clone(),
             body: body.into(),
             encoded,
             id: claim.handoff_id.to_string(),
-            timestamp_s: parts.clock.now().seconds(),
+            timestamp_s: begun.seconds(),
             secrets,
             headers: HandoffHeaders {
                 traceparent: Some(trace.0),
@@ -513,13 +528,19 @@ impl Dispatcher {
                 fencing_token: Some(claim.fencing_token),
             },
             timeout,
+            verdict,
         };
         let begun_at = parts.clock.now();
         let (tried, timing) = parts.post.send(request).instrument(span).await;
         let transport = DeliveryMode::Webhook.as_str();
         let attempt_seconds = parts.metrics.attempt_seconds.with_label_values(&[transport]);
         attempt_seconds.observe(timing.elapsed.as_secs_f64());
-        Ok(Posted { tried, url, begun_at })
+        let verdict_by = match verdict {
+            VerdictClock::Stopped => None,
+            VerdictClock::Running(left) => Some(begun.plus(left)),
+            VerdictClock::FromFirstByte(all) => timing.sent.map(|sent| begun.plus(sent + all)),
+        };
+        Ok(Posted { tried, url, begun_at, verdict_by, overdue: timing.overdue })
     }
 
     /// Where a handoff goes and how. What speaks against it is looked up anew before it counts: this
@@ -587,16 +608,23 @@ impl Dispatcher {
         &self,
         claim: &Claim,
         tried: &AttemptOutcome,
+        verdict_by: Option<Micros>,
     ) -> (Outcome, Option<serde_json::Value>, Health) {
         let settings = &self.0.parts.settings;
         let now = self.0.parts.clock.now();
-        let again = |retry_after, why: &str| {
-            let attempts = u32::try_from(claim.attempt).unwrap_or(u32::MAX);
-            match settings.retry.within(claim.max_retries).next_delay(
-                attempts,
-                clock::random_fraction(),
-                retry_after,
-            ) {
+        let again = |retry_after: Option<Duration>, why: &str| {
+            // Who names a time is busy until then: that is no attempt, and only the verdict's time ends it.
+            let busy = retry_after.is_some();
+            let made = claim.attempt - claim.busy - i32::from(busy);
+            let attempts = u32::try_from(made).unwrap_or(0);
+            let policy = settings.retry.within(claim.max_retries);
+            let random = clock::random_fraction();
+            let pause = if busy {
+                Some(policy.pause(attempts, random, retry_after))
+            } else {
+                policy.next_delay(attempts, random, None)
+            };
+            match pause {
                 Some(pause) => {
                     let receiver = (claim.tenant.clone(), claim.target.clone());
                     let wanted = now.plus(pause);
@@ -604,23 +632,24 @@ impl Dispatcher {
                     if at > wanted {
                         self.0.parts.metrics.retries_put_off.inc();
                     }
-                    Outcome::Retry { at, why: why.to_owned() }
+                    Outcome::Retry { at, why: why.to_owned(), busy, verdict_by }
                 }
                 None => Outcome::GivenUp { why: why.to_owned() },
             }
         };
         match tried {
-            AttemptOutcome::Accepted { details } => {
-                (Outcome::Accepted, details.clone(), Health::Well)
+            AttemptOutcome::Accepted(said) => {
+                (Outcome::Accepted, said.clone().into_content().map(Value::Object), Health::Well)
             }
-            AttemptOutcome::Rejected { reason, details } => {
+            AttemptOutcome::Rejected { reason, said } => {
                 let reason = reason.clone().unwrap_or_else(|| "REJECTED".to_owned());
-                let said = serde_json::json!({ "reason": reason, "details": details });
-                (Outcome::Rejected(reason), Some(said), Health::Well)
+                let mut said = said.clone().into_content().unwrap_or_default();
+                said.insert("reason".to_owned(), reason.clone().into());
+                (Outcome::Rejected(reason), Some(Value::Object(said)), Health::Well)
             }
             AttemptOutcome::Received => {
-                let verdict = claim.verdict_ms.map_or(settings.verdict, Duration::from_millis);
-                let verdict_by = now.plus(verdict);
+                // An answer without a byte sent before it is none; a person's time is not this one.
+                let verdict_by = verdict_by.unwrap_or_else(|| now.plus(settings.verdict));
                 (Outcome::Received { verdict_by }, None, Health::Well)
             }
             AttemptOutcome::Busy { retry_after } => {
@@ -668,10 +697,14 @@ impl Dispatcher {
         let command = Command {
             tenant: claim.tenant.clone(),
             at: now,
-            actor: Actor {
-                role: "agent".to_owned(),
-                agent_id: Some(claim.target.clone()),
-                key_id: None,
+            actor: match outcome {
+                // The receiver said nothing.
+                Outcome::Expired => Actor::broker(),
+                _ => Actor {
+                    role: "agent".to_owned(),
+                    agent_id: Some(claim.target.clone()),
+                    key_id: None,
+                },
             },
             kind: Kind::Settle(Box::new(Settle {
                 task_id: claim.task_id,

@@ -17,7 +17,7 @@ use tokio_util::task::TaskTracker;
 
 use super::backoff::RetryPolicy;
 use super::standard_webhooks::WebhookSecret;
-use super::webhook::{HandoffHeaders, Notice, WebhookClient, WebhookRequest};
+use super::webhook::{HandoffHeaders, Notice, VerdictClock, WebhookClient, WebhookRequest};
 use crate::clock::{self, Clock};
 use crate::directory::Directory;
 use crate::domain::canonical;
@@ -354,13 +354,13 @@ impl Teller {
                 ..HandoffHeaders::default()
             },
             timeout: settings.timeout,
+            verdict: VerdictClock::Stopped,
         };
         let content_type = match endpoint.format {
             EventFormat::Standard => "application/json",
             EventFormat::CloudEvents => "application/cloudevents+json; charset=utf-8",
         };
-        let (notice, timing) = client.notify(request, content_type).await;
-        (notice, timing.elapsed)
+        client.notify(request, content_type).await
     }
 
     /// What an answer means: the line's next step, the word for it, the status, what went wrong.

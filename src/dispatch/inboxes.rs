@@ -51,8 +51,8 @@ pub struct Inboxes {
     pub clock: Arc<dyn Clock>,
     /// How often to look in any case.
     pub period: Duration,
-    /// How long a handoff may wait to be pulled.
-    pub pull_timeout: Duration,
+    /// How long a handoff may wait to be claimed.
+    pub unclaimed: Duration,
     /// What ends it.
     pub stopping: CancellationToken,
 }
@@ -149,14 +149,15 @@ impl Inboxes {
                 Some(DeliveryMode::Webhook) => self.outbound.nudge(&receiver),
                 None => {
                     let rows = self.store.list_waiting(&receiver, now, LEFTOVERS).await?;
-                    self.give_up(rows, "AGENT_DELETED", now).await;
+                    let why = "AGENT_DELETED".to_owned();
+                    self.end(rows, Outcome::GivenUp { why }, now).await;
                 }
             }
         }
-        let timeout = i64::try_from(self.pull_timeout.as_micros()).unwrap_or(i64::MAX);
+        let timeout = i64::try_from(self.unclaimed.as_micros()).unwrap_or(i64::MAX);
         let before = Micros(now.0.saturating_sub(timeout));
         let rows = self.store.list_unpulled(before, now, LEFTOVERS).await?;
-        self.give_up(rows, "INBOX_TIMEOUT", now).await;
+        self.end(rows, Outcome::Unclaimed, now).await;
         Ok(())
     }
 
@@ -179,10 +180,10 @@ impl Inboxes {
         }
     }
 
-    /// As a delivery that failed for good; whoever claimed it meanwhile keeps it.
-    async fn give_up(&self, rows: Vec<OutboxRow>, why: &'static str, now: Micros) {
+    /// Whoever claimed it meanwhile keeps it.
+    async fn end(&self, rows: Vec<OutboxRow>, outcome: Outcome, now: Micros) {
         let commands = rows.into_iter().map(|row| {
-            tracing::warn!(handoff_id = %row.handoff_id, agent_id = %row.target, why, "a handoff that nobody takes fails");
+            tracing::warn!(handoff_id = %row.handoff_id, agent_id = %row.target, ?outcome, "a handoff that nobody takes ends");
             self.ledger.handle(Command {
                 tenant: row.tenant,
                 at: now,
@@ -192,7 +193,7 @@ impl Inboxes {
                     handoff_id: row.handoff_id,
                     attempt: row.attempt,
                     begun_at: None,
-                    outcome: Outcome::GivenUp { why: why.to_owned() },
+                    outcome: outcome.clone(),
                     content: None,
                     lease_until: now,
                 })),

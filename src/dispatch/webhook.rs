@@ -4,18 +4,24 @@
 //! in which it can end is an [`AttemptOutcome`]; nothing here returns an error or panics on what a
 //! receiver does.
 
+use std::convert::Infallible;
 use std::error::Error;
 use std::fmt;
 use std::io;
+use std::pin::Pin;
+use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use http_body::{Frame, SizeHint};
 use reqwest::header::{
     ACCEPT, CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER,
 };
 use reqwest::{Method, Response};
-use tokio::time::{Instant, timeout_at};
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::answer::{
     AttemptFailure, AttemptOutcome, FailureClass, body_matters, classify, parse_retry_after,
@@ -57,6 +63,19 @@ pub struct WebhookRequest {
     pub headers: HandoffHeaders,
     /// For the whole attempt, from resolution to the last byte of the answer.
     pub timeout: Duration,
+    /// What is left of the receiver's time for its verdict; ends an attempt before its own time-out does.
+    pub verdict: VerdictClock,
+}
+
+/// The receiver's time for its verdict, as an attempt finds it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum VerdictClock {
+    /// An attempt before this one reached the receiver: this much is left.
+    Running(Duration),
+    /// It starts with the first byte of this request that leaves.
+    FromFirstByte(Duration),
+    /// A person decides, in a time of its own.
+    Stopped,
 }
 
 /// A body in a content coding.
@@ -104,6 +123,10 @@ pub enum Notice {
 pub struct Timing {
     /// From the start of signing to the outcome.
     pub elapsed: Duration,
+    /// From the start of signing to the first byte of the body that left; none where none did.
+    pub sent: Option<Duration>,
+    /// The receiver's time for its verdict ended the attempt.
+    pub overdue: bool,
 }
 
 impl fmt::Debug for WebhookRequest {
@@ -131,15 +154,18 @@ pub trait Post: Send + Sync {
 impl Post for WebhookClient {
     async fn send(&self, request: WebhookRequest) -> (AttemptOutcome, Timing) {
         let started = Instant::now();
-        let outcome = match self.attempt(request, started).await {
+        let first_byte = Arc::new(FirstByte::default());
+        let limit = Limit::new(&request, started, Arc::clone(&first_byte));
+        let mut overdue = false;
+        let outcome = match self.attempt(request, started, &limit, &mut overdue).await {
             Ok(outcome) => outcome,
             Err(failure) => {
                 conventions::broke(&failure);
                 AttemptOutcome::Failed(failure)
             }
         };
-        let elapsed = started.elapsed();
-        (outcome, Timing { elapsed })
+        let sent = first_byte.left.get().map(|left| left.duration_since(started));
+        (outcome, Timing { elapsed: started.elapsed(), sent, overdue })
     }
 }
 
@@ -155,13 +181,13 @@ impl WebhookClient {
         &self,
         request: WebhookRequest,
         content_type: &'static str,
-    ) -> (Notice, Timing) {
+    ) -> (Notice, Duration) {
         let started = Instant::now();
         let notice = match self.post(request, content_type, started).await {
             Ok(notice) => notice,
             Err(failure) => Notice::Failed(failure),
         };
-        (notice, Timing { elapsed: started.elapsed() })
+        (notice, started.elapsed())
     }
 
     async fn post(
@@ -195,19 +221,24 @@ impl WebhookClient {
         &self,
         request: WebhookRequest,
         started: Instant,
+        limit: &Limit,
+        overdue: &mut bool,
     ) -> Result<AttemptOutcome, AttemptFailure> {
         let headers = signed_headers(&request)?;
-        let deadline = started + request.timeout;
         let sending = self
             .client
             .request(Method::POST, &request.url)
             .map_err(denied)?
             .headers(headers)
-            .body(request.encoded.map_or(request.body, |encoded| encoded.bytes))
+            .body(reqwest::Body::wrap(Watched::new(
+                request.encoded.map_or(request.body, |encoded| encoded.bytes),
+                Arc::clone(&limit.first_byte),
+            )))
             .send();
-        let response = match timeout_at(deadline, sending).await {
+        let response = match limit.within(sending).await {
             Ok(result) => result.map_err(|error| failure_of(&error))?,
-            Err(_) => {
+            Err(ended) => {
+                *overdue = ended.by_verdict;
                 return Err(AttemptFailure::reached(
                     FailureClass::Timeout,
                     None,
@@ -224,9 +255,10 @@ impl WebhookClient {
             .and_then(|value| value.to_str().ok())
             .map(str::to_owned);
         let body = if body_matters(status) {
-            match timeout_at(deadline, read_body(response)).await {
+            match limit.within(read_body(response)).await {
                 Ok(body) => body?,
-                Err(_) => {
+                Err(ended) => {
+                    *overdue = ended.by_verdict;
                     return Err(AttemptFailure::reached(
                         FailureClass::Timeout,
                         Some(status),
@@ -239,6 +271,93 @@ impl WebhookClient {
         };
         let now_s = request.timestamp_s.saturating_add_unsigned(started.elapsed().as_secs());
         Ok(classify(status, retry_after.as_deref(), &body, now_s))
+    }
+}
+
+/// When the first byte of a request's body left, and who waits for that.
+#[derive(Debug, Default)]
+struct FirstByte {
+    left: OnceLock<Instant>,
+    told: Notify,
+}
+
+/// A request's body that notes when it is first asked for: the connection is there then, and the headers
+/// are written.
+struct Watched {
+    rest: Option<Bytes>,
+    first_byte: Arc<FirstByte>,
+}
+
+impl Watched {
+    fn new(body: Bytes, first_byte: Arc<FirstByte>) -> Self {
+        Self { rest: (!body.is_empty()).then_some(body), first_byte }
+    }
+}
+
+impl http_body::Body for Watched {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        if self.first_byte.left.set(Instant::now()).is_ok() {
+            self.first_byte.told.notify_one();
+        }
+        Poll::Ready(self.rest.take().map(|all| Ok(Frame::data(all))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.rest.is_none()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.rest.as_ref().map_or(0, |rest| rest.len() as u64))
+    }
+}
+
+/// Until when an attempt may last: its own time-out, and the receiver's time for its verdict.
+struct Limit {
+    attempt: Instant,
+    verdict: VerdictClock,
+    started: Instant,
+    first_byte: Arc<FirstByte>,
+}
+
+/// An attempt that took too long.
+struct Ended {
+    by_verdict: bool,
+}
+
+impl Limit {
+    fn new(request: &WebhookRequest, started: Instant, first_byte: Arc<FirstByte>) -> Self {
+        Self { attempt: started + request.timeout, verdict: request.verdict, started, first_byte }
+    }
+
+    /// When the verdict's time is over, as far as it runs.
+    fn verdict(&self) -> Option<Instant> {
+        match self.verdict {
+            VerdictClock::Running(left) => Some(self.started + left),
+            VerdictClock::FromFirstByte(all) => self.first_byte.left.get().map(|left| *left + all),
+            VerdictClock::Stopped => None,
+        }
+    }
+
+    async fn within<T>(&self, work: impl Future<Output = T>) -> Result<T, Ended> {
+        let mut work = std::pin::pin!(work);
+        loop {
+            let verdict = self.verdict();
+            let until = verdict.map_or(self.attempt, |verdict| verdict.min(self.attempt));
+            tokio::select! {
+                biased;
+                done = &mut work => return Ok(done),
+                () = sleep_until(until) => {
+                    return Err(Ended { by_verdict: verdict.is_some_and(|at| at <= until) });
+                }
+                () = self.first_byte.told.notified(), if verdict.is_none() => {}
+            }
+        }
     }
 }
 

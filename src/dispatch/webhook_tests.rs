@@ -14,6 +14,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 
 use super::*;
+use crate::dispatch::answer::Said;
 use crate::dispatch::egress::{self, ClientSettings, EgressPolicy};
 use crate::dispatch::standard_webhooks::{TOLERANCE, verify};
 
@@ -52,6 +53,7 @@ fn request(url: impl Into<String>) -> WebhookRequest {
         secrets: vec![secret()],
         headers: HandoffHeaders::default(),
         timeout: GENEROUS,
+        verdict: VerdictClock::FromFirstByte(GENEROUS),
     }
 }
 
@@ -116,10 +118,10 @@ type Row = (u16, &'static [(&'static str, &'static str)], &'static str, AttemptO
 #[tokio::test]
 async fn the_answer_table_holds_over_the_wire() {
     let client = client(LOOPBACK);
-    let accepted = AttemptOutcome::Accepted { details: None };
+    let accepted = AttemptOutcome::Accepted(Said::default());
     let rejected = AttemptOutcome::Rejected {
         reason: Some("NO_SKILL".to_owned()),
-        details: Some(json!({"missing":["law"]})),
+        said: Said { details: Some(json!({"missing":["law"]})), ..Said::default() },
     };
     let busy = |secs| AttemptOutcome::Busy { retry_after: Some(Duration::from_secs(secs)) };
     let no = r#"{"status":"REJECTED","reason":"NO_SKILL","details":{"missing":["law"]}}"#;
@@ -177,7 +179,7 @@ async fn the_request_is_signed_and_labelled() {
         fencing_token: Some(41),
     };
     let answer = outcome(&client(LOOPBACK), sent).await;
-    assert_eq!(answer, AttemptOutcome::Accepted { details: None });
+    assert_eq!(answer, AttemptOutcome::Accepted(Said::default()));
     let (uri, headers, body) = seen.lock().expect("lock").take().expect("a request");
     let header =
         |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
@@ -225,6 +227,31 @@ async fn a_redirect_is_a_failure_and_its_target_is_not_contacted() {
         assert!(failed.reached);
     }
     assert_eq!(hits.load(Ordering::SeqCst), 0);
+}
+
+#[tokio::test]
+async fn f2_4_the_verdict_has_its_time_from_the_first_byte_on() {
+    let silent = Router::new().fallback(any(async || {
+        tokio::time::sleep(GENEROUS).await;
+        StatusCode::OK
+    }));
+    let (url, client) = (serve(silent).await, client(LOOPBACK));
+    for clock in [VerdictClock::FromFirstByte(SHORT), VerdictClock::Running(SHORT)] {
+        let sent = WebhookRequest { verdict: clock, ..request(&url) };
+        let (outcome, timing) = client.send(sent).await;
+        let AttemptOutcome::Failed(failure) = outcome else { panic!("no failure: {outcome:?}") };
+        assert_eq!((failure.class, failure.reached), (FailureClass::Timeout, true));
+        assert!(timing.overdue && timing.elapsed < GENEROUS / 2, "{timing:?}");
+        assert!(timing.sent.is_some_and(|sent| sent <= timing.elapsed));
+    }
+    // The attempt's own time ends before the verdict's: a failed attempt, not a late verdict.
+    let sent = WebhookRequest { timeout: SHORT, ..request(&url) };
+    let (_, timing) = client.send(sent).await;
+    assert!(!timing.overdue && timing.sent.is_some());
+    // Nothing left for a receiver that is not there: its clock did not start.
+    let nobody = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+    let (_, timing) = client.send(request(format!("http://{nobody}/"))).await;
+    assert!(!timing.overdue && timing.sent.is_none(), "{timing:?}");
 }
 
 #[tokio::test]
@@ -319,7 +346,7 @@ async fn a_name_that_changes_its_address_is_judged_at_every_connection() {
     let client = resolving_by(Scripted::Gives(Mutex::new(script)), "127.0.0.1/32");
     let url = format!("http://agent.example:{port}/");
     let first = outcome(&client, request(&url)).await;
-    assert_eq!(first, AttemptOutcome::Accepted { details: None });
+    assert_eq!(first, AttemptOutcome::Accepted(Said::default()));
     let failed = failure(&client, request(&url)).await;
     assert_eq!((failed.class, failed.reached), (FailureClass::Egress, false));
     assert_eq!(hits.load(Ordering::SeqCst), 1);
@@ -337,7 +364,7 @@ async fn loopback_is_refused_unless_allowed_by_name_and_by_number() {
         assert_eq!((failed.class, failed.reached), (FailureClass::Egress, false), "{host}");
         assert_eq!(
             outcome(&client(LOOPBACK), request(&url)).await,
-            AttemptOutcome::Accepted { details: None },
+            AttemptOutcome::Accepted(Said::default()),
             "{host}"
         );
     }
@@ -372,7 +399,7 @@ async fn oversized_and_broken_answers_fail() {
     let url = serve(Router::new().fallback(any(move || async move { exact }))).await;
     assert_eq!(
         outcome(&client(LOOPBACK), request(url)).await,
-        AttemptOutcome::Accepted { details: None }
+        AttemptOutcome::Accepted(Said::default())
     );
 }
 

@@ -51,6 +51,7 @@ async fn an_unknown_issuer_is_refused_before_anything_is_said() {
             secrets: vec![WebhookSecret::from_bytes(&[1; 24]).expect("a secret")],
             headers: HandoffHeaders::default(),
             timeout: Duration::from_secs(20),
+            verdict: VerdictClock::Stopped,
         };
         let (outcome, _) = WebhookClient::new(client).send(request).await;
         let AttemptOutcome::Failed(failed) = outcome else {

@@ -353,6 +353,7 @@ pub struct AgentSpec {
     pub callback_url: Option<Option<String>>,
     /// See [`Agent`].
     #[serde(deserialize_with = "nullable")]
+    #[schema(value_type = Option<String>)]
     pub region: Option<Option<Region>>,
     /// See [`Agent`].
     #[serde(alias = "transfer_basis", deserialize_with = "nullable")]

@@ -60,7 +60,7 @@ pub enum Code {
 
 impl Code {
     /// All codes, in the order of the registry.
-    pub const ALL: [Self; 22] = [
+    pub const ALL: [Self; 23] = [
         Self::Unauthenticated,
         Self::SignatureInvalid,
         Self::SchemaInvalid,

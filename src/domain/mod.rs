@@ -4,6 +4,7 @@ pub mod agent;
 pub mod canonical;
 pub mod cap;
 pub mod content_coding;
+pub mod course;
 pub mod credential;
 pub mod escalation;
 pub mod event;

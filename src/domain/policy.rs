@@ -139,10 +139,12 @@ impl Moment {
     }
 }
 
-/// The target may be a person (seed 002 §4.4).
+/// How people are asked on an edge (seed 002 §4.4).
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct HumanTarget {
+    /// The target is a person: each handoff is an escalation from the start.
+    pub target: bool,
     /// How the person is reached; a name that operators know.
     pub channel: Option<String>,
     /// How long to wait for the person, in milliseconds.
@@ -175,7 +177,7 @@ pub struct EdgePolicy {
     pub max_edge_repeats: Option<u32>,
     /// The contract's own loop guard.
     pub loop_guard: Option<LoopGuard>,
-    /// The target may be a person.
+    /// How people are asked, and whether the target is one.
     pub human: Option<HumanTarget>,
     /// Refuse a handoff without a checkpoint of its own.
     pub require_checkpoint: bool,

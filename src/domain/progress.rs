@@ -32,10 +32,8 @@ pub struct Edge {
     pub passages: i64,
     /// Handoffs on it since a subtask was last completed on the task.
     pub repeats: i64,
-    /// The most completed subtasks that any message of the task had named when it was last used.
+    /// How many subtasks the task had a result of when it was last used.
     pub completed: i64,
-    /// Failures on it since it last went well.
-    pub failures: i64,
     /// `costSpentSoFarUSD` of the last handoff on it.
     pub spent: Usd,
     /// `costBudgetRemainingUSD` of the last handoff on it.
@@ -64,7 +62,6 @@ impl Edge {
             passages: 0,
             repeats: 0,
             completed: -1,
-            failures: 0,
             spent: Usd(0),
             remaining: Usd(0),
             topped_up: Usd(0),
@@ -91,7 +88,7 @@ pub struct Hop<'a> {
     pub source: &'a AgentId,
     /// To whom.
     pub target: &'a AgentId,
-    /// How many subtasks its message names as completed.
+    /// How many subtasks the task has a result of, those of its message included.
     pub completed: i64,
 }
 
@@ -100,7 +97,7 @@ fn edge_of<'a>(edges: &[&'a Edge], hop: Hop<'_>) -> Option<&'a Edge> {
 }
 
 /// How often the edge will have been used without progress, counting this handoff. Progress anywhere
-/// on the task counts: the message with the most completed subtasks sets the mark.
+/// on the task counts.
 fn repeats(edges: &[&Edge], hop: Hop<'_>) -> (i64, i64) {
     let mark = edges.iter().map(|edge| edge.completed).fold(hop.completed, i64::max);
     match edge_of(edges, hop) {
@@ -114,12 +111,10 @@ fn repeats(edges: &[&Edge], hop: Hop<'_>) -> (i64, i64) {
 pub fn passed(edges: &[&Edge], hop: Hop<'_>, task: &Task, cost: &Cost, at: Micros) -> Edge {
     let (repeats, mark) = repeats(edges, hop);
     let known = edge_of(edges, hop);
-    let failures = known.map_or(0, |edge| edge.failures);
     Edge {
         passages: known.map_or(0, |edge| edge.passages) + 1,
         repeats,
         completed: mark,
-        failures,
         spent: cost.spent,
         remaining: cost.remaining,
         topped_up: task.topped_up,

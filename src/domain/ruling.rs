@@ -36,13 +36,25 @@ pub enum Standing {
 #[serde(default, rename_all = "camelCase")]
 pub struct Ruling {
     /// The edge's contract, or the defaults.
+    #[serde(skip_serializing_if = "is_default")]
     pub edge: EdgePolicy,
     /// The sender's supervisor, else the receiver's.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub supervisor: Option<AgentId>,
     /// The sender's preferred agents that were not tried yet, in order (seed 001).
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub preferred: Vec<AgentId>,
     /// In whose place it stands.
+    #[serde(skip_serializing_if = "is_default")]
     pub standing: Standing,
+    /// How its sender addressed it, where not by an agent's id: `type:<agentType>` or `capability:<name>`. Its
+    /// failures count under that name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub addressed: Option<String>,
+}
+
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }
 
 /// What is to be done about a failed handoff.
@@ -64,6 +76,26 @@ impl Ruling {
     #[must_use]
     pub fn is_default(&self) -> bool {
         *self == Self::default()
+    }
+
+    /// It goes to a person, and to none that stands in.
+    #[must_use]
+    pub fn is_to_person(&self) -> bool {
+        self.standing == Standing::Own && self.edge.human.as_ref().is_some_and(|human| human.target)
+    }
+
+    /// Who takes over from a person that does not answer: the identity that the contract names, else the agent
+    /// that takes over at a timeout.
+    #[must_use]
+    pub fn resumes_as(&self) -> Option<AgentId> {
+        let named = self.edge.human.as_ref().and_then(|human| human.resume_as.clone());
+        named.or_else(|| self.recovers_to(&self.edge.on_timeout))
+    }
+
+    /// The same for a handoff that stands in for it, which is addressed by its agent's id.
+    #[must_use]
+    pub fn stand_in(&self, standing: Standing) -> Self {
+        Self { preferred: Vec::new(), standing, addressed: None, ..self.clone() }
     }
 
     /// As stored: JSON.
@@ -97,11 +129,8 @@ impl Ruling {
         let asked = trigger == Trigger::Reject || (untouched && self.edge.idempotent);
         let mut left = self.preferred.iter();
         if asked && let Some(next) = left.find(|id| live(id)) {
-            let ruling = Self {
-                preferred: left.cloned().collect(),
-                standing: Standing::Preferred,
-                ..self.clone()
-            };
+            let ruling =
+                Self { preferred: left.cloned().collect(), ..self.stand_in(Standing::Preferred) };
             return Next::Readdress(next.clone(), Box::new(ruling));
         }
         let exhausted =
@@ -118,11 +147,7 @@ impl Ruling {
             return Next::Escalate;
         }
         match self.recovers_to(recovery).filter(|id| live(id)) {
-            Some(id) => {
-                let ruling =
-                    Self { preferred: Vec::new(), standing: Standing::Recovery, ..self.clone() };
-                Next::Readdress(id, Box::new(ruling))
-            }
+            Some(id) => Next::Readdress(id, Box::new(self.stand_in(Standing::Recovery))),
             None => Next::RollBack { exhausted },
         }
     }

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::course::Course;
 use super::funds::Funds;
 use super::handoff::CheckpointRef;
 use super::ids::{AgentId, Micros, TaskId, TenantId};
@@ -170,6 +171,8 @@ pub struct Task {
     pub undelivered: i64,
     /// Failures since the last acceptance.
     pub failures: i64,
+    /// Failures by edge, and the subtasks that it has seen.
+    pub course: Course,
     /// The highest cumulative cost that a handoff reported.
     pub spent: Usd,
     /// What the last handoff said is left.

@@ -25,7 +25,7 @@ use crate::domain::agent::Agent;
 use crate::domain::canonical::CanonicalObject;
 use crate::domain::credential::{self, Forms, Treatment};
 use crate::domain::failure::{Code, Failure, Stage, primary};
-use crate::domain::ids::{AgentId, HandoffId, Micros, TaskId, TenantId};
+use crate::domain::ids::{AgentId, ExecutionId, HandoffId, Micros, TaskId, TenantId};
 use crate::domain::message::Message;
 use crate::domain::policy::VersionClaims;
 use crate::domain::residency::{Crossing, Party, Residency, ResidencyFacts};
@@ -133,8 +133,40 @@ pub struct Refused {
     pub allowlist: Option<AllowlistViolation>,
     /// `taskId` and `handoffId`, where they could be read though the schema did not hold.
     pub ids: (Option<TaskId>, Option<HandoffId>),
-    /// To whom it was meant, where that could be read.
-    pub addressed: Option<AgentId>,
+    /// To whom it was meant, where the message's schema did not hold.
+    pub unread: Unread,
+}
+
+/// What could be read of a message whose schema did not hold, as far as its refusal counts.
+#[derive(Debug, Clone, Default)]
+pub struct Unread {
+    /// `fromAgent.agentId`.
+    pub from: Option<AgentId>,
+    /// `fromAgent.executionId`.
+    pub run: Option<ExecutionId>,
+    /// As addressed: an agent's id, `type:<agentType>` or `capability:<name>`.
+    pub to: String,
+    /// `checkpoint`.
+    pub checkpoint: Option<Value>,
+}
+
+impl Unread {
+    fn of(value: &Value) -> Self {
+        let text = |pointer| value.pointer(pointer).and_then(Value::as_str);
+        // As long as an id may be, and free of what no store takes.
+        let short = |text: &str| text.chars().filter(|c| !c.is_control()).take(128).collect();
+        let named = |kind: &str, pointer| Some(short(&format!("{kind}:{}", text(pointer)?)));
+        Self {
+            from: text("/fromAgent/agentId").and_then(|id| id.parse().ok()),
+            run: text("/fromAgent/executionId").and_then(|id| id.parse().ok()),
+            to: text("/toAgent/agentId")
+                .map(short)
+                .or_else(|| named("type", "/toAgent/agentType"))
+                .or_else(|| named("capability", "/toAgent/capability"))
+                .unwrap_or_default(),
+            checkpoint: value.get("checkpoint").filter(|kept| kept.is_object()).cloned(),
+        }
+    }
 }
 
 /// A handoff to a target that the sender may not hand off to.
@@ -159,8 +191,7 @@ impl Refused {
         });
         Verdict::Refused(Box::new(Self {
             ids,
-            addressed: value
-                .and_then(|value| value.pointer("/toAgent/agentId")?.as_str()?.parse().ok()),
+            unread: value.map(Unread::of).unwrap_or_default(),
             failures,
             message: None,
             target: None,
@@ -177,7 +208,7 @@ impl Refused {
         let envelope = passed.message.envelope();
         Self {
             ids: (Some(envelope.task_id), Some(envelope.handoff_id)),
-            addressed: envelope.to_agent.agent_id.clone(),
+            unread: Unread::default(),
             failures: vec![failure],
             message: Some(passed.message),
             target: Some(passed.target),
@@ -448,7 +479,7 @@ impl Gate {
             })),
             target => Verdict::Refused(Box::new(Refused {
                 ids: (Some(envelope.task_id), Some(envelope.handoff_id)),
-                addressed: envelope.to_agent.agent_id.clone(),
+                unread: Unread::default(),
                 failures,
                 message: Some(message),
                 target,

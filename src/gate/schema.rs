@@ -11,6 +11,7 @@ mod messages;
 pub mod older;
 
 use std::collections::BTreeSet;
+use std::collections::HashSet;
 
 use jsonschema::error::ValidationErrorKind;
 use jsonschema::{PatternOptions, ValidationError, Validator};
@@ -333,6 +334,16 @@ fn semantic(message: &Value, found: &mut Found) {
     }
     for (pointer, what) in personal::check(message) {
         found.add(pointer, what.to_owned());
+    }
+    let subtasks = message.get("completedSubtasks").and_then(Value::as_array);
+    let mut named = HashSet::new();
+    for (index, subtask) in subtasks.into_iter().flatten().enumerate() {
+        if let Some(id) = subtask.get("subtaskId").and_then(Value::as_str)
+            && !named.insert(id)
+        {
+            let why = "Each completed subtask is named once; this one was named before.".to_owned();
+            found.add(format!("/completedSubtasks/{index}/subtaskId"), why);
+        }
     }
     let mut range = |pointer: String, target: Option<&Value>| {
         if let Some(text) =

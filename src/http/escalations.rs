@@ -34,7 +34,8 @@ pub struct EscalationView {
     /// From whom the failing edge leads.
     pub from_agent: String,
     /// To whom.
-    pub to_agent: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub to_agent: Option<String>,
     /// Why: a code.
     pub reason: String,
     /// How the contract says that people are reached.
@@ -70,7 +71,7 @@ impl From<&Escalation> for EscalationView {
             task_id: row.task_id.to_string(),
             handoff_id: row.handoff_id.map(|id| id.to_string()),
             from_agent: row.source.to_string(),
-            to_agent: row.target.to_string(),
+            to_agent: (row.target != row.source).then(|| row.target.to_string()),
             reason: row.reason.clone(),
             channel: row.channel.clone(),
             resume_as: row.resume_as.as_ref().map(ToString::to_string),

@@ -99,7 +99,7 @@ pub async fn submit(
             }
             Ok(response)
         }
-        Answer::Refused { failures, dead_letter, replayed, retry_after } => {
+        Answer::Refused { failures, dead_letter, replayed, retry_after, undone } => {
             let failures = match dead_letter {
                 Some(id) if failures.is_empty() => api
                     .store
@@ -110,7 +110,7 @@ pub async fn submit(
             };
             // Whole seconds, and not before.
             let retry_after = retry_after.map(|wait| wait.as_secs() + 1);
-            Err(Problem { retry_after, ..Problem::refusal(failures, replayed) })
+            Err(Problem { retry_after, undone, ..Problem::refusal(failures, replayed) })
         }
         Answer::Malformed(failure) => Err(Problem::malformed(failure)),
     }

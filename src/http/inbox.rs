@@ -51,6 +51,10 @@ pub struct InboxItem {
     pub fencing_token: i64,
     /// Without a verdict by then, RFC 3339, the handoff returns to the inbox.
     pub claimed_until: String,
+    /// Without a verdict by then, RFC 3339, the handoff expires: the time runs from its first claim on. Absent
+    /// where a person decides.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub verdict_by: Option<String>,
     /// W3C trace context.
     pub traceparent: String,
     /// What vendors say of it.
@@ -174,7 +178,10 @@ async fn lease(
     let (task_id, handoff_id, attempt) = (claim.task_id, claim.handoff_id, claim.attempt);
     let body = api.intake.gate.schemas.delivered(claim.delivered(agent.is_entitled()), agent);
     let kind = match &body {
-        Ok(_) => Kind::Lease(Lease { task_id, handoff_id, attempt }),
+        Ok(_) => {
+            let granted = Duration::from_millis(api.config.delivery.verdict_timeout_ms);
+            Kind::Lease(Lease { task_id, handoff_id, attempt, verdict_by: now.plus(granted) })
+        }
         // It takes no version of the schema that the message has a form in; it did when the gate looked.
         Err(_) => Kind::Settle(Box::new(Settle {
             task_id,
@@ -194,7 +201,8 @@ async fn lease(
         task_id: handoff.task_id.to_string(),
         attempt: claim.attempt,
         fencing_token: handoff.fencing_token,
-        claimed_until: until.rfc3339(),
+        claimed_until: handoff.deadline_at.map_or(until, |by| by.min(until)).rfc3339(),
+        verdict_by: handoff.deadline_at.map(Micros::rfc3339),
         traceparent: claim
             .trace()
             .map_or_else(|| claim.traceparent.clone(), |context| context.parent.to_string()),

@@ -13,7 +13,7 @@ use utoipa::{IntoResponses, ToSchema};
 use crate::domain::failure::{Code, Failure, primary};
 use crate::domain::warning::Warning;
 use crate::intake::IntakeError;
-use crate::ledger::command::LedgerError;
+use crate::ledger::command::{LedgerError, Undone};
 use crate::store::StoreError;
 
 /// An answer that says no. Rendered by the outermost layer, which knows the request.
@@ -33,6 +33,8 @@ pub struct Problem {
     pub replayed: bool,
     /// The answer names the content codings that a request may come in.
     pub accept_encoding: bool,
+    /// What became of the task of a refused submission, where the refusal moved it.
+    pub undone: Option<Undone>,
 }
 
 /// The status that a code usually has.
@@ -102,6 +104,7 @@ impl Problem {
             retry_after: matches!(code, Code::Overloaded | Code::Unavailable).then_some(1),
             replayed: false,
             accept_encoding: false,
+            undone: None,
         }
     }
 
@@ -250,6 +253,12 @@ pub struct ProblemDetails {
     pub reason: String,
     /// Everything that was found.
     pub failures: Vec<FailureView>,
+    /// Where the task of a refused submission stands, where the refusal moved it: `ESCALATED` after the third.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub task_status: Option<String>,
+    /// The handoff that goes to another agent in place of the refused one, as its contract says.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub successor_id: Option<String>,
     /// Names this request in the broker's log.
     pub request_id: String,
     /// For Orbit's clients.
@@ -327,6 +336,8 @@ pub fn render(problem: &Problem, instance: &str, request_id: &str) -> Response {
         instance: instance.to_owned(),
         reason: code.clone(),
         failures: problem.failures.iter().map(view).collect(),
+        task_status: problem.undone.map(|undone| undone.task_status.as_str().to_owned()),
+        successor_id: problem.undone.and_then(|undone| undone.successor).map(|id| id.to_string()),
         request_id: request_id.to_owned(),
         error: OrbitError {
             code: code.clone(),

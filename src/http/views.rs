@@ -280,7 +280,8 @@ pub struct TaskView {
     pub handoffs: i64,
     /// Handoffs that wait for delivery.
     pub undelivered: i64,
-    /// Failures since the last acceptance.
+    /// Failures since it last went well: a handoff completed or handed on, or a person decided. Refused submissions
+    /// count, and the third asks a person.
     pub failures: i64,
     /// US dollars that the task has cost so far: the sum of its hops, as in `/cost` and in the trace.
     #[serde(rename = "costSpentSoFarUSD")]

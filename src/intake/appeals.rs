@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{Intake, IntakeError, actor, completed, ruling};
+use super::{Intake, IntakeError, actor, ruling, subtasks};
 use crate::directory::Principal;
 use crate::domain::agent::Agent;
 use crate::domain::canonical;
@@ -126,7 +126,13 @@ impl Intake {
             .into_iter()
             // Without a receiver there is nothing to waive.
             .partition(|finding| {
-                named(finding) && (routed.is_some() || finding.stage != Stage::Route)
+                let waivable = match finding.stage {
+                    Stage::Route => routed.is_some(),
+                    // Nobody can say who somebody else is.
+                    Stage::Identity => false,
+                    _ => true,
+                };
+                waivable && named(finding)
             });
         if appeal.dry_run {
             return Ok(Decided { row, handoff, refused });
@@ -150,7 +156,7 @@ impl Intake {
                 ),
                 target: Agent::clone(target),
                 priority: message.envelope().priority,
-                completed: completed(message),
+                subtasks: subtasks(message),
                 // Also where a person waived the refusal of one.
                 residency: Residency::facts(
                     self.gate
@@ -169,7 +175,7 @@ impl Intake {
                 ruling: None,
                 target: Agent::new(handoff.target.clone()),
                 priority: Priority::Normal,
-                completed: 0,
+                subtasks: Vec::new(),
                 residency: None,
                 waived,
                 refused,

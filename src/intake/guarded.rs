@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use super::{Intake, IntakeError, completed, ruling};
+use super::{Intake, IntakeError, ruling, subtasks};
 use crate::clock;
 use crate::contract::enforce::Ready;
 use crate::domain::agent::Agent;
@@ -71,7 +71,9 @@ impl Intake {
                 .map_or(self.rules.max_edge_repeats, i64::from),
             contract: ruling.edge.loop_guard.as_ref(),
         };
-        let hop = Hop { source, target: &target.agent_id, completed: completed(message) };
+        let course = task.as_ref().map(|task| task.course.clone()).unwrap_or_default();
+        let completed = course.progress(&subtasks(message));
+        let hop = Hop { source, target: &target.agent_id, completed };
         let cost = &envelope.cost_tracking;
         let mut relay = check_budget(task.as_ref(), &edges, parent, source, cost);
         let opened = self.opened(task.as_ref(), message);

@@ -4,6 +4,7 @@ use super::command::{Command, LedgerError, Reply};
 use super::context::Context;
 use super::plan::Change;
 use super::submit::{draft_of, tell};
+use super::tasks::person;
 use crate::domain::agent::Agent;
 use crate::domain::escalation::{Escalation, EscalationStatus, FAILURES_TO_ESCALATE};
 use crate::domain::event::{Event, EventType};
@@ -169,18 +170,27 @@ impl<'a> Case<'a> {
         }
     }
 
+    /// The receiver has it: from now on its time for the verdict runs, unless it ran before, or a person decides
+    /// in a time of its own.
+    pub(super) fn owes_verdict(&mut self, by: Micros) {
+        let to_person = self.handoff.ruling.as_ref().is_some_and(|ruling| ruling.is_to_person());
+        if !to_person {
+            self.handoff.deadline_at.get_or_insert(by);
+        }
+    }
+
     pub(super) fn accept(
         &mut self,
         lease_until: Micros,
         content: Option<&Content>,
     ) -> Result<(), LedgerError> {
+        self.answered(HandoffStatus::Accepted.as_str())?;
         self.handoff.status = self.handoff.status.next(HandoffEvent::Accept)?;
         self.handoff.accepted_at = Some(self.command.at);
         self.handoff.deadline_at = Some(lease_until);
         self.handoff.reason = None;
         self.task.status = self.task.status.next(TaskEvent::Accept)?;
         self.task.holder = self.handoff.target.clone();
-        self.task.failures = 0;
         self.leave_outbox();
         self.record(RecordKind::Accepted, None, content);
         self.tell(EventType::HandoffAccepted, |event| event);
@@ -208,6 +218,7 @@ impl<'a> Case<'a> {
     fn handed_on(&mut self) -> Result<(), LedgerError> {
         self.handoff.status = self.handoff.status.next(HandoffEvent::Complete)?;
         self.end(None);
+        went_well(&mut self.task, &self.handoff);
         self.handoff.reason = Some(HANDED_ON.to_owned());
         let mut draft = draft_of(self.command, RecordKind::Completed, &self.handoff);
         draft.actor = Actor::broker();
@@ -236,11 +247,34 @@ impl<'a> Case<'a> {
         let spent = self.end(spent);
         self.record_end(RecordKind::Completed, None, (content, spent));
         self.tell(EventType::HandoffCompleted, |event| event);
-        let mut edge = self.edge();
-        if edge.failures > 0 {
-            edge.failures = 0;
-            self.keep(edge);
+        went_well(&mut self.task, &self.handoff);
+        Ok(())
+    }
+
+    /// Who was asked from the start answered, or never will: the escalation that this handoff is ends, and the task
+    /// is on its way as with any other.
+    fn answered(&mut self, code: &str) -> Result<(), LedgerError> {
+        let own = |row: &&Escalation| {
+            row.is_open()
+                && row.tenant == self.command.tenant
+                && row.handoff_id == Some(self.handoff.id)
+        };
+        if self.was.is_final() || self.task.status != TaskStatus::Escalated {
+            return Ok(());
         }
+        let Some(row) = self.state.escalations.values().find(own) else { return Ok(()) };
+        let row = Escalation {
+            status: EscalationStatus::Resolved,
+            resolved_at: Some(self.command.at),
+            resolved_by: Some(person(self.command)),
+            resolution: Some(code.to_owned()),
+            ..row.clone()
+        };
+        self.task.status = self.task.status.next(TaskEvent::Resume)?.next(TaskEvent::Submit)?;
+        let mut draft = draft_of(self.command, RecordKind::EscalationResolved, &self.handoff);
+        draft.reason = Some(code.to_owned());
+        self.changes.push(Change::Escalation(row));
+        self.push(draft);
         Ok(())
     }
 
@@ -296,16 +330,14 @@ impl<'a> Case<'a> {
         })
     }
 
-    /// Ends the handoff badly and does what was agreed on for that: where it is the task's current
-    /// one, the task goes back to its sender, to another agent, or to a person (specification §5).
-    pub(super) fn undo(&mut self, failure: &Failure<'_>) -> Result<(), LedgerError> {
-        let Failure { event, kind, trigger, reason, content, spent } = *failure;
+    /// Ends the handoff badly and counts that; returns why, as a code, and how often the edge or the task failed.
+    pub(super) fn fail(&mut self, failure: &Failure<'_>) -> Result<(String, i64), LedgerError> {
+        let Failure { event, kind, trigger: _, reason, content, spent } = *failure;
         self.handoff.status = self.handoff.status.next(event)?;
         let spent = self.end(spent);
         // Postgres takes no NUL in a text, and no reason needs one.
         self.handoff.reason =
             Some(reason.chars().filter(|c| *c != '\0').take(MAX_REASON).collect());
-        let current = self.is_current();
         let code = as_code(reason, kind);
         self.leave_outbox();
         self.record_end(kind, Some(code.clone()), (content, spent));
@@ -316,21 +348,36 @@ impl<'a> Case<'a> {
         };
         self.tell(told, |event| event.with("reason", code.clone()));
         if self.task.status.is_final() {
+            return Ok((code, 0));
+        }
+        // Who stands in for a handoff fails for it: the task counts that once.
+        if self.handoff.origin.is_none() {
+            self.task.failures += 1;
+        }
+        let failures = self.task.course.fail(&self.handoff.source, &addressed(&self.handoff));
+        Ok((code, failures.max(self.task.failures)))
+    }
+
+    /// Ends the handoff badly and does what was agreed on for that: where it is the task's current
+    /// one, the task goes back to its sender, to another agent, or to a person (specification §5).
+    pub(super) fn undo(&mut self, failure: &Failure<'_>) -> Result<(), LedgerError> {
+        self.answered(failure.kind.as_str())?;
+        let current = self.is_current();
+        let (code, failures) = self.fail(failure)?;
+        if self.task.status.is_final() {
             return Ok(());
         }
-        self.task.failures += 1;
-        let failures = self.count_failure();
         let ruling = self.handoff.ruling.as_deref().cloned().unwrap_or_default();
         let untouched = self.was == HandoffStatus::Pending;
         // One of several that were sent at once may still go to somebody else.
         let may_go_on = current || (untouched && self.task.holder == self.handoff.source);
-        match ruling.next(trigger, untouched, |id| self.can_take_over(id)) {
+        match ruling.next(failure.trigger, untouched, |id| self.can_take_over(id)) {
             Next::Readdress(target, ruling) if may_go_on => {
                 self.readdress(&target, *ruling, current)?;
             }
             Next::Escalate if current => {
                 self.take_back();
-                self.escalate(&code, &ruling)?;
+                self.escalate(&code)?;
             }
             Next::RollBack { exhausted } if current => {
                 if exhausted {
@@ -343,7 +390,7 @@ impl<'a> Case<'a> {
             _ => self.nothing_on_its_way(&code)?,
         }
         if current && failures >= FAILURES_TO_ESCALATE {
-            self.escalate(&code, &ruling)?;
+            self.escalate(&code)?;
         }
         let own = Some(self.handoff.id);
         self.changes.extend(resume_leases(self.state, self.command, self.context, &self.task, own));
@@ -535,6 +582,7 @@ impl<'a> Case<'a> {
             priority,
             visible_at: Micros(0),
             attempt: 0,
+            busy: 0,
             claimed_by: None,
             created_at: self.command.at,
         }));
@@ -548,38 +596,13 @@ impl<'a> Case<'a> {
     }
 
     /// Asks a person, unless one is asked already.
-    pub(super) fn escalate(&mut self, reason: &str, ruling: &Ruling) -> Result<(), LedgerError> {
+    pub(super) fn escalate(&mut self, reason: &str) -> Result<(), LedgerError> {
         if self.task.status == TaskStatus::Escalated {
             return Ok(());
         }
         self.task.status = self.task.status.next(TaskEvent::Escalate)?;
-        let human = ruling.edge.human.clone().unwrap_or_default();
-        let row =
-            Escalation {
-                handoff_id: Some(self.handoff.id),
-                channel: human.channel,
-                resume_as: human.resume_as,
-                timeout_at: self.command.at.plus(human.timeout_ms.map_or(
-                    self.context.rules.escalation_timeout,
-                    std::time::Duration::from_millis,
-                )),
-                ..escalation(
-                    self.command,
-                    self.context,
-                    self.task.id,
-                    (&self.handoff.source, &self.handoff.target),
-                    reason,
-                )
-            };
-        let mut draft = draft_of(self.command, RecordKind::Escalated, &self.handoff);
-        draft.actor = Actor::broker();
-        draft.reason = Some(reason.to_owned());
-        let id = row.id;
-        self.changes.push(Change::Escalation(row));
-        self.push(draft);
-        self.tell(EventType::HandoffEscalated, |event| {
-            event.with("reason", reason).with("escalationId", id.to_string())
-        });
+        let row = escalation_of(self.command, self.context, &self.handoff, reason);
+        self.changes.extend(asked(self.command, &self.handoff, row));
         self.alert("HANDOFF_ESCALATED", reason);
         Ok(())
     }
@@ -620,18 +643,10 @@ impl<'a> Case<'a> {
         self.edge = Some(edge);
     }
 
-    fn count_failure(&mut self) -> i64 {
-        let mut edge = self.edge();
-        edge.failures += 1;
-        let failures = edge.failures;
-        self.keep(edge);
-        failures
-    }
-
     /// A person decided: the edge begins anew.
     pub(super) fn forgive(&mut self) {
         let mut edge = self.edge();
-        (edge.failures, edge.repeats) = (0, 0);
+        edge.repeats = 0;
         self.keep(edge);
     }
 
@@ -723,6 +738,53 @@ pub(super) fn resume_leases(
             Change::Handoff(Handoff { deadline_at, ..one.clone() })
         })
         .collect()
+}
+
+/// How a handoff's sender addressed it: by an agent's id, `type:<agentType>` or `capability:<name>`.
+pub(super) fn addressed(handoff: &Handoff) -> String {
+    let named = handoff.ruling.as_ref().and_then(|ruling| ruling.addressed.clone());
+    named.unwrap_or_else(|| handoff.target.to_string())
+}
+
+/// A handoff did what it was for: what failed on its edge and on the task before no longer counts.
+pub(super) fn went_well(task: &mut Task, handoff: &Handoff) {
+    task.failures = 0;
+    task.course.succeed(&handoff.source, &addressed(handoff));
+}
+
+/// A fresh escalation of a handoff, by what its contract says of people.
+pub(super) fn escalation_of(
+    command: &Command,
+    context: &Context,
+    handoff: &Handoff,
+    reason: &str,
+) -> Escalation {
+    let human = handoff.ruling.as_ref().and_then(|ruling| ruling.edge.human.clone());
+    let human = human.unwrap_or_default();
+    let edge = (&handoff.source, &handoff.target);
+    let row = escalation(command, context, handoff.task_id, edge, reason);
+    let time = human.timeout_ms.map(std::time::Duration::from_millis);
+    Escalation {
+        handoff_id: Some(handoff.id),
+        channel: human.channel,
+        resume_as: human.resume_as,
+        timeout_at: time.map_or(row.timeout_at, |time| command.at.plus(time)),
+        ..row
+    }
+}
+
+/// A person is asked about a handoff: the row, its record and its event.
+pub(super) fn asked(command: &Command, handoff: &Handoff, row: Escalation) -> [Change; 3] {
+    let mut draft = draft_of(command, RecordKind::Escalated, handoff);
+    draft.actor = Actor::broker();
+    draft.reason = Some(row.reason.clone());
+    let mut event = Event::of_handoff(EventType::HandoffEscalated, handoff, command.at)
+        .with("reason", row.reason.as_str())
+        .with("escalationId", row.id.to_string());
+    if let Some(channel) = &row.channel {
+        event = event.with("channel", channel.as_str());
+    }
+    [Change::Escalation(row), Change::Record(Box::new(draft)), tell(event)]
 }
 
 /// A fresh escalation of an edge, without handoff and contract.

@@ -28,7 +28,7 @@ use crate::store::events::SubscriptionRow;
 use crate::store::schemas::PayloadSchemaRow;
 use crate::store::{AgentRow, KeyRow};
 
-pub use super::reply::{LedgerError, Purged, Reply};
+pub use super::reply::{LedgerError, Purged, Reply, Undone};
 
 /// Content for a record: canonical bytes, committed to and packed.
 #[must_use]
@@ -257,8 +257,8 @@ pub struct Submit {
     pub idempotency_key: Option<String>,
     /// The sender is known to have a part in the task, though another may hold it.
     pub has_part: bool,
-    /// Subtasks that the message names as completed.
-    pub completed: i64,
+    /// Subtasks that the message has a result of, as [`crate::domain::course::subtasks_of`] names them.
+    pub subtasks: Vec<u64>,
     /// What the message names as the budget of the whole task; counts with the task's first handoff.
     pub declared_budget: Option<Usd>,
     /// What a refusal of the ledger would commit to.
@@ -284,8 +284,11 @@ pub struct Refuse {
     pub from: Option<Party>,
     /// The receiver as addressed.
     pub to: Option<Party>,
-    /// From whom to whom it was meant, where its sender has to mend it and such failures count.
-    pub edge: Option<(AgentId, AgentId)>,
+    /// How it counts as a failure of its sender's.
+    pub counted: Option<Counted>,
+    /// The handoff as it would have been, where only the contract's acceptance criteria speak against it and the
+    /// contract says where it goes then.
+    pub recovery: Option<Box<Submit>>,
     /// Everything that was found.
     pub failures: Vec<Failure>,
     /// The failures, as the record's content.
@@ -296,6 +299,21 @@ pub struct Refuse {
     pub safety: Option<SafetyFacts>,
     /// Where it is a dead letter: the row to keep, and what came with the message.
     pub dead_letter: Option<Box<DeadLetter>>,
+}
+
+/// A refused submission as a failure.
+#[derive(Debug, Clone)]
+pub struct Counted {
+    /// Whose it is.
+    pub by: AgentId,
+    /// As addressed: an agent's id, `type:<agentType>` or `capability:<name>`; empty where that is unreadable.
+    pub to: String,
+    /// Who would have got it, where that was found.
+    pub target: Option<AgentId>,
+    /// The sender's run, where it could be read.
+    pub run: Option<ExecutionId>,
+    /// The checkpoint that came along.
+    pub checkpoint: Option<Part>,
 }
 
 /// A handoff to be kept for a person.
@@ -365,7 +383,15 @@ pub enum Outcome {
         at: Micros,
         /// Why, in a word.
         why: String,
+        /// The receiver put it off until then: this was no attempt.
+        busy: bool,
+        /// By when the receiver owes its verdict, where this or an earlier attempt reached it.
+        verdict_by: Option<Micros>,
     },
+    /// The receiver had its time for the verdict.
+    Expired,
+    /// Nobody claimed it from its inbox in time.
+    Unclaimed,
     /// The receiver no longer takes its handoffs this way: back to the outbox, for that way.
     Moved {
         /// Which way.
@@ -406,6 +432,8 @@ pub struct Lease {
     pub handoff_id: HandoffId,
     /// The attempt that the claim counted.
     pub attempt: i32,
+    /// By when the receiver owes its verdict, where this is its first claim and its contract says nothing else.
+    pub verdict_by: Micros,
 }
 
 /// A deadline that passed.
@@ -566,8 +594,8 @@ pub struct Release {
     pub ruling: Option<Box<Ruling>>,
     /// How urgent it is.
     pub priority: Priority,
-    /// Subtasks that the message names as completed.
-    pub completed: i64,
+    /// Subtasks that the message has a result of, as [`crate::domain::course::subtasks_of`] names them.
+    pub subtasks: Vec<u64>,
     /// The regions between which its data go, where they are two.
     pub residency: Option<ResidencyFacts>,
     /// Findings that a person waived by name.

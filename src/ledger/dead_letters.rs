@@ -58,7 +58,8 @@ pub(super) fn release(
     handoff.target_type.clone_from(&release.target.agent_type);
     handoff.target_version = release.target.agent_version.to_string();
     handoff.mode = release.target.delivery.mode;
-    let found = guard(state, command, context, &handoff, release.completed);
+    let progress = task.course.progress(&release.subtasks);
+    let found = guard(state, command, context, &handoff, progress);
     let refused: Vec<Failure> =
         found.into_iter().filter(|failure| !release.waived.contains(failure)).collect();
     if !refused.is_empty() {
@@ -90,9 +91,9 @@ pub(super) fn release(
     handoff.clock = context.offered(restarted, command.at, handoff.mode);
     handoff.topped_up = task.topped_up;
     handoff.ruling.clone_from(&release.ruling);
+    task.course.see(&release.subtasks);
     let edges = edges_of(state, command, task.id);
-    let hop =
-        Hop { source: &handoff.source, target: &handoff.target, completed: release.completed };
+    let hop = Hop { source: &handoff.source, target: &handoff.target, completed: progress };
     let edge = passed(&edges, hop, &task, &handoff.cost, command.at);
 
     let mut released = draft_of(command, RecordKind::Released, &handoff);
@@ -138,6 +139,7 @@ pub(super) fn release(
             priority: release.priority,
             visible_at: Micros(0),
             attempt: 0,
+            busy: 0,
             claimed_by: None,
             created_at: command.at,
         }),

@@ -1,7 +1,7 @@
 //! The decision: what a command does to what is known. Pure and total; the same code serves both
 //! stores, one broker or ten, tests and production.
 
-use super::command::{Command, Kind, LedgerError, Outcome, Reply, Word};
+use super::command::{Command, Kind, LedgerError, Outcome, Reply, Submit, Word};
 use super::context::Context;
 use super::plan::Change;
 use super::{
@@ -24,7 +24,7 @@ pub type Decided = (Vec<Change>, Reply);
 /// [`LedgerError`]: the command changes nothing.
 pub fn decide(state: &State, command: &Command, context: &Context) -> Decision {
     let mut decided = decide_on(state, command, context)?;
-    let checked = matches!(command.kind, Kind::Submit(_) | Kind::Release(_));
+    let checked = submitted(&command.kind).is_some() || matches!(command.kind, Kind::Release(_));
     caps::charge(state, command, context, checked, &mut decided.0);
     if tells_before_it_records(&decided.0) {
         // An event without a record would have no place in the feed.
@@ -77,19 +77,44 @@ fn decide_on(state: &State, command: &Command, context: &Context) -> Decision {
     }
 }
 
+/// The submission that a command commits, or may.
+fn submitted(kind: &Kind) -> Option<&Submit> {
+    match kind {
+        Kind::Submit(submit) => Some(submit),
+        Kind::Refuse(refuse) => refuse.recovery.as_deref(),
+        _ => None,
+    }
+}
+
+/// What a submission must see.
+fn submission(command: &Command, submit: &Submit, needs: &mut Needs) {
+    let (tenant, handoff) = (&command.tenant, &submit.handoff);
+    needs.tasks.insert((tenant.clone(), handoff.task_id));
+    needs.handoffs.insert((tenant.clone(), handoff.id));
+    needs.handoffs.extend(handoff.parent_id.map(|parent| (tenant.clone(), parent)));
+    let task = (tenant.clone(), handoff.task_id);
+    needs.lineage.insert((task, handoff.source.clone(), handoff.parent_id));
+    needs.edges.insert((tenant.clone(), handoff.task_id));
+    needs.runs.insert((tenant.clone(), handoff.task_id, handoff.source_execution));
+    needs.repeats.extend(contracts::repeat_key(command, submit));
+    if let Some(key) = &submit.idempotency_key {
+        needs.idempotency.insert((tenant.clone(), handoff.source.clone(), key.clone()));
+    }
+}
+
 /// Whether a command may change what counts against the tenant's caps.
-const fn moves_money(kind: &Kind) -> bool {
-    matches!(
-        kind,
-        Kind::Submit(_)
-            | Kind::Verdict(_)
-            | Kind::Settle(_)
-            | Kind::Expire(_)
-            | Kind::CompleteTask(_)
-            | Kind::CancelTask(_)
-            | Kind::Resolve(_)
-            | Kind::Release(_)
-    )
+fn moves_money(kind: &Kind) -> bool {
+    submitted(kind).is_some()
+        || matches!(
+            kind,
+            Kind::Verdict(_)
+                | Kind::Settle(_)
+                | Kind::Expire(_)
+                | Kind::CompleteTask(_)
+                | Kind::CancelTask(_)
+                | Kind::Resolve(_)
+                | Kind::Release(_)
+        )
 }
 
 /// A task with all that is open on it.
@@ -104,7 +129,7 @@ pub fn needs(command: &Command, needs: &mut Needs) {
     let tenant = &command.tenant;
     if moves_money(&command.kind) {
         let parties = needs.caps.entry(tenant.clone()).or_default();
-        if let Kind::Submit(submit) = &command.kind {
+        if let Some(submit) = submitted(&command.kind) {
             parties.extend([submit.handoff.source.clone(), submit.handoff.target.clone()]);
         } else if let Kind::Release(release) = &command.kind {
             parties.insert(release.target.agent_id.clone());
@@ -115,35 +140,31 @@ pub fn needs(command: &Command, needs: &mut Needs) {
         needs.handoffs.insert((tenant.clone(), handoff_id));
     };
     match &command.kind {
-        Kind::Submit(submit) => {
-            let handoff = &submit.handoff;
-            both(handoff.task_id, handoff.id);
-            if let Some(parent) = handoff.parent_id {
-                both(handoff.task_id, parent);
-            }
-            let task = (tenant.clone(), handoff.task_id);
-            needs.lineage.insert((task, handoff.source.clone(), handoff.parent_id));
-            needs.edges.insert((tenant.clone(), handoff.task_id));
-            needs.runs.insert((tenant.clone(), handoff.task_id, handoff.source_execution));
-            needs.repeats.extend(contracts::repeat_key(command, submit));
-            if let Some(key) = &submit.idempotency_key {
-                needs.idempotency.insert((tenant.clone(), handoff.source.clone(), key.clone()));
-            }
-        }
+        Kind::Submit(submit) => submission(command, submit, needs),
         Kind::Refuse(refuse) => {
             if let (Some(task_id), Some(handoff_id)) = (refuse.task_id, refuse.handoff_id) {
                 both(task_id, handoff_id);
             }
-            if let (Some(task_id), Some(_)) = (refuse.task_id, &refuse.edge) {
+            if let (Some(task_id), Some(counted)) = (refuse.task_id, &refuse.counted) {
                 needs.tasks.insert((tenant.clone(), task_id));
-                needs.edges.insert((tenant.clone(), task_id));
+                needs.refused_tasks.insert((tenant.clone(), task_id, counted.by.clone()));
+                needs.runs.extend(counted.run.map(|run| (tenant.clone(), task_id, run)));
             }
             if let Some(letter) = &refuse.dead_letter {
                 let handoff = &letter.handoff;
+                needs.tasks.insert((tenant.clone(), handoff.task_id));
+                needs.handoffs.insert((tenant.clone(), handoff.id));
                 needs.runs.insert((tenant.clone(), handoff.task_id, handoff.source_execution));
                 if let Some(key) = &letter.idempotency_key {
                     needs.idempotency.insert((tenant.clone(), handoff.source.clone(), key.clone()));
                 }
+            }
+            if let Some(submit) = &refuse.recovery {
+                submission(command, submit, needs);
+                needs.open.insert((tenant.clone(), submit.handoff.task_id));
+                let ruling = submit.handoff.ruling.as_ref();
+                let others = ruling.map(|ruling| ruling.fallbacks()).unwrap_or_default();
+                needs.agents.extend(others.into_iter().map(|id| (tenant.clone(), id)));
             }
         }
         Kind::Verdict(verdict) => {
@@ -165,7 +186,13 @@ pub fn needs(command: &Command, needs: &mut Needs) {
                 let task = (tenant.clone(), settle.task_id);
                 needs.accepted.insert((task, settle.handoff_id));
             }
-            if matches!(settle.outcome, Outcome::Rejected(_) | Outcome::GivenUp { .. }) {
+            if matches!(
+                settle.outcome,
+                Outcome::Rejected(_)
+                    | Outcome::GivenUp { .. }
+                    | Outcome::Expired
+                    | Outcome::Unclaimed
+            ) {
                 needs.open.insert((tenant.clone(), settle.task_id));
             }
         }

@@ -104,7 +104,7 @@ pub(super) fn submit(id: u8, task: u8, at: i64, claimed: bool) -> Command {
             whole: vec![id],
             idempotency_key: None,
             has_part: true,
-            completed: 0,
+            subtasks: Vec::new(),
             declared_budget: None,
             refusal_salt: [0; 16],
             safety: None,
@@ -213,8 +213,15 @@ fn step() -> impl Strategy<Value = Step> {
         Just(Outcome::Accepted),
         Just(Outcome::Rejected("NO".to_owned())),
         Just(Outcome::Received { verdict_by: Micros(50) }),
-        Just(Outcome::Retry { at: Micros(5), why: "W".to_owned() }),
+        Just(Outcome::Retry {
+            at: Micros(5),
+            why: "W".to_owned(),
+            busy: true,
+            verdict_by: Some(Micros(60)),
+        }),
         Just(Outcome::GivenUp { why: "W".to_owned() }),
+        Just(Outcome::Expired),
+        Just(Outcome::Unclaimed),
     ];
     prop_oneof![
         (id.clone(), any::<bool>(), 0..6i64, recovery).prop_map(
@@ -293,7 +300,7 @@ proptest! {
                 Step::Submit { id, claimed, completed, recovery } => {
                     let mut made = submit(id, task_of(id), at, claimed);
                     if let Kind::Submit(submit) = &mut made.kind {
-                        submit.completed = completed;
+                        submit.subtasks = (0..completed.unsigned_abs()).collect();
                         let edge = EdgePolicy { on_reject: recovery, ..EdgePolicy::default() };
                         submit.handoff.ruling =
                             Some(Box::new(Ruling { edge, ..Ruling::default() }));

@@ -7,11 +7,12 @@ use super::decide::Decision;
 use super::plan::Change;
 use super::submit::tell;
 use super::tasks::{finish_open, person, withdraw_open};
+use super::verdict::expired;
 use crate::domain::escalation::{Escalation, EscalationStatus, Resolution};
 use crate::domain::event::{Event, EventType};
 use crate::domain::handoff::{Handoff, HandoffEvent, HandoffStatus};
 use crate::domain::ids::AgentId;
-use crate::domain::ruling::{Ruling, Standing};
+use crate::domain::ruling::{Standing, Trigger};
 use crate::domain::task::{Task, TaskEvent};
 use crate::evidence::record::{Actor, Draft, RecordKind};
 use crate::store::{DeadLetterRow, State};
@@ -26,6 +27,8 @@ struct Decider<'a> {
     context: &'a Context,
     row: Escalation,
     task: Task,
+    /// The handoff that failed, where it ended here.
+    ended: Option<Handoff>,
     changes: Vec<Change>,
 }
 
@@ -52,8 +55,11 @@ pub(super) fn resolve(
         return Err(LedgerError::Conflict("this escalation still has time".to_owned()));
     }
     task.status = task.status.next(TaskEvent::Resume)?;
-    let mut decider =
-        Decider { state, command, context, row: row.clone(), task, changes: Vec::new() };
+    // The count of failures begins anew, whoever decides.
+    task.failures = 0;
+    task.course.failing.clear();
+    let (row, changes) = (row.clone(), Vec::new());
+    let mut decider = Decider { state, command, context, row, task, ended: None, changes };
     let (status, code) = match &resolve.resolution {
         Some(resolution) => {
             decider.carry_out(resolution)?;
@@ -68,9 +74,10 @@ pub(super) fn resolve(
 
 impl<'a> Decider<'a> {
     /// The handoff that failed.
-    fn failed(&self) -> Option<&'a Handoff> {
+    fn failed(&self) -> Option<Handoff> {
         let id = self.row.handoff_id?;
-        self.state.handoffs.get(&(self.command.tenant.clone(), id))
+        let known = || self.state.handoffs.get(&(self.command.tenant.clone(), id)).cloned();
+        self.ended.clone().or_else(known)
     }
 
     /// What the recovery has under way: the task's current handoff, where it is open.
@@ -84,6 +91,12 @@ impl<'a> Decider<'a> {
     fn carry_out(&mut self, resolution: &Resolution) -> Result<(), LedgerError> {
         match resolution {
             Resolution::Retry => match (self.under_way(), self.failed()) {
+                (Some(handoff), _) if Some(handoff.id) == self.row.handoff_id => {
+                    Err(LedgerError::Conflict(
+                        "this handoff waits for a person's answer: give it to another agent, roll it back, or let its time run"
+                            .to_owned(),
+                    ))
+                }
                 (Some(handoff), _) => self.go_on(handoff),
                 (None, Some(_)) => {
                     let target = self.row.target.clone();
@@ -134,8 +147,15 @@ impl<'a> Decider<'a> {
     /// under way goes on; else the handoff becomes a dead letter and its sender has the task again.
     fn time_out(&mut self) -> Result<&'static str, LedgerError> {
         if let Some(handoff) = self.under_way() {
-            self.go_on(handoff)?;
-            return Ok("TIMED_OUT_GOES_ON");
+            if Some(handoff.id) != self.row.handoff_id {
+                self.go_on(handoff)?;
+                return Ok("TIMED_OUT_GOES_ON");
+            }
+            // The person that it went to stayed silent.
+            let mut case = self.case(handoff);
+            case.fail(&expired("HUMAN_TIMEOUT", Trigger::Timeout))?;
+            self.ended = Some(case.handoff.clone());
+            self.take(case);
         }
         let Some(failed) = self.failed() else { return Ok("TIMED_OUT") };
         if let Some(identity) = self.row.resume_as.clone()
@@ -168,6 +188,9 @@ impl<'a> Decider<'a> {
         let Some(handoff) = self.under_way() else { return Ok(()) };
         let mut case = self.case(handoff);
         case.withdraw("ESCALATION_RESOLVED")?;
+        if Some(handoff.id) == self.row.handoff_id {
+            self.ended = Some(case.handoff.clone());
+        }
         self.take(case);
         Ok(())
     }
@@ -187,7 +210,7 @@ impl<'a> Decider<'a> {
         act: impl FnOnce(&mut Case<'a>) -> Result<(), LedgerError>,
     ) -> Result<(), LedgerError> {
         let Some(failed) = self.failed() else { return Ok(()) };
-        let mut case = self.case(failed);
+        let mut case = self.case(&failed);
         case.forgive();
         act(&mut case)?;
         self.take(case);
@@ -209,11 +232,8 @@ impl<'a> Decider<'a> {
                     "this agent sent the handoff: use rollback to give it the task back".to_owned(),
                 ));
             }
-            let ruling = Ruling {
-                standing: Standing::Recovery,
-                preferred: Vec::new(),
-                ..case.handoff.ruling.as_deref().cloned().unwrap_or_default()
-            };
+            let ruling = case.handoff.ruling.as_deref().cloned().unwrap_or_default();
+            let ruling = ruling.stand_in(Standing::Recovery);
             case.readdress(target, ruling, true)
         })
     }

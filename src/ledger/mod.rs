@@ -15,9 +15,9 @@ use tracing::{Instrument, Span};
 
 use crate::domain::event::EventType;
 use crate::domain::handoff::{DeliveryMode, Handoff, HandoffStatus};
-use crate::domain::ids::TenantId;
+use crate::domain::ids::{HandoffId, TaskId, TenantId};
 use crate::domain::trace_context::TraceParent;
-use crate::evidence::record::RecordKind;
+use crate::evidence::record::{Draft, RecordKind};
 use crate::fault::{self, Step};
 use crate::metrics::Metrics;
 use crate::store::{Claim, HandoffKey, Needs, Receiver, Store, StoreError, Writes};
@@ -397,7 +397,7 @@ impl Shared {
             fault::at(Step::CommitBegin);
             let mut decided = Vec::with_capacity(jobs.len());
             let mut told: Vec<(TenantId, EventType)> = Vec::new();
-            let mut kinds = Vec::new();
+            let mut notes = Vec::new();
             let mut used = Vec::new();
             let result = self
                 .store
@@ -424,11 +424,10 @@ impl Shared {
                         .iter()
                         .map(|(_, event)| (event.tenant.clone(), event.kind))
                         .collect();
-                    kinds.clear();
-                    kinds.extend(plan.writes.records.iter().map(|draft| draft.kind));
+                    notes = plan.writes.records.iter().map(Note::of).collect();
                     used = self.cap_use(&plan.writes, jobs);
                     fault::at(Step::CommitDecided);
-                    if kinds.contains(&RecordKind::RolledBack) {
+                    if notes.iter().any(|note| note.kind == RecordKind::RolledBack) {
                         fault::at(Step::RollbackDecided);
                     }
                     plan.writes
@@ -437,7 +436,7 @@ impl Shared {
             match result {
                 Ok(appended) => {
                     fault::at(Step::CommitDone);
-                    if kinds.contains(&RecordKind::RolledBack) {
+                    if notes.iter().any(|note| note.kind == RecordKind::RolledBack) {
                         fault::at(Step::RollbackDone);
                     }
                     timer.observe_duration();
@@ -447,8 +446,9 @@ impl Shared {
                     for (labels, share) in &used {
                         self.metrics.cap_use.with_label_values(labels).observe(*share);
                     }
-                    for kind in kinds {
-                        count_record(&self.metrics, kind);
+                    for note in &notes {
+                        count_record(&self.metrics, note.kind);
+                        note.warn();
                     }
                     return Ok(decided
                         .into_iter()
@@ -534,7 +534,7 @@ impl Shared {
         if let Kind::Submit(submit) = &job.command.kind {
             self.dispatch(submit, job.place, job.outgoing, &answer);
         }
-        if let Ok(Reply::Handoff { handoff, more, repeated, rolled_back, latency }) = &answer {
+        if let Ok(Reply::Handoff { handoff, more, repeated, latency, .. }) = &answer {
             if handoff.status != HandoffStatus::Pending {
                 let key = (handoff.tenant.clone(), handoff.id);
                 self.waiters.wake(&key, || Some(Arc::new(handoff.clone())));
@@ -544,9 +544,6 @@ impl Shared {
                 audit_line(handoff);
             }
             self.metrics.observe_latency(handoff, latency);
-            if *rolled_back {
-                self.metrics.rollbacks.inc();
-            }
             if *more {
                 // The next handoff of the task may be for anyone.
                 self.outbound.nudge_all();
@@ -568,6 +565,7 @@ impl Shared {
         }
         if let Ok(
             Reply::Escalation { .. }
+            | Reply::Refused { undone: Some(_), .. }
             | Reply::DeadLetter { handoff: Handoff { status: HandoffStatus::Pending, .. }, .. },
         ) = &answer
         {
@@ -618,6 +616,9 @@ impl Shared {
                     fencing_token: handoff.fencing_token,
                     idempotent: handoff.idempotent,
                     unsettled: false,
+                    busy: 0,
+                    deadline_at: handoff.deadline_at,
+                    to_person: handoff.ruling.as_ref().is_some_and(|one| one.is_to_person()),
                     max_retries: edge.and_then(|edge| edge.max_retries),
                     verdict_ms: edge.and_then(|edge| edge.timeout_ms),
                     traceparent: handoff.traceparent.clone(),
@@ -649,6 +650,49 @@ impl Shared {
     }
 }
 
+/// What is counted and logged of a record: ids and codes.
+struct Note {
+    kind: RecordKind,
+    wrong: Option<Wrong>,
+}
+
+/// What went wrong, and with what.
+struct Wrong {
+    tenant: TenantId,
+    task: Option<TaskId>,
+    handoff: Option<HandoffId>,
+    reason: Option<String>,
+}
+
+impl Note {
+    fn of(draft: &Draft) -> Self {
+        let wrong = matches!(
+            draft.kind,
+            RecordKind::RolledBack | RecordKind::Escalated | RecordKind::DeadLettered
+        );
+        let wrong = wrong.then(|| Wrong {
+            tenant: draft.tenant.clone(),
+            task: draft.task_id,
+            handoff: draft.handoff_id,
+            reason: draft.reason.clone(),
+        });
+        Self { kind: draft.kind, wrong }
+    }
+
+    /// A line for each rollback, escalation and dead letter.
+    fn warn(&self) {
+        let Some(Wrong { tenant, task, handoff, reason }) = &self.wrong else { return };
+        tracing::warn!(
+            event = self.kind.as_str(),
+            tenant = %tenant,
+            task_id = task.map(|id| id.to_string()),
+            handoff_id = handoff.map(|id| id.to_string()),
+            reason = reason.as_deref(),
+            "a handoff went wrong"
+        );
+    }
+}
+
 /// Counts what a committed record tells of, where nothing else counts it.
 /// The line under a contract's `audit_event` (seed 002 §4.1): emit, accept, reject, complete, and how it ended.
 fn audit_line(handoff: &Handoff) {
@@ -669,6 +713,7 @@ fn count_record(metrics: &Metrics, kind: RecordKind) {
     let decided = |result: &str| metrics.dead_letter_decisions.with_label_values(&[result]).inc();
     match kind {
         RecordKind::DeadLettered => metrics.dead_letters_total.inc(),
+        RecordKind::RolledBack => metrics.rollbacks.inc(),
         RecordKind::Escalated => metrics.escalations_total.inc(),
         RecordKind::EscalationResolved => metrics.escalations_resolved.inc(),
         RecordKind::Released => decided("released"),

@@ -17,7 +17,7 @@ use crate::store::events::{
 use crate::store::schemas::PayloadSchemaRow;
 use crate::store::{
     AgentKey, AgentRow, CheckpointRow, DeadLetterRow, HandoffKey, IdempotencyRow, KeyRow,
-    LastCheckpoint, OutboxRow, State, Writes,
+    LastCheckpoint, OutboxRow, RefusedTaskRow, State, Writes,
 };
 
 /// One thing to change.
@@ -41,6 +41,8 @@ pub enum Change {
     Edge(Edge),
     /// Have an escalation so.
     Escalation(Escalation),
+    /// Have refused submissions on a task that does not exist counted so.
+    RefusedTask(RefusedTaskRow),
     /// Have an agent so.
     Agent(AgentRow),
     /// Have no such agent.
@@ -166,6 +168,10 @@ impl Plan {
                 let key = (row.tenant.clone(), row.id);
                 state.escalations.insert(key.clone(), row.clone());
                 writes.escalations.insert(key, row);
+            }
+            Change::RefusedTask(row) => {
+                state.refused_tasks.insert(row.key(), row.clone());
+                writes.refused_tasks.insert(row.key(), row);
             }
             Change::Agent(row) => {
                 let key = (row.tenant.clone(), row.agent.agent_id.clone());

@@ -1,8 +1,8 @@
 //! Recovery, escalations, the loop guard, the budget relay, cancel and dead letters, decided.
 
 use super::command::{
-    CancelTask, Command, CompleteTask, Discard, Kind, LedgerError, Outcome, Refuse, Release, Reply,
-    Resolve, RestoreCheckpoint, TopUp, Word,
+    CancelTask, Command, CompleteTask, Counted, Discard, Kind, LedgerError, Outcome, Refuse,
+    Release, Reply, Resolve, RestoreCheckpoint, TopUp, Word,
 };
 use super::decide_tests::{
     apply as decided, command, content_of, expire, handoff, party, settle, submit, tenant, uuid,
@@ -84,7 +84,7 @@ fn between(id: u8, at: i64, from: &str, to: &str, more: impl FnOnce(&mut Handoff
 
 fn completing(mut made: Command, completed: i64) -> Command {
     if let Kind::Submit(submit) = &mut made.kind {
-        submit.completed = completed;
+        submit.subtasks = (0..completed.unsigned_abs()).collect();
     }
     made
 }
@@ -293,6 +293,7 @@ fn reject(state: &State, id: HandoffId, at: i64) -> Command {
 fn asked() -> State {
     let mut ruling = on(&Recovery::Human);
     ruling.edge.human = Some(HumanTarget {
+        target: false,
         channel: Some("desk".to_owned()),
         timeout_ms: Some(1),
         resume_as: Some(agent("night")),
@@ -442,7 +443,14 @@ fn refusal(code: Code, from: &str) -> Command {
             parent_handoff_id: None,
             from: Some(party()),
             to: None,
-            edge: Some((agent(from), agent("b"))),
+            counted: Some(Counted {
+                by: agent(from),
+                to: "b".to_owned(),
+                target: Some(agent("b")),
+                run: None,
+                checkpoint: None,
+            }),
+            recovery: None,
             failures: vec![failure],
             content: content_of(9),
             whole: None,
@@ -744,7 +752,7 @@ fn release(id: u8, at: i64, waived: Vec<Failure>, refused: Vec<Failure>) -> Comm
         target: Agent::new(agent("b")),
         ruling: None,
         priority: Priority::Normal,
-        completed: 5,
+        subtasks: vec![1, 2, 3, 4, 5],
         residency: None,
         waived,
         refused,
@@ -848,7 +856,7 @@ fn every_state_meets_every_command() {
             Outcome::Accepted,
             Outcome::Rejected("NO".to_owned()),
             Outcome::Received { verdict_by: Micros(50) },
-            Outcome::Retry { at: Micros(50), why: "W".to_owned() },
+            Outcome::Retry { at: Micros(50), why: "W".to_owned(), busy: false, verdict_by: None },
             Outcome::GivenUp { why: "W".to_owned() },
         ]
     };

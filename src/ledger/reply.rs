@@ -7,7 +7,7 @@ use crate::domain::failure::{Code, Failure};
 use crate::domain::handoff::{Handoff, IllegalTransition};
 use crate::domain::ids::HandoffId;
 use crate::domain::latency::LatencySample;
-use crate::domain::task::{IllegalTaskTransition, Task};
+use crate::domain::task::{IllegalTaskTransition, Task, TaskStatus};
 use crate::evidence::append::Placed;
 use crate::store::contracts::ContractRow;
 use crate::store::erasure::{ErasureRow, HoldRow};
@@ -37,6 +37,8 @@ pub enum Reply {
         replayed: bool,
         /// The cap that has no room for it.
         over: Option<Box<Over>>,
+        /// What became of its task, where the refusal moved it.
+        undone: Option<Undone>,
     },
     /// A handoff after a word or a settlement.
     Handoff {
@@ -145,6 +147,15 @@ pub struct Purged {
     pub checkpoints: i64,
 }
 
+/// What a refusal did to its task.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Undone {
+    /// Where the task stands now.
+    pub task_status: TaskStatus,
+    /// The handoff that goes to another agent in its place.
+    pub successor: Option<HandoffId>,
+}
+
 /// Why a command was not carried out. Nothing was changed.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum LedgerError {
@@ -169,6 +180,9 @@ pub enum LedgerError {
     /// Not by this caller.
     #[error("{0}")]
     Forbidden(&'static str),
+    /// The loop guard, the budget relay or the checkpoint speak against a task's first handoff: to be refused.
+    #[error("the submission is refused")]
+    Refused(Vec<Failure>),
     /// The sender does not hold the task; whether it has a part in it must be looked up.
     #[error("only an agent that has a part in this task may hand it on")]
     NotHolder,
@@ -211,6 +225,7 @@ impl LedgerError {
             Self::NotFound(_) => "not_found",
             Self::Repeat(_) => "repeat",
             Self::Forbidden(_) => "forbidden",
+            Self::Refused(_) => "refused",
             Self::NotHolder => "not_holder",
             Self::Held { .. } => "held",
             Self::Handoff(_) | Self::Task(_) => "illegal_transition",
@@ -235,7 +250,7 @@ impl LedgerError {
             Self::StaleLease => Code::StaleLease,
             Self::NotFound(_) => Code::NotFound,
             Self::Forbidden(_) | Self::NotHolder => Code::Forbidden,
-            Self::Invalid(..) => Code::SchemaInvalid,
+            Self::Invalid(..) | Self::Refused(_) => Code::SchemaInvalid,
             Self::Overloaded => Code::Overloaded,
             Self::Unavailable => Code::Unavailable,
             Self::Internal(_) => Code::Internal,

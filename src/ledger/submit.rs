@@ -1,14 +1,18 @@
 //! Decisions on what senders bring: handoffs, refusals, checkpoints.
 
 use super::caps;
-use super::case::{edges_of, escalation};
-use super::command::{Command, LedgerError, PutCheckpoint, Refuse, Reply, Submit};
+use super::case::{Case, addressed, asked, edges_of, escalation, escalation_of};
+use super::command::{
+    Command, Counted, DeadLetter, LedgerError, PutCheckpoint, Refuse, Reply, Submit, Undone,
+};
 use super::context::Context;
 use super::contracts;
 use super::decide::{Decided, Decision};
-use super::plan::Change;
+use super::plan::{Change, Plan};
+use super::verdict::rejected;
 use crate::domain::cap::Over;
-use crate::domain::escalation::FAILURES_TO_ESCALATE;
+use crate::domain::course::Course;
+use crate::domain::escalation::{Escalation, FAILURES_TO_ESCALATE};
 use crate::domain::event::{Event, EventType};
 use crate::domain::failure::{Code, Failure, Stage, primary};
 use crate::domain::funds::{Ask, Funds};
@@ -16,11 +20,16 @@ use crate::domain::handoff::{CheckpointRef, Handoff, HandoffStatus};
 use crate::domain::ids::{AgentId, HandoffId, Micros, TaskId};
 use crate::domain::lineage;
 use crate::domain::money::Usd;
-use crate::domain::progress::{Edge, Hop, LoopLimits, check_budget, check_loop, passed, short};
+use crate::domain::progress::{Hop, LoopLimits, check_budget, check_loop, passed, short};
 use crate::domain::task::{Task, TaskEvent, TaskStatus};
 use crate::evidence::commitment::{Part, Subject, commit};
-use crate::evidence::record::{Content, Draft, RecordKind};
-use crate::store::{CheckpointRow, DeadLetterRow, IdempotencyRow, OutboxRow, State};
+use crate::evidence::record::{Actor, Content, Draft, RecordKind};
+use crate::store::{
+    CheckpointRow, DeadLetterRow, IdempotencyRow, OutboxRow, RefusedTaskRow, State,
+};
+
+/// Why a person is asked about a handoff that goes to one: a code.
+const HUMAN_TARGET: &str = "HUMAN_TARGET";
 
 /// The run's checkpoints are another agent's.
 const ANOTHERS_RUN: LedgerError = LedgerError::Forbidden("this run is another agent's");
@@ -58,7 +67,8 @@ pub(super) fn submit(
     let mut failures = Vec::new();
     if !no_op {
         task.status = task.status.next(TaskEvent::Submit)?;
-        failures = guard(state, command, context, &submit.handoff, submit.completed);
+        let progress = task.course.progress(&submit.subtasks);
+        failures = guard(state, command, context, &submit.handoff, progress);
     }
 
     let mut changes = Vec::with_capacity(8);
@@ -79,6 +89,10 @@ pub(super) fn submit(
         failures.extend(over.as_deref().map(Over::failure));
     }
     if !failures.is_empty() {
+        if over.is_none() && !state.tasks.contains_key(&(command.tenant.clone(), task.id)) {
+            // Refusals on a task that does not exist are counted by a command of their own.
+            return Err(LedgerError::Refused(failures));
+        }
         return Ok(refuse_here(state, command, context, submit, (failures, over)));
     }
     let commitment = match (&submit.checkpoint, last) {
@@ -142,7 +156,11 @@ pub(super) fn submit(
         let claim = submit.claim.as_ref().filter(|_| task.undelivered == 0);
         task.undelivered += 1;
         handoff.attempts = i32::from(claim.is_some());
-        changes.extend(edges_passed(state, command, &task, &handoff, submit.completed));
+        task.course.see(&submit.subtasks);
+        let edges = edges_of(state, command, task.id);
+        let completed = task.course.progress(&[]);
+        let hop = Hop { source: &handoff.source, target: &handoff.target, completed };
+        changes.push(Change::Edge(passed(&edges, hop, &task, &handoff.cost, command.at)));
         changes.push(Change::Outbox(OutboxRow {
             tenant: command.tenant.clone(),
             handoff_id: handoff.id,
@@ -154,18 +172,28 @@ pub(super) fn submit(
             // At once, whatever another broker's clock says.
             visible_at: claim.map_or(Micros(0), |(_, until)| *until),
             attempt: handoff.attempts,
+            busy: 0,
             claimed_by: claim.map(|(broker, _)| broker.clone()),
             created_at: command.at,
         }));
     }
     changes.extend(remember_key(command, submit.idempotency_key.as_ref(), &handoff));
     changes.extend(seen);
+    let to_person = handoff.ruling.as_ref().filter(|ruling| ruling.is_to_person() && !no_op);
+    let asks = to_person
+        .map(|ruling| {
+            task.status = task.status.next(TaskEvent::Escalate)?;
+            let row = escalation_of(command, context, &handoff, HUMAN_TARGET);
+            Ok::<_, LedgerError>(Escalation { resume_as: ruling.resumes_as(), ..row })
+        })
+        .transpose()?;
     changes.push(Change::Task(task));
     changes.push(Change::Handoff(handoff.clone()));
     changes.push(Change::Record(Box::new(draft)));
     if !no_op {
         changes.push(tell(Event::of_handoff(EventType::HandoffOccurred, &handoff, command.at)));
     }
+    changes.extend(asks.into_iter().flat_map(|row| asked(command, &handoff, row)));
     Ok((changes, Reply::Submitted { handoff, placed: None, replayed: false }))
 }
 
@@ -182,30 +210,39 @@ fn remember_key(command: &Command, key: Option<&String>, handoff: &Handoff) -> O
     })
 }
 
-/// Records a refusal, and keeps the handoff as a dead letter where that is due.
+/// Records a refusal, counts it, and keeps the handoff as a dead letter where that is due.
 pub(super) fn refuse(
     state: &State,
     command: &Command,
     context: &Context,
     refuse: &Refuse,
 ) -> Decision {
-    if let Some(known) =
-        refuse.handoff_id.and_then(|id| state.handoffs.get(&(command.tenant.clone(), id)))
-    {
+    let letter = refuse.dead_letter.as_deref();
+    let apart = letter.is_some_and(|letter| Some(letter.handoff.id) != refuse.handoff_id);
+    // A letter that is kept apart has an id that its caller's key and the claimed id make.
+    let id = letter.map(|letter| letter.handoff.id).or(refuse.handoff_id);
+    let mut kept = letter;
+    if let Some(known) = id.and_then(|id| state.handoffs.get(&(command.tenant.clone(), id))) {
         // The first answer to this very message stands, whatever the gate says today. It is its
         // sender's: to anyone else the refusal is the answer.
         if let Some(whole) = &refuse.whole
             && command.actor.agent_id.as_ref() == Some(&known.source)
             && is_same(known, whole)
         {
-            return replay(known, whole);
+            return refused_before(known, whole, refuse);
         }
-        if refuse.dead_letter.is_some() {
+        if apart {
+            kept = None;
+        } else if letter.is_some() {
             return Err(LedgerError::Conflict(format!(
                 "handoff {} exists with another content",
                 known.id
             )));
         }
+    } else if let Some(submit) = &refuse.recovery
+        && let Some(decided) = recover(state, command, context, refuse, submit)
+    {
+        return Ok(decided);
     }
     let reason = primary(&refuse.failures).map(|code| code.as_str().to_owned());
     let mut draft =
@@ -218,21 +255,60 @@ pub(super) fn refuse(
     draft.reason.clone_from(&reason);
     draft.safety.clone_from(&refuse.safety);
     let mut changes = Vec::new();
+    let mut begun = None;
+    if kept.is_none() || apart {
+        draft.content = Some(refuse.content.clone());
+        changes.push(Change::Record(Box::new(draft.clone())));
+    }
+    if let Some(letter) = kept {
+        begun = keep(state, command, refuse, letter, draft, &mut changes);
+    }
+    let mut undone = None;
+    if let (Some(task_id), Some(counted)) = (refuse.task_id, &refuse.counted) {
+        let code = reason.unwrap_or_default();
+        let (more, outcome) =
+            count_refusal(state, command, context, (task_id, begun), counted, &code);
+        changes.extend(more);
+        undone = outcome;
+    }
     let reply = Reply::Refused {
         failures: refuse.failures.clone(),
-        dead_lettered: refuse.dead_letter.is_some(),
-        replayed: false,
+        dead_lettered: letter.is_some(),
+        replayed: apart && kept.is_none(),
         over: None,
+        undone,
     };
-    let Some(letter) = &refuse.dead_letter else {
-        draft.content = Some(refuse.content.clone());
-        changes.push(Change::Record(Box::new(draft)));
-        if let (Some(task_id), Some(edge)) = (refuse.task_id, &refuse.edge) {
-            let code = reason.unwrap_or_default();
-            changes.extend(count_refusal(state, command, context, task_id, edge, &code));
-        }
-        return Ok((changes, reply));
-    };
+    Ok((changes, reply))
+}
+
+/// The first answer to a message that comes again, and is refused now.
+fn refused_before(known: &Handoff, whole: &[u8], refuse: &Refuse) -> Decision {
+    if known.status == HandoffStatus::Rejected && refuse.recovery.is_some() {
+        let failures = refuse.failures.clone();
+        return Ok((
+            Vec::new(),
+            Reply::Refused {
+                failures,
+                dead_lettered: false,
+                replayed: true,
+                over: None,
+                undone: None,
+            },
+        ));
+    }
+    replay(known, whole)
+}
+
+/// Keeps a handoff for a person; returns its task, where this begins it.
+fn keep(
+    state: &State,
+    command: &Command,
+    refuse: &Refuse,
+    letter: &DeadLetter,
+    mut draft: Draft,
+    changes: &mut Vec<Change>,
+) -> Option<Task> {
+    let reason = draft.reason.clone();
     let mut handoff = letter.handoff.clone();
     let task = task_of(state, command, &handoff);
     let run = (command.tenant.clone(), handoff.task_id, handoff.source_execution);
@@ -250,10 +326,17 @@ pub(super) fn refuse(
     handoff.reason.clone_from(&reason);
     handoff.ended_at = Some(command.at);
     draft.kind = RecordKind::DeadLettered;
+    draft.task_id = Some(handoff.task_id);
+    draft.handoff_id = Some(handoff.id);
+    draft.parent_handoff_id = handoff.parent_id;
+    if let Some(from) = &mut draft.from {
+        // Whoever it claims to be from, it is kept as the caller's.
+        from.agent_id = Some(handoff.source.clone());
+    }
     draft.status = Some(HandoffStatus::DeadLettered.as_str());
     draft.cost = Some(handoff.cost);
     draft.content = Some(letter.content.clone());
-    draft.checkpoint_commitment = Some(letter.checkpoint.commitment);
+    draft.checkpoint_commitment = handoff.checkpoint_commitment;
     draft.personal.clone_from(&letter.personal);
     if own_run {
         changes.push(Change::Checkpoint(CheckpointRow {
@@ -278,8 +361,9 @@ pub(super) fn refuse(
         resolved_at: None,
         resolved_by: None,
     }));
-    if !state.tasks.contains_key(&(command.tenant.clone(), handoff.task_id)) {
-        changes.push(Change::Task(task));
+    let begun = !state.tasks.contains_key(&(command.tenant.clone(), handoff.task_id));
+    if begun {
+        changes.push(Change::Task(task.clone()));
     }
     // A key that was used for another message is not taken from it; what is dangerous is kept all the same.
     let key = letter.idempotency_key.as_ref().filter(|key| {
@@ -291,7 +375,41 @@ pub(super) fn refuse(
     changes.push(Change::Handoff(handoff));
     changes.push(Change::Record(Box::new(draft)));
     changes.push(tell(event.with("reason", reason)));
-    Ok((changes, reply))
+    begun.then_some(task)
+}
+
+/// What the contract's acceptance criteria refuse goes the way of a rejection where the contract names one: the
+/// handoff is committed and rejected in the same step, by the broker. None where the ledger would refuse it, too.
+fn recover(
+    state: &State,
+    command: &Command,
+    context: &Context,
+    refuse: &Refuse,
+    wanted: &Submit,
+) -> Option<Decided> {
+    let (mut changes, reply) = submit(state, command, context, wanted).ok()?;
+    let Reply::Submitted { handoff, replayed: false, .. } = reply else { return None };
+    let mut plan = Plan::new(state.clone());
+    plan.apply(changes.clone());
+    let broker = Command { actor: Actor::broker(), ..command.clone() };
+    let mut case = Case::open(&plan.state, &broker, context, handoff.task_id, handoff.id).ok()?;
+    case.undo(&rejected(Code::ContractViolation.as_str(), Some(&refuse.content))).ok()?;
+    let task_status = case.task.status;
+    let (more, _) = case.close();
+    let child = context.spare.handoff;
+    let successor = more
+        .iter()
+        .any(|change| matches!(change, Change::Handoff(other) if other.id == child))
+        .then_some(child);
+    changes.extend(more);
+    let reply = Reply::Refused {
+        failures: refuse.failures.clone(),
+        dead_lettered: false,
+        replayed: false,
+        over: None,
+        undone: Some(Undone { task_status, successor }),
+    };
+    Some((changes, reply))
 }
 
 /// Stores a checkpoint ahead of a handoff.
@@ -347,6 +465,7 @@ fn replay(known: &Handoff, whole: &[u8]) -> Decision {
                 dead_lettered: true,
                 replayed: true,
                 over: None,
+                undone: None,
             },
         ));
     }
@@ -356,23 +475,33 @@ fn replay(known: &Handoff, whole: &[u8]) -> Decision {
 /// The task of a handoff, as it is or as it begins.
 fn task_of(state: &State, command: &Command, handoff: &Handoff) -> Task {
     state.tasks.get(&(command.tenant.clone(), handoff.task_id)).cloned().unwrap_or_else(|| Task {
+        spent: handoff.cost.spent,
+        remaining: handoff.cost.remaining,
+        ..new_task(command, handoff.task_id, &handoff.source)
+    })
+}
+
+/// A task that an agent begins.
+fn new_task(command: &Command, id: TaskId, by: &AgentId) -> Task {
+    Task {
         tenant: command.tenant.clone(),
-        id: handoff.task_id,
+        id,
         status: TaskStatus::PendingHandoff,
-        holder: handoff.source.clone(),
+        holder: by.clone(),
         checkpoint: None,
         fence: 0,
         handoffs: 0,
         undelivered: 0,
         failures: 0,
-        spent: handoff.cost.spent,
-        remaining: handoff.cost.remaining,
+        course: Course::default(),
+        spent: Usd(0),
+        remaining: Usd(0),
         topped_up: Usd(0),
         funds: None,
-        opened_by: Some(handoff.source.clone()),
+        opened_by: Some(by.clone()),
         created_at: command.at,
         updated_at: command.at,
-    })
+    }
 }
 
 /// Tells of an event.
@@ -474,79 +603,128 @@ pub(super) fn guard(
     failures
 }
 
-/// The edge that a handoff takes, and those by which its sender got the task: it goes on with it, so
-/// these went well.
-fn edges_passed(
-    state: &State,
-    command: &Command,
-    task: &Task,
-    handoff: &Handoff,
-    completed: i64,
-) -> Vec<Change> {
-    let edges = edges_of(state, command, handoff.task_id);
-    let hop = Hop { source: &handoff.source, target: &handoff.target, completed };
-    let passed = passed(&edges, hop, task, &handoff.cost, command.at);
-    edges
-        .into_iter()
-        .filter(|edge| edge.target == handoff.source && edge.failures > 0)
-        .map(|edge| Edge { failures: 0, updated_at: command.at, ..edge.clone() })
-        .chain(std::iter::once(passed))
-        .map(Change::Edge)
-        .collect()
-}
-
-/// A message that its sender has to mend counts as a failure of the edge, where the sender has the
-/// task (ruling X9): nobody else can bring a task before a person that way.
+/// A refused submission counts as a failure, where its sender has the task, or where there is none: nobody can
+/// bring another's task before a person that way. The third is the last.
 fn count_refusal(
     state: &State,
     command: &Command,
     context: &Context,
-    task_id: TaskId,
-    (source, target): &(AgentId, AgentId),
+    (task_id, begun): (TaskId, Option<Task>),
+    counted: &Counted,
     code: &str,
-) -> Vec<Change> {
-    let Some(task) = state
-        .tasks
-        .get(&(command.tenant.clone(), task_id))
-        .filter(|task| task.holder == *source && source != target && !task.status.is_final())
-    else {
-        return Vec::new();
+) -> (Vec<Change>, Option<Undone>) {
+    let key = (command.tenant.clone(), task_id);
+    let Some(mut task) = begun.or_else(|| state.tasks.get(&key).cloned()) else {
+        let key = (command.tenant.clone(), task_id, counted.by.clone());
+        let before = state.refused_tasks.get(&key).map_or(0, |row| row.refusals);
+        let refusals = before + 1;
+        if refusals < FAILURES_TO_ESCALATE {
+            let row = RefusedTaskRow {
+                tenant: command.tenant.clone(),
+                task_id,
+                agent: counted.by.clone(),
+                refusals,
+                updated_at: command.at,
+            };
+            return (vec![Change::RefusedTask(row)], None);
+        }
+        let mut task = new_task(command, task_id, &counted.by);
+        task.failures = refusals;
+        return give_up(state, command, context, task, counted, code);
     };
-    let key = (command.tenant.clone(), task_id, source.clone(), target.clone());
-    let mut edge = state.edges.get(&key).cloned().unwrap_or_else(|| {
-        Edge::new(command.tenant.clone(), task_id, source.clone(), target.clone(), command.at)
-    });
-    edge.failures += 1;
-    edge.updated_at = command.at;
-    let failures = edge.failures;
-    let mut changes = vec![Change::Edge(edge)];
-    let mut task = task.clone();
+    let waits = task.status == TaskStatus::Escalated || task.status.is_final();
+    if waits || task.holder != counted.by {
+        return (Vec::new(), None);
+    }
     task.failures += 1;
-    task.updated_at = command.at;
-    let due = failures >= FAILURES_TO_ESCALATE && task.status != TaskStatus::Escalated;
-    let Some(status) = due.then(|| task.status.next(TaskEvent::Escalate).ok()).flatten() else {
-        changes.push(Change::Task(task));
-        return changes;
+    let failures = task.course.fail(&counted.by, &counted.to).max(task.failures);
+    if failures < FAILURES_TO_ESCALATE {
+        return (vec![Change::Task(task)], None);
+    }
+    give_up(state, command, context, task, counted, code)
+}
+
+/// Its sender cannot mend it: the task is rolled back to what came along, as after a rejection, and a person is
+/// asked.
+fn give_up(
+    state: &State,
+    command: &Command,
+    context: &Context,
+    mut task: Task,
+    counted: &Counted,
+    code: &str,
+) -> (Vec<Change>, Option<Undone>) {
+    let mut changes = Vec::new();
+    let mut commitment = None;
+    if let Some(run) = counted.run {
+        let last = state.runs.get(&(command.tenant.clone(), task.id, run));
+        let own_run = last.is_none_or(|last| last.agent == counted.by);
+        match &counted.checkpoint {
+            Some(part) if own_run => {
+                let seq = last.map_or(1, |last| last.seq + 1);
+                let at = CheckpointRef { execution_id: run, seq };
+                task.checkpoint = Some(at);
+                commitment = Some(part.commitment);
+                changes.push(Change::Checkpoint(CheckpointRow {
+                    tenant: command.tenant.clone(),
+                    task_id: task.id,
+                    at,
+                    agent: counted.by.clone(),
+                    part: part.clone(),
+                    created_at: command.at,
+                }));
+            }
+            None if own_run => {
+                let at = last.map(|last| CheckpointRef { execution_id: run, seq: last.seq });
+                task.checkpoint = at.or(task.checkpoint);
+                commitment = last.map(|last| last.commitment);
+            }
+            _ => {}
+        }
+    }
+    let about = |kind, task: &Task| {
+        let event = Event::of_task(kind, task, command.at).with("reason", code);
+        Event { source: Some(counted.by.clone()), ..event }
     };
+    let draft = |kind, task: &Task| {
+        let mut draft = Draft::new(command.tenant.clone(), kind, command.at, Actor::broker());
+        draft.task_id = Some(task.id);
+        draft.status = Some(task.status.as_str());
+        draft.reason = Some(code.to_owned());
+        draft
+    };
+    let alert = |alert, task: &Task| about(EventType::AlertRaised, task).with("alert", alert);
+    // While another handoff of the task is on its way there is nothing to go back from.
+    if task.status != TaskStatus::HandingOff
+        && let Ok(status) = task.status.next(TaskEvent::RollBack)
+    {
+        task.status = status;
+        let mut record = draft(RecordKind::RolledBack, &task);
+        record.checkpoint_commitment = commitment;
+        changes.push(Change::Record(Box::new(record)));
+        let checkpoint = task
+            .checkpoint
+            .map(|at| serde_json::json!({ "executionId": at.execution_id, "seq": at.seq }));
+        let event = about(EventType::HandoffRolledBack, &task)
+            .with("checkpoint", checkpoint)
+            .with("taskStatus", task.status.as_str())
+            .with("failures", task.failures);
+        changes.push(tell(Event { audience: Some(counted.by.clone()), ..event }));
+        changes.push(tell(alert("HANDOFF_ROLLED_BACK", &task)));
+    }
+    let Ok(status) = task.status.next(TaskEvent::Escalate) else { return (Vec::new(), None) };
     task.status = status;
-    let mut draft = Draft::new(
-        command.tenant.clone(),
-        RecordKind::Escalated,
-        command.at,
-        crate::evidence::record::Actor::broker(),
-    );
-    draft.task_id = Some(task_id);
-    draft.status = Some(status.as_str());
-    draft.reason = Some(code.to_owned());
-    let row = escalation(command, context, task_id, (source, target), code);
-    let event = Event::of_task(EventType::HandoffEscalated, &task, command.at)
-        .with("reason", code)
-        .with("escalationId", row.id.to_string());
+    task.updated_at = command.at;
+    let target = counted.target.as_ref().unwrap_or(&counted.by);
+    let row = escalation(command, context, task.id, (&counted.by, target), code);
+    changes.push(Change::Record(Box::new(draft(RecordKind::Escalated, &task))));
+    let id = row.id.to_string();
+    changes.push(tell(about(EventType::HandoffEscalated, &task).with("escalationId", id)));
+    changes.push(tell(alert("HANDOFF_ESCALATED", &task)));
     changes.push(Change::Escalation(row));
+    let undone = Undone { task_status: task.status, successor: None };
     changes.push(Change::Task(task));
-    changes.push(Change::Record(Box::new(draft)));
-    changes.push(tell(event));
-    changes
+    (changes, Some(undone))
 }
 
 /// The sender must keep checkpoints and has none.
@@ -584,10 +762,22 @@ fn refuse_here(
     draft.to = Some(submit.to.clone());
     draft.content = Some(content);
     let mut changes = vec![Change::Record(Box::new(draft))];
-    if code == Code::IncompleteContext {
-        let Handoff { task_id, source, target, .. } = &submit.handoff;
-        let edge = (source.clone(), target.clone());
-        changes.extend(count_refusal(state, command, context, *task_id, &edge, code.as_str()));
+    let mut undone = None;
+    // What a cap has no room for is to come later, and no defect of the message.
+    if over.is_none() {
+        let Handoff { task_id, source, target, source_execution, .. } = &submit.handoff;
+        let own = submit.checkpoint.as_ref().unwrap_or(&submit.implied_checkpoint);
+        let counted = Counted {
+            by: source.clone(),
+            to: addressed(&submit.handoff),
+            target: Some(target.clone()),
+            run: Some(*source_execution),
+            checkpoint: Some(own.clone()),
+        };
+        let (more, outcome) =
+            count_refusal(state, command, context, (*task_id, None), &counted, code.as_str());
+        changes.extend(more);
+        undone = outcome;
     }
-    (changes, Reply::Refused { failures, dead_lettered: false, replayed: false, over })
+    (changes, Reply::Refused { failures, dead_lettered: false, replayed: false, over, undone })
 }

@@ -118,15 +118,16 @@ pub(super) fn settle(
         }
         Outcome::Received { verdict_by } => {
             case.leave_outbox();
-            // What the contract grants goes before the broker's own setting.
-            let granted = case.handoff.ruling.as_ref().and_then(|ruling| ruling.edge.timeout_ms);
-            case.handoff.deadline_at =
-                Some(granted.map_or(*verdict_by, |ms| command.at.plus(Duration::from_millis(ms))));
+            case.owes_verdict(*verdict_by);
         }
-        Outcome::Retry { at, why } => {
+        Outcome::Retry { at, why, busy, verdict_by } => {
             let mut row = row.clone();
             row.visible_at = *at;
             row.claimed_by = None;
+            row.busy += i32::from(*busy);
+            if let Some(by) = verdict_by {
+                case.owes_verdict(*by);
+            }
             case.handoff.attempts = row.attempt;
             case.handoff.reason = Some(why.clone());
             case.changes.push(Change::Outbox(row));
@@ -143,6 +144,8 @@ pub(super) fn settle(
         Outcome::GivenUp { why } => {
             case.undo(&failed(why, content))?;
         }
+        Outcome::Expired => case.undo(&expired("VERDICT_TIMEOUT", Trigger::Timeout))?,
+        Outcome::Unclaimed => case.undo(&expired("INBOX_TIMEOUT", Trigger::Timeout))?,
     }
     Ok(case.close())
 }
@@ -164,6 +167,11 @@ pub(super) fn lease(
     case.handoff.attempts = row.attempt;
     // What was moved here from a webhook is offered by this claim at the latest.
     case.handoff.clock = context.offered(case.handoff.clock, command.at, row.mode);
+    // What the contract grants goes before the broker's own setting.
+    let granted = case.handoff.ruling.as_ref().and_then(|ruling| ruling.edge.timeout_ms);
+    case.owes_verdict(
+        granted.map_or(lease.verdict_by, |ms| command.at.plus(Duration::from_millis(ms))),
+    );
     let outbox = row.clone();
     let (changes, _) = case.close();
     let handoff = changes
@@ -198,18 +206,24 @@ pub(super) fn expire(
     } else {
         (Trigger::Timeout, "VERDICT_TIMEOUT")
     };
-    case.undo(&Failure {
+    case.undo(&expired(reason, trigger))?;
+    Ok(case.close())
+}
+
+/// No word in time.
+pub(super) const fn expired(reason: &str, trigger: Trigger) -> Failure<'_> {
+    Failure {
         event: HandoffEvent::Expire,
         kind: RecordKind::Expired,
         trigger,
         reason,
         content: None,
         spent: None,
-    })?;
-    Ok(case.close())
+    }
 }
 
-const fn rejected<'a>(reason: &'a str, content: Option<&'a Content>) -> Failure<'a> {
+/// The receiver, or the broker for it, says no.
+pub(super) const fn rejected<'a>(reason: &'a str, content: Option<&'a Content>) -> Failure<'a> {
     Failure {
         event: HandoffEvent::Reject,
         kind: RecordKind::Rejected,

@@ -150,7 +150,7 @@ impl Draft {
             whole: self.body.clone(),
             idempotency_key: self.key.clone(),
             has_part: false,
-            completed: self.completed,
+            subtasks: (0..self.completed.unsigned_abs()).collect(),
             declared_budget: None,
             refusal_salt: SALT,
             claim: None,

@@ -33,7 +33,7 @@ use crate::store::{Result, Store, StoreError};
 use crate::vault::Vault;
 
 /// How long a receiver that has a handoff may take for its verdict.
-const VERDICT: Duration = Duration::from_secs(1);
+pub(super) const VERDICT: Duration = Duration::from_secs(1);
 /// How long an acceptance is leased.
 pub(super) const LEASE: Duration = Duration::from_secs(2);
 /// How long a claim lasts, a broker's or a pull receiver's.
@@ -45,7 +45,7 @@ const PERIOD: Duration = Duration::from_secs(1);
 /// How long an escalation waits for a person.
 const ESCALATION: Duration = Duration::from_secs(2);
 /// How long a handoff may wait to be pulled.
-const PULL: Duration = Duration::from_secs(10);
+const UNCLAIMED: Duration = Duration::from_secs(10);
 /// What a cache keeps it keeps for a whole schedule: its own clock is not the schedule's.
 const CACHED: Duration = Duration::from_hours(1);
 
@@ -236,7 +236,7 @@ impl Broker {
             outbound: Arc::clone(&outbound),
             clock: Arc::clone(&clock),
             period: PERIOD,
-            pull_timeout: PULL,
+            unclaimed: UNCLAIMED,
             stopping: stopping.clone(),
         };
         tracker.spawn(inboxes.run());

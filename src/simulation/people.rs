@@ -109,7 +109,7 @@ async fn appeal(world: &World) -> Option<Decision> {
             target: registered(&target.unwrap_or_else(|| super::world::agent("w1"))),
             ruling: None,
             priority: Priority::Normal,
-            completed: 0,
+            subtasks: Vec::new(),
             residency: None,
             waived: row.failures,
             refused: Vec::new(),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::asks::{Draft, agents, body, command, say, submit};
-use super::broker::CLAIM;
+use super::broker::{CLAIM, VERDICT};
 use super::dice::{below, chance, one_of, pause, weighted};
 use super::senders::{fresh_id, ruling};
 use super::wire::{Answer, Arrival};
@@ -175,6 +175,7 @@ pub(super) async fn pull(world: Arc<World>, who: AgentId) {
                 task_id: claim.task_id,
                 handoff_id: claim.handoff_id,
                 attempt: claim.attempt,
+                verdict_by: now.plus(VERDICT),
             };
             let asked =
                 broker.call(&world, |now| command(now, Actor::broker(), Kind::Lease(lease)), None);

@@ -44,6 +44,7 @@ pub(super) fn ruling() -> Option<Box<Ruling>> {
         return None;
     }
     let human = HumanTarget {
+        target: chance(200),
         channel: None,
         timeout_ms: Some(500 + below(2_000)),
         resume_as: chance(500).then(|| agent("w1")),
@@ -140,7 +141,8 @@ async fn keep_for_a_person(world: &Arc<World>, me: &AgentId, task: TaskId) {
                         parent_handoff_id: None,
                         from: None,
                         to: None,
-                        edge: None,
+                        counted: None,
+                        recovery: None,
                         failures: vec![found.clone()],
                         content: super::asks::words(now),
                         whole: Some(draft.body.clone()),

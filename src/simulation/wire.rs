@@ -12,7 +12,7 @@ use super::dice::{below, one_of, pause};
 use super::receivers;
 use super::world::World;
 use crate::dispatch::answer::{AttemptFailure, AttemptOutcome, FailureClass, classify};
-use crate::dispatch::webhook::{Post, Timing, WebhookRequest};
+use crate::dispatch::webhook::{Post, Timing, VerdictClock, WebhookRequest};
 use crate::domain::ids::{AgentId, HandoffId, TaskId};
 
 /// What a receiver sees of an attempt.
@@ -51,6 +51,19 @@ fn arrival(request: &WebhookRequest) -> Option<Arrival> {
     })
 }
 
+/// When the receiver's time for its verdict is over.
+fn verdict_ends(
+    request: &WebhookRequest,
+    started: Instant,
+    sent: Option<Instant>,
+) -> Option<Instant> {
+    match request.verdict {
+        VerdictClock::Running(left) => Some(started + left),
+        VerdictClock::FromFirstByte(all) => sent.map(|sent| sent + all),
+        VerdictClock::Stopped => None,
+    }
+}
+
 #[async_trait]
 impl Post for Wire {
     async fn send(&self, request: WebhookRequest) -> (AttemptOutcome, Timing) {
@@ -58,7 +71,13 @@ impl Post for Wire {
         self.host.moves().await;
         let arrival = arrival(&request).expect("the headers that receivers are promised");
         self.world.books().posted(&arrival, &self.host.name);
-        let outcome = self.exchange(&request, &arrival, started + request.timeout).await;
+        let attempt = started + request.timeout;
+        let mut sent = None;
+        let outcome = self.exchange(&request, &arrival, started, &mut sent).await;
+        let verdict = verdict_ends(&request, started, sent);
+        let cut =
+            matches!(&outcome, AttemptOutcome::Failed(one) if one.class == FailureClass::Timeout);
+        let overdue = cut && verdict.is_some_and(|at| at <= attempt);
         self.world.note(|| {
             format!(
                 "{} attempt {} of {}: {}",
@@ -74,7 +93,8 @@ impl Post for Wire {
         self.host.moves().await;
         // The broker knows from here on.
         self.world.books().answered(&arrival, &outcome);
-        (outcome, Timing { elapsed: started.elapsed() })
+        let sent = sent.map(|at| at - started);
+        (outcome, Timing { elapsed: started.elapsed(), sent, overdue })
     }
 }
 
@@ -83,7 +103,8 @@ impl Wire {
         &self,
         request: &WebhookRequest,
         arrival: &Arrival,
-        deadline: Instant,
+        started: Instant,
+        sent: &mut Option<Instant>,
     ) -> AttemptOutcome {
         let Self { world, host } = self;
         tokio::time::sleep(pause(1, 15)).await;
@@ -92,6 +113,9 @@ impl Wire {
             let class = *one_of(&[FailureClass::Connect, FailureClass::Dns, FailureClass::Tls]);
             return AttemptOutcome::Failed(AttemptFailure::unreached(class, "refused"));
         }
+        *sent = Some(Instant::now());
+        let attempt = started + request.timeout;
+        let deadline = verdict_ends(request, started, *sent).map_or(attempt, |at| at.min(attempt));
         let late = || {
             let class = FailureClass::Timeout;
             AttemptOutcome::Failed(AttemptFailure::reached(class, None, "no answer in time"))

@@ -10,20 +10,21 @@ use crate::domain::handoff::{DeliveryMode, Handoff};
 use crate::domain::ids::{AgentId, HandoffId, Micros, TenantId};
 use crate::domain::lineage::reached;
 use crate::domain::progress::Edge;
-use crate::domain::task::Task;
+use crate::domain::task::{Task, TaskStatus};
 use crate::evidence::record::Draft;
 use crate::store::erasure::{
     Erase, ErasureKey, ErasureNeeds, ErasureRow, ErasureState, HoldKey, HoldRow,
 };
 use crate::store::{
     AgentKey, AgentRow, CheckpointRow, DeadLetterRow, EdgeKey, EscalationKey, HandoffKey,
-    IdempotencyKey, IdempotencyRow, KeyRow, OutboxRow, RunKey, TaskKey, contracts, events, schemas,
+    IdempotencyKey, IdempotencyRow, KeyRow, OutboxRow, RefusedTaskKey, RefusedTaskRow, RunKey,
+    TaskKey, contracts, events, schemas,
 };
 
 /// What a batch of commands must see before it can be planned.
 #[derive(Debug, Clone, Default)]
 pub struct Needs {
-    /// Tasks, locked.
+    /// Tasks, locked. One that is escalated comes with its open escalation.
     pub tasks: BTreeSet<TaskKey>,
     /// Handoffs with their outbox rows; guarded by their task's lock. The agents that one falls back
     /// to come with it, unlocked.
@@ -54,6 +55,8 @@ pub struct Needs {
     pub contracts: BTreeSet<contracts::ContractKey>,
     /// Payload schemas, in all their versions.
     pub payload_schemas: BTreeSet<schemas::PayloadSchemaKey>,
+    /// Refused submissions on tasks that do not exist, locked.
+    pub refused_tasks: BTreeSet<RefusedTaskKey>,
     /// What dedupe keys were seen with, locked.
     pub repeats: BTreeSet<contracts::RepeatKey>,
     /// Tenants whose caps are needed, with agents that get or spend something: theirs, the tenant's, and
@@ -98,6 +101,16 @@ impl Needs {
     }
 }
 
+impl State {
+    /// Tasks that wait for a person, and whose open escalation was not asked for: it comes with them.
+    pub(in crate::store) fn escalated_beside<'a>(&'a self, needs: &Needs) -> Vec<&'a TaskKey> {
+        let waits = |(key, task): &(&TaskKey, &Task)| {
+            task.status == TaskStatus::Escalated && !needs.open.contains(*key)
+        };
+        self.tasks.iter().filter(waits).map(|(key, _)| key).collect()
+    }
+}
+
 /// What was found.
 #[derive(Debug, Clone, Default)]
 pub struct State {
@@ -127,6 +140,8 @@ pub struct State {
     pub contracts: BTreeMap<contracts::ContractKey, contracts::ContractRow>,
     /// Versions of payload schemas that exist.
     pub payload_schemas: BTreeMap<schemas::PayloadSchemaVersion, schemas::PayloadSchemaRow>,
+    /// Refused submissions on tasks that do not exist.
+    pub refused_tasks: BTreeMap<RefusedTaskKey, RefusedTaskRow>,
     /// What dedupe keys were seen with.
     pub repeats: BTreeMap<contracts::RepeatKey, contracts::RepeatRow>,
     /// Caps that exist.
@@ -236,6 +251,8 @@ pub struct Writes {
     pub contracts: Vec<contracts::ContractRow>,
     /// New versions of payload schemas.
     pub payload_schemas: Vec<schemas::PayloadSchemaRow>,
+    /// Refused submissions on tasks that do not exist: new, or changed.
+    pub refused_tasks: BTreeMap<RefusedTaskKey, RefusedTaskRow>,
     /// What dedupe keys were seen with: new, or changed.
     pub repeats: BTreeMap<contracts::RepeatKey, contracts::RepeatRow>,
     /// Caps by key: new, or changed; `None` removes.

@@ -30,6 +30,8 @@ pub struct OutboxRow {
     pub visible_at: Micros,
     /// Attempts begun, counting the current one.
     pub attempt: i32,
+    /// Of these, those that the receiver put off: they are no attempts.
+    pub busy: i32,
     /// The broker that holds the claim.
     pub claimed_by: Option<String>,
     /// When the handoff was committed.
@@ -49,6 +51,12 @@ pub struct Claim {
     pub target: AgentId,
     /// This attempt's number, from 1.
     pub attempt: i32,
+    /// Attempts before this one that the receiver put off.
+    pub busy: i32,
+    /// By when the receiver owes its verdict, where an attempt before this one reached it.
+    pub deadline_at: Option<Micros>,
+    /// A person decides, in a time of its own: no clock runs for the verdict.
+    pub to_person: bool,
     /// The fencing token to deliver.
     pub fencing_token: i64,
     /// May be tried again after its bytes were sent.
@@ -133,6 +141,29 @@ pub struct IdempotencyRow {
     pub handoff_id: HandoffId,
     /// When.
     pub created_at: Micros,
+}
+
+/// A task that does not exist, on which an agent's submissions were refused.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RefusedTaskRow {
+    /// Its organisation.
+    pub tenant: TenantId,
+    /// The task as named.
+    pub task_id: TaskId,
+    /// Whose submissions.
+    pub agent: AgentId,
+    /// How many.
+    pub refusals: i64,
+    /// When the last one was refused.
+    pub updated_at: Micros,
+}
+
+impl RefusedTaskRow {
+    /// Its key.
+    #[must_use]
+    pub fn key(&self) -> super::RefusedTaskKey {
+        (self.tenant.clone(), self.task_id, self.agent.clone())
+    }
 }
 
 /// A handoff kept from delivery until a person decides.

@@ -25,7 +25,8 @@ pub use batch::{LastCheckpoint, Needs, State, Writes};
 pub use cold::{ColdStore, Kept};
 pub use kept::{
     AgentRow, CheckpointRow, Claim, DeadLetterRow, Held, IdempotencyRow, KeptContent, KeyRow,
-    OutboxRow, Receiver, Release, Role, StoredContent, StoredPersonal, StoredRecord, TreeKeyRow,
+    OutboxRow, Receiver, RefusedTaskRow, Release, Role, StoredContent, StoredPersonal,
+    StoredRecord, TreeKeyRow,
 };
 pub use lists::{
     CheckpointCursor, Cursor, DeadLetterFilter, Depths, EscalationFilter, HandoffFilter, TaskFilter,
@@ -78,6 +79,8 @@ pub type IdempotencyKey = (TenantId, AgentId, String);
 
 /// Names an edge of a task: from whom, to whom.
 pub type EdgeKey = (TenantId, TaskId, AgentId, AgentId);
+/// Names a task that does not exist, and an agent whose submissions on it were refused.
+pub type RefusedTaskKey = (TenantId, TaskId, AgentId);
 /// Names an escalation.
 pub type EscalationKey = (TenantId, EscalationId);
 /// Hears of other brokers' commits.
@@ -300,7 +303,8 @@ pub trait Store:
         now: Micros,
         limit: i64,
     ) -> Result<Vec<OutboxRow>>;
-    /// What could be pulled, and was committed before `before`, the oldest first; reads the whole outbox.
+    /// What could be pulled, and was committed before `before`, the oldest first; reads the whole outbox. What
+    /// is on a task that waits for a person is left out.
     async fn list_unpulled(
         &self,
         before: Micros,
@@ -338,6 +342,9 @@ pub trait Store:
     async fn release(&self, whose: Release<'_>) -> Result<u64>;
     /// Open handoffs whose deadline has passed.
     async fn list_overdue(&self, now: Micros, limit: i64) -> Result<Vec<Handoff>>;
+    /// Forgets refused submissions on tasks that never came to be, the last of which is older than `before`;
+    /// returns how many tasks and agents.
+    async fn forget_refused_tasks(&self, before: Micros) -> Result<u64>;
     /// Counts.
     async fn depths(&self) -> Result<Depths>;
     /// Has the database look at tables that have grown far beyond what it knows of them, so that it does not go on

@@ -11,13 +11,13 @@ pub(super) fn unreadable(column: &str, detail: impl std::fmt::Display) -> StoreE
 }
 
 /// Columns of a task, in any order.
-pub(super) const TASK: &str = "tenant, task_id, status, holder, checkpoint_execution, checkpoint_seq, fence, handoffs, undelivered, failures, spent_nanos, remaining_nanos, created_at, updated_at, topped_up_nanos, opened_by, funds";
+pub(super) const TASK: &str = "tenant, task_id, status, holder, checkpoint_execution, checkpoint_seq, fence, handoffs, undelivered, failures, spent_nanos, remaining_nanos, created_at, updated_at, topped_up_nanos, opened_by, course, funds";
 
 /// Columns of a handoff.
 pub(super) const HANDOFF: &str = "tenant, handoff_id, task_id, parent_id, source, source_version, source_execution, target, target_type, target_version, mode, status, fencing_token, attempts, deadline_at, spent_nanos, remaining_nanos, prompt_tokens, completion_tokens, idempotent, checkpoint_execution, checkpoint_seq, content_id, digest_salt, digest, reason, traceparent, created_at, accepted_at, ended_at, policy, commitment, checkpoint_commitment, topped_up_nanos, origin, tracestate, span, started_at, offered_at";
 
 /// Columns of an outbox row.
-pub(super) const OUTBOX: &str = "tenant, handoff_id, task_id, seq, target, mode, priority, visible_at, attempt, claimed_by, created_at";
+pub(super) const OUTBOX: &str = "tenant, handoff_id, task_id, seq, target, mode, priority, visible_at, attempt, busy, claimed_by, created_at";
 
 /// Columns of a key.
 pub(super) const KEY: &str =
@@ -59,6 +59,9 @@ pub(super) const PAYLOAD_SCHEMA: &str =
 
 /// Columns of what a contract's dedupe key was last seen with.
 pub(super) const REPEAT: &str = "tenant, repeat_key, handoff_id, seen_at";
+
+/// Columns of a task that was only refused.
+pub(super) const REFUSED_TASK: &str = "tenant, task_id, agent_id, refusals, updated_at";
 
 /// Columns of a cap.
 pub(super) const CAP: &str = "tenant, agent_id, window_s, usd_nanos, mark, books, updated_at";
@@ -104,8 +107,8 @@ macro_rules! decoders {
         use $crate::store::rows::unreadable;
         use $crate::store::schemas::PayloadSchemaRow;
         use $crate::store::{
-            AgentRow, CheckpointRow, DeadLetterRow, KeyRow, LastCheckpoint, OutboxRow, Result,
-            Role, TreeKeyRow,
+            AgentRow, CheckpointRow, DeadLetterRow, KeyRow, LastCheckpoint, OutboxRow,
+            RefusedTaskRow, Result, Role, TreeKeyRow,
         };
 
         /// Reads one column.
@@ -275,9 +278,18 @@ macro_rules! decoders {
                 created_at: micros(row, "created_at")?,
                 topped_up: Usd(get(row, "topped_up_nanos")?),
                 opened_by: parse_opt(row, "opened_by")?,
+                course: course(row)?,
                 funds: funds(row)?,
                 updated_at: micros(row, "updated_at")?,
             })
+        }
+
+        fn course(row: &$row) -> Result<$crate::domain::course::Course> {
+            get::<Option<&str>>(row, "course")?
+                .map(serde_json::from_str)
+                .transpose()
+                .map(Option::unwrap_or_default)
+                .map_err(|err| unreadable("course", err))
         }
 
         fn funds(row: &$row) -> Result<Option<Box<$crate::domain::funds::Funds>>> {
@@ -303,7 +315,6 @@ macro_rules! decoders {
                 passages: get(row, "passages")?,
                 repeats: get(row, "repeats")?,
                 completed: get(row, "completed_count")?,
-                failures: get(row, "failures")?,
                 spent: Usd(get(row, "spent_nanos")?),
                 remaining: Usd(get(row, "remaining_nanos")?),
                 topped_up: Usd(get(row, "topped_up_nanos")?),
@@ -405,6 +416,7 @@ macro_rules! decoders {
                 priority: priority(row)?,
                 visible_at: micros(row, "visible_at")?,
                 attempt: get(row, "attempt")?,
+                busy: get(row, "busy")?,
                 claimed_by: get(row, "claimed_by")?,
                 created_at: micros(row, "created_at")?,
             })
@@ -481,6 +493,17 @@ macro_rules! decoders {
                 key: get(row, "repeat_key")?,
                 handoff_id: parse(row, "handoff_id")?,
                 seen_at: micros(row, "seen_at")?,
+            })
+        }
+
+        /// A task that was only refused.
+        pub(super) fn refused_task(row: &$row) -> Result<RefusedTaskRow> {
+            Ok(RefusedTaskRow {
+                tenant: parse(row, "tenant")?,
+                task_id: parse(row, "task_id")?,
+                agent: parse(row, "agent_id")?,
+                refusals: get(row, "refusals")?,
+                updated_at: micros(row, "updated_at")?,
             })
         }
 

@@ -89,15 +89,15 @@ both! {
         }
     }
 
-    with [QUICK_LOOK, ("HANDOFFD_DELIVERY__PULL_TIMEOUT_MS", "300")]
-    async fn what_nobody_pulls_fails_and_what_is_pulled_does_not(broker: Broker) {
+    with [QUICK_LOOK, ("HANDOFFD_DELIVERY__UNCLAIMED_MS", "300")]
+    async fn what_nobody_pulls_expires_and_what_is_pulled_does_not(broker: Broker) {
         let (a, b) = broker.pull_pair().await;
         let held = Message::initial("a", "b");
         a.submit(&held).await.expect(202);
         let token = b.claim_one().await;
         let message = Message::initial("a", "b");
         a.submit(&message).await.expect(202);
-        let handoff = broker.handoff_becomes(&message, "FAILED").await;
+        let handoff = broker.handoff_becomes(&message, "EXPIRED").await;
         assert_eq!(handoff["reason"], "INBOX_TIMEOUT");
         assert_eq!(broker.task(&message).await["status"], "PENDING_HANDOFF");
         b.say(&held, "accept", token, json!({})).await.expect(200);

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use handoffd::domain::agent::Agent;
+use handoffd::domain::course::Course;
 use handoffd::domain::funds::{Ask, Funds, Tally};
 use handoffd::domain::handoff::{
     CheckpointRef, Cost, DeliveryMode, Handoff, HandoffStatus, Priority,
@@ -229,6 +230,7 @@ impl Given {
             handoffs: 0,
             undelivered: 0,
             failures: 0,
+            course: Course::default(),
             spent: Usd(0),
             remaining: Usd(5_000_000_000),
             topped_up: Usd(9),
@@ -299,6 +301,7 @@ pub fn plan(batch: &[Given], mut state: State) -> Writes {
                 priority: given.priority,
                 visible_at: given.at,
                 attempt: 0,
+                busy: 0,
                 claimed_by: None,
                 created_at: given.at,
             }),

@@ -144,6 +144,7 @@ in_memory_too! {
         another_tenant_sees_nothing;
     recovery:
         edges_are_kept_changed_and_seen_with_their_task,
+        f2_2_refusals_are_counted_and_forgotten,
         what_is_open_of_a_task_is_seen_whole,
         escalations_are_kept_listed_and_found_when_overdue,
         a_ruling_is_kept_and_its_agents_come_with_the_handoff,
@@ -263,6 +264,7 @@ on_both_sides! {
         another_tenant_sees_nothing;
     recovery:
         edges_are_kept_changed_and_seen_with_their_task,
+        f2_2_refusals_are_counted_and_forgotten,
         what_is_open_of_a_task_is_seen_whole,
         escalations_are_kept_listed_and_found_when_overdue,
         a_ruling_is_kept_and_its_agents_come_with_the_handoff,
@@ -343,6 +345,7 @@ mod serving {
             what_is_erased_while_cold_is_found_and_moved_out;
         recovery:
             edges_are_kept_changed_and_seen_with_their_task,
+            f2_2_refusals_are_counted_and_forgotten,
             escalations_are_kept_listed_and_found_when_overdue;
         erasure:
             a_page_goes_whole_with_its_record,

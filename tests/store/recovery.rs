@@ -1,5 +1,6 @@
 //! What recovery keeps: rulings, edges, escalations, decided dead letters, histories of checkpoints.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use handoffd::domain::agent::Agent;
@@ -11,7 +12,8 @@ use handoffd::domain::policy::{EdgePolicy, Recovery};
 use handoffd::domain::progress::Edge;
 use handoffd::domain::ruling::Ruling;
 use handoffd::store::{
-    AgentRow, CheckpointCursor, DeadLetterFilter, EscalationFilter, Needs, State, Store, Writes,
+    AgentRow, CheckpointCursor, DeadLetterFilter, EscalationFilter, Needs, RefusedTaskRow, State,
+    Store, Writes,
 };
 use uuid::Uuid;
 
@@ -31,7 +33,7 @@ async fn seen(store: &Arc<dyn Store>, needs: &Needs) -> State {
 
 fn edge(task: u128, source: &str, target: &str) -> Edge {
     let mut edge = Edge::new(acme(), task_id(task), agent(source), agent(target), Micros(1));
-    (edge.passages, edge.repeats, edge.completed, edge.failures) = (5, 2, 7, 1);
+    (edge.passages, edge.repeats, edge.completed) = (5, 2, 7);
     (edge.spent, edge.remaining, edge.topped_up) = (Usd(3), Usd(-4), Usd(5));
     edge
 }
@@ -60,6 +62,33 @@ fn keyed(row: Escalation) -> ((handoffd::domain::ids::TenantId, EscalationId), E
     ((row.tenant.clone(), row.id), row)
 }
 
+pub async fn f2_2_refusals_are_counted_and_forgotten(bed: Arc<Bed>) {
+    let row = |task, who: &str, refusals, at| RefusedTaskRow {
+        tenant: acme(),
+        task_id: task_id(task),
+        agent: agent(who),
+        refusals,
+        updated_at: Micros(at),
+    };
+    let count = async |rows: &[RefusedTaskRow]| {
+        let wanted: BTreeSet<_> = rows.iter().map(RefusedTaskRow::key).collect();
+        let needs = Needs { refused_tasks: wanted, ..Needs::default() };
+        transact(&bed.store, &needs, |_| {
+            let refused_tasks = rows.iter().map(|row| (row.key(), row.clone())).collect();
+            Writes { refused_tasks, ..Writes::default() }
+        })
+        .await
+        .unwrap();
+        seen(&bed.store, &needs).await.refused_tasks.into_values().collect::<Vec<_>>()
+    };
+    let first = [row(1, "alice", 1, 10), row(1, "bob", 1, 20), row(2, "alice", 1, 30)];
+    assert_eq!(count(&first).await, first);
+    let again = [row(1, "alice", 2, 40)];
+    assert_eq!(count(&again).await, again);
+    assert_eq!(bed.store.forget_refused_tasks(Micros(30)).await.unwrap(), 1, "bob's");
+    assert_eq!(bed.store.forget_refused_tasks(Micros(30)).await.unwrap(), 0);
+}
+
 pub async fn edges_are_kept_changed_and_seen_with_their_task(bed: Arc<Bed>) {
     let all = [edge(1, "alice", "bob"), edge(1, "bob", "alice"), edge(2, "alice", "bob")];
     let key =
@@ -67,7 +96,6 @@ pub async fn edges_are_kept_changed_and_seen_with_their_task(bed: Arc<Bed>) {
     let rows = all.iter().map(|edge| (key(edge), edge.clone())).collect();
     write(&bed.store, Writes { edges: rows, ..Writes::default() }).await.unwrap();
     let mut changed = all[0].clone();
-    changed.failures = 3;
     changed.passages = 6;
     let rows = [(key(&changed), changed.clone())].into();
     write(&bed.store, Writes { edges: rows, ..Writes::default() }).await.unwrap();

@@ -531,6 +531,10 @@ impl Store for MemoryStore {
         self.ask("list_overdue", |tables| Ok(tables.list_overdue(now, limit))).await
     }
 
+    async fn forget_refused_tasks(&self, before: Micros) -> Result<u64> {
+        self.ask("forget_refused_tasks", |tables| Ok(tables.forget_refused_tasks(before))).await
+    }
+
     async fn depths(&self) -> Result<Depths> {
         self.ask("depths", |tables| Ok(tables.depths())).await
     }

@@ -70,13 +70,24 @@ impl Tables {
     }
 
     pub(super) fn list_unpulled(&self, before: Micros, now: Micros, limit: i64) -> Vec<OutboxRow> {
-        let old = self
-            .due(now)
-            .filter(|(_, row)| row.mode == DeliveryMode::Pull && row.created_at < before);
+        let asked = |row: &OutboxRow| {
+            self.escalations
+                .values()
+                .any(|one| one.is_open() && one.tenant == row.tenant && one.task_id == row.task_id)
+        };
+        let old = self.due(now).filter(|(_, row)| {
+            row.mode == DeliveryMode::Pull && row.created_at < before && !asked(row)
+        });
         let mut rows: Vec<_> = old.map(|(_, row)| row.clone()).collect();
         rows.sort_by_key(|row| row.created_at);
         rows.truncate(bounded(limit));
         rows
+    }
+
+    pub(super) fn forget_refused_tasks(&mut self, before: Micros) -> u64 {
+        let known = self.refused_tasks.len();
+        self.refused_tasks.retain(|_, row| row.updated_at >= before);
+        (known - self.refused_tasks.len()) as u64
     }
 
     pub(super) fn claim(
@@ -130,6 +141,9 @@ impl Tables {
                 handoff.attempts,
                 handoff.reason.is_some(),
             ),
+            busy: row.busy,
+            deadline_at: handoff.deadline_at,
+            to_person: handoff.ruling.as_ref().is_some_and(|ruling| ruling.is_to_person()),
             max_retries: edge.and_then(|edge| edge.max_retries),
             verdict_ms: edge.and_then(|edge| edge.timeout_ms),
             traceparent: handoff.traceparent.clone(),

@@ -7,13 +7,13 @@ use handoffd::domain::handoff::{DeliveryMode, Handoff, HandoffStatus};
 use handoffd::domain::ids::{AgentId, ContentId, Micros, TenantId};
 use handoffd::domain::lineage::reached;
 use handoffd::domain::progress::Edge;
-use handoffd::domain::task::Task;
+use handoffd::domain::task::{Task, TaskStatus};
 use handoffd::evidence::append::Appended;
 use handoffd::evidence::commitment::Part;
 use handoffd::store::{
     AgentKey, AgentRow, CheckpointRow, DeadLetterRow, EdgeKey, EscalationKey, HandoffKey,
-    IdempotencyKey, IdempotencyRow, KeyRow, LastCheckpoint, Needs, OutboxRow, Result, RunKey,
-    State, StoreError, TaskKey, Writes,
+    IdempotencyKey, IdempotencyRow, KeyRow, LastCheckpoint, Needs, OutboxRow, RefusedTaskKey,
+    RefusedTaskRow, Result, RunKey, State, StoreError, TaskKey, Writes,
 };
 
 use super::absent;
@@ -28,6 +28,7 @@ pub(super) struct Tables {
     pub(super) checkpoints: BTreeMap<(RunKey, i64), CheckpointRow>,
     pub(super) idempotency: BTreeMap<IdempotencyKey, IdempotencyRow>,
     pub(super) edges: BTreeMap<EdgeKey, Edge>,
+    pub(super) refused_tasks: BTreeMap<RefusedTaskKey, RefusedTaskRow>,
     pub(super) escalations: BTreeMap<EscalationKey, Escalation>,
     pub(super) dead_letters: BTreeMap<HandoffKey, DeadLetterRow>,
     pub(super) agents: BTreeMap<AgentKey, AgentRow>,
@@ -68,6 +69,7 @@ impl Tables {
             dead_letters: pick(&self.dead_letters, needs.dead_letters.iter().cloned()),
             agents: pick(&self.agents, needs.agents.iter().cloned()),
             keys: pick(&self.keys, needs.keys.iter().cloned()),
+            refused_tasks: pick(&self.refused_tasks, needs.refused_tasks.iter().cloned()),
             ..State::default()
         };
         state.handoffs = pick(&self.handoffs, needs.handoffs_beside(&state));
@@ -109,6 +111,13 @@ impl Tables {
                 .filter(|(_, row)| row.tenant == *tenant && row.task_id == *id && row.is_open());
             state.escalations.extend(asked.map(|(key, row)| (key.clone(), row.clone())));
         }
+        let waits = |task: &&Task| task.status == TaskStatus::Escalated;
+        let waiting: Vec<TaskKey> =
+            state.tasks.values().filter(waits).map(|task| (task.tenant.clone(), task.id)).collect();
+        let asked = self.escalations.iter().filter(|(_, row)| {
+            row.is_open() && waiting.contains(&(row.tenant.clone(), row.task_id))
+        });
+        state.escalations.extend(asked.map(|(key, row)| (key.clone(), row.clone())));
         let fallbacks = state.fallbacks();
         state.agents.extend(pick(&self.agents, fallbacks));
         state
@@ -156,6 +165,7 @@ impl Tables {
             subscriptions,
             contracts,
             payload_schemas,
+            refused_tasks,
             repeats,
             caps,
             cursors,
@@ -221,6 +231,7 @@ impl Tables {
         self.dead_letters.extend(rows);
         self.edges.extend(edges.clone());
         self.escalations.extend(escalations.clone());
+        self.refused_tasks.extend(refused_tasks.clone());
         have(&mut self.agents, agents);
         for key in agents.keys() {
             let number = self.count_agent_changes(&key.0) + 1;

@@ -177,6 +177,7 @@ pub(super) const TASKS: Table = Table {
         ("updated_at", BIGINT),
         ("topped_up_nanos", BIGINT),
         ("opened_by", TEXT),
+        ("course", TEXT),
         ("funds", TEXT),
     ],
 };
@@ -281,6 +282,7 @@ pub(super) const OUTBOX: Table = Table {
         ("priority", "integer"),
         ("visible_at", BIGINT),
         ("attempt", "integer"),
+        ("busy", "integer"),
         ("claimed_by", TEXT),
         ("created_at", BIGINT),
     ],
@@ -473,6 +475,18 @@ pub(super) const REPEATS: Table = Table {
     name: "contract_repeats",
     keys: 2,
     columns: &[("tenant", TEXT), ("repeat_key", TEXT), ("handoff_id", TEXT), ("seen_at", BIGINT)],
+};
+
+pub(super) const REFUSED_TASKS: Table = Table {
+    name: "refused_tasks",
+    keys: 3,
+    columns: &[
+        ("tenant", TEXT),
+        ("task_id", TEXT),
+        ("agent_id", TEXT),
+        ("refusals", BIGINT),
+        ("updated_at", BIGINT),
+    ],
 };
 
 pub(super) const CAPS: Table = Table {

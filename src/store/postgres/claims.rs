@@ -100,7 +100,9 @@ pub(super) async fn list_unpulled(
 ) -> Result<Vec<OutboxRow>> {
     let sql = format!(
         "SELECT {OUTBOX} FROM outbox AS o WHERE o.mode = 'pull' AND o.created_at < $2 \
-         AND {FREE_FIRST} ORDER BY o.created_at LIMIT $3"
+         AND {FREE_FIRST} AND NOT EXISTS (SELECT 1 FROM escalations AS x \
+           WHERE x.tenant = o.tenant AND x.task_id = o.task_id AND x.status = 'OPEN') \
+         ORDER BY o.created_at LIMIT $3"
     );
     let query = sqlx::query(AssertSqlSafe(sql)).bind(now.0).bind(before.0).bind(limit);
     query.fetch_all(pool).await.map_err(failed)?.iter().map(rows::outbox).collect()
@@ -143,10 +145,10 @@ const CLAIM: &str = "WITH due AS MATERIALIZED ( \
        UPDATE outbox AS o SET visible_at = $5, claimed_by = $6, mode = $7, \
          attempt = o.attempt + 1 \
        FROM due WHERE o.tenant = due.tenant AND o.handoff_id = due.handoff_id \
-       RETURNING o.tenant, o.handoff_id, o.task_id, o.seq, o.target, o.priority, o.attempt, \
+       RETURNING o.tenant, o.handoff_id, o.task_id, o.seq, o.target, o.priority, o.attempt, o.busy, \
          o.created_at) \
      SELECT c.tenant, c.handoff_id, c.task_id, c.target, c.attempt, \
-       h.fencing_token, h.idempotent, h.attempts, h.reason, h.policy, h.traceparent, h.tracestate, h.span, k.codec, k.bytes, k.salt, k.segment, p.codecs, p.parts \
+       c.busy, h.deadline_at, h.fencing_token, h.idempotent, h.attempts, h.reason, h.policy, h.traceparent, h.tracestate, h.span, k.codec, k.bytes, k.salt, k.segment, p.codecs, p.parts \
      FROM claimed AS c \
      JOIN handoffs AS h ON h.tenant = c.tenant AND h.handoff_id = c.handoff_id \
      LEFT JOIN contents AS k ON k.tenant = h.tenant AND k.content_id = h.content_id \
@@ -211,7 +213,8 @@ fn claimed(row: &PgRow) -> Result<Claim> {
             open(Codec::parse(codec).ok_or_else(|| unreadable("codec", codec))?, &bytes)
         })
         .collect::<Result<Vec<_>>>()?;
-    let edge = rows::ruling(row)?.map(|ruling| ruling.edge);
+    let ruling = rows::ruling(row)?;
+    let edge = ruling.as_ref().map(|ruling| &ruling.edge);
     let attempt = rows::get(row, "attempt")?;
     let why = rows::get::<Option<&str>>(row, "reason")?.is_some();
     Ok(Claim {
@@ -223,8 +226,11 @@ fn claimed(row: &PgRow) -> Result<Claim> {
         fencing_token: rows::get(row, "fencing_token")?,
         idempotent: rows::get(row, "idempotent")?,
         unsettled: Claim::follows_unsettled(attempt, rows::get(row, "attempts")?, why),
-        max_retries: edge.as_ref().and_then(|edge| edge.max_retries),
-        verdict_ms: edge.as_ref().and_then(|edge| edge.timeout_ms),
+        busy: rows::get(row, "busy")?,
+        deadline_at: rows::get::<Option<i64>>(row, "deadline_at")?.map(Micros),
+        to_person: ruling.as_ref().is_some_and(|ruling| ruling.is_to_person()),
+        max_retries: edge.and_then(|edge| edge.max_retries),
+        verdict_ms: edge.and_then(|edge| edge.timeout_ms),
         traceparent: rows::get(row, "traceparent")?,
         tracestate: rows::get(row, "tracestate")?,
         span: rows::get(row, "span")?,
@@ -235,6 +241,12 @@ fn claimed(row: &PgRow) -> Result<Claim> {
 
 fn open(codec: Codec, bytes: &[u8]) -> Result<Vec<u8>> {
     unpack(codec, bytes).map_err(|err| unreadable("bytes", err))
+}
+
+/// Forgets refused submissions on tasks that never came to be.
+pub(super) async fn forget_refused_tasks(pool: &PgPool, before: Micros) -> Result<u64> {
+    let query = sqlx::query("DELETE FROM refused_tasks WHERE updated_at < $1").bind(before.0);
+    query.execute(pool).await.map_err(failed).map(|done| done.rows_affected())
 }
 
 /// Says that a broker lives.

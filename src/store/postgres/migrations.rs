@@ -29,6 +29,7 @@ pub(super) const OPERATIONS: Set = &[
     (12, "payload_schemas", include_str!("../../../migrations/postgres/0012_payload_schemas.sql")),
     (13, "caps", include_str!("../../../migrations/postgres/0013_caps.sql")),
     (14, "agent_changes", include_str!("../../../migrations/postgres/0014_agent_changes.sql")),
+    (16, "failures", include_str!("../../../migrations/postgres/0016_failures.sql")),
     (18, "latency", include_str!("../../../migrations/postgres/0018_latency.sql")),
     (21, "purge", include_str!("../../../migrations/postgres/0021_purge.sql")),
 ];

@@ -558,6 +558,10 @@ impl Store for PostgresStore {
         answered(claims::list_overdue(&self.pool, now, limit)).await
     }
 
+    async fn forget_refused_tasks(&self, before: Micros) -> Result<u64> {
+        answered(claims::forget_refused_tasks(&self.pool, before)).await
+    }
+
     async fn depths(&self) -> Result<Depths> {
         answered(claims::depths(&self.pool, &self.log)).await
     }

@@ -121,6 +121,7 @@ impl Statistics {
             subscriptions,
             contracts,
             payload_schemas,
+            refused_tasks,
             repeats,
             caps: _,
             cap_scopes,
@@ -133,6 +134,7 @@ impl Statistics {
             && subscriptions.is_empty()
             && contracts.is_empty()
             && payload_schemas.is_empty()
+            && refused_tasks.is_empty()
             && repeats.is_empty()
             && cap_scopes.is_empty()
             && erasure.tenants().is_empty();

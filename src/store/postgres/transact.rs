@@ -7,8 +7,8 @@ use sqlx::query::Query;
 
 use super::append::append;
 use super::batch::{
-    AGENTS, DEAD_LETTERS, EDGES, ESCALATIONS, HANDOFFS, IDEMPOTENCY, KEYS, OUTBOX, SUBSCRIPTIONS,
-    Sql, TASKS, bind,
+    AGENTS, DEAD_LETTERS, EDGES, ESCALATIONS, HANDOFFS, IDEMPOTENCY, KEYS, OUTBOX, REFUSED_TASKS,
+    SUBSCRIPTIONS, Sql, TASKS, bind,
 };
 use super::failure::failed;
 use super::joined::Joined;
@@ -19,7 +19,9 @@ use crate::domain::ids::{AgentId, Micros, TenantId};
 use crate::evidence::append::Appended;
 use crate::fault::{self, Step};
 use crate::store::contracts::RepeatKey;
-use crate::store::{AgentKey, HandoffKey, IdempotencyRow, Needs, Result, State, TaskKey, Writes};
+use crate::store::{
+    AgentKey, HandoffKey, IdempotencyRow, Needs, RefusedTaskKey, Result, State, TaskKey, Writes,
+};
 
 /// A statement with its arrays bound.
 pub(super) type Statement = Query<'static, Postgres, PgArguments>;
@@ -87,6 +89,7 @@ fn is_empty(writes: &Writes) -> bool {
         subscriptions,
         contracts,
         payload_schemas,
+        refused_tasks,
         repeats,
         caps,
         cursors,
@@ -110,17 +113,19 @@ fn is_empty(writes: &Writes) -> bool {
         && subscriptions.is_empty()
         && contracts.is_empty()
         && payload_schemas.is_empty()
+        && refused_tasks.is_empty()
         && repeats.is_empty()
         && caps.is_empty()
         && cursors.is_empty()
 }
 
-/// Agents, keys and repeats that were asked for and not found. A row that is not there cannot be locked, so
+/// Agents, keys, refused tasks and repeats that were asked for and not found. A row that is not there cannot be locked, so
 /// two brokers may both plan to make it: it is then inserted plainly, and the second one conflicts
 /// instead of overwriting the first one's secrets.
 pub(super) struct Absent {
     pub(super) agents: BTreeSet<AgentKey>,
     pub(super) keys: BTreeSet<(TenantId, String)>,
+    pub(super) refused_tasks: BTreeSet<RefusedTaskKey>,
     pub(super) repeats: BTreeSet<RepeatKey>,
     /// Caps that were found: the others begin.
     pub(super) known_caps: BTreeSet<CapKey>,
@@ -136,6 +141,12 @@ impl Absent {
                 .cloned()
                 .collect(),
             keys: needs.keys.iter().filter(|key| !state.keys.contains_key(key)).cloned().collect(),
+            refused_tasks: needs
+                .refused_tasks
+                .iter()
+                .filter(|key| !state.refused_tasks.contains_key(key))
+                .cloned()
+                .collect(),
             repeats: needs
                 .repeats
                 .iter()
@@ -161,6 +172,7 @@ static OPEN_OUTBOX_LOAD: Sql = Sql::new(|| {
 });
 static OPEN_ESCALATIONS_LOAD: Sql =
     Sql::new(|| ESCALATIONS.select_of(" AND t.status = 'OPEN'", "task_id"));
+static REFUSED_TASKS_LOAD: Sql = Sql::new(|| REFUSED_TASKS.select_locked());
 static DEAD_LETTERS_LOAD: Sql = Sql::new(|| DEAD_LETTERS.select());
 static FALLBACKS_LOAD: Sql = Sql::new(|| AGENTS.select());
 static IDEMPOTENCY_LOAD: Sql = Sql::new(|| IDEMPOTENCY.select());
@@ -297,6 +309,24 @@ async fn load_recovery(tx: &mut PgConnection, needs: &Needs, state: &mut State) 
             let edge = rows::edge(&row)?;
             let key = (edge.tenant.clone(), edge.task_id, edge.source.clone(), edge.target.clone());
             state.edges.insert(key, edge);
+        }
+    }
+    let escalated = state.escalated_beside(needs);
+    if !escalated.is_empty() {
+        let query = sqlx::query(OPEN_ESCALATIONS_LOAD.as_str());
+        let query = bind!(query, escalated, |key| key.0.as_str(), key.1.to_string());
+        for row in fetch(tx, query).await? {
+            let row = rows::escalation(&row)?;
+            state.escalations.insert((row.tenant.clone(), row.id), row);
+        }
+    }
+    if !needs.refused_tasks.is_empty() {
+        let query = sqlx::query(REFUSED_TASKS_LOAD.as_str());
+        let keys = &needs.refused_tasks;
+        let query = bind!(query, keys, |key| key.0.as_str(), key.1.to_string(), key.2.as_str());
+        for row in fetch(tx, query).await? {
+            let row = rows::refused_task(&row)?;
+            state.refused_tasks.insert(row.key(), row);
         }
     }
     if !needs.open.is_empty() {

@@ -6,7 +6,7 @@ use sqlx::postgres::PgConnection;
 
 use super::batch::{
     AGENTS, CHECKPOINTS, CONTENTS, DEAD_LETTERS, EDGES, ESCALATIONS, HANDOFFS, IDEMPOTENCY, KEYS,
-    OUTBOX, Sql, TASKS, bind,
+    OUTBOX, REFUSED_TASKS, Sql, TASKS, bind,
 };
 use super::failure::failed;
 use super::joined::{Bound, How, Joined};
@@ -18,13 +18,15 @@ use crate::domain::progress::Edge;
 use crate::evidence::record::{Content, Draft};
 use crate::store::books;
 use crate::store::{
-    AgentRow, CheckpointRow, DeadLetterRow, HandoffKey, IdempotencyRow, KeyRow, OutboxRow, Result,
-    Writes,
+    AgentRow, CheckpointRow, DeadLetterRow, HandoffKey, IdempotencyRow, KeyRow, OutboxRow,
+    RefusedTaskRow, Result, Writes,
 };
 
 static AGENTS_INSERT: Sql = Sql::new(|| AGENTS.insert(1));
 static AGENTS_UPSERT: Sql = Sql::new(|| AGENTS.upsert(1));
 static AGENTS_DELETE: Sql = Sql::new(|| AGENTS.delete(1));
+static REFUSED_TASKS_INSERT: Sql = Sql::new(|| REFUSED_TASKS.insert(1));
+static REFUSED_TASKS_UPDATE: Sql = Sql::new(|| REFUSED_TASKS.update());
 static KEYS_INSERT: Sql = Sql::new(|| KEYS.insert(1));
 static KEYS_UPSERT: Sql = Sql::new(|| KEYS.upsert(1));
 
@@ -62,6 +64,7 @@ pub(super) async fn write(
     write_recovery(&mut joined, writes).await?;
     write_contents(&mut joined, writes).await?;
     joined.send().await?;
+    write_refused_tasks(tx, writes, absent).await?;
     write_agents(tx, writes, absent).await?;
     for (agent, (mode, at)) in &writes.retargets {
         super::claims::retarget(tx, agent, *mode, *at).await?;
@@ -113,6 +116,7 @@ fn tasks(bound: Bound, rows: &[books::Row<'_>]) -> Bound {
         row.0.updated_at.0,
         row.0.topped_up.0,
         row.0.opened_by.as_ref().map(AgentId::as_str),
+        row.0.course.to_text(),
         row.1.as_deref(),
     )
 }
@@ -178,6 +182,7 @@ async fn write_outbox(joined: &mut Joined<'_>, writes: &Writes) -> Result<()> {
             row.priority.rank(),
             row.visible_at.0,
             row.attempt,
+            row.busy,
             row.claimed_by.as_deref(),
             row.created_at.0,
         )
@@ -243,6 +248,11 @@ async fn write_beside(joined: &mut Joined<'_>, writes: &Writes) -> Result<()> {
     joined.put(&DEAD_LETTERS, How::Upsert, &writes.dead_letters, |_| 0, columns).await
 }
 
+/// Failures are counted with the task since migration 0016.
+const fn no_failures(_: &Edge) -> i64 {
+    0
+}
+
 /// Edges and escalations.
 async fn write_recovery(joined: &mut Joined<'_>, writes: &Writes) -> Result<()> {
     let edges: Vec<&Edge> = writes.edges.values().collect();
@@ -257,7 +267,7 @@ async fn write_recovery(joined: &mut Joined<'_>, writes: &Writes) -> Result<()> 
             edge.passages,
             edge.repeats,
             edge.completed,
-            edge.failures,
+            no_failures(edge),
             edge.spent.0,
             edge.remaining.0,
             edge.topped_up.0,
@@ -293,6 +303,33 @@ async fn write_recovery(joined: &mut Joined<'_>, writes: &Writes) -> Result<()> 
 /// Plain data always serialises; a NUL is escaped in JSON and so no trouble to Postgres.
 fn json(value: &impl serde::Serialize) -> String {
     serde_json::to_string(value).unwrap_or_default()
+}
+
+/// What nobody had seen could not be locked: it is inserted plainly, so that of two that count at once the
+/// second conflicts, and then counts on.
+async fn write_refused_tasks(
+    tx: &mut PgConnection,
+    writes: &Writes,
+    absent: &Absent,
+) -> Result<()> {
+    let (new, known): (Vec<_>, Vec<_>) =
+        writes.refused_tasks.iter().partition(|(key, _)| absent.refused_tasks.contains(key));
+    for (sql, rows) in [(&REFUSED_TASKS_INSERT, new), (&REFUSED_TASKS_UPDATE, known)] {
+        let rows: Vec<&RefusedTaskRow> = rows.into_iter().map(|(_, row)| row).collect();
+        if !rows.is_empty() {
+            let query = bind!(
+                sqlx::query(sql.as_str()),
+                rows,
+                |row| row.tenant.as_str(),
+                row.task_id.to_string(),
+                row.agent.as_str(),
+                row.refusals,
+                row.updated_at.0,
+            );
+            execute(tx, query).await?;
+        }
+    }
+    Ok(())
 }
 
 async fn write_agents(tx: &mut PgConnection, writes: &Writes, absent: &Absent) -> Result<()> {

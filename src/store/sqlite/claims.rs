@@ -103,7 +103,9 @@ pub(super) async fn list_unpulled(
 ) -> Result<Vec<OutboxRow>> {
     let sql = format!(
         "SELECT {OUTBOX} FROM outbox AS o WHERE o.mode = 'pull' AND o.created_at < ? \
-         AND {FREE_FIRST} ORDER BY o.created_at LIMIT ?"
+         AND {FREE_FIRST} AND NOT EXISTS (SELECT 1 FROM escalations AS e \
+           WHERE e.tenant = o.tenant AND e.task_id = o.task_id AND e.status = 'OPEN') \
+         ORDER BY o.created_at LIMIT ?"
     );
     let query = sqlx::query(AssertSqlSafe(sql)).bind(before.0).bind(now.0).bind(limit.max(0));
     query.fetch_all(pool).await.map_err(failure)?.iter().map(rows::outbox).collect()
@@ -123,7 +125,7 @@ pub(super) async fn claim(
     let (tenant, target) = receiver;
     let found = sqlx::query(
         "SELECT o.tenant, o.handoff_id, o.task_id, o.target, o.attempt, \
-           h.fencing_token, h.idempotent, h.attempts, h.reason, h.policy, h.traceparent, h.tracestate, h.span, c.codec, c.bytes, c.salt, c.segment \
+           o.busy, h.deadline_at, h.fencing_token, h.idempotent, h.attempts, h.reason, h.policy, h.traceparent, h.tracestate, h.span, c.codec, c.bytes, c.salt, c.segment \
          FROM outbox AS o \
          JOIN handoffs AS h ON h.tenant = o.tenant AND h.handoff_id = o.handoff_id \
          LEFT JOIN contents AS c ON c.tenant = h.tenant AND c.content_id = h.content_id \
@@ -184,7 +186,8 @@ fn claimed(row: &SqliteRow) -> Result<Claim> {
         Some(bytes) => unpacked(rows::codec(row)?, bytes)?,
         None => rows::erased(row)?,
     };
-    let edge = rows::ruling(row)?.map(|ruling| ruling.edge);
+    let ruling = rows::ruling(row)?;
+    let edge = ruling.as_ref().map(|ruling| &ruling.edge);
     let attempt = rows::get::<i32>(row, "attempt")? + 1;
     let why = rows::get::<Option<&str>>(row, "reason")?.is_some();
     Ok(Claim {
@@ -196,8 +199,11 @@ fn claimed(row: &SqliteRow) -> Result<Claim> {
         fencing_token: rows::get(row, "fencing_token")?,
         idempotent: rows::get(row, "idempotent")?,
         unsettled: Claim::follows_unsettled(attempt, rows::get(row, "attempts")?, why),
-        max_retries: edge.as_ref().and_then(|edge| edge.max_retries),
-        verdict_ms: edge.as_ref().and_then(|edge| edge.timeout_ms),
+        busy: rows::get(row, "busy")?,
+        deadline_at: rows::get::<Option<i64>>(row, "deadline_at")?.map(Micros),
+        to_person: ruling.as_ref().is_some_and(|ruling| ruling.is_to_person()),
+        max_retries: edge.and_then(|edge| edge.max_retries),
+        verdict_ms: edge.and_then(|edge| edge.timeout_ms),
         traceparent: rows::get(row, "traceparent")?,
         tracestate: rows::get(row, "tracestate")?,
         span: rows::get(row, "span")?,
@@ -231,6 +237,14 @@ async fn load_personal(
         personal.entry(rows::parse(row, "handoff_id")?).or_default().push(bytes);
     }
     Ok(personal)
+}
+
+/// See [`crate::store::Store::forget_refused_tasks`].
+pub(super) async fn forget_refused_tasks(
+    conn: &mut SqliteConnection,
+    before: Micros,
+) -> Result<u64> {
+    run(conn, sqlx::query("DELETE FROM refused_tasks WHERE updated_at < ?").bind(before.0)).await
 }
 
 /// See [`crate::store::Store::beat`].

@@ -463,6 +463,12 @@ impl Store for SqliteStore {
         reads::list_overdue(&self.readers, now, limit).await
     }
 
+    async fn forget_refused_tasks(&self, before: Micros) -> Result<u64> {
+        let mut tx = self.begin().await?;
+        let outcome = claims::forget_refused_tasks(&mut tx.conn, before).await;
+        tx.settle(outcome).await
+    }
+
     async fn depths(&self) -> Result<Depths> {
         reads::depths(&self.readers).await
     }

@@ -75,6 +75,7 @@ impl Bench {
             handoffs: 1,
             undelivered: 1,
             failures: 0,
+            course: crate::domain::course::Course::default(),
             spent: Usd(5),
             remaining: Usd(7),
             topped_up: Usd(9),
@@ -144,6 +145,7 @@ pub(super) fn outbox(handoff: &Handoff, seq: i64) -> OutboxRow {
         priority: Priority::Normal,
         visible_at: handoff.created_at,
         attempt: 0,
+        busy: 0,
         claimed_by: None,
         created_at: handoff.created_at,
     }

@@ -10,7 +10,7 @@ use crate::domain::ids::Micros;
 use crate::evidence::append::Appended;
 use crate::fault::{self, Step};
 use crate::store::rows::{
-    AGENT, DEAD_LETTER, EDGE, ESCALATION, HANDOFF, KEY, OUTBOX, SUBSCRIPTION, TASK,
+    AGENT, DEAD_LETTER, EDGE, ESCALATION, HANDOFF, KEY, OUTBOX, REFUSED_TASK, SUBSCRIPTION, TASK,
 };
 use crate::store::{IdempotencyRow, Needs, Result, State, Writes};
 
@@ -59,6 +59,7 @@ fn is_empty(writes: &Writes) -> bool {
         subscriptions,
         contracts,
         payload_schemas,
+        refused_tasks,
         repeats,
         caps,
         cursors,
@@ -82,6 +83,7 @@ fn is_empty(writes: &Writes) -> bool {
         && subscriptions.is_empty()
         && contracts.is_empty()
         && payload_schemas.is_empty()
+        && refused_tasks.is_empty()
         && repeats.is_empty()
         && caps.is_empty()
         && cursors.is_empty()
@@ -225,6 +227,26 @@ async fn load_recovery(
         for row in fetch_pairs(conn, "escalations", ESCALATION, open, wanted).await? {
             let row = rows::escalation(&row)?;
             state.escalations.insert((row.tenant.clone(), row.id), row);
+        }
+    }
+    let escalated = state.escalated_beside(needs);
+    if !escalated.is_empty() {
+        let (wanted, open) = (json(&escalated)?, "status = 'OPEN' AND task_id");
+        for row in fetch_pairs(conn, "escalations", ESCALATION, open, wanted).await? {
+            let row = rows::escalation(&row)?;
+            state.escalations.insert((row.tenant.clone(), row.id), row);
+        }
+    }
+    if !needs.refused_tasks.is_empty() {
+        let sql = format!(
+            "WITH wanted (t, i, a) AS \
+               (SELECT value ->> 0, value ->> 1, value ->> 2 FROM json_each(?)) \
+             SELECT {REFUSED_TASK} FROM wanted CROSS JOIN refused_tasks \
+               ON tenant = t AND task_id = i AND agent_id = a"
+        );
+        for row in fetch(conn, sql, json(&needs.refused_tasks)?).await? {
+            let row = rows::refused_task(&row)?;
+            state.refused_tasks.insert(row.key(), row);
         }
     }
     if !needs.dead_letters.is_empty() {

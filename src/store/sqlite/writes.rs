@@ -13,11 +13,11 @@ use crate::domain::ids::{AgentId, Micros};
 use crate::domain::progress::Edge;
 use crate::store::books;
 use crate::store::rows::{
-    AGENT, CHECKPOINT, DEAD_LETTER, EDGE, ESCALATION, HANDOFF, KEY, OUTBOX, TASK,
+    AGENT, CHECKPOINT, DEAD_LETTER, EDGE, ESCALATION, HANDOFF, KEY, OUTBOX, REFUSED_TASK, TASK,
 };
 use crate::store::{
-    AgentKey, AgentRow, CheckpointRow, DeadLetterRow, IdempotencyRow, KeyRow, OutboxRow, Result,
-    StoreError, Writes,
+    AgentKey, AgentRow, CheckpointRow, DeadLetterRow, IdempotencyRow, KeyRow, OutboxRow,
+    RefusedTaskRow, Result, StoreError, Writes,
 };
 
 /// What a task is born with.
@@ -82,6 +82,10 @@ pub(super) async fn write(conn: &mut SqliteConnection, writes: &Writes) -> Resul
     let edges: Vec<_> = writes.edges.values().collect();
     Batch::upsert("task_edges", EDGE, &["tenant", "task_id", "source", "target"])
         .run(conn, &edges, bind_edge)
+        .await?;
+    let refused: Vec<_> = writes.refused_tasks.values().collect();
+    Batch::upsert("refused_tasks", REFUSED_TASK, &["tenant", "task_id", "agent_id"])
+        .run(conn, &refused, bind_refused_task)
         .await?;
     let escalations: Vec<_> = writes.escalations.values().collect();
     Batch::upsert("escalations", ESCALATION, &["tenant", "escalation_id"])
@@ -188,6 +192,7 @@ fn bind_task(query: Bound, (task, books): &books::Row<'_>) -> Bound {
         .bind(task.updated_at.0)
         .bind(task.topped_up.0)
         .bind(task.opened_by.as_ref().map(AgentId::as_str))
+        .bind(task.course.to_text())
         .bind(books.as_deref())
 }
 
@@ -246,8 +251,18 @@ fn bind_outbox(query: Bound, row: &OutboxRow) -> Bound {
         .bind(row.priority.rank())
         .bind(row.visible_at.0)
         .bind(row.attempt)
+        .bind(row.busy)
         .bind(row.claimed_by.as_deref())
         .bind(row.created_at.0)
+}
+
+fn bind_refused_task(query: Bound, row: &RefusedTaskRow) -> Bound {
+    query
+        .bind(row.tenant.as_str())
+        .bind(row.task_id.to_string())
+        .bind(row.agent.as_str())
+        .bind(row.refusals)
+        .bind(row.updated_at.0)
 }
 
 fn bind_checkpoint(query: Bound, row: &CheckpointRow) -> Bound {
@@ -297,7 +312,8 @@ fn bind_edge(query: Bound, edge: &Edge) -> Bound {
         .bind(edge.passages)
         .bind(edge.repeats)
         .bind(edge.completed)
-        .bind(edge.failures)
+        // Counted with the task since migration 0016.
+        .bind(0_i64)
         .bind(edge.spent.0)
         .bind(edge.remaining.0)
         .bind(edge.topped_up.0)
