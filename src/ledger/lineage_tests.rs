@@ -96,7 +96,7 @@ impl History {
         let id = self.ids;
         let mut said = submit(id, TASK, self.at, true);
         let Kind::Submit(made) = &mut said.kind else { unreachable!() };
-        made.completed = i64::from(id);
+        made.subtasks = (0..=u64::from(id)).collect();
         made.handoff.source = agent(from);
         made.handoff.target = agent(to);
         made.handoff.parent_id = parent.map(|id| HandoffId(uuid(id)));
