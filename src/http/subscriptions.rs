@@ -264,10 +264,10 @@ async fn shown(api: &Api, row: &SubscriptionRow) -> Result<SubscriptionView, Pro
 }
 
 /// A changed subscription with its warnings.
-fn warned(api: &Api, view: SubscriptionView, crossing: Option<Warning>) -> SubscriptionView {
+fn warned(api: &Api, view: SubscriptionView, crossing: Option<&Warning>) -> SubscriptionView {
     let warnings = refused_endpoint(api, "/url", &view.url);
     SubscriptionView {
-        warnings: warnings.iter().chain(&crossing).map(WarningView::from).collect(),
+        warnings: warnings.iter().chain(crossing).map(WarningView::from).collect(),
         ..view
     }
 }
@@ -319,7 +319,7 @@ pub async fn create(
     };
     let create = Box::new(CreateSubscription { row: row.clone(), content });
     carry_out(&api, &principal, Kind::CreateSubscription(create)).await?;
-    let mut view = warned(&api, shown(&api, &row).await?, crossed);
+    let mut view = warned(&api, shown(&api, &row).await?, crossed.as_ref());
     view.secret = Some(secret.to_string());
     Ok((StatusCode::CREATED, axum::Json(view)))
 }
@@ -391,7 +391,7 @@ pub async fn patch(
     let what = json!({ "updated": next });
     let change = SubscriptionChange::Patch(Box::new(spec));
     let view = changed(&api, &principal, id, change, &what).await?;
-    Ok(axum::Json(warned(&api, view, crossed)))
+    Ok(axum::Json(warned(&api, view, crossed.as_ref())))
 }
 
 /// End a subscription.
