@@ -252,13 +252,22 @@ fn stages(gate: &Gate, tenant: &Tenant, body: &[u8]) {
     let message = made();
     let envelope = message.envelope();
     let source = tenant.roster.find(&tenant.caller).unwrap();
-    let route = || address::resolve(source, &envelope.to_agent, &[], &tenant.roster);
+    let readers = address::Readers::new(&gate.schemas, message.value());
+    let route = || {
+        address::resolve(source, &envelope.to_agent, &[], &tenant.roster, &readers, None)
+    };
     row("address", median(route));
     let target = route().target.unwrap();
+    let terms = handoffd::gate::contract::Terms {
+        required: true,
+        minimum_level: None,
+        pinned: handoffd::gate::contract::Pinned::Refused,
+        at: lookup.at,
+    };
     row(
         "contract",
         median(|| {
-            handoffd::gate::contract::check(&message, source, &target, &tenant.contracts, true)
+            handoffd::gate::contract::check(&message, source, &target, &tenant.contracts, terms)
         }),
     );
     row("completeness", median(|| completeness::check(message.value(), &[])));
@@ -364,7 +373,8 @@ fn submission(at: Micros) -> Command {
         whole: vec![1; SMALL],
         idempotency_key: None,
         has_part: true,
-        completed: 1,
+        subtasks: vec![1],
+        residency: None,
         declared_budget: None,
         refusal_salt: [0; 16],
         safety: None,
