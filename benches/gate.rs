@@ -253,15 +253,14 @@ fn stages(gate: &Gate, tenant: &Tenant, body: &[u8]) {
     let envelope = message.envelope();
     let source = tenant.roster.find(&tenant.caller).unwrap();
     let readers = address::Readers::new(&gate.schemas, message.value());
-    let route = || {
-        address::resolve(source, &envelope.to_agent, &[], &tenant.roster, &readers, None)
-    };
+    let route =
+        || address::resolve(source, &envelope.to_agent, &[], &tenant.roster, &readers, None);
     row("address", median(route));
     let target = route().target.unwrap();
     let terms = handoffd::gate::contract::Terms {
         required: true,
         minimum_level: None,
-        pinned: handoffd::gate::contract::Pinned::Refused,
+        pinned: handoffd::contract::enforce::Pinned::Refused,
         at: lookup.at,
     };
     row(
