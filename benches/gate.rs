@@ -260,7 +260,7 @@ fn stages(gate: &Gate, tenant: &Tenant, body: &[u8]) {
     let terms = handoffd::gate::contract::Terms {
         required: true,
         minimum_level: None,
-        pinned: handoffd::contract::enforce::Pinned::Refused,
+        pinned: handoffd::contract::catalog::Pinned::Refused,
         at: lookup.at,
     };
     row(

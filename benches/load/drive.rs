@@ -100,14 +100,8 @@ struct Tools {
 
 impl Tools {
     /// Sends one and waits for its answer.
-    async fn send(
-        &self,
-        n: usize,
-        due: Instant,
-        (task, hop): (&str, usize),
-        parent: Option<&str>,
-    ) -> String {
-        let (id, body) = self.world.message(n, task, parent);
+    async fn send(&self, n: usize, due: Instant, (task, hop): (&str, usize)) -> String {
+        let (id, body) = self.world.message(n, task);
         let sender = &self.world.senders[n % self.world.senders.len()];
         let base = &self.world.bases[n % self.world.bases.len()];
         self.world.arrivals.due.lock().unwrap().insert(id.clone(), due);
@@ -130,18 +124,15 @@ impl Tools {
             self.world.arrivals.due.lock().unwrap().remove(&id);
         }
         let _ = self.sample.send(Sample { at: now, took: now - due, good, hop });
-        id
     }
 
     async fn closed(self: Arc<Self>, n: usize) {
         let mut turn = n;
         while Instant::now() < self.until {
             let task = random_id().to_string();
-            let mut parent = None;
             let mut hop = 0;
             while (self.plan.hops == 0 || hop < self.plan.hops) && Instant::now() < self.until {
-                let id = self.send(turn, Instant::now(), (&task, hop), parent.as_deref()).await;
-                parent = Some(id);
+                self.send(turn, Instant::now(), (&task, hop)).await;
                 hop += 1;
                 // Another task goes to another receiver; one task stays with its agents.
             }
@@ -166,7 +157,7 @@ impl Tools {
             let place = Arc::clone(&places).acquire_owned().await.unwrap();
             let tools = Arc::clone(&self);
             under_way.spawn(async move {
-                tools.send(n, due, (&random_id().to_string(), 0), None).await;
+                tools.send(n, due, (&random_id().to_string(), 0)).await;
                 drop(place);
             });
             while under_way.try_join_next().is_some() {}

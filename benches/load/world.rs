@@ -185,7 +185,7 @@ impl World {
     }
 
     /// A message's id and bytes.
-    pub fn message(&self, n: usize, task: &str, parent: Option<&str>) -> (String, String) {
+    pub fn message(&self, n: usize, task: &str) -> (String, String) {
         let sender = &self.senders[n % self.senders.len()];
         let id = random_id().to_string();
         let message = json!({

@@ -172,7 +172,7 @@ both! {
     async fn f2_2_the_third_refusal_opens_the_task_escalated(broker: Broker) {
         let (a, _) = broker.pull_pair().await;
         let message = Message::review("a", "b").set("/checkpoint", json!({ "step": 7 }));
-        let broken = message.without("/remainingSubtasks");
+        let broken = message.clone().without("/remainingSubtasks");
         for turn in 0..3 {
             let path = format!("/tasks/{}", message.task());
             broker.admin.get(&path).await.refused(404, "NOT_FOUND");
