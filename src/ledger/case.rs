@@ -110,7 +110,17 @@ impl<'a> Case<'a> {
         (self.changes, self.task)
     }
 
-    /// A record about its end, with what its receiver spent besides what it handed on.
+    /// A record about the handoff.
+    pub(super) fn record(
+        &mut self,
+        kind: RecordKind,
+        reason: Option<String>,
+        content: Option<&Content>,
+    ) {
+        self.record_end(kind, reason, (content, None));
+    }
+
+    /// A record about the handoff, with what its receiver spent.
     fn record_end(
         &mut self,
         kind: RecordKind,
@@ -121,19 +131,6 @@ impl<'a> Case<'a> {
         draft.reason = reason;
         draft.content = content.cloned();
         draft.spent = spent;
-        self.push(draft);
-    }
-
-    /// A record about the handoff.
-    pub(super) fn record(
-        &mut self,
-        kind: RecordKind,
-        reason: Option<String>,
-        content: Option<&Content>,
-    ) {
-        let mut draft = draft_of(self.command, kind, &self.handoff);
-        draft.reason = reason;
-        draft.content = content.cloned();
         let ends_delivery = matches!(
             kind,
             RecordKind::Accepted | RecordKind::Rejected | RecordKind::Expired | RecordKind::Failed

@@ -266,8 +266,12 @@ pub(super) fn refuse(
     let mut undone = None;
     if let (Some(task_id), Some(counted)) = (refuse.task_id, &refuse.counted) {
         let code = reason.unwrap_or_default();
+        let saved = changes.iter().find_map(|change| match change {
+            Change::Checkpoint(row) => Some((row.at, row.part.commitment)),
+            _ => None,
+        });
         let (more, outcome) =
-            count_refusal(state, command, context, (task_id, begun), counted, &code);
+            count_refusal(state, command, context, (task_id, begun, saved), counted, &code);
         changes.extend(more);
         undone = outcome;
     }
@@ -609,7 +613,7 @@ fn count_refusal(
     state: &State,
     command: &Command,
     context: &Context,
-    (task_id, begun): (TaskId, Option<Task>),
+    (task_id, begun, saved): (TaskId, Option<Task>, Option<Saved>),
     counted: &Counted,
     code: &str,
 ) -> (Vec<Change>, Option<Undone>) {
@@ -630,7 +634,7 @@ fn count_refusal(
         }
         let mut task = new_task(command, task_id, &counted.by);
         task.failures = refusals;
-        return give_up(state, command, context, task, counted, code);
+        return give_up(state, command, context, (task, saved), counted, code);
     };
     let waits = task.status == TaskStatus::Escalated || task.status.is_final();
     if waits || task.holder != counted.by {
@@ -641,8 +645,11 @@ fn count_refusal(
     if failures < FAILURES_TO_ESCALATE {
         return (vec![Change::Task(task)], None);
     }
-    give_up(state, command, context, task, counted, code)
+    give_up(state, command, context, (task, saved), counted, code)
 }
+
+/// A checkpoint that a dead letter's own change stores in this commit already.
+type Saved = (CheckpointRef, [u8; 32]);
 
 /// Its sender cannot mend it: the task is rolled back to what came along, as after a rejection, and a person is
 /// asked.
@@ -650,13 +657,16 @@ fn give_up(
     state: &State,
     command: &Command,
     context: &Context,
-    mut task: Task,
+    (mut task, saved): (Task, Option<Saved>),
     counted: &Counted,
     code: &str,
 ) -> (Vec<Change>, Option<Undone>) {
     let mut changes = Vec::new();
     let mut commitment = None;
-    if let Some(run) = counted.run {
+    if let Some((at, own)) = saved {
+        task.checkpoint = Some(at);
+        commitment = Some(own);
+    } else if let Some(run) = counted.run {
         let last = state.runs.get(&(command.tenant.clone(), task.id, run));
         let own_run = last.is_none_or(|last| last.agent == counted.by);
         match &counted.checkpoint {
@@ -775,7 +785,7 @@ fn refuse_here(
             checkpoint: Some(own.clone()),
         };
         let (more, outcome) =
-            count_refusal(state, command, context, (*task_id, None), &counted, code.as_str());
+            count_refusal(state, command, context, (*task_id, None, None), &counted, code.as_str());
         changes.extend(more);
         undone = outcome;
     }

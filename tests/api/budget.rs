@@ -25,7 +25,7 @@ fn sums(cost: &Value) -> Value {
 
 both! {
     async fn siblings_at_the_same_moment_cannot_overspend_what_their_parent_has(broker: Broker) {
-        let names: Vec<String> = (0..8).map(|n| format!("c{n}")).collect();
+        let names: Vec<String> = (0..5).map(|n| format!("c{n}")).collect();
         let targets: Vec<&str> = names.iter().map(String::as_str).collect();
         let a = broker.pull("a", &["b"]).await;
         let b = broker.pull("b", &targets).await;
@@ -40,7 +40,8 @@ both! {
         let answers = futures_util::future::join_all(asked).await;
         let (well, refused): (Vec<_>, Vec<_>) =
             answers.into_iter().partition(|answer| answer.status == 202);
-        assert_eq!((well.len(), refused.len()), (3, 5));
+        // A third refusal would ask a person.
+        assert_eq!((well.len(), refused.len()), (3, 2));
         for answer in refused {
             let answer = answer.refused(422, "BUDGET_MISMATCH");
             assert_eq!(answer.pointers(), ["/costTracking/costBudgetRemainingUSD"]);

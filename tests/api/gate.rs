@@ -1,5 +1,6 @@
 //! The gate from outside: the seed's own tests over HTTP, all failures at once, the primary reason.
 
+use handoffd::clock::random_id;
 use serde_json::{Value, json};
 
 use crate::harness::{Answer, Broker, until};
@@ -40,7 +41,9 @@ both! {
         let (a, _) = broker.pull_pair().await;
         for whole in [Message::old("a", "b"), Message::review("a", "b"), Message::initial("a", "b")] {
             for name in REQUIRED {
-                let message = whole.clone().without(&format!("/{name}"));
+                // Each on a task of its own: three refusals on one ask a person.
+                let task = json!(random_id());
+                let message = whole.clone().set("/taskId", task).without(&format!("/{name}"));
                 let answer = a.submit(&message).await.refused(422, "SCHEMA_INVALID");
                 let pointer = format!("/{name}");
                 assert!(answer.pointers().contains(&pointer.as_str()), "{name}: {}", answer.text);
@@ -161,7 +164,7 @@ both! {
                 }
                 _ => text,
             };
-            let message = base.again().set(pointer, value);
+            let message = base.again().set("/taskId", json!(random_id())).set(pointer, value);
             let answer = a.submit(&message).await.refused(422, "SAFETY_VIOLATION");
             assert!(answer.pointers().iter().any(|found| found.starts_with(pointer)), "{}", answer.text);
         }
