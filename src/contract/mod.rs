@@ -345,7 +345,7 @@ pub(crate) mod tests {
         assert_eq!(policy.loop_guard, Some(LoopGuard::Visited));
         let dedupe = policy.dedupe.unwrap();
         assert_eq!((dedupe.pointer.as_str(), dedupe.window_ms), ("/provenance/order_id", 60_000));
-        assert_eq!(policy.human, None);
+        assert!(policy.human.is_some_and(|human| !human.target), "nobody is asked from the start");
         assert_eq!(policy.contract.unwrap().version, "1.2.0");
     }
 

@@ -97,6 +97,8 @@ impl History {
         let mut said = submit(id, TASK, self.at, true);
         let Kind::Submit(made) = &mut said.kind else { unreachable!() };
         made.subtasks = (0..=u64::from(id)).collect();
+        made.from.agent_id = Some(agent(from));
+        made.to.agent_id = Some(agent(to));
         made.handoff.source = agent(from);
         made.handoff.target = agent(to);
         made.handoff.parent_id = parent.map(|id| HandoffId(uuid(id)));
