@@ -100,7 +100,7 @@ struct Tools {
 
 impl Tools {
     /// Sends one and waits for its answer.
-    async fn send(&self, n: usize, due: Instant, (task, hop): (&str, usize)) -> String {
+    async fn send(&self, n: usize, due: Instant, (task, hop): (&str, usize)) {
         let (id, body) = self.world.message(n, task);
         let sender = &self.world.senders[n % self.world.senders.len()];
         let base = &self.world.bases[n % self.world.bases.len()];

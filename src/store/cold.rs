@@ -160,7 +160,7 @@ pub struct ArchiveMark {
     pub rescan_at: Micros,
 }
 
-/// How far a tenant's log was gone through for what is past its time; see migration 0021.
+/// How far a tenant's log was gone through for what is past its time; see migration 0017.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct PurgeMark {
     /// How far, as for the archive.

@@ -29,9 +29,9 @@ pub(super) const OPERATIONS: Set = &[
     (12, "payload_schemas", include_str!("../../../migrations/postgres/0012_payload_schemas.sql")),
     (13, "caps", include_str!("../../../migrations/postgres/0013_caps.sql")),
     (14, "agent_changes", include_str!("../../../migrations/postgres/0014_agent_changes.sql")),
-    (16, "failures", include_str!("../../../migrations/postgres/0016_failures.sql")),
-    (18, "latency", include_str!("../../../migrations/postgres/0018_latency.sql")),
-    (21, "purge", include_str!("../../../migrations/postgres/0021_purge.sql")),
+    (15, "failures", include_str!("../../../migrations/postgres/0015_failures.sql")),
+    (16, "latency", include_str!("../../../migrations/postgres/0016_latency.sql")),
+    (17, "purge", include_str!("../../../migrations/postgres/0017_purge.sql")),
 ];
 
 /// Of a database that has the log and nothing else. What changes the schema `audit` above changes it here.

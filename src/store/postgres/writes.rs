@@ -248,7 +248,7 @@ async fn write_beside(joined: &mut Joined<'_>, writes: &Writes) -> Result<()> {
     joined.put(&DEAD_LETTERS, How::Upsert, &writes.dead_letters, |_| 0, columns).await
 }
 
-/// Failures are counted with the task since migration 0016.
+/// Failures are counted with the task since migration 0015.
 const fn no_failures(_: &Edge) -> i64 {
     0
 }

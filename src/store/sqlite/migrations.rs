@@ -24,9 +24,9 @@ const KNOWN: &[(i64, &str, &str)] = &[
     (12, "payload_schemas", include_str!("../../../migrations/sqlite/0012_payload_schemas.sql")),
     (13, "caps", include_str!("../../../migrations/sqlite/0013_caps.sql")),
     (14, "agent_changes", include_str!("../../../migrations/sqlite/0014_agent_changes.sql")),
-    (16, "failures", include_str!("../../../migrations/sqlite/0016_failures.sql")),
-    (18, "latency", include_str!("../../../migrations/sqlite/0018_latency.sql")),
-    (21, "purge", include_str!("../../../migrations/sqlite/0021_purge.sql")),
+    (15, "failures", include_str!("../../../migrations/sqlite/0015_failures.sql")),
+    (16, "latency", include_str!("../../../migrations/sqlite/0016_latency.sql")),
+    (17, "purge", include_str!("../../../migrations/sqlite/0017_purge.sql")),
 ];
 
 fn migrator() -> Migrator {

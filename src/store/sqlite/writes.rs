@@ -312,7 +312,7 @@ fn bind_edge(query: Bound, edge: &Edge) -> Bound {
         .bind(edge.passages)
         .bind(edge.repeats)
         .bind(edge.completed)
-        // Counted with the task since migration 0016.
+        // Counted with the task since migration 0015.
         .bind(0_i64)
         .bind(edge.spent.0)
         .bind(edge.remaining.0)
