@@ -89,7 +89,8 @@ pub async fn f4_6_a_pod_beside_a_service_of_its_name_starts(site: Arc<Site>) {
     assert_eq!(code, Some(2), "{said}");
     assert!(said.contains("HANDOFFD_PORT is no setting"), "{said}");
     // One line says what was ignored; this start ends at another setting, and says both.
-    let unusable = [&links[..], &[("HANDOFFD_EGRESS_ALLOW", "10.0.0.0/99")]].concat();
+    let more = [("HANDOFFD_EGRESS_ALLOW", "10.0.0.0/99"), ("HANDOFFD_LOG__FILTER", "info")];
+    let unusable = [&links[..], &more].concat();
     let (_, said) = refused(&site, &unusable).await;
     let lines: Vec<_> = said.lines().filter(|line| line.contains("HANDOFFD_PORT")).collect();
     assert_eq!(lines.len(), 1, "{said}");

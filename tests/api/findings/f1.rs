@@ -46,7 +46,7 @@ async fn statuses(broker: &Broker, message: &Message) -> Vec<(String, Value)> {
 
 both! {
     async fn f1_1_a_parent_is_a_handoff_of_the_task_that_reached_the_sender(broker: Broker) {
-        let agents = crowd(&broker, &["a", "b", "c"]).await;
+        let agents = crowd(broker, &["a", "b", "c"]).await;
         let [a, b, _c] = &agents[..] else { panic!() };
         let stray = Message::initial("a", "b").set("/parentHandoffId", json!(Message::initial("a", "b").id()));
         assert!(expected(a.submit(&stray).await).starts_with("expected null"));
@@ -77,7 +77,7 @@ both! {
     }
 
     async fn f1_1_another_try_follows_what_the_first_one_did(broker: Broker) {
-        let agents = crowd(&broker, &["a", "b", "c", "d"]).await;
+        let agents = crowd(broker, &["a", "b", "c", "d"]).await;
         let [a, b, c, d] = &agents[..] else { panic!() };
         let first = Message::initial("a", "b").cost(0.0, 1.0);
         a.submit(&first).await.expect(202);
@@ -115,7 +115,7 @@ both! {
     }
 
     async fn f1_1_an_agent_that_received_several_goes_on_from_any_of_them(broker: Broker) {
-        let agents = crowd(&broker, &["a", "b", "c"]).await;
+        let agents = crowd(broker, &["a", "b", "c"]).await;
         let [a, b, _c] = &agents[..] else { panic!() };
         let first = Message::initial("a", "b").cost(0.0, 0.5);
         let second = first.next("a", "b").cost(0.0, 0.5);
@@ -130,7 +130,7 @@ both! {
     }
 
     async fn f1_1_f1_4_who_takes_over_names_the_id_that_the_broker_made(broker: Broker) {
-        let agents = crowd(&broker, &["a", "b", "c", "d"]).await;
+        let agents = crowd(broker, &["a", "b", "c", "d"]).await;
         let [a, b, c, _d] = &agents[..] else { panic!() };
         let first = Message::initial("a", "b").set("/preferredAgents", json!(["c"])).cost(0.0, 1.0);
         a.submit(&first).await.expect(202);
@@ -149,7 +149,7 @@ both! {
     }
 
     async fn f1_5_who_waits_hears_of_the_last_successor(broker: Broker) {
-        let agents = crowd(&broker, &["a", "b", "c"]).await;
+        let agents = crowd(broker, &["a", "b", "c"]).await;
         let [a, b, c] = &agents[..] else { panic!() };
         let first = Message::initial("a", "b").set("/preferredAgents", json!(["c"]));
         let (answer, child) = tokio::join!(a.submit_and_wait(&first), async {
@@ -169,7 +169,7 @@ both! {
     }
 
     async fn f1_2_one_figure_everywhere_with_what_the_last_agent_stated(broker: Broker) {
-        let agents = crowd(&broker, &["a", "b", "c", "d"]).await;
+        let agents = crowd(broker, &["a", "b", "c", "d"]).await;
         let [a, b, c, d] = &agents[..] else { panic!() };
         let tokens = |n: u64| json!({ "prompt": n * 10, "completion": n });
         let first = Message::initial("a", "b").cost(0.10, 0.90).set("/costTracking/tokenSpent", tokens(1));
@@ -230,7 +230,7 @@ both! {
     }
 
     async fn f1_2_who_hands_on_and_reports_afterwards_is_counted_once(broker: Broker) {
-        let agents = crowd(&broker, &["a", "b", "c"]).await;
+        let agents = crowd(broker, &["a", "b", "c"]).await;
         let [a, b, c] = &agents[..] else { panic!() };
         let first = Message::initial("a", "b").cost(0.10, 0.90);
         a.submit(&first).await.expect(202);
@@ -254,7 +254,7 @@ both! {
 
 both! {
     async fn f2_11_who_gave_a_specialist_the_task_goes_on_with_it_when_that_is_done(broker: Broker) {
-        let agents = crowd(&broker, &["opener", "generalist", "specialist", "writer"]).await;
+        let agents = crowd(broker, &["opener", "generalist", "specialist", "writer"]).await;
         let [opener, generalist, specialist, _writer] = &agents[..] else { panic!() };
         let first = Message::initial("opener", "generalist").cost(0.0, 1.0);
         opener.submit(&first).await.expect(202);
@@ -284,7 +284,7 @@ both! {
 
 both! {
     async fn f1_7_the_record_has_the_registered_version_beside_the_claimed_one(broker: Broker) {
-        let agents = crowd(&broker, &["a", "b"]).await;
+        let agents = crowd(broker, &["a", "b"]).await;
         let first = Message::initial("a", "b").set("/fromAgent/agentVersion", json!("99.0.0"));
         let answer = agents[0].submit(&first).await.expect(202);
         let warned = &answer.body["warnings"][0];
@@ -296,7 +296,7 @@ both! {
     }
 
     async fn f1_8_tokens_are_spelled_as_in_the_message_and_a_defect_is_one_failure(broker: Broker) {
-        let agents = crowd(&broker, &["a", "b"]).await;
+        let agents = crowd(broker, &["a", "b"]).await;
         let [a, b] = &agents[..] else { panic!() };
         let tokens = json!({ "prompt": 30, "completion": 4 });
         let first = Message::initial("a", "b").set("/costTracking/tokenSpent", tokens.clone());
@@ -327,7 +327,7 @@ both! {
 both! {
     with [("HANDOFFD_GATE__AGENT_VERSION", "enforce")]
     async fn f1_7_a_broker_may_refuse_another_version(broker: Broker) {
-        let agents = crowd(&broker, &["a", "b"]).await;
+        let agents = crowd(broker, &["a", "b"]).await;
         let wrong = Message::initial("a", "b").set("/fromAgent/agentVersion", json!("99.0.0"));
         let answer = agents[0].submit(&wrong).await.refused(403, "FORBIDDEN");
         assert_eq!(answer.pointers(), ["/fromAgent/agentVersion"]);
@@ -344,7 +344,7 @@ both! {
     with [SHORT]
     async fn f1_3_a_faultless_chain_of_eight_never_expires(broker: Broker) {
         let names = ["a1", "a2", "a3", "a4", "a5", "a6", "a7", "a8"];
-        let agents = crowd(&broker, &names).await;
+        let agents = crowd(broker, &names).await;
         let mut message = Message::initial("a1", "a2").cost(0.0, 0.4);
         let first = message.clone();
         let mut all = vec![first.clone()];
@@ -390,7 +390,7 @@ both! {
 
     with [SHORT]
     async fn f1_3_what_comes_back_is_leased_anew(broker: Broker) {
-        let agents = crowd(&broker, &["a", "b", "c"]).await;
+        let agents = crowd(broker, &["a", "b", "c"]).await;
         let [a, b, c] = &agents[..] else { panic!() };
         let first = Message::initial("a", "b").cost(0.0, 0.4);
         a.submit(&first).await.expect(202);

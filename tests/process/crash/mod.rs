@@ -60,7 +60,8 @@ fn ends() -> BTreeMap<&'static str, Ends> {
         ("silent", Ends { statuses: &[S::Expired], ..NO_HANDS }),
         // Its verdict is late where the broker that it calls is dead.
         ("caller", Ends { statuses: &[S::Completed, S::Expired], carried_out: true, pulls: false }),
-        ("puller", Ends { statuses: &[S::Completed], carried_out: true, pulls: true }),
+        // The verdict's time runs from its first claim, also while its broker is dead.
+        ("puller", Ends { statuses: &[S::Completed, S::Expired], carried_out: true, pulls: true }),
     ])
 }
 
