@@ -366,7 +366,7 @@ both! {
         // Longer than the leases of all that were handed on.
         agents[7].say(&message, "heartbeat", token, json!({})).await.expect(200);
         let done = until("every hop but the last is done", async || {
-            let seen = statuses(&broker, &first).await;
+            let seen = statuses(broker, &first).await;
             let done = seen.iter().filter(|(status, _)| status == "COMPLETED").count();
             if done == 6 { Ok(seen) } else { Err(format!("{seen:?}")) }
         })
@@ -375,8 +375,8 @@ both! {
             assert_eq!((status.as_str(), reason), ("COMPLETED", &json!("HANDED_ON")));
         }
         agents[7].api.post(&format!("{}/complete", first.task_path()), &json!({ "output": {} })).await.expect(200);
-        tokio::time::sleep(Duration::from_millis(2_000)).await;
-        assert!(statuses(&broker, &first).await.iter().all(|(status, _)| status == "COMPLETED"));
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        assert!(statuses(broker, &first).await.iter().all(|(status, _)| status == "COMPLETED"));
         let kinds = broker.kinds(&first).await;
         assert!(!kinds.iter().any(|kind| kind == "EXPIRED"), "{kinds:?}");
         let events = broker.admin.get("/events?limit=500").await.expect(200).body;
@@ -398,7 +398,7 @@ both! {
         let on = first.next("b", "c").cost(0.1, 0.3);
         b.submit(&on).await.expect(202);
         let token = c.claim_one().await;
-        tokio::time::sleep(Duration::from_millis(2_000)).await;
+        tokio::time::sleep(Duration::from_secs(2)).await;
         c.say(&on, "reject", token, json!({ "reason": "NO" })).await.expect(200);
         let held = b.api.get(&first.path()).await.expect(200).body;
         assert_eq!(held["status"], "ACCEPTED");
