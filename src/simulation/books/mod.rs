@@ -218,7 +218,9 @@ impl Books {
             return self.violate(|| format!("{name} was sent and never committed"));
         };
         let (current, once) = (entry.token, !entry.idempotent);
-        if token != current {
+        // A webhook's handoff gets another token by its release alone. What a broker that stood still claimed
+        // before, it sends late under the old one: its receiver's word is stale then.
+        if token > current {
             self.violate(|| format!("{name} was sent with token {token}; its token is {current}"));
         }
         let earlier = self.attempts.range((id, token, 0)..(id, token, attempt));
