@@ -157,6 +157,17 @@ impl<'a> Decider<'a> {
             self.ended = Some(case.handoff.clone());
             self.take(case);
         }
+        // It ends where something else of the task is what is under way, too: nobody would say any more of it.
+        let key = self.row.handoff_id.map(|id| (self.command.tenant.clone(), id));
+        let silent = key.and_then(|key| self.state.handoffs.get(&key));
+        if self.ended.is_none()
+            && let Some(handoff) = silent.filter(|one| one.status == HandoffStatus::Pending)
+        {
+            let mut case = self.case(handoff);
+            case.fail(&expired("HUMAN_TIMEOUT", Trigger::Timeout))?;
+            self.ended = Some(case.handoff.clone());
+            self.take(case);
+        }
         let Some(failed) = self.failed() else { return Ok("TIMED_OUT") };
         if let Some(identity) = self.row.resume_as.clone()
             && self.is_live(&identity)
