@@ -43,6 +43,7 @@ documents! {
     HandoffAccepted: "handoff.accepted",
     HandoffRejected: "handoff.rejected",
     HandoffCompleted: "handoff.completed",
+    HandoffReturned: "handoff.returned",
     HandoffRolledBack: "handoff.rolled_back",
     HandoffDeadLettered: "handoff.dead_lettered",
     HandoffEscalated: "handoff.escalated",

@@ -20,7 +20,7 @@ use crate::domain::failure::{Code, Failure, Stage, primary};
 use crate::domain::handoff::{Handoff, HandoffStatus};
 use crate::domain::ids::{AgentId, HandoffId, Micros, TaskId};
 use crate::domain::latency::LatencyClock;
-use crate::domain::message::Message;
+use crate::domain::message::{Message, ReturnTo};
 use crate::domain::policy::{EdgePolicy, Recovery};
 use crate::domain::redaction::Policy;
 use crate::domain::residency::{Residency, ResidencyFacts};
@@ -688,7 +688,8 @@ fn ruling(
         .flatten();
     let preferred = envelope.preferred_agents.iter().filter(|id| **id != target.agent_id).cloned();
     let (preferred, addressed) = (preferred.collect(), addressed(message));
-    let ruling = Ruling { edge, supervisor, preferred, addressed, ..Ruling::default() };
+    let returns_to = envelope.return_to.map(|ReturnTo::Source| source.clone());
+    let ruling = Ruling { edge, supervisor, preferred, addressed, returns_to, ..Ruling::default() };
     (!ruling.is_default()).then(|| Box::new(ruling))
 }
 

@@ -22,7 +22,7 @@ use crate::evidence::merkle::Hash;
 
 /// Kinds that speak of a handoff which must have been committed before.
 const VERDICTS: &[&str] =
-    &["ACCEPTED", "REJECTED", "COMPLETED", "FAILED", "EXPIRED", "ROLLED_BACK"];
+    &["ACCEPTED", "REJECTED", "COMPLETED", "FAILED", "EXPIRED", "RETURNED", "ROLLED_BACK"];
 
 /// `trace.json`, its lists unread.
 #[derive(Debug, Deserialize)]

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use super::ids::{AgentId, TaskId};
+use super::ids::{AgentId, HandoffId, TaskId};
 
 /// The most subtasks that are remembered of a task: 32 hops with 128 new ones each. A result beyond them is no
 /// progress.
@@ -22,6 +22,15 @@ pub struct Failing {
     pub failures: i64,
 }
 
+/// A handoff that returned its task, until the agent that has it again acts on it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Returned {
+    /// The completed handoff.
+    pub handoff: HandoffId,
+    /// The agent that asked for the return.
+    pub to: AgentId,
+}
+
 /// What a task remembers of the way it came.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -32,6 +41,9 @@ pub struct Course {
     /// Subtasks whose results were seen: the first 64 bits of a hash of each one's id, ascending.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub subtasks: Vec<u64>,
+    /// Returns that stand in inboxes, in the order of their commits.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub returned: Vec<Returned>,
 }
 
 impl Course {

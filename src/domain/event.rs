@@ -48,6 +48,8 @@ event_types! {
     HandoffRejected = "handoff.rejected",
     /// The receiver completed its part.
     HandoffCompleted = "handoff.completed",
+    /// The receiver completed its part, and the task went back to the agent that asked for its return.
+    HandoffReturned = "handoff.returned",
     /// The task went back to its sender's checkpoint.
     HandoffRolledBack = "handoff.rolled_back",
     /// The handoff is kept for a person.
@@ -83,6 +85,7 @@ impl EventType {
             Self::HandoffAccepted
                 | Self::HandoffRejected
                 | Self::HandoffCompleted
+                | Self::HandoffReturned
                 | Self::HandoffRolledBack
                 | Self::HandoffDeadLettered
                 | Self::HandoffEscalated

@@ -189,6 +189,8 @@ pub struct Shortage {
 struct Place {
     /// An open reserve; none: what is free.
     from: Option<usize>,
+    /// The reserve under which the sender has the task, open or not; none: the task's own.
+    under: Option<HandoffId>,
     /// The reserve on which its sender stated figures before; none: those of the task.
     base: Option<usize>,
     /// Its sender brings the money along: it began the task, and was handed nothing.
@@ -254,10 +256,31 @@ impl Funds {
         (from.open && from.holder == own.source).then_some(from.handoff)
     }
 
-    /// Whether the receiver of an open handoff handed on, and what it handed on is open.
+    /// The nearest open handoff whose receiver handed on what became this one: directly, or over receivers that
+    /// handed it on in turn.
+    #[must_use]
+    pub fn above(&self, handoff: HandoffId) -> Option<HandoffId> {
+        let mut own = &self.reserves[self.find(handoff)?];
+        // As many steps as there are reserves, whatever they say of each other.
+        for _ in 0..self.reserves.len() {
+            let from = &self.reserves[self.find(own.from?)?];
+            if from.holder != own.source {
+                return None;
+            }
+            if from.open {
+                return Some(from.handoff);
+            }
+            own = from;
+        }
+        None
+    }
+
+    /// Whether the receiver of an open handoff handed on, and what it handed on, or what that was handed on as,
+    /// is open.
     #[must_use]
     pub fn is_handed_on(&self, handoff: HandoffId) -> bool {
-        self.reserves.iter().any(|one| one.open && self.incoming(one.handoff) == Some(handoff))
+        let mut open = self.reserves.iter().filter(|one| one.open);
+        open.any(|one| self.above(one.handoff) == Some(handoff))
     }
 
     /// Who gave an agent the last of what it was given, where no handoff is open any more.
@@ -291,18 +314,18 @@ impl Funds {
     /// Any other without such a parent: the fullest reserve that the sender holds, else what is free.
     fn place(&self, parent: Option<HandoffId>, source: &AgentId) -> Place {
         if parent.is_none() && self.opener == *source {
-            return Place { from: None, base: None, root: true };
+            return Place { from: None, under: None, base: None, root: true };
         }
         if let Some(at) = parent.and_then(|id| self.find(id)) {
             let known = &self.reserves[at];
             if known.holder == *source {
                 let from = if known.open { Some(at) } else { self.open_above(known.from) };
-                return Place { from, base: Some(at), root: false };
+                return Place { from, under: parent, base: Some(at), root: false };
             }
             if known.source == *source {
                 let base = known.from.and_then(|id| self.find(id));
                 let root = known.from.is_none() && self.opener == *source;
-                return Place { from: self.open_above(known.from), base, root };
+                return Place { from: self.open_above(known.from), under: known.from, base, root };
             }
         }
         let held = self.reserves.iter().enumerate();
@@ -310,7 +333,9 @@ impl Funds {
             .filter(|(_, one)| one.open && one.holder == *source)
             .max_by_key(|(_, one)| one.left)
             .map(|(at, _)| at);
-        Place { from: fullest, base: fullest, root: fullest.is_none() && self.opener == *source }
+        let under = fullest.map(|at| self.reserves[at].handoff);
+        let root = fullest.is_none() && self.opener == *source;
+        Place { from: fullest, under, base: fullest, root }
     }
 
     fn left_at(&self, from: Option<usize>) -> Usd {
@@ -375,7 +400,7 @@ impl Funds {
         self.count(ask.source, before);
         self.reserves.push(Reserve {
             handoff,
-            from: place.from.map(|at| self.reserves[at].handoff),
+            from: place.under,
             source: ask.source.clone(),
             holder: holder.clone(),
             open: true,
@@ -439,7 +464,7 @@ impl Funds {
         self.take(from, left);
         self.reserves.push(Reserve {
             handoff,
-            from: from.map(|at| self.reserves[at].handoff),
+            from: known.from,
             source: known.source,
             holder: holder.clone(),
             open: true,

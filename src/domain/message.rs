@@ -12,7 +12,7 @@ use super::personal::{self, PersonalDatum};
 use super::redaction::Policy;
 
 /// The versions of the message schema that this broker knows, oldest first; all of major 2, without gaps.
-pub const SCHEMA_VERSIONS: &[&str] = &["2.0", "2.1"];
+pub const SCHEMA_VERSIONS: &[&str] = &["2.0", "2.1", "2.2"];
 
 /// Members that never travel with the stored or delivered message.
 const APART: [&str; 2] = ["checkpoint", "personalDataPayload"];
@@ -95,6 +95,16 @@ pub struct Envelope {
     /// `capabilitiesRequired`.
     #[serde(default)]
     pub capabilities_required: Vec<String>,
+    /// `returnTo`.
+    pub return_to: Option<ReturnTo>,
+}
+
+/// Where a task goes once the receiver of a handoff completes it (specification §10.3).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ReturnTo {
+    /// Back to the sender of the handoff.
+    Source,
 }
 
 fn cost<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Cost, D::Error> {

@@ -31,7 +31,7 @@ pub const CONTENT_MEMBERS: [&str; 17] = [
 
 /// Members that the broker and the log work with. What a message has besides them and [`CONTENT_MEMBERS`] is
 /// of a newer minor, and is taken for content.
-pub const BROKER_MEMBERS: [&str; 21] = [
+pub const BROKER_MEMBERS: [&str; 22] = [
     "schemaVersion",
     "handoffId",
     "taskId",
@@ -53,6 +53,7 @@ pub const BROKER_MEMBERS: [&str; 21] = [
     "preferredAgents",
     "capabilitiesRequired",
     "maxIterations",
+    "returnTo",
 ];
 
 /// Where the marks stand.

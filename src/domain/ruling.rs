@@ -51,6 +51,10 @@ pub struct Ruling {
     /// failures count under that name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub addressed: Option<String>,
+    /// The agent that gets the task back when the receiver completes the handoff: its sender (`returnTo`), or the
+    /// agent that asked for the task's return before and whose receiver handed the task on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub returns_to: Option<AgentId>,
 }
 
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {

@@ -35,6 +35,8 @@ pub enum TaskEvent {
     Accept,
     /// A handoff was undone; its sender has the task again.
     RollBack,
+    /// A handoff was completed; the agent that asked for the task's return has it again.
+    Return,
     /// The task is done.
     Complete,
     /// The task is withdrawn.
@@ -91,19 +93,23 @@ impl TaskStatus {
         matches!(self, Self::Completed | Self::Canceled)
     }
 
+    /// The task waits for a person's decision, or has ended: no lease on it starts.
+    #[must_use]
+    pub const fn waits_for_person(self) -> bool {
+        matches!(self, Self::Escalated) || self.is_final()
+    }
+
     /// The transition table. An ended task takes nothing more; what still happens to its last
     /// handoffs (a late acceptance, a rollback) leaves it ended.
     pub const fn next(self, event: TaskEvent) -> Result<Self, IllegalTaskTransition> {
         use TaskEvent as E;
         Ok(match (self, event) {
             (Self::Completed, E::Complete | E::Accept | E::RollBack) => Self::Completed,
-            (Self::PendingHandoff | Self::HandingOff | Self::Running, E::Submit) => {
-                Self::HandingOff
-            }
+            (Self::PendingHandoff | Self::HandingOff | Self::Running, E::Submit)
+            | (Self::HandingOff, E::Return) => Self::HandingOff,
             (Self::PendingHandoff | Self::HandingOff | Self::Running, E::Accept) => Self::Running,
-            (Self::PendingHandoff | Self::HandingOff | Self::Running, E::RollBack) => {
-                Self::PendingHandoff
-            }
+            (Self::PendingHandoff | Self::HandingOff | Self::Running, E::RollBack)
+            | (Self::PendingHandoff | Self::Running, E::Return) => Self::PendingHandoff,
             (Self::PendingHandoff | Self::Running | Self::Escalated, E::Complete) => {
                 Self::Completed
             }
@@ -116,7 +122,7 @@ impl TaskStatus {
                 Self::PendingHandoff | Self::HandingOff | Self::Running | Self::Escalated,
                 E::Escalate,
             )
-            | (Self::Escalated, E::Accept | E::RollBack) => Self::Escalated,
+            | (Self::Escalated, E::Accept | E::RollBack | E::Return) => Self::Escalated,
             (Self::Escalated, E::Resume) => Self::PendingHandoff,
             (from, event) => return Err(IllegalTaskTransition { from, event }),
         })
@@ -125,10 +131,11 @@ impl TaskStatus {
 
 impl TaskEvent {
     /// All events.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Submit,
         Self::Accept,
         Self::RollBack,
+        Self::Return,
         Self::Complete,
         Self::Cancel,
         Self::Escalate,
@@ -142,6 +149,7 @@ impl TaskEvent {
             Self::Submit => "be handed off",
             Self::Accept => "be accepted",
             Self::RollBack => "be rolled back",
+            Self::Return => "be returned",
             Self::Complete => "be completed",
             Self::Cancel => "be canceled",
             Self::Escalate => "be escalated",

@@ -41,6 +41,8 @@ pub enum RecordKind {
     Failed,
     /// A deadline passed.
     Expired,
+    /// The task went back to the agent that asked for its return.
+    Returned,
     /// The sender's checkpoint became current again.
     RolledBack,
     /// A checkpoint was stored.
@@ -126,6 +128,7 @@ impl RecordKind {
             Self::Completed => "COMPLETED",
             Self::Failed => "FAILED",
             Self::Expired => "EXPIRED",
+            Self::Returned => "RETURNED",
             Self::RolledBack => "ROLLED_BACK",
             Self::Checkpoint => "CHECKPOINT",
             Self::TaskCompleted => "TASK_COMPLETED",
@@ -180,6 +183,7 @@ impl RecordKind {
             | Self::Completed
             | Self::Failed
             | Self::Expired
+            | Self::Returned
             | Self::RolledBack
             | Self::Checkpoint
             | Self::TaskCompleted

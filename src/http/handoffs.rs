@@ -18,6 +18,7 @@ use super::extract::{
     trace_context,
 };
 use super::problem::{BadBody, FailureView, NoKey, Problem, ProblemDetails, WarningView, view};
+use super::results;
 use super::views::{HandoffView, Links, Page, Receipt, SubmittedView};
 use crate::directory::Principal;
 use crate::domain::agent::Agent;
@@ -373,6 +374,10 @@ pub async fn get(
     let mut view = HandoffView::from(&handoff);
     view.receipt = receipt_of(&api, &handoff).await?;
     view.successor_id = last_successor(&api, &handoff).await?.map(|last| last.id.to_string());
+    if handoff.status == HandoffStatus::Completed {
+        let said = results::find(&api, &principal.tenant, handoff.task_id, handoff.id).await?;
+        view.say_result(said);
+    }
     match params.include.as_deref() {
         None => {}
         Some("message") => {

@@ -12,6 +12,7 @@ use super::auth::AsAgent;
 use super::extract::{Id, Params};
 use super::handoffs::not_the_receiver;
 use super::problem::{Busy, NoKey, Problem, ProblemDetails};
+use super::results;
 use crate::domain::agent::Agent;
 use crate::domain::handoff::DeliveryMode;
 use crate::domain::ids::{AgentId, Micros};
@@ -65,11 +66,34 @@ pub struct InboxItem {
     pub message: Value,
 }
 
+/// A task that came back: a receiver completed a handoff whose sender asked for the task's return.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ReturnItem {
+    /// The completed handoff.
+    pub handoff_id: String,
+    /// The task that came back.
+    pub task_id: String,
+    /// The agent that completed the handoff.
+    pub completed_by: String,
+    /// When it did, RFC 3339.
+    pub returned_at: String,
+    /// Unless the agent hands the task on, completes or cancels it by then, RFC 3339, the item comes again.
+    pub claimed_until: String,
+    /// What the receiver said at `/complete`; absent where it said nothing, or that was erased.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>)]
+    pub completion: Option<Value>,
+}
+
 /// What was claimed.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct InboxView {
     /// The most urgent first, then the oldest; empty when the wait ran out.
     pub items: Vec<InboxItem>,
+    /// Tasks that came back to this agent, the oldest first; absent for none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub returns: Vec<ReturnItem>,
 }
 
 /// Claim handoffs; waits for one where there is none.
@@ -114,15 +138,45 @@ pub async fn poll(
         })?;
     loop {
         let items = claim(&api, &caller, &receiver, max).await?;
-        if !items.is_empty() || tokio::time::Instant::now() >= deadline {
-            return Ok(axum::Json(InboxView { items }));
+        let returns = match returned(&api, &receiver, max).await {
+            // What was leased must not go with it.
+            Err(_) if !items.is_empty() => Vec::new(),
+            returns => returns?,
+        };
+        let any = !items.is_empty() || !returns.is_empty();
+        if any || tokio::time::Instant::now() >= deadline {
+            return Ok(axum::Json(InboxView { items, returns }));
         }
         tokio::select! {
             () = watch.changed() => {}
             () = tokio::time::sleep_until(deadline) => {}
-            () = api.stopping.cancelled() => return Ok(axum::Json(InboxView { items: vec![] })),
+            () = api.stopping.cancelled() => return Ok(axum::Json(InboxView { items: vec![], returns: vec![] })),
         }
     }
+}
+
+/// Returns for this agent. What fails here comes again once the claim has run out.
+async fn returned(
+    api: &Api,
+    receiver: &crate::store::Receiver,
+    max: i64,
+) -> Result<Vec<ReturnItem>, Problem> {
+    let now = api.now();
+    let until = now.plus(Duration::from_millis(api.config.delivery.claim_ttl_ms));
+    let mut items = Vec::new();
+    for row in api.store.claim_returns(receiver, now, until, max).await? {
+        let handoff = api.store.find_handoff(&(row.tenant.clone(), row.handoff_id)).await?;
+        let Some(handoff) = handoff else { continue };
+        items.push(ReturnItem {
+            handoff_id: row.handoff_id.to_string(),
+            task_id: row.task_id.to_string(),
+            completed_by: handoff.target.to_string(),
+            returned_at: row.returned_at.rfc3339(),
+            claimed_until: until.rfc3339(),
+            completion: results::find(api, &row.tenant, row.task_id, row.handoff_id).await?,
+        });
+    }
+    Ok(items)
 }
 
 async fn claim(

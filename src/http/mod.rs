@@ -32,6 +32,7 @@ pub mod matching;
 pub mod problem;
 pub mod prompt;
 pub mod queries;
+mod results;
 pub mod router;
 pub mod schemas;
 pub mod service;

@@ -355,7 +355,7 @@ pub(super) fn gone(record: &StoredRecord) -> Option<&'static str> {
 }
 
 /// A record's content, where it was not erased.
-fn opened(record: &StoredRecord) -> Option<Value> {
+pub(super) fn opened(record: &StoredRecord) -> Option<Value> {
     let kept = &record.content.as_ref()?.kept;
     if matches!(kept, Kept::Unavailable(_)) {
         return Some(unavailable());

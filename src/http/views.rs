@@ -180,6 +180,22 @@ pub struct HandoffView {
     /// on the handoff's own page.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub successor_id: Option<String>,
+    /// The agent that gets the task back when the receiver completes the handoff (`returnTo`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub returns_to: Option<String>,
+    /// The receiver's result, as it gave it at `/complete`; only on the handoff's own page.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>)]
+    pub result: Option<serde_json::Value>,
+    /// Rounds that the receiver took, as it said at `/complete`; only on the handoff's own page.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub iterations: Option<u64>,
+    /// The receiver's summary of its conversation, as it gave it at `/complete`; only on the handoff's own page.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub conversation_summary: Option<String>,
+    /// Milliseconds from acceptance to the end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub duration_ms: Option<u64>,
     /// Who sent it.
     pub from_agent: PartyView,
     /// Who receives it, as the route resolved it.
@@ -220,6 +236,17 @@ pub struct HandoffView {
     pub warnings: Vec<WarningView>,
 }
 
+impl HandoffView {
+    /// Shows what the receiver said at `/complete`.
+    pub fn say_result(&mut self, said: Option<serde_json::Value>) {
+        let Some(serde_json::Value::Object(mut said)) = said else { return };
+        self.iterations = said.get("iterations").and_then(serde_json::Value::as_u64);
+        let summary = said.get("conversationSummary").and_then(serde_json::Value::as_str);
+        self.conversation_summary = summary.map(str::to_owned);
+        self.result = said.remove("result");
+    }
+}
+
 impl From<&Handoff> for HandoffView {
     fn from(handoff: &Handoff) -> Self {
         Self {
@@ -229,6 +256,18 @@ impl From<&Handoff> for HandoffView {
             status: handoff.status.as_str().to_owned(),
             reason: handoff.reason.clone(),
             successor_id: None,
+            returns_to: handoff
+                .ruling
+                .as_ref()
+                .and_then(|ruling| ruling.returns_to.as_ref())
+                .map(ToString::to_string),
+            result: None,
+            iterations: None,
+            conversation_summary: None,
+            duration_ms: handoff
+                .accepted_at
+                .zip(handoff.ended_at)
+                .map(|(from, to)| u64::try_from(to.since(from).as_millis()).unwrap_or(u64::MAX)),
             from_agent: PartyView {
                 agent_id: handoff.source.to_string(),
                 agent_type: None,

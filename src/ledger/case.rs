@@ -3,6 +3,7 @@
 use super::command::{Command, LedgerError, Reply};
 use super::context::Context;
 use super::plan::Change;
+use super::returns;
 use super::submit::{draft_of, tell};
 use super::tasks::person;
 use crate::domain::agent::Agent;
@@ -191,7 +192,7 @@ impl<'a> Case<'a> {
         self.leave_outbox();
         self.record(RecordKind::Accepted, None, content);
         self.tell(EventType::HandoffAccepted, |event| event);
-        self.take_over()
+        if returns::is_own(&self.handoff) { Ok(()) } else { self.take_over() }
     }
 
     /// Whoever handed it on is done with the handoff by which it held the task.
@@ -230,6 +231,8 @@ impl<'a> Case<'a> {
     fn end(&mut self, said: Option<Tally>) -> Option<Tally> {
         self.handoff.ended_at = Some(self.command.at);
         self.handoff.deadline_at = None;
+        let agent = Some(&self.handoff.target);
+        self.changes.extend(returns::take_out(self.command, &mut self.task, agent));
         let spent = self.task.funds.as_mut()?.settle(self.handoff.id, said);
         said.map(|_| spent)
     }
@@ -245,6 +248,30 @@ impl<'a> Case<'a> {
         self.record_end(RecordKind::Completed, None, (content, spent));
         self.tell(EventType::HandoffCompleted, |event| event);
         went_well(&mut self.task, &self.handoff);
+        let (state, command, context) = (self.state, self.command, self.context);
+        self.changes.extend(returns::resume(state, command, context, &self.task, &self.handoff));
+        self.give_back()
+    }
+
+    /// The task goes back to the agent that asked for its return. Of several handoffs that run side by side each
+    /// brings its result back, and the task follows the one whose receiver holds it.
+    fn give_back(&mut self) -> Result<(), LedgerError> {
+        let Some(to) = returns::returns_to(&self.handoff).cloned() else { return Ok(()) };
+        if self.task.status.is_final() {
+            return Ok(());
+        }
+        if self.task.holder == self.handoff.target {
+            self.task.holder = to.clone();
+            self.task.status = self.task.status.next(TaskEvent::Return)?;
+        }
+        self.changes.push(returns::note(self.command, &mut self.task, &self.handoff, &to));
+        let mut draft = draft_of(self.command, RecordKind::Returned, &self.handoff);
+        draft.actor = Actor::broker();
+        self.push(draft);
+        let event = Event::of_handoff(EventType::HandoffReturned, &self.handoff, self.command.at)
+            .with("returnedTo", to.as_str())
+            .with("taskStatus", self.task.status.as_str());
+        self.changes.push(tell(Event { audience: Some(to), ..event }));
         Ok(())
     }
 
@@ -723,7 +750,7 @@ pub(super) fn resume_leases(
     task: &Task,
     but: Option<HandoffId>,
 ) -> Vec<Change> {
-    let waits = task.status.is_final() || task.status == TaskStatus::Escalated;
+    let waits = task.status.waits_for_person();
     let Some(funds) = task.funds.as_deref().filter(|_| !waits) else { return Vec::new() };
     open_of(state, command, task.id)
         .into_iter()

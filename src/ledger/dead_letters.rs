@@ -6,6 +6,7 @@ use super::command::{Command, Discard, LedgerError, Release, Reply};
 use super::context::Context;
 use super::decide::Decision;
 use super::plan::Change;
+use super::returns;
 use super::submit::{draft_of, draw, guard, suspend_lease, tell};
 use super::tasks::person;
 use crate::domain::event::{Event, EventType};
@@ -91,6 +92,8 @@ pub(super) fn release(
     handoff.clock = context.offered(restarted, command.at, handoff.mode);
     handoff.topped_up = task.topped_up;
     handoff.ruling.clone_from(&release.ruling);
+    returns::inherit(state, command, &mut handoff);
+    let seen = returns::take_out(command, &mut task, Some(&handoff.source));
     task.course.see(&release.subtasks);
     let edges = edges_of(state, command, task.id);
     let hop = Hop { source: &handoff.source, target: &handoff.target, completed: progress };
@@ -151,6 +154,7 @@ pub(super) fn release(
         tell(Event::of_handoff(EventType::HandoffOccurred, &handoff, command.at)),
     ];
     changes.extend(suspended);
+    changes.extend(seen);
     Ok((changes, Reply::DeadLetter { row, handoff, refused: Vec::new() }))
 }
 

@@ -1,6 +1,7 @@
 //! What handing on does to cost and leases, decided: one figure for all readers over random histories, and
 //! chains in which nothing runs out.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use proptest::prelude::*;
@@ -24,7 +25,7 @@ use crate::domain::task::{Task, TaskStatus};
 use crate::evidence::merkle::Frontier;
 use crate::evidence::record::{LogHead, seal};
 use crate::ledger::command::CompleteTask;
-use crate::store::{AgentRow, State};
+use crate::store::{AgentRow, HandoffKey, ReturnRow, State};
 
 const TASK: u8 = 200;
 const NAMES: [&str; 5] = ["a", "b", "c", "d", "e"];
@@ -38,6 +39,10 @@ struct History {
     state: State,
     head: LogHead,
     account: Account,
+    /// Returns in inboxes, as the store has them.
+    inboxes: BTreeMap<HandoffKey, ReturnRow>,
+    /// The next handoff asks for the task's return.
+    lends: bool,
     ids: u8,
     at: i64,
 }
@@ -62,7 +67,8 @@ impl History {
             hash: Vec::new(),
             tree: Frontier::default(),
         };
-        Self { state, head, account: Account::default(), ids: 0, at: 0 }
+        let (account, inboxes) = (Account::default(), BTreeMap::new());
+        Self { state, head, account, inboxes, lends: false, ids: 0, at: 0 }
     }
 
     fn ask(&mut self, said: &Command) -> Option<Reply> {
@@ -75,6 +81,12 @@ impl History {
         for draft in &plan.writes.records {
             let sealed = seal(&mut self.head, draft);
             self.account.take(&serde_json::from_slice::<Value>(&sealed.body).unwrap());
+        }
+        for (key, row) in plan.writes.returns {
+            match row {
+                Some(row) => self.inboxes.insert(key, row),
+                None => self.inboxes.remove(&key),
+            };
         }
         self.state = plan.state;
         self.ids += u8::from(self.state.handoffs.contains_key(&(tenant(), spare.handoff)));
@@ -111,8 +123,24 @@ impl History {
                 EdgePolicy { on_reject: Recovery::Agent(agent("e")), ..EdgePolicy::default() };
             made.handoff.ruling = Some(Box::new(Ruling { edge, ..Ruling::default() }));
         }
+        if std::mem::take(&mut self.lends) {
+            made.handoff.ruling.get_or_insert_default().returns_to = Some(agent(from));
+        }
         self.ask(&said);
         id
+    }
+
+    /// Hands on and asks for the task's return.
+    fn lend(&mut self, parent: Option<u8>, from: &str, to: &str) -> u8 {
+        self.lends = true;
+        self.hand(parent, from, to, (0, 1_000))
+    }
+
+    fn complete_task(&mut self, by: &str) -> Option<Reply> {
+        let (task_id, by) = (TaskId(uuid(TASK)), Some(agent(by)));
+        let kind =
+            Kind::CompleteTask(Box::new(CompleteTask { task_id, by, content: content_of(1) }));
+        self.ask(&command(self.at, kind))
     }
 
     fn say(&mut self, id: u8, word: Word, spent: Option<i64>) {
@@ -155,6 +183,20 @@ impl History {
         assert_eq!(all, funds.granted, "granted = spent + reserved + free");
     }
 
+    /// What inboxes hold is what the task knows of, and came from handoffs that are completed.
+    fn returns(&self) {
+        let known = self.task().course.returned.iter();
+        let known: BTreeMap<_, _> = known.map(|one| (one.handoff, one.to.clone())).collect();
+        let stored = self.inboxes.values().map(|row| (row.handoff_id, row.agent.clone()));
+        assert_eq!(stored.collect::<BTreeMap<_, _>>(), known, "inboxes and task");
+        assert!(known.is_empty() || !self.task().status.is_final(), "an ended task is in no inbox");
+        for (id, to) in known {
+            let one = &self.state.handoffs[&(tenant(), id)];
+            assert_eq!(one.status, HandoffStatus::Completed);
+            assert_eq!(one.ruling.as_ref().unwrap().returns_to, Some(to));
+        }
+    }
+
     /// A lease runs for whoever holds something and waits for nobody.
     fn leases(&self) {
         let Some(funds) = self.task().funds.as_deref() else { return };
@@ -170,7 +212,7 @@ impl History {
 
 #[derive(Debug, Clone)]
 enum Step {
-    Hand { from: usize, to: usize, spends: i64, keeps: i64 },
+    Hand { from: usize, to: usize, spends: i64, keeps: i64, lends: bool },
     Say { which: u8, word: Word, spends: Option<i64> },
     Take { which: u8 },
     Expire { which: u8 },
@@ -186,8 +228,9 @@ fn step() -> impl Strategy<Value = Step> {
         Just(Word::Heartbeat),
     ];
     prop_oneof![
-        4 => (0..30usize, 0..5usize, 0..40i64, 0..3i64)
-            .prop_map(|(from, to, spends, keeps)| Step::Hand { from, to, spends, keeps }),
+        4 => (0..30usize, 0..5usize, 0..40i64, 0..3i64, prop::bool::weighted(0.3)).prop_map(
+            |(from, to, spends, keeps, lends)| Step::Hand { from, to, spends, keeps, lends }
+        ),
         4 => (1..30u8, word, prop::option::of(0..60i64))
             .prop_map(|(which, word, spends)| Step::Say { which, word, spends }),
         4 => (1..30u8).prop_map(|which| Step::Take { which }),
@@ -208,7 +251,7 @@ proptest! {
         for step in steps {
             let known = history.ids;
             match step {
-                Step::Hand { from, to, spends, keeps } => {
+                Step::Hand { from, to, spends, keeps, lends } => {
                     // From something that reached its receiver, or from the opener.
                     let held: Vec<u8> = (1..=known)
                         .filter(|id| {
@@ -223,6 +266,7 @@ proptest! {
                         (one.target.to_string(), one.cost.spent.0, one.cost.remaining.0)
                     });
                     if NAMES[to] != source {
+                        history.lends = lends;
                         let cost = (spent + spends, (left - spends) / (1 + keeps));
                         history.hand(parent, &source, NAMES[to], cost);
                     }
@@ -248,6 +292,7 @@ proptest! {
             }
             history.one_figure();
             history.leases();
+            history.returns();
         }
         prop_assert!(history.account.hops().len() <= history.state.handoffs.len());
     }
@@ -282,15 +327,7 @@ fn f1_3_a_faultless_chain_ends_with_every_hop_completed_at_any_lease_length() {
             (HandoffStatus::Completed, Some(HANDED_ON))
         );
     }
-    let done = command(
-        history.at,
-        Kind::CompleteTask(Box::new(CompleteTask {
-            task_id: TaskId(uuid(TASK)),
-            by: Some(agent("h")),
-            content: content_of(1),
-        })),
-    );
-    assert!(history.ask(&done).is_some());
+    assert!(history.complete_task("h").is_some());
     history.at += 3_600_000_000;
     for id in 1..=last {
         let late = expire(id, TASK, history.at);
@@ -300,4 +337,76 @@ fn f1_3_a_faultless_chain_ends_with_every_hop_completed_at_any_lease_length() {
     assert_eq!(history.task().status, TaskStatus::Completed);
     assert_eq!(history.task().funds.as_ref().unwrap().reserved(), Usd(0));
     history.one_figure();
+}
+
+/// The generalist asks a specialist, who asks another agent; each gets the task back, and the first goes on.
+#[test]
+fn f2_11_a_completed_handoff_gives_the_task_back_to_the_agent_that_asked() {
+    let mut history = History::new();
+    let first = history.hand(None, "a", "b", (0, 1_000));
+    history.say(first, Word::Accept, None);
+    let asked = history.lend(Some(first), "b", "c");
+    assert_eq!(history.of(first).deadline_at, None, "the asker's lease waits");
+    history.say(asked, Word::Accept, None);
+    assert_eq!(
+        history.of(first).status,
+        HandoffStatus::Accepted,
+        "the asker keeps its own handoff"
+    );
+    assert!(history.complete_task("c").is_none(), "the specialist has its own part only");
+    // The specialist hands on: what it owes goes along.
+    let on = history.hand(Some(asked), "c", "d", (0, 500));
+    history.say(on, Word::Accept, None);
+    assert_eq!(history.of(asked).status, HandoffStatus::Completed);
+    assert_eq!(history.of(first).deadline_at, None, "the asker still waits");
+    history.say(on, Word::Complete, Some(3));
+    assert_eq!(
+        (history.task().holder.as_str(), history.task().status),
+        ("b", TaskStatus::PendingHandoff)
+    );
+    assert!(history.of(first).deadline_at.is_some(), "its lease runs again");
+    history.returns();
+    assert_eq!(history.inboxes.values().next().map(|row| row.agent.as_str()), Some("b"));
+    // To say so once more changes nothing.
+    history.say(on, Word::Complete, Some(3));
+    assert_eq!(history.inboxes.len(), 1);
+    let next = history.hand(Some(first), "b", "e", (3, 400));
+    assert!(history.inboxes.is_empty(), "it went on with the task");
+    history.say(next, Word::Reject("NO".to_owned()), None);
+    assert!(history.complete_task("b").is_some());
+    assert_eq!(history.of(first).status, HandoffStatus::Completed);
+    history.one_figure();
+}
+
+/// The opener asks, with no handoff of its own that could wait; it completes the task with what came back.
+#[test]
+fn f2_11_the_opener_has_the_task_back_and_completes_it() {
+    let mut history = History::new();
+    let asked = history.lend(None, "a", "b");
+    history.say(asked, Word::Complete, Some(5));
+    assert_eq!(
+        (history.task().holder.as_str(), history.task().status),
+        ("a", TaskStatus::PendingHandoff)
+    );
+    let again = history.lend(None, "a", "b");
+    assert!(history.inboxes.is_empty());
+    history.say(again, Word::Complete, None);
+    assert!(history.complete_task("b").is_none());
+    assert!(history.complete_task("a").is_some());
+    history.returns();
+}
+
+/// A receiver that fails gives nothing back but the task: no return is told.
+#[test]
+fn f2_11_a_failed_handoff_is_rolled_back_and_returns_nothing() {
+    let mut history = History::new();
+    let first = history.hand(None, "a", "b", (0, 1_000));
+    history.say(first, Word::Accept, None);
+    let asked = history.lend(Some(first), "b", "c");
+    history.say(asked, Word::Accept, None);
+    history.say(asked, Word::Fail("BROKE".to_owned()), None);
+    assert_eq!(history.task().holder.as_str(), "b");
+    assert!(history.of(first).deadline_at.is_some());
+    assert!(history.inboxes.is_empty());
+    history.returns();
 }

@@ -44,6 +44,7 @@ pub mod plan;
 #[cfg(test)]
 mod recovery_tests;
 mod reply;
+mod returns;
 pub mod schemas;
 mod submit;
 mod subscriptions;
@@ -398,6 +399,7 @@ impl Shared {
             let mut decided = Vec::with_capacity(jobs.len());
             let mut told: Vec<(TenantId, EventType)> = Vec::new();
             let mut notes = Vec::new();
+            let mut returned: Vec<Receiver> = Vec::new();
             let mut used = Vec::new();
             let result = self
                 .store
@@ -425,6 +427,8 @@ impl Shared {
                         .map(|(_, event)| (event.tenant.clone(), event.kind))
                         .collect();
                     notes = plan.writes.records.iter().map(Note::of).collect();
+                    let rows = plan.writes.returns.values().flatten();
+                    returned = rows.map(|row| (row.tenant.clone(), row.agent.clone())).collect();
                     used = self.cap_use(&plan.writes, jobs);
                     fault::at(Step::CommitDecided);
                     if notes.iter().any(|note| note.kind == RecordKind::RolledBack) {
@@ -443,6 +447,9 @@ impl Shared {
                     self.metrics.ledger_batch_size.observe(jobs.len() as f64);
                     self.metrics.records_total.inc_by(appended.records.len() as u64);
                     self.tell(&told);
+                    for receiver in &returned {
+                        self.in_inbox(receiver);
+                    }
                     for (labels, share) in &used {
                         self.metrics.cap_use.with_label_values(labels).observe(*share);
                     }

@@ -17,7 +17,7 @@ use crate::store::events::{
 use crate::store::schemas::PayloadSchemaRow;
 use crate::store::{
     AgentKey, AgentRow, CheckpointRow, DeadLetterRow, HandoffKey, IdempotencyRow, KeyRow,
-    LastCheckpoint, OutboxRow, RefusedTaskRow, State, Writes,
+    LastCheckpoint, OutboxRow, RefusedTaskRow, ReturnRow, State, Writes,
 };
 
 /// One thing to change.
@@ -31,6 +31,10 @@ pub enum Change {
     Outbox(OutboxRow),
     /// Have no outbox row.
     NoOutbox(HandoffKey),
+    /// Have a return in the inbox of the agent that asked for it.
+    Return(ReturnRow),
+    /// Have no such return in an inbox.
+    NoReturn(HandoffKey),
     /// Add a checkpoint.
     Checkpoint(CheckpointRow),
     /// Remember a use of an `Idempotency-Key`.
@@ -133,6 +137,12 @@ impl Plan {
             Change::NoOutbox(key) => {
                 state.outbox.remove(&key);
                 writes.outbox.insert(key, None);
+            }
+            Change::Return(row) => {
+                writes.returns.insert((row.tenant.clone(), row.handoff_id), Some(row));
+            }
+            Change::NoReturn(key) => {
+                writes.returns.insert(key, None);
             }
             Change::Checkpoint(row) => {
                 let run = (row.tenant.clone(), row.task_id, row.at.execution_id);

@@ -9,6 +9,7 @@ use super::context::Context;
 use super::contracts;
 use super::decide::{Decided, Decision};
 use super::plan::{Change, Plan};
+use super::returns;
 use super::verdict::rejected;
 use crate::domain::cap::Over;
 use crate::domain::course::Course;
@@ -121,6 +122,10 @@ pub(super) fn submit(
     if !no_op {
         task.fence += 1;
     }
+    if !no_op {
+        returns::inherit(state, command, &mut handoff);
+    }
+    changes.extend(returns::take_out(command, &mut task, Some(&handoff.source)));
     handoff.fencing_token = task.fence;
     handoff.content_id = Some(submit.content.id);
     handoff.commitment = Some(submit.content.part.commitment);
@@ -560,7 +565,7 @@ pub(super) fn suspend_lease(
     task: &Task,
     handed_on: HandoffId,
 ) -> Option<Change> {
-    let incoming = task.funds.as_ref()?.incoming(handed_on)?;
+    let incoming = task.funds.as_ref()?.above(handed_on)?;
     let incoming = state.handoffs.get(&(command.tenant.clone(), incoming))?;
     let runs = incoming.status == HandoffStatus::Accepted && incoming.deadline_at.is_some();
     runs.then(|| Change::Handoff(Handoff { deadline_at: None, ..incoming.clone() }))

@@ -7,6 +7,7 @@ use super::command::{
 use super::context::Context;
 use super::decide::Decision;
 use super::plan::Change;
+use super::returns;
 use super::submit::tell;
 use crate::domain::escalation::EscalationStatus;
 use crate::domain::event::{Event, EventType};
@@ -46,8 +47,12 @@ pub(super) fn complete(
     if next == task.status {
         return Ok((Vec::new(), Reply::Task(task)));
     }
+    if let Some(agent) = &complete.by {
+        returns::may_end(state, command, &task, agent)?;
+    }
     task.status = next;
     let mut changes = finish_open(state, command, context, &mut task)?;
+    changes.extend(returns::take_out(command, &mut task, None));
     changes.extend(close_escalation(state, command, &task, "COMPLETE"));
     changes.push(Change::Record(Box::new(draft_of(
         command,
@@ -111,8 +116,14 @@ pub(super) fn cancel(
     }
     let next = task.status.next(TaskEvent::Cancel)?;
     let first = task.status != next;
+    if let Some(agent) = &cancel.by
+        && task.opened_by.as_ref() != Some(agent)
+    {
+        returns::may_end(state, command, &task, agent)?;
+    }
     task.status = next;
     let mut changes = withdraw_open(state, command, context, &mut task, cancel.grace_until)?;
+    changes.extend(returns::take_out(command, &mut task, None));
     if !first && changes.is_empty() {
         return Ok((Vec::new(), Reply::Task(task)));
     }

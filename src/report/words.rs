@@ -47,6 +47,7 @@ pub(super) fn kind(code: &str) -> &'static str {
         "COMPLETED" => "The receiver finished",
         "FAILED" => "Delivery or the work itself failed",
         "EXPIRED" => "A deadline passed",
+        "RETURNED" => "The task went back to the agent that asked for its return",
         "ROLLED_BACK" => "The task went back to the sender's last saved state",
         "CHECKPOINT" => "An agent saved its state",
         "TASK_COMPLETED" => "The task was declared done",

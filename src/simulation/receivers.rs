@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::asks::{Draft, agents, body, command, say, submit};
 use super::broker::{CLAIM, VERDICT};
 use super::dice::{below, chance, one_of, pause, weighted};
-use super::senders::{fresh_id, ruling};
+use super::senders::{fresh_id, lent, ruling};
 use super::wire::{Answer, Arrival};
 use super::world::{World, agent, tenant};
 use crate::domain::handoff::{DeliveryMode, Handoff};
@@ -135,7 +135,7 @@ fn next_hop(world: &Arc<World>, held: &Held, got: &Handoff) -> Draft {
         spent: got.cost.spent.0 + cost,
         remaining: got.cost.remaining.0 - cost + made_up,
         completed: below(6) as i64,
-        ruling: ruling(),
+        ruling: lent(ruling(), &held.who),
         key: None,
         body: body(handoff, 1),
     }

@@ -64,6 +64,16 @@ pub(super) fn ruling() -> Option<Box<Ruling>> {
     Some(Box::new(Ruling { edge, supervisor, preferred, ..Ruling::default() }))
 }
 
+/// The same for a sender that now and then asks for the task's return.
+pub(super) fn lent(ruling: Option<Box<Ruling>>, source: &AgentId) -> Option<Box<Ruling>> {
+    if !chance(250) {
+        return ruling;
+    }
+    let mut ruling = ruling.unwrap_or_default();
+    ruling.returns_to = Some(source.clone());
+    Some(ruling)
+}
+
 fn draft(world: &World, source: &AgentId, task: TaskId, spent: i64, completed: i64) -> Draft {
     let others: Vec<_> = agents().into_iter().filter(|id| id != source).collect();
     let handoff = fresh_id(world);
@@ -78,7 +88,7 @@ fn draft(world: &World, source: &AgentId, task: TaskId, spent: i64, completed: i
         spent,
         remaining: BUDGET - spent + made_up,
         completed,
-        ruling: ruling(),
+        ruling: lent(ruling(), source),
         key: chance(200).then(|| format!("key-{handoff}")),
         body: body(handoff, 0),
     }

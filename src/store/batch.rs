@@ -17,8 +17,8 @@ use crate::store::erasure::{
 };
 use crate::store::{
     AgentKey, AgentRow, CheckpointRow, DeadLetterRow, EdgeKey, EscalationKey, HandoffKey,
-    IdempotencyKey, IdempotencyRow, KeyRow, OutboxRow, RefusedTaskKey, RefusedTaskRow, RunKey,
-    TaskKey, contracts, events, schemas,
+    IdempotencyKey, IdempotencyRow, KeyRow, OutboxRow, RefusedTaskKey, RefusedTaskRow, ReturnRow,
+    RunKey, TaskKey, contracts, events, schemas,
 };
 
 /// What a batch of commands must see before it can be planned.
@@ -81,8 +81,11 @@ impl Needs {
     pub fn handoffs_beside(&self, state: &State) -> BTreeSet<HandoffKey> {
         let incoming = self.accepted.iter().filter_map(|(task, handoff)| {
             let funds = state.tasks.get(task)?.funds.as_deref()?;
-            Some((task.0.clone(), funds.incoming(*handoff)?))
+            // Under which the sender of this one holds the task, and who waits for its return.
+            let beside = [funds.incoming(*handoff), funds.above(*handoff)];
+            Some(beside.into_iter().flatten().map(|id| (task.0.clone(), id)))
         });
+        let incoming = incoming.flatten();
         self.handoffs.iter().cloned().chain(incoming).collect()
     }
 
@@ -218,6 +221,8 @@ pub struct Writes {
     pub handoffs: BTreeMap<HandoffKey, (Handoff, bool)>,
     /// Outbox rows by handoff: `Some` to have it so, `None` to have it gone.
     pub outbox: BTreeMap<HandoffKey, Option<OutboxRow>>,
+    /// Returns in inboxes, by the completed handoff: `Some` to have it so, `None` to have it gone.
+    pub returns: BTreeMap<HandoffKey, Option<ReturnRow>>,
     /// New checkpoints.
     pub checkpoints: Vec<CheckpointRow>,
     /// New uses of an `Idempotency-Key`.

@@ -166,6 +166,23 @@ impl RefusedTaskRow {
     }
 }
 
+/// A task that came back by a completed handoff, for the inbox of the agent that asked for its return.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReturnRow {
+    /// The organisation of both.
+    pub tenant: TenantId,
+    /// The completed handoff.
+    pub handoff_id: HandoffId,
+    /// The task that came back.
+    pub task_id: TaskId,
+    /// The agent that asked, and has the task again.
+    pub agent: AgentId,
+    /// When the handoff was completed.
+    pub returned_at: Micros,
+    /// A poll of the inbox has it until then; zero: none has.
+    pub visible_at: Micros,
+}
+
 /// A handoff kept from delivery until a person decides.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeadLetterRow {

@@ -25,7 +25,7 @@ pub use batch::{LastCheckpoint, Needs, State, Writes};
 pub use cold::{ColdStore, Kept};
 pub use kept::{
     AgentRow, CheckpointRow, Claim, DeadLetterRow, Held, IdempotencyRow, KeptContent, KeyRow,
-    OutboxRow, Receiver, RefusedTaskRow, Release, Role, StoredContent, StoredPersonal,
+    OutboxRow, Receiver, RefusedTaskRow, Release, ReturnRow, Role, StoredContent, StoredPersonal,
     StoredRecord, TreeKeyRow,
 };
 pub use lists::{
@@ -328,6 +328,15 @@ pub trait Store:
         until: Micros,
         limit: i64,
     ) -> Result<Vec<Claim>>;
+    /// Takes up to `limit` returns out of an agent's inbox, the oldest first, until `until`: the agent gets them
+    /// again unless it acted on their tasks by then.
+    async fn claim_returns(
+        &self,
+        receiver: &Receiver,
+        now: Micros,
+        until: Micros,
+        limit: i64,
+    ) -> Result<Vec<ReturnRow>>;
     /// Says that this broker lives: its heartbeat has another value than before.
     async fn beat(&self, broker: &str, now: Micros) -> Result<()>;
     /// Brokers and the values of their heartbeats. A value says only whether it is another than at the

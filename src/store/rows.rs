@@ -63,6 +63,9 @@ pub(super) const REPEAT: &str = "tenant, repeat_key, handoff_id, seen_at";
 /// Columns of a task that was only refused.
 pub(super) const REFUSED_TASK: &str = "tenant, task_id, agent_id, refusals, updated_at";
 
+/// Columns of a return.
+pub(super) const RETURN: &str = "tenant, handoff_id, task_id, agent_id, returned_at, visible_at";
+
 /// Columns of a cap.
 pub(super) const CAP: &str = "tenant, agent_id, window_s, usd_nanos, mark, books, updated_at";
 
@@ -108,7 +111,7 @@ macro_rules! decoders {
         use $crate::store::schemas::PayloadSchemaRow;
         use $crate::store::{
             AgentRow, CheckpointRow, DeadLetterRow, KeyRow, LastCheckpoint, OutboxRow,
-            RefusedTaskRow, Result, Role, TreeKeyRow,
+            RefusedTaskRow, Result, ReturnRow, Role, TreeKeyRow,
         };
 
         /// Reads one column.
@@ -504,6 +507,18 @@ macro_rules! decoders {
                 agent: parse(row, "agent_id")?,
                 refusals: get(row, "refusals")?,
                 updated_at: micros(row, "updated_at")?,
+            })
+        }
+
+        /// A return.
+        pub(super) fn returned(row: &$row) -> Result<ReturnRow> {
+            Ok(ReturnRow {
+                tenant: parse(row, "tenant")?,
+                handoff_id: parse(row, "handoff_id")?,
+                task_id: parse(row, "task_id")?,
+                agent: parse(row, "agent_id")?,
+                returned_at: micros(row, "returned_at")?,
+                visible_at: micros(row, "visible_at")?,
             })
         }
 

@@ -95,6 +95,9 @@ pub(super) fn sentence(kind: &ValidationErrorKind, at: &str, value: &Value) -> S
         ValidationErrorKind::Pattern { pattern } if pattern.contains("-4[0-9a-fA-F]") => {
             uuid_sentence(&is)
         }
+        ValidationErrorKind::Pattern { pattern } if pattern.contains("-[1-8][0-9a-fA-F]") => {
+            format!("Must be a UUID with hyphens, of version 1 to 8{is}.")
+        }
         ValidationErrorKind::Pattern { pattern } => pattern_sentence(pattern, at, &is),
         ValidationErrorKind::AnyOf { .. } if at == "/toAgent" => {
             "Must name a target: at least one of `agentType`, `agentId` and `capability`."

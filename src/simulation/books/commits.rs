@@ -216,7 +216,7 @@ impl Books {
             let ended = draft.handoff_id.and_then(|id| self.handoffs.get(&id)).is_some_and(|one| {
                 one.target == before.holder
                     && match draft.kind {
-                        RecordKind::RolledBack => true,
+                        RecordKind::RolledBack | RecordKind::Returned => true,
                         // To a person, without a rollback before it.
                         RecordKind::Escalated => one.status.is_final(),
                         _ => false,

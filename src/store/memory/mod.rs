@@ -23,8 +23,8 @@ use handoffd::store::erasure::{ErasureKey, ErasureRow, HeldDatum, HoldKey, HoldR
 use handoffd::store::{
     AgentRow, CheckpointCursor, CheckpointRow, Claim, Cursor, DeadLetterFilter, DeadLetterRow,
     Depths, EscalationFilter, EscalationKey, HandoffFilter, HandoffKey, Held, KeyRow, Needs,
-    OutboxRow, Receiver, Release, Result, RunKey, State, Store, StoreError, StoredContent,
-    StoredRecord, TaskFilter, TaskKey, TreeKeyRow, Wakeups, Writes,
+    OutboxRow, Receiver, Release, Result, ReturnRow, RunKey, State, Store, StoreError,
+    StoredContent, StoredRecord, TaskFilter, TaskKey, TreeKeyRow, Wakeups, Writes,
 };
 use tokio::sync::broadcast;
 
@@ -492,6 +492,17 @@ impl Store for MemoryStore {
             Ok(claims)
         })
         .await
+    }
+
+    async fn claim_returns(
+        &self,
+        receiver: &Receiver,
+        now: Micros,
+        until: Micros,
+        limit: i64,
+    ) -> Result<Vec<ReturnRow>> {
+        self.ask("claim_returns", |tables| Ok(tables.claim_returns(receiver, now, until, limit)))
+            .await
     }
 
     async fn beat(&self, broker: &str, now: Micros) -> Result<()> {

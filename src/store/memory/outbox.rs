@@ -5,7 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use handoffd::domain::handoff::DeliveryMode;
 use handoffd::domain::ids::Micros;
 use handoffd::evidence::commitment::unpack;
-use handoffd::store::{Claim, HandoffKey, Held, OutboxRow, Receiver, Release, Result, StoreError};
+use handoffd::store::{
+    Claim, HandoffKey, Held, OutboxRow, Receiver, Release, Result, ReturnRow, StoreError,
+};
 
 use super::tables::Tables;
 
@@ -51,9 +53,32 @@ impl Tables {
         receivers.into_iter().take(bounded(limit)).map(|(_, who)| who).collect()
     }
 
+    fn due_returns(&self, now: Micros) -> impl Iterator<Item = &ReturnRow> {
+        self.returns.values().filter(move |row| row.visible_at <= now)
+    }
+
+    pub(super) fn claim_returns(
+        &mut self,
+        receiver: &Receiver,
+        now: Micros,
+        until: Micros,
+        limit: i64,
+    ) -> Vec<ReturnRow> {
+        let own = |row: &&ReturnRow| row.tenant == receiver.0 && row.agent == receiver.1;
+        let mut rows: Vec<_> = self.due_returns(now).filter(own).cloned().collect();
+        rows.sort_by_key(|row| (row.returned_at, row.handoff_id));
+        rows.truncate(bounded(limit));
+        for row in &mut rows {
+            row.visible_at = until;
+            self.returns.insert((row.tenant.clone(), row.handoff_id), row.clone());
+        }
+        rows
+    }
+
     pub(super) fn list_due_among(&self, receivers: &[Receiver], now: Micros) -> Vec<Receiver> {
-        let due: BTreeSet<_> =
-            self.due(now).map(|(_, row)| (row.tenant.clone(), row.target.clone())).collect();
+        let due = self.due(now).map(|(_, row)| (row.tenant.clone(), row.target.clone()));
+        let returns = self.due_returns(now).map(|row| (row.tenant.clone(), row.agent.clone()));
+        let due: BTreeSet<_> = due.chain(returns).collect();
         due.into_iter().filter(|receiver| receivers.contains(receiver)).collect()
     }
 

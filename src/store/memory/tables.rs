@@ -13,7 +13,7 @@ use handoffd::evidence::commitment::Part;
 use handoffd::store::{
     AgentKey, AgentRow, CheckpointRow, DeadLetterRow, EdgeKey, EscalationKey, HandoffKey,
     IdempotencyKey, IdempotencyRow, KeyRow, LastCheckpoint, Needs, OutboxRow, RefusedTaskKey,
-    RefusedTaskRow, Result, RunKey, State, StoreError, TaskKey, Writes,
+    RefusedTaskRow, Result, ReturnRow, RunKey, State, StoreError, TaskKey, Writes,
 };
 
 use super::absent;
@@ -25,6 +25,7 @@ pub(super) struct Tables {
     pub(super) tasks: BTreeMap<TaskKey, Task>,
     pub(super) handoffs: BTreeMap<HandoffKey, Handoff>,
     pub(super) outbox: BTreeMap<HandoffKey, OutboxRow>,
+    pub(super) returns: BTreeMap<HandoffKey, ReturnRow>,
     pub(super) checkpoints: BTreeMap<(RunKey, i64), CheckpointRow>,
     pub(super) idempotency: BTreeMap<IdempotencyKey, IdempotencyRow>,
     pub(super) edges: BTreeMap<EdgeKey, Edge>,
@@ -149,6 +150,7 @@ impl Tables {
             same_books,
             handoffs,
             outbox,
+            returns,
             checkpoints,
             idempotency,
             dead_letters,
@@ -223,6 +225,7 @@ impl Tables {
             self.handoffs.insert(key.clone(), handoff);
         }
         have(&mut self.outbox, outbox);
+        have(&mut self.returns, returns);
         let rows = checkpoints.iter().map(|row| ((run(row), row.at.seq), row.clone()));
         self.checkpoints.extend(rows);
         self.idempotency.extend(idempotency.iter().map(|row| (use_of(row), row.clone())));

@@ -477,6 +477,19 @@ pub(super) const REPEATS: Table = Table {
     columns: &[("tenant", TEXT), ("repeat_key", TEXT), ("handoff_id", TEXT), ("seen_at", BIGINT)],
 };
 
+pub(super) const RETURNS: Table = Table {
+    name: "returns",
+    keys: 2,
+    columns: &[
+        ("tenant", TEXT),
+        ("handoff_id", TEXT),
+        ("task_id", TEXT),
+        ("agent_id", TEXT),
+        ("returned_at", BIGINT),
+        ("visible_at", BIGINT),
+    ],
+};
+
 pub(super) const REFUSED_TASKS: Table = Table {
     name: "refused_tasks",
     keys: 3,

@@ -8,8 +8,10 @@ use super::rows;
 use crate::domain::handoff::{DeliveryMode, Handoff};
 use crate::domain::ids::Micros;
 use crate::evidence::commitment::{Codec, unpack};
-use crate::store::rows::{HANDOFF, OUTBOX, unreadable};
-use crate::store::{AgentKey, Claim, Depths, Held, OutboxRow, Receiver, Release, Result};
+use crate::store::rows::{HANDOFF, OUTBOX, RETURN, unreadable};
+use crate::store::{
+    AgentKey, Claim, Depths, Held, OutboxRow, Receiver, Release, Result, ReturnRow,
+};
 
 /// Walks the receivers by their index, one step each, instead of reading a backlog whole.
 const DUE_RECEIVERS: &str = "WITH RECURSIVE receivers AS ( \
@@ -58,7 +60,10 @@ pub(super) async fn list_due_among(
            WHERE o.tenant = n.tenant AND o.target = n.target AND o.visible_at <= $3 \
              AND NOT EXISTS (SELECT 1 FROM outbox AS e WHERE e.tenant = o.tenant \
                AND e.task_id = o.task_id AND e.seq < o.seq) \
-           ORDER BY o.priority, o.created_at LIMIT 1) AS first",
+           ORDER BY o.priority, o.created_at LIMIT 1) AS first \
+         UNION \
+         SELECT r.tenant, r.agent_id FROM UNNEST($1::text[], $2::text[]) AS n(tenant, target) \
+         JOIN returns AS r ON r.tenant = n.tenant AND r.agent_id = n.target AND r.visible_at <= $3",
     )
     .bind(receivers.iter().map(|(tenant, _)| tenant.as_str()).collect::<Vec<_>>())
     .bind(receivers.iter().map(|(_, agent)| agent.as_str()).collect::<Vec<_>>())
@@ -241,6 +246,42 @@ fn claimed(row: &PgRow) -> Result<Claim> {
 
 fn open(codec: Codec, bytes: &[u8]) -> Result<Vec<u8>> {
     unpack(codec, bytes).map_err(|err| unreadable("bytes", err))
+}
+
+/// See [`crate::store::Store::claim_returns`]. Most polls find none: they are looked for before any is locked.
+pub(super) async fn claim_returns(
+    pool: &PgPool,
+    (tenant, agent): &Receiver,
+    now: Micros,
+    until: Micros,
+    limit: i64,
+) -> Result<Vec<ReturnRow>> {
+    let any = sqlx::query_scalar::<_, bool>(
+        "SELECT EXISTS (SELECT 1 FROM returns \
+         WHERE tenant = $1 AND agent_id = $2 AND visible_at <= $3)",
+    );
+    let any = any.bind(tenant.as_str()).bind(agent.as_str()).bind(now.0);
+    if !any.fetch_one(pool).await.map_err(failed)? {
+        return Ok(Vec::new());
+    }
+    let found = sqlx::query(AssertSqlSafe(format!(
+        "WITH due AS MATERIALIZED (SELECT d.tenant AS t, d.handoff_id AS h FROM returns AS d \
+           WHERE d.tenant = $1 AND d.agent_id = $2 AND d.visible_at <= $3 \
+           ORDER BY d.returned_at, d.handoff_id LIMIT $4 FOR UPDATE SKIP LOCKED) \
+         UPDATE returns SET visible_at = $5 FROM due WHERE tenant = t AND handoff_id = h \
+         RETURNING {RETURN}"
+    )))
+    .bind(tenant.as_str())
+    .bind(agent.as_str())
+    .bind(now.0)
+    .bind(limit.max(0))
+    .bind(until.0)
+    .fetch_all(pool)
+    .await
+    .map_err(failed)?;
+    let mut rows: Vec<ReturnRow> = found.iter().map(rows::returned).collect::<Result<_>>()?;
+    rows.sort_by_key(|row| (row.returned_at, row.handoff_id));
+    Ok(rows)
 }
 
 /// Forgets refused submissions on tasks that never came to be.

@@ -25,8 +25,8 @@ use crate::store::erasure::{ErasureKey, ErasureRow, HeldDatum, HoldKey, HoldRow,
 use crate::store::{
     AgentRow, CheckpointCursor, CheckpointRow, Claim, Cursor, DeadLetterFilter, DeadLetterRow,
     Depths, EscalationFilter, EscalationKey, HandoffFilter, HandoffKey, Held, KeyRow, Needs,
-    OutboxRow, Receiver, Release, Result, RunKey, State, Store, StoreError, StoredContent,
-    StoredRecord, TaskFilter, TaskKey, TreeKeyRow, Wakeups, Writes,
+    OutboxRow, Receiver, Release, Result, ReturnRow, RunKey, State, Store, StoreError,
+    StoredContent, StoredRecord, TaskFilter, TaskKey, TreeKeyRow, Wakeups, Writes,
 };
 
 mod apart;
@@ -532,6 +532,16 @@ impl Store for PostgresStore {
         limit: i64,
     ) -> Result<Vec<Claim>> {
         answered(claims::claim(&self.pool, receiver, mode, broker, now, until, limit)).await
+    }
+
+    async fn claim_returns(
+        &self,
+        receiver: &Receiver,
+        now: Micros,
+        until: Micros,
+        limit: i64,
+    ) -> Result<Vec<ReturnRow>> {
+        answered(claims::claim_returns(&self.pool, receiver, now, until, limit)).await
     }
 
     async fn beat(&self, broker: &str, now: Micros) -> Result<()> {

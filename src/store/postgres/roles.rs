@@ -51,6 +51,7 @@ pub(super) const OPERATIONS: Rights = &[
     ("contracts", "SELECT, INSERT"),
     ("payload_schemas", "SELECT, INSERT"),
     ("refused_tasks", "SELECT, INSERT, UPDATE, DELETE"),
+    ("returns", "SELECT, INSERT, UPDATE, DELETE"),
     ("contract_repeats", "SELECT, INSERT, UPDATE, DELETE"),
     ("caps", "SELECT, INSERT, UPDATE, DELETE"),
     // What records commit to: erased, or moved to the archive, and otherwise as it was written.

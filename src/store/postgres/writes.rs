@@ -6,7 +6,7 @@ use sqlx::postgres::PgConnection;
 
 use super::batch::{
     AGENTS, CHECKPOINTS, CONTENTS, DEAD_LETTERS, EDGES, ESCALATIONS, HANDOFFS, IDEMPOTENCY, KEYS,
-    OUTBOX, REFUSED_TASKS, Sql, TASKS, bind,
+    OUTBOX, REFUSED_TASKS, RETURNS, Sql, TASKS, bind,
 };
 use super::failure::failed;
 use super::joined::{Bound, How, Joined};
@@ -19,7 +19,7 @@ use crate::evidence::record::{Content, Draft};
 use crate::store::books;
 use crate::store::{
     AgentRow, CheckpointRow, DeadLetterRow, HandoffKey, IdempotencyRow, KeyRow, OutboxRow,
-    RefusedTaskRow, Result, Writes,
+    RefusedTaskRow, Result, ReturnRow, Writes,
 };
 
 static AGENTS_INSERT: Sql = Sql::new(|| AGENTS.insert(1));
@@ -193,7 +193,31 @@ async fn write_outbox(joined: &mut Joined<'_>, writes: &Writes) -> Result<()> {
     let columns = |bound: Bound, keys: &[&HandoffKey]| {
         bind!(bound, keys, |key| key.0.as_str(), key.1.to_string())
     };
-    joined.put(&OUTBOX, How::Delete, &gone, |_| 0, columns).await
+    joined.put(&OUTBOX, How::Delete, &gone, |_| 0, columns).await?;
+    write_returns(joined, writes).await
+}
+
+async fn write_returns(joined: &mut Joined<'_>, writes: &Writes) -> Result<()> {
+    let kept: Vec<&ReturnRow> = writes.returns.values().flatten().collect();
+    let columns = |bound: Bound, rows: &[&ReturnRow]| {
+        bind!(
+            bound,
+            rows,
+            |row| row.tenant.as_str(),
+            row.handoff_id.to_string(),
+            row.task_id.to_string(),
+            row.agent.as_str(),
+            row.returned_at.0,
+            row.visible_at.0,
+        )
+    };
+    joined.put(&RETURNS, How::Insert, &kept, |_| 0, columns).await?;
+    let gone: Vec<&HandoffKey> =
+        writes.returns.iter().filter(|(_, row)| row.is_none()).map(|(key, _)| key).collect();
+    let columns = |bound: Bound, keys: &[&HandoffKey]| {
+        bind!(bound, keys, |key| key.0.as_str(), key.1.to_string())
+    };
+    joined.put(&RETURNS, How::Delete, &gone, |_| 0, columns).await
 }
 
 /// Checkpoints, uses of idempotency keys, dead letters: always new.

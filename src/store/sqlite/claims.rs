@@ -11,8 +11,8 @@ use super::log::unpacked;
 use super::rows;
 use crate::domain::handoff::DeliveryMode;
 use crate::domain::ids::{HandoffId, Micros, TenantId};
-use crate::store::rows::OUTBOX;
-use crate::store::{Claim, Held, OutboxRow, Receiver, Release, Result};
+use crate::store::rows::{OUTBOX, RETURN};
+use crate::store::{Claim, Held, OutboxRow, Receiver, Release, Result, ReturnRow};
 
 /// From receiver to receiver by the index, and of each the first row that is due: the time grows with
 /// the receivers and not with what waits, or a backlog would slow the dispatcher down and grow by that.
@@ -58,11 +58,13 @@ pub(super) async fn list_due_among(
     now: Micros,
 ) -> Result<Vec<Receiver>> {
     sqlx::query(
-        "WITH wanted (t, a) AS (SELECT value ->> 0, value ->> 1 FROM json_each(?)) \
+        "WITH wanted (t, a) AS (SELECT value ->> 0, value ->> 1 FROM json_each(?1)) \
          SELECT t AS tenant, a AS target FROM wanted WHERE EXISTS \
-           (SELECT 1 FROM outbox AS o WHERE o.tenant = t AND o.target = a AND o.visible_at <= ? \
+           (SELECT 1 FROM outbox AS o WHERE o.tenant = t AND o.target = a AND o.visible_at <= ?2 \
               AND NOT EXISTS (SELECT 1 FROM outbox AS before WHERE before.tenant = o.tenant \
-                AND before.task_id = o.task_id AND before.seq < o.seq))",
+                AND before.task_id = o.task_id AND before.seq < o.seq)) \
+         OR EXISTS (SELECT 1 FROM returns AS r \
+           WHERE r.tenant = t AND r.agent_id = a AND r.visible_at <= ?2)",
     )
     .bind(json(&receivers)?)
     .bind(now.0)
@@ -237,6 +239,47 @@ async fn load_personal(
         personal.entry(rows::parse(row, "handoff_id")?).or_default().push(bytes);
     }
     Ok(personal)
+}
+
+/// Whether an agent's inbox has a return that no poll has.
+pub(super) async fn has_returns(
+    pool: &SqlitePool,
+    (tenant, agent): &Receiver,
+    now: Micros,
+) -> Result<bool> {
+    let query = sqlx::query_scalar(
+        "SELECT EXISTS (SELECT 1 FROM returns \
+         WHERE tenant = ? AND agent_id = ? AND visible_at <= ?)",
+    );
+    let query = query.bind(tenant.as_str()).bind(agent.as_str()).bind(now.0);
+    query.fetch_one(pool).await.map_err(failure)
+}
+
+/// See [`crate::store::Store::claim_returns`].
+pub(super) async fn claim_returns(
+    conn: &mut SqliteConnection,
+    (tenant, agent): &Receiver,
+    now: Micros,
+    until: Micros,
+    limit: i64,
+) -> Result<Vec<ReturnRow>> {
+    let sql = format!(
+        "SELECT {RETURN} FROM returns WHERE tenant = ? AND agent_id = ? AND visible_at <= ? \
+         ORDER BY returned_at, handoff_id LIMIT ?"
+    );
+    let query = sqlx::query(AssertSqlSafe(sql)).bind(tenant.as_str()).bind(agent.as_str());
+    let found = query.bind(now.0).bind(limit.max(0)).fetch_all(&mut *conn).await;
+    let found: Vec<_> =
+        found.map_err(failure)?.iter().map(rows::returned).collect::<Result<_>>()?;
+    if !found.is_empty() {
+        let ids: Vec<_> = found.iter().map(|row: &ReturnRow| row.handoff_id.to_string()).collect();
+        let taken = sqlx::query(
+            "UPDATE returns SET visible_at = ? \
+             WHERE tenant = ? AND handoff_id IN (SELECT value FROM json_each(?))",
+        );
+        run(conn, taken.bind(until.0).bind(tenant.as_str()).bind(json(&ids)?)).await?;
+    }
+    Ok(found)
 }
 
 /// See [`crate::store::Store::forget_refused_tasks`].

@@ -24,8 +24,8 @@ use crate::store::erasure::{ErasureKey, ErasureRow, HeldDatum, HoldKey, HoldRow,
 use crate::store::{
     AgentRow, CheckpointCursor, CheckpointRow, Claim, Cursor, DeadLetterFilter, DeadLetterRow,
     Depths, EscalationFilter, EscalationKey, HandoffFilter, HandoffKey, Held, KeyRow, Needs,
-    OutboxRow, Receiver, Release, Result, RunKey, State, Store, StoredContent, StoredRecord,
-    TaskFilter, TaskKey, TreeKeyRow, Wakeups, Writes,
+    OutboxRow, Receiver, Release, Result, ReturnRow, RunKey, State, Store, StoredContent,
+    StoredRecord, TaskFilter, TaskKey, TreeKeyRow, Wakeups, Writes,
 };
 
 mod append;
@@ -432,6 +432,22 @@ impl Store for SqliteStore {
     ) -> Result<Vec<Claim>> {
         let mut tx = self.begin().await?;
         let outcome = claims::claim(&mut tx.conn, receiver, mode, broker, now, until, limit).await;
+        tx.settle(outcome).await
+    }
+
+    async fn claim_returns(
+        &self,
+        receiver: &Receiver,
+        now: Micros,
+        until: Micros,
+        limit: i64,
+    ) -> Result<Vec<ReturnRow>> {
+        // Most polls find none, and need not wait for the writer.
+        if !claims::has_returns(&self.readers, receiver, now).await? {
+            return Ok(Vec::new());
+        }
+        let mut tx = self.begin().await?;
+        let outcome = claims::claim_returns(&mut tx.conn, receiver, now, until, limit).await;
         tx.settle(outcome).await
     }
 

@@ -43,6 +43,7 @@ fn is_empty(writes: &Writes) -> bool {
         same_books: _,
         handoffs,
         outbox,
+        returns,
         checkpoints,
         idempotency,
         dead_letters,
@@ -67,6 +68,7 @@ fn is_empty(writes: &Writes) -> bool {
     tasks.is_empty()
         && handoffs.is_empty()
         && outbox.is_empty()
+        && returns.is_empty()
         && checkpoints.is_empty()
         && idempotency.is_empty()
         && dead_letters.is_empty()

@@ -13,11 +13,12 @@ use crate::domain::ids::{AgentId, Micros};
 use crate::domain::progress::Edge;
 use crate::store::books;
 use crate::store::rows::{
-    AGENT, CHECKPOINT, DEAD_LETTER, EDGE, ESCALATION, HANDOFF, KEY, OUTBOX, REFUSED_TASK, TASK,
+    AGENT, CHECKPOINT, DEAD_LETTER, EDGE, ESCALATION, HANDOFF, KEY, OUTBOX, REFUSED_TASK, RETURN,
+    TASK,
 };
 use crate::store::{
     AgentKey, AgentRow, CheckpointRow, DeadLetterRow, IdempotencyRow, KeyRow, OutboxRow,
-    RefusedTaskRow, Result, StoreError, Writes,
+    RefusedTaskRow, Result, ReturnRow, StoreError, Writes,
 };
 
 /// What a task is born with.
@@ -67,6 +68,12 @@ pub(super) async fn write(conn: &mut SqliteConnection, writes: &Writes) -> Resul
     Batch::upsert("outbox", OUTBOX, &["tenant", "handoff_id"])
         .run(conn, &kept, bind_outbox)
         .await?;
+
+    let gone: Vec<_> =
+        writes.returns.iter().filter(|(_, row)| row.is_none()).map(|(key, _)| key).collect();
+    delete(conn, "returns", "handoff_id", &gone).await?;
+    let returns: Vec<_> = writes.returns.values().flatten().collect();
+    Batch::insert("returns", RETURN).run(conn, &returns, bind_return).await?;
 
     let checkpoints: Vec<_> = writes.checkpoints.iter().collect();
     Batch::insert("checkpoints", CHECKPOINT).run(conn, &checkpoints, bind_checkpoint).await?;
@@ -263,6 +270,16 @@ fn bind_refused_task(query: Bound, row: &RefusedTaskRow) -> Bound {
         .bind(row.agent.as_str())
         .bind(row.refusals)
         .bind(row.updated_at.0)
+}
+
+fn bind_return(query: Bound, row: &ReturnRow) -> Bound {
+    query
+        .bind(row.tenant.as_str())
+        .bind(row.handoff_id.to_string())
+        .bind(row.task_id.to_string())
+        .bind(row.agent.as_str())
+        .bind(row.returned_at.0)
+        .bind(row.visible_at.0)
 }
 
 fn bind_checkpoint(query: Bound, row: &CheckpointRow) -> Bound {

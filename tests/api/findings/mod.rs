@@ -4,6 +4,7 @@
 
 mod f1;
 mod f2;
+mod f2_returns;
 mod f3;
 mod f4;
 mod f4_counts;

@@ -1,0 +1,40 @@
+//! What a receiver said when it completed a handoff, for the parties of that handoff (specification §10.3).
+
+use serde_json::Value;
+
+use super::Api;
+use super::problem::Problem;
+use crate::domain::handoff::HandoffStatus;
+use crate::domain::ids::{HandoffId, TaskId, TenantId};
+
+/// Records read at once.
+const PAGE: i64 = 256;
+
+/// The body of the receiver's `/complete`, from the last record that has one. `None`: the receiver said nothing,
+/// or what it said was erased or is past its time.
+pub(super) async fn find(
+    api: &Api,
+    tenant: &TenantId,
+    task: TaskId,
+    handoff: HandoffId,
+) -> Result<Option<Value>, Problem> {
+    let (id, kind) = (handoff.to_string(), HandoffStatus::Completed.as_str());
+    let committed = api.store.find_receipt(&(tenant.clone(), handoff)).await?;
+    let mut from = committed.map_or(0, |sealed| sealed.leaf_index);
+    let mut last = None;
+    loop {
+        let page = api.store.list_records(tenant, Some(task), from, PAGE, false).await?;
+        let Some(end) = page.last() else { break };
+        from = end.leaf_index + 1;
+        let own = |record: &&crate::store::StoredRecord| {
+            record.kind == kind && record.handoff_id.as_deref() == Some(id.as_str())
+        };
+        last = page.iter().filter(own).map(|record| record.leaf_index).next_back().or(last);
+        if page.len() < usize::try_from(PAGE).unwrap_or(usize::MAX) {
+            break;
+        }
+    }
+    let Some(leaf_index) = last else { return Ok(None) };
+    let found = api.contents.list_records(tenant, Some(task), leaf_index, 1).await?;
+    Ok(found.first().and_then(super::trace::opened))
+}
