@@ -433,6 +433,17 @@ impl Funds {
         after
     }
 
+    /// A task came back to an agent by a completed handoff: what was stated on the way is behind that agent now, so
+    /// its next figures, cumulative, begin there.
+    pub fn come_back(&mut self, completed: HandoffId, to: &AgentId) {
+        let Some(stated) = self.find(completed).map(|at| self.reserves[at].stated) else { return };
+        match self.above(completed).and_then(|id| self.find(id)) {
+            Some(at) => self.reserves[at].stated = self.reserves[at].stated.max(stated),
+            None if self.opener == *to => self.stated = self.stated.max(stated),
+            None => {}
+        }
+    }
+
     /// The receiver of a handoff that ended when it handed on says what it spent by now: it holds nothing
     /// any more, so that goes off what its sender holds. Says what was counted.
     pub fn settle_late(&mut self, handoff: HandoffId, said: Option<Tally>) -> Tally {

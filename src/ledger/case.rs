@@ -260,6 +260,9 @@ impl<'a> Case<'a> {
         if self.task.status.is_final() {
             return Ok(());
         }
+        if let Some(funds) = &mut self.task.funds {
+            funds.come_back(self.handoff.id, &to);
+        }
         if self.task.holder == self.handoff.target {
             self.task.holder = to.clone();
             self.task.status = self.task.status.next(TaskEvent::Return)?;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use handoffd::domain::handoff::{DeliveryMode, HandoffStatus, Priority};
 use handoffd::domain::ids::{HandoffId, Micros};
-use handoffd::store::{Claim, Kept, Release, Store, Writes};
+use handoffd::store::{Claim, HandoffKey, Kept, Release, ReturnRow, Store, Writes};
 
 use crate::fixture::{
     Given, agent, all_different, given, handoff_id, needs, see, settle, submit, transact, write,
@@ -639,4 +639,48 @@ pub async fn one_broker_hears_of_anothers_commits(bed: Arc<Bed>) {
     }
     other.notify().await.unwrap();
     heard.next().await.unwrap();
+}
+
+pub async fn a_return_is_in_one_inbox_until_it_is_taken_out(bed: Arc<Bed>) {
+    let one = given(1, 1);
+    let second = given(2, 2);
+    submit(&bed.store, &[one.clone(), second.clone()]).await;
+    let row = |of: &Given, at: i64| ReturnRow {
+        tenant: acme(),
+        handoff_id: of.id(),
+        task_id: of.task,
+        agent: agent("asker"),
+        returned_at: Micros(at),
+        visible_at: Micros(0),
+    };
+    let have = |rows: Vec<(HandoffKey, Option<ReturnRow>)>| Writes {
+        returns: rows.into_iter().collect(),
+        ..Writes::default()
+    };
+    let (late, early) = (row(&one, 20), row(&second, 10));
+    let both = have(vec![(one.key(), Some(late)), (second.key(), Some(early))]);
+    write(&bed.store, both).await.unwrap();
+    let asker = (acme(), agent("asker"));
+    let other = (acme(), agent("other"));
+    let claim = async |who: &(_, _), now: i64, limit| {
+        let found = bed.store.claim_returns(who, Micros(now), Micros(now + 50), limit).await;
+        found.unwrap().iter().map(|row| row.handoff_id).collect::<Vec<_>>()
+    };
+    let due = async |now: i64| {
+        let both = [asker.clone(), other.clone()];
+        bed.store.list_due_among(&both, Micros(now)).await.unwrap()
+    };
+    assert_eq!(due(100).await, [asker.clone()]);
+    assert_eq!(claim(&other, 100, 10).await, []);
+    assert_eq!(claim(&asker, 100, 1).await, [second.id()], "the oldest first");
+    assert_eq!(claim(&asker, 101, 10).await, [one.id()], "the other is taken");
+    assert_eq!(claim(&asker, 102, 10).await, []);
+    assert_eq!(due(102).await, []);
+    // What nobody acted on comes again.
+    assert_eq!(claim(&asker, 151, 10).await, [second.id(), one.id()]);
+    write(&bed.store, have(vec![(second.key(), None)])).await.unwrap();
+    assert_eq!(due(300).await, [asker.clone()]);
+    assert_eq!(claim(&asker, 300, 10).await, [one.id()]);
+    write(&bed.store, have(vec![(one.key(), None), (second.key(), None)])).await.unwrap();
+    assert_eq!(due(900).await, []);
 }

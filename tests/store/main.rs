@@ -113,6 +113,7 @@ in_memory_too! {
     deliveries:
         a_claim_has_what_an_attempt_needs,
         only_the_first_of_a_task_is_claimed,
+        a_return_is_in_one_inbox_until_it_is_taken_out,
         nothing_is_claimed_before_its_time,
         a_claim_takes_the_oldest_first_and_no_more_than_asked,
         the_more_urgent_goes_first_and_a_task_keeps_its_order,
@@ -206,6 +207,7 @@ on_both_sides! {
     deliveries:
         a_claim_has_what_an_attempt_needs,
         only_the_first_of_a_task_is_claimed,
+        a_return_is_in_one_inbox_until_it_is_taken_out,
         nothing_is_claimed_before_its_time,
         a_claim_takes_the_oldest_first_and_no_more_than_asked,
         the_more_urgent_goes_first_and_a_task_keeps_its_order,

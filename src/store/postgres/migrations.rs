@@ -32,6 +32,7 @@ pub(super) const OPERATIONS: Set = &[
     (15, "failures", include_str!("../../../migrations/postgres/0015_failures.sql")),
     (16, "latency", include_str!("../../../migrations/postgres/0016_latency.sql")),
     (17, "purge", include_str!("../../../migrations/postgres/0017_purge.sql")),
+    (18, "returns", include_str!("../../../migrations/postgres/0018_returns.sql")),
 ];
 
 /// Of a database that has the log and nothing else. What changes the schema `audit` above changes it here.

@@ -27,6 +27,7 @@ const KNOWN: &[(i64, &str, &str)] = &[
     (15, "failures", include_str!("../../../migrations/sqlite/0015_failures.sql")),
     (16, "latency", include_str!("../../../migrations/sqlite/0016_latency.sql")),
     (17, "purge", include_str!("../../../migrations/sqlite/0017_purge.sql")),
+    (18, "returns", include_str!("../../../migrations/sqlite/0018_returns.sql")),
 ];
 
 fn migrator() -> Migrator {

@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use crate::harness::{Agent, Broker, within};
+use crate::harness::{Agent, within};
 use crate::message::Message;
 use crate::receiver::{answer, bare};
 
@@ -44,7 +44,7 @@ both! {
         assert_eq!(lent["returnsTo"], "generalist");
         let done = format!("{}/complete", first.task_path());
         specialist.api.post(&done, &json!({ "output": 1 })).await.refused(403, "FORBIDDEN");
-        specialist.api.post(&format!("{}/cancel", first.task_path()), &json!({})).await.refused(403, "FORBIDDEN");
+        specialist.api.post(&format!("{}/cancel", first.task_path()), &json!({ "reason": "no" })).await.refused(403, "FORBIDDEN");
         // A poll that waits is woken by the return.
         let waiting = { let generalist = generalist.clone(); tokio::spawn(async move { inbox(&generalist, 20).await }) };
         let said = json!({
@@ -78,7 +78,7 @@ both! {
         writer.api.post(&done, &json!({ "output": "done" })).await.expect(200);
     }
 
-    with SHORT_CLAIMS
+    with [SHORT_CLAIMS[0], SHORT_CLAIMS[1]]
     async fn f2_11_a_return_that_nobody_acts_on_comes_again(broker: Broker) {
         let opener = broker.pull("opener", &["helper"]).await;
         let helper = broker.pull("helper", &[]).await;
