@@ -108,8 +108,6 @@ impl TaskStatus {
             (Self::PendingHandoff | Self::HandingOff | Self::Running, E::Submit)
             | (Self::HandingOff, E::Return) => Self::HandingOff,
             (Self::PendingHandoff | Self::HandingOff | Self::Running, E::Accept) => Self::Running,
-            (Self::PendingHandoff | Self::HandingOff | Self::Running, E::RollBack)
-            | (Self::PendingHandoff | Self::Running, E::Return) => Self::PendingHandoff,
             (Self::PendingHandoff | Self::Running | Self::Escalated, E::Complete) => {
                 Self::Completed
             }
@@ -123,7 +121,9 @@ impl TaskStatus {
                 E::Escalate,
             )
             | (Self::Escalated, E::Accept | E::RollBack | E::Return) => Self::Escalated,
-            (Self::Escalated, E::Resume) => Self::PendingHandoff,
+            (Self::PendingHandoff | Self::HandingOff | Self::Running, E::RollBack)
+            | (Self::PendingHandoff | Self::Running, E::Return)
+            | (Self::Escalated, E::Resume) => Self::PendingHandoff,
             (from, event) => return Err(IllegalTaskTransition { from, event }),
         })
     }
