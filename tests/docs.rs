@@ -6,6 +6,8 @@ use handoffd::domain::failure::Code;
 use handoffd::domain::warning::WarningCode;
 use serde_json::Value;
 
+#[path = "docs/citations.rs"]
+mod citations;
 #[path = "docs/follow.rs"]
 mod follow;
 
