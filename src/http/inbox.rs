@@ -128,7 +128,7 @@ pub async fn poll(
 async fn claim(
     api: &Api,
     caller: &AsAgent,
-    receiver: &crate::store::Receiver,
+    receiver: &crate::store::ReceiverKey,
     max: i64,
 ) -> Result<Vec<InboxItem>, Problem> {
     let now = api.now();

@@ -1,4 +1,4 @@
-//! What the stores keep for erasure, access and legal hold, and what a batch sees of it.
+//! Rows for erasure, access and legal hold, and their part of a batch.
 
 use std::collections::BTreeMap;
 
@@ -6,56 +6,55 @@ use crate::domain::agent::Agent;
 use crate::domain::handoff::CheckpointRef;
 use crate::domain::ids::{ContentId, ErasureId, HandoffId, Micros, TaskId, TenantId};
 use crate::evidence::commitment::Codec;
-use crate::evidence::erasure::{Scope, Slot};
+use crate::evidence::erasure::{DataSlot, ErasureScope};
 
-/// A data subject: the id as senders write it, and the keyed hash by which it is found once the id is
-/// no longer kept.
+/// A data subject: the id as senders write it, and its keyed hash, by which rows are found after the id is deleted.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SubjectRef {
-    /// Whose world the id belongs to.
+    /// The tenant in which the id is unique.
     pub tenant: TenantId,
-    /// The id.
+    /// The subject's id.
     pub id: String,
-    /// Its keyed hash, from `Vault::subject_key`.
+    /// Keyed hash of the id, from `Vault::subject_key`.
     pub key: [u8; 32],
 }
 
-/// Names an erasure.
+/// Key of an erasure.
 pub type ErasureKey = (TenantId, ErasureId);
-/// Names a legal hold.
+/// Key of a legal hold.
 pub type HoldKey = (TenantId, String);
 
-/// A page of an erasure that a batch wants to see.
+/// A page of an erasure to load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PageNeed {
-    /// Only what was committed before that leaf, so that an erasure ends although senders go on.
+    /// Only data committed before this leaf index, so that an erasure ends although senders go on.
     pub upto: i64,
-    /// Data at most.
+    /// Most data in the page.
     pub limit: i64,
 }
 
-/// A page of what is past its time that a batch wants to see.
+/// A page of purgeable data to load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PurgeNeed {
-    /// The first leaf to look at.
+    /// First leaf index.
     pub from: i64,
-    /// What was recorded before this goes.
+    /// Only data recorded before this time.
     pub before: Micros,
-    /// Records to look at.
+    /// Most records in the page.
     pub limit: i64,
 }
 
-/// What a batch must see for erasures and holds. Where there is any, the tenant's row is locked first:
-/// a hold and an erasure of one tenant never pass each other unseen.
+/// The needs of a batch for erasures and holds. If there are any, the tenant's row is locked first, so that a hold
+/// and an erasure of one tenant always see each other.
 #[derive(Debug, Clone, Default)]
 pub struct ErasureNeeds {
-    /// Subjects: what is held on them, and what forbids erasing it.
+    /// Subjects whose data and holds are loaded.
     pub subjects: std::collections::BTreeSet<SubjectRef>,
-    /// Erasures with their next page.
+    /// Erasures, each with its next page.
     pub pages: BTreeMap<ErasureKey, PageNeed>,
     /// Holds by id.
     pub holds: std::collections::BTreeSet<HoldKey>,
-    /// Tenants of whose logs a page of what is past its time is wanted.
+    /// Tenants for which a page of purgeable data is loaded.
     pub purges: BTreeMap<TenantId, PurgeNeed>,
 }
 
@@ -70,64 +69,64 @@ impl ErasureNeeds {
     }
 }
 
-/// What was found for erasures and holds.
+/// The rows found for erasures and holds.
 #[derive(Debug, Clone, Default)]
 pub struct ErasureState {
-    /// Of each subject that was asked for.
-    pub subjects: BTreeMap<SubjectRef, Known>,
-    /// Erasures that exist, with their next page.
-    pub pages: BTreeMap<ErasureKey, Page>,
-    /// Holds that exist.
+    /// State of each requested subject.
+    pub subjects: BTreeMap<SubjectRef, SubjectState>,
+    /// Existing erasures, each with its next page.
+    pub pages: BTreeMap<ErasureKey, ErasurePage>,
+    /// Existing holds.
     pub holds: BTreeMap<HoldKey, HoldRow>,
-    /// The pages of what is past its time.
+    /// Pages of purgeable data.
     pub purges: BTreeMap<TenantId, PurgePage>,
 }
 
-/// What is known of a subject.
+/// A subject's stored data and holds.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Known {
-    /// Data that is kept.
+pub struct SubjectState {
+    /// Number of stored data.
     pub held: i64,
-    /// What forbids erasing it, oldest first.
+    /// Holds that forbid an erasure, oldest first.
     pub holds: Vec<HoldRow>,
-    /// The latest erasure, if there was one.
+    /// The latest erasure, if any.
     pub latest: Option<ErasureRow>,
 }
 
-/// An erasure and the next data to go.
+/// An erasure with its next page of data.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Page {
-    /// The erasure as it is.
+pub struct ErasurePage {
+    /// The erasure's current row.
     pub row: ErasureRow,
-    /// What forbids it by now.
+    /// Holds that forbid it now.
     pub holds: Vec<HoldRow>,
-    /// Data in log order; empty when nothing is left.
-    pub data: Vec<(Slot, Option<HandoffId>)>,
-    /// With [`Scope::Messages`]: what else is kept of these data's handoffs, by leaf.
+    /// Data in log order; empty at the end.
+    pub data: Vec<(DataSlot, Option<HandoffId>)>,
+    /// With [`ErasureScope::Messages`]: other contents of the data's handoffs, by leaf index.
     pub contents: Vec<(i64, ContentId)>,
-    /// With [`Scope::Messages`]: the checkpoints that went with these handoffs.
+    /// With [`ErasureScope::Messages`]: checkpoints submitted with these handoffs.
     pub checkpoints: Vec<(TaskId, CheckpointRef)>,
 }
 
-/// A page of what is past its time.
+/// A page of purgeable data.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PurgePage {
-    /// Where the next page begins.
+    /// First leaf index of the next page.
     pub next: i64,
-    /// Nothing after it is old enough.
+    /// Whether all later records are too recent.
     pub ends: bool,
-    /// Something of this batch changed what may go: it is to be asked for again.
+    /// Whether this batch changed the selection, so that the page must be loaded again.
     pub again: bool,
-    /// Records with something that is held back: somebody may still act on their task, or a legal hold
-    /// is on it or on a person of whom it has data.
+    /// Records with data kept back: their task is still active, or a legal hold covers the task or a person with
+    /// data in the record.
     pub held: i64,
-    /// The first of these.
+    /// Leaf index of the first such record.
     pub first_held: Option<i64>,
     /// Personal data, in log order.
-    pub data: Vec<Slot>,
-    /// Contents by every place that they have in the log.
+    pub data: Vec<DataSlot>,
+    /// Contents, with every leaf index that names them.
     pub contents: Vec<(i64, ContentId)>,
-    /// Handoffs whose messages are among the contents.
+    /// Handoffs whose message is among the contents.
     pub handoffs: Vec<HandoffId>,
     /// Checkpoints of these records' tasks.
     pub checkpoints: Vec<(TaskId, CheckpointRef)>,
@@ -179,7 +178,7 @@ pub struct ErasureRow {
     /// Salted commitment to the subject's id, as records carry it.
     pub commitment: [u8; 32],
     /// How much goes.
-    pub scope: Scope,
+    pub scope: ErasureScope,
     /// Why: a code.
     pub reason: String,
     /// Where it stands.
@@ -225,11 +224,11 @@ pub struct HoldRow {
 
 /// What a batch erases for one erasure, in the transaction that appends the record of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Erase {
+pub struct ErasureWrite {
     /// Whose.
     pub tenant: TenantId,
     /// Data: salt, bytes and the subject's id go.
-    pub data: Vec<Slot>,
+    pub data: Vec<DataSlot>,
     /// The handoffs that the data came with: the salted digest of the whole submission goes, for it
     /// was taken over the data too, and `tracestate`, into which anybody before may have put anything.
     pub handoffs: Vec<HandoffId>,
@@ -250,9 +249,9 @@ pub const ERASED_CHECKPOINT: &[u8] = br#"{"$erased":true}"#;
 
 /// One datum of a subject, for the access report.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct HeldDatum {
+pub struct SubjectDatum {
     /// Which.
-    pub slot: Slot,
+    pub slot: DataSlot,
     /// Its record's kind.
     pub kind: String,
     /// Its record's hash.
@@ -264,14 +263,14 @@ pub struct HeldDatum {
     /// With which handoff.
     pub handoff_id: Option<String>,
     /// Who sent it and to whom, where the handoff is known.
-    pub route: Option<Route>,
+    pub route: Option<HandoffRoute>,
     /// Packed bytes.
     pub kept: (Codec, Vec<u8>),
 }
 
 /// Where a handoff went.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Route {
+pub struct HandoffRoute {
     /// The sender.
     pub source: String,
     /// The receiver.
@@ -286,7 +285,7 @@ pub struct Route {
 
 /// How thoroughly [`super::Store::scrub`] cleaned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Scrubbed {
+pub enum ScrubOutcome {
     /// The database was rewritten: what was erased is in no file of it.
     Rewritten,
     /// Freed space was overwritten or released for reuse; the store's page says what that means.

@@ -97,12 +97,14 @@ macro_rules! decoders {
         use $crate::domain::money::Usd;
         use $crate::domain::progress::Edge;
         use $crate::domain::task::{Task, TaskStatus};
-        use $crate::evidence::commitment::{Codec, Part};
-        use $crate::evidence::erasure::{Scope, Slot};
+        use $crate::evidence::commitment::{Codec, PackedContent};
+        use $crate::evidence::erasure::{DataSlot, ErasureScope};
         use $crate::evidence::merkle::Frontier;
         use $crate::evidence::record::LogHead;
         use $crate::store::contracts::{ContractRow, RepeatRow};
-        use $crate::store::erasure::{ErasureRow, ErasureStatus, HeldDatum, HoldRow, Route};
+        use $crate::store::erasure::{
+            ErasureRow, ErasureStatus, HandoffRoute, HoldRow, SubjectDatum,
+        };
         use $crate::store::events::{CursorRow, EventDeliveryRow, EventRow, SubscriptionRow};
         use $crate::store::rows::unreadable;
         use $crate::store::schemas::PayloadSchemaRow;
@@ -174,16 +176,16 @@ macro_rules! decoders {
         }
 
         /// What a row of `contents` still holds.
-        pub(super) fn content_kept(row: &$row) -> Result<$crate::store::Kept> {
+        pub(super) fn content_kept(row: &$row) -> Result<$crate::store::ContentStorage> {
             let place = match get::<Option<String>>(row, "segment")? {
-                Some(segment) => Some($crate::store::cold::Place {
+                Some(segment) => Some($crate::store::cold::ArchiveLocation {
                     segment,
                     offset: unsigned(row, "seg_offset")?,
                     length: unsigned(row, "seg_length")?,
                 }),
                 None => None,
             };
-            Ok($crate::store::Kept::from_columns(
+            Ok($crate::store::ContentStorage::from_columns(
                 get(row, "salt")?,
                 codec(row)?,
                 get(row, "bytes")?,
@@ -193,8 +195,8 @@ macro_rules! decoders {
         }
 
         /// A record as the purge looks at it.
-        pub(super) fn aged(row: &$row) -> Result<$crate::store::purge::Aged> {
-            Ok($crate::store::purge::Aged {
+        pub(super) fn aged(row: &$row) -> Result<$crate::store::purge::PurgeCandidate> {
+            Ok($crate::store::purge::PurgeCandidate {
                 leaf_index: get(row, "leaf_index")?,
                 kind: get(row, "kind")?,
                 recorded_at: micros(row, "recorded_at")?,
@@ -626,7 +628,7 @@ macro_rules! decoders {
                 subject_key: hash32(row, "subject_key")?,
                 subject_id: get(row, "subject_id")?,
                 commitment: hash32(row, "commitment")?,
-                scope: Scope::parse(scope).ok_or_else(|| unreadable("scope", scope))?,
+                scope: ErasureScope::parse(scope).ok_or_else(|| unreadable("scope", scope))?,
                 reason: get(row, "reason")?,
                 status: ErasureStatus::parse(status).ok_or_else(|| unreadable("status", status))?,
                 held: get(row, "held")?,
@@ -659,14 +661,14 @@ macro_rules! decoders {
         }
 
         /// A place of personal data.
-        pub(super) fn slot(row: &$row) -> Result<Slot> {
-            Ok(Slot { leaf_index: get(row, "leaf_index")?, ordinal: get(row, "ordinal")? })
+        pub(super) fn slot(row: &$row) -> Result<DataSlot> {
+            Ok(DataSlot { leaf_index: get(row, "leaf_index")?, ordinal: get(row, "ordinal")? })
         }
 
         /// A datum of an access report.
-        pub(super) fn held(row: &$row) -> Result<HeldDatum> {
+        pub(super) fn held(row: &$row) -> Result<SubjectDatum> {
             let route = match get::<Option<String>>(row, "source")? {
-                Some(source) => Some(Route {
+                Some(source) => Some(HandoffRoute {
                     source,
                     target: get(row, "target")?,
                     status: get(row, "status")?,
@@ -675,7 +677,7 @@ macro_rules! decoders {
                 }),
                 None => None,
             };
-            Ok(HeldDatum {
+            Ok(SubjectDatum {
                 slot: slot(row)?,
                 kind: get(row, "kind")?,
                 record_hash: get(row, "record_hash")?,
@@ -706,7 +708,7 @@ macro_rules! decoders {
                     seq: get(row, "seq")?,
                 },
                 agent: parse(row, "agent_id")?,
-                part: Part {
+                part: PackedContent {
                     salt: get(row, "salt")?,
                     commitment: hash32(row, "commitment")?,
                     codec: codec(row)?,

@@ -47,7 +47,7 @@ const BUSY: &str = "55000";
 
 /// Two databases, and how they are kept as one.
 #[derive(Debug, Clone)]
-pub(super) struct Apart {
+pub(super) struct SeparateLog {
     /// The operations.
     main: PgPool,
     /// The log.
@@ -57,7 +57,7 @@ pub(super) struct Apart {
     installation: Arc<OnceCell<Uuid>>,
 }
 
-impl Apart {
+impl SeparateLog {
     pub(super) fn new(main: PgPool, log: PgPool, connect: PgConnectOptions) -> Self {
         Self { main, log, connect, installation: Arc::default() }
     }

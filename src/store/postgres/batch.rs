@@ -10,7 +10,7 @@ use super::rows;
 use crate::store::Result;
 
 /// A table as far as batches write it. The first `keys` columns are its primary key.
-pub(super) struct Table {
+pub(super) struct BatchTable {
     pub(super) name: &'static str,
     pub(super) keys: usize,
     pub(super) columns: &'static [(&'static str, &'static str)],
@@ -22,7 +22,7 @@ const COLUMN_BYTES: usize = 24;
 /// A statement's text, made once.
 pub(super) type Sql = LazyLock<String>;
 
-impl Table {
+impl BatchTable {
     fn list(columns: &[(&str, &str)], one: impl Fn(usize, &str, &str) -> String) -> String {
         columns.iter().enumerate().fold(String::new(), |mut text, (place, (name, kind))| {
             let comma = if place == 0 { "" } else { ", " };
@@ -157,7 +157,7 @@ const TEXT: &str = "text";
 const BIGINT: &str = "bigint";
 const BYTEA: &str = "bytea";
 
-pub(super) const TASKS: Table = Table {
+pub(super) const TASKS: BatchTable = BatchTable {
     name: "tasks",
     keys: 2,
     columns: &[
@@ -182,7 +182,7 @@ pub(super) const TASKS: Table = Table {
     ],
 };
 
-pub(super) const EDGES: Table = Table {
+pub(super) const EDGES: BatchTable = BatchTable {
     name: "task_edges",
     keys: 4,
     columns: &[
@@ -201,7 +201,7 @@ pub(super) const EDGES: Table = Table {
     ],
 };
 
-pub(super) const ESCALATIONS: Table = Table {
+pub(super) const ESCALATIONS: BatchTable = BatchTable {
     name: "escalations",
     keys: 2,
     columns: &[
@@ -223,7 +223,7 @@ pub(super) const ESCALATIONS: Table = Table {
     ],
 };
 
-pub(super) const HANDOFFS: Table = Table {
+pub(super) const HANDOFFS: BatchTable = BatchTable {
     name: "handoffs",
     keys: 2,
     columns: &[
@@ -269,7 +269,7 @@ pub(super) const HANDOFFS: Table = Table {
     ],
 };
 
-pub(super) const OUTBOX: Table = Table {
+pub(super) const OUTBOX: BatchTable = BatchTable {
     name: "outbox",
     keys: 2,
     columns: &[
@@ -288,7 +288,7 @@ pub(super) const OUTBOX: Table = Table {
     ],
 };
 
-pub(super) const CHECKPOINTS: Table = Table {
+pub(super) const CHECKPOINTS: BatchTable = BatchTable {
     name: "checkpoints",
     keys: 4,
     columns: &[
@@ -305,7 +305,7 @@ pub(super) const CHECKPOINTS: Table = Table {
     ],
 };
 
-pub(super) const IDEMPOTENCY: Table = Table {
+pub(super) const IDEMPOTENCY: BatchTable = BatchTable {
     name: "idempotency_keys",
     keys: 3,
     columns: &[
@@ -317,7 +317,7 @@ pub(super) const IDEMPOTENCY: Table = Table {
     ],
 };
 
-pub(super) const DEAD_LETTERS: Table = Table {
+pub(super) const DEAD_LETTERS: BatchTable = BatchTable {
     name: "dead_letters",
     keys: 2,
     columns: &[
@@ -335,7 +335,7 @@ pub(super) const DEAD_LETTERS: Table = Table {
     ],
 };
 
-pub(super) const AGENTS: Table = Table {
+pub(super) const AGENTS: BatchTable = BatchTable {
     name: "agents",
     keys: 2,
     columns: &[
@@ -348,7 +348,7 @@ pub(super) const AGENTS: Table = Table {
     ],
 };
 
-pub(super) const KEYS: Table = Table {
+pub(super) const KEYS: BatchTable = BatchTable {
     name: "api_keys",
     keys: 2,
     columns: &[
@@ -363,7 +363,7 @@ pub(super) const KEYS: Table = Table {
     ],
 };
 
-pub(super) const CONTENTS: Table = Table {
+pub(super) const CONTENTS: BatchTable = BatchTable {
     name: "contents",
     keys: 2,
     columns: &[
@@ -376,7 +376,7 @@ pub(super) const CONTENTS: Table = Table {
     ],
 };
 
-pub(super) const RECORDS: Table = Table {
+pub(super) const RECORDS: BatchTable = BatchTable {
     name: "audit.records",
     keys: 2,
     columns: &[
@@ -393,7 +393,7 @@ pub(super) const RECORDS: Table = Table {
     ],
 };
 
-pub(super) const PERSONAL_DATA: Table = Table {
+pub(super) const PERSONAL_DATA: BatchTable = BatchTable {
     name: "personal_data",
     keys: 3,
     columns: &[
@@ -409,19 +409,19 @@ pub(super) const PERSONAL_DATA: Table = Table {
     ],
 };
 
-pub(super) const HEADS: Table = Table {
+pub(super) const HEADS: BatchTable = BatchTable {
     name: "audit.log_heads",
     keys: 1,
     columns: &[("tenant", TEXT), ("size", BIGINT), ("hash", BYTEA), ("frontier", BYTEA)],
 };
 
-pub(super) const NODES: Table = Table {
+pub(super) const NODES: BatchTable = BatchTable {
     name: "audit.nodes",
     keys: 3,
     columns: &[("tenant", TEXT), ("level", BIGINT), ("idx", BIGINT), ("hash", BYTEA)],
 };
 
-pub(super) const EVENTS: Table = Table {
+pub(super) const EVENTS: BatchTable = BatchTable {
     name: "events",
     keys: 3,
     columns: &[
@@ -440,7 +440,7 @@ pub(super) const EVENTS: Table = Table {
     ],
 };
 
-pub(super) const CONTRACTS: Table = Table {
+pub(super) const CONTRACTS: BatchTable = BatchTable {
     name: "contracts",
     keys: 3,
     columns: &[
@@ -455,7 +455,7 @@ pub(super) const CONTRACTS: Table = Table {
     ],
 };
 
-pub(super) const PAYLOAD_SCHEMAS: Table = Table {
+pub(super) const PAYLOAD_SCHEMAS: BatchTable = BatchTable {
     name: "payload_schemas",
     keys: 3,
     columns: &[
@@ -471,13 +471,13 @@ pub(super) const PAYLOAD_SCHEMAS: Table = Table {
     ],
 };
 
-pub(super) const REPEATS: Table = Table {
+pub(super) const REPEATS: BatchTable = BatchTable {
     name: "contract_repeats",
     keys: 2,
     columns: &[("tenant", TEXT), ("repeat_key", TEXT), ("handoff_id", TEXT), ("seen_at", BIGINT)],
 };
 
-pub(super) const REFUSED_TASKS: Table = Table {
+pub(super) const REFUSED_TASKS: BatchTable = BatchTable {
     name: "refused_tasks",
     keys: 3,
     columns: &[
@@ -489,7 +489,7 @@ pub(super) const REFUSED_TASKS: Table = Table {
     ],
 };
 
-pub(super) const CAPS: Table = Table {
+pub(super) const CAPS: BatchTable = BatchTable {
     name: "caps",
     keys: 3,
     columns: &[
@@ -503,7 +503,7 @@ pub(super) const CAPS: Table = Table {
     ],
 };
 
-pub(super) const SUBSCRIPTIONS: Table = Table {
+pub(super) const SUBSCRIPTIONS: BatchTable = BatchTable {
     name: "subscriptions",
     keys: 2,
     columns: &[
@@ -516,7 +516,7 @@ pub(super) const SUBSCRIPTIONS: Table = Table {
     ],
 };
 
-pub(super) const EVENT_DELIVERIES: Table = Table {
+pub(super) const EVENT_DELIVERIES: BatchTable = BatchTable {
     name: "event_deliveries",
     keys: 3,
     columns: &[
@@ -537,7 +537,7 @@ pub(super) const EVENT_DELIVERIES: Table = Table {
     ],
 };
 
-pub(super) const HOLDS: Table = Table {
+pub(super) const HOLDS: BatchTable = BatchTable {
     name: "legal_holds",
     keys: 2,
     columns: &[
@@ -552,7 +552,7 @@ pub(super) const HOLDS: Table = Table {
     ],
 };
 
-pub(super) const ERASURES: Table = Table {
+pub(super) const ERASURES: BatchTable = BatchTable {
     name: "erasures",
     keys: 2,
     columns: &[

@@ -9,7 +9,9 @@ use crate::domain::handoff::{DeliveryMode, Handoff};
 use crate::domain::ids::Micros;
 use crate::evidence::commitment::{Codec, unpack};
 use crate::store::rows::{HANDOFF, OUTBOX, unreadable};
-use crate::store::{AgentKey, Claim, Depths, Held, OutboxRow, Receiver, Release, Result};
+use crate::store::{
+    AgentKey, Claim, ClaimKey, ClaimRelease, Depths, OutboxRow, ReceiverKey, Result,
+};
 
 /// Walks the receivers by their index, one step each, instead of reading a backlog whole.
 const DUE_RECEIVERS: &str = "WITH RECURSIVE receivers AS ( \
@@ -33,7 +35,7 @@ pub(super) async fn list_due_receivers(
     mode: DeliveryMode,
     now: Micros,
     limit: i64,
-) -> Result<Vec<Receiver>> {
+) -> Result<Vec<ReceiverKey>> {
     sqlx::query(DUE_RECEIVERS)
         .bind(mode.as_str())
         .bind(now.0)
@@ -49,9 +51,9 @@ pub(super) async fn list_due_receivers(
 /// Which of these have something claimable.
 pub(super) async fn list_due_among(
     pool: &PgPool,
-    receivers: &[Receiver],
+    receivers: &[ReceiverKey],
     now: Micros,
-) -> Result<Vec<Receiver>> {
+) -> Result<Vec<ReceiverKey>> {
     sqlx::query(
         "SELECT n.tenant, n.target FROM UNNEST($1::text[], $2::text[]) AS n(tenant, target) \
          CROSS JOIN LATERAL (SELECT 1 FROM outbox AS o \
@@ -78,7 +80,7 @@ const FREE_FIRST: &str = "o.visible_at <= $1 AND NOT EXISTS (SELECT 1 FROM outbo
 /// What one receiver could claim.
 pub(super) async fn list_waiting(
     pool: &PgPool,
-    receiver: &Receiver,
+    receiver: &ReceiverKey,
     now: Micros,
     limit: i64,
 ) -> Result<Vec<OutboxRow>> {
@@ -163,7 +165,7 @@ const CLAIM: &str = "WITH due AS MATERIALIZED ( \
 /// Claims what is due of one receiver.
 pub(super) async fn claim(
     pool: &PgPool,
-    receiver: &Receiver,
+    receiver: &ReceiverKey,
     mode: DeliveryMode,
     broker: &str,
     now: Micros,
@@ -290,7 +292,7 @@ pub(super) async fn list_strangers(pool: &PgPool) -> Result<Vec<String>> {
 }
 
 /// What a broker holds.
-pub(super) async fn list_claims(pool: &PgPool, broker: &str) -> Result<Vec<Held>> {
+pub(super) async fn list_claims(pool: &PgPool, broker: &str) -> Result<Vec<ClaimKey>> {
     sqlx::query(
         "SELECT tenant, handoff_id, attempt FROM outbox \
          WHERE mode = 'webhook' AND claimed_by = $1 ORDER BY tenant, handoff_id",
@@ -321,26 +323,26 @@ fn free(which: &str) -> AssertSqlSafe<String> {
 }
 
 /// See [`crate::store::Store::release`].
-pub(super) async fn release(pool: &PgPool, whose: Release<'_>) -> Result<u64> {
+pub(super) async fn release(pool: &PgPool, whose: ClaimRelease<'_>) -> Result<u64> {
     let mut tx = pool.begin().await.map_err(failed)?;
     let query = match whose {
-        Release::Everyone => {
+        ClaimRelease::Everyone => {
             let gone = sqlx::query("DELETE FROM brokers");
             gone.execute(&mut *tx).await.map_err(failed)?;
             sqlx::query(free("o.claimed_by IS NOT NULL"))
         }
-        Release::Own(broker) => {
+        ClaimRelease::Own(broker) => {
             let gone = sqlx::query("DELETE FROM brokers WHERE broker = $1").bind(broker);
             gone.execute(&mut *tx).await.map_err(failed)?;
             sqlx::query(free("o.claimed_by = $1")).bind(broker)
         }
-        Release::Silent(broker, seen) => {
+        ClaimRelease::Silent(broker, seen) => {
             if !is_silent(&mut tx, broker, seen).await? {
                 return Ok(0);
             }
             sqlx::query(free("o.claimed_by = $1")).bind(broker)
         }
-        Release::These(broker, held) => {
+        ClaimRelease::These(broker, held) => {
             let tenants: Vec<&str> = held.iter().map(|((tenant, _), _)| tenant.as_str()).collect();
             let ids: Vec<String> = held.iter().map(|((_, id), _)| id.to_string()).collect();
             let attempts: Vec<i32> = held.iter().map(|(_, attempt)| *attempt).collect();

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use super::PostgresOptions;
 use super::failure::failed;
-use super::statistics::Plans;
+use super::statistics::PlanCaching;
 use crate::store::{Result, StoreError};
 
 /// Longest run of one statement; a statement that takes longer is stuck.
@@ -69,12 +69,12 @@ pub(super) async fn settle(url: &str, what: &str, patience: Duration) -> Result<
 /// can begin as well.
 pub(super) async fn begin(
     pool: &PgPool,
-    doubt: &Doubt,
-    plans: Plans,
+    doubt: &PoolHealth,
+    plans: PlanCaching,
 ) -> Result<Transaction<'static, Postgres>> {
     let begin = match plans {
-        Plans::Fitted => "BEGIN ISOLATION LEVEL READ COMMITTED",
-        Plans::Kept => {
+        PlanCaching::Fitted => "BEGIN ISOLATION LEVEL READ COMMITTED",
+        PlanCaching::Kept => {
             "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL plan_cache_mode = force_generic_plan"
         }
     };
@@ -107,9 +107,9 @@ pub(super) async fn statement_bytes(pool: &PgPool) -> Result<usize> {
 
 /// When a connection was last found broken: those that were not used since may be as well.
 #[derive(Debug, Clone)]
-pub(super) struct Doubt(Arc<Mutex<Instant>>);
+pub(super) struct PoolHealth(Arc<Mutex<Instant>>);
 
-impl Doubt {
+impl PoolHealth {
     pub(super) fn none() -> Self {
         Self(Arc::new(Mutex::new(Instant::now())))
     }
@@ -129,7 +129,7 @@ pub(super) async fn pool(
     connect: &PgConnectOptions,
     options: &PostgresOptions,
     messages: &'static str,
-    doubt: &Doubt,
+    doubt: &PoolHealth,
 ) -> Result<PgPool> {
     let doubt = doubt.clone();
     // Between two databases, what ends a batch that one of them lost must not fail of a stale connection.

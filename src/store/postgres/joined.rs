@@ -10,13 +10,13 @@ use sqlx::error::BoxDynError;
 use sqlx::postgres::{PgArguments, PgConnection, Postgres};
 use sqlx::{Arguments, AssertSqlSafe, Encode, Type};
 
-use super::batch::Table;
+use super::batch::BatchTable;
 use super::failure::failed;
 use crate::store::{Result, StoreError};
 
 /// What is done with a part's rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum How {
+pub(super) enum WriteMode {
     /// Inserted; a key that is taken is an error.
     Insert,
     /// Inserted, or set where there is one.
@@ -30,12 +30,12 @@ pub(super) enum How {
 
 /// Values for a statement's parameters, in order: one array a column.
 #[derive(Default)]
-pub(super) struct Bound {
+pub(super) struct StatementArguments {
     values: PgArguments,
     failed: Option<BoxDynError>,
 }
 
-impl Bound {
+impl StatementArguments {
     pub(super) fn bind<'t, T: Encode<'t, Postgres> + Type<Postgres>>(mut self, value: T) -> Self {
         if let Err(err) = self.values.add(value) {
             self.failed.get_or_insert(err);
@@ -45,35 +45,41 @@ impl Bound {
 }
 
 /// A statement in the making, and the connection that it goes to.
-pub(super) struct Joined<'c> {
+pub(super) struct JoinedStatement<'c> {
     connection: &'c mut PgConnection,
     /// Bytes of a statement's rows, roughly; one row may exceed it.
     limit: usize,
     room: usize,
-    bound: Bound,
-    parts: Vec<Part>,
+    bound: StatementArguments,
+    parts: Vec<StatementPart>,
 }
 
-struct Part {
+struct StatementPart {
     text: String,
     /// The table and how many of its rows have to be there, of an update.
     sought: Option<(&'static str, usize)>,
 }
 
-impl<'c> Joined<'c> {
+impl<'c> JoinedStatement<'c> {
     pub(super) fn new(connection: &'c mut PgConnection, limit: usize) -> Self {
-        Self { connection, limit, room: limit, bound: Bound::default(), parts: Vec::new() }
+        Self {
+            connection,
+            limit,
+            room: limit,
+            bound: StatementArguments::default(),
+            parts: Vec::new(),
+        }
     }
 
     /// Adds rows of one table. `bytes` is how much of a row is not ids and numbers; `bind` binds one array a
-    /// column, for [`How::Delete`] of the key alone.
+    /// column, for [`WriteMode::Delete`] of the key alone.
     pub(super) async fn put<T: Sync>(
         &mut self,
-        table: &Table,
-        how: How,
+        table: &BatchTable,
+        how: WriteMode,
         rows: &[T],
         bytes: impl Fn(&T) -> usize,
-        bind: impl Fn(Bound, &[T]) -> Bound,
+        bind: impl Fn(StatementArguments, &[T]) -> StatementArguments,
     ) -> Result<()> {
         let mut rest = rows;
         while !rest.is_empty() {
@@ -85,14 +91,14 @@ impl<'c> Joined<'c> {
             let (now, later) = rest.split_at(fit.max(1));
             let first = self.bound.values.len() + 1;
             let text = match how {
-                How::Insert => table.insert(first),
-                How::Upsert => table.upsert(first),
-                How::Update(fixed) => table.update_but(first, fixed),
-                How::Delete => table.delete(first),
+                WriteMode::Insert => table.insert(first),
+                WriteMode::Upsert => table.upsert(first),
+                WriteMode::Update(fixed) => table.update_but(first, fixed),
+                WriteMode::Delete => table.delete(first),
             };
-            let sought = matches!(how, How::Update(_)).then_some((table.name, now.len()));
+            let sought = matches!(how, WriteMode::Update(_)).then_some((table.name, now.len()));
             self.bound = bind(std::mem::take(&mut self.bound), now);
-            self.parts.push(Part { text, sought });
+            self.parts.push(StatementPart { text, sought });
             self.room = left;
             rest = later;
             if !rest.is_empty() {
@@ -105,7 +111,7 @@ impl<'c> Joined<'c> {
     /// Sends what is there.
     pub(super) async fn send(&mut self) -> Result<()> {
         let parts = std::mem::take(&mut self.parts);
-        let Bound { values, failed: unbound } = std::mem::take(&mut self.bound);
+        let StatementArguments { values, failed: unbound } = std::mem::take(&mut self.bound);
         self.room = self.limit;
         if let Some(err) = unbound {
             return Err(failed(sqlx::Error::Encode(err)));
@@ -138,7 +144,7 @@ fn fitting<T>(rows: &[T], mut room: usize, bytes: impl Fn(&T) -> usize) -> (usiz
 }
 
 /// All parts as one statement; its one value are the rows that each update found, in order.
-fn text(parts: &[Part]) -> String {
+fn text(parts: &[StatementPart]) -> String {
     let mut text = String::from("WITH ");
     let mut counts = String::new();
     for (place, part) in parts.iter().enumerate() {
@@ -169,7 +175,7 @@ mod tests {
 
     #[test]
     fn only_updates_are_counted() {
-        let part = |text: &str, sought| Part { text: text.to_owned(), sought };
+        let part = |text: &str, sought| StatementPart { text: text.to_owned(), sought };
         assert_eq!(
             text(&[part("INSERT a", None), part("UPDATE b", Some(("b", 2)))]),
             "WITH p0 AS (INSERT a), p1 AS (UPDATE b RETURNING 1) \

@@ -9,12 +9,12 @@ use super::batch::column;
 use super::failure::failed;
 use super::{PostgresStore, rows};
 use crate::domain::ids::{ContentId, Micros, TaskId, TenantId};
-use crate::evidence::commitment::Codec;
 use crate::evidence::merkle::Hash;
-use crate::evidence::record::{LogHead, Sealed};
+use crate::evidence::record::{LogHead, SealedRecord};
 use crate::store::rows::KEPT;
 use crate::store::{
-    HandoffKey, Result, Store, StoredContent, StoredPersonal, StoredRecord, TreeKeyRow,
+    HandoffKey, Result, SaltedContent, Store, StoredContent, StoredPersonal, StoredRecord,
+    TreeKeyRow,
 };
 
 /// Makes a tenant's log if there is none. The head first: a tenant that can be seen has one.
@@ -180,7 +180,7 @@ pub(super) async fn settle_tree_key(
 pub(super) async fn find_receipt(
     store: &PostgresStore,
     key: &HandoffKey,
-) -> Result<Option<Sealed>> {
+) -> Result<Option<SealedRecord>> {
     let found = look_for_receipt(&store.log, key).await?;
     if found.is_some() || store.apart.is_none() {
         return Ok(found);
@@ -189,7 +189,7 @@ pub(super) async fn find_receipt(
     look_for_receipt(&store.log, key).await
 }
 
-async fn look_for_receipt(log: &PgPool, key: &HandoffKey) -> Result<Option<Sealed>> {
+async fn look_for_receipt(log: &PgPool, key: &HandoffKey) -> Result<Option<SealedRecord>> {
     let row = sqlx::query(
         "SELECT h.log_id, r.leaf_index, r.record_hash, r.body, r.tree_size FROM audit.records AS r \
          JOIN audit.log_heads AS h ON h.tenant = r.tenant \
@@ -203,7 +203,7 @@ async fn look_for_receipt(log: &PgPool, key: &HandoffKey) -> Result<Option<Seale
     .await
     .map_err(failed)?;
     row.map(|row| {
-        Ok(Sealed {
+        Ok(SealedRecord {
             log_id: rows::get(&row, "log_id")?,
             leaf_index: rows::get(&row, "leaf_index")?,
             hash: rows::hash32(&row, "record_hash")?,
@@ -304,10 +304,8 @@ pub(super) async fn kept_contents(
     .collect()
 }
 
-type Kept = Option<(Vec<u8>, Codec, Vec<u8>)>;
-
 /// Salt, codec and bytes; nothing where they were erased.
-fn kept(row: &PgRow) -> Result<Kept> {
+fn kept(row: &PgRow) -> Result<Option<SaltedContent>> {
     let salt: Option<Vec<u8>> = rows::get(row, "salt")?;
     let bytes: Option<Vec<u8>> = rows::get(row, "bytes")?;
     salt.zip(bytes).map(|(salt, bytes)| Ok((salt, rows::codec(row)?, bytes))).transpose()

@@ -11,10 +11,10 @@ use crate::store::{Result, StoreError};
 const TABLE: &str = "_sqlx_migrations";
 
 /// Migrations by number, name and text, in order. A released one is never edited: its checksum is kept.
-pub(super) type Set = &'static [(i64, &'static str, &'static str)];
+pub(super) type MigrationSet = &'static [(i64, &'static str, &'static str)];
 
 /// Of a database that has everything, or everything but the log.
-pub(super) const OPERATIONS: Set = &[
+pub(super) const OPERATIONS: MigrationSet = &[
     (1, "spine", include_str!("../../../migrations/postgres/0001_spine.sql")),
     (2, "tree", include_str!("../../../migrations/postgres/0002_tree.sql")),
     (3, "erasure", include_str!("../../../migrations/postgres/0003_erasure.sql")),
@@ -35,10 +35,10 @@ pub(super) const OPERATIONS: Set = &[
 ];
 
 /// Of a database that has the log and nothing else. What changes the schema `audit` above changes it here.
-pub(super) const AUDIT: Set =
+pub(super) const AUDIT: MigrationSet =
     &[(1, "log", include_str!("../../../migrations/postgres-audit/0001_log.sql"))];
 
-fn all(known: Set) -> Vec<Migration> {
+fn all(known: MigrationSet) -> Vec<Migration> {
     known
         .iter()
         .map(|&(version, name, sql)| {
@@ -50,7 +50,7 @@ fn all(known: Set) -> Vec<Migration> {
 /// Applies what is missing; returns how many that were. Where nothing is, nothing is asked of the role
 /// but that it reads which were applied. The lock is the session's: it ends with the connection,
 /// whatever happens.
-pub(super) async fn apply(connection: &mut PgConnection, known: Set) -> Result<usize> {
+pub(super) async fn apply(connection: &mut PgConnection, known: MigrationSet) -> Result<usize> {
     sqlx::raw_sql("SET client_min_messages = warning; SET statement_timeout = 0")
         .execute(&mut *connection)
         .await
@@ -73,7 +73,7 @@ pub(super) async fn apply(connection: &mut PgConnection, known: Set) -> Result<u
 }
 
 /// What this database lacks, in order.
-async fn missing(connection: &mut PgConnection, known: Set) -> Result<Vec<Migration>> {
+async fn missing(connection: &mut PgConnection, known: MigrationSet) -> Result<Vec<Migration>> {
     let begun: bool = sqlx::query_scalar("SELECT to_regclass($1) IS NOT NULL")
         .bind(TABLE)
         .fetch_one(&mut *connection)

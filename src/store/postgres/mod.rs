@@ -17,16 +17,16 @@ use crate::domain::handoff::{DeliveryMode, Handoff};
 use crate::domain::ids::{AgentId, ContentId, Micros, TaskId, TenantId};
 use crate::domain::progress::Edge;
 use crate::domain::task::Task;
-use crate::evidence::append::Appended;
-use crate::evidence::erasure::Slot;
+use crate::evidence::append::AppendedRecords;
+use crate::evidence::erasure::DataSlot;
 use crate::evidence::merkle::Hash;
-use crate::evidence::record::{LogHead, Sealed};
-use crate::store::erasure::{ErasureKey, ErasureRow, HeldDatum, HoldKey, HoldRow, Scrubbed};
+use crate::evidence::record::{LogHead, SealedRecord};
+use crate::store::erasure::{ErasureKey, ErasureRow, HoldKey, HoldRow, ScrubOutcome, SubjectDatum};
 use crate::store::{
-    AgentRow, CheckpointCursor, CheckpointRow, Claim, Cursor, DeadLetterFilter, DeadLetterRow,
-    Depths, EscalationFilter, EscalationKey, HandoffFilter, HandoffKey, Held, KeyRow, Needs,
-    OutboxRow, Receiver, Release, Result, RunKey, State, Store, StoreError, StoredContent,
-    StoredRecord, TaskFilter, TaskKey, TreeKeyRow, Wakeups, Writes,
+    AgentRow, BatchState, CheckpointCursor, CheckpointRow, Claim, ClaimKey, ClaimRelease, Cursor,
+    DeadLetterFilter, DeadLetterRow, Depths, EscalationFilter, EscalationKey, HandoffFilter,
+    HandoffKey, KeyRow, Needs, OutboxRow, ReceiverKey, Result, RunKey, Store, StoreError,
+    StoredContent, StoredRecord, TaskFilter, TaskKey, TreeKeyRow, Wakeups, Writes,
 };
 
 mod apart;
@@ -55,8 +55,8 @@ mod transact;
 mod wakeups;
 mod writes;
 
-use apart::Apart;
-use connect::Doubt;
+use apart::SeparateLog;
+use connect::PoolHealth;
 use failure::failed;
 use statistics::Statistics;
 
@@ -122,10 +122,10 @@ pub struct PostgresStore {
     /// Where the log is read and written: `pool`, unless it is in a database of its own.
     log: PgPool,
     /// That database, and what keeps the two as one.
-    apart: Option<Apart>,
+    apart: Option<SeparateLog>,
     /// How large a statement of a batch may be.
     statement_bytes: usize,
-    doubt: Doubt,
+    doubt: PoolHealth,
     statistics: Arc<Statistics>,
 }
 
@@ -139,7 +139,7 @@ impl PostgresStore {
     /// the acquire timeout.
     pub async fn open(url: &str, options: PostgresOptions) -> Result<Self> {
         let connect = connect::settle(url, "the database URL", options.acquire_timeout).await?;
-        let doubt = Doubt::none();
+        let doubt = PoolHealth::none();
         let pool = connect::pool(&connect, &options, "warning", &doubt).await?;
         let statement_bytes = connect::statement_bytes(&pool).await?;
         let Some(url) = &options.audit_url else {
@@ -158,7 +158,7 @@ impl PostgresStore {
         // Once its part of a batch is prepared a connection is in no transaction, and would warn of
         // that each time it is given back.
         let log = connect::pool(&audit, &options, "error", &doubt).await?;
-        let apart = Apart::new(pool.clone(), log.clone(), audit);
+        let apart = SeparateLog::new(pool.clone(), log.clone(), audit);
         apart.check().await?;
         let statement_bytes = statement_bytes.min(connect::statement_bytes(&log).await?);
         Ok(Self {
@@ -175,7 +175,7 @@ impl PostgresStore {
 
 /// Brings one database up to date. On a connection of its own: the wait for another broker's migration may
 /// exceed the statement timeout, and a failure on the way must not leave the lock with a pooled connection.
-async fn migrate(connect: &PgConnectOptions, known: migrations::Set) -> Result<usize> {
+async fn migrate(connect: &PgConnectOptions, known: migrations::MigrationSet) -> Result<usize> {
     let mut connection = connect.connect().await.map_err(failed)?;
     let applied = migrations::apply(&mut connection, known).await;
     if let Err(err) = connection.close().await {
@@ -189,8 +189,8 @@ impl Store for PostgresStore {
     async fn transact(
         &self,
         needs: &Needs,
-        plan: &mut (dyn FnMut(State) -> Writes + Send),
-    ) -> Result<Appended> {
+        plan: &mut (dyn FnMut(BatchState) -> Writes + Send),
+    ) -> Result<AppendedRecords> {
         let done = batched(Box::pin(transact::transact(self, needs, plan))).await;
         if matches!(done, Err(StoreError::Unavailable(_))) {
             self.doubt.raise();
@@ -348,7 +348,7 @@ impl Store for PostgresStore {
         answered(reads::find_checkpoint(&self.pool, run, seq)).await
     }
 
-    async fn find_receipt(&self, key: &HandoffKey) -> Result<Option<Sealed>> {
+    async fn find_receipt(&self, key: &HandoffKey) -> Result<Option<SealedRecord>> {
         answered(log::find_receipt(self, key)).await
     }
 
@@ -443,9 +443,9 @@ impl Store for PostgresStore {
         &self,
         tenant: &TenantId,
         subject_id: &str,
-        after: Option<Slot>,
+        after: Option<DataSlot>,
         limit: i64,
-    ) -> Result<Vec<HeldDatum>> {
+    ) -> Result<Vec<SubjectDatum>> {
         answered(erasure::list_held(self, tenant, subject_id, after, limit)).await
     }
 
@@ -479,7 +479,7 @@ impl Store for PostgresStore {
         answered(erasure::list_holds(&self.pool, tenant, subject_key, after, limit)).await
     }
 
-    async fn scrub(&self) -> Result<Scrubbed> {
+    async fn scrub(&self) -> Result<ScrubOutcome> {
         erasure::scrub(&self.connect).await
     }
 
@@ -488,17 +488,21 @@ impl Store for PostgresStore {
         mode: DeliveryMode,
         now: Micros,
         limit: i64,
-    ) -> Result<Vec<Receiver>> {
+    ) -> Result<Vec<ReceiverKey>> {
         answered(claims::list_due_receivers(&self.pool, mode, now, limit)).await
     }
 
-    async fn list_due_among(&self, receivers: &[Receiver], now: Micros) -> Result<Vec<Receiver>> {
+    async fn list_due_among(
+        &self,
+        receivers: &[ReceiverKey],
+        now: Micros,
+    ) -> Result<Vec<ReceiverKey>> {
         answered(claims::list_due_among(&self.pool, receivers, now)).await
     }
 
     async fn list_waiting(
         &self,
-        receiver: &Receiver,
+        receiver: &ReceiverKey,
         now: Micros,
         limit: i64,
     ) -> Result<Vec<OutboxRow>> {
@@ -524,7 +528,7 @@ impl Store for PostgresStore {
 
     async fn claim(
         &self,
-        receiver: &Receiver,
+        receiver: &ReceiverKey,
         mode: DeliveryMode,
         broker: &str,
         now: Micros,
@@ -546,11 +550,11 @@ impl Store for PostgresStore {
         answered(claims::list_strangers(&self.pool)).await
     }
 
-    async fn list_claims(&self, broker: &str) -> Result<Vec<Held>> {
+    async fn list_claims(&self, broker: &str) -> Result<Vec<ClaimKey>> {
         answered(claims::list_claims(&self.pool, broker)).await
     }
 
-    async fn release(&self, whose: Release<'_>) -> Result<u64> {
+    async fn release(&self, whose: ClaimRelease<'_>) -> Result<u64> {
         answered(claims::release(&self.pool, whose)).await
     }
 

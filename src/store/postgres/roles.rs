@@ -20,11 +20,11 @@ const MAINTAIN_SINCE: i32 = 170_000;
 const MAX_NAME: usize = 63;
 
 /// Tables, and what the role may do with each.
-pub(super) type Rights = &'static [(&'static str, &'static str)];
+pub(super) type TableRights = &'static [(&'static str, &'static str)];
 
 /// The log: rows are added. A head's name and its log's id stay, its size, hash and edge move. Keys that
 /// sign tree heads are retired by `handoffd key tree-head` as the owner.
-pub(super) const LOG: Rights = &[
+pub(super) const LOG: TableRights = &[
     ("audit.records", "SELECT, INSERT"),
     ("audit.nodes", "SELECT, INSERT"),
     ("audit.tree_keys", "SELECT, INSERT"),
@@ -33,7 +33,7 @@ pub(super) const LOG: Rights = &[
 
 /// Everything else, as far as a statement of the store needs it. `FOR UPDATE` asks for the right to
 /// update some column: a tenant's row is locked, and never changed.
-pub(super) const OPERATIONS: Rights = &[
+pub(super) const OPERATIONS: TableRights = &[
     ("_sqlx_migrations", "SELECT"),
     ("tenants", "SELECT, INSERT, UPDATE (created_at)"),
     ("facts", "SELECT, INSERT"),
@@ -73,14 +73,15 @@ pub(super) const OPERATIONS: Rights = &[
 ];
 
 /// What stands beside the log in a database of its own.
-pub(super) const AUDIT: Rights = &[("_sqlx_migrations", "SELECT"), ("audit.identity", "SELECT")];
+pub(super) const AUDIT: TableRights =
+    &[("_sqlx_migrations", "SELECT"), ("audit.identity", "SELECT")];
 
 /// Makes the role if there is none, and gives it these rights and no others; refuses, and changes
 /// nothing, where it could do more in the log by other ways.
 pub(super) async fn grant(
     connection: &mut PgConnection,
     role: &str,
-    rights: &[Rights],
+    rights: &[TableRights],
 ) -> Result<()> {
     check_name(role)?;
     let mut tx = connection.begin().await.map_err(failed)?;

@@ -45,7 +45,7 @@ const WAITING: &str = "SELECT count(*) FROM (SELECT FROM outbox LIMIT $1) AS o";
 
 /// A table, as the planner knows it and as it is.
 #[derive(Debug)]
-struct Table {
+struct TableStatistics {
     name: String,
     /// Below nothing where it was never looked at.
     rows: f32,
@@ -54,7 +54,7 @@ struct Table {
     own: bool,
 }
 
-impl Table {
+impl TableStatistics {
     fn has_outgrown(&self) -> bool {
         self.own && self.rows < LARGE && self.now >= GROWN * self.pages.max(NEW_PAGES)
     }
@@ -62,7 +62,7 @@ impl Table {
 
 /// How the statements of a batch are planned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Plans {
+pub(super) enum PlanCaching {
     /// Anew each time, for as many rows as there are.
     Fitted,
     /// Once a connection, for any number of rows, and anew where a table was analysed since. Left to itself the
@@ -83,8 +83,8 @@ impl Statistics {
     /// See [`crate::store::Store::tend`].
     pub(super) async fn tend(&self, pool: &PgPool) -> Result<()> {
         let rows = sqlx::query_as(TABLES).fetch_all(pool).await.map_err(failed)?;
-        let table = |(name, rows, pages, now, own)| Table { name, rows, pages, now, own };
-        let tables: Vec<Table> = rows.into_iter().map(table).collect();
+        let table = |(name, rows, pages, now, own)| TableStatistics { name, rows, pages, now, own };
+        let tables: Vec<TableStatistics> = rows.into_iter().map(table).collect();
         for table in tables.iter().filter(|table| table.has_outgrown()) {
             let sql = AssertSqlSafe(format!("ANALYZE {}", table.name));
             sqlx::raw_sql(sql).execute(pool).await.map_err(failed)?;
@@ -94,7 +94,7 @@ impl Statistics {
         Ok(())
     }
 
-    fn found(&self, tables: &[Table], waiting: i64) {
+    fn found(&self, tables: &[TableStatistics], waiting: i64) {
         let large = |name: &str| tables.iter().any(|one| one.name == name && one.rows >= LARGE);
         let kept = waiting < BACKLOG && LOOKED_UP.into_iter().all(large);
         self.kept.store(kept, Ordering::Relaxed);
@@ -103,7 +103,7 @@ impl Statistics {
 
     /// How a batch that asks for this is planned. Kept is only what every handoff needs: of other tables nobody
     /// knows how large they are.
-    pub(super) fn plans(&self, needs: &Needs) -> Plans {
+    pub(super) fn plans(&self, needs: &Needs) -> PlanCaching {
         // Named one by one, so that a new field cannot be forgotten.
         let Needs {
             tasks,
@@ -140,7 +140,11 @@ impl Statistics {
             && erasure.tenants().is_empty();
         let few = (1..=MOST).contains(&handoffs.len()) && tasks.len() <= MOST;
         let known = if idempotency.is_empty() { &self.kept } else { &self.keyed };
-        if usual && few && known.load(Ordering::Relaxed) { Plans::Kept } else { Plans::Fitted }
+        if usual && few && known.load(Ordering::Relaxed) {
+            PlanCaching::Kept
+        } else {
+            PlanCaching::Fitted
+        }
     }
 }
 
@@ -151,8 +155,8 @@ mod tests {
     use super::*;
     use crate::domain::ids::{HandoffId, TaskId, TenantId};
 
-    fn table(name: &str, rows: f32, pages: i64, now: i64) -> Table {
-        Table { name: name.to_owned(), rows, pages, now, own: true }
+    fn table(name: &str, rows: f32, pages: i64, now: i64) -> TableStatistics {
+        TableStatistics { name: name.to_owned(), rows, pages, now, own: true }
     }
 
     fn tenant() -> TenantId {
@@ -190,30 +194,34 @@ mod tests {
             !table("tasks", 1_000.0, 32, 5_000).has_outgrown(),
             "the server's own look will do"
         );
-        let foreign = Table { own: false, ..table("tasks", -1.0, 0, 8) };
+        let foreign = TableStatistics { own: false, ..table("tasks", -1.0, 0, 8) };
         assert!(!foreign.has_outgrown());
     }
 
     #[test]
     fn plans_are_kept_for_tens_of_handoffs_over_large_tables() {
         let statistics = known(-1.0, 0);
-        assert_eq!(statistics.plans(&needs(1)), Plans::Kept);
-        assert_eq!(statistics.plans(&needs(64)), Plans::Kept);
-        assert_eq!(statistics.plans(&needs(65)), Plans::Fitted);
-        assert_eq!(statistics.plans(&needs(0)), Plans::Fitted);
-        assert_eq!(Statistics::default().plans(&needs(1)), Plans::Fitted, "nobody has looked");
+        assert_eq!(statistics.plans(&needs(1)), PlanCaching::Kept);
+        assert_eq!(statistics.plans(&needs(64)), PlanCaching::Kept);
+        assert_eq!(statistics.plans(&needs(65)), PlanCaching::Fitted);
+        assert_eq!(statistics.plans(&needs(0)), PlanCaching::Fitted);
+        assert_eq!(
+            Statistics::default().plans(&needs(1)),
+            PlanCaching::Fitted,
+            "nobody has looked"
+        );
     }
 
     #[test]
     fn no_plan_is_kept_under_a_backlog_or_over_a_table_that_may_be_small() {
-        assert_eq!(known(-1.0, 999).plans(&needs(1)), Plans::Kept);
-        assert_eq!(known(-1.0, 1_000).plans(&needs(1)), Plans::Fitted);
+        assert_eq!(known(-1.0, 999).plans(&needs(1)), PlanCaching::Kept);
+        assert_eq!(known(-1.0, 1_000).plans(&needs(1)), PlanCaching::Fitted);
         let mut keyed = needs(1);
         keyed.idempotency.insert((tenant(), "a".parse().expect("an id"), "key".to_owned()));
-        assert_eq!(known(10.0, 0).plans(&keyed), Plans::Fitted);
-        assert_eq!(known(1_000.0, 0).plans(&keyed), Plans::Kept);
+        assert_eq!(known(10.0, 0).plans(&keyed), PlanCaching::Fitted);
+        assert_eq!(known(1_000.0, 0).plans(&keyed), PlanCaching::Kept);
         let mut rare = needs(1);
         rare.open.insert((tenant(), TaskId(Uuid::from_u128(1))));
-        assert_eq!(known(1_000.0, 0).plans(&rare), Plans::Fitted);
+        assert_eq!(known(1_000.0, 0).plans(&rare), PlanCaching::Fitted);
     }
 }

@@ -10,14 +10,14 @@ use super::connection::failure;
 use crate::store::{Result, StoreError};
 
 /// A statement on its way to be bound.
-pub(super) type Bound = Query<'static, Sqlite, SqliteArguments>;
+pub(super) type SqliteStatement = Query<'static, Sqlite, SqliteArguments>;
 
 /// Rows of one statement: the largest that still fit are taken. 64 rows of the widest table are
 /// 2,240 values, far below SQLite's limit of 32,766.
 const CHUNKS: [usize; 4] = [64, 16, 4, 1];
 
 /// A statement around a list of rows.
-pub(super) struct Batch {
+pub(super) struct RowBatch {
     before: String,
     width: usize,
     after: String,
@@ -27,7 +27,7 @@ fn names(columns: &str) -> impl Iterator<Item = &str> {
     columns.split(',').map(str::trim)
 }
 
-impl Batch {
+impl RowBatch {
     /// Inserts; an existing row is an error.
     pub(super) fn insert(table: &str, columns: &str) -> Self {
         Self {
@@ -79,7 +79,7 @@ impl Batch {
         &self,
         conn: &mut SqliteConnection,
         rows: &[T],
-        bind: fn(Bound, T) -> Bound,
+        bind: fn(SqliteStatement, T) -> SqliteStatement,
     ) -> Result<u64> {
         let mut touched = 0;
         let mut left = rows;

@@ -12,7 +12,7 @@ use super::rows;
 use crate::domain::handoff::DeliveryMode;
 use crate::domain::ids::{HandoffId, Micros, TenantId};
 use crate::store::rows::OUTBOX;
-use crate::store::{Claim, Held, OutboxRow, Receiver, Release, Result};
+use crate::store::{Claim, ClaimKey, ClaimRelease, OutboxRow, ReceiverKey, Result};
 
 /// From receiver to receiver by the index, and of each the first row that is due: the time grows with
 /// the receivers and not with what waits, or a backlog would slow the dispatcher down and grow by that.
@@ -38,7 +38,7 @@ pub(super) async fn list_due_receivers(
     mode: DeliveryMode,
     now: Micros,
     limit: i64,
-) -> Result<Vec<Receiver>> {
+) -> Result<Vec<ReceiverKey>> {
     sqlx::query(DUE_RECEIVERS)
         .bind(mode.as_str())
         .bind(now.0)
@@ -54,9 +54,9 @@ pub(super) async fn list_due_receivers(
 /// See [`crate::store::Store::list_due_among`].
 pub(super) async fn list_due_among(
     pool: &SqlitePool,
-    receivers: &[Receiver],
+    receivers: &[ReceiverKey],
     now: Micros,
-) -> Result<Vec<Receiver>> {
+) -> Result<Vec<ReceiverKey>> {
     sqlx::query(
         "WITH wanted (t, a) AS (SELECT value ->> 0, value ->> 1 FROM json_each(?)) \
          SELECT t AS tenant, a AS target FROM wanted WHERE EXISTS \
@@ -81,7 +81,7 @@ const FREE_FIRST: &str = "o.visible_at <= ? AND NOT EXISTS (SELECT 1 FROM outbox
 /// See [`crate::store::Store::list_waiting`].
 pub(super) async fn list_waiting(
     pool: &SqlitePool,
-    receiver: &Receiver,
+    receiver: &ReceiverKey,
     now: Micros,
     limit: i64,
 ) -> Result<Vec<OutboxRow>> {
@@ -115,7 +115,7 @@ pub(super) async fn list_unpulled(
 /// receives them.
 pub(super) async fn claim(
     conn: &mut SqliteConnection,
-    receiver: &Receiver,
+    receiver: &ReceiverKey,
     mode: DeliveryMode,
     broker: &str,
     now: Micros,
@@ -287,7 +287,7 @@ pub(super) async fn list_strangers(pool: &SqlitePool) -> Result<Vec<String>> {
 }
 
 /// See [`crate::store::Store::list_claims`].
-pub(super) async fn list_claims(pool: &SqlitePool, broker: &str) -> Result<Vec<Held>> {
+pub(super) async fn list_claims(pool: &SqlitePool, broker: &str) -> Result<Vec<ClaimKey>> {
     sqlx::query(
         "SELECT tenant, handoff_id, attempt FROM outbox WHERE mode = 'webhook' AND claimed_by = ? \
          ORDER BY tenant, handoff_id",
@@ -309,24 +309,24 @@ const FREE: &str =
     "UPDATE outbox SET visible_at = 0, claimed_by = NULL WHERE mode = 'webhook' AND ";
 
 /// See [`crate::store::Store::release`].
-pub(super) async fn release(conn: &mut SqliteConnection, whose: Release<'_>) -> Result<u64> {
+pub(super) async fn release(conn: &mut SqliteConnection, whose: ClaimRelease<'_>) -> Result<u64> {
     let free = match whose {
-        Release::Everyone => {
+        ClaimRelease::Everyone => {
             run(&mut *conn, sqlx::query("DELETE FROM brokers")).await?;
             sqlx::query(AssertSqlSafe(format!("{FREE} claimed_by IS NOT NULL")))
         }
-        Release::Own(broker) => {
+        ClaimRelease::Own(broker) => {
             run(&mut *conn, sqlx::query("DELETE FROM brokers WHERE broker = ?").bind(broker))
                 .await?;
             sqlx::query(AssertSqlSafe(format!("{FREE} claimed_by = ?"))).bind(broker)
         }
-        Release::Silent(broker, seen) => {
+        ClaimRelease::Silent(broker, seen) => {
             if !is_silent(&mut *conn, broker, seen).await? {
                 return Ok(0);
             }
             sqlx::query(AssertSqlSafe(format!("{FREE} claimed_by = ?"))).bind(broker)
         }
-        Release::These(broker, held) => {
+        ClaimRelease::These(broker, held) => {
             let held: Vec<_> = held.iter().map(|((tenant, id), n)| (tenant, id, n)).collect();
             sqlx::query(AssertSqlSafe(format!(
                 "{FREE} claimed_by = ? AND (tenant, handoff_id, attempt) IN \

@@ -36,14 +36,14 @@ const PATIENCE: Duration = Duration::from_millis(200);
 
 /// What is copied, and who may.
 pub(super) struct Wal {
-    shared: Arc<Shared>,
+    shared: Arc<WalState>,
     task: std::sync::Mutex<Option<JoinHandle<()>>>,
     stop: CancellationToken,
     /// Ends the task with the store, also where nobody closes it.
     _stop: DropGuard,
 }
 
-struct Shared {
+struct WalState {
     path: PathBuf,
     /// The database itself, to synchronise what was copied. Never closed: with any descriptor of the file that
     /// a process closes, POSIX takes away the locks that SQLite has on it.
@@ -66,7 +66,7 @@ impl Wal {
         let mut path = file.as_os_str().to_owned();
         path.push("-wal");
         let stop = CancellationToken::new();
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(WalState {
             path: path.into(),
             file: File::open(file).ok().map(|file| &*Box::leak(Box::new(file))),
             written: AtomicUsize::new(0),
@@ -113,7 +113,7 @@ impl Wal {
     }
 }
 
-impl Shared {
+impl WalState {
     fn bytes(&self) -> u64 {
         std::fs::metadata(&self.path).map_or(0, |file| file.len())
     }
@@ -126,7 +126,7 @@ impl Shared {
 async fn run(
     options: SqliteConnectOptions,
     writer: Arc<Mutex<Writer>>,
-    shared: Arc<Shared>,
+    shared: Arc<WalState>,
     stop: CancellationToken,
 ) {
     let mut kept = None;
@@ -158,7 +158,11 @@ async fn run(
 }
 
 /// Copies what is there; and where the log is long, the rest while nobody writes.
-async fn round(conn: &mut SqliteConnection, writer: &Mutex<Writer>, shared: &Shared) -> Result<()> {
+async fn round(
+    conn: &mut SqliteConnection,
+    writer: &Mutex<Writer>,
+    shared: &WalState,
+) -> Result<()> {
     if shared.bytes() <= LONG {
         shared.long.store(LONG, Ordering::Relaxed);
     }
