@@ -131,9 +131,9 @@ impl Eraser {
             match eraser.parts.carry_out(&key).await {
                 Ok(row) => tracing::info!(
                     erasure_id = %row.id, data = row.data, contents = row.contents,
-                    "an erasure is done"
+                    "erasure completed"
                 ),
-                Err(err) => tracing::warn!(erasure_id = %key.1, error = %err, "an erasure waits"),
+                Err(err) => tracing::warn!(erasure_id = %key.1, error = %err, "erasure paused"),
             }
             eraser.under_way.lock().unwrap_or_else(PoisonError::into_inner).remove(&key);
             drop(running);

@@ -124,7 +124,7 @@ pub async fn settle_in_doubt(
         match store.settle_in_doubt(&mut seen).await {
             Ok(ended) => metrics.ledger_in_doubt_ended.inc_by(ended),
             Err(err) => {
-                tracing::warn!(error = %err, "batches between two databases could not be looked at");
+                tracing::warn!(error = %err, "batches in doubt could not be read");
             }
         }
         metrics.ledger_in_doubt.set(i64::try_from(seen.len()).unwrap_or(i64::MAX));
@@ -144,7 +144,7 @@ pub async fn tend(store: Arc<dyn Store>, stopping: CancellationToken) {
         match store.tend().await {
             Ok(true) => {}
             Ok(false) => return,
-            Err(err) => tracing::debug!(error = %err, "the tables could not be looked at"),
+            Err(err) => tracing::debug!(error = %err, "the tables could not be analysed"),
         }
         tokio::select! {
             () = tokio::time::sleep(TEND_EVERY) => {}
@@ -185,7 +185,7 @@ pub async fn forget_events(
         let now = clock.now().0;
         let day = Micros(now.saturating_sub(REFUSALS_KEPT_US));
         if let Err(err) = store.forget_refused_tasks(day).await {
-            tracing::warn!(error = %err, "old refusals could not be forgotten");
+            tracing::warn!(error = %err, "old refusals could not be deleted");
         }
         let cutoff = Micros(now.saturating_sub(keep));
         if let Err(err) = forget(&*store, cutoff, &stopping).await {

@@ -113,7 +113,7 @@ impl Purger {
         self.hold(tenant, &lease).await?;
         let outcome = self.purge(tenant, before, whole, &lease).await;
         if let Err(err) = self.store.release_lease(&lease).await {
-            tracing::debug!(error = %err, "the lease of retention ends by time");
+            tracing::debug!(error = %err, "the retention lease could not be released; it expires by itself");
         }
         outcome
     }
@@ -269,7 +269,7 @@ impl Purger {
             Ok(tenants) => tenants,
             Err(err) => {
                 self.metrics.failures.inc();
-                tracing::warn!(error = %err, "what is past its time could not be looked for");
+                tracing::warn!(error = %err, "expired data could not be searched");
                 return false;
             }
         };
@@ -279,14 +279,14 @@ impl Purger {
                 Ok(taken) if taken.is_none() => {}
                 Ok(taken) => {
                     let PurgeCounts { contents, personal_data, checkpoints, .. } = taken;
-                    tracing::info!(%tenant, contents, personal_data, checkpoints, "past their time: gone");
+                    tracing::info!(%tenant, contents, personal_data, checkpoints, "expired data purged");
                 }
                 // Another broker does it, or one that died holding the lease did.
                 Err(PurgeError::Busy(_)) => well = false,
                 Err(err) => {
                     well = false;
                     self.metrics.failures.inc();
-                    tracing::warn!(%tenant, error = %err, "what is past its time did not all go; it is tried again");
+                    tracing::warn!(%tenant, error = %err, "expired data was not purged completely; the next run retries");
                 }
             }
         }

@@ -209,7 +209,7 @@ impl Archivist {
 
     async fn release(&self, lease: &ExclusiveLease) {
         if let Err(err) = self.store.release_lease(lease).await {
-            tracing::debug!(error = %err, "the archive's lease ends by time");
+            tracing::debug!(error = %err, "the archive's lease could not be released; it expires by itself");
         }
     }
 
@@ -236,7 +236,7 @@ impl Archivist {
         }
         self.hold(tenant, lease).await?;
         for orphan in &orphans {
-            tracing::info!(segment = orphan, "removes what an interrupted run left in the archive");
+            tracing::info!(segment = orphan, "removing segments of an interrupted run");
             self.remove(orphan).await?;
         }
         Ok(staged + orphans.len() as u64)

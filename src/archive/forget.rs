@@ -42,7 +42,7 @@ impl Archivist {
                 // Lost, or on a disk that is not mounted: the places stay, so that it is tried again
                 // should the segment come back.
                 Err(ArchiveError::Missing(_)) => {
-                    tracing::warn!(segment, "a segment with what is to be forgotten is not there");
+                    tracing::warn!(segment, "a segment with erased contents is missing");
                     return Ok(0);
                 }
                 Err(err) => return Err(err),

@@ -42,7 +42,7 @@ pub enum ArchiveError {
     #[error("the archive's {0} is damaged")]
     Damaged(String),
     /// The archive cannot be reached, read or written. Retry later.
-    #[error("the archive is away: {0}")]
+    #[error("the archive is not available: {0}")]
     Away(String),
     /// Another broker is archiving this tenant.
     #[error("another broker archives tenant {0}")]

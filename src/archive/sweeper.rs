@@ -51,7 +51,7 @@ async fn run_all(archivist: &Archivist, hot_days: u32) -> bool {
         Ok(tenants) => tenants,
         Err(err) => {
             archivist.metrics.failures.inc();
-            tracing::warn!(error = %err, "the archive could not run");
+            tracing::warn!(error = %err, "archiving failed");
             return false;
         }
     };
@@ -78,7 +78,7 @@ async fn run_one(archivist: &Archivist, tenant: &TenantId, run: ArchiveRun) -> b
         Err(ArchiveError::Busy(_)) => false,
         Err(err) => {
             archivist.metrics.failures.inc();
-            tracing::warn!(%tenant, error = %err, "the archive could not run; nothing is lost, it is tried again");
+            tracing::warn!(%tenant, error = %err, "archiving failed; nothing is lost, the next run retries");
             false
         }
     }

@@ -65,7 +65,7 @@ pub enum WriteError {
     #[error("the bundle cannot be written: {0}")]
     Io(#[from] io::Error),
     /// A content is in the archive, which is not reachable.
-    #[error("a content is in the archive, which cannot give it now")]
+    #[error("a content is in the archive, which is not available")]
     Away,
     /// An erasure ran meanwhile; its record is beyond `head`. Begin again with a newer head.
     #[error("contents were erased while the bundle was written")]

@@ -178,7 +178,7 @@ pub enum ProofError {
     #[error("the size or index is out of range")]
     Range,
     /// The number of hashes is wrong.
-    #[error("the proof has not the length that these sizes ask for")]
+    #[error("the proof's length does not match the sizes")]
     Length,
     /// The computed root differs.
     #[error("the proof leads to another root")]

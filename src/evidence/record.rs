@@ -47,7 +47,7 @@ pub enum RecordKind {
     Checkpoint,
     /// The task was completed.
     TaskCompleted,
-    /// An operator cancelled the task.
+    /// The task was cancelled.
     TaskCanceled,
     /// The handoff was cancelled before its end.
     Canceled,

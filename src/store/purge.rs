@@ -1,4 +1,4 @@
-//! What of a log is past its time: put together once for both sides, from what each side reads.
+//! Selection of expired data in a log: one implementation for both databases, over the rows each reads.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,10 +12,10 @@ use crate::domain::ids::{ContentId, HandoffId, Micros, TaskId};
 use crate::evidence::erasure::DataSlot;
 use crate::evidence::record::RecordKind;
 
-/// Checkpoints in one page at most: a task may have saved many. The page is then asked for again.
+/// Most checkpoints in one page: a task may have saved many. The page is then loaded again.
 pub(super) const CHECKPOINTS: i64 = 4_096;
 
-/// A record as the purge looks at it.
+/// A record as seen by the purge.
 #[derive(Debug, Clone)]
 pub(super) struct PurgeCandidate {
     pub(super) leaf_index: i64,
@@ -23,11 +23,11 @@ pub(super) struct PurgeCandidate {
     pub(super) recorded_at: Micros,
     pub(super) task: Option<TaskId>,
     pub(super) handoff: Option<HandoffId>,
-    /// Its content, where there is still one, hot or cold.
+    /// The record's content, where one is stored, hot or cold.
     pub(super) content: Option<ContentId>,
 }
 
-/// The records of a page that are old enough, and whether the log has others after them that are.
+/// The expired records of a page, and whether later ones follow in the log.
 #[derive(Debug)]
 pub(super) struct ExpiredPage {
     pub(super) records: Vec<PurgeCandidate>,
@@ -36,7 +36,7 @@ pub(super) struct ExpiredPage {
 }
 
 impl ExpiredPage {
-    /// Records stand in log order; the first that is not old enough ends the page, whatever comes after.
+    /// Records are in log order; the first recent one ends the page, whatever follows.
     pub(super) fn new(need: PurgeNeed, mut records: Vec<PurgeCandidate>) -> Self {
         let whole = i64::try_from(records.len()).is_ok_and(|count| count >= need.limit);
         let old = records.iter().take_while(|record| record.recorded_at < need.before).count();
@@ -47,26 +47,26 @@ impl ExpiredPage {
         Self { records, next, ends }
     }
 
-    /// The tasks that these are about.
+    /// The tasks of these records.
     pub(super) fn tasks(&self) -> BTreeSet<TaskId> {
         self.records.iter().filter_map(|record| record.task).collect()
     }
 }
 
-/// What stands beside the records of a page.
+/// Rows beside the records of a page.
 #[derive(Debug, Default)]
 pub(super) struct PurgeContext {
-    /// Tasks of which nothing may go.
+    /// Tasks that are active or on hold: their data stays.
     pub(super) held: BTreeSet<TaskId>,
     /// Personal data, and whether a legal hold names its subject.
     pub(super) data: Vec<(DataSlot, bool)>,
-    /// Every record that shares a content with one of the page's tasks: content, place, time.
+    /// Every record that shares a content with a task of the page: content, leaf index, time.
     pub(super) sharing: Vec<(ContentId, i64, Micros)>,
-    /// Checkpoints of the tasks that are old enough.
+    /// Expired checkpoints of the tasks.
     pub(super) checkpoints: Vec<(TaskId, CheckpointRef)>,
 }
 
-/// Puts a page together.
+/// Selects the data of a page.
 pub(super) fn page(need: PurgeNeed, old: ExpiredPage, beside: PurgeContext) -> PurgePage {
     let PurgeContext { held, data, sharing, checkpoints } = beside;
     let mut shares: BTreeMap<ContentId, Vec<(i64, Micros)>> = BTreeMap::new();
@@ -116,7 +116,7 @@ pub(super) fn page(need: PurgeNeed, old: ExpiredPage, beside: PurgeContext) -> P
     page
 }
 
-/// Whether a record's content goes with time; that of a kind that this version does not know stays.
+/// Whether retention removes the content of this kind of record; unknown kinds stay.
 fn is_purged(kind: &str) -> bool {
     let from: StrDeserializer<'_, Error> = kind.into_deserializer();
     RecordKind::deserialize(from).is_ok_and(RecordKind::is_purged)

@@ -1,11 +1,10 @@
-//! Rows to values, once for both sides: the columns have the same names and meanings there.
+//! Row mappings for both databases: columns have equal names and meanings there.
 //!
-//! A macro and not a generic function, because the bounds that sqlx would ask for are longer than
-//! what they bound.
+//! A macro instead of a generic function, since sqlx's trait bounds would be longer than the code.
 
 use crate::store::StoreError;
 
-/// A column holds something that this version cannot read.
+/// A column holds a value that this version cannot read.
 pub(super) fn unreadable(column: &str, detail: impl std::fmt::Display) -> StoreError {
     StoreError::Refused(format!("column {column} cannot be read: {detail}"))
 }
@@ -37,7 +36,7 @@ pub(super) const ESCALATION: &str = "tenant, escalation_id, task_id, handoff_id,
 
 /// Columns of a log's head.
 pub(super) const HEAD: &str = "tenant, log_id, size, hash, frontier";
-/// Columns of a content beside its name, of a table called `c`.
+/// Columns of a content besides its id, of a table called `c`.
 pub(super) const KEPT: &str =
     "c.salt, c.codec, c.bytes, c.segment, c.seg_offset, c.seg_length, c.purged_at";
 
@@ -57,22 +56,22 @@ pub(super) const CONTRACT: &str =
 pub(super) const PAYLOAD_SCHEMA: &str =
     "tenant, schema_id, version, ordinal, doc, sha256, migration, created_by, created_at";
 
-/// Columns of what a contract's dedupe key was last seen with.
+/// Columns of a dedupe value's last use.
 pub(super) const REPEAT: &str = "tenant, repeat_key, handoff_id, seen_at";
 
-/// Columns of a task that was only refused.
+/// Columns of a refused task id.
 pub(super) const REFUSED_TASK: &str = "tenant, task_id, agent_id, refusals, updated_at";
 
 /// Columns of a cap.
 pub(super) const CAP: &str = "tenant, agent_id, window_s, usd_nanos, mark, books, updated_at";
 
-/// Columns of an event `e`, with what is read beside it from its handoff `h`.
+/// Columns of an event `e`, with those of its handoff `h`.
 pub(super) const EVENT: &str = "e.tenant, e.leaf_index, e.ordinal, e.event_id, e.type, e.at, e.task_id, e.handoff_id, e.source, e.target, e.audience, e.data, h.reason, h.content_id";
 
 /// Columns of a cursor.
 pub(super) const CURSOR: &str = "tenant, subscriber, leaf_index, ordinal, active, broker, lease_until, next_at, failures, failing_since, attempts";
 
-/// Columns of an attempt at telling a subscriber.
+/// Columns of an attempt to publish an event.
 pub(super) const EVENT_DELIVERY: &str = "tenant, subscriber, slot, number, leaf_index, ordinal, event_id, type, at, attempt, outcome, status, detail, duration_us";
 /// Columns of an erasure.
 pub(super) const ERASURE: &str = "tenant, erasure_id, subject_key, subject_id, commitment, scope, reason, status, held, data, contents, checkpoints, leaf_index, requested_at, updated_at, completed_at";
@@ -113,7 +112,7 @@ macro_rules! decoders {
             RefusedTaskRow, Result, Role, TreeKeyRow,
         };
 
-        /// Reads one column.
+        /// Reads one column of any type.
         pub(super) fn get<'r, T>(row: &'r $row, column: &str) -> Result<T>
         where
             T: sqlx::Decode<'r, <$row as sqlx::Row>::Database>
@@ -122,7 +121,7 @@ macro_rules! decoders {
             sqlx::Row::try_get(row, column).map_err(|err| unreadable(column, err))
         }
 
-        /// Reads a text column as something that parses.
+        /// Parses a text column.
         pub(super) fn parse<T>(row: &$row, column: &str) -> Result<T>
         where
             T: std::str::FromStr,
@@ -131,7 +130,7 @@ macro_rules! decoders {
             get::<String>(row, column)?.parse().map_err(|err| unreadable(column, err))
         }
 
-        /// Reads a nullable text column as something that parses.
+        /// Parses a nullable text column.
         pub(super) fn parse_opt<T>(row: &$row, column: &str) -> Result<Option<T>>
         where
             T: std::str::FromStr,
@@ -175,7 +174,7 @@ macro_rules! decoders {
             Codec::parse(text).ok_or_else(|| unreadable("codec", text))
         }
 
-        /// What a row of `contents` still holds.
+        /// The stored form of a content.
         pub(super) fn content_kept(row: &$row) -> Result<$crate::store::ContentStorage> {
             let place = match get::<Option<String>>(row, "segment")? {
                 Some(segment) => Some($crate::store::cold::ArchiveLocation {
@@ -217,8 +216,8 @@ macro_rules! decoders {
             Ok((parse(row, "task_id")?, CheckpointRef { execution_id, seq: get(row, "seq")? }))
         }
 
-        /// What is delivered of a content without bytes: nothing where it was erased. Refuses one that
-        /// is only cold, by its columns `salt` and `segment`.
+        /// The bytes to deliver of a content without bytes: none where erased. Rejects one that is only cold,
+        /// by its columns `salt` and `segment`.
         pub(super) fn erased(row: &$row) -> Result<Vec<u8>> {
             let salt = get::<Option<&[u8]>>(row, "salt")?;
             match get::<Option<&str>>(row, "segment")?.filter(|_| salt.is_some()) {

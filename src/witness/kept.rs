@@ -21,7 +21,7 @@ const LATEST: &str = ".latest";
 pub enum KeptHeadError {
     /// A kept head cannot be read, or is not signed with a key of this database.
     #[error(
-        "the tree head kept in {path} cannot be believed: {why}. Restore the file, or move it aside \
+        "the tree head kept in {path} is not valid: {why}. Restore the file, or move it aside \
          to go on without what it attests (docs/evidence.md)"
     )]
     Unreadable {

@@ -162,7 +162,7 @@ impl Publisher {
                     log = head.log_id,
                     published = size,
                     now = head.size,
-                    "this log is not the continuation of what was published of it: it was cut or rewritten"
+                    "this log does not continue its published tree: it was truncated or rewritten"
                 );
                 return Ok(false);
             }
@@ -194,7 +194,7 @@ impl Publisher {
                 }
                 Err(PutError::Away(why)) => {
                     count("failed");
-                    tracing::warn!(place = %target.place, why, "tree heads could not be published; they will be");
+                    tracing::warn!(place = %target.place, why, "tree heads could not be published; the next run retries");
                     return;
                 }
             }

@@ -1,4 +1,4 @@
-//! Appending to the logs: the last thing that a batch does, for the heads are locked last.
+//! Appending to the logs: the last step of a batch, since the heads are locked last.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,15 +13,14 @@ use crate::evidence::append::{AppendedRecords, LogAppender, TreeNode};
 use crate::evidence::record::{LogHead, PersonalPart, RecordDraft, SealedRecord};
 use crate::store::{Result, StoreError};
 
-/// Leaves that a tree which lags behind its log is given at once.
+/// Most leaves added at once to a tree that lags behind its log.
 const CATCH_UP: i64 = 4096;
 
 const HEADS_LOAD: &str = "SELECT tenant, log_id, size, hash, frontier FROM audit.log_heads \
      WHERE tenant = ANY($1) ORDER BY tenant FOR UPDATE";
 const HEADS_BEHIND: &str = "SELECT tenant FROM audit.log_heads ORDER BY tenant";
 
-/// Locks the heads, gives each draft its place, writes the records, moves the heads: all that a batch does
-/// in the log.
+/// Locks the heads, seals each draft, writes the records and moves the heads: a batch's whole work in the log.
 pub(super) async fn append(
     tx: &mut PgConnection,
     drafts: &[RecordDraft],
@@ -69,7 +68,7 @@ pub(super) async fn append(
     Ok(AppendedRecords::new(sealed, logs))
 }
 
-/// Writes the batch's personal data, which name the places of its records, beside the log.
+/// Writes the batch's personal data, with the leaf index of their records, beside the log.
 pub(super) async fn beside(
     joined: &mut JoinedStatement<'_>,
     drafts: &[RecordDraft],
@@ -104,7 +103,7 @@ pub(super) async fn beside(
     joined.put(&PERSONAL_DATA, WriteMode::Insert, &personal, bytes, columns).await
 }
 
-/// Locks the heads of these tenants' logs, and gives their trees what they lack.
+/// Locks the heads of these tenants' logs, and completes their trees.
 async fn lock(
     tx: &mut PgConnection,
     tenants: Vec<&str>,
@@ -117,7 +116,7 @@ async fn lock(
     Ok(logs)
 }
 
-/// Gives the tree the records that it lacks: those that a version without a tree wrote.
+/// Adds missing records to a tree: those written by a version without trees.
 async fn catch_up(tx: &mut PgConnection, mut head: LogHead) -> Result<LogHead> {
     while let Some(from) = head.behind() {
         let leaves = super::log::list_hashes(
@@ -151,7 +150,7 @@ pub(super) async fn catch_up_all(pool: &sqlx::PgPool) -> Result<()> {
     Ok(())
 }
 
-/// Keeps the nodes that became complete, and the heads as they are now.
+/// Writes the new tree nodes and the moved heads.
 async fn move_heads(joined: &mut JoinedStatement<'_>, logs: &[&LogAppender]) -> Result<()> {
     let nodes: Vec<TreeNode<'_>> = logs.iter().flat_map(|log| log.nodes()).collect();
     let columns = |bound: StatementArguments, nodes: &[TreeNode<'_>]| {

@@ -9,17 +9,17 @@ use sqlx::postgres::{PgRow, Postgres};
 use super::rows;
 use crate::store::Result;
 
-/// A table as far as batches write it. The first `keys` columns are its primary key.
+/// A table as written by batches. The first `keys` columns are its primary key.
 pub(super) struct BatchTable {
     pub(super) name: &'static str,
     pub(super) keys: usize,
     pub(super) columns: &'static [(&'static str, &'static str)],
 }
 
-/// Bytes of an element of an array on its way to the server, roughly: its length, and an id or a number.
+/// Approximate bytes of an array element sent to the server: its length, and an id or a number.
 const COLUMN_BYTES: usize = 24;
 
-/// A statement's text, made once.
+/// The text of a statement, built once.
 pub(super) type Sql = LazyLock<String>;
 
 impl BatchTable {
@@ -35,7 +35,7 @@ impl BatchTable {
         Self::list(columns, |_, name, _| name.to_owned())
     }
 
-    /// Bytes of a row, roughly, without its texts and contents.
+    /// Approximate bytes of a row without its texts and contents.
     pub(super) fn row_bytes(&self) -> usize {
         self.columns.len() * COLUMN_BYTES
     }
@@ -54,25 +54,25 @@ impl BatchTable {
             .join(" AND ")
     }
 
-    /// Inserts; a key that is taken is an error.
+    /// Inserts; an existing key is an error.
     pub(super) fn insert(&self, first: usize) -> String {
         let (names, rows) = (Self::names(self.columns), Self::rows(self.columns, first));
         format!("INSERT INTO {} ({names}) SELECT {names} FROM {rows}", self.name)
     }
 
-    /// Inserts, or sets what is there.
+    /// Inserts, or updates an existing row.
     pub(super) fn upsert(&self, first: usize) -> String {
         let (keys, others) = self.columns.split_at(self.keys);
         let set = Self::list(others, |_, name, _| format!("{name} = EXCLUDED.{name}"));
         format!("{} ON CONFLICT ({}) DO UPDATE SET {set}", self.insert(first), Self::names(keys))
     }
 
-    /// Sets what is there.
+    /// Updates existing rows.
     pub(super) fn update(&self) -> String {
         self.update_but(1, &[])
     }
 
-    /// Sets what is there, but for the columns in `fixed`, which are bound and left alone.
+    /// Updates existing rows, except the columns in `fixed`, which are bound and not written.
     pub(super) fn update_but(&self, first: usize, fixed: &[&str]) -> String {
         let set: Vec<_> = self.columns[self.keys..]
             .iter()
@@ -102,7 +102,7 @@ impl BatchTable {
         )
     }
 
-    /// Selects by the first two key columns, and a condition on `t` besides.
+    /// Selects by the first two key columns, and a condition on `t`.
     pub(super) fn select_of(&self, condition: &str, second: &str) -> String {
         let names = Self::list(self.columns, |_, name, _| format!("t.{name}"));
         let rows = Self::rows(&[("tenant", TEXT), ("id", TEXT)], 1);
@@ -112,7 +112,7 @@ impl BatchTable {
         )
     }
 
-    /// Selects what an agent accepted of a task.
+    /// Selects the handoffs of a task that an agent accepted.
     pub(super) fn select_received(&self) -> String {
         let names = Self::list(self.columns, |_, name, _| format!("t.{name}"));
         let rows = Self::rows(&[("tenant", TEXT), ("id", TEXT), ("agent", TEXT)], 1);
@@ -137,7 +137,7 @@ impl BatchTable {
     }
 }
 
-/// Binds one array a column: what each expression makes of each row.
+/// Binds one array for each column: the values of an expression over all rows.
 macro_rules! bind {
     ($query:expr, $rows:expr, |$row:ident| $($value:expr),+ $(,)?) => {
         $query$(.bind($rows.iter().map(|$row| $value).collect::<Vec<_>>()))+
@@ -145,7 +145,7 @@ macro_rules! bind {
 }
 pub(super) use bind;
 
-/// One column of what was read, to be bound as an array.
+/// One column of the rows read, for binding as an array.
 pub(super) fn column<'r, T>(found: &'r [PgRow], name: &str) -> Result<Vec<T>>
 where
     T: sqlx::Decode<'r, Postgres> + sqlx::Type<Postgres>,

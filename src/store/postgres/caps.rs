@@ -1,4 +1,4 @@
-//! Rolling caps.
+//! Queries on rolling caps.
 
 use async_trait::async_trait;
 use sqlx::AssertSqlSafe;
@@ -22,9 +22,8 @@ fn agent_of(agent: Option<&AgentId>) -> &str {
     agent.map_or("", AgentId::as_str)
 }
 
-/// Loads and locks the caps of who may be charged; after everything by which that is known, and last of
-/// all that is locked. Of brokers that charge the same cap the second waits here, and sees what the first
-/// one entered.
+/// Loads and locks the caps that may be charged: after all rows that determine them, and last of all locks. Of two
+/// brokers charging the same cap, the second waits here and sees the first one's entries.
 pub(super) async fn load(
     tx: &mut PgConnection,
     needs: &Needs,
@@ -44,8 +43,8 @@ pub(super) async fn load(
     Ok(())
 }
 
-/// Writes what a batch changes. A cap of the settings that nobody had seen could not be locked: it is
-/// inserted plainly, so that of two brokers that begin it at once the second conflicts, and then sees it.
+/// Writes a batch's changes. A default cap without a row could not be locked: it is inserted plainly, so that of two
+/// brokers creating it at once the second conflicts, and then sees it.
 pub(super) async fn write(
     tx: &mut PgConnection,
     writes: &Writes,

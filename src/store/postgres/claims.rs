@@ -1,4 +1,4 @@
-//! Who delivers what: claims on the outbox, brokers' signs of life, deadlines, depths.
+//! The outbox: claims, heartbeats, deadlines, depths.
 
 use sqlx::AssertSqlSafe;
 use sqlx::postgres::{PgConnection, PgPool, PgRow};
@@ -29,7 +29,7 @@ const DUE_RECEIVERS: &str = "WITH RECURSIVE receivers AS ( \
        ORDER BY o.priority, o.created_at LIMIT 1) AS first \
      ORDER BY first.created_at, r.tenant, r.target LIMIT $3";
 
-/// Receivers with something claimable, the one that waits longest first.
+/// Receivers with claimable handoffs, the longest wait first.
 pub(super) async fn list_due_receivers(
     pool: &PgPool,
     mode: DeliveryMode,
@@ -48,7 +48,7 @@ pub(super) async fn list_due_receivers(
         .collect()
 }
 
-/// Which of these have something claimable.
+/// Those of the receivers with claimable handoffs.
 pub(super) async fn list_due_among(
     pool: &PgPool,
     receivers: &[ReceiverKey],
@@ -73,11 +73,11 @@ pub(super) async fn list_due_among(
     .collect()
 }
 
-/// The first of its task, and free at `$1`.
+/// Condition: the first row of its task, and unclaimed at `$1`.
 const FREE_FIRST: &str = "o.visible_at <= $1 AND NOT EXISTS (SELECT 1 FROM outbox AS e \
      WHERE e.tenant = o.tenant AND e.task_id = o.task_id AND e.seq < o.seq)";
 
-/// What one receiver could claim.
+/// A receiver's claimable handoffs.
 pub(super) async fn list_waiting(
     pool: &PgPool,
     receiver: &ReceiverKey,
@@ -93,7 +93,7 @@ pub(super) async fn list_waiting(
     query.fetch_all(pool).await.map_err(failed)?.iter().map(rows::outbox).collect()
 }
 
-/// What could have been pulled long since.
+/// Pullable handoffs that have waited for long.
 pub(super) async fn list_unpulled(
     pool: &PgPool,
     before: Micros,
@@ -110,8 +110,8 @@ pub(super) async fn list_unpulled(
     query.fetch_all(pool).await.map_err(failed)?.iter().map(rows::outbox).collect()
 }
 
-/// What waits for an agent follows it. The outbox rows are locked in key order, as batches lock them. A
-/// batch that read a handoff before may write its old mode back: what counts is the outbox's.
+/// Sets the delivery mode of an agent's waiting handoffs. The outbox rows are locked in key order, as in batches. A
+/// batch that read a handoff before may write the old mode back to it: the outbox's mode counts.
 pub(super) async fn retarget(
     tx: &mut PgConnection,
     (tenant, agent): &AgentKey,
@@ -162,7 +162,7 @@ const CLAIM: &str = "WITH due AS MATERIALIZED ( \
          AND d.bytes IS NOT NULL) AS p \
      ORDER BY c.priority, c.created_at, c.seq";
 
-/// Claims what is due of one receiver.
+/// Claims a receiver's due handoffs.
 pub(super) async fn claim(
     pool: &PgPool,
     receiver: &ReceiverKey,
@@ -245,13 +245,13 @@ fn open(codec: Codec, bytes: &[u8]) -> Result<Vec<u8>> {
     unpack(codec, bytes).map_err(|err| unreadable("bytes", err))
 }
 
-/// Forgets refused submissions on tasks that never came to be.
+/// Deletes refused task ids without a recent refusal.
 pub(super) async fn forget_refused_tasks(pool: &PgPool, before: Micros) -> Result<u64> {
     let query = sqlx::query("DELETE FROM refused_tasks WHERE updated_at < $1").bind(before.0);
     query.execute(pool).await.map_err(failed).map(|done| done.rows_affected())
 }
 
-/// Says that a broker lives.
+/// Writes a broker's heartbeat.
 pub(super) async fn beat(pool: &PgPool, broker: &str, now: Micros) -> Result<()> {
     sqlx::query(
         "INSERT INTO brokers AS b (broker, seen_at) VALUES ($1, $2) ON CONFLICT (broker) \
@@ -276,7 +276,7 @@ pub(super) async fn list_heartbeats(pool: &PgPool) -> Result<Vec<(String, Micros
         .collect()
 }
 
-/// Who holds webhook claims and has no heartbeat.
+/// Brokers with webhook claims and without heartbeat.
 pub(super) async fn list_strangers(pool: &PgPool) -> Result<Vec<String>> {
     sqlx::query(
         "SELECT DISTINCT o.claimed_by FROM outbox AS o \
@@ -291,7 +291,7 @@ pub(super) async fn list_strangers(pool: &PgPool) -> Result<Vec<String>> {
     .collect()
 }
 
-/// What a broker holds.
+/// A broker's webhook claims.
 pub(super) async fn list_claims(pool: &PgPool, broker: &str) -> Result<Vec<ClaimKey>> {
     sqlx::query(
         "SELECT tenant, handoff_id, attempt FROM outbox \
@@ -309,8 +309,8 @@ pub(super) async fn list_claims(pool: &PgPool, broker: &str) -> Result<Vec<Claim
     .collect()
 }
 
-/// Frees claims in key order, as batches lock them. A row that a batch settles meanwhile is waited for
-/// and looked at again.
+/// Frees claims in key order, as batches lock them. A row that a batch settles meanwhile is waited for and checked
+/// again.
 fn free(which: &str) -> AssertSqlSafe<String> {
     AssertSqlSafe(format!(
         "WITH held AS MATERIALIZED ( \
@@ -361,8 +361,8 @@ pub(super) async fn release(pool: &PgPool, whose: ClaimRelease<'_>) -> Result<u6
     Ok(released)
 }
 
-/// Takes the heartbeat away if it still has that value; whether it had. Of two that find a broker
-/// silent, one does the work.
+/// Deletes the heartbeat if it still has that value; returns whether it had. Of two brokers that find another silent,
+/// only one continues.
 async fn is_silent(tx: &mut PgConnection, broker: &str, seen: Option<Micros>) -> Result<bool> {
     if let Some(seen) = seen {
         let gone = sqlx::query("DELETE FROM brokers WHERE broker = $1 AND seen_at = $2");
@@ -373,7 +373,7 @@ async fn is_silent(tx: &mut PgConnection, broker: &str, seen: Option<Micros>) ->
     Ok(known.fetch_optional(tx).await.map_err(failed)?.is_none())
 }
 
-/// Open handoffs whose deadline has passed, the longest first.
+/// Open handoffs past their deadline, the longest overdue first.
 pub(super) async fn list_overdue(pool: &PgPool, now: Micros, limit: i64) -> Result<Vec<Handoff>> {
     sqlx::query(AssertSqlSafe(format!(
         "SELECT {HANDOFF} FROM handoffs WHERE deadline_at IS NOT NULL AND deadline_at <= $1 \
@@ -389,7 +389,7 @@ pub(super) async fn list_overdue(pool: &PgPool, now: Micros, limit: i64) -> Resu
     .collect()
 }
 
-/// Counts. Records are counted by their heads, not one by one.
+/// Counts for metrics. Records are counted by the size of the logs.
 pub(super) async fn depths(pool: &PgPool, log: &PgPool) -> Result<Depths> {
     let row = sqlx::query(
         "SELECT (SELECT count(*) FROM outbox) AS outbox, \

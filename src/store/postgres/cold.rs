@@ -1,4 +1,4 @@
-//! The cold tier's share on this side: see [`crate::store::cold`].
+//! The cold tier's queries; see [`crate::store::cold`].
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -331,7 +331,7 @@ fn hot_content(row: &PgRow) -> Result<(i64, HotContent)> {
     Ok((rows::get(row, "leaf_index")?, content))
 }
 
-/// Whether the lease is still its owner's; locked, so that nobody takes it before the commit.
+/// Whether the owner still holds the lease; locked, so that it cannot change before the commit.
 async fn holds(conn: &mut PgConnection, lease: &ExclusiveLease) -> Result<bool> {
     let found = sqlx::query("SELECT 1 FROM leases WHERE name = $1 AND owner = $2 FOR UPDATE")
         .bind(&lease.name)
@@ -342,7 +342,7 @@ async fn holds(conn: &mut PgConnection, lease: &ExclusiveLease) -> Result<bool> 
     Ok(found.is_some())
 }
 
-/// Puts contents that stand so into a segment; returns how many did.
+/// Moves unchanged contents to a segment; returns their number.
 async fn place(
     conn: &mut PgConnection,
     tenant: &TenantId,
@@ -368,7 +368,7 @@ async fn place(
     Ok(usize::try_from(done.rows_affected()).unwrap_or(usize::MAX))
 }
 
-/// Lets go of the places of erased contents in a segment; returns how many others are left there.
+/// Drops the locations of erased contents in a segment; returns the number of other contents left there.
 async fn clear(conn: &mut PgConnection, tenant: &TenantId, segment: &str) -> Result<i64> {
     sqlx::query(
         "UPDATE contents SET segment = NULL, seg_offset = NULL, seg_length = NULL \

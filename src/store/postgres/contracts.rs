@@ -1,4 +1,4 @@
-//! Contracts, and what their dedupe keys were seen with.
+//! Contracts, and the last uses of their dedupe keys.
 
 use async_trait::async_trait;
 use sqlx::AssertSqlSafe;
@@ -19,7 +19,7 @@ static REPEATS_LOAD: Sql = Sql::new(|| REPEATS.select_locked());
 static REPEATS_INSERT: Sql = Sql::new(|| REPEATS.insert(1));
 static REPEATS_UPDATE: Sql = Sql::new(|| REPEATS.update());
 
-/// Loads what a batch must see; what was seen before is locked.
+/// Loads a batch's rows; existing dedupe rows are locked.
 pub(super) async fn load(
     tx: &mut PgConnection,
     needs: &Needs,
@@ -45,8 +45,8 @@ pub(super) async fn load(
     Ok(())
 }
 
-/// Writes what a batch changes. What nobody had seen could not be locked: it is inserted plainly, so
-/// that of two brokers that see the same at once the second conflicts, and then sees the first.
+/// Writes a batch's changes. An unseen dedupe value could not be locked: it is inserted plainly, so that of two
+/// brokers with the same value the second conflicts, and then sees the first.
 pub(super) async fn write(
     tx: &mut PgConnection,
     writes: &Writes,

@@ -1,4 +1,4 @@
-//! Erasure, access and legal hold: what a batch sees and writes of them, reads, and vacuum.
+//! Erasure, access and legal hold: their part of a batch, reads, and vacuum.
 
 use std::collections::HashSet;
 
@@ -22,10 +22,10 @@ use crate::store::purge::{CHECKPOINTS, ExpiredPage, PurgeContext, page as put_to
 use crate::store::rows::{ERASURE, HELD, HOLD};
 use crate::store::{Result, Store, Writes};
 
-/// Holds that are told of at most: one is enough to forbid.
+/// Most holds listed: one is enough to forbid an erasure.
 const HOLDS: i64 = 10;
 
-/// Erasures of one subject that are listed at most.
+/// Most erasures listed for one subject.
 const ERASURES: i64 = 1000;
 
 static HOLDS_UPSERT: Sql = Sql::new(|| HOLDS_TABLE.upsert(1));
@@ -71,8 +71,8 @@ pub(super) async fn load(
     Ok(state)
 }
 
-/// What is past its time among the records from a place on. Records of that age are in the log, wherever
-/// that is: only the newest may still be on their way there.
+/// The expired data of the records from a leaf index on. Records of that age are in the log already, also with a
+/// separate log database.
 async fn purge_page(
     tx: &mut PgConnection,
     log: Option<&PgPool>,
@@ -224,7 +224,7 @@ async fn known(tx: &mut PgConnection, subject: &SubjectRef) -> Result<SubjectSta
     Ok(SubjectState { held, holds, latest })
 }
 
-/// What forbids erasing a subject: a hold on it, or on a task on which data of it is kept.
+/// Holds that forbid erasing a subject: on the subject, or on a task with data of the subject.
 async fn holds(
     tx: &mut PgConnection,
     tenant: &TenantId,
@@ -291,8 +291,8 @@ async fn page(
     Ok(Some(page))
 }
 
-/// What is kept of the handoffs' records, with every record of their tasks that shares it. Records are
-/// found by their tasks, which have an index.
+/// Contents of the handoffs' records, with every record of their tasks that shares them. Records are found by their
+/// tasks, which have an index.
 async fn contents(
     tx: &mut PgConnection,
     log: Option<&PgPool>,
@@ -362,7 +362,7 @@ async fn checkpoints(
     .collect()
 }
 
-/// Writes holds, erasures, and what goes.
+/// Writes holds, erasures, and the removal of data.
 pub(super) async fn write(tx: &mut PgConnection, writes: &Writes) -> Result<()> {
     if !writes.holds.is_empty() {
         let query = bind!(
@@ -495,7 +495,7 @@ async fn change(
     query.execute(tx).await.map_err(failed).map(|_| ())
 }
 
-/// Notes where the record of an erasure's end stands.
+/// Stores the leaf index of an erasure's final record.
 pub(super) async fn place(
     tx: &mut PgConnection,
     records: &[(&RecordDraft, &SealedRecord)],
@@ -650,7 +650,7 @@ pub(super) async fn list_holds(
     query.build().fetch_all(pool).await.map_err(failed)?.iter().map(rows::hold).collect()
 }
 
-/// What is vacuumed after an erasure.
+/// Tables vacuumed after an erasure.
 pub(super) const SCRUBBED: [&str; 7] = [
     "personal_data",
     "handoffs",

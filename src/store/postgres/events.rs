@@ -1,4 +1,4 @@
-//! Events, subscriptions and cursors.
+//! Queries on events, subscriptions and cursors.
 
 use async_trait::async_trait;
 use sqlx::postgres::{PgConnection, PgPool, Postgres};
@@ -22,10 +22,10 @@ static SUBSCRIPTIONS_UPSERT: Sql = Sql::new(|| SUBSCRIPTIONS.upsert(1));
 static SUBSCRIPTIONS_DELETE: Sql = Sql::new(|| SUBSCRIPTIONS.delete(1));
 static DELIVERIES_UPSERT: Sql = Sql::new(|| EVENT_DELIVERIES.upsert(1));
 
-/// Records of a task looked at at once for their events.
+/// Records of a task searched at once for their events.
 const PLACES: i64 = 512;
 
-/// Events looked at in one deletion.
+/// Most events read in one deletion.
 const DELETED_AT_ONCE: i64 = 2_000;
 
 /// Writes a batch's events; after its records, for they name their places, and under the lock of their
@@ -71,7 +71,7 @@ pub(super) async fn write_readers(
     Ok(())
 }
 
-/// Plain data always serialises.
+/// Serializes plain data, which cannot fail.
 fn json(value: &impl serde::Serialize) -> String {
     serde_json::to_string(value).unwrap_or_default()
 }
@@ -254,7 +254,7 @@ async fn list(
     Ok(found)
 }
 
-/// Which events to page through.
+/// Selection of the events in a page.
 enum EventSelection<'a> {
     All,
     Audience(&'a AgentId),

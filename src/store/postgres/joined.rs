@@ -14,21 +14,21 @@ use super::batch::BatchTable;
 use super::failure::failed;
 use crate::store::{Result, StoreError};
 
-/// What is done with a part's rows.
+/// The operation on a part's rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum WriteMode {
-    /// Inserted; a key that is taken is an error.
+    /// Inserts; an existing key is an error.
     Insert,
-    /// Inserted, or set where there is one.
+    /// Inserts, or updates an existing row.
     Upsert,
-    /// Set but for these columns; one that is not there is a defect of the plan, as they are locked and
-    /// never deleted, and trying again would not help.
+    /// Updates all but these columns. A missing row is a defect of the plan, as rows are locked and never
+    /// deleted, so a retry would not help.
     Update(&'static [&'static str]),
-    /// Deleted, by key.
+    /// Deletes by key.
     Delete,
 }
 
-/// Values for a statement's parameters, in order: one array a column.
+/// Values of a statement's parameters, in order: one array for each column.
 #[derive(Default)]
 pub(super) struct StatementArguments {
     values: PgArguments,
@@ -44,10 +44,10 @@ impl StatementArguments {
     }
 }
 
-/// A statement in the making, and the connection that it goes to.
+/// A statement under construction, with its connection.
 pub(super) struct JoinedStatement<'c> {
     connection: &'c mut PgConnection,
-    /// Bytes of a statement's rows, roughly; one row may exceed it.
+    /// Approximate limit of a statement's row bytes; a single row may exceed it.
     limit: usize,
     room: usize,
     bound: StatementArguments,
@@ -56,7 +56,7 @@ pub(super) struct JoinedStatement<'c> {
 
 struct StatementPart {
     text: String,
-    /// The table and how many of its rows have to be there, of an update.
+    /// The table and the number of rows that an update must find.
     sought: Option<(&'static str, usize)>,
 }
 
@@ -71,8 +71,8 @@ impl<'c> JoinedStatement<'c> {
         }
     }
 
-    /// Adds rows of one table. `bytes` is how much of a row is not ids and numbers; `bind` binds one array a
-    /// column, for [`WriteMode::Delete`] of the key alone.
+    /// Adds rows of one table. `bytes` is the size of a row without ids and numbers; `bind` binds one array for
+    /// each column, for [`WriteMode::Delete`] of the key only.
     pub(super) async fn put<T: Sync>(
         &mut self,
         table: &BatchTable,
@@ -108,7 +108,7 @@ impl<'c> JoinedStatement<'c> {
         Ok(())
     }
 
-    /// Sends what is there.
+    /// Sends the pending parts.
     pub(super) async fn send(&mut self) -> Result<()> {
         let parts = std::mem::take(&mut self.parts);
         let StatementArguments { values, failed: unbound } = std::mem::take(&mut self.bound);
@@ -132,7 +132,7 @@ impl<'c> JoinedStatement<'c> {
     }
 }
 
-/// How many of the first rows fit, and how much room they leave.
+/// The number of leading rows that fit, and the remaining room.
 fn fitting<T>(rows: &[T], mut room: usize, bytes: impl Fn(&T) -> usize) -> (usize, usize) {
     let fit = rows.iter().take_while(|row| {
         let left = room.checked_sub(bytes(row));

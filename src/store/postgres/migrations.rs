@@ -7,13 +7,13 @@ use sqlx::{Connection, SqlSafeStr};
 use super::failure::failed;
 use crate::store::{Result, StoreError};
 
-/// sqlx's own name for it, so that its tools can read it.
+/// sqlx's own table name, for its tools.
 const TABLE: &str = "_sqlx_migrations";
 
 /// Migrations by number, name and text, in order. A released one is never edited: its checksum is kept.
 pub(super) type MigrationSet = &'static [(i64, &'static str, &'static str)];
 
-/// Of a database that has everything, or everything but the log.
+/// Migrations of a database with everything, or everything but the log.
 pub(super) const OPERATIONS: MigrationSet = &[
     (1, "spine", include_str!("../../../migrations/postgres/0001_spine.sql")),
     (2, "tree", include_str!("../../../migrations/postgres/0002_tree.sql")),
@@ -34,7 +34,7 @@ pub(super) const OPERATIONS: MigrationSet = &[
     (17, "purge", include_str!("../../../migrations/postgres/0017_purge.sql")),
 ];
 
-/// Of a database that has the log and nothing else. What changes the schema `audit` above changes it here.
+/// Migrations of a separate log database. A change of the schema `audit` above is repeated here.
 pub(super) const AUDIT: MigrationSet =
     &[(1, "log", include_str!("../../../migrations/postgres-audit/0001_log.sql"))];
 
@@ -72,7 +72,7 @@ pub(super) async fn apply(connection: &mut PgConnection, known: MigrationSet) ->
     Ok(missing.len())
 }
 
-/// What this database lacks, in order.
+/// The missing migrations, in order.
 async fn missing(connection: &mut PgConnection, known: MigrationSet) -> Result<Vec<Migration>> {
     let begun: bool = sqlx::query_scalar("SELECT to_regclass($1) IS NOT NULL")
         .bind(TABLE)
@@ -104,7 +104,7 @@ async fn missing(connection: &mut PgConnection, known: MigrationSet) -> Result<V
     Ok(known)
 }
 
-/// Only the owner may change the schema; whoever serves under another role is told what to do.
+/// Checks that the role owns the schema; any other role gets an instruction.
 async fn owns_schema(connection: &mut PgConnection, wanted: usize) -> Result<()> {
     let owns: Option<bool> = sqlx::query_scalar(
         "SELECT COALESCE( \

@@ -68,15 +68,15 @@ const BATCH_TIMEOUT: Duration = Duration::from_secs(40);
 /// server lets it run.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(35);
 
-/// Longest wait for a sign of life: whoever asks for one will not wait for a statement that is stuck.
+/// Longest wait for a ping: its caller will not wait for a stuck statement.
 const PING_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Waits for an answer, for a bounded time.
+/// Waits for an answer up to [`ANSWER_TIMEOUT`].
 async fn answered<T>(asked: impl Future<Output = Result<T>>) -> Result<T> {
     within(ANSWER_TIMEOUT, asked).await
 }
 
-/// Waits for a transaction of many rows, for a bounded time.
+/// Waits for a batch up to [`BATCH_TIMEOUT`].
 async fn batched<T>(asked: impl Future<Output = Result<T>>) -> Result<T> {
     within(BATCH_TIMEOUT, asked).await
 }
@@ -87,14 +87,14 @@ async fn within<T>(limit: Duration, asked: impl Future<Output = Result<T>>) -> R
         .unwrap_or_else(|_| Err(StoreError::Unavailable("the server does not answer".to_owned())))
 }
 
-/// How a [`PostgresStore`] uses its server.
+/// Options of a [`PostgresStore`].
 #[derive(Clone, PartialEq, Eq)]
 pub struct PostgresOptions {
-    /// Where the log is, if in a database of its own.
+    /// URL of a separate log database, if any.
     pub audit_url: Option<String>,
-    /// Connections at most.
+    /// Most connections.
     pub max_connections: u32,
-    /// How long to wait for a free or a new connection.
+    /// Longest wait for a free or a new connection.
     pub acquire_timeout: Duration,
 }
 
@@ -114,16 +114,16 @@ impl std::fmt::Debug for PostgresOptions {
     }
 }
 
-/// Everything that is kept, in Postgres.
+/// The store on Postgres.
 #[derive(Debug, Clone)]
 pub struct PostgresStore {
     pool: PgPool,
     connect: PgConnectOptions,
-    /// Where the log is read and written: `pool`, unless it is in a database of its own.
+    /// Pool of the log: `pool`, unless the log has its own database.
     log: PgPool,
-    /// That database, and what keeps the two as one.
+    /// The separate log database, if any.
     apart: Option<SeparateLog>,
-    /// How large a statement of a batch may be.
+    /// Approximate size limit of a batch's statement.
     statement_bytes: usize,
     doubt: PoolHealth,
     statistics: Arc<Statistics>,

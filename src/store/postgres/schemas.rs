@@ -1,4 +1,4 @@
-//! Payload schemas.
+//! Queries on payload schemas.
 
 use async_trait::async_trait;
 use sqlx::AssertSqlSafe;
@@ -16,8 +16,8 @@ use crate::store::{BatchState, Needs, Result, Writes};
 static LOAD: Sql = Sql::new(|| PAYLOAD_SCHEMAS.select_of("", "schema_id"));
 static INSERT: Sql = Sql::new(|| PAYLOAD_SCHEMAS.insert(1));
 
-/// Loads what a batch must see. Nothing is locked: rows are never changed, and of two that add a version
-/// to the same ones the second conflicts by its ordinal.
+/// Loads a batch's rows without locks: rows never change, and of two brokers adding a version to the same ones the
+/// second conflicts by its ordinal.
 pub(super) async fn load(
     tx: &mut PgConnection,
     needs: &Needs,
@@ -34,7 +34,7 @@ pub(super) async fn load(
     Ok(())
 }
 
-/// Writes what a batch changes.
+/// Writes a batch's changes.
 pub(super) async fn write(tx: &mut PgConnection, writes: &Writes) -> Result<()> {
     if writes.payload_schemas.is_empty() {
         return Ok(());

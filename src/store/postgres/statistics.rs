@@ -43,11 +43,11 @@ const KEYED: &str = "idempotency_keys";
 
 const WAITING: &str = "SELECT count(*) FROM (SELECT FROM outbox LIMIT $1) AS o";
 
-/// A table, as the planner knows it and as it is.
+/// A table's statistics and its current size.
 #[derive(Debug)]
 struct TableStatistics {
     name: String,
-    /// Below nothing where it was never looked at.
+    /// Negative where the table was never analysed.
     rows: f32,
     pages: i64,
     now: i64,
@@ -60,22 +60,22 @@ impl TableStatistics {
     }
 }
 
-/// How the statements of a batch are planned.
+/// Planning of a batch's statements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PlanCaching {
-    /// Anew each time, for as many rows as there are.
+    /// Anew for each execution, for the actual number of rows.
     Fitted,
     /// Once a connection, for any number of rows, and anew where a table was analysed since. Left to itself the
     /// server never keeps such a plan, as it takes ten rows for more than the one that there is.
     Kept,
 }
 
-/// What was found at the last look.
+/// The findings of the last check.
 #[derive(Debug, Default)]
 pub(super) struct Statistics {
-    /// What every handoff is looked up in is known to be large, and there is no backlog.
+    /// The tables that every handoff is looked up in are known to be large, and there is no backlog.
     kept: AtomicBool,
-    /// So are the idempotency keys.
+    /// The idempotency keys' table is known to be large.
     keyed: AtomicBool,
 }
 
@@ -101,8 +101,8 @@ impl Statistics {
         self.keyed.store(kept && large(KEYED), Ordering::Relaxed);
     }
 
-    /// How a batch that asks for this is planned. Kept is only what every handoff needs: of other tables nobody
-    /// knows how large they are.
+    /// The planning for a batch with these needs. Plans are cached only for tables that every handoff needs; the
+    /// size of other tables is unknown.
     pub(super) fn plans(&self, needs: &Needs) -> PlanCaching {
         // Named one by one, so that a new field cannot be forgotten.
         let Needs {

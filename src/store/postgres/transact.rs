@@ -1,4 +1,4 @@
-//! One batch, one transaction.
+//! The transaction of one batch.
 
 use std::collections::BTreeSet;
 
@@ -128,7 +128,7 @@ pub(super) struct AbsentRows {
     pub(super) keys: BTreeSet<(TenantId, String)>,
     pub(super) refused_tasks: BTreeSet<RefusedTaskKey>,
     pub(super) repeats: BTreeSet<RepeatKey>,
-    /// Caps that were found: the others begin.
+    /// Caps that have a row; the others are inserted.
     pub(super) known_caps: BTreeSet<CapKey>,
 }
 
@@ -281,7 +281,7 @@ async fn load(tx: &mut PgConnection, store: &PostgresStore, needs: &Needs) -> Re
     Ok(state)
 }
 
-/// The handoffs that reached who hands on, where the message does not name one of them.
+/// The handoffs received by a sender, where its message names none of them.
 async fn load_lineage(tx: &mut PgConnection, needs: &Needs, state: &mut BatchState) -> Result<()> {
     let wanted: Vec<(TaskKey, AgentId)> = needs
         .lineage_beside(state)
@@ -300,7 +300,7 @@ async fn load_lineage(tx: &mut PgConnection, needs: &Needs, state: &mut BatchSta
     Ok(())
 }
 
-/// What recovery asks for: a task's edges, what is open on it, dead letters.
+/// Rows for recovery: a task's edges, its open handoffs and escalation, dead letters.
 async fn load_recovery(tx: &mut PgConnection, needs: &Needs, state: &mut BatchState) -> Result<()> {
     let edges = needs.edges_beside(state);
     if !edges.is_empty() {

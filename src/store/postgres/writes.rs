@@ -1,4 +1,4 @@
-//! What a batch changes: a statement of many rows for what most batches write, one a table for the rest.
+//! Writes of a batch: one statement for what most batches write, one for each table of the rest.
 
 use std::collections::BTreeMap;
 
@@ -196,7 +196,7 @@ async fn write_outbox(joined: &mut JoinedStatement<'_>, writes: &Writes) -> Resu
     joined.put(&OUTBOX, WriteMode::Delete, &gone, |_| 0, columns).await
 }
 
-/// Checkpoints, uses of idempotency keys, dead letters: always new.
+/// Writes checkpoints, uses of idempotency keys and dead letters, which are always new.
 async fn write_beside(joined: &mut JoinedStatement<'_>, writes: &Writes) -> Result<()> {
     let bytes = |row: &CheckpointRow| row.part.bytes.len();
     let columns = |bound: StatementArguments, rows: &[CheckpointRow]| {
@@ -300,7 +300,7 @@ async fn write_recovery(joined: &mut JoinedStatement<'_>, writes: &Writes) -> Re
     joined.put(&ESCALATIONS, WriteMode::Upsert, &escalations, |_| 0, columns).await
 }
 
-/// Plain data always serialises; a NUL is escaped in JSON and so no trouble to Postgres.
+/// Serializes plain data, which cannot fail; JSON escapes a NUL, which Postgres would reject.
 fn json(value: &impl serde::Serialize) -> String {
     serde_json::to_string(value).unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! Appending to the logs: the last thing that a batch does.
+//! Appending to the logs: the last step of a batch.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,7 +14,7 @@ use crate::evidence::record::{LogHead, PersonalPart, RecordContent, RecordDraft,
 use crate::store::rows::HEAD;
 use crate::store::{Result, StoreError};
 
-/// Leaves that a tree which lags behind its log is given at once.
+/// Most leaves added at once to a tree that lags behind its log.
 const CATCH_UP: i64 = 4096;
 
 const RECORD: &str = "tenant, leaf_index, record_hash, kind, task_id, handoff_id, content_id, recorded_at, body, \
@@ -25,7 +25,7 @@ const PERSONAL: &str =
 
 const NODE: &str = "tenant, level, idx, hash";
 
-/// Seals the drafts in order, each under its tenant's head, and keeps them with their contents.
+/// Seals the drafts in order, each under its tenant's head, and stores them with their contents.
 pub(super) async fn append(
     conn: &mut SqliteConnection,
     drafts: &[RecordDraft],
@@ -73,7 +73,7 @@ pub(super) async fn append(
     Ok(AppendedRecords::new(sealed, logs))
 }
 
-/// Keeps the nodes that became complete, and the head as it is now.
+/// Writes the new tree nodes and the moved head.
 async fn move_head(conn: &mut SqliteConnection, log: &LogAppender) -> Result<()> {
     let nodes: Vec<_> = log.nodes().collect();
     RowBatch::insert("audit_nodes", NODE).run(conn, &nodes, bind_node).await?;
@@ -110,7 +110,7 @@ async fn load_logs(
     Ok(logs)
 }
 
-/// Gives the tree the records that it lacks: those that a version without a tree wrote.
+/// Adds missing records to a tree: those written by a version without trees.
 pub(super) async fn catch_up(conn: &mut SqliteConnection, mut head: LogHead) -> Result<LogHead> {
     while let Some(from) = head.behind() {
         let leaves =
@@ -137,7 +137,7 @@ pub(super) async fn catch_up_all(conn: &mut SqliteConnection) -> Result<()> {
     Ok(())
 }
 
-/// One subject's data in its place.
+/// One subject's data at its leaf index.
 #[derive(Clone, Copy)]
 struct DatumRow<'a> {
     draft: &'a RecordDraft,

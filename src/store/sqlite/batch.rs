@@ -9,14 +9,14 @@ use sqlx::{AssertSqlSafe, query::Query};
 use super::connection::failure;
 use crate::store::{Result, StoreError};
 
-/// A statement on its way to be bound.
+/// A statement to be bound.
 pub(super) type SqliteStatement = Query<'static, Sqlite, SqliteArguments>;
 
 /// Rows of one statement: the largest that still fit are taken. 64 rows of the widest table are
 /// 2,240 values, far below SQLite's limit of 32,766.
 const CHUNKS: [usize; 4] = [64, 16, 4, 1];
 
-/// A statement around a list of rows.
+/// A statement with a variable list of rows.
 pub(super) struct RowBatch {
     before: String,
     width: usize,
@@ -28,7 +28,7 @@ fn names(columns: &str) -> impl Iterator<Item = &str> {
 }
 
 impl RowBatch {
-    /// Inserts; an existing row is an error.
+    /// Inserts; an existing key is an error.
     pub(super) fn insert(table: &str, columns: &str) -> Self {
         Self {
             before: format!("INSERT INTO {table} ({columns}) VALUES "),
@@ -74,7 +74,7 @@ impl RowBatch {
         format!("{}{}{}", self.before, vec![row; rows].join(","), self.after)
     }
 
-    /// Runs it over all rows; returns how many it touched.
+    /// Runs the statement over all rows; returns the number of affected rows.
     pub(super) async fn run<T: Copy + Sync>(
         &self,
         conn: &mut SqliteConnection,

@@ -1,4 +1,4 @@
-//! Rolling caps.
+//! Queries on rolling caps.
 
 use async_trait::async_trait;
 use sqlx::AssertSqlSafe;
@@ -14,7 +14,7 @@ use crate::store::caps::CapStore;
 use crate::store::rows::CAP;
 use crate::store::{BatchState, Needs, Result, Writes};
 
-/// Loads the caps of who may be charged; after everything by which that is known.
+/// Loads the caps that may be charged, after all rows that determine them.
 pub(super) async fn load(
     conn: &mut SqliteConnection,
     needs: &Needs,
@@ -40,7 +40,7 @@ pub(super) async fn load(
     Ok(())
 }
 
-/// Writes what a batch changes.
+/// Writes a batch's changes.
 pub(super) async fn write(conn: &mut SqliteConnection, writes: &Writes) -> Result<()> {
     let kept: Vec<&Cap> = writes.caps.values().flatten().collect();
     RowBatch::upsert("caps", CAP, &["tenant", "agent_id", "window_s"])

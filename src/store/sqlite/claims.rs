@@ -1,4 +1,4 @@
-//! The outbox from the dispatcher's side: what is due, claims, and what dead brokers left behind.
+//! The outbox: due handoffs, claims, and claims of dead brokers.
 
 use std::collections::HashMap;
 
@@ -74,7 +74,7 @@ pub(super) async fn list_due_among(
     .collect()
 }
 
-/// The first of its task, and free.
+/// Condition: the first row of its task, and unclaimed.
 const FREE_FIRST: &str = "o.visible_at <= ? AND NOT EXISTS (SELECT 1 FROM outbox AS before \
      WHERE before.tenant = o.tenant AND before.task_id = o.task_id AND before.seq < o.seq)";
 
@@ -212,8 +212,8 @@ fn claimed(row: &SqliteRow) -> Result<Claim> {
     })
 }
 
-/// What is kept of the personal data that the handoffs were committed with. Joined from the list of
-/// ids and not by `IN`: only an equality lets SQLite use the partial index.
+/// The stored personal data of handoffs. Joined from the list of ids and not by `IN`: only an equality lets SQLite
+/// use the partial index.
 async fn load_personal(
     conn: &mut SqliteConnection,
     tenant: &TenantId,
@@ -304,7 +304,7 @@ pub(super) async fn list_claims(pool: &SqlitePool, broker: &str) -> Result<Vec<C
     .collect()
 }
 
-/// Frees claims; which ones is said by what follows.
+/// Frees claims; a condition follows.
 const FREE: &str =
     "UPDATE outbox SET visible_at = 0, claimed_by = NULL WHERE mode = 'webhook' AND ";
 
@@ -339,7 +339,7 @@ pub(super) async fn release(conn: &mut SqliteConnection, whose: ClaimRelease<'_>
     run(conn, free).await
 }
 
-/// Takes the heartbeat away if it still has that value; whether it had.
+/// Deletes the heartbeat if it still has that value; returns whether it had.
 async fn is_silent(
     conn: &mut SqliteConnection,
     broker: &str,

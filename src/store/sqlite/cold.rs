@@ -1,4 +1,4 @@
-//! The cold tier's share on this side: see [`crate::store::cold`].
+//! The cold tier's queries; see [`crate::store::cold`].
 
 use std::collections::BTreeSet;
 
@@ -306,7 +306,7 @@ fn archivable(row: &SqliteRow) -> Result<Archivable> {
     })
 }
 
-/// Whether the lease is still its owner's. Inside a write transaction nobody can take it meanwhile.
+/// Whether the owner still holds the lease. A write transaction keeps other owners out.
 async fn holds(conn: &mut SqliteConnection, lease: &ExclusiveLease) -> Result<bool> {
     let found = sqlx::query("SELECT 1 FROM leases WHERE name = ? AND owner = ?")
         .bind(&lease.name)
@@ -317,7 +317,7 @@ async fn holds(conn: &mut SqliteConnection, lease: &ExclusiveLease) -> Result<bo
     Ok(found.is_some())
 }
 
-/// Puts contents that stand so into a segment; returns how many did.
+/// Moves unchanged contents to a segment; returns their number.
 async fn place(
     conn: &mut SqliteConnection,
     tenant: &TenantId,
@@ -340,7 +340,7 @@ async fn place(
     Ok(usize::try_from(done.rows_affected()).unwrap_or(usize::MAX))
 }
 
-/// Lets go of the places of erased contents in a segment; returns how many others are left there.
+/// Drops the locations of erased contents in a segment; returns the number of other contents left there.
 async fn clear(conn: &mut SqliteConnection, tenant: &TenantId, segment: &str) -> Result<i64> {
     sqlx::query(
         "UPDATE contents SET segment = NULL, seg_offset = NULL, seg_length = NULL \

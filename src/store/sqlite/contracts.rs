@@ -1,4 +1,4 @@
-//! Contracts, and what their dedupe keys were seen with.
+//! Contracts, and the last uses of their dedupe keys.
 
 use async_trait::async_trait;
 use sqlx::AssertSqlSafe;
@@ -13,7 +13,7 @@ use crate::store::contracts::{ContractRow, ContractStore, RepeatRow};
 use crate::store::rows::{CONTRACT, REPEAT};
 use crate::store::{BatchState, Needs, Result, Writes};
 
-/// Loads what a batch must see.
+/// Loads a batch's rows.
 pub(super) async fn load(
     conn: &mut SqliteConnection,
     needs: &Needs,
@@ -41,7 +41,7 @@ pub(super) async fn load(
     Ok(())
 }
 
-/// Writes what a batch changes.
+/// Writes a batch's changes.
 pub(super) async fn write(conn: &mut SqliteConnection, writes: &Writes) -> Result<()> {
     let contracts: Vec<_> = writes.contracts.iter().collect();
     RowBatch::insert("contracts", CONTRACT).run(conn, &contracts, bind_contract).await?;

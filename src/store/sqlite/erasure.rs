@@ -1,4 +1,4 @@
-//! Erasure, access and legal hold: what a batch sees and writes of them, reads, and clean files.
+//! Erasure, access and legal hold: their part of a batch, reads, and clean files.
 
 use std::time::Duration;
 
@@ -24,17 +24,17 @@ use crate::store::purge::{CHECKPOINTS, ExpiredPage, PurgeContext, page as put_to
 use crate::store::rows::{ERASURE, HELD, HOLD};
 use crate::store::{Result, StoreError, Writes};
 
-/// Holds that are told of at most: one is enough to forbid.
+/// Most holds listed: one is enough to forbid an erasure.
 const HOLDS: i64 = 10;
 
-/// Erasures of one subject that are listed at most.
+/// Most erasures listed for one subject.
 const ERASURES: i64 = 1000;
 
-/// Tries to empty the write-ahead log while readers are in the way, and the pause between them.
+/// Attempts to empty the write-ahead log while readers are active, and the pause between them.
 const TRUNCATIONS: u32 = 100;
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// What is known of subjects, erasures and holds. The write lock is held, so nothing passes by.
+/// Loads subjects, erasures and holds. The write lock is held, so no change intervenes.
 pub(super) async fn load(
     conn: &mut SqliteConnection,
     needs: &ErasureNeeds,
@@ -90,7 +90,7 @@ async fn known(conn: &mut SqliteConnection, subject: &SubjectRef) -> Result<Subj
     Ok(SubjectState { held, holds, latest })
 }
 
-/// What forbids erasing a subject: a hold on it, or on a task on which data of it is kept.
+/// Holds that forbid erasing a subject: on the subject, or on a task with data of the subject.
 async fn holds(
     conn: &mut SqliteConnection,
     tenant: &TenantId,
@@ -158,8 +158,8 @@ async fn page(
     Ok(Some(page))
 }
 
-/// What is kept of the handoffs' records, with every record of their tasks that shares it. Records are
-/// found by their tasks, which have an index.
+/// Contents of the handoffs' records, with every record of their tasks that shares them. Records are found by their
+/// tasks, which have an index.
 async fn contents(
     conn: &mut SqliteConnection,
     tenant: &TenantId,
@@ -213,7 +213,7 @@ async fn checkpoints(
     .collect()
 }
 
-/// What is past its time among the records from a place on.
+/// The expired data of the records from a leaf index on.
 async fn purge_page(
     conn: &mut SqliteConnection,
     tenant: &TenantId,
@@ -309,7 +309,7 @@ async fn purge_page(
     Ok(put_together(need, old, beside))
 }
 
-/// Writes holds, erasures, and what goes.
+/// Writes holds, erasures, and the removal of data.
 pub(super) async fn write(conn: &mut SqliteConnection, writes: &Writes) -> Result<()> {
     let holds: Vec<_> = writes.holds.values().collect();
     RowBatch::upsert("legal_holds", HOLD, &["tenant", "hold_id"])
@@ -381,7 +381,7 @@ async fn change<T: Serialize + Sync>(
     query.execute(conn).await.map_err(failure).map(|_| ())
 }
 
-/// Notes where the record of an erasure's end stands.
+/// Stores the leaf index of an erasure's final record.
 pub(super) async fn place(
     conn: &mut SqliteConnection,
     records: &[(&RecordDraft, &SealedRecord)],

@@ -1,4 +1,4 @@
-//! Events, subscriptions and cursors.
+//! Queries on events, subscriptions and cursors.
 
 use async_trait::async_trait;
 use sqlx::sqlite::{SqliteConnection, SqlitePool, SqliteRow};
@@ -19,7 +19,7 @@ use crate::store::{Result, Writes};
 
 const EVENT_COLUMNS: &str = "tenant, leaf_index, ordinal, event_id, type, at, task_id, handoff_id, source, target, audience, data";
 
-/// Events looked at in one deletion.
+/// Most events read in one deletion.
 const DELETED_AT_ONCE: i64 = 2_000;
 
 /// Writes a batch's events, subscriptions and cursors; after its records, for it names their places.

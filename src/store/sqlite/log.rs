@@ -1,4 +1,4 @@
-//! Reading the logs, and what their records commit to.
+//! Queries on the logs and their contents.
 
 use std::collections::HashMap;
 
@@ -18,10 +18,10 @@ use crate::store::{
     TreeKeyRow,
 };
 
-/// Handoffs without a record that are told of at most.
+/// Most unrecorded handoffs listed.
 const UNRECORDED: i64 = 10;
 
-/// Unpacks what a row holds.
+/// Unpacks a stored content.
 pub(super) fn unpacked(codec: Codec, bytes: &[u8]) -> Result<Vec<u8>> {
     unpack(codec, bytes).map_err(|_| {
         StoreError::Refused("a stored content is not in the form that its codec names".to_owned())
@@ -172,8 +172,7 @@ pub(super) async fn find_content(
         .transpose()
 }
 
-/// See [`crate::store::Store::find_receipt`]. Where a handoff was kept first and committed later,
-/// its commitment is the receipt.
+/// See [`crate::store::Store::find_receipt`]. For a dead letter committed later, the commit is the receipt.
 pub(super) async fn find_receipt(
     pool: &SqlitePool,
     key: &HandoffKey,
@@ -279,7 +278,7 @@ fn record(row: &SqliteRow, contents: bool) -> Result<StoredRecord> {
     })
 }
 
-/// What a row holds, unless it is erased.
+/// The stored data of a row; `None` where erased.
 fn kept(row: &SqliteRow) -> Result<Option<SaltedContent>> {
     let salt = rows::get::<Option<Vec<u8>>>(row, "salt")?;
     let bytes = rows::get::<Option<Vec<u8>>>(row, "bytes")?;

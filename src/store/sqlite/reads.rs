@@ -126,7 +126,7 @@ async fn of_tenant(pool: &SqlitePool, sql: String, tenant: &TenantId) -> Result<
     sqlx::query(AssertSqlSafe(sql)).bind(tenant.as_str()).fetch_all(pool).await.map_err(failure)
 }
 
-/// One row by tenant and id.
+/// A row by tenant and id.
 pub(super) async fn find(
     pool: &SqlitePool,
     sql: String,
@@ -196,7 +196,7 @@ impl NewestQuery {
         Self(query)
     }
 
-    /// `sql` says how a row must stand to the value; each `{}` is the value.
+    /// Adds a condition `sql`, in which each `{}` is the value.
     pub(super) fn filter(&mut self, sql: &str, value: Option<String>) {
         let Some(value) = value else { return };
         self.0.push(" AND ");
@@ -208,7 +208,7 @@ impl NewestQuery {
         }
     }
 
-    /// Compares a column with a moment.
+    /// Adds a comparison of a column with a time.
     fn time(&mut self, sql: &str, at: Option<Micros>) {
         if let Some(at) = at {
             self.0.push(" AND ").push(sql).push_bind(at.0);

@@ -1,4 +1,4 @@
-//! Payload schemas.
+//! Queries on payload schemas.
 
 use async_trait::async_trait;
 use sqlx::AssertSqlSafe;
@@ -13,7 +13,7 @@ use crate::store::rows::PAYLOAD_SCHEMA;
 use crate::store::schemas::{PayloadSchemaRow, PayloadSchemaStore};
 use crate::store::{BatchState, Needs, Result, Writes};
 
-/// Loads what a batch must see.
+/// Loads a batch's rows.
 pub(super) async fn load(
     conn: &mut SqliteConnection,
     needs: &Needs,
@@ -29,7 +29,7 @@ pub(super) async fn load(
     Ok(())
 }
 
-/// Writes what a batch changes.
+/// Writes a batch's changes.
 pub(super) async fn write(conn: &mut SqliteConnection, writes: &Writes) -> Result<()> {
     let schemas: Vec<_> = writes.payload_schemas.iter().collect();
     RowBatch::insert("payload_schemas", PAYLOAD_SCHEMA).run(conn, &schemas, bind).await.map(|_| ())

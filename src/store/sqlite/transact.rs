@@ -173,7 +173,7 @@ async fn load(conn: &mut SqliteConnection, needs: &Needs) -> Result<BatchState> 
     Ok(state)
 }
 
-/// The handoffs that reached who hands on, where the message does not name one of them.
+/// The handoffs received by a sender, where its message names none of them.
 async fn load_lineage(
     conn: &mut SqliteConnection,
     needs: &Needs,
@@ -201,7 +201,7 @@ async fn load_lineage(
     Ok(())
 }
 
-/// What recovery asks for: a task's edges, what is open on it, dead letters.
+/// Rows for recovery: a task's edges, its open handoffs and escalation, dead letters.
 async fn load_recovery(
     conn: &mut SqliteConnection,
     needs: &Needs,
@@ -263,7 +263,7 @@ async fn load_recovery(
     Ok(())
 }
 
-/// The agents to which the handoffs just loaded may fall back.
+/// The fallback agents of the loaded handoffs.
 async fn load_fallbacks(conn: &mut SqliteConnection, state: &mut BatchState) -> Result<()> {
     let wanted = state.fallbacks();
     if !wanted.is_empty() {

@@ -31,15 +31,15 @@ pub(super) const LONG: u64 = 16_777_216;
 /// Pages from which a commit copies them itself, as nobody else seems to.
 pub(super) const NET: &str = "16384";
 
-/// How long the beginning anew waits for those who read an old state.
+/// Wait for readers of an old state before the log can begin anew.
 const PATIENCE: Duration = Duration::from_millis(200);
 
-/// What is copied, and who may.
+/// Copies the write-ahead log into the file.
 pub(super) struct Wal {
     shared: Arc<WalState>,
     task: std::sync::Mutex<Option<JoinHandle<()>>>,
     stop: CancellationToken,
-    /// Ends the task with the store, also where nobody closes it.
+    /// Ends the task with the store, even without a call of [`Wal::end`].
     _stop: DropGuard,
 }
 
@@ -49,15 +49,15 @@ struct WalState {
     /// a process closes, POSIX takes away the locks that SQLite has on it.
     file: Option<&'static File>,
     written: AtomicUsize,
-    /// Bytes that are too many now: more than [`LONG`] where somebody reads an old state.
+    /// Log size in bytes from which writers wait: above [`LONG`] while a reader holds an old state.
     long: AtomicU64,
     due: Notify,
-    /// One at a time: SQLite turns a second one away. Whoever wants the writer too takes that first.
+    /// One copy at a time: SQLite rejects a second one. A task that also needs the writer takes the writer first.
     turn: Mutex<()>,
 }
 
 impl Wal {
-    /// Starts the copying, on a connection of its own.
+    /// Starts the copy task, on its own connection.
     pub(super) fn keep(
         file: &Path,
         options: SqliteConnectOptions,
@@ -85,7 +85,7 @@ impl Wal {
         }
     }
 
-    /// A commit, with so many records.
+    /// Counts a commit with its number of records.
     pub(super) fn wrote(&self, records: usize) {
         let what = 1 + records;
         let enough = self.shared.written.fetch_add(what, Ordering::Relaxed) + what >= ROUND;
@@ -95,14 +95,14 @@ impl Wal {
         }
     }
 
-    /// Nobody copies while this is held. Whoever holds the writer may ask for it, and not the other way
-    /// round.
+    /// Blocks copying while the guard is held. The holder of the writer may call
+    /// this; the holder of the guard must not wait for the writer, or the two deadlock.
     pub(super) async fn turn(&self) -> tokio::sync::MutexGuard<'_, ()> {
         self.shared.turn.lock().await
     }
 
-    /// Ends it; what is not copied stays in the log, from where it is read all the same. Not to be called by
-    /// who holds the writer.
+    /// Ends the task; pages not copied stay in the log, where readers find them. The holder of the writer must
+    /// not call this.
     pub(super) async fn end(&self) {
         self.stop.cancel();
         let task = self.task.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -157,7 +157,7 @@ async fn run(
     }
 }
 
-/// Copies what is there; and where the log is long, the rest while nobody writes.
+/// Copies the present pages; for a long log also the rest, while no writer runs.
 async fn round(
     conn: &mut SqliteConnection,
     writer: &Mutex<Writer>,
@@ -186,7 +186,7 @@ async fn round(
     Ok(())
 }
 
-/// Whether it could do what was asked.
+/// Runs a checkpoint; returns whether it completed.
 async fn checkpoint(conn: &mut SqliteConnection, how: &'static str) -> Result<bool> {
     let row = sqlx::query(how).fetch_one(conn).await.map_err(failure)?;
     Ok(row.get::<i64, _>(0) == 0)

@@ -1,4 +1,4 @@
-//! Writing a plan's rows: a few statements a table.
+//! Writes of a batch: a few statements for each table.
 
 use serde::Serialize;
 use sqlx::AssertSqlSafe;
@@ -20,13 +20,13 @@ use crate::store::{
     RefusedTaskRow, Result, StoreError, Writes,
 };
 
-/// What a task is born with.
+/// Columns of a task that never change.
 const TASK_FIXED: [&str; 2] = ["created_at", "opened_by"];
 
-/// The same, of one whose books of money are as they were.
+/// [`TASK_FIXED`] and the budget, for a task with an unchanged budget.
 const TASK_SAME_BOOKS: [&str; 3] = ["created_at", "opened_by", "funds"];
 
-/// What a handoff is born with. Digest and `tracestate` are taken away by an erasure, and by nothing else.
+/// Columns of a handoff that never change. Only an erasure removes digest and `tracestate`.
 const HANDOFF_FIXED: [&str; 13] = [
     "digest_salt",
     "digest",
@@ -43,7 +43,7 @@ const HANDOFF_FIXED: [&str; 13] = [
     "span",
 ];
 
-/// Writes everything but the records.
+/// Writes all rows except the records.
 pub(super) async fn write(conn: &mut SqliteConnection, writes: &Writes) -> Result<()> {
     let rows = books::TaskRows::of(writes);
     let [new, changed, same_books] =
@@ -102,7 +102,7 @@ pub(super) async fn write(conn: &mut SqliteConnection, writes: &Writes) -> Resul
     Ok(())
 }
 
-/// What waits for an agent follows it.
+/// Sets the delivery mode of an agent's waiting handoffs.
 async fn retarget(
     conn: &mut SqliteConnection,
     (tenant, agent): &AgentKey,
@@ -122,7 +122,7 @@ async fn retarget(
     Ok(())
 }
 
-/// Agents and keys.
+/// Writes agents and keys.
 async fn write_access(conn: &mut SqliteConnection, writes: &Writes) -> Result<()> {
     let gone: Vec<_> =
         writes.agents.iter().filter(|(_, row)| row.is_none()).map(|(key, _)| key).collect();
@@ -138,12 +138,12 @@ async fn write_access(conn: &mut SqliteConnection, writes: &Writes) -> Result<()
     Ok(())
 }
 
-/// Their JSON forms.
+/// Serializes each value as JSON.
 fn texts<'a, T: Serialize + 'a>(values: impl Iterator<Item = &'a T>) -> Result<Vec<String>> {
     values.map(json).collect()
 }
 
-/// The new and the known ones.
+/// Splits rows into new and known ones.
 fn split<'a, T>(rows: impl Iterator<Item = &'a (T, bool)>) -> (Vec<&'a T>, Vec<&'a T>) {
     let (mut fresh, mut known) = (Vec::new(), Vec::new());
     for (row, is_new) in rows {
