@@ -19,7 +19,7 @@ const ED25519: u8 = 1;
 /// What begins a signature line: an em dash and a space.
 const SIGNATURE_PREFIX: &str = "\u{2014} ";
 
-/// The prefix of a signature line: an em dash and a space.
+/// Prefix of a signature line: an em dash and a space.
 const MAX_NOTE: usize = 64 * 1024;
 
 /// Reasons to reject a note.

@@ -158,7 +158,7 @@ mod tests {
 
     const NONCE: &str = "0123456789abcdef0123456789abcdef";
 
-    /// What is left once each replacement counts as the one sign that it is.
+    /// The dangers left in a replaced text, each replacement counted as one sign.
     fn left(safe: &str) -> BTreeSet<usize> {
         let replacement = Regex::new("¦\\{[0-9A-F]+\\}").unwrap();
         dangers(&replacement.replace_all(safe, "¦"), NONCE)

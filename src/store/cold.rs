@@ -224,7 +224,7 @@ pub trait ColdStore: Send + Sync {
         to: &str,
         frames: &[Frame],
     ) -> Result<bool>;
-    /// Those of the segments in which no content is located.
+    /// Segments, among the given ones, in which no content is located.
     async fn list_unreferenced(
         &self,
         tenant: &TenantId,

@@ -145,7 +145,7 @@ pub enum ErasureStatus {
 }
 
 impl ErasureStatus {
-    /// As stored.
+    /// The name in the database.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -155,7 +155,7 @@ impl ErasureStatus {
         }
     }
 
-    /// Reads a status back.
+    /// Parses a stored status.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         [Self::Running, Self::Scrubbing, Self::Completed]
@@ -164,26 +164,26 @@ impl ErasureStatus {
     }
 }
 
-/// An erasure as kept.
+/// An erasure row.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ErasureRow {
-    /// Its organisation.
+    /// The owning tenant.
     pub tenant: TenantId,
-    /// Its id.
+    /// The erasure's id.
     pub id: ErasureId,
     /// Keyed hash of the subject's id.
     pub subject_key: [u8; 32],
-    /// The subject's id, until no row holds data of it.
+    /// The subject's id; deleted once no row holds its data.
     pub subject_id: Option<String>,
-    /// Salted commitment to the subject's id, as records carry it.
+    /// Salted commitment to the subject's id, as in records.
     pub commitment: [u8; 32],
-    /// How much goes.
+    /// The scope of the erasure.
     pub scope: ErasureScope,
-    /// Why: a code.
+    /// Code of the reason.
     pub reason: String,
-    /// Where it stands.
+    /// Progress of the erasure.
     pub status: ErasureStatus,
-    /// Data held when it was requested.
+    /// Number of data stored at the time of the request.
     pub held: i64,
     /// Data erased so far.
     pub data: i64,
@@ -191,84 +191,84 @@ pub struct ErasureRow {
     pub contents: i64,
     /// Checkpoints erased so far.
     pub checkpoints: i64,
-    /// Its `ERASURE_COMPLETED` record.
+    /// Leaf index of the `ERASURE_COMPLETED` record.
     pub leaf_index: Option<i64>,
-    /// When it was asked for.
+    /// Time of the request.
     pub requested_at: Micros,
-    /// When it last went on.
+    /// Time of the last progress.
     pub updated_at: Micros,
-    /// When it was done.
+    /// Time of completion.
     pub completed_at: Option<Micros>,
 }
 
-/// A legal hold as kept.
+/// A legal hold row.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HoldRow {
-    /// Its organisation.
+    /// The owning tenant.
     pub tenant: TenantId,
-    /// Its id, a code that whoever placed it chose.
+    /// The hold's id, a code chosen at its placement.
     pub id: String,
-    /// Keyed hash of the subject's id, where it holds a subject.
+    /// Keyed hash of the subject's id; only for a hold on a subject.
     pub subject_key: Option<[u8; 32]>,
-    /// The subject's id, until the hold is released.
+    /// The subject's id; deleted at the release of the hold.
     pub subject_id: Option<String>,
-    /// The task, where it holds a task.
+    /// The task; only for a hold on a task.
     pub task_id: Option<TaskId>,
-    /// Why, in words.
+    /// Free text of the reason.
     pub reason: String,
-    /// When it was placed.
+    /// Time of placement.
     pub placed_at: Micros,
-    /// When it was released.
+    /// Time of release.
     pub released_at: Option<Micros>,
 }
 
-/// What a batch erases for one erasure, in the transaction that appends the record of it.
+/// The data a batch deletes, in the transaction that appends the record of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ErasureWrite {
-    /// Whose.
+    /// The owning tenant.
     pub tenant: TenantId,
-    /// Data: salt, bytes and the subject's id go.
+    /// Personal data: salt, bytes and the subject's id are deleted.
     pub data: Vec<DataSlot>,
-    /// The handoffs that the data came with: the salted digest of the whole submission goes, for it
-    /// was taken over the data too, and `tracestate`, into which anybody before may have put anything.
+    /// The handoffs with this data: the salted digest of the whole submission is deleted, since it covers the
+    /// data too, and `tracestate`, into which any earlier party may have written.
     pub handoffs: Vec<HandoffId>,
-    /// Contents: salt and bytes go. What a colder tier keeps of them is found by the salt that is
-    /// gone, see `erasure::ColdTier`.
+    /// Contents: salt and bytes are deleted. The cold tier finds its copies by the missing salt, see
+    /// `erasure::ColdTier`.
     pub contents: Vec<ContentId>,
-    /// Checkpoints: salt and state go, [`ERASED_CHECKPOINT`] stays.
+    /// Checkpoints: salt and state are deleted, [`ERASED_CHECKPOINT`] takes their place.
     pub checkpoints: Vec<(TaskId, CheckpointRef)>,
-    /// The words beside the handoffs go too: a receiver's reason that is no code, the gate's findings
-    /// about a dead letter.
+    /// Whether free text beside the handoffs is deleted too: a receiver's reason that is no code, the gate's
+    /// findings about a dead letter.
     pub words: bool,
-    /// The contents are past their time, as of then; otherwise a person asked.
+    /// Time of a purge; `None` for an erasure on request.
     pub purged_at: Option<Micros>,
 }
 
-/// What an erased checkpoint holds: an object as any checkpoint, so that a rollback to it can be read.
+/// The state of an erased checkpoint: an object like any checkpoint, so that a rollback to it can be read.
 pub const ERASED_CHECKPOINT: &[u8] = br#"{"$erased":true}"#;
 
-/// One datum of a subject, for the access report.
+/// A datum of a subject, for the access report.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SubjectDatum {
-    /// Which.
+    /// Location of the datum.
     pub slot: DataSlot,
-    /// Its record's kind.
+    /// Kind of its record.
     pub kind: String,
-    /// Its record's hash.
+    /// Hash of its record.
     pub record_hash: Vec<u8>,
-    /// When the record was made.
+    /// Time of its record.
     pub recorded_at: Micros,
-    /// On which task.
+    /// Task of its record.
     pub task_id: Option<String>,
-    /// With which handoff.
+    /// Handoff of its record.
     pub handoff_id: Option<String>,
-    /// Who sent it and to whom, where the handoff is known.
+    /// Sender and receiver, where the handoff is known.
     pub route: Option<HandoffRoute>,
-    /// Packed bytes.
+    /// Codec and packed bytes.
     pub kept: (Codec, Vec<u8>),
 }
 
-/// Where a handoff went.
+/// A handoff's parties and delivery.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HandoffRoute {
     /// The sender.
@@ -277,25 +277,24 @@ pub struct HandoffRoute {
     pub target: String,
     /// The handoff's status.
     pub status: String,
-    /// Attempts at delivery begun.
+    /// Delivery attempts begun.
     pub attempts: i32,
-    /// When the receiver accepted.
+    /// Time of acceptance.
     pub accepted_at: Option<Micros>,
 }
 
-/// How thoroughly [`super::Store::scrub`] cleaned.
+/// Result of [`super::Store::scrub`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ScrubOutcome {
-    /// The database was rewritten: what was erased is in no file of it.
+    /// The database was rewritten: no file of it holds erased data.
     Rewritten,
-    /// Freed space was overwritten or released for reuse; the store's page says what that means.
+    /// Freed space was overwritten or released for reuse, as the store's documentation states.
     Freed,
-    /// This role may not vacuum: what was erased is released for reuse when the server's own vacuum, or
-    /// the owner's, comes by.
+    /// This role may not vacuum: the server's own vacuum, or the owner's, releases the space of erased data.
     Left,
 }
 
-/// Whether a receiver is entitled to personal data, as of now.
+/// Whether a receiver is currently entitled to personal data.
 #[must_use]
 pub fn entitled(agent: &Agent) -> bool {
     agent.permissions.iter().any(|name| name == crate::domain::agent::PERSONAL_DATA_PERMISSION)

@@ -277,7 +277,7 @@ pub enum ClaimRelease<'a> {
     /// Claims of a silent broker, if its heartbeat still has this value (`None`: no heartbeat). The heartbeat is
     /// deleted too.
     Silent(&'a str, Option<Micros>),
-    /// These claims of a broker, as far as they are current.
+    /// Listed claims of a broker, as far as they are current.
     These(&'a str, &'a [ClaimKey]),
 }
 

@@ -290,7 +290,7 @@ pub trait Store:
         now: Micros,
         limit: i64,
     ) -> Result<Vec<ReceiverKey>>;
-    /// Those of the receivers with claimable handoffs of any mode.
+    /// The receivers, among the given ones, with claimable handoffs of any mode.
     async fn list_due_among(
         &self,
         receivers: &[ReceiverKey],

@@ -168,7 +168,6 @@ macro_rules! decoders {
             Priority::of_rank(rank).ok_or_else(|| unreadable("priority", rank))
         }
 
-        /// A codec column.
         pub(super) fn codec(row: &$row) -> Result<Codec> {
             let text = get::<&str>(row, "codec")?;
             Codec::parse(text).ok_or_else(|| unreadable("codec", text))
@@ -210,7 +209,6 @@ macro_rules! decoders {
             Ok((parse(row, "content_id")?, get(row, "leaf_index")?, micros(row, "recorded_at")?))
         }
 
-        /// Which checkpoint, of which task.
         pub(super) fn saved(row: &$row) -> Result<($crate::domain::ids::TaskId, CheckpointRef)> {
             let execution_id = parse(row, "execution_id")?;
             Ok((parse(row, "task_id")?, CheckpointRef { execution_id, seq: get(row, "seq")? }))
@@ -226,17 +224,14 @@ macro_rules! decoders {
             }
         }
 
-        /// A count or size column.
         pub(super) fn unsigned(row: &$row, column: &str) -> Result<u64> {
             u64::try_from(get::<i64>(row, column)?).map_err(|err| unreadable(column, err))
         }
 
-        /// A 32-byte hash column.
         pub(super) fn hash32(row: &$row, column: &str) -> Result<[u8; 32]> {
             get::<Vec<u8>>(row, column)?.try_into().map_err(|_| unreadable(column, "not 32 bytes"))
         }
 
-        /// A log's head.
         pub(super) fn head(row: &$row) -> Result<LogHead> {
             let tree = match get::<Option<Vec<u8>>>(row, "frontier")? {
                 Some(bytes) => Frontier::parse(&bytes)
@@ -252,7 +247,6 @@ macro_rules! decoders {
             })
         }
 
-        /// A public key that signs tree heads.
         pub(super) fn tree_key(row: &$row) -> Result<TreeKeyRow> {
             Ok(TreeKeyRow {
                 public: hash32(row, "public_key")?,
@@ -261,7 +255,6 @@ macro_rules! decoders {
             })
         }
 
-        /// A task.
         pub(super) fn task(row: &$row) -> Result<Task> {
             let status = get::<&str>(row, "status")?;
             Ok(Task {
@@ -306,7 +299,6 @@ macro_rules! decoders {
                 .transpose()
         }
 
-        /// An edge of a task.
         pub(super) fn edge(row: &$row) -> Result<Edge> {
             Ok(Edge {
                 tenant: parse(row, "tenant")?,
@@ -323,7 +315,6 @@ macro_rules! decoders {
             })
         }
 
-        /// An escalation.
         pub(super) fn escalation(row: &$row) -> Result<Escalation> {
             let status = get::<&str>(row, "status")?;
             Ok(Escalation {
@@ -346,7 +337,6 @@ macro_rules! decoders {
             })
         }
 
-        /// What rules a handoff.
         pub(super) fn ruling(row: &$row) -> Result<Option<Box<$crate::domain::ruling::Ruling>>> {
             get::<Option<String>>(row, "policy")?
                 .map(|text| serde_json::from_str(&text))
@@ -354,7 +344,6 @@ macro_rules! decoders {
                 .map_err(|err| unreadable("policy", err))
         }
 
-        /// A handoff.
         pub(super) fn handoff(row: &$row) -> Result<Handoff> {
             let status = get::<&str>(row, "status")?;
             Ok(Handoff {
@@ -405,7 +394,6 @@ macro_rules! decoders {
             })
         }
 
-        /// An outbox row.
         pub(super) fn outbox(row: &$row) -> Result<OutboxRow> {
             Ok(OutboxRow {
                 tenant: parse(row, "tenant")?,
@@ -423,7 +411,6 @@ macro_rules! decoders {
             })
         }
 
-        /// A key.
         pub(super) fn key(row: &$row) -> Result<KeyRow> {
             let role = get::<&str>(row, "role")?;
             Ok(KeyRow {
@@ -438,7 +425,6 @@ macro_rules! decoders {
             })
         }
 
-        /// An agent.
         pub(super) fn agent(row: &$row) -> Result<AgentRow> {
             Ok(AgentRow {
                 tenant: parse(row, "tenant")?,
@@ -450,7 +436,7 @@ macro_rules! decoders {
             })
         }
 
-        /// An agent that changed, joined to what there is of it.
+        /// An agent row joined to its change; `None` for a deleted agent.
         pub(super) fn changed_agent(
             row: &$row,
         ) -> Result<(crate::domain::ids::AgentId, Option<AgentRow>)> {
@@ -458,7 +444,6 @@ macro_rules! decoders {
             Ok((parse(row, "agent_id")?, if there { Some(agent(row)?) } else { None }))
         }
 
-        /// A contract.
         pub(super) fn contract(row: &$row) -> Result<ContractRow> {
             Ok(ContractRow {
                 tenant: parse(row, "tenant")?,
@@ -472,7 +457,6 @@ macro_rules! decoders {
             })
         }
 
-        /// A payload schema.
         pub(super) fn payload_schema(row: &$row) -> Result<PayloadSchemaRow> {
             Ok(PayloadSchemaRow {
                 tenant: parse(row, "tenant")?,
@@ -487,7 +471,6 @@ macro_rules! decoders {
             })
         }
 
-        /// What a contract's dedupe key was last seen with.
         pub(super) fn repeat(row: &$row) -> Result<RepeatRow> {
             Ok(RepeatRow {
                 tenant: parse(row, "tenant")?,
@@ -497,7 +480,6 @@ macro_rules! decoders {
             })
         }
 
-        /// A task that was only refused.
         pub(super) fn refused_task(row: &$row) -> Result<RefusedTaskRow> {
             Ok(RefusedTaskRow {
                 tenant: parse(row, "tenant")?,
@@ -508,7 +490,6 @@ macro_rules! decoders {
             })
         }
 
-        /// A cap.
         pub(super) fn cap(row: &$row) -> Result<Cap> {
             let agent: String = get(row, "agent_id")?;
             let agent = if agent.is_empty() {
@@ -529,7 +510,6 @@ macro_rules! decoders {
             })
         }
 
-        /// A subscription.
         pub(super) fn subscription(row: &$row) -> Result<SubscriptionRow> {
             Ok(SubscriptionRow {
                 tenant: parse(row, "tenant")?,
@@ -546,7 +526,6 @@ macro_rules! decoders {
             Ok(Position { leaf_index: get(row, "leaf_index")?, ordinal: get(row, "ordinal")? })
         }
 
-        /// An event, with what is read beside it.
         pub(super) fn event(row: &$row) -> Result<EventRow> {
             Ok(EventRow {
                 id: parse(row, "event_id")?,
@@ -568,7 +547,6 @@ macro_rules! decoders {
             })
         }
 
-        /// A cursor.
         pub(super) fn cursor(row: &$row) -> Result<CursorRow> {
             Ok(CursorRow {
                 tenant: parse(row, "tenant")?,
@@ -584,7 +562,6 @@ macro_rules! decoders {
             })
         }
 
-        /// An attempt at telling a subscriber.
         pub(super) fn event_delivery(row: &$row) -> Result<EventDeliveryRow> {
             Ok(EventDeliveryRow {
                 number: get(row, "number")?,
@@ -600,7 +577,6 @@ macro_rules! decoders {
             })
         }
 
-        /// A dead letter.
         pub(super) fn dead_letter(row: &$row) -> Result<DeadLetterRow> {
             Ok(DeadLetterRow {
                 tenant: parse(row, "tenant")?,
@@ -618,7 +594,6 @@ macro_rules! decoders {
             })
         }
 
-        /// An erasure.
         pub(super) fn erasure(row: &$row) -> Result<ErasureRow> {
             let (scope, status) = (get::<&str>(row, "scope")?, get::<&str>(row, "status")?);
             Ok(ErasureRow {
@@ -641,7 +616,6 @@ macro_rules! decoders {
             })
         }
 
-        /// A legal hold.
         pub(super) fn hold(row: &$row) -> Result<HoldRow> {
             let subject_key = match get::<Option<&[u8]>>(row, "subject_key")? {
                 Some(_) => Some(hash32(row, "subject_key")?),
@@ -659,12 +633,10 @@ macro_rules! decoders {
             })
         }
 
-        /// A place of personal data.
         pub(super) fn slot(row: &$row) -> Result<DataSlot> {
             Ok(DataSlot { leaf_index: get(row, "leaf_index")?, ordinal: get(row, "ordinal")? })
         }
 
-        /// A datum of an access report.
         pub(super) fn held(row: &$row) -> Result<SubjectDatum> {
             let route = match get::<Option<String>>(row, "source")? {
                 Some(source) => Some(HandoffRoute {
@@ -688,7 +660,6 @@ macro_rules! decoders {
             })
         }
 
-        /// What is known of a run's last checkpoint.
         pub(super) fn last_checkpoint(row: &$row) -> Result<LastCheckpoint> {
             Ok(LastCheckpoint {
                 seq: get(row, "seq")?,
@@ -697,7 +668,6 @@ macro_rules! decoders {
             })
         }
 
-        /// A checkpoint.
         pub(super) fn checkpoint(row: &$row) -> Result<CheckpointRow> {
             Ok(CheckpointRow {
                 tenant: parse(row, "tenant")?,

@@ -48,7 +48,7 @@ pub(super) async fn list_due_receivers(
         .collect()
 }
 
-/// Those of the receivers with claimable handoffs.
+/// The receivers, among the given ones, with claimable handoffs.
 pub(super) async fn list_due_among(
     pool: &PgPool,
     receivers: &[ReceiverKey],

@@ -31,11 +31,10 @@ const ERASURES: i64 = 1000;
 static HOLDS_UPSERT: Sql = Sql::new(|| HOLDS_TABLE.upsert(1));
 static ERASURES_UPSERT: Sql = Sql::new(|| ERASURES_TABLE.upsert(1));
 
-/// What is known of subjects, erasures and holds. The tenants' rows are locked first, before anything
-/// else of the batch: what commits while this waits is seen by the statements after it, so a hold and a
-/// page of an erasure never pass each other unseen.
+/// Loads subjects, erasures and holds. The tenants' rows are locked first, before anything else of the batch: commits
+/// during the wait are seen by the later statements, so a hold and a page of an erasure always see each other.
 ///
-/// `log`: where the log is, if in a database of its own.
+/// `log` is the pool of a separate log database.
 pub(super) async fn load(
     tx: &mut PgConnection,
     log: Option<&PgPool>,

@@ -1,8 +1,8 @@
-//! What a batch writes, as one statement over many tables: each table's rows are a part of one `WITH`, so
-//! that a batch takes a round trip and not one a table.
+//! A batch's writes as one statement over many tables: each table's rows are a part of one `WITH`, so that a batch
+//! takes one round trip.
 //!
-//! The parts of a statement see the same snapshot and none of each other, and their order is the server's:
-//! they must not touch the same row. A statement that grows too large is sent, and another begun.
+//! The parts of a statement see the same snapshot and not each other, and the server chooses their order: they must
+//! not touch the same row. A statement that grows too large is sent, and another begun.
 
 use std::fmt::Write as _;
 

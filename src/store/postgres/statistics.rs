@@ -1,13 +1,12 @@
-//! What the planner knows of the tables, and whether its plans may be kept.
+//! The planner's statistics, and whether its plans may be cached.
 //!
-//! Of a table that has just been made it knows nothing until the server's own autovacuum comes by, which is once
-//! a minute. Until then it may read all of a tenant's handoffs to find one, as an index that begins with the
-//! tenant seems as good as another.
+//! A new table has no statistics until the server's own autovacuum, once a minute. Until then the planner may read
+//! all of a tenant's handoffs to find one, since an index that begins with the tenant seems as good as another.
 //!
-//! Planning for one handoff takes longer than carrying it out. A plan that is kept is one for ten rows, whatever
-//! there are: of a table that was small when it was made it may read all, and go on with that while the
-//! table grows, until it is analysed. So plans are kept once the tables are large and known to be, and not while
-//! there is a backlog: the outbox is usually empty, and what is known of it tells nothing.
+//! Planning for one handoff takes longer than executing. A cached plan is made for ten rows: for a table that was
+//! small at that time it may read the whole table, and continue so while the table grows, until it is analysed. So
+//! plans are cached once the tables are known to be large, and not during a backlog: the outbox is usually empty, and
+//! its statistics are meaningless.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -37,7 +36,7 @@ const TABLES: &str = "SELECT oid::regclass::text, reltuples, relpages::bigint, \
      FROM pg_class WHERE oid IN ('tasks'::regclass, 'handoffs'::regclass, 'task_edges'::regclass, \
        'contents'::regclass, 'checkpoints'::regclass, 'events'::regclass, 'idempotency_keys'::regclass)";
 
-/// Of those, what every handoff is looked up in.
+/// Tables, among [`TABLES`], in which every handoff is looked up.
 const LOOKED_UP: [&str; 3] = ["tasks", "handoffs", "task_edges"];
 const KEYED: &str = "idempotency_keys";
 

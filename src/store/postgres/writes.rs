@@ -305,8 +305,8 @@ fn json(value: &impl serde::Serialize) -> String {
     serde_json::to_string(value).unwrap_or_default()
 }
 
-/// What nobody had seen could not be locked: it is inserted plainly, so that of two that count at once the
-/// second conflicts, and then counts on.
+/// Writes refused task ids. An unseen row could not be locked: it is inserted plainly, so that of two brokers that
+/// count at once the second conflicts, and then adds to the first one's count.
 async fn write_refused_tasks(
     tx: &mut PgConnection,
     writes: &Writes,

@@ -85,7 +85,7 @@ impl std::fmt::Debug for SqliteStore {
     }
 }
 
-/// Nobody else serves the file, so nobody else says anything.
+/// Wakeups without events: no other broker serves the file.
 struct SqliteWakeups;
 
 #[async_trait]

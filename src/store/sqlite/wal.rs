@@ -19,8 +19,8 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use super::connection::{Writer, failure};
 use crate::store::Result;
 
-/// What is written between two rounds, in records and commits (a lone handoff that is accepted makes four
-/// of them): some 1,000 pages, as SQLite has it.
+/// Records and commits between two rounds of copying (a lone accepted handoff makes four of them): some 1,000 pages,
+/// SQLite's own interval.
 const ROUND: usize = 128;
 
 /// Bytes of the log from which writers wait for the rest to be copied, so that it begins anew: while they go
