@@ -74,7 +74,7 @@ fn pack(mut pieces: mpsc::Receiver<BundlePiece>) -> io::Result<File> {
     while let Some(piece) = pieces.blocking_recv() {
         match piece {
             BundlePiece::Whole(name, bytes) => {
-                zip.add(&name, bytes.len() as u64, &mut &bytes[..])?
+                zip.add(&name, bytes.len() as u64, &mut &bytes[..])?;
             }
             BundlePiece::Spooled(name, file) => zip.copy(name, file)?,
             BundlePiece::Line(which, bytes) => {

@@ -370,7 +370,7 @@ impl BundleWriter<'_, '_> {
                 self.without(line, BundleContentState::Erased).await;
             }
             Some((Some(_), _)) if !self.order.personal => {
-                self.without(line, BundleContentState::Withheld).await
+                self.without(line, BundleContentState::Withheld).await;
             }
             Some((Some(kept), subject)) => match unpacked(kept) {
                 Some(content) => {

@@ -459,7 +459,7 @@ impl Gate {
         failures.extend(unsafe_texts);
         match self.credentials {
             SecretPolicy::Refuse => {
-                failures.extend(sightings.iter().map(unheld::refused_credential))
+                failures.extend(sightings.iter().map(unheld::refused_credential));
             }
             kept => warnings.extend(sightings.iter().map(|one| unheld::credential(one, kept))),
         }
