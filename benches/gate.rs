@@ -27,16 +27,18 @@ use handoffd::domain::message::Message;
 use handoffd::domain::money::Usd;
 use handoffd::domain::policy::EdgePolicy;
 use handoffd::domain::roster::Roster;
-use handoffd::evidence::append::Appending;
-use handoffd::evidence::commitment::{Part, Subject, commit};
+use handoffd::evidence::append::LogAppender;
+use handoffd::evidence::commitment::{CommitmentSubject, PackedContent, commit};
 use handoffd::evidence::merkle::Frontier;
-use handoffd::evidence::record::{Actor, Content, Draft, LogHead, Party, RecordKind};
+use handoffd::evidence::record::{
+    Actor, LogHead, RecordContent, RecordDraft, RecordKind, RecordParty,
+};
 use handoffd::gate::safety::{FieldClass, Scanner};
 use handoffd::gate::{Gate, Lookup, Verdict, address, budget, completeness, json, signature};
 use handoffd::ledger::command::{Command, Kind, Submit};
 use handoffd::ledger::context::{Context, Rules, Spare};
 use handoffd::ledger::decide::decide;
-use handoffd::store::State;
+use handoffd::store::BatchState;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -274,8 +276,11 @@ fn stages(gate: &Gate, tenant: &Tenant, body: &[u8]) {
     row("safety scan", median(|| gate.scanner.scan(message.value())));
     println!("  beside the gate:");
     let content = canonical.without(&["signature"]);
-    row("commitment (hash)", median(|| commit(Subject::Message, &[7; 16], &content)));
-    row("commitment, packed to be kept", median(|| Part::new(Subject::Message, [7; 16], &content)));
+    row("commitment (hash)", median(|| commit(CommitmentSubject::Message, &[7; 16], &content)));
+    row(
+        "commitment, packed to be kept",
+        median(|| PackedContent::new(CommitmentSubject::Message, [7; 16], &content)),
+    );
 }
 
 fn passes(gate: &Gate, body: &[u8], lookup: &Lookup<'_>) {
@@ -313,8 +318,9 @@ fn tenants(gate: &Gate, small: &Tenant) {
 /// A submission as the ledger gets it.
 fn submission(at: Micros) -> Command {
     let uuid = |n| Uuid::from_u128(n);
-    let part = |text: &str| Part::new(Subject::Message, [1; 16], text.as_bytes());
-    let party = |n| Party {
+    let part =
+        |text: &str| PackedContent::new(CommitmentSubject::Message, [1; 16], text.as_bytes());
+    let party = |n| RecordParty {
         agent_id: Some(id(n)),
         agent_type: Some("reviewer".to_owned()),
         agent_version: Some("1.0.0".to_owned()),
@@ -361,7 +367,7 @@ fn submission(at: Micros) -> Command {
         handoff,
         from: party(0),
         to: party(1),
-        content: Content { id: ContentId(uuid(4)), part: part("message") },
+        content: RecordContent { id: ContentId(uuid(4)), part: part("message") },
         checkpoint: Some(part("checkpoint")),
         implied_checkpoint: part("implied"),
         require_checkpoint: false,
@@ -387,8 +393,8 @@ fn submission(at: Micros) -> Command {
     }
 }
 
-fn draft() -> Draft {
-    let mut draft = Draft::new(
+fn draft() -> RecordDraft {
+    let mut draft = RecordDraft::new(
         "default".parse().unwrap(),
         RecordKind::Handoff,
         Micros(1_800_000_000_000_000),
@@ -396,9 +402,9 @@ fn draft() -> Draft {
     );
     draft.task_id = Some(TaskId(Uuid::from_u128(2)));
     draft.handoff_id = Some(HandoffId(Uuid::from_u128(1)));
-    draft.content = Some(Content {
+    draft.content = Some(RecordContent {
         id: ContentId(Uuid::from_u128(4)),
-        part: Part::new(Subject::Message, [1; 16], b"message"),
+        part: PackedContent::new(CommitmentSubject::Message, [1; 16], b"message"),
     });
     draft.checkpoint_commitment = Some([5; 32]);
     draft
@@ -418,12 +424,12 @@ fn once(path: &str, times: usize) {
             for _ in 0..times {
                 let canonical = CanonicalObject::from_value(black_box(&value)).unwrap();
                 let content = canonical.without(&["signature"]);
-                black_box(commit(Subject::Message, &[7; 16], &content));
+                black_box(commit(CommitmentSubject::Message, &[7; 16], &content));
             }
         }
         "decide-submit" => {
             let at = Micros(1_800_000_000_000_000);
-            let (state, command) = (State::default(), submission(at));
+            let (state, command) = (BatchState::default(), submission(at));
             let (rules, waited) = (Rules::default(), Duration::ZERO);
             let context = Context { rules, spare: Spare::new(at), waited };
             for _ in 0..times {
@@ -442,7 +448,7 @@ fn once(path: &str, times: usize) {
                 },
                 draft(),
             );
-            let mut log = Appending::new(head);
+            let mut log = LogAppender::new(head);
             for _ in 0..times {
                 black_box(log.append(black_box(&draft)));
             }

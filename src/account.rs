@@ -1,44 +1,44 @@
-//! What a task cost, hop by hop and agent by agent, from its records alone: the one place where the figures of a
-//! trace, a bundle, a report and `GET /tasks/{taskId}/cost` are made. Pure.
+//! The cost of a task by hop and by agent, from its records alone: the only source of the figures in traces, bundles,
+//! reports and `GET /tasks/{taskId}/cost`. Pure.
 //!
-//! The ledger's books (`domain/funds.rs`) say with each record what they counted (`spent`): with a handoff what its
-//! sender had spent since it was last heard of, with an end what the receiver spent besides what it handed on.
-//! The sums of those are the books' own. Records of versions before that state cumulative figures only (ruling
-//! X1): a hop's cost is then the difference between its message's figure and its parent's; where a sender sent
-//! again from the same parent, the highest figure that it stated on that parent is the one before.
+//! Each record states the spending counted against the task budget (`domain/funds.rs`) as `spent`: for a handoff
+//! the sender's since its last statement, for an end the receiver's without what it handed on. The sums equal the
+//! budget's own. Records of older versions state cumulative figures only (ruling X1): a hop's cost is then the
+//! difference between its message's figure and its parent's; if a sender sent again from the same parent, the highest
+//! figure it stated on that parent is the base.
 
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use crate::domain::funds::Tally;
+use crate::domain::funds::Spending;
 use crate::domain::money::Usd;
 
-/// One handoff's cost.
+/// The cost of one handoff.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Hop {
-    /// The handoff.
+pub struct HopCost {
+    /// The handoff's id.
     pub handoff_id: String,
-    /// Who sent.
+    /// The sender.
     pub source: String,
-    /// Who received.
+    /// The receiver.
     pub target: String,
-    /// What the sender had spent when it handed off, since it was last heard of.
-    pub sender: Tally,
-    /// What the receiver said at the end that it spent besides what it handed on.
-    pub receiver: Tally,
-    /// The record says what the books counted; else the figure is a difference.
+    /// The sender's spending since its last statement, as of the handoff.
+    pub sender: Spending,
+    /// The receiver's final spending without what it handed on.
+    pub receiver: Spending,
+    /// Whether the record states the counted spending; otherwise the figure is a difference.
     booked: bool,
 }
 
-impl Hop {
-    /// What both spent.
+impl HopCost {
+    /// Spending of both parties.
     #[must_use]
-    pub fn total(&self) -> Tally {
+    pub fn total(&self) -> Spending {
         self.sender.plus(self.receiver)
     }
 
-    /// `{usd, tokens}`, and both parts where the books told them apart.
+    /// `{usd, tokens}`, with both parts where the record states them.
     #[must_use]
     pub fn view(&self) -> Value {
         let total = self.total();
@@ -51,7 +51,7 @@ impl Hop {
     }
 }
 
-fn tokens(tally: Tally) -> Value {
+fn tokens(tally: Spending) -> Value {
     json!({ "prompt": tally.prompt, "completion": tally.completion })
 }
 
@@ -59,30 +59,30 @@ fn text(body: &Value, pointer: &str) -> String {
     body.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned()
 }
 
-/// Money and tokens at a place of a record, in the message's spelling or in that of older records.
-fn figures(body: &Value, usd: &str) -> Option<Tally> {
+/// Money and tokens at a pointer of a record, in the current or the older spelling.
+fn figures(body: &Value, usd: &str) -> Option<Spending> {
     let count = |names: [&str; 2]| {
         names.iter().find_map(|name| body.pointer(name).and_then(Value::as_u64)).unwrap_or(0)
     };
-    Some(Tally {
+    Some(Spending {
         usd: Usd::from_f64(body.get(usd)?.as_f64()?),
         prompt: count(["/tokenSpent/prompt", "/promptTokens"]),
         completion: count(["/tokenSpent/completion", "/completionTokens"]),
     })
 }
 
-/// The account of one task. Takes its records in log order.
+/// The account of one task. Its records are added in log order.
 #[derive(Debug, Default)]
 pub struct Account {
-    stated: BTreeMap<String, Tally>,
-    tried: BTreeMap<(String, String), Tally>,
+    stated: BTreeMap<String, Spending>,
+    tried: BTreeMap<(String, String), Spending>,
     roles: BTreeMap<String, (u64, u64)>,
-    hops: Vec<Hop>,
+    hops: Vec<HopCost>,
     reported: Usd,
 }
 
 impl Account {
-    /// Takes the next record of the task.
+    /// Adds the next record of the task.
     pub fn take(&mut self, body: &Value) {
         let spent = body.get("spent").and_then(|spent| figures(spent, "usd"));
         match (body.get("kind").and_then(Value::as_str), spent) {
@@ -98,7 +98,7 @@ impl Account {
         }
     }
 
-    fn hop(&mut self, body: &Value, spent: Option<Tally>) {
+    fn hop(&mut self, body: &Value, spent: Option<Spending>) {
         let (id, parent) = (text(body, "/handoffId"), text(body, "/parentHandoffId"));
         let source = text(body, "/fromAgent/agentId");
         let target = text(body, "/toAgent/agentId");
@@ -106,42 +106,42 @@ impl Account {
         let now = cost.and_then(|cost| figures(cost, "costSpentSoFarUSD")).unwrap_or_default();
         let given = self.stated.get(&parent).copied().unwrap_or_default();
         let before = self.tried.entry((parent, source.clone())).or_insert(given);
-        let difference = Tally { usd: now.usd.minus(before.usd), ..now.since(*before) };
+        let difference = Spending { usd: now.usd.minus(before.usd), ..now.since(*before) };
         *before = before.max(now);
         self.stated.insert(id.clone(), now);
         self.reported = self.reported.plus(now.usd);
         self.roles.entry(source.clone()).or_default().0 += 1;
         self.roles.entry(target.clone()).or_default().1 += 1;
-        self.hops.push(Hop {
+        self.hops.push(HopCost {
             handoff_id: id,
             source,
             target,
             sender: spent.unwrap_or(difference),
-            receiver: Tally::default(),
+            receiver: Spending::default(),
             booked: spent.is_some(),
         });
     }
 
     /// The hops, in log order.
     #[must_use]
-    pub fn hops(&self) -> &[Hop] {
+    pub fn hops(&self) -> &[HopCost] {
         &self.hops
     }
 
-    /// What was spent in all.
+    /// Total spending.
     #[must_use]
-    pub fn total(&self) -> Tally {
-        self.hops.iter().fold(Tally::default(), |sum, hop| sum.plus(hop.total()))
+    pub fn total(&self) -> Spending {
+        self.hops.iter().fold(Spending::default(), |sum, hop| sum.plus(hop.total()))
     }
 
-    /// What each agent spent, as a sender and as the last receiver.
+    /// Spending of each agent, as a sender and as the last receiver.
     #[must_use]
-    pub fn per_agent(&self) -> BTreeMap<&str, Tally> {
-        let mut agents: BTreeMap<&str, Tally> = BTreeMap::new();
+    pub fn per_agent(&self) -> BTreeMap<&str, Spending> {
+        let mut agents: BTreeMap<&str, Spending> = BTreeMap::new();
         for hop in &self.hops {
             let sent = agents.entry(&hop.source).or_default();
             *sent = sent.plus(hop.sender);
-            if hop.receiver != Tally::default() {
+            if hop.receiver != Spending::default() {
                 let received = agents.entry(&hop.target).or_default();
                 *received = received.plus(hop.receiver);
             }
@@ -149,7 +149,7 @@ impl Account {
         agents
     }
 
-    /// Who took part: `[{agentId, sent, received}]`.
+    /// The participating agents: `[{agentId, sent, received}]`.
     #[must_use]
     pub fn agents(&self) -> Value {
         self.roles
@@ -160,7 +160,7 @@ impl Account {
             .collect()
     }
 
-    /// The sums (specification §6).
+    /// The totals (specification §6).
     #[must_use]
     pub fn cost(&self) -> Value {
         let per_agent: Vec<Value> = self

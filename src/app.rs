@@ -46,10 +46,10 @@ use crate::recovery::{Sweeper, forget_events, settle_all_in_doubt, settle_in_dou
 use crate::retention::Purger;
 use crate::store::postgres::PostgresStore;
 use crate::store::sqlite::{SqliteOptions, SqliteStore};
-use crate::store::{KeyRow, Release, Role, Store, StoreError};
-use crate::tree::Cosigned;
+use crate::store::{ClaimRelease, KeyRow, Role, Store, StoreError};
+use crate::tree::CosignedHeads;
 use crate::vault::{Vault, VaultError, hash_api_key, new_api_key};
-use crate::witness::{self, KeptFault, Place, Publisher};
+use crate::witness::{self, HeadDestination, KeptHeadError, Publisher};
 
 /// Why a broker does not start.
 #[derive(Debug, thiserror::Error)]
@@ -65,7 +65,7 @@ pub enum StartError {
     Vault(String),
     /// The database does not fit the tree heads that are kept outside it.
     #[error(transparent)]
-    Evidence(KeptFault),
+    Evidence(KeptHeadError),
     /// An address cannot be listened on, a file not written.
     #[error("{what}: {source}")]
     Io {
@@ -252,8 +252,8 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
         .await
         .map_err(|err| StartError::Config(format!("the gate cannot be made ready: {err}")))??;
     let gate = Arc::new(gate);
-    let cosigned = Arc::new(Cosigned::default());
-    let witness = witness::Parts {
+    let cosigned = Arc::new(CosignedHeads::default());
+    let witness = witness::PublisherContext {
         store: Arc::clone(&store),
         notary: Arc::clone(&notary),
         clock: Arc::clone(&clock),
@@ -299,7 +299,7 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
     dispatcher.settle_with(ledger.clone());
     if !config.database_url().starts_with("postgres") {
         // Nobody else serves this file: whatever is still claimed was claimed by a broker that died.
-        store.release(Release::Everyone).await?;
+        store.release(ClaimRelease::Everyone).await?;
     }
     store.beat(&broker, clock.now()).await?;
     let admin_key_file = settle_admin_key(&config, &*store, &ledger, clock.now()).await?;
@@ -378,7 +378,7 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
         Duration::from_secs(config.events.retention_days.saturating_mul(86_400)),
         stopping.clone(),
     ));
-    let eraser = Eraser::new(erasure::Parts {
+    let eraser = Eraser::new(erasure::EraserContext {
         store: Arc::clone(&store),
         ledger: ledger.clone(),
         cold: Arc::new(archive.archivist(
@@ -482,11 +482,11 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
 }
 
 /// Checks the database against the tree heads that are kept in folders.
-async fn settle_witness(mut parts: witness::Parts) -> Result<Publisher, StartError> {
-    for folder in parts.places.iter().filter_map(Place::folder) {
+async fn settle_witness(mut parts: witness::PublisherContext) -> Result<Publisher, StartError> {
+    for folder in parts.places.iter().filter_map(HeadDestination::folder) {
         let known = witness::check(folder, &*parts.store, &parts.notary).await;
         parts.known.extend(known.map_err(|fault| match fault {
-            KeptFault::Store(err) => StartError::Store(err),
+            KeptHeadError::Store(err) => StartError::Store(err),
             fault => StartError::Evidence(fault),
         })?);
     }
@@ -558,7 +558,7 @@ impl Running {
         if tokio::time::timeout(LAST_WORD, self.witness.publish()).await.is_err() {
             tracing::warn!("the last tree heads were not published everywhere");
         }
-        match self.store.release(Release::Own(&self.broker)).await {
+        match self.store.release(ClaimRelease::Own(&self.broker)).await {
             Ok(0) => {}
             Ok(claims) => tracing::info!(claims, "handed unfinished claims back"),
             Err(err) => tracing::warn!(error = %err, "claims could not be handed back"),
@@ -640,8 +640,8 @@ fn gate_of(config: &Config) -> Result<Gate, StartError> {
     }
 }
 
-fn erasure_settings(config: &Config) -> erasure::Settings {
-    erasure::Settings {
+fn erasure_settings(config: &Config) -> erasure::ErasureSettings {
+    erasure::ErasureSettings {
         page: i64::try_from(config.erasure.page).unwrap_or(i64::MAX),
         period: Duration::from_millis(config.delivery.broker_timeout_ms),
         patience: Duration::from_millis(config.delivery.broker_timeout_ms.saturating_mul(3)),

@@ -1,33 +1,36 @@
-//! The verifier's reading side: takes a log and what stands beside it out of a store, page by page, and
-//! has it judged. A broker may append meanwhile: what is judged is the log as its head stood when the
-//! check began.
+//! The reading side of the verifier: reads a log and the data beside it from a store, page by page. A broker may
+//! append meanwhile: the log is verified as of its head at the start of the check.
 
 use std::collections::HashMap;
 
 use crate::archive::{ArchiveError, Contents};
 use crate::domain::handoff::Handoff;
 use crate::domain::ids::{TaskId, TenantId};
-use crate::evidence::commitment::{Subject, hash_text};
-use crate::evidence::verify::{Entry, Fault, KeptHead, Report, Verifier, opens};
-use crate::store::cold::ColdFault;
-use crate::store::{Cursor, HandoffFilter, Kept, Result, Store, StoreError, StoredRecord};
+use crate::evidence::commitment::{CommitmentSubject, hash_text};
+use crate::evidence::verify::{
+    LogDefect, LogEntry, TrustedHead, VerificationReport, Verifier, opens,
+};
+use crate::store::cold::ColdError;
+use crate::store::{
+    ContentStorage, Cursor, HandoffFilter, Result, Store, StoreError, StoredRecord,
+};
 
 /// Records, or handoffs, read at once.
 const PAGE: i64 = 512;
 
-/// What to hold a log against, and whom to tell how far it is.
-pub struct Check<'a> {
-    /// Reads contents that were moved to the cold tier; without it they count as erased.
+/// Options of a verification.
+pub struct LogCheck<'a> {
+    /// Reader for contents in the cold tier; without it they count as erased.
     pub contents: Option<&'a Contents>,
-    /// Tree heads kept outside the database, their signatures checked.
-    pub heads: Vec<KeptHead>,
-    /// Compare handoffs and their checkpoints with their records too.
+    /// Tree heads kept outside the database, their signatures verified.
+    pub heads: Vec<TrustedHead>,
+    /// Whether to compare handoffs and their checkpoints with their records.
     pub state: bool,
-    /// Told of the records read so far, and of how many there are.
+    /// Receives the number of records read so far, and the total.
     pub progress: &'a (dyn Fn(u64, u64) + Sync),
 }
 
-impl Default for Check<'_> {
+impl Default for LogCheck<'_> {
     fn default() -> Self {
         Self { contents: None, heads: Vec::new(), state: true, progress: &|_, _| {} }
     }
@@ -36,12 +39,12 @@ impl Default for Check<'_> {
 /// Verifies one log.
 ///
 /// # Errors
-/// When the store or the archive cannot be read.
+/// [`ArchiveError`] where the store or the archive cannot be read.
 pub async fn verify_log(
     store: &dyn Store,
     tenant: &TenantId,
-    check: Check<'_>,
-) -> std::result::Result<Report, ArchiveError> {
+    check: LogCheck<'_>,
+) -> std::result::Result<VerificationReport, ArchiveError> {
     let Some(head) = store.find_head(tenant).await? else {
         return Err(StoreError::Refused(format!("tenant {tenant} has no log")).into());
     };
@@ -87,8 +90,8 @@ pub async fn verify_log(
     Ok(verifier.finish(head.size, &head.hash, edge.as_deref()))
 }
 
-fn entry(record: &StoredRecord) -> Entry<'_> {
-    Entry {
+fn entry(record: &StoredRecord) -> LogEntry<'_> {
+    LogEntry {
         leaf_index: record.leaf_index,
         hash: &record.hash,
         kind: &record.kind,
@@ -111,7 +114,7 @@ fn entry(record: &StoredRecord) -> Entry<'_> {
     }
 }
 
-/// What an erasure took while the log was read is listed in records beyond the head that is judged.
+/// Reads the records after the verified head: they list data erased during the check.
 async fn read_on(
     store: &dyn Store,
     tenant: &TenantId,
@@ -128,20 +131,21 @@ async fn read_on(
     }
 }
 
-/// A content that the archive did not give is a fault with a name of its own; an archive that does not
-/// answer at all is no verdict on the log.
+/// Maps an archive failure: a missing or damaged content is a defect of its own kind, an unreachable archive is an
+/// error and no verdict on the log.
 fn cold_fault(
     verifier: &mut Verifier,
     record: &StoredRecord,
 ) -> std::result::Result<(), ArchiveError> {
-    let Some(Kept::Unavailable(fault)) = record.content.as_ref().map(|content| &content.kept)
+    let Some(ContentStorage::Unavailable(fault)) =
+        record.content.as_ref().map(|content| &content.kept)
     else {
         return Ok(());
     };
     let detail = match fault {
-        ColdFault::Missing => "the segment with its content is not in the archive",
-        ColdFault::Damaged => "the segment with its content is damaged",
-        ColdFault::Away => {
+        ColdError::Missing => "the segment with its content is not in the archive",
+        ColdError::Damaged => "the segment with its content is damaged",
+        ColdError::Away => {
             let leaf_index = record.leaf_index;
             return Err(ArchiveError::Away(format!("the content of record {leaf_index}")));
         }
@@ -150,7 +154,7 @@ fn cold_fault(
     Ok(())
 }
 
-/// Compares what is kept of the tree with what the records make, as far as it is kept.
+/// Compares the stored tree with the tree computed from the records, as far as it is stored.
 async fn compare_nodes(
     store: &dyn Store,
     tenant: &TenantId,
@@ -175,8 +179,8 @@ async fn compare_nodes(
     Ok(())
 }
 
-/// Records after the end that the head speaks of. They are read before the head is read again: one that
-/// was appended meanwhile is then within it.
+/// Finds records after the end stated by the head. They are read before the head is read again, so that a record
+/// appended meanwhile is within the new head.
 async fn find_surplus(
     store: &dyn Store,
     tenant: &TenantId,
@@ -201,7 +205,7 @@ async fn compare_handoffs(
     verifier: &mut Verifier,
 ) -> Result<()> {
     let mut after: Option<Cursor> = None;
-    let mut tasks = Tasks::default();
+    let mut tasks = RecordedTasks::default();
     loop {
         let page =
             store.list_handoffs(tenant, &HandoffFilter::default(), after.as_ref(), PAGE).await?;
@@ -217,7 +221,7 @@ async fn compare_handoffs(
                 read_on(store, tenant, size, verifier).await?;
                 let again = match &now {
                     Some(now) => {
-                        let said = Tasks::default().said_of(store, now).await?;
+                        let said = RecordedTasks::default().said_of(store, now).await?;
                         compare(store, now, said, verifier).await?
                     }
                     None => None,
@@ -232,27 +236,26 @@ async fn compare_handoffs(
     }
 }
 
-/// What the records of a handoff say last: its status, and the checkpoint that it commits to, each with the
-/// record's place.
+/// The last status and checkpoint commitment of a handoff in its records, each with the leaf index.
 #[derive(Debug, Clone, Default)]
-struct Said {
+struct RecordedState {
     status: Option<(i64, String)>,
     checkpoint: Option<(i64, String)>,
 }
 
-/// What was read of the tasks that were asked for last: a task of many handoffs is not read anew for each.
+/// Cache of the records' statements by task: a task with many handoffs is read once.
 #[derive(Debug, Default)]
-struct Tasks {
-    said: HashMap<TaskId, HashMap<String, Said>>,
-    /// Handoffs in all of them.
+struct RecordedTasks {
+    said: HashMap<TaskId, HashMap<String, RecordedState>>,
+    /// Number of cached handoffs.
     held: usize,
 }
 
-impl Tasks {
-    /// Handoffs held at most, beside those of one task.
+impl RecordedTasks {
+    /// Most cached handoffs, besides those of one task.
     const HELD: usize = 1 << 16;
 
-    async fn said_of(&mut self, store: &dyn Store, handoff: &Handoff) -> Result<Said> {
+    async fn said_of(&mut self, store: &dyn Store, handoff: &Handoff) -> Result<RecordedState> {
         if !self.said.contains_key(&handoff.task_id) {
             if self.held > Self::HELD {
                 *self = Self::default();
@@ -270,8 +273,8 @@ async fn read_task(
     store: &dyn Store,
     tenant: &TenantId,
     task: TaskId,
-) -> Result<HashMap<String, Said>> {
-    let (mut from, mut read) = (0, HashMap::<String, Said>::new());
+) -> Result<HashMap<String, RecordedState>> {
+    let (mut from, mut read) = (0, HashMap::<String, RecordedState>::new());
     loop {
         let page = store.list_records(tenant, Some(task), from, PAGE, false).await?;
         for record in &page {
@@ -298,15 +301,15 @@ async fn read_task(
 async fn compare(
     store: &dyn Store,
     handoff: &Handoff,
-    said: Said,
+    said: RecordedState,
     verifier: &Verifier,
-) -> Result<Option<Fault>> {
+) -> Result<Option<LogDefect>> {
     let (id, stands) = (handoff.id, handoff.status.as_str());
     match said.status {
         Some((leaf_index, recorded)) if recorded != stands => {
             let detail =
                 format!("handoff {id} stands as {stands}, its last record says {recorded}");
-            Ok(Some(Fault { leaf_index, fault: "state", detail }))
+            Ok(Some(LogDefect { leaf_index, fault: "state", detail }))
         }
         _ => match said.checkpoint {
             Some((leaf_index, commitment)) => {
@@ -322,7 +325,7 @@ async fn compare_checkpoint(
     handoff: &Handoff,
     (leaf_index, commitment): (i64, &str),
     verifier: &Verifier,
-) -> Result<Option<Fault>> {
+) -> Result<Option<LogDefect>> {
     let Some(at) = handoff.checkpoint else { return Ok(None) };
     let run = (handoff.tenant.clone(), handoff.task_id, at.execution_id);
     let why = match store.find_checkpoint(&run, Some(at.seq)).await? {
@@ -333,10 +336,10 @@ async fn compare_checkpoint(
         Some(_) if verifier.gaps().lists_checkpoint(handoff.task_id, at) => None,
         Some(row) => {
             let kept = (&row.part.salt[..], row.part.codec, &row.part.bytes[..]);
-            opens(commitment, Subject::Checkpoint, kept).err()
+            opens(commitment, CommitmentSubject::Checkpoint, kept).err()
         }
     };
-    Ok(why.map(|why| Fault {
+    Ok(why.map(|why| LogDefect {
         leaf_index,
         fault: "checkpoint",
         detail: format!("the checkpoint of handoff {}: {why}", handoff.id),

@@ -1,10 +1,9 @@
-//! Who wrote a value: the first hop, going back along a handoff's parents, that already had it.
-//! Pure; fed with a task's `HANDOFF` records in log order, keeping a hash of each hop's value and no
-//! message, so that memory grows with the number of hops alone.
+//! Attribution of a value: the first hop, going back along a handoff's parents, that already had it. Pure. The input
+//! is a task's `HANDOFF` records in log order; only a hash of each hop's value is kept, so memory grows with the
+//! number of hops alone.
 //!
-//! A value that equals the parent's was carried over, not written. Where a message on the way was
-//! erased, nobody can know whether its value was the same; the answer then says that it is not
-//! certain.
+//! A value that equals the parent's was carried over, not written. An erased message on the way makes the answer
+//! uncertain, since its value is unknown.
 
 use std::collections::HashMap;
 
@@ -13,23 +12,23 @@ use sha2::{Digest, Sha256};
 
 use crate::domain::canonical;
 
-/// Members that are kept apart from the message and so never stand in it.
+/// Members stored apart from the message.
 const APART: [&str; 2] = ["checkpoint", "personalDataPayload"];
 
-/// A place in a message (RFC 6901).
+/// A JSON pointer into a message (RFC 6901).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pointer(String);
 
-/// Why a text is no pointer that can be asked about.
+/// Reasons to reject a pointer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum PointerError {
-    /// It does not begin with a slash.
+    /// The text does not begin with a slash.
     #[error("a pointer begins with `/`, or is empty for the whole message (RFC 6901)")]
     NoSlash,
-    /// A tilde that escapes nothing.
+    /// A tilde is not followed by 0 or 1.
     #[error("in a pointer `~` is followed by `0` (for `~`) or `1` (for `/`) (RFC 6901)")]
     Tilde,
-    /// Not a part of the message.
+    /// The pointer leads to a member stored apart from the message.
     #[error(
         "checkpoints and personal data are kept apart from the message: nobody is blamed for them"
     )]
@@ -37,10 +36,10 @@ pub enum PointerError {
 }
 
 impl Pointer {
-    /// Reads a pointer.
+    /// Parses a pointer.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// [`PointerError`].
     pub fn parse(text: &str) -> Result<Self, PointerError> {
         if !text.is_empty() && !text.starts_with('/') {
             return Err(PointerError::NoSlash);
@@ -55,32 +54,32 @@ impl Pointer {
         Ok(Self(text.to_owned()))
     }
 
-    /// As it was written.
+    /// The pointer's text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// What stands there in a message, if anything does.
+    /// The value at the pointer in a message.
     #[must_use]
     pub fn find<'a>(&self, message: &'a Value) -> Option<&'a Value> {
         message.pointer(&self.0)
     }
 }
 
-/// What a hop's message has at the place.
+/// The value at the pointer in a hop's message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Seen {
-    /// A value, by the SHA-256 of its RFC 8785 form.
+pub enum ValueState {
+    /// A present value, as the SHA-256 of its RFC 8785 form.
     Value([u8; 32]),
-    /// Nothing.
+    /// No value.
     Absent,
-    /// Nobody can say: the message was erased.
+    /// Unknown: the message was erased.
     Erased,
 }
 
-impl Seen {
-    /// In a message that is still there.
+impl ValueState {
+    /// The state for a message that is still stored.
     #[must_use]
     pub fn in_message(value: Option<&Value>) -> Self {
         value.map_or(Self::Absent, |value| {
@@ -89,21 +88,21 @@ impl Seen {
     }
 }
 
-/// What a hop did to the value.
+/// A hop's effect on the value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Change {
-    /// It was not there before.
+pub enum ValueChange {
+    /// The hop added the value.
     Set,
-    /// It was another before.
+    /// The hop replaced the value.
     Changed,
-    /// It was there before.
+    /// The hop removed the value.
     Removed,
-    /// The message was erased: what it did is lost.
+    /// Unknown: the message was erased.
     Erased,
 }
 
-impl Change {
-    /// As the API tells it.
+impl ValueChange {
+    /// The name in the API.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -115,30 +114,30 @@ impl Change {
     }
 }
 
-struct Hop<T> {
+struct BlameHop<T> {
     parent: Option<usize>,
-    seen: Seen,
+    seen: ValueState,
     what: T,
 }
 
-/// A task's hops so far. `T` is what the caller wants to know of a hop again.
+/// A task's hops so far. `T` identifies a hop to the caller.
 pub struct Blame<T> {
-    hops: Vec<Hop<T>>,
+    hops: Vec<BlameHop<T>>,
     by_id: HashMap<String, usize>,
 }
 
-/// Who wrote the value that a hop's message has.
-pub struct Answer<'a, T> {
-    /// What that message has at the place.
-    pub seen: Seen,
-    /// Who wrote the value; none where there is none, or its message was erased.
+/// The attribution of the value in a hop's message.
+pub struct Attribution<'a, T> {
+    /// The value in that message.
+    pub seen: ValueState,
+    /// The hop that wrote the value; none for an absent or erased value.
     pub writer: Option<&'a T>,
-    /// Who took the value away; none where it is there, or never was.
+    /// The hop that removed the value; none for a present value, or one that never existed.
     pub remover: Option<&'a T>,
-    /// No erased message stands where it could have had a part in the answer.
+    /// Whether no erased message could change the answer.
     pub certain: bool,
-    /// What happened to the value on the way to that message, oldest first.
-    pub history: Vec<(&'a T, Change, Seen)>,
+    /// The effects on the value up to that message, oldest first.
+    pub history: Vec<(&'a T, ValueChange, ValueState)>,
 }
 
 impl<T> Default for Blame<T> {
@@ -148,49 +147,54 @@ impl<T> Default for Blame<T> {
 }
 
 impl<T> Blame<T> {
-    /// Takes the next hop. A parent that has not come before counts as none.
-    pub fn add(&mut self, id: String, parent: Option<&str>, seen: Seen, what: T) {
+    /// Adds the next hop. An unknown parent counts as none.
+    pub fn add(&mut self, id: String, parent: Option<&str>, seen: ValueState, what: T) {
         let parent = parent.and_then(|id| self.by_id.get(id).copied());
         self.by_id.insert(id, self.hops.len());
-        self.hops.push(Hop { parent, seen, what });
+        self.hops.push(BlameHop { parent, seen, what });
     }
 
-    /// Blames for the value in a hop's message; none where that hop has not come.
+    /// Attributes the value in a hop's message; `None` for an unknown hop.
     #[must_use]
-    pub fn of(&self, id: &str) -> Option<Answer<'_, T>> {
+    pub fn of(&self, id: &str) -> Option<Attribution<'_, T>> {
         let last = *self.by_id.get(id)?;
-        let mut chain: Vec<&Hop<T>> = std::iter::successors(Some(last), |at| self.hops[*at].parent)
-            .map(|at| &self.hops[at])
-            .collect();
+        let mut chain: Vec<&BlameHop<T>> =
+            std::iter::successors(Some(last), |at| self.hops[*at].parent)
+                .map(|at| &self.hops[at])
+                .collect();
         chain.reverse();
         Some(walk(&chain, self.hops[last].seen))
     }
 }
 
-/// From the first hop to the blamed one.
-fn walk<'a, T>(chain: &[&'a Hop<T>], seen: Seen) -> Answer<'a, T> {
+/// Walks from the first hop to the requested one.
+fn walk<'a, T>(chain: &[&'a BlameHop<T>], seen: ValueState) -> Attribution<'a, T> {
     let mut history = Vec::new();
-    let mut before = Seen::Absent;
+    let mut before = ValueState::Absent;
     let (mut writer, mut remover, mut certain) = (None, None, true);
     for hop in chain {
         let change = match (before, hop.seen) {
-            (_, Seen::Erased) => Some(Change::Erased),
-            (Seen::Value(one), Seen::Value(other)) if one == other => None,
-            (Seen::Absent, Seen::Absent) => None,
+            (_, ValueState::Erased) => Some(ValueChange::Erased),
+            (ValueState::Value(one), ValueState::Value(other)) if one == other => None,
+            (ValueState::Absent, ValueState::Absent) => None,
             // After an erased message nobody knows; the first that has it is named.
-            (Seen::Absent | Seen::Erased, Seen::Value(_)) => Some(Change::Set),
-            (Seen::Value(_), Seen::Value(_)) => Some(Change::Changed),
-            (Seen::Value(_) | Seen::Erased, Seen::Absent) => Some(Change::Removed),
+            (ValueState::Absent | ValueState::Erased, ValueState::Value(_)) => {
+                Some(ValueChange::Set)
+            }
+            (ValueState::Value(_), ValueState::Value(_)) => Some(ValueChange::Changed),
+            (ValueState::Value(_) | ValueState::Erased, ValueState::Absent) => {
+                Some(ValueChange::Removed)
+            }
         };
         if let Some(change) = change {
-            certain = change != Change::Erased && before != Seen::Erased;
-            writer = matches!(change, Change::Set | Change::Changed).then_some(&hop.what);
-            remover = (change == Change::Removed).then_some(&hop.what);
+            certain = change != ValueChange::Erased && before != ValueState::Erased;
+            writer = matches!(change, ValueChange::Set | ValueChange::Changed).then_some(&hop.what);
+            remover = (change == ValueChange::Removed).then_some(&hop.what);
             history.push((&hop.what, change, hop.seen));
         }
         before = hop.seen;
     }
-    Answer { seen, writer, remover, certain, history }
+    Attribution { seen, writer, remover, certain, history }
 }
 
 #[cfg(test)]
@@ -200,8 +204,8 @@ mod tests {
 
     use super::*;
 
-    fn seen(value: Option<u8>) -> Seen {
-        Seen::in_message(value.map(|value| json!(value)).as_ref())
+    fn seen(value: Option<u8>) -> ValueState {
+        ValueState::in_message(value.map(|value| json!(value)).as_ref())
     }
 
     /// Hops in one chain, each by its number.
@@ -214,7 +218,7 @@ mod tests {
         blame
     }
 
-    fn changes(answer: &Answer<'_, usize>) -> Vec<(usize, &'static str)> {
+    fn changes(answer: &Attribution<'_, usize>) -> Vec<(usize, &'static str)> {
         answer.history.iter().map(|(hop, change, _)| (**hop, change.as_str())).collect()
     }
 
@@ -253,12 +257,12 @@ mod tests {
     fn an_erased_message_makes_the_answer_uncertain_until_somebody_writes_anew() {
         let mut blame = Blame::default();
         blame.add("0".to_owned(), None, seen(Some(1)), 0);
-        blame.add("1".to_owned(), Some("0"), Seen::Erased, 1);
+        blame.add("1".to_owned(), Some("0"), ValueState::Erased, 1);
         blame.add("2".to_owned(), Some("1"), seen(Some(1)), 2);
         blame.add("3".to_owned(), Some("2"), seen(Some(1)), 3);
         blame.add("4".to_owned(), Some("3"), seen(Some(9)), 4);
         let erased = blame.of("1").unwrap();
-        assert_eq!((erased.seen, erased.writer, erased.certain), (Seen::Erased, None, false));
+        assert_eq!((erased.seen, erased.writer, erased.certain), (ValueState::Erased, None, false));
         let after = blame.of("3").unwrap();
         assert_eq!((after.writer, after.certain), (Some(&2), false));
         let anew = blame.of("4").unwrap();

@@ -16,7 +16,7 @@ use crate::clock::{self, Clock};
 use crate::domain::ids::Micros;
 use crate::fault::{self, Step};
 use crate::ledger::Outbound;
-use crate::store::{Release, Result, Store};
+use crate::store::{ClaimRelease, Result, Store};
 
 /// Looks and heartbeats in the time that a broker may be silent.
 const BEATS: u32 = 5;
@@ -138,7 +138,7 @@ impl Watch {
             found.into_iter().map(|(broker, value)| (broker, Some(value))).collect()
         };
         for (broker, value) in heard.judge(beats, asked, Instant::now()) {
-            let claims = self.store.release(Release::Silent(&broker, value)).await?;
+            let claims = self.store.release(ClaimRelease::Silent(&broker, value)).await?;
             if claims > 0 {
                 fault::at(Step::TakeoverFreed);
                 tracing::warn!(claims, silent = broker, "took over a silent broker's claims");

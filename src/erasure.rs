@@ -1,12 +1,12 @@
 //! Erasure of a data subject, from the request to the certificate.
 //!
-//! 1. A person's request becomes a row and a record (`ERASURE_REQUESTED`), or is refused by a hold.
-//! 2. Pages of data go, each in one commit with the record that lists it (`ERASED`).
-//! 3. When the rows hold nothing more, the colder tier and then the database's files are cleaned.
-//! 4. A record says that it is done (`ERASURE_COMPLETED`).
+//! 1. A person's request inserts a row and a record (`ERASURE_REQUESTED`), or a hold refuses it.
+//! 2. Data is removed in pages, each in one commit with the record that lists it (`ERASED`).
+//! 3. Once no row holds data, the cold tier and then the database's files are cleaned.
+//! 4. A record states the end (`ERASURE_COMPLETED`).
 //!
-//! Every step can be repeated, and where a broker stops or dies in between, the sweep of any broker on
-//! that database goes on from there. What is committed after an erasure began is not its business.
+//! Every step can be repeated. After a stop or a crash, the sweep of any broker on that database continues. Data
+//! committed after an erasure began is not part of it.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -25,27 +25,25 @@ use crate::fault::{self, Step};
 use crate::ledger::Ledger;
 use crate::ledger::command::{Command, EraseNext, Kind, LedgerError, Reply};
 use crate::metrics::Metrics;
-use crate::store::erasure::{ErasureKey, ErasureRow, ErasureStatus, PageNeed, Scrubbed};
+use crate::store::erasure::{ErasureKey, ErasureRow, ErasureStatus, PageNeed, ScrubOutcome};
 use crate::store::{Store, StoreError};
 
-/// Tries of one step while the store is away or the ledger full, and the pause between them.
+/// Attempts of one step while the store is unavailable or the ledger full, and the pause between them.
 const TRIES: u32 = 20;
 const PAUSE: Duration = Duration::from_millis(250);
 
-/// What keeps contents outside the database.
+/// Storage of contents outside the database.
 ///
-/// What it must know: a content's salt always stays in its row of `contents`, never in a segment, and
-/// personal data never leaves the database at all. So an erased content is told by `salt IS NULL` in a
-/// row that still names a segment; the commitment that is left tells nothing, and what is left to do is
-/// to write the segment anew without the frame.
+/// A content's salt always stays in its row of `contents`, never in a segment, and personal data never leaves the
+/// database. So `salt IS NULL` in a row with a segment marks an erased content; its commitment reveals nothing, and
+/// the remaining work is to rewrite the segment without the frame.
 #[async_trait]
 pub trait ColdTier: Send + Sync {
-    /// Writes every segment of the tenant anew that still holds a content whose row has no salt, and
-    /// lets go of the old one, and of any that no row names; returns how many contents that were. May
-    /// be repeated.
+    /// Rewrites every segment of the tenant with a content whose row has no salt, and removes the old segments
+    /// and those without rows; returns the number of removed contents. May be repeated.
     ///
     /// # Errors
-    /// When it cannot be done now; the erasure waits and tries again.
+    /// [`StoreError`] where that fails now; the erasure waits and retries.
     async fn forget_erased(&self, tenant: &TenantId) -> Result<u64, StoreError>;
 }
 
@@ -59,67 +57,67 @@ impl ColdTier for Archivist {
     }
 }
 
-/// Why an erasure did not get to its end this time. It stays, and is gone on with.
+/// Reasons for which an erasure paused. A later sweep resumes it.
 #[derive(Debug, thiserror::Error)]
-pub enum Interrupted {
-    /// The ledger says no: a hold, or the store is away.
+pub enum ErasureInterrupted {
+    /// The ledger refused: a hold, or the store is unavailable.
     #[error(transparent)]
     Ledger(#[from] LedgerError),
-    /// Files could not be cleaned now.
+    /// The files could not be cleaned.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The broker stops.
+    /// The broker is stopping.
     #[error("the broker stops")]
     Stopping,
 }
 
-/// How erasures are carried out.
+/// Settings of erasures.
 #[derive(Debug, Clone, Copy)]
-pub struct Settings {
-    /// Data in one commit.
+pub struct ErasureSettings {
+    /// Most data in one commit.
     pub page: i64,
-    /// How often to look for what was left unfinished.
+    /// Interval of the sweep for unfinished erasures.
     pub period: Duration,
-    /// For how long an erasure must have stood still before another broker's sweep goes on with it.
+    /// Time without progress after which another broker's sweep resumes an erasure.
     pub patience: Duration,
 }
 
-/// What an [`Eraser`] works with.
-pub struct Parts {
-    /// Reads, and cleans.
+/// The collaborators of an [`Eraser`].
+pub struct EraserContext {
+    /// Store for reads and file cleaning.
     pub store: Arc<dyn Store>,
     /// The write path.
     pub ledger: Ledger,
     /// Contents outside the database.
     pub cold: Arc<dyn ColdTier>,
-    /// Tells the time.
+    /// Source of the current time.
     pub clock: Arc<dyn Clock>,
-    /// Counts.
+    /// Counters of erased data.
     pub metrics: Arc<Metrics>,
-    /// How.
-    pub settings: Settings,
-    /// Where erasures run: they go on when the caller has gone.
+    /// Page size and intervals.
+    pub settings: ErasureSettings,
+    /// Tracker of running erasures: they outlive their request.
     pub tracker: TaskTracker,
-    /// Ends them between two pages.
+    /// Cancels erasures between two pages.
     pub stopping: CancellationToken,
 }
 
-/// Carries erasures out. Clones share what is under way.
+/// Runs erasures. Clones share the list of running ones.
 #[derive(Clone)]
 pub struct Eraser {
-    parts: Arc<Parts>,
+    parts: Arc<EraserContext>,
     under_way: Arc<Mutex<HashMap<ErasureKey, watch::Receiver<()>>>>,
 }
 
 impl Eraser {
-    /// Over its parts.
+    /// An eraser without running erasures.
     #[must_use]
-    pub fn new(parts: Parts) -> Self {
+    pub fn new(parts: EraserContext) -> Self {
         Self { parts: Arc::new(parts), under_way: Arc::default() }
     }
 
-    /// Carries an erasure out in the background, unless that is under way here already. The answer's
-    /// sender is dropped when it ended, well or not: the row says which.
+    /// Runs an erasure in the background, unless it is already running here. The returned channel closes at its
+    /// end, successful or not: the row has the outcome.
     #[must_use]
     pub fn start(&self, key: ErasureKey) -> watch::Receiver<()> {
         let mut under_way = self.under_way.lock().unwrap_or_else(PoisonError::into_inner);
@@ -133,9 +131,9 @@ impl Eraser {
             match eraser.parts.carry_out(&key).await {
                 Ok(row) => tracing::info!(
                     erasure_id = %row.id, data = row.data, contents = row.contents,
-                    "an erasure is done"
+                    "erasure completed"
                 ),
-                Err(err) => tracing::warn!(erasure_id = %key.1, error = %err, "an erasure waits"),
+                Err(err) => tracing::warn!(erasure_id = %key.1, error = %err, "erasure paused"),
             }
             eraser.under_way.lock().unwrap_or_else(PoisonError::into_inner).remove(&key);
             drop(running);
@@ -143,10 +141,10 @@ impl Eraser {
         ending
     }
 
-    /// Goes on with what was left unfinished, until the broker stops. `alone` says that no other
-    /// broker works on this database: then whatever is unfinished at the start is nobody's.
+    /// Resumes unfinished erasures until the broker stops. `alone` states that no other broker uses this
+    /// database, so that every unfinished erasure is resumed at the start.
     pub async fn sweep(self, alone: bool) {
-        let Settings { period, patience, .. } = self.parts.settings;
+        let ErasureSettings { period, patience, .. } = self.parts.settings;
         let mut first = alone;
         loop {
             let now = self.parts.clock.now();
@@ -169,8 +167,8 @@ impl Eraser {
     }
 }
 
-impl Parts {
-    async fn carry_out(&self, key: &ErasureKey) -> Result<ErasureRow, Interrupted> {
+impl EraserContext {
+    async fn carry_out(&self, key: &ErasureKey) -> Result<ErasureRow, ErasureInterrupted> {
         let head = self.store.find_head(&key.0).await?;
         let upto = head.map_or(0, |head| head.size);
         let mut erased = 0;
@@ -192,11 +190,11 @@ impl Parts {
         }
         fault::at(Step::EraseForgotten);
         match self.store.scrub().await? {
-            Scrubbed::Rewritten => {}
-            Scrubbed::Freed => {
+            ScrubOutcome::Rewritten => {}
+            ScrubOutcome::Freed => {
                 tracing::debug!(erasure_id = %key.1, "freed space was not rewritten");
             }
-            Scrubbed::Left => {
+            ScrubOutcome::Left => {
                 tracing::warn!(erasure_id = %key.1, "this role may not vacuum: freed space is left to autovacuum");
             }
         }
@@ -216,16 +214,16 @@ impl Parts {
         }
     }
 
-    /// One step; again where the store is away for a moment.
+    /// Sends one command; retries while the store is unavailable.
     async fn say(
         &self,
         tenant: &TenantId,
         kind: impl Fn() -> Kind,
-    ) -> Result<ErasureRow, Interrupted> {
+    ) -> Result<ErasureRow, ErasureInterrupted> {
         let mut tries = 0;
         loop {
             if self.stopping.is_cancelled() {
-                return Err(Interrupted::Stopping);
+                return Err(ErasureInterrupted::Stopping);
             }
             let command = Command {
                 tenant: tenant.clone(),
@@ -250,8 +248,8 @@ impl Parts {
     }
 }
 
-/// How many more there are than were counted so far. The first count of a resumed erasure includes what
-/// went before, and is counted as far as this broker knows.
+/// The increase since the last count. The first count of a resumed erasure includes earlier pages, and is taken as
+/// this broker knows it.
 fn counted(total: i64, so_far: &mut i64) -> u64 {
     let more = total.saturating_sub(*so_far);
     *so_far = total;

@@ -12,7 +12,7 @@ use crate::domain::event::{Event, EventFilter, EventFormat, EventType, Position,
 use crate::domain::ids::{AgentId, Micros, TenantId};
 use crate::evidence::commitment::unpack;
 use crate::store::events::{EventRow, EventScope};
-use crate::store::{Kept, Result, Store};
+use crate::store::{ContentStorage, Result, Store};
 
 /// The largest checkpoint that goes along with a rollback, in bytes; a larger one is fetched.
 const MAX_STATE: usize = 256 * 1024;
@@ -188,7 +188,7 @@ impl Feed {
         };
         // What is cold by now is much older than any event that is kept, unless the settings say so.
         let message: Value = match content.map(|content| content.kept) {
-            Some(Kept::Hot(_, codec, bytes)) => unpack(codec, &bytes)
+            Some(ContentStorage::Hot(_, codec, bytes)) => unpack(codec, &bytes)
                 .ok()
                 .and_then(|bytes| serde_json::from_slice(&bytes).ok())
                 .unwrap_or_default(),

@@ -15,21 +15,21 @@ use crate::directory::{Agents, Directory, Principal};
 use crate::domain::agent::Agent;
 use crate::domain::canonical;
 use crate::domain::course::subtasks_of;
-use crate::domain::credential::{Forms, Treatment};
+use crate::domain::credential::{CredentialForms, SecretPolicy};
 use crate::domain::failure::{Code, Failure, Stage, primary};
 use crate::domain::handoff::{Handoff, HandoffStatus};
 use crate::domain::ids::{AgentId, HandoffId, Micros, TaskId};
 use crate::domain::latency::LatencyClock;
 use crate::domain::message::{Message, ReturnTo};
 use crate::domain::policy::{EdgePolicy, Recovery};
-use crate::domain::redaction::Policy;
+use crate::domain::redaction::RedactionPolicy;
 use crate::domain::residency::{Residency, ResidencyFacts};
 use crate::domain::ruling::Ruling;
 use crate::domain::trace_context::{TraceContext, TraceParent};
 use crate::domain::warning::Warning;
-use crate::evidence::append::Placed;
-use crate::evidence::commitment::{Part, Subject, commit};
-use crate::evidence::record::{Actor, Party, PersonalPart, SafetyFacts};
+use crate::evidence::append::LoggedRecord;
+use crate::evidence::commitment::{CommitmentSubject, PackedContent, commit};
+use crate::evidence::record::{Actor, PersonalPart, RecordParty, SafetyFacts};
 use crate::gate::{Gate, Lookup, Passed, Refused, Unread, Verdict, budget};
 use crate::ledger::command::{
     Command, Counted, DeadLetter, Kind, LedgerError, Refuse, Repeat, Reply, Submit, Undone, content,
@@ -66,7 +66,7 @@ pub enum Answer {
         /// The handoff as it is.
         handoff: Box<Handoff>,
         /// Its record, where this call made it.
-        placed: Option<Placed>,
+        placed: Option<LoggedRecord>,
         /// It was there already.
         replayed: bool,
         /// The contract that rules its edge.
@@ -127,7 +127,7 @@ pub struct Intake {
     /// Reads.
     pub store: Arc<dyn Store>,
     /// What must not be kept.
-    pub redaction: Arc<Policy>,
+    pub redaction: Arc<RedactionPolicy>,
     /// Opens signing secrets.
     pub vault: Vault,
     /// Tells the time.
@@ -541,7 +541,11 @@ impl Intake {
                 refuse.dead_letter = Some(Box::new(DeadLetter {
                     handoff,
                     content: content(&message.content(), now),
-                    checkpoint: Part::new(Subject::Checkpoint, clock::random(), &checkpoint),
+                    checkpoint: PackedContent::new(
+                        CommitmentSubject::Checkpoint,
+                        clock::random(),
+                        &checkpoint,
+                    ),
                     personal: personal_parts(message),
                     idempotency_key: request.idempotency_key,
                 }));
@@ -586,7 +590,7 @@ impl Intake {
         }
         let checkpoint = own
             .filter(|own| own.len() <= self.max_checkpoint)
-            .map(|own| Part::new(Subject::Checkpoint, clock::random(), &own));
+            .map(|own| PackedContent::new(CommitmentSubject::Checkpoint, clock::random(), &own));
         Some(Counted { by, to, target, run, checkpoint })
     }
 
@@ -635,7 +639,7 @@ impl Intake {
 }
 
 /// From here on nothing sees what must not be kept.
-fn redacted(verdict: Verdict, policy: &Policy) -> Verdict {
+fn redacted(verdict: Verdict, policy: &RedactionPolicy) -> Verdict {
     match verdict {
         Verdict::Pass(passed) => {
             let message = passed.message.redacted(policy);
@@ -643,9 +647,9 @@ fn redacted(verdict: Verdict, policy: &Policy) -> Verdict {
         }
         Verdict::Refused(mut refused) => {
             refused.message = refused.message.map(|message| message.redacted(policy));
-            if policy.secrets != Treatment::Warn {
+            if policy.secrets != SecretPolicy::Warn {
                 for finding in &mut refused.findings {
-                    if let Some(safe) = Forms::builtin().redact(&finding.excerpt, None) {
+                    if let Some(safe) = CredentialForms::builtin().redact(&finding.excerpt, None) {
                         finding.excerpt = safe;
                     }
                 }
@@ -755,11 +759,16 @@ fn submission_of(
     place(&mut handoff, request.trace, message, named);
     handoff.ruling = ruling(policy.clone(), agents, message, target);
     handoff.idempotent = policy.idempotent;
-    let checkpoint =
-        message.checkpoint().map(|own| Part::new(Subject::Checkpoint, clock::random(), &own));
+    let checkpoint = message
+        .checkpoint()
+        .map(|own| PackedContent::new(CommitmentSubject::Checkpoint, clock::random(), &own));
     // Packed only where it may be needed.
     let implied_checkpoint = checkpoint.clone().unwrap_or_else(|| {
-        Part::new(Subject::Checkpoint, clock::random(), &message.implied_checkpoint())
+        PackedContent::new(
+            CommitmentSubject::Checkpoint,
+            clock::random(),
+            &message.implied_checkpoint(),
+        )
     });
     Submit {
         from: sender(message, agents),
@@ -790,7 +799,11 @@ fn personal_parts(message: &Message) -> Vec<PersonalPart> {
         .personal_data()
         .into_iter()
         .map(|datum| PersonalPart {
-            part: Part::new(Subject::PersonalData, clock::random(), &datum.canonical),
+            part: PackedContent::new(
+                CommitmentSubject::PersonalData,
+                clock::random(),
+                &datum.canonical,
+            ),
             subject_id: datum.subject_id,
         })
         .collect()
@@ -831,10 +844,10 @@ fn bare_refusal(
     }
 }
 
-fn sender(message: &Message, agents: &Agents) -> Party {
+fn sender(message: &Message, agents: &Agents) -> RecordParty {
     let from = &message.envelope().from_agent;
     let registered = agents.row(&from.agent_id).map(|row| row.agent.agent_version.to_string());
-    Party {
+    RecordParty {
         agent_id: Some(from.agent_id.clone()),
         agent_type: None,
         agent_version: Some(from.agent_version.clone()),
@@ -843,17 +856,17 @@ fn sender(message: &Message, agents: &Agents) -> Party {
     }
 }
 
-fn receiver(message: &Message, target: Option<&crate::domain::agent::Agent>) -> Party {
+fn receiver(message: &Message, target: Option<&crate::domain::agent::Agent>) -> RecordParty {
     let to = &message.envelope().to_agent;
     match target {
-        Some(agent) => Party {
+        Some(agent) => RecordParty {
             agent_id: Some(agent.agent_id.clone()),
             agent_type: Some(agent.agent_type.clone()),
             agent_version: Some(agent.agent_version.to_string()),
             execution_id: None,
             registered_version: None,
         },
-        None => Party {
+        None => RecordParty {
             agent_id: to.agent_id.clone(),
             agent_type: to.agent_type.clone(),
             agent_version: to.agent_version.clone(),
@@ -988,7 +1001,7 @@ fn row_of(
         ruling: None,
         topped_up: crate::domain::money::Usd(0),
         digest_salt: salt.to_vec(),
-        digest: commit(Subject::Submission, &salt, whole).to_vec(),
+        digest: commit(CommitmentSubject::Submission, &salt, whole).to_vec(),
         reason: None,
         traceparent: String::new(),
         tracestate: String::new(),

@@ -1,4 +1,4 @@
-//! The sweeper: what timed out becomes a command.
+//! The sweeper: turns passed deadlines into commands.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -15,20 +15,20 @@ use crate::ledger::command::{Command, Expire, Kind, LedgerError, Resolve};
 use crate::metrics::Metrics;
 use crate::store::{Store, StoreError};
 
-/// Overdue handoffs taken at once.
+/// Overdue handoffs read at once.
 const BATCH: i64 = 256;
 
-/// What the sweeper works with.
+/// The sweeper's collaborators.
 pub struct Sweeper {
-    /// Where deadlines and claims are.
+    /// Store of deadlines and claims.
     pub store: Arc<dyn Store>,
-    /// Where what timed out goes.
+    /// Receives the commands.
     pub ledger: Ledger,
-    /// Tells the time.
+    /// Source of the current time.
     pub clock: Arc<dyn Clock>,
-    /// How often to look.
+    /// Interval between sweeps.
     pub period: Duration,
-    /// What ends it.
+    /// Ends the sweeper.
     pub stopping: CancellationToken,
 }
 
@@ -108,11 +108,12 @@ impl Sweeper {
     }
 }
 
-/// How often to look for batches that a broker left between two databases. Each keeps its tenants' logs
-/// from everybody, so this is short; what is found twice is ended.
+/// Interval of the search for batches left between two databases. Each blocks its tenants' logs for all brokers, so
+/// the interval is short; a batch found twice is resolved.
 const IN_DOUBT_EVERY: Duration = Duration::from_millis(500);
 
-/// Ends what other brokers left half done between the operations and a log apart, until the broker stops.
+/// Resolves batches left half done by other brokers between the operations and a separate log database, until the
+/// broker stops.
 pub async fn settle_in_doubt(
     store: Arc<dyn Store>,
     metrics: Arc<Metrics>,
@@ -123,7 +124,7 @@ pub async fn settle_in_doubt(
         match store.settle_in_doubt(&mut seen).await {
             Ok(ended) => metrics.ledger_in_doubt_ended.inc_by(ended),
             Err(err) => {
-                tracing::warn!(error = %err, "batches between two databases could not be looked at");
+                tracing::warn!(error = %err, "batches in doubt could not be read");
             }
         }
         metrics.ledger_in_doubt.set(i64::try_from(seen.len()).unwrap_or(i64::MAX));
@@ -134,16 +135,16 @@ pub async fn settle_in_doubt(
     }
 }
 
-/// How often to look how large the tables are.
+/// Interval between checks of table sizes.
 const TEND_EVERY: Duration = Duration::from_secs(1);
 
-/// Lets the database learn of its tables as they grow, where it does not by itself, until the broker stops.
+/// Calls [`Store::tend`] where the database needs it, until the broker stops.
 pub async fn tend(store: Arc<dyn Store>, stopping: CancellationToken) {
     loop {
         match store.tend().await {
             Ok(true) => {}
             Ok(false) => return,
-            Err(err) => tracing::debug!(error = %err, "the tables could not be looked at"),
+            Err(err) => tracing::debug!(error = %err, "the tables could not be analysed"),
         }
         tokio::select! {
             () = tokio::time::sleep(TEND_EVERY) => {}
@@ -152,10 +153,10 @@ pub async fn tend(store: Arc<dyn Store>, stopping: CancellationToken) {
     }
 }
 
-/// Ends all that is half done now. At a start there is no reason to wait until it was found twice.
+/// Resolves all half-done batches now. At a start there is no reason to wait until a batch was found twice.
 ///
 /// # Errors
-/// When the store cannot say, or end it.
+/// [`StoreError`] where a batch cannot be found or resolved.
 pub async fn settle_all_in_doubt(store: &dyn Store) -> Result<(), StoreError> {
     let mut seen = BTreeSet::new();
     store.settle_in_doubt(&mut seen).await?;
@@ -165,14 +166,14 @@ pub async fn settle_all_in_doubt(store: &dyn Store) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// How long refused submissions on a task that does not exist count, in microseconds (one day).
+/// Time for which refused submissions on an unknown task count, in microseconds (one day).
 const REFUSALS_KEPT_US: i64 = 24 * 60 * 60 * 1_000_000;
 
-/// How often events are looked at that may have grown old.
+/// Interval between deletions of old events.
 const FORGET_EVERY: Duration = Duration::from_mins(10);
 
-/// Forgets events that are older than `keep`, a bounded number at a time, and refusals older than a day. Every broker does so; what
-/// one has deleted, the others no longer find.
+/// Deletes events older than `keep`, a bounded number at a time, and refusals older than a day. Every broker does so;
+/// rows deleted by one are not found by the others.
 pub async fn forget_events(
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
@@ -184,7 +185,7 @@ pub async fn forget_events(
         let now = clock.now().0;
         let day = Micros(now.saturating_sub(REFUSALS_KEPT_US));
         if let Err(err) = store.forget_refused_tasks(day).await {
-            tracing::warn!(error = %err, "old refusals could not be forgotten");
+            tracing::warn!(error = %err, "old refusals could not be deleted");
         }
         let cutoff = Micros(now.saturating_sub(keep));
         if let Err(err) = forget(&*store, cutoff, &stopping).await {

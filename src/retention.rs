@@ -1,16 +1,16 @@
-//! The end of retention: contents, personal data and checkpoints that are older than
-//! `retention.delete_after_days` go for good; records stay.
+//! The end of retention: contents, personal data and checkpoints older than `retention.delete_after_days` are
+//! deleted; records stay.
 //!
-//! 1. The mark says that this run may take something (`unclean`).
-//! 2. Pages of the log are looked at in its order. What of a page is past its time goes in one commit with
-//!    the `ERASED` record that lists it, as with an erasure: so the verifier accounts for each gap, at
-//!    any moment. What somebody may still act on stays, and so does whatever a legal hold is on.
-//! 3. Segments that hold some of it are written anew without it, then the database's files are cleaned.
-//! 4. The mark says how far the run came, and that all is clean.
+//! 1. The mark states that this run may delete data (`unclean`).
+//! 2. Pages of the log are read in order. Expired data of a page is deleted in one commit with the `ERASED` record
+//!    that lists it, as with an erasure: so the verifier accounts for each gap at any moment. Data of active tasks and
+//!    data under a legal hold stays.
+//! 3. Segments with deleted contents are rewritten, then the database's files are cleaned.
+//! 4. The mark states the position reached, and that all is clean.
 //!
-//! Every step can be repeated. A run that was cut off leaves the mark unclean where it was: the next one
-//! looks at the same pages, finds most of it gone, and cleans. One broker at a time runs for a tenant, by
-//! a lease; two at once would do no harm, for a page is loaded and taken in one transaction.
+//! Every step can be repeated. An interrupted run leaves the mark unclean at its position: the next run reads the
+//! same pages, finds most data deleted, and cleans. A lease limits each tenant to one broker; two at once would do no
+//! harm, since a page is loaded and deleted in one transaction.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,97 +27,98 @@ use crate::fault::{self, Step};
 use crate::ledger::Ledger;
 use crate::ledger::command::{Command, Kind, LedgerError, PurgeNext, Purged, Reply};
 use crate::metrics::RetentionMetrics;
-use crate::store::cold::{ArchiveMark, Lease, PurgeMark};
-use crate::store::erasure::{PurgeNeed, PurgePage, Scrubbed};
+use crate::store::cold::{ArchiveMark, ExclusiveLease, PurgeMark};
+use crate::store::erasure::{PurgeNeed, PurgePage, ScrubOutcome};
 use crate::store::{Needs, Store, StoreError, Writes};
 
-/// How long a run may go on between two signs of life: longer than a page or a rewritten file takes.
+/// Time between two renewals of the lease at most: longer than a page or a rewritten file takes.
 const LEASE: Duration = Duration::from_mins(10);
 
-/// How often what was held back is looked at again.
+/// Interval between checks of held data.
 const RESCAN: Duration = Duration::from_hours(24);
 
-/// The longest wait of a broker that just started, and after a run that failed.
+/// Longest wait after a start, and after a failed run.
 const SOON: Duration = Duration::from_mins(5);
 
-/// Tries of one page while the store is away, the ledger full, or a hold comes between; and the pause.
+/// Attempts of one page while the store is unavailable, the ledger full, or a hold intervenes; and the pause between
+/// them.
 const TRIES: u32 = 20;
 const PAUSE: Duration = Duration::from_millis(250);
 
-/// What a run took for one tenant.
+/// Counts of one run for one tenant.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Taken {
-    /// Contents of records.
+pub struct PurgeCounts {
+    /// Purged contents of records.
     pub contents: i64,
-    /// Personal data.
+    /// Purged personal data.
     pub personal_data: i64,
-    /// Checkpoints.
+    /// Purged checkpoints.
     pub checkpoints: i64,
-    /// Records with something that is old enough, and is held back.
+    /// Records with expired data that is held.
     pub held: i64,
-    /// Contents of which the archive's segments were rid.
+    /// Contents removed from the archive's segments.
     pub forgotten: u64,
 }
 
-impl Taken {
+impl PurgeCounts {
     const fn is_none(&self) -> bool {
         self.contents == 0 && self.personal_data == 0 && self.checkpoints == 0
     }
 }
 
-/// Why a run did not get to its end. The next one goes on from there.
+/// Reasons for which a run stopped early. The next run continues.
 #[derive(Debug, thiserror::Error)]
 pub enum PurgeError {
-    /// Another broker runs for this tenant.
+    /// Another broker is purging this tenant.
     #[error("another broker purges tenant {0}")]
     Busy(String),
-    /// The ledger says no.
+    /// The ledger refused.
     #[error(transparent)]
     Ledger(#[from] LedgerError),
-    /// The store or the archive cannot be used now.
+    /// The store or the archive is unavailable.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
-/// Takes away what is past its time.
+/// Purges expired data.
 pub struct Purger {
-    /// Reads, and cleans.
+    /// Store for reads and file cleaning.
     pub store: Arc<dyn Store>,
     /// The write path.
     pub ledger: Ledger,
     /// Contents outside the database.
     pub cold: Arc<dyn ColdTier>,
-    /// Tells the time.
+    /// Source of the current time.
     pub clock: Arc<dyn Clock>,
-    /// Counts.
+    /// Counters of purged data.
     pub metrics: RetentionMetrics,
-    /// Records in one commit.
+    /// Most records in one commit.
     pub page: i64,
 }
 
 impl Purger {
-    /// One run for one tenant. `whole` also looks at what earlier runs held back.
+    /// Runs once for one tenant. `whole` also checks held data of earlier runs.
     ///
     /// # Errors
-    /// [`PurgeError`]; what was done until then stays.
+    /// [`PurgeError`]; completed pages stay purged.
     pub async fn run(
         &self,
         tenant: &TenantId,
         before: Micros,
         whole: bool,
-    ) -> Result<Taken, PurgeError> {
+    ) -> Result<PurgeCounts, PurgeError> {
         let owner = clock::random_id().to_string();
-        let lease = Lease { name: format!("retention/{tenant}"), owner };
+        let lease = ExclusiveLease { name: format!("retention/{tenant}"), owner };
         self.hold(tenant, &lease).await?;
         let outcome = self.purge(tenant, before, whole, &lease).await;
         if let Err(err) = self.store.release_lease(&lease).await {
-            tracing::debug!(error = %err, "the lease of retention ends by time");
+            tracing::debug!(error = %err, "the retention lease could not be released; it expires by itself");
         }
         outcome
     }
 
-    /// What a run would take, without taking it.
+    /// Counts the data that a run would purge, without purging.
     ///
     /// # Errors
     /// [`StoreError`].
@@ -126,14 +127,14 @@ impl Purger {
         tenant: &TenantId,
         before: Micros,
         limit: i64,
-    ) -> Result<Taken, StoreError> {
-        let (mut taken, mut from) = (Taken::default(), 0);
+    ) -> Result<PurgeCounts, StoreError> {
+        let (mut taken, mut from) = (PurgeCounts::default(), 0);
         let mut checkpoints = std::collections::BTreeSet::new();
         loop {
             let mut needs = Needs::default();
             needs.erasure.purges.insert(tenant.clone(), PurgeNeed { from, before, limit });
             let mut page = PurgePage::default();
-            let look = &mut |mut state: crate::store::State| {
+            let look = &mut |mut state: crate::store::BatchState| {
                 page = state.erasure.purges.remove(tenant).unwrap_or_default();
                 Writes::default()
             };
@@ -153,7 +154,7 @@ impl Purger {
         }
     }
 
-    async fn hold(&self, tenant: &TenantId, lease: &Lease) -> Result<(), PurgeError> {
+    async fn hold(&self, tenant: &TenantId, lease: &ExclusiveLease) -> Result<(), PurgeError> {
         let now = self.clock.now();
         if self.store.take_lease(lease, now, later(now, LEASE)).await? {
             Ok(())
@@ -167,8 +168,8 @@ impl Purger {
         tenant: &TenantId,
         before: Micros,
         whole: bool,
-        lease: &Lease,
-    ) -> Result<Taken, PurgeError> {
+        lease: &ExclusiveLease,
+    ) -> Result<PurgeCounts, PurgeError> {
         let mark = self.store.find_purge_mark(tenant).await?;
         let now = self.clock.now();
         let whole = whole || mark.unclean || now >= mark.scan.rescan_at;
@@ -178,7 +179,7 @@ impl Purger {
         if !mark.unclean {
             self.store.keep_purge_mark(tenant, PurgeMark { unclean: true, ..mark }).await?;
         }
-        let mut taken = Taken::default();
+        let mut taken = PurgeCounts::default();
         loop {
             self.hold(tenant, lease).await?;
             let page = self.page(tenant, PurgeNeed { from, before, limit: self.page }).await?;
@@ -205,7 +206,7 @@ impl Purger {
             self.hold(tenant, lease).await?;
             taken.forgotten = self.cold.forget_erased(tenant).await?;
             fault::at(Step::PurgeForgotten);
-            if self.store.scrub().await? == Scrubbed::Left {
+            if self.store.scrub().await? == ScrubOutcome::Left {
                 tracing::warn!(%tenant, "this role may not vacuum: freed space is left to autovacuum");
             }
             fault::at(Step::PurgeScrubbed);
@@ -261,14 +262,14 @@ impl Purger {
         }
     }
 
-    /// One run for every tenant; false where one did not run to its end.
+    /// Runs once for every tenant; `false` where one run failed.
     async fn run_all(&self, after_days: u32) -> bool {
         let now = self.clock.now();
         let tenants = match self.store.list_tenants().await {
             Ok(tenants) => tenants,
             Err(err) => {
                 self.metrics.failures.inc();
-                tracing::warn!(error = %err, "what is past its time could not be looked for");
+                tracing::warn!(error = %err, "expired data could not be searched");
                 return false;
             }
         };
@@ -277,15 +278,15 @@ impl Purger {
             match self.run(&tenant, cutoff(now, after_days), false).await {
                 Ok(taken) if taken.is_none() => {}
                 Ok(taken) => {
-                    let Taken { contents, personal_data, checkpoints, .. } = taken;
-                    tracing::info!(%tenant, contents, personal_data, checkpoints, "past their time: gone");
+                    let PurgeCounts { contents, personal_data, checkpoints, .. } = taken;
+                    tracing::info!(%tenant, contents, personal_data, checkpoints, "expired data purged");
                 }
                 // Another broker does it, or one that died holding the lease did.
                 Err(PurgeError::Busy(_)) => well = false,
                 Err(err) => {
                     well = false;
                     self.metrics.failures.inc();
-                    tracing::warn!(%tenant, error = %err, "what is past its time did not all go; it is tried again");
+                    tracing::warn!(%tenant, error = %err, "expired data was not purged completely; the next run retries");
                 }
             }
         }

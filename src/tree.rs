@@ -1,5 +1,4 @@
-//! Reading a log's Merkle tree from the store: tiles, proofs, receipts. Sizes and indexes are counts of
-//! records.
+//! A log's Merkle tree as read from the store: tiles, proofs, receipts. Sizes and indexes are counts of records.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{PoisonError, RwLock};
@@ -7,15 +6,15 @@ use std::sync::{PoisonError, RwLock};
 use crate::domain::ids::TenantId;
 use crate::evidence::merkle::{self, Hash, TILE_WIDTH};
 use crate::evidence::receipt::{Notary, Receipt};
-use crate::evidence::record::Sealed;
-use crate::evidence::tiles::{TilePath, Tiles, Wanted, wanted};
+use crate::evidence::record::SealedRecord;
+use crate::evidence::tiles::{TilePath, TileRequests, Tiles, wanted};
 use crate::store::{Result, Store};
 
-/// The path from a record to the root of the tree of `size` records; `None` where the index is out of
-/// range or the log is shorter.
+/// The path from a record to the root of the tree of `size` records; `None` where the index is out of range or the
+/// log is shorter.
 ///
 /// # Errors
-/// When the store cannot be read.
+/// [`StoreError`] where the store cannot be read.
 pub async fn inclusion(
     store: &dyn Store,
     tenant: &TenantId,
@@ -31,10 +30,10 @@ pub async fn inclusion(
     Ok(merkle::inclusion(&tiles.await?, index, size))
 }
 
-/// [`inclusion`] of many records at once, which share what has to be read.
+/// [`inclusion`] for many records at once, with shared reads.
 ///
 /// # Errors
-/// When the store cannot be read.
+/// [`StoreError`] where the store cannot be read.
 pub async fn inclusions(
     store: &dyn Store,
     tenant: &TenantId,
@@ -50,11 +49,11 @@ pub async fn inclusions(
     Ok(indexes.iter().map(|index| merkle::inclusion(&tiles, *index, size)).collect())
 }
 
-/// That the first `old` records are the beginning of the first `new`; `None` where `old` is 0 or over
-/// `new`, or the log is shorter.
+/// Proof that the first `old` records are a prefix of the first `new`; `None` where `old` is 0 or over `new`, or the
+/// log is shorter.
 ///
 /// # Errors
-/// When the store cannot be read.
+/// [`StoreError`] where the store cannot be read.
 pub async fn consistency(
     store: &dyn Store,
     tenant: &TenantId,
@@ -73,7 +72,7 @@ pub async fn consistency(
 /// The root of the tree of the first `size` records; `None` where the log is shorter.
 ///
 /// # Errors
-/// When the store cannot be read.
+/// [`StoreError`] where the store cannot be read.
 pub async fn root(store: &dyn Store, tenant: &TenantId, size: u64) -> Result<Option<Hash>> {
     let tiles = read(store, tenant, |nodes| {
         merkle::root(nodes, size);
@@ -81,16 +80,16 @@ pub async fn root(store: &dyn Store, tenant: &TenantId, size: u64) -> Result<Opt
     Ok(merkle::root(&tiles.await?, size))
 }
 
-/// The receipt of a record, over the tree of its own transaction: the same whenever it is asked for. (Over
-/// the latest tree, where a version without a tree wrote the record.)
+/// The receipt of a record over the tree of its own transaction, so that it is always the same. (Over the latest
+/// tree, if a version without a tree wrote the record.)
 ///
 /// # Errors
-/// When the store cannot be read.
+/// [`StoreError`] where the store cannot be read.
 pub async fn receipt(
     store: &dyn Store,
     notary: &Notary,
     tenant: &TenantId,
-    sealed: &Sealed,
+    sealed: &SealedRecord,
 ) -> Result<Option<Receipt>> {
     let Ok(index) = u64::try_from(sealed.leaf_index) else { return Ok(None) };
     let size = match u64::try_from(sealed.tree_size) {
@@ -105,12 +104,12 @@ pub async fn receipt(
     }))
 }
 
-/// The bytes of a tile: hashes of a level one after the other, or an entry bundle, in which each record
-/// stands after its length in two bytes, big-endian (C2SP tlog-tiles). `None` where the log has not so
-/// much yet, or a record has over 65 535 bytes, for which the format has no room.
+/// The bytes of a tile: hashes of a level one after the other, or an entry bundle with each record after its length
+/// in two bytes, big-endian (C2SP tlog-tiles). `None` where the log is shorter, or a record exceeds the format's
+/// limit of 65 535 bytes.
 ///
 /// # Errors
-/// When the store cannot be read.
+/// [`StoreError`] where the store cannot be read.
 pub async fn tile(
     store: &dyn Store,
     tenant: &TenantId,
@@ -136,14 +135,14 @@ fn bundle<'a>(records: impl Iterator<Item = &'a [u8]>) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// How far back [`find_leaf`] looks. Leaves have no index by hash: it would cost every commit a random
-/// write, for a question that a receipt answers by itself.
+/// Number of records searched by [`find_leaf`]. Leaves have no index by hash: it would cost every commit a random
+/// write, for a question that a receipt answers already.
 pub const FIND_LEAF: u64 = 1 << 16;
 
-/// The place of a record by its hash, among the newest [`FIND_LEAF`] of the first `size`.
+/// The leaf index of a record by its hash, among the newest [`FIND_LEAF`] of the first `size`.
 ///
 /// # Errors
-/// When the store cannot be read.
+/// [`StoreError`] where the store cannot be read.
 pub async fn find_leaf(
     store: &dyn Store,
     tenant: &TenantId,
@@ -165,9 +164,9 @@ pub async fn find_leaf(
     Ok(None)
 }
 
-/// The newest tree head of each log that a witness cosigned, with the cosignatures.
+/// The newest cosigned tree head of each log, with its cosignatures.
 #[derive(Debug, Default)]
-pub struct Cosigned(RwLock<HashMap<String, CosignedHead>>);
+pub struct CosignedHeads(RwLock<HashMap<String, CosignedHead>>);
 
 #[derive(Debug)]
 struct CosignedHead {
@@ -177,8 +176,8 @@ struct CosignedHead {
     lines: BTreeMap<String, String>,
 }
 
-impl Cosigned {
-    /// Adds a witness' signature line to a head; to an older one than is known it is of no use.
+impl CosignedHeads {
+    /// Adds a witness' signature line to a head; ignored for a head older than the newest.
     pub fn add(&self, log_id: &str, size: u64, note: &str, witness: &str, line: &str) {
         let mut heads = self.0.write().unwrap_or_else(PoisonError::into_inner);
         let head = heads.entry(log_id.to_owned()).or_insert_with(|| CosignedHead {
@@ -195,7 +194,7 @@ impl Cosigned {
         head.lines.insert(witness.to_owned(), line.to_owned());
     }
 
-    /// The note with all its cosignatures.
+    /// The newest note with all its cosignatures.
     #[must_use]
     pub fn find(&self, log_id: &str) -> Option<String> {
         let heads = self.0.read().unwrap_or_else(PoisonError::into_inner);
@@ -205,7 +204,11 @@ impl Cosigned {
     }
 }
 
-async fn read(store: &dyn Store, tenant: &TenantId, proof: impl FnOnce(&Wanted)) -> Result<Tiles> {
+async fn read(
+    store: &dyn Store,
+    tenant: &TenantId,
+    proof: impl FnOnce(&TileRequests),
+) -> Result<Tiles> {
     let mut tiles = Tiles::default();
     for (level, index) in wanted(proof) {
         let from = i64::try_from(index * TILE_WIDTH).unwrap_or(i64::MAX);

@@ -1,5 +1,5 @@
-//! Secrets: API keys are random and kept hashed; signing and webhook secrets must be used again, so
-//! they are kept encrypted under a master key that never enters the database.
+//! Secrets: API keys are random and stored hashed; signing and webhook secrets are stored encrypted under a master
+//! key that never enters the database.
 
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
@@ -13,24 +13,24 @@ use zeroize::Zeroizing;
 use crate::clock;
 use crate::domain::ids::{Micros, TenantId};
 
-/// What can go wrong with a secret.
+/// Failures of secret handling.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum VaultError {
-    /// Not 32 bytes in base64.
+    /// The master key is not 32 bytes in base64.
     #[error(
         "the master key must be 32 bytes in base64 (44 characters); make one with: openssl rand -base64 32"
     )]
     BadMasterKey,
-    /// Sealed under another master key, or damaged.
+    /// The secret was sealed under another master key, or is damaged.
     #[error("a secret does not open: it was sealed under another master key, or is damaged")]
     DoesNotOpen,
 }
 
-/// The master key.
+/// The master key with its derived key.
 #[derive(Clone)]
 pub struct Vault {
     cipher: XChaCha20Poly1305,
-    /// For keyed hashes: derived, so that a hash never is taken under the key that encrypts.
+    /// Key of keyed hashes, derived so that hashing and encryption never share a key.
     pseudonyms: Zeroizing<[u8; 32]>,
 }
 
@@ -42,14 +42,14 @@ impl std::fmt::Debug for Vault {
 
 const NONCE_LEN: usize = 24;
 
-/// What the key for keyed hashes is derived under.
+/// Derivation label of the key for keyed hashes.
 const PSEUDONYMS: &[u8] = b"handoffd/pseudonyms/v1\0";
 
-/// What the check value seals.
+/// Plaintext of the check value.
 const CHECK: &[u8] = b"handoffd master key check";
 
 impl Vault {
-    /// From a master key in base64.
+    /// Parses a master key in base64.
     ///
     /// # Errors
     /// [`VaultError::BadMasterKey`].
@@ -62,8 +62,8 @@ impl Vault {
         Ok(Self { cipher, pseudonyms: Zeroizing::new(derived.into()) })
     }
 
-    /// A keyed hash (HMAC-SHA-256) over parts, each with its length: the same for the same parts, and
-    /// no guess at them can be tried without the master key.
+    /// A keyed hash (HMAC-SHA-256) over parts, each with its length. Deterministic; guesses cannot be verified
+    /// without the master key.
     fn keyed(&self, parts: &[&[u8]]) -> [u8; 32] {
         // An HMAC takes a key of any length.
         let Ok(mut mac) = <Hmac<Sha256> as KeyInit>::new_from_slice(&*self.pseudonyms) else {
@@ -76,14 +76,14 @@ impl Vault {
         mac.finalize().into_bytes().into()
     }
 
-    /// What a data subject is found by once its id is no longer kept.
+    /// The keyed hash of a data subject's id, by which rows are found after the id is deleted.
     #[must_use]
     pub fn subject_key(&self, tenant: &TenantId, subject_id: &str) -> [u8; 32] {
         self.keyed(&[b"subject", tenant.as_str().as_bytes(), subject_id.as_bytes()])
     }
 
-    /// The salt of a commitment to a data subject's id, for one erasure or hold: made again for whoever
-    /// brings the id, and kept nowhere.
+    /// The salt of a commitment to a data subject's id for one erasure or hold. Derived from the id and never
+    /// stored.
     #[must_use]
     pub fn subject_salt(&self, tenant: &TenantId, occasion: &str, subject_id: &str) -> [u8; 16] {
         let parts: [&[u8]; 4] =
@@ -93,13 +93,13 @@ impl Vault {
         salt
     }
 
-    /// A fresh master key in base64.
+    /// A random master key in base64.
     #[must_use]
     pub fn new_master_key() -> Zeroizing<String> {
         Zeroizing::new(STANDARD.encode(clock::random::<32>()))
     }
 
-    /// Seals a secret; `place` says where it belongs and must be the same to open it.
+    /// Seals a secret; `place` is authenticated and must be equal at opening.
     ///
     /// # Errors
     /// [`VaultError::DoesNotOpen`] if the cipher refuses, which it does for no input of this size.
@@ -112,7 +112,7 @@ impl Vault {
         Ok([&nonce[..], &sealed].concat())
     }
 
-    /// Opens what [`Vault::seal`] made.
+    /// Opens a secret sealed by [`Vault::seal`].
     ///
     /// # Errors
     /// [`VaultError::DoesNotOpen`].
@@ -125,7 +125,7 @@ impl Vault {
             .map_err(|_| VaultError::DoesNotOpen)
     }
 
-    /// A value to keep in the database, by which a broker with another master key is found out.
+    /// A value for the database that reveals a broker with another master key.
     ///
     /// # Errors
     /// As [`Vault::seal`].
@@ -133,51 +133,51 @@ impl Vault {
         self.seal("check", CHECK)
     }
 
-    /// Whether a kept check value is this master key's.
+    /// Whether a stored check value was made with this master key.
     #[must_use]
     pub fn accepts(&self, check_value: &[u8]) -> bool {
         self.open("check", check_value).is_ok_and(|text| **text == *CHECK)
     }
 }
 
-/// A secret kept sealed, maybe on its way out.
+/// A sealed secret with its expiry.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct SealedSecret {
     /// Base64 of nonce and ciphertext.
     sealed: String,
-    /// Valid until then, in microseconds since the epoch; for ever if absent.
+    /// End of validity in microseconds since the epoch; unlimited if absent.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     until: Option<i64>,
 }
 
-/// Which secret of an agent.
+/// The kind of an agent's secret.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum SecretKind {
-    /// Under which the agent signs its messages.
+    /// The agent signs its messages with this secret.
     Signing,
-    /// Under which the broker signs its deliveries.
+    /// The broker signs its deliveries with this secret.
     Webhook,
 }
 
-/// The secrets of one agent, or of one subscription, as kept: JSON, each sealed.
+/// The secrets of one agent or subscription in stored form: JSON, each sealed.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AgentSecrets {
     signing: Vec<SealedSecret>,
     webhook: Vec<SealedSecret>,
 }
 
-/// How many secrets of a kind may be valid at once: the current one and the one before.
+/// Most valid secrets of a kind: the current and the previous one.
 const MAX_VALID: usize = 2;
 
 impl AgentSecrets {
-    /// Reads them back; what cannot be read holds none.
+    /// Parses the stored form; an unreadable text holds no secrets.
     #[must_use]
     pub fn parse(text: &str) -> Self {
         serde_json::from_str(text).unwrap_or_default()
     }
 
-    /// As kept.
+    /// The stored form.
     #[must_use]
     pub fn to_text(&self) -> String {
         serde_json::to_string(self).unwrap_or_default()
@@ -190,8 +190,8 @@ impl AgentSecrets {
         }
     }
 
-    /// Makes a new current secret; the one before stays valid until `until`. Returns its text, to be
-    /// shown once.
+    /// Creates a new current secret; the previous one stays valid until `until`. Returns the new secret's text,
+    /// which is shown once.
     ///
     /// # Errors
     /// As [`Vault::seal`].
@@ -248,13 +248,13 @@ fn place(tenant: &TenantId, owner: &impl std::fmt::Display, kind: SecretKind) ->
     format!("{tenant}/{owner}/{kind:?}")
 }
 
-/// A fresh API key: `hd_` and 256 random bits in base64url. Shown once.
+/// A random API key: `hd_` and 256 random bits in base64url. Shown once.
 #[must_use]
 pub fn new_api_key() -> Zeroizing<String> {
     Zeroizing::new(format!("hd_{}", URL_SAFE_NO_PAD.encode(clock::random::<32>())))
 }
 
-/// The hash under which an API key is kept: SHA-256, for a key is random and needs no slow hash.
+/// The stored hash of an API key: SHA-256, since a random key needs no slow hash.
 #[must_use]
 pub fn hash_api_key(key: &str) -> Vec<u8> {
     Sha256::digest(key.as_bytes()).to_vec()

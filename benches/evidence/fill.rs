@@ -5,9 +5,9 @@ use std::time::Instant;
 
 use handoffd::clock::random_id;
 use handoffd::domain::ids::{HandoffId, Micros, TaskId, TenantId};
-use handoffd::evidence::append::Appending;
+use handoffd::evidence::append::LogAppender;
 use handoffd::evidence::merkle::{Frontier, Hash};
-use handoffd::evidence::record::{Draft, LogHead, RecordKind, Sealed};
+use handoffd::evidence::record::{LogHead, RecordDraft, RecordKind, SealedRecord};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, QueryBuilder, Row, Sqlite};
 use tokio::sync::mpsc;
@@ -22,7 +22,7 @@ const STATEMENTS: u64 = 50;
 
 /// Records, and the tree's nodes that they complete: level, index, hash.
 struct Page {
-    rows: Vec<(Draft, Sealed)>,
+    rows: Vec<(RecordDraft, SealedRecord)>,
     nodes: Vec<(i64, i64, Hash)>,
 }
 
@@ -54,7 +54,7 @@ pub async fn fill(path: &str, records: u64, task: u64) -> Filled {
     let (start, tenant, wanted) = (head.size as u64, head.tenant.clone(), filled.task);
     let every = (records / task.max(1)).max(1);
     let producer = tokio::task::spawn_blocking(move || {
-        let mut log = Appending::new(head);
+        let mut log = LogAppender::new(head);
         let mut drafts = Story { tenant, wanted, every, ours: None, others: None };
         for first in (start..records).step_by(ROWS) {
             let last = (first + ROWS as u64).min(records);
@@ -69,7 +69,7 @@ pub async fn fill(path: &str, records: u64, task: u64) -> Filled {
             if pages.blocking_send(Page { rows, nodes }).is_err() {
                 break;
             }
-            log = Appending::new(log.head());
+            log = LogAppender::new(log.head());
         }
         log.head()
     });
@@ -115,7 +115,7 @@ struct Story {
 }
 
 impl Story {
-    fn next(&mut self, leaf: u64) -> Draft {
+    fn next(&mut self, leaf: u64) -> RecordDraft {
         let (task, handoff, step) = if leaf.is_multiple_of(self.every) {
             let (handoff, step) = self.ours.unwrap_or((HandoffId(random_id()), 0));
             self.ours = (step < 2).then_some((handoff, step + 1));

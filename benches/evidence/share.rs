@@ -9,12 +9,14 @@ use std::time::{Duration, Instant};
 
 use handoffd::clock::random_id;
 use handoffd::domain::ids::{ContentId, HandoffId, Micros, TaskId, TenantId};
-use handoffd::evidence::append::{Appended, Appending};
-use handoffd::evidence::commitment::{Part, Subject};
-use handoffd::evidence::merkle::{Frontier, Growth, Hash};
+use handoffd::evidence::append::{AppendedRecords, LogAppender};
+use handoffd::evidence::commitment::{CommitmentSubject, PackedContent};
+use handoffd::evidence::merkle::{Frontier, Hash, TreeGrowth};
 use handoffd::evidence::note::Signer;
 use handoffd::evidence::receipt::{Notary, Receipt};
-use handoffd::evidence::record::{Actor, Content, Draft, LogHead, Party, RecordKind};
+use handoffd::evidence::record::{
+    Actor, LogHead, RecordContent, RecordDraft, RecordKind, RecordParty,
+};
 
 use crate::broker::Broker;
 use crate::database::Database;
@@ -103,20 +105,20 @@ fn alone(records: usize) -> Alone {
         hash: vec![7; 32],
         tree: tree.clone(),
     };
-    let drafts: Vec<Draft> = (0..records).map(|_| draft(&tenant)).collect();
+    let drafts: Vec<RecordDraft> = (0..records).map(|_| draft(&tenant)).collect();
     let notary = Notary::new(Signer::new(&[7; 32]), "handoffd".to_owned());
 
     let began = Instant::now();
     let mut leaves: Vec<Hash> = Vec::new();
     for _ in 0..REPEATS {
-        let mut log = Appending::new(head.clone());
+        let mut log = LogAppender::new(head.clone());
         leaves = drafts.iter().map(|draft| log.append(draft).hash).collect();
     }
     let appended = began.elapsed() / REPEATS;
 
     let began = Instant::now();
     for _ in 0..REPEATS {
-        let mut growth = Growth::of(tree.clone());
+        let mut growth = TreeGrowth::of(tree.clone());
         for leaf in &leaves {
             growth.push(*leaf);
         }
@@ -126,9 +128,9 @@ fn alone(records: usize) -> Alone {
 
     let began = Instant::now();
     for _ in 0..REPEATS / 10 {
-        let mut log = Appending::new(head.clone());
+        let mut log = LogAppender::new(head.clone());
         let sealed: Vec<_> = drafts.iter().map(|draft| log.append(draft)).collect();
-        let done = Appended::new(sealed, BTreeMap::from([(tenant.clone(), log)]));
+        let done = AppendedRecords::new(sealed, BTreeMap::from([(tenant.clone(), log)]));
         for record in 0..records {
             let placed = done.placed(&tenant, record).unwrap();
             black_box(Receipt::fresh(&placed, &notary).unwrap());
@@ -139,15 +141,15 @@ fn alone(records: usize) -> Alone {
 }
 
 /// A handoff's record as a broker drafts it.
-pub fn draft(tenant: &TenantId) -> Draft {
-    let party = |id: &str| Party {
+pub fn draft(tenant: &TenantId) -> RecordDraft {
+    let party = |id: &str| RecordParty {
         agent_id: Some(id.parse().unwrap()),
         agent_type: Some("reviewer".to_owned()),
         agent_version: Some("1.0.0".to_owned()),
         execution_id: None,
         registered_version: None,
     };
-    let mut draft = Draft::new(
+    let mut draft = RecordDraft::new(
         tenant.clone(),
         RecordKind::Handoff,
         Micros(1_781_000_000_000_000),
@@ -159,9 +161,13 @@ pub fn draft(tenant: &TenantId) -> Draft {
     draft.to = Some(party("risk-score"));
     draft.status = Some("PENDING");
     draft.checkpoint_commitment = Some([3; 32]);
-    draft.content = Some(Content {
+    draft.content = Some(RecordContent {
         id: ContentId(random_id()),
-        part: Part::new(Subject::Message, [1; 16], b"{\"taskDescription\":\"Review\"}"),
+        part: PackedContent::new(
+            CommitmentSubject::Message,
+            [1; 16],
+            b"{\"taskDescription\":\"Review\"}",
+        ),
     });
     draft
 }

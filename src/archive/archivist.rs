@@ -22,66 +22,67 @@ use serde_json::Value;
 use super::objects::{ArchiveError, Objects};
 use crate::clock::{self, Clock};
 use crate::domain::ids::{Micros, TenantId};
-use crate::evidence::segment::{Item, Segment, folder, manifest_key, pack, segment_key};
+use crate::evidence::segment::{
+    ArchiveSegment, SegmentItem, folder, manifest_key, pack, segment_key,
+};
 use crate::fault::{self, Step};
 use crate::metrics::ArchiveMetrics;
-use crate::store::cold::{ArchiveMark, Frame, HotContent, Lease};
-use crate::store::{Kept, Store, StoreError};
+use crate::store::cold::{ArchiveMark, ExclusiveLease, Frame, HotContent};
+use crate::store::{ContentStorage, Store, StoreError};
 
-/// How long a run may go on between two signs of life: longer than a segment takes to put with all
-/// its tries.
+/// Time between two renewals of the lease at most: longer than the write of one segment with all its retries.
 const LEASE: Duration = Duration::from_mins(10);
 
-/// Records looked at together.
+/// Records read at once.
 pub(super) const PAGE: i64 = 256;
 
-/// How often what was held back is looked at again: a handoff that is open for more than a month is
-/// rare, and one more day does not matter.
+/// Interval between checks of held contents: a handoff open for more than a month is rare, and one more day does not
+/// matter.
 const RESCAN: Duration = Duration::from_hours(24);
 
-/// Tries of one segment, where contents in it are erased while it is written.
+/// Attempts to write one segment while contents in it are being erased.
 pub(super) const TRIES: usize = 3;
 
-/// How long [`Archivist::forget`] waits for another run to end.
+/// Time for which [`Archivist::forget`] waits for another run to end.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// How large segments are.
+/// Limits of one segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Settings {
-    /// Contents at most.
+pub struct ArchiveSettings {
+    /// Most contents.
     pub records: usize,
-    /// Bytes at most, as stored in the database.
+    /// Most bytes, as stored in the database.
     pub bytes: usize,
 }
 
-/// What a run did for one tenant.
+/// Counts of one run for one tenant.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Moved {
-    /// Contents that are cold now (in a dry run: would be).
+pub struct ArchiveCounts {
+    /// Contents moved to the cold tier (in a dry run: contents that would move).
     pub contents: u64,
-    /// Their bytes in the database, before.
+    /// Their size in the database before, in bytes.
     pub bytes_before: u64,
-    /// Bytes of the segments.
+    /// Size of the segments, in bytes.
     pub bytes: u64,
     /// Segments written.
     pub segments: u64,
-    /// Contents that are old enough, and may still be needed hot.
+    /// Contents that are old enough, but may still be needed hot.
     pub held: u64,
-    /// Erased contents whose frames are gone now.
+    /// Erased contents removed from segments.
     pub forgotten: u64,
-    /// Segments that an interrupted run left, and which are gone now.
+    /// Removed segments of interrupted runs.
     pub orphans: u64,
 }
 
-/// Runs the cold tier over one store. Cheap to clone.
+/// Moves contents of one store into the archive. Cheap to clone.
 #[derive(Clone)]
 pub struct Archivist {
     pub(super) store: Arc<dyn Store>,
     pub(super) objects: Arc<Objects>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) metrics: ArchiveMetrics,
-    pub(super) settings: Settings,
+    pub(super) settings: ArchiveSettings,
 }
 
 impl std::fmt::Debug for Archivist {
@@ -90,39 +91,43 @@ impl std::fmt::Debug for Archivist {
     }
 }
 
-/// A content on its way into a segment.
+/// A content to be written into a segment.
 #[derive(Debug, Clone)]
-struct Pending {
+struct PendingContent {
     leaf_index: i64,
     commitment: String,
     content: HotContent,
 }
 
-/// How far to look, and what to do with what is found.
+/// The scope of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Run {
-    /// Records made before go.
+pub struct ArchiveRun {
+    /// Only records made before this time.
     pub before: Micros,
-    /// Also looks at what earlier runs held back.
+    /// Whether to check held contents of earlier runs again.
     pub whole: bool,
 }
 
 impl Archivist {
-    /// Whether there is an archive to move anything to.
+    /// Whether the settings name an archive.
     #[must_use]
     pub fn has_archive(&self) -> bool {
         self.objects.exist()
     }
 
-    /// One run for one tenant: removes what interrupted runs left, forgets what was erased, moves
-    /// what is old enough.
+    /// Runs once for one tenant: removes segments of interrupted runs, removes erased contents, moves old
+    /// contents.
     ///
     /// # Errors
-    /// [`ArchiveError`]; what was done until then stays, and the next run goes on from there.
-    pub async fn run(&self, tenant: &TenantId, run: Run) -> Result<Moved, ArchiveError> {
+    /// [`ArchiveError`]; completed steps stay, and the next run continues.
+    pub async fn run(
+        &self,
+        tenant: &TenantId,
+        run: ArchiveRun,
+    ) -> Result<ArchiveCounts, ArchiveError> {
         let lease = new_lease(tenant);
         self.hold(tenant, &lease).await?;
-        let mut moved = Moved::default();
+        let mut moved = ArchiveCounts::default();
         let outcome = async {
             moved.orphans = self.remove_orphans(tenant, &lease).await?;
             moved.forgotten = self.forget_erased(tenant, &lease).await?;
@@ -133,20 +138,24 @@ impl Archivist {
         outcome.map(|()| moved)
     }
 
-    /// What a run would move, without moving it.
+    /// Counts what a run would move, without moving it.
     ///
     /// # Errors
-    /// When the store fails.
-    pub async fn preview(&self, tenant: &TenantId, before: Micros) -> Result<Moved, ArchiveError> {
-        let mut moved = Moved::default();
-        let (mut from, mut pending) = (0, Batch::default());
+    /// [`ArchiveError`] where the store fails.
+    pub async fn preview(
+        &self,
+        tenant: &TenantId,
+        before: Micros,
+    ) -> Result<ArchiveCounts, ArchiveError> {
+        let mut moved = ArchiveCounts::default();
+        let (mut from, mut pending) = (0, SegmentBatch::default());
         while let Some(page) = self.page(tenant, &mut from, before, &mut moved).await? {
             for next in page {
                 moved.contents += 1;
                 moved.bytes_before += next.content.size.unsigned_abs();
                 if pending.is_full(self.settings, &next) {
                     moved.segments += 1;
-                    pending = Batch::default();
+                    pending = SegmentBatch::default();
                 }
                 pending.push(next);
             }
@@ -155,13 +164,12 @@ impl Archivist {
         Ok(moved)
     }
 
-    /// Removes what was erased from the archive, now: frames of erased contents, and segments that a
-    /// run left which was cut off, as these are in no row that could say what is in them. Whoever erases
-    /// a content sets its salt and bytes null and leaves its place (`store::cold`), in a transaction of
-    /// its own, and then calls this. Returns how many contents were forgotten.
+    /// Removes erased data from the archive now: frames of erased contents, and segments of an interrupted run,
+    /// since no row states their contents. An erasure first sets a content's salt and bytes to null, keeps its
+    /// location (`store::cold`), commits, and then calls this. Returns the number of removed contents.
     ///
     /// # Errors
-    /// [`ArchiveError`]: to be called again.
+    /// [`ArchiveError`]: call again.
     pub async fn forget(&self, tenant: &TenantId) -> Result<u64, ArchiveError> {
         if !self.has_archive() && self.store.list_to_forget(tenant, 1).await?.is_empty() {
             return Ok(0);
@@ -186,7 +194,11 @@ impl Archivist {
     }
 
     /// Takes or renews the lease.
-    pub(super) async fn hold(&self, tenant: &TenantId, lease: &Lease) -> Result<(), ArchiveError> {
+    pub(super) async fn hold(
+        &self,
+        tenant: &TenantId,
+        lease: &ExclusiveLease,
+    ) -> Result<(), ArchiveError> {
         let now = self.clock.now();
         if self.store.take_lease(lease, now, later(now, LEASE)).await? {
             Ok(())
@@ -195,15 +207,19 @@ impl Archivist {
         }
     }
 
-    async fn release(&self, lease: &Lease) {
+    async fn release(&self, lease: &ExclusiveLease) {
         if let Err(err) = self.store.release_lease(lease).await {
-            tracing::debug!(error = %err, "the archive's lease ends by time");
+            tracing::debug!(error = %err, "the archive's lease could not be released; it expires by itself");
         }
     }
 
-    /// Removes segments that are in no row. Only what was listed before the lease is seen to be held
-    /// still: whoever put that can no longer say that contents are in it.
-    async fn remove_orphans(&self, tenant: &TenantId, lease: &Lease) -> Result<u64, ArchiveError> {
+    /// Removes segments without rows. Only segments listed before the lease was last confirmed are removed: their
+    /// writer can no longer commit rows for them.
+    async fn remove_orphans(
+        &self,
+        tenant: &TenantId,
+        lease: &ExclusiveLease,
+    ) -> Result<u64, ArchiveError> {
         let Some(head) = self.store.find_head(tenant).await? else { return Ok(0) };
         let folder = folder(tenant, &head.log_id);
         let staged = self.objects.remove_staged(&folder).await?;
@@ -220,13 +236,13 @@ impl Archivist {
         }
         self.hold(tenant, lease).await?;
         for orphan in &orphans {
-            tracing::info!(segment = orphan, "removes what an interrupted run left in the archive");
+            tracing::info!(segment = orphan, "removing segments of an interrupted run");
             self.remove(orphan).await?;
         }
         Ok(staged + orphans.len() as u64)
     }
 
-    /// Removes a segment and its manifest; names are never used again, so this may come late.
+    /// Removes a segment and its manifest. Names are never reused, so a late call is harmless.
     pub(super) async fn remove(&self, segment: &str) -> Result<(), ArchiveError> {
         self.objects.delete(segment).await?;
         fault::at(Step::SegmentRemoved);
@@ -236,9 +252,9 @@ impl Archivist {
     async fn move_old(
         &self,
         tenant: &TenantId,
-        lease: &Lease,
-        run: Run,
-        moved: &mut Moved,
+        lease: &ExclusiveLease,
+        run: ArchiveRun,
+        moved: &mut ArchiveCounts,
     ) -> Result<(), ArchiveError> {
         let mark = self.store.find_archive_mark(tenant).await?;
         let now = self.clock.now();
@@ -246,7 +262,7 @@ impl Archivist {
         let mut from = if whole { mark.done_below } else { mark.scanned_to };
         let mut first_held =
             (!whole && mark.done_below < mark.scanned_to).then_some(mark.done_below);
-        let mut batch = Batch::default();
+        let mut batch = SegmentBatch::default();
         loop {
             let held = moved.held;
             let start = from;
@@ -274,15 +290,15 @@ impl Archivist {
         Ok(())
     }
 
-    /// The contents of the next records that may go; none at the first record that is not old enough.
-    /// Moves `from` behind what was looked at, and counts what is held back.
+    /// The contents of the next records that may move; `None` at the first record that is too recent. Advances
+    /// `from` past the records read, and counts held contents.
     async fn page(
         &self,
         tenant: &TenantId,
         from: &mut i64,
         before: Micros,
-        moved: &mut Moved,
-    ) -> Result<Option<Vec<Pending>>, ArchiveError> {
+        moved: &mut ArchiveCounts,
+    ) -> Result<Option<Vec<PendingContent>>, ArchiveError> {
         let records = self.store.list_archivable(tenant, *from, PAGE).await?;
         let mut found = Vec::new();
         let old = records.iter().take_while(|record| record.recorded_at < before).count();
@@ -293,7 +309,7 @@ impl Archivist {
             *from = record.leaf_index + 1;
             match record.content {
                 Some(content) if content.held => moved.held += 1,
-                Some(content) => found.push(Pending {
+                Some(content) => found.push(PendingContent {
                     leaf_index: record.leaf_index,
                     commitment: commitment(&record.body),
                     content,
@@ -304,13 +320,13 @@ impl Archivist {
         Ok(Some(found))
     }
 
-    /// Makes contents cold.
+    /// Moves contents to the cold tier.
     async fn archive(
         &self,
         tenant: &TenantId,
-        lease: &Lease,
-        batch: Batch,
-        moved: &mut Moved,
+        lease: &ExclusiveLease,
+        batch: SegmentBatch,
+        moved: &mut ArchiveCounts,
     ) -> Result<(), ArchiveError> {
         if batch.items.is_empty() {
             return Ok(());
@@ -337,21 +353,21 @@ impl Archivist {
         Err(changing("a segment in the making"))
     }
 
-    /// Packs what is still hot, on a thread of its own; returns also its bytes as stored.
+    /// Packs hot contents on a separate thread; returns also their stored size in bytes.
     async fn load(
         &self,
         tenant: &TenantId,
-        batch: &Batch,
-    ) -> Result<(Vec<Item>, u64), ArchiveError> {
+        batch: &SegmentBatch,
+    ) -> Result<(Vec<SegmentItem>, u64), ArchiveError> {
         let ids: Vec<_> = batch.items.iter().map(|pending| pending.content.id).collect();
         let found = self.store.list_contents(tenant, &ids).await?;
-        let mut found: HashMap<String, Kept> =
+        let mut found: HashMap<String, ContentStorage> =
             found.into_iter().map(|content| (content.id, content.kept)).collect();
         let batch = batch.items.clone();
         let packed = tokio::task::spawn_blocking(move || {
             let (mut items, mut before) = (Vec::with_capacity(batch.len()), 0);
             for pending in batch {
-                let Some(Kept::Hot(_, codec, bytes)) =
+                let Some(ContentStorage::Hot(_, codec, bytes)) =
                     found.remove(&pending.content.id.to_string())
                 else {
                     continue;
@@ -359,7 +375,7 @@ impl Archivist {
                 before += bytes.len() as u64;
                 // What does not unpack was tampered with: it stays where the verifier finds it.
                 let Ok(frame) = pack(codec, &bytes) else { continue };
-                items.push(Item {
+                items.push(SegmentItem {
                     id: pending.content.id,
                     leaf_index: pending.leaf_index,
                     commitment: pending.commitment,
@@ -371,16 +387,17 @@ impl Archivist {
         packed.await.map_err(|err| ArchiveError::Away(err.to_string()))
     }
 
-    /// Puts a segment and its manifest; none where there is nothing to put.
+    /// Writes a segment and its manifest; `None` for an empty batch.
     pub(super) async fn put(
         &self,
         tenant: &TenantId,
-        items: &[Item],
-    ) -> Result<Option<Segment>, ArchiveError> {
+        items: &[SegmentItem],
+    ) -> Result<Option<ArchiveSegment>, ArchiveError> {
         let Some(head) = self.store.find_head(tenant).await? else {
             return Err(StoreError::Refused(format!("tenant {tenant} has no log")).into());
         };
-        let Some(segment) = Segment::join(tenant, &head.log_id, clock::random(), items) else {
+        let Some(segment) = ArchiveSegment::join(tenant, &head.log_id, clock::random(), items)
+        else {
             return Ok(None);
         };
         self.objects.put(segment.key(), Bytes::copy_from_slice(&segment.bytes)).await?;
@@ -392,31 +409,31 @@ impl Archivist {
     }
 }
 
-fn new_lease(tenant: &TenantId) -> Lease {
-    Lease { name: format!("archive/{tenant}"), owner: clock::random_id().to_string() }
+fn new_lease(tenant: &TenantId) -> ExclusiveLease {
+    ExclusiveLease { name: format!("archive/{tenant}"), owner: clock::random_id().to_string() }
 }
 
-/// Contents for one segment.
+/// Contents of one segment.
 #[derive(Debug, Clone, Default)]
-struct Batch {
-    items: Vec<Pending>,
+struct SegmentBatch {
+    items: Vec<PendingContent>,
     bytes: u64,
 }
 
-impl Batch {
-    fn is_full(&self, settings: Settings, next: &Pending) -> bool {
+impl SegmentBatch {
+    fn is_full(&self, settings: ArchiveSettings, next: &PendingContent) -> bool {
         !self.items.is_empty()
             && (self.items.len() >= settings.records
                 || self.bytes + next.content.size.unsigned_abs() > settings.bytes as u64)
     }
 
-    fn push(&mut self, next: Pending) {
+    fn push(&mut self, next: PendingContent) {
         self.bytes += next.content.size.unsigned_abs();
         self.items.push(next);
     }
 }
 
-pub(super) fn frames(segment: &Segment, items: &[Item]) -> Vec<Frame> {
+pub(super) fn frames(segment: &ArchiveSegment, items: &[SegmentItem]) -> Vec<Frame> {
     items
         .iter()
         .zip(&segment.manifest.contents)
@@ -424,7 +441,7 @@ pub(super) fn frames(segment: &Segment, items: &[Item]) -> Vec<Frame> {
         .collect()
 }
 
-/// What a record commits its content by.
+/// The commitment in a record's body.
 pub(super) fn commitment(body: &[u8]) -> String {
     let body: Value = serde_json::from_slice(body).unwrap_or_default();
     body.get("messageCommitment").and_then(Value::as_str).unwrap_or_default().to_owned()

@@ -14,37 +14,35 @@ use moka::future::Cache;
 use super::objects::{ArchiveError, Objects};
 use crate::domain::ids::{ContentId, TaskId, TenantId};
 use crate::evidence::commitment::{Codec, unpack};
-use crate::store::cold::{Cold, ColdFault, Place};
-use crate::store::{Kept, Result, Store, StoreError, StoredContent, StoredRecord};
+use crate::store::cold::{ArchiveLocation, ColdContent, ColdError};
+use crate::store::{ContentStorage, Result, Store, StoreError, StoredContent, StoredRecord};
 
-/// Bytes read from a segment at once: some sixty contents of usual size, which a task's trace often
-/// needs together.
+/// Bytes read from a segment at once: some sixty contents of usual size, which a task's trace often needs together.
 const BLOCK: u64 = 256 * 1024;
 
-/// How long a block may be kept: long enough for a trace, short enough that what was erased is soon
-/// out of memory too.
+/// Time for which a block is cached: long enough for one trace, short enough that erased data soon leaves memory.
 const BLOCK_TTL: Duration = Duration::from_mins(1);
 
-/// Reads of one page under way at once.
+/// Concurrent reads for one page.
 const AT_ONCE: usize = 8;
 
-/// The longest frame that is believed: no content is larger (`evidence::commitment`).
+/// Longest frame accepted: no content is larger (`evidence::commitment`).
 const MAX_FRAME: u64 = 64 * 1024 * 1024;
 
-/// What became of a content.
+/// The result of reading a content.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Found {
-    /// Its canonical bytes.
+pub enum ContentState {
+    /// The canonical bytes.
     Whole(Vec<u8>),
-    /// It was erased, or never was.
+    /// The content was erased, or does not exist.
     Gone,
-    /// It was past its time (`retention.delete_after_days`).
+    /// The content was purged (`retention.delete_after_days`).
     Purged,
-    /// It is in the archive, which did not give it.
-    Unavailable(ColdFault),
+    /// The archive could not return the content.
+    Unavailable(ColdError),
 }
 
-/// Contents of records, hot or cold. Cheap to clone.
+/// Reads contents of records, hot or cold. Cheap to clone.
 #[derive(Clone)]
 pub struct Contents {
     store: Arc<dyn Store>,
@@ -68,48 +66,50 @@ impl Contents {
         Self { store, objects, blocks }
     }
 
-    /// One content, unpacked.
+    /// Reads and unpacks one content.
     ///
     /// # Errors
-    /// When the store fails; an archive that fails is [`Found::Unavailable`].
-    pub async fn find(&self, tenant: &TenantId, id: ContentId) -> Result<Found> {
+    /// [`StoreError`] where the store fails; an archive failure is [`ContentState::Unavailable`].
+    pub async fn find(&self, tenant: &TenantId, id: ContentId) -> Result<ContentState> {
         let Some(found) = self.store.find_content(tenant, id).await? else {
-            return Ok(Found::Gone);
+            return Ok(ContentState::Gone);
         };
         match self.resolve(tenant, found).await?.kept {
-            Kept::Hot(_, codec, bytes) => unpack(codec, &bytes).map(Found::Whole).map_err(|_| {
-                StoreError::Refused(
-                    "a stored content is not in the form that its codec names".to_owned(),
-                )
-            }),
-            Kept::Unavailable(fault) => Ok(Found::Unavailable(fault)),
-            Kept::Erased | Kept::Cold(_) => Ok(Found::Gone),
-            Kept::Purged => Ok(Found::Purged),
+            ContentStorage::Hot(_, codec, bytes) => {
+                unpack(codec, &bytes).map(ContentState::Whole).map_err(|_| {
+                    StoreError::Refused(
+                        "a stored content is not in the form that its codec names".to_owned(),
+                    )
+                })
+            }
+            ContentStorage::Unavailable(fault) => Ok(ContentState::Unavailable(fault)),
+            ContentStorage::Erased | ContentStorage::Cold(_) => Ok(ContentState::Gone),
+            ContentStorage::Purged => Ok(ContentState::Purged),
         }
     }
 
-    /// One content as JSON for a reader: none where it is gone, `{"unavailable":"cold"}` where the
-    /// archive did not give it.
+    /// Reads one content as JSON for people: `None` where it is gone, `{"unavailable":"cold"}` where the archive
+    /// could not return it.
     ///
     /// # Errors
-    /// When the store fails.
+    /// [`StoreError`] where the store fails.
     pub async fn find_json(
         &self,
         tenant: &TenantId,
         id: ContentId,
     ) -> Result<Option<serde_json::Value>> {
         Ok(match self.find(tenant, id).await? {
-            Found::Whole(bytes) => serde_json::from_slice(&bytes).ok(),
-            Found::Gone | Found::Purged => None,
-            Found::Unavailable(_) => Some(unavailable()),
+            ContentState::Whole(bytes) => serde_json::from_slice(&bytes).ok(),
+            ContentState::Gone | ContentState::Purged => None,
+            ContentState::Unavailable(_) => Some(unavailable()),
         })
     }
 
-    /// Records with their contents, cold ones fetched: see [`Store::list_records`]. None is
-    /// [`Kept::Cold`]; what the archive did not give is [`Kept::Unavailable`].
+    /// [`Store::list_records`] with cold contents fetched: [`ContentStorage::Cold`] never occurs, and a failed
+    /// read is [`ContentStorage::Unavailable`].
     ///
     /// # Errors
-    /// When the store fails.
+    /// [`StoreError`] where the store fails.
     pub async fn list_records(
         &self,
         tenant: &TenantId,
@@ -122,7 +122,7 @@ impl Contents {
             .iter()
             .enumerate()
             .filter_map(|(place, record)| Some((place, record.content.clone()?)))
-            .filter(|(_, content)| matches!(content.kept, Kept::Cold(_)))
+            .filter(|(_, content)| matches!(content.kept, ContentStorage::Cold(_)))
             .collect();
         let mut reads =
             futures_util::stream::iter(cold.into_iter().map(|(place, content)| async move {
@@ -137,28 +137,37 @@ impl Contents {
         Ok(records)
     }
 
-    /// Fetches a content where it is cold.
+    /// Fetches a cold content.
     async fn resolve(&self, tenant: &TenantId, content: StoredContent) -> Result<StoredContent> {
-        let Kept::Cold(Cold { salt, place }) = content.kept else { return Ok(content) };
+        let ContentStorage::Cold(ColdContent { salt, place }) = content.kept else {
+            return Ok(content);
+        };
         let fault = match self.frame(&place).await {
             Ok(bytes) => {
-                return Ok(StoredContent { kept: Kept::Hot(salt, Codec::Zstd, bytes), ..content });
+                return Ok(StoredContent {
+                    kept: ContentStorage::Hot(salt, Codec::Zstd, bytes),
+                    ..content
+                });
             }
             Err(fault) => fault,
         };
         // Moved or erased while it was read?
-        if fault == ColdFault::Missing
+        if fault == ColdError::Missing
             && let Ok(id) = content.id.parse()
         {
             match self.store.find_content(tenant, id).await?.map(|now| now.kept) {
-                Some(Kept::Cold(now)) if now.place != place => {
+                Some(ContentStorage::Cold(now)) if now.place != place => {
                     let kept = match self.frame(&now.place).await {
-                        Ok(bytes) => Kept::Hot(now.salt, Codec::Zstd, bytes),
-                        Err(fault) => Kept::Unavailable(fault),
+                        Ok(bytes) => ContentStorage::Hot(now.salt, Codec::Zstd, bytes),
+                        Err(fault) => ContentStorage::Unavailable(fault),
                     };
                     return Ok(StoredContent { kept, ..content });
                 }
-                Some(kept @ (Kept::Erased | Kept::Purged | Kept::Hot(..))) => {
+                Some(
+                    kept @ (ContentStorage::Erased
+                    | ContentStorage::Purged
+                    | ContentStorage::Hot(..)),
+                ) => {
                     return Ok(StoredContent { kept, ..content });
                 }
                 _ => {}
@@ -169,27 +178,27 @@ impl Contents {
             fault = fault.as_str(),
             "a cold content cannot be read"
         );
-        Ok(StoredContent { kept: Kept::Unavailable(fault), ..content })
+        Ok(StoredContent { kept: ContentStorage::Unavailable(fault), ..content })
     }
 
-    /// A frame that unpacks. What does not is read once more past the cache: a segment that was
-    /// mended shows at once.
-    async fn frame(&self, place: &Place) -> std::result::Result<Vec<u8>, ColdFault> {
+    /// Reads a frame and checks that it unpacks. On failure the read is repeated without the cache, so that a
+    /// repaired segment is seen at once.
+    async fn frame(&self, place: &ArchiveLocation) -> std::result::Result<Vec<u8>, ColdError> {
         match self.read(place).await {
             Ok(bytes) if unpack(Codec::Zstd, &bytes).is_ok() => return Ok(bytes),
-            Ok(_) | Err(ColdFault::Damaged) => {}
+            Ok(_) | Err(ColdError::Damaged) => {}
             Err(fault) => return Err(fault),
         }
         for block in blocks(place) {
             self.blocks.invalidate(&(Arc::from(place.segment.as_str()), block)).await;
         }
         let bytes = self.read(place).await?;
-        if unpack(Codec::Zstd, &bytes).is_ok() { Ok(bytes) } else { Err(ColdFault::Damaged) }
+        if unpack(Codec::Zstd, &bytes).is_ok() { Ok(bytes) } else { Err(ColdError::Damaged) }
     }
 
-    async fn read(&self, place: &Place) -> std::result::Result<Vec<u8>, ColdFault> {
+    async fn read(&self, place: &ArchiveLocation) -> std::result::Result<Vec<u8>, ColdError> {
         if place.length > MAX_FRAME || place.offset.checked_add(place.length).is_none() {
-            return Err(ColdFault::Damaged);
+            return Err(ColdError::Damaged);
         }
         let segment: Arc<str> = Arc::from(place.segment.as_str());
         let mut bytes = Vec::with_capacity(usize::try_from(place.length).unwrap_or(0));
@@ -200,12 +209,12 @@ impl Contents {
             let to = usize::try_from(place.offset + place.length - start)
                 .unwrap_or(usize::MAX)
                 .min(usize::try_from(BLOCK).unwrap_or(usize::MAX));
-            bytes.extend_from_slice(read.get(from..to).ok_or(ColdFault::Damaged)?);
+            bytes.extend_from_slice(read.get(from..to).ok_or(ColdError::Damaged)?);
         }
         Ok(bytes)
     }
 
-    async fn block(&self, segment: &Arc<str>, block: u64) -> std::result::Result<Bytes, ColdFault> {
+    async fn block(&self, segment: &Arc<str>, block: u64) -> std::result::Result<Bytes, ColdError> {
         let from = block * BLOCK;
         self.blocks
             .try_get_with((Arc::clone(segment), block), async {
@@ -219,11 +228,11 @@ impl Contents {
     }
 }
 
-fn blocks(place: &Place) -> std::ops::Range<u64> {
+fn blocks(place: &ArchiveLocation) -> std::ops::Range<u64> {
     place.offset / BLOCK..(place.offset + place.length).div_ceil(BLOCK)
 }
 
-/// What stands in the place of a content that the archive did not give.
+/// The JSON in place of a content that the archive could not return.
 #[must_use]
 pub fn unavailable() -> serde_json::Value {
     serde_json::json!({ "unavailable": "cold" })

@@ -1,23 +1,23 @@
-//! Writes segments anew without what was erased. What is to be forgotten is found in the rows: a place
-//! without a salt. So an erasure needs no archive to commit, and a run that was cut off is taken up.
+//! Rewrites segments without erased contents. Rows with a location and without a salt name these contents, so an
+//! erasure commits without the archive, and an interrupted run is resumed.
 
 use std::collections::HashMap;
 
 use super::archivist::{Archivist, PAGE, TRIES, changing, commitment, frames};
 use super::objects::ArchiveError;
 use crate::domain::ids::{ContentId, TenantId};
-use crate::evidence::segment::{Item, Manifest, manifest_key, slice};
+use crate::evidence::segment::{SegmentItem, SegmentManifest, manifest_key, slice};
 use crate::fault::{self, Step};
-use crate::store::cold::{Frame, Lease};
+use crate::store::cold::{ExclusiveLease, Frame};
 
-/// Segments that one run writes anew at most; the next goes on.
+/// Most segments rewritten in one run; the next run continues.
 const AT_ONCE: i64 = 10_000;
 
 impl Archivist {
     pub(super) async fn forget_erased(
         &self,
         tenant: &TenantId,
-        lease: &Lease,
+        lease: &ExclusiveLease,
     ) -> Result<u64, ArchiveError> {
         let mut forgotten = 0;
         for segment in self.store.list_to_forget(tenant, AT_ONCE).await? {
@@ -27,12 +27,12 @@ impl Archivist {
         Ok(forgotten)
     }
 
-    /// Writes a segment anew without its erased contents. A segment that is damaged must not keep a
-    /// person from being forgotten: its frames are copied as they are.
+    /// Rewrites a segment without its erased contents. Frames of a damaged segment are copied unchanged: damage
+    /// must not prevent an erasure.
     async fn rewrite(
         &self,
         tenant: &TenantId,
-        lease: &Lease,
+        lease: &ExclusiveLease,
         segment: &str,
     ) -> Result<u64, ArchiveError> {
         for _ in 0..TRIES {
@@ -42,7 +42,7 @@ impl Archivist {
                 // Lost, or on a disk that is not mounted: the places stay, so that it is tried again
                 // should the segment come back.
                 Err(ArchiveError::Missing(_)) => {
-                    tracing::warn!(segment, "a segment with what is to be forgotten is not there");
+                    tracing::warn!(segment, "a segment with erased contents is missing");
                     return Ok(0);
                 }
                 Err(err) => return Err(err),
@@ -65,16 +65,16 @@ impl Archivist {
         Err(changing(segment))
     }
 
-    /// The frames of a segment that are to stay, with what the manifest, or else the log, says of them.
+    /// The frames of a segment to keep, with their metadata from the manifest, or else from the log.
     async fn items(
         &self,
         tenant: &TenantId,
         segment: &str,
         bytes: &[u8],
         live: &[Frame],
-    ) -> Result<Vec<Item>, ArchiveError> {
+    ) -> Result<Vec<SegmentItem>, ArchiveError> {
         let manifest = match self.objects.get(&manifest_key(segment)).await {
-            Ok(bytes) => Manifest::parse(&bytes).ok(),
+            Ok(bytes) => SegmentManifest::parse(&bytes).ok(),
             Err(ArchiveError::Missing(_)) => None,
             Err(err) => return Err(err),
         };
@@ -93,14 +93,19 @@ impl Archivist {
                 let (leaf_index, commitment) = known.get(&frame.id)?.clone();
                 // A frame beyond the end was lost before: it stays lost, as an empty one.
                 let frame_bytes = slice(bytes, frame.offset, frame.length).unwrap_or_default();
-                Some(Item { id: frame.id, leaf_index, commitment, frame: frame_bytes.to_vec() })
+                Some(SegmentItem {
+                    id: frame.id,
+                    leaf_index,
+                    commitment,
+                    frame: frame_bytes.to_vec(),
+                })
             })
             .collect();
         items.sort_by_key(|item| item.leaf_index);
         Ok(items)
     }
 
-    /// The contents of the records that a segment's name spans, from the log.
+    /// The contents of the records in a segment's range, from the log.
     async fn leaves(
         &self,
         tenant: &TenantId,

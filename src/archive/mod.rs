@@ -17,24 +17,24 @@ mod forget;
 mod objects;
 mod sweeper;
 
-pub use archivist::{Archivist, Moved, Run, Settings};
-pub use contents::{Contents, Found, unavailable};
+pub use archivist::{ArchiveCounts, ArchiveRun, ArchiveSettings, Archivist};
+pub use contents::{ContentState, Contents, unavailable};
 pub use objects::{ArchiveError, Bucket};
 pub use sweeper::{cutoff, sweep};
 
-/// One archive, opened when first needed.
+/// One archive, opened at its first use.
 #[derive(Debug, Clone)]
 pub struct Archive {
     objects: Arc<objects::Objects>,
     cache_bytes: usize,
-    settings: Settings,
+    settings: ArchiveSettings,
 }
 
 impl Archive {
-    /// The archive that the settings name. `environment` holds the credentials of a bucket (`AWS_…`).
+    /// The archive named by the settings. `environment` holds the credentials of a bucket (`AWS_…`).
     ///
     /// # Errors
-    /// [`ArchiveError::Config`] where the settings cannot be.
+    /// [`ArchiveError::Config`] where the settings are invalid.
     pub fn new(
         config: &Config,
         environment: impl IntoIterator<Item = (String, String)>,
@@ -42,20 +42,20 @@ impl Archive {
         Ok(Self {
             objects: Arc::new(objects::Objects::new(config, environment)?),
             cache_bytes: config.retention.cache_bytes,
-            settings: Settings {
+            settings: ArchiveSettings {
                 records: config.retention.segment_records,
                 bytes: config.retention.segment_bytes,
             },
         })
     }
 
-    /// Reads contents, hot or cold.
+    /// A reader of hot and cold contents.
     #[must_use]
     pub fn contents(&self, store: Arc<dyn Store>) -> Contents {
         Contents::new(store, Arc::clone(&self.objects), self.cache_bytes)
     }
 
-    /// Moves contents of that store's records, and forgets.
+    /// An archiver for that store's contents.
     #[must_use]
     pub fn archivist(
         &self,

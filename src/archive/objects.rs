@@ -1,5 +1,5 @@
-//! Where segments lie: a folder, or a bucket of an S3-compatible server. Opened when first needed, so
-//! that a broker starts and serves while its archive is away.
+//! Storage of segments: a folder, or a bucket of an S3-compatible server. Opened at its first use, so that a broker
+//! starts and serves while its archive is unreachable.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -18,33 +18,33 @@ use tokio::sync::OnceCell;
 
 use crate::config::Config;
 use crate::store::StoreError;
-use crate::store::cold::ColdFault;
+use crate::store::cold::ColdError;
 
-/// How long one request to a server may take: a segment of 16 MiB over a slow line.
+/// Timeout of one request to a server: a segment of 16 MiB over a slow line.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
-/// How long to try to connect.
+/// Timeout of a connection attempt.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long one operation may take with all its tries: a reader waits for it.
+/// Timeout of one operation with all its retries: a reader waits for it.
 const RETRY_TIMEOUT: Duration = Duration::from_secs(20);
-/// Tries after the first.
+/// Retries after the first attempt.
 const RETRIES: usize = 3;
 
-/// What can go wrong with the archive.
+/// Archive failures.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum ArchiveError {
-    /// The settings name no archive, or one that cannot be.
+    /// The settings name no archive, or an invalid one.
     #[error("{0}")]
     Config(String),
-    /// An object is not there.
+    /// The object does not exist.
     #[error("the archive has no {0}")]
     Missing(String),
-    /// An object is not what was put.
+    /// The object's bytes differ from those written.
     #[error("the archive's {0} is damaged")]
     Damaged(String),
-    /// It cannot be reached, read or written: later it may.
-    #[error("the archive is away: {0}")]
+    /// The archive cannot be reached, read or written. Retry later.
+    #[error("the archive is not available: {0}")]
     Away(String),
-    /// Another broker archives this tenant.
+    /// Another broker is archiving this tenant.
     #[error("another broker archives tenant {0}")]
     Busy(String),
     /// The store failed.
@@ -53,35 +53,35 @@ pub enum ArchiveError {
 }
 
 impl ArchiveError {
-    /// What a reader of a content is told.
+    /// The failure as reported to a reader of a content.
     #[must_use]
-    pub const fn fault(&self) -> ColdFault {
+    pub const fn fault(&self) -> ColdError {
         match self {
-            Self::Missing(_) => ColdFault::Missing,
-            Self::Damaged(_) => ColdFault::Damaged,
-            _ => ColdFault::Away,
+            Self::Missing(_) => ColdError::Missing,
+            Self::Damaged(_) => ColdError::Damaged,
+            _ => ColdError::Away,
         }
     }
 }
 
-/// Which kind of place, and where.
+/// The configured storage.
 #[derive(Debug, Clone)]
-enum Site {
+enum ObjectBackend {
     Folder(PathBuf),
     Bucket(Box<AmazonS3Builder>),
-    /// None: nothing was archived from here, and nothing will be.
+    /// No archive is configured: no content was ever archived.
     Nowhere,
 }
 
 /// The objects of one archive, by key.
 pub(super) struct Objects {
-    site: Site,
+    site: ObjectBackend,
     prefix: Path,
     opened: OnceCell<Arc<dyn ObjectStore>>,
 }
 
 impl Objects {
-    /// The archive that the settings name; `environment` holds the credentials (`AWS_…`).
+    /// The archive named by the settings; `environment` holds the credentials (`AWS_…`).
     pub(super) fn new(
         config: &Config,
         environment: impl IntoIterator<Item = (String, String)>,
@@ -90,21 +90,24 @@ impl Objects {
         let (site, prefix) = if url.is_empty() {
             let folder = config.server.data_dir.join("archive");
             let local = !config.database_url().starts_with("postgres");
-            (if local { Site::Folder(folder) } else { Site::Nowhere }, Path::default())
+            (
+                if local { ObjectBackend::Folder(folder) } else { ObjectBackend::Nowhere },
+                Path::default(),
+            )
         } else {
             place("retention.archive_url", url, config, environment)?
         };
         Ok(Self { site, prefix, opened: OnceCell::new() })
     }
 
-    /// Whether there is any.
+    /// Whether an archive is configured.
     pub(super) const fn exist(&self) -> bool {
-        !matches!(self.site, Site::Nowhere)
+        !matches!(self.site, ObjectBackend::Nowhere)
     }
 
-    /// Puts an object, durably; one of the same key is replaced.
+    /// Writes an object durably; replaces one with the same key.
     pub(super) async fn put(&self, key: &str, bytes: Bytes) -> Result<(), ArchiveError> {
-        if let Site::Folder(folder) = &self.site {
+        if let ObjectBackend::Folder(folder) = &self.site {
             make(folder).map_err(|err| away(&folder.display(), &err))?;
         }
         let objects = self.open().await?;
@@ -112,20 +115,20 @@ impl Objects {
         put.map(drop).map_err(|err| failed(key, err))
     }
 
-    /// Reads a range of an object; shorter where the object ends.
+    /// Reads a range of an object; shorter at the object's end.
     pub(super) async fn range(&self, key: &str, from: u64, to: u64) -> Result<Bytes, ArchiveError> {
         let objects = self.open().await?;
         objects.get_range(&self.path(key), from..to).await.map_err(|err| failed(key, err))
     }
 
-    /// Reads an object.
+    /// Reads a whole object.
     pub(super) async fn get(&self, key: &str) -> Result<Bytes, ArchiveError> {
         let objects = self.open().await?;
         let found = objects.get(&self.path(key)).await.map_err(|err| failed(key, err))?;
         found.bytes().await.map_err(|err| failed(key, err))
     }
 
-    /// Removes an object; one that is not there is well.
+    /// Removes an object; a missing one is no error.
     pub(super) async fn delete(&self, key: &str) -> Result<(), ArchiveError> {
         let objects = self.open().await?;
         match objects.delete(&self.path(key)).await {
@@ -134,11 +137,11 @@ impl Objects {
         }
     }
 
-    /// Removes what a put that was cut off left in a folder: the object store writes a file beside
-    /// (`name.seg#1`) and renames it, and lists no such file. It holds contents like any other. A
-    /// bucket has no such thing: a put is there whole or not at all. Returns how many there were.
+    /// Removes partial files of interrupted writes from a folder: the object store writes a file beside the
+    /// target (`name.seg#1`), renames it, and does not list it. Such a file holds contents like any other. A
+    /// bucket has none, since its writes are atomic. Returns the number removed.
     pub(super) async fn remove_staged(&self, folder: &str) -> Result<u64, ArchiveError> {
-        let Site::Folder(root) = &self.site else { return Ok(0) };
+        let ObjectBackend::Folder(root) = &self.site else { return Ok(0) };
         let below = root.join(folder);
         let removed = tokio::task::spawn_blocking(move || -> std::io::Result<u64> {
             let entries = match std::fs::read_dir(&below) {
@@ -160,7 +163,7 @@ impl Objects {
         removed.map_err(|err| away(&folder, &err))
     }
 
-    /// The keys below a folder.
+    /// The keys of all objects in a folder.
     pub(super) async fn list(&self, folder: &str) -> Result<Vec<String>, ArchiveError> {
         let objects = match self.open().await {
             Ok(objects) => objects,
@@ -186,7 +189,7 @@ impl Objects {
         self.opened
             .get_or_try_init(|| async {
                 let opened: Arc<dyn ObjectStore> = match &self.site {
-                    Site::Folder(folder) => {
+                    ObjectBackend::Folder(folder) => {
                         let exists =
                             folder.try_exists().map_err(|err| away(&folder.display(), &err))?;
                         if !exists {
@@ -198,12 +201,12 @@ impl Objects {
                                 .with_fsync(true),
                         )
                     }
-                    Site::Bucket(builder) => Arc::new(
+                    ObjectBackend::Bucket(builder) => Arc::new(
                         AmazonS3Builder::clone(builder)
                             .build()
                             .map_err(|err| ArchiveError::Config(err.to_string()))?,
                     ),
-                    Site::Nowhere => {
+                    ObjectBackend::Nowhere => {
                         return Err(ArchiveError::Config(
                             "no archive is set: with Postgres, retention.archive_url must name one \
                              that every broker reaches"
@@ -224,12 +227,12 @@ impl std::fmt::Debug for Objects {
     }
 }
 
-/// A bucket for something else than segments, with the archive's server and credentials.
+/// A bucket for objects other than segments, with the archive's server and credentials.
 #[derive(Debug)]
 pub struct Bucket(Objects);
 
 impl Bucket {
-    /// The bucket that `url` names; `setting` is where it stands.
+    /// The bucket named by `url`; `setting` is the setting's name for errors.
     ///
     /// # Errors
     /// [`ArchiveError::Config`].
@@ -243,7 +246,7 @@ impl Bucket {
         Ok(Self(Objects { site, prefix, opened: OnceCell::new() }))
     }
 
-    /// Puts an object where none is; else returns the one that is there.
+    /// Writes an object unless the key exists; in that case returns the existing object.
     ///
     /// # Errors
     /// [`ArchiveError`] where the bucket cannot be reached, read or written.
@@ -263,12 +266,12 @@ fn place(
     url: &str,
     config: &Config,
     environment: impl IntoIterator<Item = (String, String)>,
-) -> Result<(Site, Path), ArchiveError> {
+) -> Result<(ObjectBackend, Path), ArchiveError> {
     let wrong = |why: &dyn std::fmt::Display| ArchiveError::Config(format!("{setting}: {why}"));
     let parsed = url::Url::parse(url).map_err(|err| wrong(&err))?;
     if parsed.scheme() == "file" {
         let folder = parsed.to_file_path().map_err(|()| wrong(&"not the path of a folder"))?;
-        return Ok((Site::Folder(folder), Path::default()));
+        return Ok((ObjectBackend::Folder(folder), Path::default()));
     }
     let bucket = parsed.host_str().filter(|host| !host.is_empty());
     let bucket = bucket.ok_or_else(|| wrong(&"no bucket"))?;
@@ -302,10 +305,10 @@ fn place(
     }
     // The client takes the process's provider; the program and the tests install the same.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    Ok((Site::Bucket(Box::new(builder)), prefix))
+    Ok((ObjectBackend::Bucket(Box::new(builder)), prefix))
 }
 
-/// Makes the archive's folder, for its owner alone.
+/// Creates the archive's folder, readable by its owner only.
 fn make(folder: &std::path::Path) -> std::io::Result<()> {
     let mut builder = std::fs::DirBuilder::new();
     builder.recursive(true);
@@ -318,7 +321,7 @@ fn away(what: &dyn std::fmt::Display, err: &dyn std::error::Error) -> ArchiveErr
     ArchiveError::Away(format!("{what}: {err}"))
 }
 
-/// What an error of the object store means. Its texts name keys and addresses, never credentials.
+/// Maps an error of the object store. Its texts name keys and addresses, never credentials.
 fn failed(key: &str, err: Error) -> ArchiveError {
     match err {
         Error::NotFound { .. } => ArchiveError::Missing(key.to_owned()),

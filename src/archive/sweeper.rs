@@ -1,22 +1,21 @@
-//! Has the archivist run for every tenant, as often as the settings say.
+//! Runs the archiver for every tenant at the interval of the settings.
 
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
-use super::archivist::{Archivist, Run};
+use super::archivist::{ArchiveRun, Archivist};
 use super::objects::ArchiveError;
 use crate::clock;
 use crate::domain::ids::{Micros, TenantId};
 
-/// The longest wait of a broker that just started, so that one that is restarted often runs too; and
-/// after a run that failed.
+/// Longest wait after a start, so that a broker that restarts often still runs; and after a failed run.
 const SOON: Duration = Duration::from_mins(5);
 
-/// Microseconds of a day.
+/// Microseconds in a day.
 const DAY: i64 = 86_400_000_000;
 
-/// Records made before this are old enough, with contents hot for `hot_days`.
+/// The time before which records are old enough, if contents stay hot for `hot_days`.
 #[must_use]
 pub fn cutoff(now: Micros, hot_days: u32) -> Micros {
     Micros(now.0.saturating_sub(i64::from(hot_days).saturating_mul(DAY)))
@@ -44,15 +43,15 @@ pub async fn sweep(
     }
 }
 
-/// One run for every tenant; false where one did not run to its end.
+/// Runs once for every tenant; `false` where one run failed.
 async fn run_all(archivist: &Archivist, hot_days: u32) -> bool {
     let now = archivist.clock.now();
-    let run = Run { before: cutoff(now, hot_days), whole: false };
+    let run = ArchiveRun { before: cutoff(now, hot_days), whole: false };
     let tenants = match archivist.store.list_tenants().await {
         Ok(tenants) => tenants,
         Err(err) => {
             archivist.metrics.failures.inc();
-            tracing::warn!(error = %err, "the archive could not run");
+            tracing::warn!(error = %err, "archiving failed");
             return false;
         }
     };
@@ -66,7 +65,7 @@ async fn run_all(archivist: &Archivist, hot_days: u32) -> bool {
     well
 }
 
-async fn run_one(archivist: &Archivist, tenant: &TenantId, run: Run) -> bool {
+async fn run_one(archivist: &Archivist, tenant: &TenantId, run: ArchiveRun) -> bool {
     match archivist.run(tenant, run).await {
         Ok(moved) => {
             if moved.contents + moved.forgotten > 0 {
@@ -79,7 +78,7 @@ async fn run_one(archivist: &Archivist, tenant: &TenantId, run: Run) -> bool {
         Err(ArchiveError::Busy(_)) => false,
         Err(err) => {
             archivist.metrics.failures.inc();
-            tracing::warn!(%tenant, error = %err, "the archive could not run; nothing is lost, it is tried again");
+            tracing::warn!(%tenant, error = %err, "archiving failed; nothing is lost, the next run retries");
             false
         }
     }

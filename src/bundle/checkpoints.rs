@@ -1,4 +1,4 @@
-//! Finds a task's saved states by what records commit to.
+//! Finds a task's checkpoints by the commitments in its records.
 
 use std::collections::HashMap;
 
@@ -6,15 +6,15 @@ use crate::domain::ids::{ExecutionId, TaskId, TenantId};
 use crate::evidence::commitment::hash_text;
 use crate::store::{Store, StoreError};
 
-/// Saved states read at once.
+/// Checkpoints read at once.
 const PAGE: i64 = 64;
 
-/// Where the task's checkpoints are, by commitment.
+/// The location of each of the task's checkpoints, by commitment.
 pub(super) async fn checkpoints(
     store: &dyn Store,
     tenant: &TenantId,
     task: TaskId,
-) -> Result<HashMap<String, Saved>, StoreError> {
+) -> Result<HashMap<String, BundledCheckpoint>, StoreError> {
     let key = (tenant.clone(), task);
     let (mut found, mut after) = (HashMap::new(), None);
     loop {
@@ -22,14 +22,15 @@ pub(super) async fn checkpoints(
         let Some(last) = page.last() else { return Ok(found) };
         after = Some((last.created_at, last.at.execution_id, last.at.seq));
         for row in &page {
-            let saved = Saved { run: row.at.execution_id, seq: row.at.seq, packed: None };
+            let saved =
+                BundledCheckpoint { run: row.at.execution_id, seq: row.at.seq, packed: None };
             found.insert(hash_text(&row.part.commitment), saved);
         }
     }
 }
 
-/// Where a checkpoint is, and its salt once it is in the zip.
-pub(super) struct Saved {
+/// The location of a checkpoint, and its salt once the zip contains it.
+pub(super) struct BundledCheckpoint {
     pub(super) run: ExecutionId,
     pub(super) seq: i64,
     pub(super) packed: Option<String>,

@@ -1,6 +1,5 @@
-//! Finds the record by which a contract or a payload schema came to be. No index leads to it: such records
-//! belong to no task. The log's order is nearly that of time, so it is looked for first around the time at
-//! which that was.
+//! Finds the record that registered a contract or a payload schema. Such records belong to no task and have no index.
+//! The log is nearly ordered by time, so the search begins around the time of registration.
 
 use serde_json::Value;
 
@@ -8,29 +7,29 @@ use super::format::{CONTRACT_PUT, SCHEMA_PUT, contract_name, schema_name};
 use crate::domain::ids::{Micros, TenantId};
 use crate::store::{Store, StoreError, StoredRecord};
 
-/// Records looked through at once.
+/// Records read at once in a search.
 const SCAN: i64 = 512;
 
-/// How far from its time's place a record is looked for before the whole log is: brokers whose clocks
-/// disagree, and batches, put records out of the order of time.
+/// Distance from the expected index that is searched before the whole log: clocks that differ between brokers, and
+/// batches, put records out of the order of time.
 const NEAR: i64 = 4_096;
 
-/// What was put: its name, as `id@version`, and when.
-pub(super) enum Put {
+/// A registered document: `id@version`, and the time of registration.
+pub(super) enum RegisteredDocument {
     /// A contract.
     Contract(String, Micros),
     /// A payload schema.
     Schema(String, Micros),
 }
 
-impl Put {
+impl RegisteredDocument {
     const fn at(&self) -> Micros {
         match self {
             Self::Contract(_, at) | Self::Schema(_, at) => *at,
         }
     }
 
-    /// Whether a record is the one by which it was put.
+    /// Whether a record registered this document.
     fn is_by(&self, record: &StoredRecord) -> bool {
         let (kind, name, named): (_, _, fn(&Value) -> Option<String>) = match self {
             Self::Contract(name, _) => (CONTRACT_PUT, name, contract_name),
@@ -42,14 +41,14 @@ impl Put {
     }
 }
 
-/// The leaf index of the record by which this version was put, if it is before `end`.
+/// The leaf index of the record that registered this version, if it is before `end`.
 ///
 /// # Errors
-/// When the store fails.
+/// [`StoreError`] where the store fails.
 pub(super) async fn find_put(
     store: &dyn Store,
     tenant: &TenantId,
-    put: &Put,
+    put: &RegisteredDocument,
     end: i64,
 ) -> Result<Option<i64>, StoreError> {
     let place = place_of(store, tenant, put.at(), end).await?;
@@ -67,7 +66,7 @@ pub(super) async fn find_put(
     Ok(None)
 }
 
-/// About where the first record of that time or later is.
+/// The approximate leaf index of the first record at or after a time.
 async fn place_of(
     store: &dyn Store,
     tenant: &TenantId,

@@ -1,68 +1,67 @@
-//! The form of a bundle: its files' names and the lines in them. `docs/bundle.md` says the same in words.
+//! The format of a bundle: file names and lines, as documented in `docs/bundle.md`.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::report::{self, ReportFacts};
 
-/// Names this form; another form gets another name.
+/// Name of this format version.
 pub(super) const FORMAT: &str = "handoffd-bundle/4";
 
-/// The form before it: what a receiver said at the end that it spent was not in the trace's cost. It is read
-/// too.
+/// The previous format, still readable: its trace cost lacks the receiver's final spending.
 pub(super) const FORMAT_3: &str = "handoffd-bundle/3";
 
-/// The form before that, which had no payload schemas; it is read too.
+/// The format before that, still readable: without payload schemas.
 pub(super) const FORMAT_2: &str = "handoffd-bundle/2";
 
-/// For a person who opens the bundle.
+/// Instructions for a person who opens the bundle.
 pub(super) const README: &str = "README.md";
-/// What is in the bundle, with the hash of each other file.
+/// The manifest, with the hash of each other file.
 pub(super) const MANIFEST: &str = "manifest.json";
 /// The exact bytes of the records, one a line.
 pub(super) const RECORDS: &str = "records.jsonl";
-/// For each record, in the same order, its hash and its path to the root.
+/// For each record, in the same order, its hash and its inclusion proof.
 pub(super) const PROOFS: &str = "proofs.jsonl";
-/// For each commitment of each record, in the same order, what became of the content.
+/// For each commitment of each record, in the same order, the state of the content.
 pub(super) const COMMITMENTS: &str = "commitments.jsonl";
-/// The signed note over the tree that all proofs lead to.
+/// The signed note over the tree to which all proofs lead.
 pub(super) const TREE_HEAD: &str = "tree-head.txt";
-/// Public keys that sign or signed tree heads.
+/// Present and former public keys for tree heads.
 pub(super) const KEYS: &str = "keys.json";
-/// What `GET /tasks/{taskId}/trace` said.
+/// The answer of `GET /tasks/{taskId}/trace`.
 pub(super) const TRACE: &str = "trace.json";
-/// The page for a person.
+/// The HTML report.
 pub(super) const REPORT: &str = "report.html";
 
-/// The kind of record whose content lists what was erased.
+/// The kind of record whose content lists erased data.
 pub(super) const ERASED: &str = "ERASED";
 
 /// The kind of record whose content is a contract.
 pub(super) const CONTRACT_PUT: &str = "CONTRACT_PUT";
 
-/// The kind of record whose content is a payload schema, with the words on its migration.
+/// The kind of record whose content is a payload schema with its migration notes.
 pub(super) const SCHEMA_PUT: &str = "PAYLOAD_SCHEMA_PUT";
 
-/// What makes the pages of a bundle: name and version.
+/// Name and version of the software that writes the pages of a bundle.
 pub(super) const SOFTWARE: &str = concat!("handoffd ", env!("CARGO_PKG_VERSION"));
 
-/// `manifest.json`.
+/// The content of `manifest.json`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub(super) struct Manifest {
+pub(super) struct BundleManifest {
     pub(super) format: String,
     pub(super) tenant: String,
     pub(super) task_id: String,
     pub(super) log_id: String,
     pub(super) origin: String,
-    /// Records in the log, not in the bundle.
+    /// Number of records in the log (not in the bundle).
     pub(super) tree_size: u64,
-    /// `sha256:…`.
+    /// Root of the tree, `sha256:…`.
     pub(super) root_hash: String,
-    /// RFC 3339.
+    /// Time of creation, RFC 3339.
     pub(super) created_at: String,
     pub(super) software: String,
-    /// Whether personal data was asked for.
+    /// Whether personal data was requested.
     pub(super) personal_data: bool,
     /// Records in the bundle.
     pub(super) records: u64,
@@ -79,11 +78,11 @@ pub(super) struct Manifest {
 pub(super) struct FileLine {
     pub(super) name: String,
     pub(super) bytes: u64,
-    /// In hexadecimal.
+    /// SHA-256 in hexadecimal.
     pub(super) sha256: String,
 }
 
-/// `keys.json`.
+/// The content of `keys.json`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Keys {
@@ -91,11 +90,11 @@ pub(super) struct Keys {
     pub(super) keys: Vec<KeyLine>,
 }
 
-/// One key.
+/// One public key of `keys.json`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct KeyLine {
-    /// As `name+hash+base64`.
+    /// The key, as `name+hash+base64`.
     pub(super) key: String,
     pub(super) created_at: String,
     pub(super) retired_at: Option<String>,
@@ -106,9 +105,9 @@ pub(super) struct KeyLine {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct ProofLine {
     pub(super) leaf_index: i64,
-    /// `sha256:…`.
+    /// Hash of the record, `sha256:…`.
     pub(super) record_hash: String,
-    /// In hexadecimal, from the leaf up.
+    /// Hashes in hexadecimal, from the leaf up.
     pub(super) inclusion_proof: Vec<String>,
 }
 
@@ -117,43 +116,43 @@ pub(super) struct ProofLine {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct CommitmentLine {
     pub(super) leaf_index: i64,
-    pub(super) kind: Part,
-    /// Its place among the record's commitments of that kind.
+    pub(super) kind: ContentKind,
+    /// Ordinal among the record's commitments of that kind.
     pub(super) ordinal: i64,
-    /// `sha256:…`.
+    /// The commitment, `sha256:…`.
     pub(super) commitment: String,
-    pub(super) state: State,
-    /// In hexadecimal; with the content only.
+    pub(super) state: BundleContentState,
+    /// The salt in hexadecimal; present with the content only.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub(super) salt: Option<String>,
-    /// Which file has the content.
+    /// The file with the content.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub(super) file: Option<String>,
-    /// Whose personal data; with the data only.
+    /// The data subject; present with the data only.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub(super) subject_id: Option<String>,
-    /// Which contract, as `id@version`; of a contract only.
+    /// The contract, as `id@version`; for a contract only.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub(super) contract: Option<String>,
-    /// Which payload schema, as `id@version`; of a payload schema only.
+    /// The payload schema, as `id@version`; for a payload schema only.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub(super) payload_schema: Option<String>,
 }
 
 impl CommitmentLine {
-    /// The file that its content is in.
+    /// Path of the file with the content.
     pub(super) fn path(&self) -> String {
         let leaf = self.leaf_index;
         match self.kind {
-            Part::Message => format!("contents/{leaf}.json"),
-            Part::Contract => {
+            ContentKind::Message => format!("contents/{leaf}.json"),
+            ContentKind::Contract => {
                 format!("contracts/{}.json", self.contract.as_deref().unwrap_or_default())
             }
-            Part::PayloadSchema => {
+            ContentKind::PayloadSchema => {
                 format!("schemas/{}.json", self.payload_schema.as_deref().unwrap_or_default())
             }
-            Part::Personal => format!("personal/{leaf}-{}.json", self.ordinal),
-            Part::Checkpoint => {
+            ContentKind::Personal => format!("personal/{leaf}-{}.json", self.ordinal),
+            ContentKind::Checkpoint => {
                 let hash = &self.commitment;
                 format!("checkpoints/{}.json", hash.strip_prefix("sha256:").unwrap_or(hash))
             }
@@ -161,12 +160,12 @@ impl CommitmentLine {
     }
 }
 
-/// The contract that a record names, as `id@version`.
+/// The contract named by a record, as `id@version`.
 pub(super) fn contract_name(record: &Value) -> Option<String> {
     versioned(record.get("contract")?)
 }
 
-/// The payload schema that a record names, as `id@version`.
+/// The payload schema named by a record, as `id@version`.
 pub(super) fn schema_name(record: &Value) -> Option<String> {
     versioned(record.get("payloadSchema")?)
 }
@@ -176,27 +175,27 @@ fn versioned(named: &Value) -> Option<String> {
     Some(format!("{}@{}", text("id")?, text("version")?))
 }
 
-/// The registered payload schema that a contract's document names, as `id@version`.
+/// The registered payload schema named by a contract's document, as `id@version`.
 pub(super) fn schema_of_contract(contract: &Value) -> Option<String> {
     let named = contract.pointer("/payload/schema")?.as_str()?;
     named.strip_prefix("registry:").map(str::to_owned)
 }
 
-/// What a commitment is about.
+/// The kind of content a commitment covers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub(super) enum Part {
+pub(super) enum ContentKind {
     Message,
-    /// The content of the record by which a contract was put.
+    /// The content of a record that registered a contract.
     Contract,
-    /// The content of the record by which a payload schema was registered.
+    /// The content of a record that registered a payload schema.
     PayloadSchema,
     Personal,
     Checkpoint,
 }
 
-impl Part {
-    /// What a record's own content is.
+impl ContentKind {
+    /// The kind of a record's own content, by the record's kind.
     pub(super) fn of_record(kind: &str) -> Self {
         match kind {
             CONTRACT_PUT => Self::Contract,
@@ -206,23 +205,23 @@ impl Part {
     }
 }
 
-/// What became of a content.
+/// The state of a content in the bundle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub(super) enum State {
-    /// It is in the bundle.
+pub(super) enum BundleContentState {
+    /// The bundle contains the content.
     Kept,
-    /// It was erased; a record of the bundle says so.
+    /// The content was erased; a record of the bundle lists it.
     Erased,
-    /// Personal data that was not asked for.
+    /// Personal data that was not requested.
     Withheld,
-    /// A checkpoint that is no longer kept.
+    /// A checkpoint that the store no longer keeps.
     NotKept,
-    /// The archive lost or damaged it, or the store has no trace of it.
+    /// The archive lost or damaged the content, or the store does not know it.
     Unavailable,
 }
 
-/// What the content of an `ERASED` record lists: leaf index, and ordinal (−1: the record's content).
+/// The data listed by an `ERASED` record's content: leaf index and ordinal (−1 for the record's own content).
 pub(super) fn erased_slots(list: &Value) -> Vec<(i64, i64)> {
     let items = |name: &str| list.get(name).and_then(Value::as_array).into_iter().flatten();
     let contents = items("contents").filter_map(|leaf| Some((leaf.as_i64()?, -1)));
@@ -231,8 +230,13 @@ pub(super) fn erased_slots(list: &Value) -> Vec<(i64, i64)> {
     contents.chain(data).collect()
 }
 
-/// The page for a person.
-pub(super) fn page(trace: &Value, messages: &[Value], manifest: &Manifest, note: &str) -> String {
+/// Renders the HTML report.
+pub(super) fn page(
+    trace: &Value,
+    messages: &[Value],
+    manifest: &BundleManifest,
+    note: &str,
+) -> String {
     let facts = ReportFacts {
         tenant: manifest.tenant.clone(),
         log_id: manifest.log_id.clone(),
@@ -246,7 +250,7 @@ pub(super) fn page(trace: &Value, messages: &[Value], manifest: &Manifest, note:
     report::html(trace, messages, &facts)
 }
 
-/// A handoff's message for the page, which finds it by its `handoffId`.
+/// A handoff's message for the report, which finds it by its `handoffId`.
 pub(super) fn message_of(handoff_id: Option<&str>, mut message: Value) -> Value {
     if let (Some(id), Some(object)) = (handoff_id, message.as_object_mut()) {
         object.entry("handoffId").or_insert_with(|| id.into());
@@ -254,8 +258,8 @@ pub(super) fn message_of(handoff_id: Option<&str>, mut message: Value) -> Value 
     message
 }
 
-/// The text for a person who has never seen the product.
-pub(super) fn readme(manifest: &Manifest) -> String {
+/// Renders the README for a reader new to the product.
+pub(super) fn readme(manifest: &BundleManifest) -> String {
     let personal = if manifest.personal_data {
         "It contains personal data: `personal/`. Treat it accordingly."
     } else {

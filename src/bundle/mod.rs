@@ -1,6 +1,5 @@
-//! The regulator's bundle: a zip with everything on a task that can be checked without the broker, and
-//! its verifier. The two share the form ([`format`]) and the hash functions, and nothing else. A whole
-//! log likewise, as lines (`log`).
+//! The regulator's bundle: a zip with all evidence on a task, verifiable without the broker, and its verifier. Writer
+//! and verifier share only the format ([`format`]) and the hash functions. `log` exports a whole log as lines.
 
 mod checkpoints;
 mod contracts;
@@ -13,10 +12,10 @@ mod read;
 mod walk;
 mod write;
 
-pub use log::{LogOrder, LogReport, export_log, is_zstd, read_log, verify_log};
+pub use log::{LogExport, LogReport, export_log, is_zstd, read_log, verify_log};
 pub use open::ReadError;
-pub use read::{Fault, Options, Report, verify};
-pub use write::{Order, WriteError, write};
+pub use read::{BundleDefect, BundleReport, VerifyOptions, verify};
+pub use write::{BundleOrder, WriteError, write};
 
 #[cfg(test)]
 mod tests;

@@ -1,5 +1,5 @@
-//! Writes the zip, on a thread of its own: what is produced comes through a short channel, so that
-//! neither the producer nor the disk waits for the other, and memory holds a few contents at most.
+//! Writes the zip on a separate thread. A short channel feeds it, so that the producer and the disk do not wait for
+//! each other, and memory holds few contents.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Read, Seek, Write};
@@ -10,34 +10,34 @@ use tokio::task::JoinHandle;
 use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, ZipWriter};
 
-use super::format::{COMMITMENTS, FileLine, MANIFEST, Manifest, PROOFS, RECORDS};
+use super::format::{BundleManifest, COMMITMENTS, FileLine, MANIFEST, PROOFS, RECORDS};
 
-/// Pieces under way: contents are large, and more of them ahead would gain nothing.
+/// Capacity of the channel: contents are large, and more of them in flight would gain nothing.
 const AHEAD: usize = 8;
 
-/// A file that is written line by line while others go into the zip.
+/// A file that grows line by line while others are written into the zip.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Lines {
+pub(super) enum LineFile {
     Records,
     Proofs,
     Commitments,
 }
 
-/// What goes into the zip.
-pub(super) enum Piece {
+/// A message to the zip's thread.
+pub(super) enum BundlePiece {
     /// A whole file.
     Whole(String, Vec<u8>),
-    /// A file that lies on the disk.
+    /// A file read from disk.
     Spooled(&'static str, File),
-    /// A line of one that grows.
-    Line(Lines, Vec<u8>),
-    /// The end: everything that is still to go, and the manifest, but for its list of files.
-    End(Box<Manifest>),
+    /// One line of a growing file.
+    Line(LineFile, Vec<u8>),
+    /// The end: writes the growing files and the manifest; its list of files is filled in.
+    End(Box<BundleManifest>),
 }
 
-/// The way to the zip's thread.
+/// Sends pieces to the zip's thread.
 pub(super) struct Packer {
-    pieces: mpsc::Sender<Piece>,
+    pieces: mpsc::Sender<BundlePiece>,
     thread: JoinHandle<io::Result<File>>,
 }
 
@@ -47,40 +47,42 @@ impl Packer {
         Self { pieces, thread: tokio::task::spawn_blocking(move || pack(taken)) }
     }
 
-    /// Hands a piece over. That the thread ended early shows at [`Packer::finish`].
-    pub(super) async fn put(&self, piece: Piece) {
+    /// Sends a piece. A thread that ended early is reported by [`Packer::finish`].
+    pub(super) async fn put(&self, piece: BundlePiece) {
         let _ = self.pieces.send(piece).await;
     }
 
-    /// Writes the manifest; returns the zip, read from its beginning.
-    pub(super) async fn finish(self, manifest: Manifest) -> io::Result<File> {
-        self.put(Piece::End(Box::new(manifest))).await;
+    /// Writes the manifest; returns the zip, positioned at its beginning.
+    pub(super) async fn finish(self, manifest: BundleManifest) -> io::Result<File> {
+        self.put(BundlePiece::End(Box::new(manifest))).await;
         drop(self.pieces);
         self.thread.await.map_err(io::Error::other)?
     }
 }
 
-/// A zip in the making.
+/// A zip being written.
 struct Zip {
     zip: ZipWriter<BufWriter<File>>,
     files: Vec<FileLine>,
 }
 
-fn pack(mut pieces: mpsc::Receiver<Piece>) -> io::Result<File> {
+fn pack(mut pieces: mpsc::Receiver<BundlePiece>) -> io::Result<File> {
     let mut zip =
         Zip { zip: ZipWriter::new(BufWriter::new(tempfile::tempfile()?)), files: Vec::new() };
     let spool = || tempfile::tempfile().map(BufWriter::new);
     let mut lines = [(RECORDS, spool()?), (PROOFS, spool()?), (COMMITMENTS, spool()?)];
     while let Some(piece) = pieces.blocking_recv() {
         match piece {
-            Piece::Whole(name, bytes) => zip.add(&name, bytes.len() as u64, &mut &bytes[..])?,
-            Piece::Spooled(name, file) => zip.copy(name, file)?,
-            Piece::Line(which, bytes) => {
+            BundlePiece::Whole(name, bytes) => {
+                zip.add(&name, bytes.len() as u64, &mut &bytes[..])?;
+            }
+            BundlePiece::Spooled(name, file) => zip.copy(name, file)?,
+            BundlePiece::Line(which, bytes) => {
                 let (_, file) = &mut lines[which as usize];
                 file.write_all(&bytes)?;
                 file.write_all(b"\n")?;
             }
-            Piece::End(manifest) => {
+            BundlePiece::End(manifest) => {
                 for (name, file) in lines {
                     zip.copy(name, file.into_inner().map_err(io::IntoInnerError::into_error)?)?;
                 }
@@ -120,7 +122,7 @@ impl Zip {
         Ok(())
     }
 
-    fn finish(mut self, mut manifest: Manifest) -> io::Result<File> {
+    fn finish(mut self, mut manifest: BundleManifest) -> io::Result<File> {
         manifest.files = std::mem::take(&mut self.files);
         let text = serde_json::to_vec_pretty(&manifest)?;
         self.add(MANIFEST, text.len() as u64, &mut &text[..])?;

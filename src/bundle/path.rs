@@ -1,8 +1,8 @@
-//! The verifier's own walk up the tree.
+//! The verifier's own evaluation of inclusion proofs.
 
 use crate::evidence::merkle::{Hash, node_hash};
 
-/// The root that a path leads to (RFC 9162 §2.1.3.2); `None` where it does not fit index and size.
+/// The root to which a path leads (RFC 9162 §2.1.3.2); `None` where its length does not fit index and size.
 pub(super) fn root_of(leaf: Hash, index: u64, size: u64, path: &[Hash]) -> Option<Hash> {
     if index >= size {
         return None;

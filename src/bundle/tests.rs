@@ -1,5 +1,5 @@
-//! What anyone may send in the place of a bundle, and the verifier's own walk up the tree. Tampering
-//! with a real bundle is tried in `tests/api/bundle.rs`.
+//! Untrusted input in place of a bundle, and the verifier's evaluation of proofs. `tests/api/bundle.rs` tampers with
+//! a real bundle.
 
 use std::io::Write;
 
@@ -8,7 +8,7 @@ use zip::ZipWriter;
 use zip::write::SimpleFileOptions;
 
 use super::path::root_of;
-use super::{Options, ReadError, verify};
+use super::{ReadError, VerifyOptions, verify};
 use crate::evidence::merkle::{self, Frontier, Hash, Nodes, node_hash};
 
 struct Leaves(Vec<Hash>);
@@ -71,7 +71,7 @@ fn what_is_no_bundle_is_refused_by_name() {
         (&[("checkpoints/short.json", b"{}")], "surplus"),
     ] {
         let file = zip(files);
-        let report = verify(file.path(), &Options::default()).unwrap();
+        let report = verify(file.path(), &VerifyOptions::default()).unwrap();
         assert_eq!(report.first_fault.unwrap().fault, fault, "{files:?}");
     }
 }
@@ -85,7 +85,7 @@ fn two_files_of_one_name_are_refused() {
     let first = bytes.windows(9).position(|name| name == b"README.MD").unwrap();
     bytes[first..first + 9].copy_from_slice(b"README.md");
     std::fs::write(file.path(), bytes).unwrap();
-    let report = verify(file.path(), &Options::default()).unwrap();
+    let report = verify(file.path(), &VerifyOptions::default()).unwrap();
     assert_eq!(report.first_fault.unwrap().fault, "damaged");
 }
 
@@ -94,7 +94,7 @@ fn more_than_a_manifest_may_have_is_not_read() {
     let bomb = vec![b' '; usize::try_from(super::open::MAX_WHOLE).unwrap() + 1];
     let file = zip(&[("manifest.json", &bomb)]);
     assert!(file.as_file().metadata().unwrap().len() < 1024 * 1024);
-    let report = verify(file.path(), &Options::default()).unwrap();
+    let report = verify(file.path(), &VerifyOptions::default()).unwrap();
     assert_eq!(report.first_fault.unwrap().fault, "damaged");
 }
 
@@ -102,8 +102,8 @@ fn more_than_a_manifest_may_have_is_not_read() {
 fn what_is_no_zip_is_an_error() {
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), b"PK\x03\x04 and no more").unwrap();
-    let said = verify(file.path(), &Options::default());
+    let said = verify(file.path(), &VerifyOptions::default());
     assert!(matches!(said, Err(ReadError::NotABundle { .. })));
-    let said = verify(&file.path().join("nowhere"), &Options::default());
+    let said = verify(&file.path().join("nowhere"), &VerifyOptions::default());
     assert!(matches!(said, Err(ReadError::Io { .. })));
 }

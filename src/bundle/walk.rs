@@ -1,5 +1,4 @@
-//! Goes through the records of a bundle once, and holds each against its proof, its contents and the
-//! trace.
+//! Checks the records of a bundle in one pass against their proofs, their contents and the trace.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -9,22 +8,23 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use super::format::{
-    CONTRACT_PUT, CommitmentLine, ERASED, FORMAT_2, Manifest, Part, ProofLine, SCHEMA_PUT, State,
-    contract_name, erased_slots, message_of, schema_name, schema_of_contract,
+    BundleContentState, BundleManifest, CONTRACT_PUT, CommitmentLine, ContentKind, ERASED,
+    FORMAT_2, ProofLine, SCHEMA_PUT, contract_name, erased_slots, message_of, schema_name,
+    schema_of_contract,
 };
-use super::open::Opened;
+use super::open::OpenBundle;
 use super::path::root_of;
-use super::read::{Fault, Report};
-use crate::account::{Account, Hop};
+use super::read::{BundleDefect, BundleReport};
+use crate::account::{Account, HopCost};
 use crate::domain::canonical;
-use crate::evidence::commitment::{Subject, commit, hash_text};
+use crate::evidence::commitment::{CommitmentSubject, commit, hash_text};
 use crate::evidence::merkle::Hash;
 
-/// Kinds that speak of a handoff which must have been committed before.
+/// Kinds of records that require an earlier record of their handoff.
 const VERDICTS: &[&str] =
     &["ACCEPTED", "REJECTED", "COMPLETED", "FAILED", "EXPIRED", "RETURNED", "ROLLED_BACK"];
 
-/// `trace.json`, its lists unread.
+/// The content of `trace.json`, its lists unparsed.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct Trace<'a> {
@@ -40,60 +40,60 @@ pub(super) struct Trace<'a> {
     verification: Value,
 }
 
-/// The state of one going-through.
-pub(super) struct Walk<'a> {
-    pub(super) manifest: &'a Manifest,
+/// The state of one pass.
+pub(super) struct BundleWalk<'a> {
+    pub(super) manifest: &'a BundleManifest,
     pub(super) root: Hash,
     pub(super) trace: Trace<'a>,
-    pub(super) report: &'a mut Report,
-    /// Opens contents.
-    pub(super) files: Opened,
-    /// Messages for the page; none where the bundle has no page to compare.
+    pub(super) report: &'a mut BundleReport,
+    /// Reads contents.
+    pub(super) files: OpenBundle,
+    /// Messages for the report; none where the bundle has no page to compare.
     pub(super) messages: Option<Vec<Value>>,
-    /// Files that a commitment names.
+    /// Files named by a commitment.
     pub(super) named: BTreeSet<String>,
-    pub(super) seen: Seen,
+    pub(super) seen: WalkState,
 }
 
-/// The parts of `records.jsonl`, in their order; each is in the log's order.
+/// The sections of `records.jsonl`, in order; each is in log order.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 enum Section {
     /// The task's own records.
     #[default]
     Task,
-    /// Those by which contracts were put.
+    /// Records that registered contracts.
     Contracts,
-    /// Those by which payload schemas were registered.
+    /// Records that registered payload schemas.
     Schemas,
-    /// Those that say what was erased.
+    /// Records that list erased data.
     Erasures,
 }
 
-/// What the records said so far.
+/// Facts from the records read so far.
 #[derive(Default)]
-pub(super) struct Seen {
-    /// The record before: index, hash.
+pub(super) struct WalkState {
+    /// Index and hash of the previous record.
     last: Option<(i64, String)>,
     section: Section,
-    /// Contracts that the task's records name, each with the first that does; and those that are here.
+    /// Contracts named by the task's records, each with the first such record; and contracts in the bundle.
     ruling: BTreeMap<String, i64>,
     put: BTreeSet<String>,
-    /// Payload schemas that these contracts name, each with the first that does; and those that are here.
+    /// Payload schemas named by these contracts, each with the first such record; and schemas in the bundle.
     asked: BTreeMap<String, i64>,
     registered: BTreeSet<String>,
     task_records: usize,
     handoffs: usize,
     committed: BTreeSet<String>,
-    /// The last status that records say of each handoff, and where; and the one of the trace.
+    /// The last status of each handoff by the records, with the leaf index; and by the trace.
     statuses: HashMap<String, (i64, String)>,
     traced: HashMap<String, String>,
     gaps: BTreeSet<(i64, i64)>,
     account: Account,
-    /// What the trace says that each handoff cost, with the place of its record.
+    /// The cost of each handoff by the trace, with the leaf index of its record.
     costs: Vec<(i64, Value)>,
 }
 
-/// One record, taken apart.
+/// One parsed record.
 struct Record<'a> {
     leaf: i64,
     hash: String,
@@ -102,8 +102,8 @@ struct Record<'a> {
 }
 
 impl Record<'_> {
-    fn fault(&self, fault: &'static str, detail: impl Into<String>) -> Fault {
-        Fault::at(self.leaf, fault, detail)
+    fn fault(&self, fault: &'static str, detail: impl Into<String>) -> BundleDefect {
+        BundleDefect::at(self.leaf, fault, detail)
     }
 
     fn text(&self, name: &str) -> Option<&str> {
@@ -111,19 +111,19 @@ impl Record<'_> {
     }
 }
 
-impl Walk<'_> {
-    /// Takes a record with its proof. `commitments` gives the next line about a commitment.
+impl BundleWalk<'_> {
+    /// Checks a record with its proof. `commitments` returns the next commitment line.
     pub(super) fn record(
         &mut self,
         bytes: &[u8],
         proof: &[u8],
-        mut commitments: impl FnMut() -> Result<Option<Vec<u8>>, Fault>,
-    ) -> Result<(), Fault> {
+        mut commitments: impl FnMut() -> Result<Option<Vec<u8>>, BundleDefect>,
+    ) -> Result<(), BundleDefect> {
         let proof: ProofLine = serde_json::from_slice(proof)
-            .map_err(|err| Fault::new("proof", format!("a line of proofs.jsonl: {err}")))?;
+            .map_err(|err| BundleDefect::new("proof", format!("a line of proofs.jsonl: {err}")))?;
         let leaf = proof.leaf_index;
         let hash: Hash = Sha256::new_with_prefix([0u8]).chain_update(bytes).finalize().into();
-        let at = |fault, detail: &str| Fault::at(leaf, fault, detail);
+        let at = |fault, detail: &str| BundleDefect::at(leaf, fault, detail);
         if hash_text(&hash) != proof.record_hash {
             return Err(at("flip", "the bytes do not hash to the recordHash of proofs.jsonl"));
         }
@@ -176,13 +176,13 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Whether the bundle is of the form that had no payload schemas.
+    /// Whether the bundle has the format without payload schemas.
     fn without_schemas(&self) -> bool {
         self.manifest.format == FORMAT_2
     }
 
-    /// That the record belongs here, and fits the one before.
-    fn place(&mut self, record: &Record<'_>) -> Result<(), Fault> {
+    /// Checks the record's section and its link to the previous record.
+    fn place(&mut self, record: &Record<'_>) -> Result<(), BundleDefect> {
         if record.text("logId") != Some(&self.manifest.log_id)
             || record.text("tenant") != Some(&self.manifest.tenant)
         {
@@ -219,12 +219,12 @@ impl Walk<'_> {
         }
     }
 
-    /// Holds each of the record's commitments against its content; returns the record's own content.
+    /// Checks each of the record's commitments against its content; returns the record's own content.
     fn contents(
         &mut self,
         record: &Record<'_>,
-        next: &mut impl FnMut() -> Result<Option<Vec<u8>>, Fault>,
-    ) -> Result<Option<Opening>, Fault> {
+        next: &mut impl FnMut() -> Result<Option<Vec<u8>>, BundleDefect>,
+    ) -> Result<Option<Opening>, BundleDefect> {
         let mut own = None;
         for (kind, ordinal, commitment) in commitments(record) {
             let text =
@@ -233,8 +233,8 @@ impl Walk<'_> {
                 .map_err(|err| record.fault("commitments", err.to_string()))?;
             let stands = (line.leaf_index, line.kind, line.ordinal, line.commitment.as_str());
             let named = match kind {
-                Part::Contract => (contract_name(record.body), None),
-                Part::PayloadSchema => (None, schema_name(record.body)),
+                ContentKind::Contract => (contract_name(record.body), None),
+                ContentKind::PayloadSchema => (None, schema_name(record.body)),
                 _ => (None, None),
             };
             let names = (&line.contract, &line.payload_schema);
@@ -243,32 +243,36 @@ impl Walk<'_> {
                 return Err(record.fault("commitments", detail));
             }
             let found = self.opening(record, &line)?;
-            if matches!(kind, Part::Message | Part::Contract) {
+            if matches!(kind, ContentKind::Message | ContentKind::Contract) {
                 own = Some(found);
             }
         }
         Ok(own)
     }
 
-    fn opening(&mut self, record: &Record<'_>, line: &CommitmentLine) -> Result<Opening, Fault> {
+    fn opening(
+        &mut self,
+        record: &Record<'_>,
+        line: &CommitmentLine,
+    ) -> Result<Opening, BundleDefect> {
         let (name, subject) = match line.kind {
-            Part::Message => ("content", Subject::Message),
-            Part::Contract => ("contract", Subject::Message),
-            Part::PayloadSchema => ("payload-schema", Subject::Message),
-            Part::Personal => ("personal-data", Subject::PersonalData),
-            Part::Checkpoint => ("checkpoint", Subject::Checkpoint),
+            ContentKind::Message => ("content", CommitmentSubject::Message),
+            ContentKind::Contract => ("contract", CommitmentSubject::Message),
+            ContentKind::PayloadSchema => ("payload-schema", CommitmentSubject::Message),
+            ContentKind::Personal => ("personal-data", CommitmentSubject::PersonalData),
+            ContentKind::Checkpoint => ("checkpoint", CommitmentSubject::Checkpoint),
         };
         let wrong = |detail: &str| record.fault(name, detail);
-        if line.state != State::Kept && (line.salt.is_some() || line.file.is_some()) {
+        if line.state != BundleContentState::Kept && (line.salt.is_some() || line.file.is_some()) {
             return Err(wrong("a salt or a file stands where the content is said to be gone"));
         }
         match line.state {
-            State::Kept => {
+            BundleContentState::Kept => {
                 let file = line.path();
                 if line.file.as_ref() != Some(&file) {
                     return Err(wrong("its line names another file"));
                 }
-                if line.kind == Part::Personal && !self.manifest.personal_data {
+                if line.kind == ContentKind::Personal && !self.manifest.personal_data {
                     return Err(wrong("personal data that the manifest does not speak of"));
                 }
                 let salt = line.salt.as_deref().and_then(|salt| hex::decode(salt).ok());
@@ -283,26 +287,32 @@ impl Walk<'_> {
                 let value = value.map_err(|err| wrong(&format!("not JSON: {err}")))?;
                 Ok(Opening::Kept(value))
             }
-            State::Erased if matches!(line.kind, Part::Message | Part::Personal) => {
-                let ordinal = if line.kind == Part::Message { -1 } else { line.ordinal };
+            BundleContentState::Erased
+                if matches!(line.kind, ContentKind::Message | ContentKind::Personal) =>
+            {
+                let ordinal = if line.kind == ContentKind::Message { -1 } else { line.ordinal };
                 self.seen.gaps.insert((line.leaf_index, ordinal));
                 self.report.erased += 1;
                 Ok(Opening::Gone)
             }
-            State::Withheld if line.kind == Part::Personal && !self.manifest.personal_data => {
+            BundleContentState::Withheld
+                if line.kind == ContentKind::Personal && !self.manifest.personal_data =>
+            {
                 self.report.withheld += 1;
                 Ok(Opening::Gone)
             }
-            State::NotKept if line.kind == Part::Checkpoint => Ok(Opening::Gone),
-            State::Unavailable => {
+            BundleContentState::NotKept if line.kind == ContentKind::Checkpoint => {
+                Ok(Opening::Gone)
+            }
+            BundleContentState::Unavailable => {
                 Err(record.fault("content-gone", "its content is lost, and was not erased"))
             }
             _ => Err(record.fault("commitments", "a state that this commitment cannot have")),
         }
     }
 
-    /// What the record says of a handoff.
-    fn state(&mut self, record: &Record<'_>) -> Result<(), Fault> {
+    /// Takes the handoff's status from the record.
+    fn state(&mut self, record: &Record<'_>) -> Result<(), BundleDefect> {
         let Some(id) = record.text("handoffId") else { return Ok(()) };
         if record.kind == "HANDOFF" {
             self.seen.committed.insert(id.to_owned());
@@ -316,8 +326,12 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Compares the record with what the trace says of it.
-    fn traced(&mut self, record: &Record<'_>, content: Option<Opening>) -> Result<(), Fault> {
+    /// Compares the record with its handoff in the trace.
+    fn traced(
+        &mut self,
+        record: &Record<'_>,
+        content: Option<Opening>,
+    ) -> Result<(), BundleDefect> {
         let wrong = |detail: &str| record.fault("trace", detail);
         let entry = self.trace.records.get(self.seen.task_records);
         let entry = entry.ok_or_else(|| wrong("the trace ends before this record"))?;
@@ -375,41 +389,42 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// What can only be said when all records were seen.
-    pub(super) fn finish(&mut self) -> Result<(), Fault> {
+    /// The checks that need all records.
+    pub(super) fn finish(&mut self) -> Result<(), BundleDefect> {
         let seen = &self.seen;
         if let Some((leaf, _)) = seen.gaps.first() {
             let detail = "a content is gone, and no record of the bundle says that it was erased";
-            return Err(Fault::at(*leaf, "content-gone", detail));
+            return Err(BundleDefect::at(*leaf, "content-gone", detail));
         }
         let missing = seen.ruling.iter().find(|(contract, _)| !seen.put.contains(*contract));
         if let Some((contract, leaf)) = missing {
             let detail = format!("it names contract {contract}, which is not in the bundle");
-            return Err(Fault::at(*leaf, "contract", detail));
+            return Err(BundleDefect::at(*leaf, "contract", detail));
         }
         let missing = seen.asked.iter().find(|(schema, _)| !seen.registered.contains(*schema));
         if let Some((schema, leaf)) = missing.filter(|_| !self.without_schemas()) {
             let detail = format!("it names payload schema {schema}, which is not in the bundle");
-            return Err(Fault::at(*leaf, "payload-schema", detail));
+            return Err(BundleDefect::at(*leaf, "payload-schema", detail));
         }
         for (id, status) in &seen.traced {
             if let Some((leaf, said)) = seen.statuses.get(id).filter(|(_, said)| said != status) {
                 let detail =
                     format!("handoff {id} stands as {status}, its last record says {said}");
-                return Err(Fault::at(*leaf, "state", detail));
+                return Err(BundleDefect::at(*leaf, "state", detail));
             }
         }
         let trace = &self.trace;
-        let wrong = |what: &str| Fault::new("trace", format!("the trace shows other {what}"));
+        let wrong =
+            |what: &str| BundleDefect::new("trace", format!("the trace shows other {what}"));
         if trace.records.len() != seen.task_records || trace.handoffs.len() != seen.handoffs {
             return Err(wrong("records or handoffs than the bundle has"));
         }
-        let costs = seen.account.hops().iter().map(Hop::view);
+        let costs = seen.account.hops().iter().map(HopCost::view);
         if let Some(((leaf, _), _)) =
             seen.costs.iter().zip(costs).find(|((_, said), cost)| said != cost)
         {
             let detail = "the trace shows another cost of the handoff";
-            return Err(Fault::at(*leaf, "trace", detail));
+            return Err(BundleDefect::at(*leaf, "trace", detail));
         }
         if trace.cost != seen.account.cost() {
             return Err(wrong("costs"));
@@ -427,26 +442,25 @@ impl Walk<'_> {
     }
 }
 
-/// What became of a record's content.
+/// The state of a record's content.
 enum Opening {
     Kept(Value),
     Gone,
 }
 
-/// A record's commitments in the order in which `commitments.jsonl` has them.
-fn commitments<'a>(record: &Record<'a>) -> Vec<(Part, i64, &'a str)> {
+/// A record's commitments in the order of `commitments.jsonl`.
+fn commitments<'a>(record: &Record<'a>) -> Vec<(ContentKind, i64, &'a str)> {
     let body = record.body;
     let text = |name: &str| body.get(name).and_then(Value::as_str);
     let personal = body.get("personalDataCommitments").and_then(Value::as_array);
-    let personal = personal
-        .into_iter()
-        .flatten()
-        .zip(0..)
-        .map(|(hash, ordinal)| (Part::Personal, ordinal, hash.as_str().unwrap_or_default()));
+    let personal =
+        personal.into_iter().flatten().zip(0..).map(|(hash, ordinal)| {
+            (ContentKind::Personal, ordinal, hash.as_str().unwrap_or_default())
+        });
     text("messageCommitment")
-        .map(|hash| (Part::of_record(record.kind), 0, hash))
+        .map(|hash| (ContentKind::of_record(record.kind), 0, hash))
         .into_iter()
         .chain(personal)
-        .chain(text("checkpointCommitment").map(|hash| (Part::Checkpoint, 0, hash)))
+        .chain(text("checkpointCommitment").map(|hash| (ContentKind::Checkpoint, 0, hash)))
         .collect()
 }

@@ -1,4 +1,4 @@
-//! Gathers what a bundle holds: one pass over the task's records, page by page.
+//! Collects the contents of a bundle in one pass over the task's records, page by page.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fs::File;
@@ -6,56 +6,56 @@ use std::io::{self, Read, Seek};
 
 use serde_json::Value;
 
-use super::checkpoints::{Saved, checkpoints};
-use super::contracts::{Put, find_put};
+use super::checkpoints::{BundledCheckpoint, checkpoints};
+use super::contracts::{RegisteredDocument, find_put};
 use super::format::{
-    CommitmentLine, ERASED, FORMAT, KEYS, KeyLine, Keys, Manifest, Part, ProofLine, README, REPORT,
-    SOFTWARE, State, TRACE, TREE_HEAD, contract_name, erased_slots, message_of, page, readme,
-    schema_name, schema_of_contract,
+    BundleContentState, BundleManifest, CommitmentLine, ContentKind, ERASED, FORMAT, KEYS, KeyLine,
+    Keys, ProofLine, README, REPORT, SOFTWARE, TRACE, TREE_HEAD, contract_name, erased_slots,
+    message_of, page, readme, schema_name, schema_of_contract,
 };
-use super::pack::{Lines, Packer, Piece};
+use super::pack::{BundlePiece, LineFile, Packer};
 use crate::archive::Contents;
 use crate::domain::ids::{Micros, TaskId, TenantId};
 use crate::evidence::commitment::{hash_text, unpack};
 use crate::evidence::merkle::Hash;
 use crate::evidence::receipt::Notary;
 use crate::evidence::record::LogHead;
-use crate::store::cold::ColdFault;
-use crate::store::{Kept, KeptContent, Store, StoreError, StoredRecord};
+use crate::store::cold::ColdError;
+use crate::store::{ContentStorage, SaltedContent, Store, StoreError, StoredRecord};
 use crate::tree;
 
-/// Records read at once: few, since each comes with its content.
+/// Records read at once: few, since each has its content.
 const PAGE: i64 = 64;
 
-/// Records looked through at once for what was erased.
+/// Records read at once in the search for erasures.
 const SCAN: i64 = 512;
 
-/// The page for people is made in memory: it is left out where trace or messages have more bytes.
+/// Most bytes of trace or messages for which the HTML report, made in memory, is included.
 const MAX_PAGE_BYTES: u64 = 32 * 1024 * 1024;
 
-/// What to bundle.
-pub struct Order<'a> {
-    /// Where records and proofs are.
+/// The bundle to write, and its sources.
+pub struct BundleOrder<'a> {
+    /// Store of records and proofs.
     pub store: &'a dyn Store,
-    /// Where contents are.
+    /// Reader of the contents.
     pub contents: &'a Contents,
     /// Signs the tree head.
     pub notary: &'a Notary,
-    /// Whose task.
+    /// The tenant that owns the task.
     pub tenant: &'a TenantId,
-    /// The log as it stands: the bundle holds what is before its end.
+    /// The log's head; the bundle holds records before its end.
     pub head: &'a LogHead,
-    /// The task.
+    /// The task's id.
     pub task: TaskId,
-    /// With personal data.
+    /// Whether to include personal data.
     pub personal: bool,
     /// The task's trace up to `head`, a JSON document.
     pub trace: File,
-    /// Now.
+    /// Current time.
     pub at: Micros,
 }
 
-/// Why there is no bundle.
+/// Reasons for which no bundle is made.
 #[derive(Debug, thiserror::Error)]
 pub enum WriteError {
     /// The store cannot be read.
@@ -64,10 +64,10 @@ pub enum WriteError {
     /// The temporary file cannot be written.
     #[error("the bundle cannot be written: {0}")]
     Io(#[from] io::Error),
-    /// A content is in the archive, which does not answer.
-    #[error("a content is in the archive, which cannot give it now")]
+    /// A content is in the archive, which is not reachable.
+    #[error("a content is in the archive, which is not available")]
     Away,
-    /// Something was erased meanwhile; what says so is beyond `head`: begin again with a newer one.
+    /// An erasure ran meanwhile; its record is beyond `head`. Begin again with a newer head.
     #[error("contents were erased while the bundle was written")]
     Moved,
 }
@@ -76,9 +76,9 @@ pub enum WriteError {
 ///
 /// # Errors
 /// [`WriteError`].
-pub async fn write(order: Order<'_>) -> Result<File, WriteError> {
-    let Order { store, tenant, head, notary, .. } = order;
-    let mut manifest = Manifest {
+pub async fn write(order: BundleOrder<'_>) -> Result<File, WriteError> {
+    let BundleOrder { store, tenant, head, notary, .. } = order;
+    let mut manifest = BundleManifest {
         format: FORMAT.to_owned(),
         tenant: tenant.to_string(),
         task_id: order.task.to_string(),
@@ -96,11 +96,11 @@ pub async fn write(order: Order<'_>) -> Result<File, WriteError> {
     };
     let note = notary.tree_head(&head.log_id, &head.tree);
     let packer = Packer::start();
-    let whole = |name: &str, bytes: Vec<u8>| Piece::Whole(name.to_owned(), bytes);
+    let whole = |name: &str, bytes: Vec<u8>| BundlePiece::Whole(name.to_owned(), bytes);
     packer.put(whole(README, readme(&manifest).into_bytes())).await;
     packer.put(whole(TREE_HEAD, note.clone().into_bytes())).await;
     packer.put(whole(KEYS, json(&keys(store, notary, &head.log_id).await?))).await;
-    let mut gathering = Gathering {
+    let mut gathering = BundleWriter {
         order: &order,
         packer: &packer,
         manifest: &mut manifest,
@@ -125,7 +125,7 @@ pub async fn write(order: Order<'_>) -> Result<File, WriteError> {
         let html = page(&value, &messages, &manifest, &note);
         packer.put(whole(REPORT, html.into_bytes())).await;
     }
-    packer.put(Piece::Spooled(TRACE, trace)).await;
+    packer.put(BundlePiece::Spooled(TRACE, trace)).await;
     Ok(packer.finish(manifest).await?)
 }
 
@@ -139,7 +139,7 @@ async fn keys(store: &dyn Store, notary: &Notary, log_id: &str) -> Result<Keys, 
     Ok(Keys { origin: notary.origin(log_id), keys })
 }
 
-/// The public keys that sign a log's tree heads, or did.
+/// Present and former public keys of a log's tree heads.
 pub(super) async fn key_lines(
     store: &dyn Store,
     notary: &Notary,
@@ -156,33 +156,33 @@ pub(super) async fn key_lines(
     Ok(keys.collect())
 }
 
-struct Gathering<'a, 'o> {
-    order: &'a Order<'o>,
+struct BundleWriter<'a, 'o> {
+    order: &'a BundleOrder<'o>,
     packer: &'a Packer,
-    manifest: &'a mut Manifest,
-    checkpoints: HashMap<String, Saved>,
-    /// What was erased and no record yet accounts for: leaf index, and ordinal (−1: the content).
+    manifest: &'a mut BundleManifest,
+    checkpoints: HashMap<String, BundledCheckpoint>,
+    /// Missing data without a record so far: leaf index and ordinal (−1 for the content).
     gaps: BTreeSet<(i64, i64)>,
-    /// Contracts that the task's records name, as `id@version`.
+    /// Contracts named by the task's records, as `id@version`.
     contracts: BTreeSet<String>,
-    /// Registered payload schemas that these contracts name, as `id@version`.
+    /// Registered payload schemas named by these contracts, as `id@version`.
     schemas: BTreeSet<String>,
-    /// Messages for the page, as long as there is room.
+    /// Messages for the report; none once they exceed [`MAX_PAGE_BYTES`].
     messages: Option<Vec<Value>>,
     room: u64,
 }
 
-impl Gathering<'_, '_> {
-    /// Where the bundle's log ends.
+impl BundleWriter<'_, '_> {
+    /// Size of the log covered by the bundle.
     fn end(&self) -> i64 {
         i64::try_from(self.manifest.tree_size).unwrap_or(i64::MAX)
     }
 
-    /// The task's records.
+    /// Writes the task's records.
     async fn task(&mut self) -> Result<(), WriteError> {
         let mut from = 0;
         loop {
-            let Order { contents, tenant, task, .. } = *self.order;
+            let BundleOrder { contents, tenant, task, .. } = *self.order;
             let mut page = contents.list_records(tenant, Some(task), from, PAGE).await?;
             page.retain(|record| record.leaf_index < self.end());
             let Some(last) = page.last() else { return Ok(()) };
@@ -191,10 +191,9 @@ impl Gathering<'_, '_> {
         }
     }
 
-    /// The records by which the contracts came to be that ruled the task, in log order. Their contents
-    /// are the documents.
+    /// Writes the records that registered the task's contracts, in log order. Their contents are the documents.
     async fn contracts(&mut self) -> Result<(), WriteError> {
-        let Order { store, contents, tenant, .. } = *self.order;
+        let BundleOrder { store, contents, tenant, .. } = *self.order;
         if self.contracts.is_empty() {
             return Ok(());
         }
@@ -202,7 +201,7 @@ impl Gathering<'_, '_> {
         for row in store.list_contracts(tenant, None).await? {
             let name = format!("{}@{}", row.id, row.version);
             if self.contracts.contains(&name) {
-                let put = Put::Contract(name, row.created_at);
+                let put = RegisteredDocument::Contract(name, row.created_at);
                 puts.extend(find_put(store, tenant, &put, self.end()).await?);
             }
         }
@@ -213,9 +212,9 @@ impl Gathering<'_, '_> {
         Ok(())
     }
 
-    /// The records by which the payload schemas were registered that these contracts name, in log order.
+    /// Writes the records that registered the payload schemas of these contracts, in log order.
     async fn schemas(&mut self) -> Result<(), WriteError> {
-        let Order { store, contents, tenant, .. } = *self.order;
+        let BundleOrder { store, contents, tenant, .. } = *self.order;
         if self.schemas.is_empty() {
             return Ok(());
         }
@@ -223,7 +222,7 @@ impl Gathering<'_, '_> {
         for row in store.list_payload_schemas(tenant, None).await? {
             let name = format!("{}@{}", row.id, row.version);
             if self.schemas.contains(&name) {
-                let put = Put::Schema(name, row.created_at);
+                let put = RegisteredDocument::Schema(name, row.created_at);
                 puts.extend(find_put(store, tenant, &put, self.end()).await?);
             }
         }
@@ -234,10 +233,10 @@ impl Gathering<'_, '_> {
         Ok(())
     }
 
-    /// The records that say what was erased, as far as this task's contents are among it. They belong
-    /// to no task, so the log is looked through, from the first gap to the last that is explained.
+    /// Writes the `ERASED` records that list this task's contents. They belong to no task, so the log is searched
+    /// from the first gap to the last explained one.
     async fn erasures(&mut self) -> Result<(), WriteError> {
-        let Order { store, contents, tenant, .. } = *self.order;
+        let BundleOrder { store, contents, tenant, .. } = *self.order;
         let mut from = self.gaps.first().map_or(0, |gap| gap.0 + 1);
         while !self.gaps.is_empty() {
             let page = store.list_records(tenant, None, from, SCAN, false).await?;
@@ -260,7 +259,7 @@ impl Gathering<'_, '_> {
         Ok(())
     }
 
-    /// Closes the gaps that an `ERASED` record lists; returns whether it lists any.
+    /// Closes the gaps listed by an `ERASED` record; returns whether it lists any.
     fn explains(&mut self, record: &StoredRecord) -> bool {
         let Some((_, list)) = record.content.as_ref().and_then(|content| opened(&content.kept))
         else {
@@ -292,21 +291,21 @@ impl Gathering<'_, '_> {
 
     async fn record(&mut self, record: &StoredRecord, proof: &[Hash]) -> Result<(), WriteError> {
         self.manifest.records += 1;
-        self.packer.put(Piece::Line(Lines::Records, record.body.clone())).await;
+        self.packer.put(BundlePiece::Line(LineFile::Records, record.body.clone())).await;
         let proof = ProofLine {
             leaf_index: record.leaf_index,
             record_hash: hash_text(&record.hash),
             inclusion_proof: proof.iter().map(hex::encode).collect(),
         };
-        self.packer.put(Piece::Line(Lines::Proofs, json(&proof))).await;
+        self.packer.put(BundlePiece::Line(LineFile::Proofs, json(&proof))).await;
         let body: Value = serde_json::from_slice(&record.body).unwrap_or_default();
         let text = |name: &str| body.get(name).and_then(Value::as_str);
         let contract = contract_name(&body);
         if let Some(commitment) = text("messageCommitment") {
-            let kind = Part::of_record(&record.kind);
+            let kind = ContentKind::of_record(&record.kind);
             let mut line = line(record.leaf_index, kind, 0, commitment);
-            line.contract = contract.clone().filter(|_| kind == Part::Contract);
-            line.payload_schema = schema_name(&body).filter(|_| kind == Part::PayloadSchema);
+            line.contract = contract.clone().filter(|_| kind == ContentKind::Contract);
+            line.payload_schema = schema_name(&body).filter(|_| kind == ContentKind::PayloadSchema);
             self.message(record, line).await?;
         }
         self.contracts.extend(contract);
@@ -327,29 +326,29 @@ impl Gathering<'_, '_> {
         line: CommitmentLine,
     ) -> Result<(), WriteError> {
         match record.content.as_ref().map(|content| &content.kept) {
-            Some(Kept::Unavailable(ColdFault::Away)) => return Err(WriteError::Away),
-            Some(Kept::Erased | Kept::Purged) => {
+            Some(ContentStorage::Unavailable(ColdError::Away)) => return Err(WriteError::Away),
+            Some(ContentStorage::Erased | ContentStorage::Purged) => {
                 self.gaps.insert((record.leaf_index, -1));
-                self.without(line, State::Erased).await;
+                self.without(line, BundleContentState::Erased).await;
             }
             Some(kept) => match opened(kept) {
                 Some((salt, content)) => {
                     if record.kind == "HANDOFF" {
                         self.remember(record, &content);
-                    } else if line.kind == Part::Contract {
+                    } else if line.kind == ContentKind::Contract {
                         let contract = serde_json::from_slice(&content).unwrap_or_default();
                         self.schemas.extend(schema_of_contract(&contract));
                     }
                     self.with(line, &salt, content).await;
                 }
-                None => self.without(line, State::Unavailable).await,
+                None => self.without(line, BundleContentState::Unavailable).await,
             },
-            None => self.without(line, State::Unavailable).await,
+            None => self.without(line, BundleContentState::Unavailable).await,
         }
         Ok(())
     }
 
-    /// Keeps a message for the page.
+    /// Keeps a message for the report.
     fn remember(&mut self, record: &StoredRecord, content: &[u8]) {
         let left = self.room.checked_sub(content.len() as u64);
         match (left, &mut self.messages) {
@@ -363,36 +362,38 @@ impl Gathering<'_, '_> {
     }
 
     async fn personal(&mut self, record: &StoredRecord, ordinal: i64, commitment: &str) {
-        let mut line = line(record.leaf_index, Part::Personal, ordinal, commitment);
+        let mut line = line(record.leaf_index, ContentKind::Personal, ordinal, commitment);
         let datum = record.personal.iter().find(|datum| datum.ordinal == ordinal);
         match datum.map(|datum| (&datum.kept, &datum.subject_id)) {
             Some((None, _)) => {
                 self.gaps.insert((record.leaf_index, ordinal));
-                self.without(line, State::Erased).await;
+                self.without(line, BundleContentState::Erased).await;
             }
-            Some((Some(_), _)) if !self.order.personal => self.without(line, State::Withheld).await,
+            Some((Some(_), _)) if !self.order.personal => {
+                self.without(line, BundleContentState::Withheld).await;
+            }
             Some((Some(kept), subject)) => match unpacked(kept) {
                 Some(content) => {
                     line.subject_id = Some(subject.clone());
                     self.with(line, &kept.0, content).await;
                 }
-                None => self.without(line, State::Unavailable).await,
+                None => self.without(line, BundleContentState::Unavailable).await,
             },
-            None => self.without(line, State::Unavailable).await,
+            None => self.without(line, BundleContentState::Unavailable).await,
         }
     }
 
     async fn checkpoint(&mut self, leaf: i64, commitment: &str) -> Result<(), WriteError> {
-        let mut line = line(leaf, Part::Checkpoint, 0, commitment);
+        let mut line = line(leaf, ContentKind::Checkpoint, 0, commitment);
         let Some(saved) = self.checkpoints.get_mut(commitment) else {
-            self.without(line, State::NotKept).await;
+            self.without(line, BundleContentState::NotKept).await;
             return Ok(());
         };
         if let Some(salt) = &saved.packed {
             line.salt = Some(salt.clone());
             line.file = Some(line.path());
             self.manifest.contents += 1;
-            self.packer.put(Piece::Line(Lines::Commitments, json(&line))).await;
+            self.packer.put(BundlePiece::Line(LineFile::Commitments, json(&line))).await;
             return Ok(());
         }
         let run = (self.order.tenant.clone(), self.order.task, saved.run);
@@ -403,7 +404,7 @@ impl Gathering<'_, '_> {
                 saved.packed = Some(hex::encode(&salt));
                 self.with(line, &salt, content).await;
             }
-            None => self.without(line, State::NotKept).await,
+            None => self.without(line, BundleContentState::NotKept).await,
         }
         Ok(())
     }
@@ -413,25 +414,25 @@ impl Gathering<'_, '_> {
         line.salt = Some(hex::encode(salt));
         line.file = Some(name.clone());
         self.manifest.contents += 1;
-        self.packer.put(Piece::Whole(name, content)).await;
-        self.packer.put(Piece::Line(Lines::Commitments, json(&line))).await;
+        self.packer.put(BundlePiece::Whole(name, content)).await;
+        self.packer.put(BundlePiece::Line(LineFile::Commitments, json(&line))).await;
     }
 
-    async fn without(&mut self, line: CommitmentLine, state: State) {
-        self.manifest.erased += u64::from(state == State::Erased);
+    async fn without(&mut self, line: CommitmentLine, state: BundleContentState) {
+        self.manifest.erased += u64::from(state == BundleContentState::Erased);
         let line = CommitmentLine { state, ..line };
-        self.packer.put(Piece::Line(Lines::Commitments, json(&line))).await;
+        self.packer.put(BundlePiece::Line(LineFile::Commitments, json(&line))).await;
     }
 }
 
-/// A commitment whose content is there.
-fn line(leaf_index: i64, kind: Part, ordinal: i64, commitment: &str) -> CommitmentLine {
+/// A commitment line with its content.
+fn line(leaf_index: i64, kind: ContentKind, ordinal: i64, commitment: &str) -> CommitmentLine {
     CommitmentLine {
         leaf_index,
         kind,
         ordinal,
         commitment: commitment.to_owned(),
-        state: State::Kept,
+        state: BundleContentState::Kept,
         salt: None,
         file: None,
         subject_id: None,
@@ -440,12 +441,12 @@ fn line(leaf_index: i64, kind: Part, ordinal: i64, commitment: &str) -> Commitme
     }
 }
 
-/// Salt and content, where they are at hand.
-fn opened(kept: &Kept) -> Option<(Vec<u8>, Vec<u8>)> {
+/// Salt and content, where both are available.
+fn opened(kept: &ContentStorage) -> Option<(Vec<u8>, Vec<u8>)> {
     let (salt, codec, bytes) = kept.hot()?;
     Some((salt.to_vec(), unpack(codec, bytes).ok()?))
 }
 
-fn unpacked((_, codec, bytes): &KeptContent) -> Option<Vec<u8>> {
+fn unpacked((_, codec, bytes): &SaltedContent) -> Option<Vec<u8>> {
     unpack(*codec, bytes).ok()
 }

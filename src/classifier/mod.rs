@@ -1,5 +1,5 @@
-//! The second opinion: an external classifier, asked over HTTP about what the rules let pass
-//! (`docs/safety.md`). It is asked within a time budget, and its silence counts as `failure_mode` says.
+//! The second opinion: an external classifier, asked over HTTP about messages that passed the rules
+//! (`docs/safety.md`). Each request has a time budget; without an answer `failure_mode` applies.
 
 use std::time::Duration;
 
@@ -19,25 +19,25 @@ mod wire;
 
 pub use wire::Style;
 
-/// Most requests for one message; what is longer cannot be judged.
+/// Most requests for one message; a longer message is not classified.
 const MAX_REQUESTS: usize = 16;
 
-/// A text of a message.
+/// One text of a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Text {
+struct ClassifiedText {
     pointer: String,
     class: FieldClass,
     text: String,
 }
 
-/// What a classifier says.
+/// A classifier's verdict on texts.
 #[derive(Debug, Clone, PartialEq)]
-struct Answer {
-    /// The highest it gave, over 0 to 1.
+struct ClassifierAnswer {
+    /// Highest score, from 0 to 1.
     score: f64,
-    /// What for.
+    /// Label of the highest score.
     label: String,
-    /// Where, where it says so.
+    /// Pointer of the text concerned, if stated.
     pointer: String,
 }
 
@@ -48,7 +48,7 @@ pub struct Classifier {
 }
 
 impl Classifier {
-    /// `None` where no address is set.
+    /// A classifier by the settings; `None` where no address is set.
     #[must_use]
     pub fn new(client: GuardedClient, settings: &config::Classifier) -> Option<Self> {
         (!settings.url.is_empty()).then(|| Self {
@@ -57,19 +57,20 @@ impl Classifier {
         })
     }
 
-    async fn ask_all(&self, message: &Message) -> Result<Answer, String> {
+    async fn ask_all(&self, message: &Message) -> Result<ClassifierAnswer, String> {
         let parts = parts(message.value(), self.settings.max_bytes);
         if parts.len() > MAX_REQUESTS {
             let most = MAX_REQUESTS * self.settings.max_bytes;
             return Err(format!("the message holds more than {most} bytes of text"));
         }
         let answers = try_join_all(parts.iter().map(|part| self.ask_one(part))).await?;
-        let none = Answer { score: 0.0, label: String::new(), pointer: String::new() };
-        let worse = |a: Answer, b: Answer| if b.score > a.score { b } else { a };
+        let none = ClassifierAnswer { score: 0.0, label: String::new(), pointer: String::new() };
+        let worse =
+            |a: ClassifierAnswer, b: ClassifierAnswer| if b.score > a.score { b } else { a };
         Ok(answers.into_iter().fold(none, worse))
     }
 
-    async fn ask_one(&self, texts: &[Text]) -> Result<Answer, String> {
+    async fn ask_one(&self, texts: &[ClassifiedText]) -> Result<ClassifierAnswer, String> {
         let style = self.settings.style;
         let question = wire::question(style, &self.settings.model, texts);
         wire::answer(style, &self.service.ask(&question).await?)
@@ -104,9 +105,9 @@ impl SecondOpinion for Classifier {
     }
 }
 
-/// The texts of a message, in parts of at most `most` bytes; a longer text is cut.
-fn parts(message: &Value, most: usize) -> Vec<Vec<Text>> {
-    let mut parts: Vec<Vec<Text>> = Vec::new();
+/// The texts of a message in parts of at most `most` bytes; a longer text is split.
+fn parts(message: &Value, most: usize) -> Vec<Vec<ClassifiedText>> {
+    let mut parts: Vec<Vec<ClassifiedText>> = Vec::new();
     let mut left = 0;
     each_text(message, &mut |place, mut text, class| {
         while !text.is_empty() {
@@ -120,7 +121,11 @@ fn parts(message: &Value, most: usize) -> Vec<Vec<Text>> {
             }
             let (head, tail) = text.split_at(cut);
             if let Some(part) = parts.last_mut() {
-                part.push(Text { pointer: place.pointer(), class, text: head.to_owned() });
+                part.push(ClassifiedText {
+                    pointer: place.pointer(),
+                    class,
+                    text: head.to_owned(),
+                });
             }
             left = left.saturating_sub(cut);
             text = tail;

@@ -9,7 +9,7 @@ use time::format_description::well_known::Rfc3339;
 
 use super::{Exit, Output};
 use crate::app::{Access, open_archive, open_store};
-use crate::archive::{ArchiveError, Moved, Run, cutoff};
+use crate::archive::{ArchiveCounts, ArchiveError, ArchiveRun, cutoff};
 use crate::clock::{Clock, SystemClock};
 use crate::config::Config;
 use crate::domain::ids::{Micros, TenantId};
@@ -53,7 +53,10 @@ pub(super) async fn run(args: Args, config: Config, output: Output) -> Exit {
     }
 }
 
-async fn archive(args: &Args, config: &Config) -> Result<Vec<(TenantId, Moved)>, ArchiveError> {
+async fn archive(
+    args: &Args,
+    config: &Config,
+) -> Result<Vec<(TenantId, ArchiveCounts)>, ArchiveError> {
     let archive = open_archive(config)?;
     let metrics = Metrics::new().map_err(|err| ArchiveError::Config(err.to_string()))?;
     let clock = Arc::new(SystemClock::default());
@@ -70,7 +73,7 @@ async fn archive(args: &Args, config: &Config) -> Result<Vec<(TenantId, Moved)>,
             let moved = if args.dry_run {
                 archivist.preview(&tenant, before).await?
             } else {
-                archivist.run(&tenant, Run { before, whole: true }).await?
+                archivist.run(&tenant, ArchiveRun { before, whole: true }).await?
             };
             all.push((tenant, moved));
         }
@@ -81,7 +84,7 @@ async fn archive(args: &Args, config: &Config) -> Result<Vec<(TenantId, Moved)>,
     outcome
 }
 
-fn show(all: &[(TenantId, Moved)], dry: bool, output: Output) {
+fn show(all: &[(TenantId, ArchiveCounts)], dry: bool, output: Output) {
     match output {
         Output::Json => {
             let tenants: Vec<_> = all

@@ -11,18 +11,18 @@ use crate::evidence::record::Actor;
 use crate::ledger::command::{Command, Kind};
 use crate::ledger::{Ledger, Outbound, Place};
 use crate::metrics::Metrics;
-use crate::store::{Claim, Receiver, Store};
+use crate::store::{Claim, ReceiverKey, Store};
 
 /// Nothing is delivered from here.
 struct Nowhere;
 
 impl Outbound for Nowhere {
-    fn reserve(&self, _: &Receiver) -> Option<Place> {
+    fn reserve(&self, _: &ReceiverKey) -> Option<Place> {
         None
     }
     fn deliver(&self, _: Place, _: Claim) {}
-    fn release(&self, _: Place, _: &Receiver, _: bool) {}
-    fn nudge(&self, _: &Receiver) {}
+    fn release(&self, _: Place, _: &ReceiverKey, _: bool) {}
+    fn nudge(&self, _: &ReceiverKey) {}
     fn nudge_all(&self) {}
 }
 

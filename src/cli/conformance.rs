@@ -24,7 +24,7 @@ use crate::directory::shelf;
 use crate::domain::canonical;
 use crate::domain::ids::{Micros, TenantId};
 use crate::evidence::commitment::unpack;
-use crate::store::{Kept, Store, StoredRecord};
+use crate::store::{ContentStorage, Store, StoredRecord};
 
 /// Records read at once.
 const PAGE: i64 = 512;
@@ -201,7 +201,9 @@ async fn replay(
 /// A record's content, where it is there and can be read.
 fn message_of(stored: &StoredRecord) -> Option<Value> {
     match &stored.content.as_ref()?.kept {
-        Kept::Hot(_, codec, bytes) => serde_json::from_slice(&unpack(*codec, bytes).ok()?).ok(),
+        ContentStorage::Hot(_, codec, bytes) => {
+            serde_json::from_slice(&unpack(*codec, bytes).ok()?).ok()
+        }
         _ => None,
     }
 }

@@ -10,7 +10,7 @@ use serde_json::json;
 use super::verify::progress_bar;
 use super::{Exit, Output};
 use crate::app::{Access, open_archive, open_store, settle_notary};
-use crate::bundle::{LogOrder, WriteError, export_log};
+use crate::bundle::{LogExport, WriteError, export_log};
 use crate::clock::{Clock, SystemClock};
 use crate::config::Config;
 use crate::domain::ids::{TaskId, TenantId};
@@ -95,7 +95,7 @@ async fn export(args: &Args, config: &Config) -> Result<Option<Written>, String>
         let sources = Sources { store: &*store, contents: &contents, notary: &notary };
         let Some(task) = args.task else {
             let bar = progress_bar();
-            let order = LogOrder {
+            let order = LogExport {
                 store: sources.store,
                 contents: sources.contents,
                 notary: sources.notary,
@@ -140,7 +140,7 @@ fn keep(file: tempfile::NamedTempFile, path: &Path) -> io::Result<()> {
     file.persist(path).map(drop).map_err(|err| err.error)
 }
 
-async fn write_log(order: &LogOrder<'_>, path: &Path) -> Result<Written, WriteError> {
+async fn write_log(order: &LogExport<'_>, path: &Path) -> Result<Written, WriteError> {
     let packed = path.extension().is_some_and(|extension| extension == "zst");
     let mut tries = 1;
     loop {

@@ -14,7 +14,7 @@ use crate::clock::{Clock, SystemClock};
 use crate::config::Config;
 use crate::domain::ids::{Micros, TenantId};
 use crate::metrics::Metrics;
-use crate::retention::{Purger, Taken};
+use crate::retention::{PurgeCounts, Purger};
 
 /// `handoffd purge`.
 #[derive(Debug, ClapArgs)]
@@ -57,7 +57,7 @@ async fn purge(
     args: &Args,
     before: Micros,
     config: &Config,
-) -> Result<Vec<(TenantId, Taken)>, String> {
+) -> Result<Vec<(TenantId, PurgeCounts)>, String> {
     let archive = open_archive(config).map_err(|err| err.to_string())?;
     let metrics = Metrics::new().map_err(|err| err.to_string())?;
     let bench = Bench::open(config, Access::Beside).await?;
@@ -96,7 +96,7 @@ async fn purge(
     outcome
 }
 
-fn show(all: &[(TenantId, Taken)], dry: bool, output: Output) {
+fn show(all: &[(TenantId, PurgeCounts)], dry: bool, output: Output) {
     match output {
         Output::Json => {
             let tenants: Vec<_> = all

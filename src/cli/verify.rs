@@ -12,12 +12,12 @@ use serde_json::json;
 use super::{Exit, Output};
 use crate::app::{Access, open_archive, open_store};
 use crate::archive::{ArchiveError, Contents};
-use crate::audit::{Check, verify_log};
+use crate::audit::{LogCheck, verify_log};
 use crate::bundle;
 use crate::config::Config;
 use crate::domain::ids::TenantId;
 use crate::evidence::note::{Note, PublicKey, TreeHead, split};
-use crate::evidence::verify::{Fault, KeptHead, Report};
+use crate::evidence::verify::{LogDefect, TrustedHead, VerificationReport};
 use crate::store::{Store, StoreError};
 
 /// `handoffd verify`.
@@ -51,7 +51,7 @@ pub(super) async fn run(args: Args, config: Config, output: Output) -> Exit {
         }
     };
     if let Some(path) = &args.file {
-        let options = bundle::Options { keys: args.key, tree_heads: notes };
+        let options = bundle::VerifyOptions { keys: args.key, tree_heads: notes };
         return if is_log(path) {
             verify_export(path, &options, output)
         } else {
@@ -89,7 +89,7 @@ fn read_notes(path: &PathBuf) -> Result<Vec<(Note, TreeHead)>, String> {
 }
 
 /// Verifies a bundle: no settings, no database, no network.
-fn verify_bundle(path: &Path, options: &bundle::Options, output: Output) -> Exit {
+fn verify_bundle(path: &Path, options: &bundle::VerifyOptions, output: Output) -> Exit {
     let report = match bundle::verify(path, options) {
         Ok(report) => report,
         Err(err) => {
@@ -115,7 +115,7 @@ fn is_log(path: &Path) -> bool {
 }
 
 /// Verifies an exported log: no settings, no database, no network.
-fn verify_export(path: &Path, options: &bundle::Options, output: Output) -> Exit {
+fn verify_export(path: &Path, options: &bundle::VerifyOptions, output: Output) -> Exit {
     let bar = progress_bar();
     let report = bundle::verify_log(path, options, &|done, total| {
         bar.set_length(total);
@@ -154,7 +154,7 @@ fn tell_export(path: &Path, report: &bundle::LogReport) {
     tell_signer(report.signed_by.as_deref(), report.key_given);
 }
 
-fn tell_fault(path: &Path, fault: &bundle::Fault) {
+fn tell_fault(path: &Path, fault: &bundle::BundleDefect) {
     let at = fault.leaf_index.map_or_else(String::new, |leaf| format!("record {leaf}: "));
     println!("BAD: {}: {at}{}: {}", path.display(), fault.fault, fault.detail);
 }
@@ -171,7 +171,7 @@ fn tell_signer(signer: Option<&str>, given: bool) {
     }
 }
 
-fn tell_bundle(path: &Path, report: &bundle::Report) {
+fn tell_bundle(path: &Path, report: &bundle::BundleReport) {
     let file = path.display();
     if let Some(fault) = &report.first_fault {
         return tell_fault(path, fault);
@@ -194,10 +194,10 @@ fn tell_bundle(path: &Path, report: &bundle::Report) {
 pub(super) async fn verify_store(
     store: &Arc<dyn Store>,
     contents: &Contents,
-) -> Result<Vec<(TenantId, Report)>, ArchiveError> {
+) -> Result<Vec<(TenantId, VerificationReport)>, ArchiveError> {
     let mut reports = Vec::new();
     for tenant in store.list_tenants().await? {
-        let check = Check { contents: Some(contents), ..Check::default() };
+        let check = LogCheck { contents: Some(contents), ..LogCheck::default() };
         let report = verify_log(&**store, &tenant, check).await?;
         reports.push((tenant, report));
     }
@@ -209,7 +209,7 @@ async fn verify_all(
     contents: &Contents,
     args: &Args,
     notes: &[(Note, TreeHead)],
-) -> Result<Vec<(TenantId, Report)>, ArchiveError> {
+) -> Result<Vec<(TenantId, VerificationReport)>, ArchiveError> {
     let tenants = match &args.tenant {
         Some(tenant) => vec![tenant.clone()],
         None => store.list_tenants().await?,
@@ -227,12 +227,12 @@ async fn verify_all(
             }
             *met = true;
             match signed(store, args, note, stated).await? {
-                Ok(()) => heads.push(KeptHead { size: stated.size, root: stated.root }),
+                Ok(()) => heads.push(TrustedHead { size: stated.size, root: stated.root }),
                 Err(why) => forged = Some(why),
             }
         }
         let bar = progress_bar();
-        let check = Check {
+        let check = LogCheck {
             contents: Some(contents),
             heads,
             state: !args.log_only,
@@ -245,7 +245,7 @@ async fn verify_all(
         bar.finish_and_clear();
         if let (None, Some(detail)) = (&report.first_fault, forged) {
             let leaf_index = head.size;
-            report.first_fault = Some(Fault { leaf_index, fault: "signature", detail });
+            report.first_fault = Some(LogDefect { leaf_index, fault: "signature", detail });
         }
         reports.push((tenant, report));
     }
@@ -294,7 +294,7 @@ pub(super) fn progress_bar() -> ProgressBar {
     )
 }
 
-fn show(reports: &[(TenantId, Report)], output: Output) -> Exit {
+fn show(reports: &[(TenantId, VerificationReport)], output: Output) -> Exit {
     let well = reports.iter().all(|(_, report)| report.first_fault.is_none());
     match output {
         Output::Json => {
@@ -309,7 +309,7 @@ fn show(reports: &[(TenantId, Report)], output: Output) -> Exit {
     if well { Exit::Well } else { Exit::No }
 }
 
-fn tell(tenant: &TenantId, report: &Report) {
+fn tell(tenant: &TenantId, report: &VerificationReport) {
     let log = &report.log_id;
     if let Some(fault) = &report.first_fault {
         let (at, what, detail) = (fault.leaf_index, fault.fault, &fault.detail);

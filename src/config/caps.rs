@@ -2,17 +2,17 @@
 
 use std::collections::BTreeMap;
 
-use crate::domain::cap::{Limit, MAX_DEFAULTS, MAX_TOKENS, Window};
+use crate::domain::cap::{CapLimit, MAX_DEFAULTS, MAX_TOKENS, Window};
 
 /// Reads caps such as `P1D=100.00` and `P1D=2000000 tokens`.
-pub(super) fn limits(texts: &[String]) -> Result<[Option<Limit>; MAX_DEFAULTS], String> {
+pub(super) fn limits(texts: &[String]) -> Result<[Option<CapLimit>; MAX_DEFAULTS], String> {
     let mut limits = BTreeMap::new();
     for text in texts {
         let (window, amount) = text.split_once('=').ok_or_else(|| {
             format!("{text:?} is no cap such as P1D=100.00 or P1D=2000000 tokens")
         })?;
         let window: Window = window.trim().parse().map_err(|err| format!("{text:?}: {err}"))?;
-        let limit = limits.entry(window).or_insert(Limit { window, usd: None, tokens: None });
+        let limit = limits.entry(window).or_insert(CapLimit { window, usd: None, tokens: None });
         let known = match amount.trim().strip_suffix("tokens") {
             None => {
                 let usd = amount.trim().parse().map_err(|err| format!("{text:?}: {err}"))?;

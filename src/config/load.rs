@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use super::{Config, ConfigError, DEFAULTS, caps, kubernetes};
-use crate::domain::redaction::Policy;
+use crate::domain::redaction::RedactionPolicy;
 use crate::domain::residency::is_basis;
 
 /// Short environment names and the keys they stand for (specification §8).
@@ -165,7 +165,7 @@ impl Config {
                 return Err(ConfigError(format!("{name}: {why}")));
             }
         }
-        if let Err(why) = Policy::parse(&self.redaction.pointers) {
+        if let Err(why) = RedactionPolicy::parse(&self.redaction.pointers) {
             return Err(ConfigError(format!("redaction.pointers: {why}")));
         }
         if !(0.0..=1.0).contains(&self.safety.classifier.threshold) {

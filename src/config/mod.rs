@@ -10,10 +10,10 @@ use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
 use crate::domain::cap::Defaults;
-use crate::domain::credential::Treatment;
+use crate::domain::credential::SecretPolicy;
 use crate::domain::ids::{AgentId, Micros, TenantId};
-use crate::domain::redaction::Policy;
-use crate::domain::residency::{self, Policy as ResidencyPolicy, Region};
+use crate::domain::redaction::RedactionPolicy;
+use crate::domain::residency::{self, Region, ResidencyPolicy};
 
 mod caps;
 mod kubernetes;
@@ -96,14 +96,14 @@ pub struct Erasure {
 pub struct Redaction {
     #[serde(deserialize_with = "list")]
     pub pointers: Vec<String>,
-    pub secrets: Treatment,
+    pub secrets: SecretPolicy,
 }
 
 impl Redaction {
     /// The policy; `check` has seen that it can be read.
     #[must_use]
-    pub fn policy(&self) -> Policy {
-        Policy::parse(&self.pointers).unwrap_or_default().with_secrets(self.secrets)
+    pub fn policy(&self) -> RedactionPolicy {
+        RedactionPolicy::parse(&self.pointers).unwrap_or_default().with_secrets(self.secrets)
     }
 }
 
@@ -526,7 +526,7 @@ impl Residency {
     #[must_use]
     pub fn archive_crossing(&self) -> Option<residency::Crossing> {
         let basis = Some(&*self.archive_transfer_basis).filter(|basis| !basis.is_empty());
-        self.rules().crossing(residency::Party::Receiver, self.archive_region, basis)
+        self.rules().crossing(residency::CrossingParty::Receiver, self.archive_region, basis)
     }
 }
 

@@ -41,7 +41,7 @@ use crate::gate::schema::older::SCHEMA_UNREADABLE;
 use crate::ledger::command::{Command, Kind, LedgerError, Outcome, Reply, Settle, content};
 use crate::ledger::{Ledger, Outbound, Place};
 use crate::metrics::Metrics;
-use crate::store::{AgentRow, Claim, Held, Receiver, Release, Store};
+use crate::store::{AgentRow, Claim, ClaimKey, ClaimRelease, ReceiverKey, Store};
 use crate::telemetry;
 use crate::vault::{AgentSecrets, SecretKind, Vault};
 
@@ -108,7 +108,7 @@ pub struct Parts {
     /// Tell the form of a message that a receiver takes.
     pub schemas: Arc<Schemas>,
     /// What must not be kept of an answer.
-    pub redaction: Arc<crate::domain::redaction::Policy>,
+    pub redaction: Arc<crate::domain::redaction::RedactionPolicy>,
     /// How.
     pub settings: Settings,
     /// This broker's name.
@@ -160,7 +160,7 @@ enum Unsent {
 }
 
 enum Nudge {
-    Receiver(Receiver),
+    Receiver(ReceiverKey),
     All,
 }
 
@@ -285,7 +285,7 @@ impl Dispatcher {
             if forgotten.is_empty() {
                 return Ok(0);
             }
-            parts.store.release(Release::These(&parts.broker, &forgotten)).await
+            parts.store.release(ClaimRelease::These(&parts.broker, &forgotten)).await
         };
         match freed.await {
             Ok(0) => {}
@@ -297,13 +297,13 @@ impl Dispatcher {
     /// Reads the outbox of several receivers, a few at once, so that one whose backlog is slow to
     /// read does not hold up the others; tenants take turns, and each receiver is read once, however
     /// often it was asked for.
-    async fn fill_all(&self, receivers: Vec<Receiver>) {
+    async fn fill_all(&self, receivers: Vec<ReceiverKey>) {
         let mut turns = Turns::default();
         for receiver in receivers {
             turns.push(receiver);
         }
         let most = self.0.lanes.share(turns.len()).min(CLAIM_BATCH);
-        let receivers: Vec<Receiver> = std::iter::from_fn(|| turns.pop()).collect();
+        let receivers: Vec<ReceiverKey> = std::iter::from_fn(|| turns.pop()).collect();
         futures_util::stream::iter(receivers)
             .for_each_concurrent(CLAIMS_AT_ONCE, |receiver| async move {
                 self.fill(&receiver, most).await;
@@ -322,7 +322,7 @@ impl Dispatcher {
     }
 
     /// Claims what there is room for.
-    async fn fill(&self, receiver: &Receiver, most: u32) {
+    async fn fill(&self, receiver: &ReceiverKey, most: u32) {
         let Inner { parts, lanes, claims: held, .. } = &*self.0;
         if parts.stopping.is_cancelled() {
             return;
@@ -753,7 +753,7 @@ async fn encoded(coding: Coding, body: Vec<u8>) -> Option<Encoded> {
     Some(Encoded { coding, bytes: bytes.into() })
 }
 
-fn held_as(claim: &Claim) -> Held {
+fn held_as(claim: &Claim) -> ClaimKey {
     ((claim.tenant.clone(), claim.handoff_id), claim.attempt)
 }
 
@@ -769,7 +769,7 @@ pub(super) fn label(tried: &AttemptOutcome) -> &'static str {
 }
 
 impl Outbound for Dispatcher {
-    fn reserve(&self, receiver: &Receiver) -> Option<Place> {
+    fn reserve(&self, receiver: &ReceiverKey) -> Option<Place> {
         let Inner { parts, lanes, claims, .. } = &*self.0;
         let kept = !parts.stopping.is_cancelled() && lanes.reserve(receiver, parts.clock.now());
         kept.then(|| claims.begin())
@@ -780,7 +780,7 @@ impl Outbound for Dispatcher {
         self.spawn(claim);
     }
 
-    fn release(&self, place: Place, receiver: &Receiver, lost: bool) {
+    fn release(&self, place: Place, receiver: &ReceiverKey, lost: bool) {
         if lost {
             self.0.claims.lost(place);
         } else {
@@ -792,7 +792,7 @@ impl Outbound for Dispatcher {
         self.next_turns();
     }
 
-    fn nudge(&self, receiver: &Receiver) {
+    fn nudge(&self, receiver: &ReceiverKey) {
         if self.0.lanes.must_look(receiver) {
             // The loop lives as long as the broker; a nudge after it is for nobody.
             let _ = self.0.nudges.send(Nudge::Receiver(receiver.clone()));

@@ -12,7 +12,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::store::{HandoffKey, Held};
+use crate::store::{ClaimKey, HandoffKey};
 
 /// An operation that may bring claims; see [`Claims::begin`].
 pub(super) type Operation = u64;
@@ -47,7 +47,7 @@ impl Claims {
     }
 
     /// It ended, and brought these.
-    pub(super) fn end(&self, operation: Operation, brought: impl IntoIterator<Item = Held>) {
+    pub(super) fn end(&self, operation: Operation, brought: impl IntoIterator<Item = ClaimKey>) {
         let mut state = self.lock();
         state.under_way.remove(&operation);
         state.live.extend(brought);
@@ -75,7 +75,7 @@ impl Claims {
 
     /// Of the claims that the store has under this broker's name, just read: those that nobody knows of
     /// and nobody is about to. The caller releases them, each only if it still has that attempt.
-    pub(super) fn forgotten(&self, found: Vec<Held>) -> Vec<Held> {
+    pub(super) fn forgotten(&self, found: Vec<ClaimKey>) -> Vec<ClaimKey> {
         let mut state = self.lock();
         let State { live, begun, under_way, suspects, .. } = &mut *state;
         let oldest = under_way.first().copied().unwrap_or(Operation::MAX);
@@ -106,7 +106,7 @@ mod tests {
     use crate::domain::ids::HandoffId;
     use proptest::prelude::*;
 
-    fn held(n: u128, attempt: i32) -> Held {
+    fn held(n: u128, attempt: i32) -> ClaimKey {
         (("t".parse().unwrap(), HandoffId(uuid::Uuid::from_u128(n))), attempt)
     }
 
@@ -206,7 +206,7 @@ mod tests {
             for (_, operation, _) in open {
                 claims.lost(operation);
             }
-            let found: Vec<Held> = lost.iter().filter(|n| stored.contains(n)).map(|n| held(*n, 1)).collect();
+            let found: Vec<ClaimKey> = lost.iter().filter(|n| stored.contains(n)).map(|n| held(*n, 1)).collect();
             prop_assert_eq!(claims.forgotten(found.clone()), found);
         }
     }

@@ -21,7 +21,7 @@ use crate::domain::ids::Micros;
 use crate::evidence::record::Actor;
 use crate::ledger::command::{Command, Kind, Outcome, Settle};
 use crate::ledger::{Ledger, Outbound};
-use crate::store::{OutboxRow, Receiver, Result, Store};
+use crate::store::{OutboxRow, ReceiverKey, Result, Store};
 
 /// Between two notifications to other brokers, and between two looks: what comes meanwhile shares the
 /// next one.
@@ -164,7 +164,7 @@ impl Inboxes {
     /// How an agent receives; `None` where there is none, which is looked up anew before it counts.
     async fn mode_of(
         &self,
-        receiver: &Receiver,
+        receiver: &ReceiverKey,
         fresh: &mut HashSet<crate::domain::ids::TenantId>,
     ) -> Result<Option<DeliveryMode>> {
         let (tenant, agent) = receiver;

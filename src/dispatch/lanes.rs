@@ -11,7 +11,7 @@ use super::failing::Streak;
 use super::turns::Turns;
 use crate::domain::agent::Failing;
 use crate::domain::ids::Micros;
-use crate::store::Receiver;
+use crate::store::ReceiverKey;
 
 /// In flight to a receiver whose own limit is not known yet.
 const FIRST_LIMIT: u32 = 16;
@@ -30,11 +30,11 @@ struct Lane {
 }
 
 struct State {
-    lanes: HashMap<Receiver, Lane>,
+    lanes: HashMap<ReceiverKey, Lane>,
     in_flight: usize,
     /// Receivers that found the whole broker full, or others waiting for room.
     turns: Turns,
-    wakes: BTreeSet<(Micros, Receiver)>,
+    wakes: BTreeSet<(Micros, ReceiverKey)>,
 }
 
 /// All lanes of one broker.
@@ -97,7 +97,7 @@ impl Lanes {
 
     /// Takes a place for a handoff that is about to be committed. None where older ones wait: they
     /// go first.
-    pub(super) fn reserve(&self, receiver: &Receiver, now: Micros) -> bool {
+    pub(super) fn reserve(&self, receiver: &ReceiverKey, now: Micros) -> bool {
         let mut state = self.lock();
         // Who waits for room goes first, too.
         let full = state.in_flight >= self.max_in_flight || !state.turns.is_empty();
@@ -124,7 +124,12 @@ impl Lanes {
     /// Takes as many places as there are for what waits in the outbox, `most` at most, and no more than
     /// its share where others wait for room; the caller gives back what it does not use, and
     /// [`Lanes::drained`] the second number.
-    pub(super) fn reserve_many(&self, receiver: &Receiver, now: Micros, most: u32) -> (u32, u64) {
+    pub(super) fn reserve_many(
+        &self,
+        receiver: &ReceiverKey,
+        now: Micros,
+        most: u32,
+    ) -> (u32, u64) {
         let mut state = self.lock();
         let room = self.max_in_flight.saturating_sub(state.in_flight);
         if room == 0 {
@@ -155,7 +160,7 @@ impl Lanes {
 
     /// Gives places back that nothing was sent with. Returns whether more waits and nobody is left
     /// under way who would look for it.
-    pub(super) fn give_back(&self, receiver: &Receiver, places: u32, now: Micros) -> bool {
+    pub(super) fn give_back(&self, receiver: &ReceiverKey, places: u32, now: Micros) -> bool {
         let mut state = self.lock();
         state.in_flight = state.in_flight.saturating_sub(places as usize);
         let Some(lane) = state.lanes.get_mut(receiver) else { return false };
@@ -168,7 +173,7 @@ impl Lanes {
     }
 
     /// Whose turn it is, now that there is room: as many as there are places.
-    pub(super) fn next_turns(&self) -> Vec<Receiver> {
+    pub(super) fn next_turns(&self) -> Vec<ReceiverKey> {
         let mut state = self.lock();
         let room = self.max_in_flight.saturating_sub(state.in_flight);
         (0..room).map_while(|_| state.turns.pop()).collect()
@@ -186,18 +191,18 @@ impl Lanes {
     }
 
     /// Something is tried for the first time.
-    pub(super) fn first(&self, receiver: &Receiver) {
+    pub(super) fn first(&self, receiver: &ReceiverKey) {
         self.lock().lane(receiver, self).budget.first();
     }
 
     /// When what failed and is wanted again at `wanted` may be tried: not before the retry budget pays
     /// for it.
-    pub(super) fn retry_at(&self, receiver: &Receiver, now: Micros, wanted: Micros) -> Micros {
+    pub(super) fn retry_at(&self, receiver: &ReceiverKey, now: Micros, wanted: Micros) -> Micros {
         self.lock().lane(receiver, self).budget.retry(now, wanted)
     }
 
     /// An attempt is over.
-    pub(super) fn done(&self, receiver: &Receiver, health: Health, now: Micros) -> Over {
+    pub(super) fn done(&self, receiver: &ReceiverKey, health: Health, now: Micros) -> Over {
         let mut state = self.lock();
         state.in_flight = state.in_flight.saturating_sub(1);
         let Some(lane) = state.lanes.get_mut(receiver) else {
@@ -223,7 +228,7 @@ impl Lanes {
     }
 
     /// What stands with the receiver: its own bound, and what was told of its endpoint.
-    pub(super) fn known(&self, receiver: &Receiver, limit: u32, failing: Option<Failing>) {
+    pub(super) fn known(&self, receiver: &ReceiverKey, limit: u32, failing: Option<Failing>) {
         let mut state = self.lock();
         let lane = state.lane(receiver, self);
         lane.limit = limit.max(1);
@@ -232,7 +237,7 @@ impl Lanes {
 
     /// The outbox was asked and gave all it had: nothing more waits, unless somebody came since
     /// `asked` was taken. Returns whether the outbox must be asked again.
-    pub(super) fn drained(&self, receiver: &Receiver, asked: u64) -> bool {
+    pub(super) fn drained(&self, receiver: &ReceiverKey, asked: u64) -> bool {
         let mut state = self.lock();
         let Some(lane) = state.lanes.get_mut(receiver) else { return false };
         let missed = lane.asked != asked;
@@ -242,7 +247,7 @@ impl Lanes {
 
     /// The receiver takes no webhooks now: what waits for it is for its inbox, and looking for more would
     /// claim the same again for ever. What is found as a webhook's later is looked at then.
-    pub(super) fn takes_none(&self, receiver: &Receiver) {
+    pub(super) fn takes_none(&self, receiver: &ReceiverKey) {
         if let Some(lane) = self.lock().lanes.get_mut(receiver) {
             lane.backlog = false;
         }
@@ -250,7 +255,7 @@ impl Lanes {
 
     /// Something was just committed that had no place. Returns whether the outbox must be asked now:
     /// not where an attempt under way will do so when it ends.
-    pub(super) fn must_look(&self, receiver: &Receiver) -> bool {
+    pub(super) fn must_look(&self, receiver: &ReceiverKey) -> bool {
         let mut state = self.lock();
         let lane = state.lane(receiver, self);
         let known = lane.backlog && lane.in_flight > 0;
@@ -260,17 +265,17 @@ impl Lanes {
     }
 
     /// More waits in the outbox.
-    pub(super) fn backlog(&self, receiver: &Receiver) {
+    pub(super) fn backlog(&self, receiver: &ReceiverKey) {
         self.lock().lane(receiver, self).backlog = true;
     }
 
     /// Look at that receiver's outbox again at `at`.
-    pub(super) fn wake_at(&self, receiver: &Receiver, at: Micros) {
+    pub(super) fn wake_at(&self, receiver: &ReceiverKey, at: Micros) {
         self.lock().wakes.insert((at, receiver.clone()));
     }
 
     /// Receivers whose time has come, and when the next one's will.
-    pub(super) fn due(&self, now: Micros) -> (Vec<Receiver>, Option<Micros>) {
+    pub(super) fn due(&self, now: Micros) -> (Vec<ReceiverKey>, Option<Micros>) {
         let mut state = self.lock();
         let mut due = Vec::new();
         while state.wakes.first().is_some_and(|(at, _)| *at <= now) {
@@ -296,7 +301,7 @@ impl Lanes {
 
 impl State {
     /// Whether a receiver with more may look at once; where others wait for room it waits behind them.
-    fn in_turn(&mut self, receiver: &Receiver, more: bool) -> bool {
+    fn in_turn(&mut self, receiver: &ReceiverKey, more: bool) -> bool {
         let wait = more && !self.turns.is_empty();
         if wait {
             self.turns.push(receiver.clone());
@@ -304,7 +309,7 @@ impl State {
         more && !wait
     }
 
-    fn lane(&mut self, receiver: &Receiver, lanes: &Lanes) -> &mut Lane {
+    fn lane(&mut self, receiver: &ReceiverKey, lanes: &Lanes) -> &mut Lane {
         self.lanes.entry(receiver.clone()).or_insert_with(|| Lane {
             in_flight: 0,
             limit: FIRST_LIMIT,
@@ -321,7 +326,7 @@ impl State {
 mod tests {
     use super::*;
 
-    fn receiver(name: &str) -> Receiver {
+    fn receiver(name: &str) -> ReceiverKey {
         ("t".parse().unwrap(), name.parse().unwrap())
     }
 

@@ -4,19 +4,19 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 
 use crate::domain::ids::{AgentId, TenantId};
-use crate::store::Receiver;
+use crate::store::ReceiverKey;
 
 /// Receivers in the order of their turns; each is there once.
 #[derive(Debug, Default)]
 pub(super) struct Turns {
     tenants: VecDeque<TenantId>,
     receivers: HashMap<TenantId, VecDeque<AgentId>>,
-    known: HashSet<Receiver>,
+    known: HashSet<ReceiverKey>,
 }
 
 impl Turns {
     /// Waits for its turn, unless it does already.
-    pub(super) fn push(&mut self, receiver: Receiver) {
+    pub(super) fn push(&mut self, receiver: ReceiverKey) {
         if !self.known.insert(receiver.clone()) {
             return;
         }
@@ -29,7 +29,7 @@ impl Turns {
     }
 
     /// Whose turn it is.
-    pub(super) fn pop(&mut self) -> Option<Receiver> {
+    pub(super) fn pop(&mut self) -> Option<ReceiverKey> {
         let tenant = self.tenants.pop_front()?;
         let of_tenant = self.receivers.get_mut(&tenant)?;
         let agent = of_tenant.pop_front()?;
@@ -59,7 +59,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn receiver(name: &str) -> Receiver {
+    fn receiver(name: &str) -> ReceiverKey {
         let (tenant, agent) = name.split_once('/').unwrap();
         (tenant.parse().unwrap(), agent.parse().unwrap())
     }

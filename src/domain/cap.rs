@@ -1,20 +1,19 @@
-//! Rolling caps: what a tenant, or one of its agents, may spend within a window that moves on. Pure.
+//! Rolling caps: spending limits of a tenant or an agent within a moving window. Pure.
 //!
-//! Against a cap counts what was spent within its window, and what open handoffs have reserved, however
-//! long ago. So what is reserved under a cap can be spent under it at any time:
+//! A cap counts the spending within its window and the reserves of open handoffs, however old. So whatever is
+//! reserved under a cap can be spent under it at any time:
 //!
 //! `spent within the window + reserved ≤ cap`
 //!
-//! holds after each handoff that is let through, and neither time passing nor an amount that turns from
-//! reserved into spent can break it. What an agent spends beyond what it was handed is counted when it
-//! says so: it is gone, and no cap brings it back.
+//! holds after each accepted handoff, and neither time nor a change from reserved to spent can break it. An
+//! agent's overspending is counted when it is stated: the money is gone, and no cap brings it back.
 //!
-//! A cap may hold tokens, too. No message says how many its receiver may spend, so none are reserved: they
-//! count once they are stated, whether the cap holds any now or not, and a cap that is used up lets no
-//! handoff through until some left its window. What was under way then may still exceed it.
+//! A cap may limit tokens, too. No message states how many tokens its receiver may spend, so none are reserved:
+//! tokens count once stated, whether or not a cap limits them now, and an exhausted cap accepts no handoff until some
+//! left its window. Handoffs under way at that time may still exceed it.
 //!
-//! The window moves in steps of a sixtieth of its length: an amount counts for the whole window, and up
-//! to one step longer. Time in these books does not go back, whatever a broker's clock says.
+//! The window moves in steps of a sixtieth of its length: an amount counts for the whole window, and up to one
+//! step longer. Time in a cap's usage does not go back, whatever a broker's clock says.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -31,40 +30,40 @@ use super::money::{Usd, nanos};
 pub mod room;
 mod tokens;
 
-/// Where a message asks for the money.
+/// Pointer of the requested money in a message.
 const REMAINING: &str = "/costTracking/costBudgetRemainingUSD";
-/// Where it says what tokens were spent.
+/// Pointer of the spent tokens in a message.
 const TOKENS: &str = "/costTracking/tokenSpent";
 
-/// Steps in which a window moves.
+/// Steps of a window.
 const STEPS: i64 = 60;
 const SECOND: i64 = 1_000_000;
-/// A minute and 31 days, in seconds.
+/// Shortest and longest window: a minute and 31 days, in seconds.
 const SHORTEST: u32 = 60;
 const LONGEST: u32 = 31 * 86_400;
 
-/// How long what was spent counts: a minute to 31 days.
+/// Length of a cap's window: a minute to 31 days.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Window(u32);
 
-/// Why a text is no window.
+/// The text is not a valid window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
     "a window is an ISO 8601 duration from PT1M to P31D in weeks, days, hours, minutes or seconds, such as PT1H, P1D or P7D"
 )]
-pub struct NoWindow;
+pub struct WindowError;
 
 impl Window {
-    /// From whole seconds.
+    /// A window of whole seconds.
     ///
     /// # Errors
-    /// [`NoWindow`] where it is too short or too long.
-    pub fn of_seconds(seconds: i64) -> Result<Self, NoWindow> {
-        let seconds = u32::try_from(seconds).map_err(|_| NoWindow)?;
-        if (SHORTEST..=LONGEST).contains(&seconds) { Ok(Self(seconds)) } else { Err(NoWindow) }
+    /// [`WindowError`] where it is too short or too long.
+    pub fn of_seconds(seconds: i64) -> Result<Self, WindowError> {
+        let seconds = u32::try_from(seconds).map_err(|_| WindowError)?;
+        if (SHORTEST..=LONGEST).contains(&seconds) { Ok(Self(seconds)) } else { Err(WindowError) }
     }
 
-    /// In whole seconds.
+    /// Length in seconds.
     #[must_use]
     pub fn seconds(self) -> i64 {
         i64::from(self.0)
@@ -80,13 +79,13 @@ impl Window {
 }
 
 impl FromStr for Window {
-    type Err = NoWindow;
+    type Err = WindowError;
 
-    /// `P[nW][nD][T[nH][nM][nS]]`, whole numbers, at least one of them.
-    fn from_str(text: &str) -> Result<Self, NoWindow> {
-        let rest = text.strip_prefix('P').ok_or(NoWindow)?;
+    /// Parses `P[nW][nD][T[nH][nM][nS]]`, whole numbers, at least one of them.
+    fn from_str(text: &str) -> Result<Self, WindowError> {
+        let rest = text.strip_prefix('P').ok_or(WindowError)?;
         let (days, times) = match rest.split_once('T') {
-            Some((_, "")) => return Err(NoWindow),
+            Some((_, "")) => return Err(WindowError),
             Some((days, times)) => (days, times),
             None => (rest, ""),
         };
@@ -99,12 +98,12 @@ impl FromStr for Window {
                 let Some((number, after)) = part.split_once(*unit) else { continue };
                 let plain = (1..=7).contains(&number.len())
                     && number.bytes().all(|byte| byte.is_ascii_digit());
-                let number: i64 = number.parse().ok().filter(|_| plain).ok_or(NoWindow)?;
+                let number: i64 = number.parse().ok().filter(|_| plain).ok_or(WindowError)?;
                 seconds += number * worth;
                 part = after;
             }
             if !part.is_empty() {
-                return Err(NoWindow);
+                return Err(WindowError);
             }
         }
         Self::of_seconds(seconds)
@@ -112,7 +111,7 @@ impl FromStr for Window {
 }
 
 impl fmt::Display for Window {
-    /// In days, hours, minutes and seconds, as far as there are any.
+    /// Writes days, hours, minutes and seconds, without zero parts.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (days, rest) = (self.0 / 86_400, self.0 % 86_400);
         f.write_str("P")?;
@@ -131,63 +130,63 @@ impl fmt::Display for Window {
     }
 }
 
-/// Whose spending: a tenant's as a whole, or one agent's.
-pub type Scope = (TenantId, Option<AgentId>);
-/// Names a cap.
+/// The spending a cap counts: a whole tenant's, or one agent's.
+pub type CapScope = (TenantId, Option<AgentId>);
+/// Key of a cap: scope and window.
 pub type CapKey = (TenantId, Option<AgentId>, Window);
 
-/// What may count within a window, by the settings.
+/// A default limit by the settings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limit {
-    /// How long what was spent counts.
+pub struct CapLimit {
+    /// Length of the window.
     pub window: Window,
-    /// How much money.
+    /// Limit of money.
     pub usd: Option<Usd>,
-    /// How many tokens.
+    /// Limit of tokens.
     pub tokens: Option<u64>,
 }
 
-/// The most windows that have default caps.
+/// Most windows with default caps.
 pub const MAX_DEFAULTS: usize = 4;
 
-/// The most tokens of a cap: every number up to it is exact in JSON (RFC 8785).
+/// Largest token limit: every number up to it is exact in JSON (RFC 8785).
 pub const MAX_TOKENS: u64 = (1 << 53) - 1;
 
-/// Caps that hold where an operator set none for that window.
+/// Default caps, where an operator set none for the window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Defaults {
-    /// For each tenant.
-    pub tenant: [Option<Limit>; MAX_DEFAULTS],
-    /// For each agent.
-    pub agent: [Option<Limit>; MAX_DEFAULTS],
+    /// Default caps of each tenant.
+    pub tenant: [Option<CapLimit>; MAX_DEFAULTS],
+    /// Default caps of each agent.
+    pub agent: [Option<CapLimit>; MAX_DEFAULTS],
 }
 
 impl Defaults {
-    /// Those of a tenant, or of an agent.
-    pub fn of(&self, agent: bool) -> impl Iterator<Item = Limit> {
+    /// The defaults for agents, or for tenants.
+    pub fn of(&self, agent: bool) -> impl Iterator<Item = CapLimit> {
         (if agent { self.agent } else { self.tenant }).into_iter().flatten()
     }
 
-    /// Whether there is any.
+    /// Whether any default is set.
     #[must_use]
     pub fn any(&self) -> bool {
         self.tenant.iter().chain(&self.agent).any(Option::is_some)
     }
 }
 
-/// What counts against a cap.
+/// The usage counted against a cap.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Books {
-    /// Nano-dollars spent, by step of the window: the step `n` begins at `n` times its length.
+pub struct CapUsage {
+    /// Nano-dollars spent, by step of the window: step `n` begins at `n` times its length.
     #[serde(rename = "s")]
     spent: BTreeMap<i64, i64>,
-    /// What open handoffs have reserved.
+    /// The reserves of open handoffs.
     #[serde(rename = "r", with = "nanos")]
     reserved: Usd,
-    /// The latest time that was entered.
+    /// The latest time of an entry.
     #[serde(rename = "t")]
     last: Micros,
-    /// How many tokens may count, as an operator set it.
+    /// Token limit set by an operator.
     #[serde(rename = "l", default, skip_serializing_if = "Option::is_none")]
     limit: Option<u64>,
     /// Tokens spent, by step of the window.
@@ -195,107 +194,106 @@ pub struct Books {
     tokens: BTreeMap<i64, u64>,
 }
 
-/// What a cap holds.
+/// The unit of a cap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unit {
-    /// Money.
+    /// Money in US dollars.
     Usd,
     /// Tokens, read and written.
     Tokens,
 }
 
-/// A cap with its books.
+/// A cap with its usage.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cap {
-    /// Its organisation.
+    /// The owning tenant.
     pub tenant: TenantId,
-    /// Whose; none: the whole tenant's.
+    /// The agent; none for the whole tenant.
     pub agent: Option<AgentId>,
-    /// How long what was spent counts.
+    /// Length of the window.
     pub window: Window,
-    /// The money, as an operator set it; none: the default of the settings, if there is one. Tokens stand
-    /// in the books ([`Cap::tokens`]).
+    /// Limit of money set by an operator; none for the default. The token limit is in the usage
+    /// ([`Cap::tokens`]).
     pub usd: Option<Usd>,
-    /// What reserves that count here are marked with; a cap that is set anew after its removal has
-    /// another.
+    /// The mark of reserves that count here; a cap set again after its removal has another one.
     pub mark: i64,
-    /// What counts.
-    pub books: Books,
-    /// When something changed.
+    /// The counted usage.
+    pub books: CapUsage,
+    /// Time of the last change.
     pub updated_at: Micros,
 }
 
-/// What a command adds to what counts; below nothing where it takes away.
+/// A command's change of usage; negative where it decreases.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Charge {
-    /// Spent.
+    /// Money spent.
     pub spent: Usd,
-    /// Reserved.
+    /// Money reserved.
     pub reserved: Usd,
     /// Tokens spent.
     pub tokens: u64,
 }
 
 impl Charge {
-    /// The money of both together.
+    /// Money spent and reserved.
     #[must_use]
     pub const fn total(self) -> Usd {
         self.spent.plus(self.reserved)
     }
 }
 
-/// A cap has no room for what is asked.
+/// A cap has no room for a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Over {
+pub struct CapExceeded {
     /// "tenant …" or "agent …".
     pub whose: String,
-    /// It is an agent's cap.
+    /// Whether it is an agent's cap.
     pub of_agent: bool,
-    /// How long what was spent counts.
+    /// Length of the window.
     pub window: Window,
-    /// Of what there is too little.
-    pub lack: Lack,
-    /// When enough will have left the window, if nothing else is spent; none: what is reserved leaves no
-    /// room whatever the time.
+    /// The missing amount.
+    pub lack: CapShortage,
+    /// Time at which enough will have left the window, without further spending; none where reserves alone exceed
+    /// the cap.
     pub frees: Option<Micros>,
-    /// How long that is.
+    /// Duration until that time.
     pub wait: Option<Duration>,
 }
 
-/// Of what there is too little, in the numbers of both sides.
+/// The exceeded limit, with the amounts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Lack {
-    /// Money.
+pub enum CapShortage {
+    /// Money is short.
     Usd {
-        /// What may count.
+        /// The limit.
         cap: Usd,
-        /// What was spent within the window.
+        /// Spent within the window.
         spent: Usd,
-        /// What is reserved.
+        /// Reserved by open handoffs.
         reserved: Usd,
-        /// What is left; never less than nothing.
+        /// Remaining room, at least zero.
         left: Usd,
-        /// What is asked for.
+        /// The requested amount.
         asked: Usd,
     },
-    /// Tokens: all are spent.
+    /// All tokens are spent.
     Tokens {
-        /// How many may count.
+        /// The limit.
         cap: u64,
-        /// How many were spent within the window.
+        /// Spent within the window.
         spent: u64,
     },
 }
 
-impl fmt::Display for Over {
+impl fmt::Display for CapExceeded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { whose, window, .. } = self;
         match self.lack {
-            Lack::Usd { cap, spent, reserved, left, asked } => write!(
+            CapShortage::Usd { cap, spent, reserved, left, asked } => write!(
                 f,
                 "the handoff asks for {asked} USD more; the cap of {whose} is {cap} USD in {window}, of which {spent} USD were spent in that time and {reserved} USD are reserved by open handoffs: {left} USD are left"
             )?,
-            Lack::Tokens { cap, spent } => write!(
+            CapShortage::Tokens { cap, spent } => write!(
                 f,
                 "the handoff would have tokens spent; the cap of {whose} is {cap} tokens in {window}, and {spent} were spent in that time: none are left"
             )?,
@@ -308,55 +306,55 @@ impl fmt::Display for Over {
 }
 
 impl Cap {
-    /// A cap of which nothing is used.
+    /// A cap without usage.
     #[must_use]
     pub fn new((tenant, agent, window): CapKey, usd: Option<Usd>, mark: i64, at: Micros) -> Self {
-        let books = Books::default();
+        let books = CapUsage::default();
         Self { tenant, agent, window, usd, mark, books, updated_at: at }
     }
 
-    /// Its key.
+    /// The cap's key.
     #[must_use]
     pub fn key(&self) -> CapKey {
         (self.tenant.clone(), self.agent.clone(), self.window)
     }
 
-    /// What may count: as set, or as the settings have it for such a window. None: nothing limits it.
+    /// The effective limit of money: the operator's, or the default for the window. `None` means no limit.
     #[must_use]
     pub fn limit(&self, defaults: &Defaults) -> Option<Usd> {
         self.usd.or_else(|| self.default_of(defaults)?.usd)
     }
 
-    fn default_of(&self, defaults: &Defaults) -> Option<Limit> {
+    fn default_of(&self, defaults: &Defaults) -> Option<CapLimit> {
         defaults.of(self.agent.is_some()).find(|limit| limit.window == self.window)
     }
 
-    /// What was spent within the window that ends at that time.
+    /// Spending within the window that ends at `at`.
     #[must_use]
     pub fn spent(&self, at: Micros) -> Usd {
         let first = self.first(at);
         Usd(self.books.spent.range(first..).fold(0, |sum, (_, usd)| sum.saturating_add(*usd)))
     }
 
-    /// What open handoffs have reserved.
+    /// The reserves of open handoffs.
     #[must_use]
     pub const fn reserved(&self) -> Usd {
         self.books.reserved
     }
 
-    /// All that counts at that time.
+    /// Total usage at `at`.
     #[must_use]
     pub fn used(&self, at: Micros) -> Usd {
         self.spent(at).plus(self.books.reserved)
     }
 
-    /// The first step that still counts: the last whose end has not left the window.
+    /// The first step that still counts: the one whose end has not left the window.
     fn first(&self, at: Micros) -> i64 {
         let begins = at.max(self.books.last).0.saturating_sub(self.window.micros());
         begins.div_euclid(self.window.step())
     }
 
-    /// What a task's change adds: what was spent since, and what the reserves that count here have more.
+    /// The usage added by a task's change: new spending, and the increase of reserves that count here.
     #[must_use]
     pub fn charge(&self, before: Option<&Funds>, after: &Funds) -> Charge {
         let spent = |funds: &Funds| match &self.agent {
@@ -379,7 +377,7 @@ impl Cap {
         }
     }
 
-    /// Enters what a command adds.
+    /// Adds a command's charge.
     pub fn enter(&mut self, charge: Charge, at: Micros) {
         let now = at.max(self.books.last);
         let first = self.first(now);
@@ -400,7 +398,7 @@ impl Cap {
         self.updated_at = at;
     }
 
-    /// How much more than there is room for a charge would be; none where it fits, or takes away.
+    /// The amount by which a charge exceeds the room; `None` where it fits, or decreases usage.
     #[must_use]
     pub fn excess(&self, limit: Usd, charge: Charge, at: Micros) -> Option<Usd> {
         let asked = charge.total();
@@ -408,9 +406,9 @@ impl Cap {
         (asked > Usd(0) && over > Usd(0)).then(|| over.min(asked))
     }
 
-    /// What there is to say where a charge does not fit.
+    /// The refusal of a charge that does not fit.
     #[must_use]
-    pub fn over(&self, limit: Usd, charge: Charge, at: Micros) -> Over {
+    pub fn over(&self, limit: Usd, charge: Charge, at: Micros) -> CapExceeded {
         let asked = charge.total();
         let (spent, reserved) = (self.spent(at), self.books.reserved);
         let mut lacking = self.used(at).plus(asked).minus(limit);
@@ -420,17 +418,17 @@ impl Cap {
         });
         let frees = leaving.map(|(step, _)| self.leaves(*step));
         let left = Usd(limit.minus(spent.plus(reserved)).0.max(0));
-        self.refusal(Lack::Usd { cap: limit, spent, reserved, left, asked }, frees, at)
+        self.refusal(CapShortage::Usd { cap: limit, spent, reserved, left, asked }, frees, at)
     }
 
-    /// When what was spent in a step leaves the window.
+    /// The time at which a step's spending leaves the window.
     fn leaves(&self, step: i64) -> Micros {
         let ends = step.saturating_add(1).saturating_mul(self.window.step());
         Micros(ends.saturating_add(self.window.micros()))
     }
 
-    fn refusal(&self, lack: Lack, frees: Option<Micros>, at: Micros) -> Over {
-        Over {
+    fn refusal(&self, lack: CapShortage, frees: Option<Micros>, at: Micros) -> CapExceeded {
+        CapExceeded {
             whose: match &self.agent {
                 None => format!("tenant {}", self.tenant),
                 Some(agent) => format!("agent {agent}"),
@@ -444,20 +442,20 @@ impl Cap {
     }
 }
 
-impl Over {
-    /// A refusal's words: where a message speaks of it, and both sides' numbers.
+impl CapExceeded {
+    /// The refusal as a gate failure, with the message's pointer and the amounts.
     #[must_use]
     pub fn failure(&self) -> Failure {
         let pointer = match self.lack {
-            Lack::Usd { .. } => REMAINING,
-            Lack::Tokens { .. } => TOKENS,
+            CapShortage::Usd { .. } => REMAINING,
+            CapShortage::Tokens { .. } => TOKENS,
         };
         Failure::new(Stage::Budget, Code::BudgetExhausted, pointer, self.to_string())
     }
 }
 
-impl Books {
-    /// As they are kept.
+impl CapUsage {
+    /// Serialized usage.
     #[must_use]
     pub fn to_text(&self) -> String {
         // Plain data with number keys: it always has a JSON form.

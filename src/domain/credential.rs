@@ -1,8 +1,8 @@
-//! Credentials by their well-known forms: keys of clouds and services, tokens, private keys, passwords in
-//! URLs. The forms are data, `config/credentials.json`.
+//! Well-known forms of credentials: keys of clouds and services, tokens, private keys, passwords in URLs. The forms
+//! are data, `config/credentials.json`.
 //!
-//! An automaton finds the words by which forms begin; only there a form's pattern is tried, at that very
-//! place. What was tried is not tried again from within, so the time grows with the text alone.
+//! An automaton finds the words with which forms begin; a form's pattern is tried only at that position. A matched
+//! range is not searched again, so the time is linear in the text.
 
 use std::ops::Range;
 use std::sync::{LazyLock, OnceLock};
@@ -14,17 +14,17 @@ use serde_json::Value;
 
 const BUILTIN: &str = include_str!("../../config/credentials.json");
 
-/// A secret of fewer different characters is a stand-in (`AKIAXXXXXXXXXXXXXXXX`).
+/// A secret with fewer different characters is a placeholder (`AKIAXXXXXXXXXXXXXXXX`).
 const MIN_DISTINCT: usize = 6;
 
-/// Strings this long may have no room left under their schema's limit.
+/// Length of strings from which a replacement may exceed the schema's limit.
 const LIMITED: usize = 250;
 
-/// What becomes of credentials in what agents send (`redaction.secrets`).
+/// Handling of credentials in agents' messages (`redaction.secrets`).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Treatment {
-    /// They pass, and the answer names their places.
+pub enum SecretPolicy {
+    /// The message passes, and the answer names their pointers.
     #[default]
     Warn,
     /// They are replaced before anything is made of the message.
@@ -33,31 +33,31 @@ pub enum Treatment {
     Refuse,
 }
 
-/// One form, as it stands in the file.
+/// One form in the file.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Entry {
+struct FormEntry {
     id: String,
     name: String,
-    /// Words that the pattern begins with, after `lead` characters.
+    /// Words with which the pattern begins, after `lead` characters.
     after: Vec<String>,
     #[serde(default)]
     lead: usize,
-    /// Matched where the word stands. The first group, where it has one, is the credential.
+    /// Pattern matched at the word. The first group, if any, is the credential.
     pattern: String,
-    /// No letter or digit follows.
+    /// Whether no letter or digit may follow.
     #[serde(default)]
     closed: bool,
-    /// A letter may stand right before it.
+    /// Whether a letter may precede.
     #[serde(default)]
     within: bool,
-    /// The credential has letters and digits.
+    /// Whether the credential must have letters and digits.
     #[serde(default)]
     mixed: bool,
-    /// Words that stand for a credential in documentation.
+    /// Documentation words in place of a credential.
     #[serde(default)]
     plain: Vec<String>,
-    /// Names of members (small letters and digits) whose whole value is a credential of the form `value`.
+    /// Member names (lower-case letters and digits) whose whole value is a credential of the form `value`.
     #[serde(default)]
     member: Vec<String>,
     #[serde(default)]
@@ -66,70 +66,70 @@ struct Entry {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct File {
+struct FormFile {
     #[expect(dead_code, reason = "for readers of the file")]
     version: String,
-    /// What marks a stand-in, in small letters.
+    /// Words of a placeholder, in lower case.
     placeholders: Vec<String>,
-    forms: Vec<Entry>,
+    forms: Vec<FormEntry>,
 }
 
-struct Form {
-    entry: Entry,
+struct CredentialForm {
+    entry: FormEntry,
     pattern: OnceLock<Option<Regex>>,
 }
 
-impl Form {
-    /// Compiled when the form's word turns up first.
+impl CredentialForm {
+    /// The pattern, compiled at its first use.
     fn pattern(&self) -> Option<&Regex> {
         let compile = || Regex::new(&format!("^(?:{})", self.entry.pattern)).ok();
         self.pattern.get_or_init(compile).as_ref()
     }
 }
 
-/// The forms, ready to search.
-pub struct Forms {
+/// The forms, ready for a search.
+pub struct CredentialForms {
     words: AhoCorasick,
-    /// For each word, its form.
+    /// Index of each word's form.
     owners: Vec<usize>,
     placeholders: Vec<String>,
-    forms: Vec<Form>,
-    /// (form, pattern of the whole value), of forms that members' names give away.
+    forms: Vec<CredentialForm>,
+    /// (form, pattern of the whole value), for forms found by member names.
     members: Vec<(usize, Regex)>,
 }
 
-impl std::fmt::Debug for Forms {
+impl std::fmt::Debug for CredentialForms {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Forms").field("forms", &self.forms.len()).finish_non_exhaustive()
     }
 }
 
-/// A credential in a text.
+/// A credential found in a text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Credential<'f> {
     /// The form's id, as `github-token`.
     pub id: &'f str,
-    /// What it is, with its article.
+    /// Display name, with its article.
     pub name: &'f str,
-    /// Where it stands, in bytes.
+    /// Byte range in the text.
     pub place: Range<usize>,
 }
 
-impl Forms {
-    /// The forms that are compiled in.
+impl CredentialForms {
+    /// The built-in forms.
     ///
     /// # Panics
-    /// Never with the file that is compiled in; the tests of this file load it.
+    /// Never with the built-in file; this file's tests load it.
     pub fn builtin() -> &'static Self {
-        static FORMS: LazyLock<Forms> = LazyLock::new(|| {
-            Forms::load(BUILTIN)
+        static FORMS: LazyLock<CredentialForms> = LazyLock::new(|| {
+            CredentialForms::load(BUILTIN)
                 .expect("the compiled-in forms load, as the tests of this file prove")
         });
         &FORMS
     }
 
     fn load(text: &str) -> Result<Self, String> {
-        let file: File = serde_json::from_str(text).map_err(|err| err.to_string())?;
+        let file: FormFile = serde_json::from_str(text).map_err(|err| err.to_string())?;
         let (mut words, mut owners, mut members) = (Vec::new(), Vec::new(), Vec::new());
         for (at, entry) in file.forms.iter().enumerate() {
             words.extend(entry.after.iter().cloned());
@@ -145,11 +145,12 @@ impl Forms {
             .match_kind(MatchKind::Standard)
             .build(&words)
             .map_err(|err| err.to_string())?;
-        let forms = file.forms.into_iter().map(|entry| Form { entry, pattern: OnceLock::new() });
+        let forms =
+            file.forms.into_iter().map(|entry| CredentialForm { entry, pattern: OnceLock::new() });
         Ok(Self { words, owners, placeholders: file.placeholders, forms: forms.collect(), members })
     }
 
-    /// The credentials in a text, in order; `member` is the name of the member whose value it is.
+    /// The credentials in a text, in order; `member` is the name of the member with this value.
     #[must_use]
     pub fn find<'f>(&'f self, text: &str, member: Option<&str>) -> Vec<Credential<'f>> {
         let mut found = Vec::new();
@@ -161,7 +162,7 @@ impl Forms {
         let mut tried: Vec<(usize, usize)> = Vec::new();
         for hit in self.words.find_overlapping_iter(text) {
             let owner = self.owners[hit.pattern().as_usize()];
-            let Form { entry, .. } = &self.forms[owner];
+            let CredentialForm { entry, .. } = &self.forms[owner];
             let Some(start) = hit.start().checked_sub(entry.lead) else { continue };
             let known =
                 tried.iter().find(|(form, _)| *form == owner).map_or(0, |(_, until)| *until);
@@ -203,7 +204,7 @@ impl Forms {
             let letters = member.bytes().filter(u8::is_ascii_alphanumeric);
             letters.map(|byte| byte.to_ascii_lowercase())
         };
-        let named = |entry: &Entry| entry.member.iter().any(|name| plain().eq(name.bytes()));
+        let named = |entry: &FormEntry| entry.member.iter().any(|name| plain().eq(name.bytes()));
         let (form, value) =
             self.members.iter().find(|(form, _)| named(&self.forms[*form].entry))?;
         let entry = &self.forms[*form].entry;
@@ -211,8 +212,8 @@ impl Forms {
             .then(|| Credential { id: &entry.id, name: &entry.name, place: 0..text.len() })
     }
 
-    /// Whether it only shows where a credential goes.
-    fn stands_in(&self, entry: &Entry, secret: &str) -> bool {
+    /// Whether a secret is only a placeholder.
+    fn stands_in(&self, entry: &FormEntry, secret: &str) -> bool {
         let small = secret.to_ascii_lowercase();
         let url = !entry.plain.is_empty();
         if url {
@@ -256,28 +257,33 @@ impl Forms {
     }
 }
 
-/// Where a credential stands in a document, and what it is.
+/// The location of a credential in a document.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Sighting {
-    /// JSON pointer of the string; of a member's name, that of the object it stands in.
+pub struct CredentialMatch {
+    /// JSON pointer of the string; for a member's name, of its object.
     pub pointer: String,
-    /// What it is, with its article.
+    /// Display name, with its article.
     pub name: &'static str,
 }
 
-/// Most sightings that are told of one document.
+/// Most credentials reported for one document.
 pub const MAX_SIGHTINGS: usize = 20;
 
-/// The credentials of a document that stands at `root`, a JSON pointer, keys included.
+/// The credentials in a document at `root` (a JSON pointer), including its keys.
 #[must_use]
-pub fn sightings(root: &str, value: &Value) -> Vec<Sighting> {
+pub fn sightings(root: &str, value: &Value) -> Vec<CredentialMatch> {
     let mut found = Vec::new();
     look(&mut root.to_owned(), None, value, &mut found);
     found
 }
 
-fn look(pointer: &mut String, member: Option<&str>, value: &Value, found: &mut Vec<Sighting>) {
-    let forms = Forms::builtin();
+fn look(
+    pointer: &mut String,
+    member: Option<&str>,
+    value: &Value,
+    found: &mut Vec<CredentialMatch>,
+) {
+    let forms = CredentialForms::builtin();
     let length = pointer.len();
     match value {
         Value::String(text) => note(found, || pointer.clone(), &forms.find(text, member)),
@@ -300,22 +306,22 @@ fn look(pointer: &mut String, member: Option<&str>, value: &Value, found: &mut V
     }
 }
 
-/// Adds what was found at a place. No pointer repeats a credential that is a member's name further up.
+/// Adds the matches of a string. A pointer never repeats a credential that is a member's name further up.
 pub fn note(
-    sightings: &mut Vec<Sighting>,
+    sightings: &mut Vec<CredentialMatch>,
     pointer: impl Fn() -> String,
     found: &[Credential<'static>],
 ) {
     for one in found.iter().take(MAX_SIGHTINGS.saturating_sub(sightings.len())) {
         let pointer = pointer();
-        let pointer = Forms::builtin().redact(&pointer, None).unwrap_or(pointer);
-        sightings.push(Sighting { pointer, name: one.name });
+        let pointer = CredentialForms::builtin().redact(&pointer, None).unwrap_or(pointer);
+        sightings.push(CredentialMatch { pointer, name: one.name });
     }
 }
 
-/// Replaces the credentials in a document, keys included; says whether there were any.
+/// Replaces the credentials in a document, including its keys; returns whether there were any.
 pub fn redact(member: Option<&str>, value: &mut Value) -> bool {
-    let forms = Forms::builtin();
+    let forms = CredentialForms::builtin();
     match value {
         Value::String(text) => match forms.redact(text, member) {
             Some(safe) => {
@@ -358,7 +364,7 @@ fn push_segment(pointer: &mut String, name: &str) {
     pointer.push_str(&name.replace('~', "~0").replace('/', "~1"));
 }
 
-/// Whether a byte beside a token belongs to a longer word.
+/// Whether a byte next to a token continues a longer word.
 fn joined(byte: Option<u8>) -> bool {
     byte.is_some_and(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
 }
@@ -379,7 +385,7 @@ mod tests {
     }
 
     fn ids(text: &str) -> Vec<&'static str> {
-        Forms::builtin().find(text, None).into_iter().map(|one| one.id).collect()
+        CredentialForms::builtin().find(text, None).into_iter().map(|one| one.id).collect()
     }
 
     /// (form, text around it before, the credential, text after)
@@ -462,7 +468,7 @@ mod tests {
 
     #[test]
     fn f5_12_each_form_is_found_where_it_stands_and_replaced_there() {
-        let forms = Forms::builtin();
+        let forms = CredentialForms::builtin();
         for (id, before, secret, after) in samples() {
             let text = format!("{before}{secret}{after}");
             let found = forms.find(&text, None);
@@ -481,7 +487,7 @@ mod tests {
 
     #[test]
     fn f5_12_a_members_name_tells_what_its_value_is() {
-        let forms = Forms::builtin();
+        let forms = CredentialForms::builtin();
         let found = forms.find(&made(40), Some("aws_secret_access_key")).first().map(|one| one.id);
         assert_eq!(found, Some("aws-secret-key"));
         assert_eq!(forms.find(&made(40), Some("commit")), []);
@@ -524,7 +530,7 @@ mod tests {
     #[test]
     fn f5_12_a_long_text_does_not_grow_past_its_limit() {
         let text = format!("{} AKIA{}", "x".repeat(479), "ABCDEFGH234567QR");
-        let safe = Forms::builtin().redact(&text, None).unwrap();
+        let safe = CredentialForms::builtin().redact(&text, None).unwrap();
         assert_eq!(safe.chars().count(), 500);
         assert!(!safe.contains("AKIA"), "{safe}");
     }
@@ -537,7 +543,7 @@ mod tests {
             let samples = samples();
             let (_, lead, secret, end) = &samples[at.min(samples.len() - 1)];
             let text = format!("{before} {lead}{secret}{end}{after}{before}");
-            let safe = Forms::builtin().redact(&text, None);
+            let safe = CredentialForms::builtin().redact(&text, None);
             prop_assert!(safe.is_some_and(|safe| !safe.contains(&**secret) || secret.len() < 12));
         }
     }

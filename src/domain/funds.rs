@@ -1,15 +1,14 @@
-//! What a task may spend: the books of one task tree. Pure.
+//! The budget of one task tree. Pure.
 //!
-//! A handoff that is committed reserves what it says remains, out of what its sender was handed; so
-//! children that run side by side share what their parent had, and never get more of it together.
-//! When a handoff ends, what its receiver spent is counted and the rest goes back to where it came
-//! from. At any time what was granted is what was spent, what is reserved and what is free:
+//! A committed handoff reserves its stated remaining budget out of what its sender was given; so children that run
+//! side by side share their parent's budget and never get more in total. At a handoff's end its receiver's spending
+//! is counted, and the rest returns to its source. At any time the granted amount equals the sum of what was spent,
+//! reserved and free:
 //!
 //! `granted = spent + Σ left of the open reserves + free`
 //!
-//! The figures that agents state are cumulative along the path from the task's beginning to the
-//! sender; what somebody spent is the difference to what it stated before on the same reserve, or to
-//! what it was handed.
+//! The figures that agents state are cumulative along the path from the task's beginning to the sender; an agent's
+//! spending is the difference to its previous statement on the same reserve, or to what it was given.
 
 use std::collections::BTreeMap;
 
@@ -19,14 +18,14 @@ use super::handoff::Cost;
 use super::ids::{AgentId, HandoffId};
 use super::money::{Usd, nanos};
 
-/// Reserves of handoffs that have ended are kept up to this number, for what is handed on late and for
-/// the report; the oldest go first. As many as the default limit of hops.
+/// Most reserves of ended handoffs kept, for late handoffs and for the report; the oldest are dropped first. Equal to
+/// the default limit of hops.
 const MAX_ENDED: usize = 32;
 
-/// Money and tokens: cumulative, or a sum. Kept as `[nano-dollars, read, written]`; the names are what older
-/// versions wrote.
+/// Money and tokens: cumulative, or a sum. Serialized as `[nano-dollars, read, written]`; the member names are those
+/// of older versions.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
-pub struct Tally {
+pub struct Spending {
     /// US dollars.
     #[serde(rename = "u", with = "nanos")]
     pub usd: Usd,
@@ -38,14 +37,14 @@ pub struct Tally {
     pub completion: u64,
 }
 
-impl Tally {
-    /// What a message or a verdict states.
+impl Spending {
+    /// The figures stated in a message or a verdict.
     #[must_use]
     pub const fn of(cost: &Cost) -> Self {
         Self { usd: cost.spent, prompt: cost.prompt_tokens, completion: cost.completion_tokens }
     }
 
-    /// What was added since; never less than nothing.
+    /// The increase since `before`, at least zero.
     #[must_use]
     pub fn since(self, before: Self) -> Self {
         Self {
@@ -55,7 +54,7 @@ impl Tally {
         }
     }
 
-    /// The sum.
+    /// The sum of both.
     #[must_use]
     pub const fn plus(self, other: Self) -> Self {
         Self {
@@ -76,129 +75,129 @@ impl Tally {
     }
 }
 
-impl Serialize for Tally {
+impl Serialize for Spending {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         (self.usd.0, self.prompt, self.completion).serialize(to)
     }
 }
 
-/// What one handoff set aside for its receiver. Kept as an array of its fields in this order, as a task has
-/// one for each handoff that is open; the names are what older versions wrote.
+/// The budget reserved for a handoff's receiver. Serialized as an array of its fields in this order, as a task has
+/// one for each open handoff; the member names are those of older versions.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-pub struct Reserve {
-    /// The handoff.
+pub struct Reservation {
+    /// The handoff's id.
     #[serde(rename = "h")]
     pub handoff: HandoffId,
-    /// The handoff out of whose reserve it was taken; none: out of what the task began with.
+    /// The handoff from whose reserve this one was taken; none for the task's initial budget.
     #[serde(rename = "f", default)]
     pub from: Option<HandoffId>,
-    /// Who sent.
+    /// The sender.
     #[serde(rename = "s")]
     pub source: AgentId,
-    /// Who may spend it.
+    /// The receiver, who may spend it.
     #[serde(rename = "t")]
     pub holder: AgentId,
-    /// Not ended yet.
+    /// Whether the handoff has not ended.
     #[serde(rename = "o")]
     pub open: bool,
-    /// What its holder has neither spent nor handed on; nothing once it ended.
+    /// The amount that the holder has neither spent nor handed on; zero after the end.
     #[serde(rename = "l", with = "nanos")]
     pub left: Usd,
-    /// The highest cumulative figures that were stated on it.
+    /// The highest cumulative figures stated on it.
     #[serde(rename = "m")]
-    pub stated: Tally,
-    /// What the sender had spent when it handed off, since it was last heard of.
+    pub stated: Spending,
+    /// The sender's spending since its last statement, as of the handoff.
     #[serde(rename = "b")]
-    pub before: Tally,
-    /// What the receiver said at the end that it spent besides.
+    pub before: Spending,
+    /// The receiver's final spending beyond earlier statements.
     #[serde(rename = "e")]
-    pub after: Tally,
-    /// The caps against which it counts ([`super::cap::Cap::mark`]).
+    pub after: Spending,
+    /// The caps it counts against ([`super::cap::Cap::mark`]).
     #[serde(rename = "k", default)]
     pub marks: Vec<i64>,
 }
 
-impl Serialize for Reserve {
+impl Serialize for Reservation {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         let Self { handoff, from, source, holder, open, left, stated, before, after, marks } = self;
         (handoff, from, source, holder, open, left.0, stated, before, after, marks).serialize(to)
     }
 }
 
-/// The books of one task tree.
+/// The budget of one task tree.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Funds {
-    /// Who began the task.
+    /// The agent that began the task.
     pub opener: AgentId,
-    /// Siblings may not get more than their parent has; else what is short is granted.
+    /// Whether siblings may not exceed their parent's budget; otherwise a shortage is granted.
     pub strict: bool,
-    /// The first message named the budget of the whole task: its opener brings in no more.
+    /// Whether the first message stated the budget of the whole task: its opener then adds no more.
     pub declared: bool,
-    /// What may be spent in all.
+    /// Total budget.
     #[serde(with = "nanos")]
     pub granted: Usd,
-    /// What was spent in all; never falls.
+    /// Total spending; never decreases.
     #[serde(with = "nanos")]
     pub spent: Usd,
-    /// Neither spent nor reserved. Below nothing where agents spent more than they were given.
+    /// The amount neither spent nor reserved. Negative where agents overspent.
     #[serde(with = "nanos")]
     pub free: Usd,
-    /// The highest cumulative figures stated by who was handed nothing.
-    pub stated: Tally,
-    /// What each agent spent.
-    pub agents: BTreeMap<AgentId, Tally>,
-    /// Reserves, in the order of their commits.
-    pub reserves: Vec<Reserve>,
+    /// The highest cumulative figures stated by agents without a reserve.
+    pub stated: Spending,
+    /// Spending by agent.
+    pub agents: BTreeMap<AgentId, Spending>,
+    /// Reserves in the order of commits.
+    pub reserves: Vec<Reservation>,
 }
 
-/// A handoff that wants its part.
+/// A handoff's request for budget.
 #[derive(Debug, Clone, Copy)]
-pub struct Ask<'a> {
-    /// The handoff before it, as its sender says.
+pub struct FundsRequest<'a> {
+    /// The parent handoff, as stated by the sender.
     pub parent: Option<HandoffId>,
-    /// Who sends.
+    /// The sender.
     pub source: &'a AgentId,
-    /// What its message states.
+    /// The cost stated in the message.
     pub cost: &'a Cost,
 }
 
-/// There is not enough.
+/// The budget is too small for a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
     "the message asks for {asked} USD: {remaining} USD to remain and {spends} USD spent since; {left} USD are left for it: of the {granted} USD of this task {spent} USD were spent, and {reserved} USD are reserved by handoffs that are still open"
 )]
 pub struct Shortage {
-    /// What is asked for in all.
+    /// Total amount requested.
     pub asked: Usd,
-    /// Of it, what the receiver is to have.
+    /// Requested amount for the receiver.
     pub remaining: Usd,
-    /// Of it, what the sender spent since it was last heard of.
+    /// Requested amount for the sender's spending since its last statement.
     pub spends: Usd,
-    /// What the sender could ask for.
+    /// The amount available to the sender.
     pub left: Usd,
-    /// What the task may spend in all.
+    /// The task's total budget.
     pub granted: Usd,
-    /// What it has spent.
+    /// The task's spending.
     pub spent: Usd,
-    /// What is reserved.
+    /// The amount reserved by open handoffs.
     pub reserved: Usd,
 }
 
-/// Where a handoff takes its part from, and against what its figures are measured.
+/// The source of a handoff's budget, and the base of its figures.
 #[derive(Debug, Clone, Copy)]
-struct Place {
-    /// An open reserve; none: what is free.
+struct FundsSource {
+    /// Index of an open reserve; none for the free amount.
     from: Option<usize>,
     /// The reserve under which the sender has the task, open or not; none: the task's own.
     under: Option<HandoffId>,
     /// The reserve on which its sender stated figures before; none: those of the task.
     base: Option<usize>,
-    /// Its sender brings the money along: it began the task, and was handed nothing.
+    /// Whether the sender brings the budget: it began the task, and has no reserve.
     root: bool,
 }
 
 impl Funds {
-    /// The books as the first handoff of a task opens them, before it takes its part.
+    /// Opens the budget for a task's first handoff, before that handoff reserves its part.
     #[must_use]
     pub fn open(
         opener: &AgentId,
@@ -218,20 +217,20 @@ impl Funds {
             // What the opener spent is counted when its handoff takes its part.
             spent: Usd(0),
             free: granted,
-            stated: Tally::default(),
+            stated: Spending::default(),
             agents: BTreeMap::new(),
             reserves: Vec::new(),
         }
     }
 
-    /// As it is kept: JSON.
+    /// Serialized form: JSON.
     #[must_use]
     pub fn to_text(&self) -> String {
         // Plain data with text keys: it always has a JSON form.
         serde_json::to_string(self).unwrap_or_default()
     }
 
-    /// What is reserved by handoffs that have not ended.
+    /// The amount reserved by open handoffs.
     #[must_use]
     pub fn reserved(&self) -> Usd {
         self.reserves.iter().fold(Usd(0), |sum, one| sum.plus(one.left))
@@ -241,14 +240,14 @@ impl Funds {
         self.reserves.iter().position(|one| one.handoff == handoff)
     }
 
-    /// What the sender of a handoff had spent when it handed off, since it was last heard of.
+    /// The spending of a handoff's sender since its last statement, as of the handoff.
     #[must_use]
-    pub fn before(&self, handoff: HandoffId) -> Option<Tally> {
+    pub fn before(&self, handoff: HandoffId) -> Option<Spending> {
         self.find(handoff).map(|at| self.reserves[at].before)
     }
 
-    /// The handoff under which the sender of this one holds the task: it is open, and this one took its
-    /// part out of it.
+    /// The handoff under which this one's sender holds the task: the open handoff from which this one took its
+    /// part.
     #[must_use]
     pub fn incoming(&self, handoff: HandoffId) -> Option<HandoffId> {
         let own = &self.reserves[self.find(handoff)?];
@@ -283,14 +282,14 @@ impl Funds {
         open.any(|one| self.above(one.handoff) == Some(handoff))
     }
 
-    /// Who gave an agent the last of what it was given, where no handoff is open any more.
+    /// The agent that last gave an agent budget, once none of those handoffs is open.
     #[must_use]
     pub fn done_for(&self, holder: &AgentId) -> Option<&AgentId> {
         let last = self.reserves.iter().rfind(|one| one.holder == *holder)?;
         self.reserves.iter().all(|one| !one.open).then_some(&last.source)
     }
 
-    /// Whether a handoff holds a reserve.
+    /// Whether a handoff has an open reserve.
     #[must_use]
     pub fn is_open(&self, handoff: HandoffId) -> bool {
         self.find(handoff).is_some_and(|at| self.reserves[at].open)
@@ -309,23 +308,28 @@ impl Funds {
         None
     }
 
-    /// The parent's reserve, where the sender holds it or held it; where the sender sent the parent
-    /// itself, that of which the parent was taken. Who began the task and follows nothing: what is free.
-    /// Any other without such a parent: the fullest reserve that the sender holds, else what is free.
-    fn place(&self, parent: Option<HandoffId>, source: &AgentId) -> Place {
+    /// The parent's reserve, if the sender holds or held it; if the sender sent the parent itself, the parent's
+    /// source. For the opener without a parent: the free amount. Otherwise the largest reserve of the sender,
+    /// else the free amount.
+    fn place(&self, parent: Option<HandoffId>, source: &AgentId) -> FundsSource {
         if parent.is_none() && self.opener == *source {
-            return Place { from: None, under: None, base: None, root: true };
+            return FundsSource { from: None, under: None, base: None, root: true };
         }
         if let Some(at) = parent.and_then(|id| self.find(id)) {
             let known = &self.reserves[at];
             if known.holder == *source {
                 let from = if known.open { Some(at) } else { self.open_above(known.from) };
-                return Place { from, under: parent, base: Some(at), root: false };
+                return FundsSource { from, under: parent, base: Some(at), root: false };
             }
             if known.source == *source {
                 let base = known.from.and_then(|id| self.find(id));
                 let root = known.from.is_none() && self.opener == *source;
-                return Place { from: self.open_above(known.from), under: known.from, base, root };
+                return FundsSource {
+                    from: self.open_above(known.from),
+                    under: known.from,
+                    base,
+                    root,
+                };
             }
         }
         let held = self.reserves.iter().enumerate();
@@ -335,7 +339,7 @@ impl Funds {
             .map(|(at, _)| at);
         let under = fullest.map(|at| self.reserves[at].handoff);
         let root = fullest.is_none() && self.opener == *source;
-        Place { from: fullest, under, base: fullest, root }
+        FundsSource { from: fullest, under, base: fullest, root }
     }
 
     fn left_at(&self, from: Option<usize>) -> Usd {
@@ -343,28 +347,28 @@ impl Funds {
         own.plus(Usd(self.free.0.max(0)))
     }
 
-    fn stated_at(&self, base: Option<usize>) -> Tally {
+    fn stated_at(&self, base: Option<usize>) -> Spending {
         base.map_or(self.stated, |at| self.reserves[at].stated)
     }
 
-    /// Whether a sender is given what it brings along, and not what it was handed.
+    /// Whether the sender brings its own budget instead of using a reserve.
     #[must_use]
     pub fn is_declared_root(&self, parent: Option<HandoffId>, source: &AgentId) -> bool {
         self.declared && self.place(parent, source).root
     }
 
-    /// What the sender spent by now, since it was last heard of.
+    /// The sender's spending since its last statement.
     #[must_use]
-    pub fn spends(&self, ask: Ask<'_>) -> Tally {
+    pub fn spends(&self, ask: FundsRequest<'_>) -> Spending {
         let place = self.place(ask.parent, ask.source);
-        Tally::of(ask.cost).since(self.stated_at(place.base))
+        Spending::of(ask.cost).since(self.stated_at(place.base))
     }
 
-    /// Whether there is enough for it.
+    /// Checks that the budget suffices.
     ///
     /// # Errors
-    /// [`Shortage`], with what is asked and what is left.
-    pub fn check(&self, ask: Ask<'_>) -> Result<(), Shortage> {
+    /// [`Shortage`], with the requested and the available amounts.
+    pub fn check(&self, ask: FundsRequest<'_>) -> Result<(), Shortage> {
         let place = self.place(ask.parent, ask.source);
         let spends = self.spends(ask).usd;
         let remaining = Usd(ask.cost.remaining.0.max(0));
@@ -378,13 +382,13 @@ impl Funds {
         Err(Shortage { asked, remaining, spends, left, granted, spent, reserved })
     }
 
-    /// Takes a handoff's part and counts what its sender spent; what is short is granted. Whether it
-    /// may be short is [`Funds::check`]'s to say, before.
-    pub fn draw(&mut self, handoff: HandoffId, holder: &AgentId, ask: Ask<'_>) {
+    /// Reserves a handoff's part and counts its sender's spending; a shortage is granted. [`Funds::check`]
+    /// decides beforehand whether a shortage is allowed.
+    pub fn draw(&mut self, handoff: HandoffId, holder: &AgentId, ask: FundsRequest<'_>) {
         // One that was kept for a person, and is released, begins anew.
         self.reserves.retain(|one| one.handoff != handoff);
         let place = self.place(ask.parent, ask.source);
-        let (now, before) = (Tally::of(ask.cost), self.spends(ask));
+        let (now, before) = (Spending::of(ask.cost), self.spends(ask));
         let remaining = Usd(ask.cost.remaining.0.max(0));
         let short = before.usd.plus(remaining).minus(self.left_at(place.from));
         if short > Usd(0) {
@@ -398,7 +402,7 @@ impl Funds {
         }
         self.take(place.from, before.usd.plus(remaining));
         self.count(ask.source, before);
-        self.reserves.push(Reserve {
+        self.reserves.push(Reservation {
             handoff,
             from: place.under,
             source: ask.source.clone(),
@@ -407,17 +411,17 @@ impl Funds {
             left: remaining,
             stated: now,
             before,
-            after: Tally::default(),
+            after: Spending::default(),
             marks: Vec::new(),
         });
         self.forget();
     }
 
-    /// A handoff ended. What its receiver spent in the end is counted, where it says so, and the rest
-    /// goes back to where it came from. Says what was counted.
-    pub fn settle(&mut self, handoff: HandoffId, said: Option<Tally>) -> Tally {
+    /// Ends a handoff: counts its receiver's final spending, if stated, and returns the rest to its source.
+    /// Returns the spending counted.
+    pub fn settle(&mut self, handoff: HandoffId, said: Option<Spending>) -> Spending {
         let Some(at) = self.find(handoff).filter(|at| self.reserves[*at].open) else {
-            return Tally::default();
+            return Spending::default();
         };
         let after = self.end(at, Some(at), said);
         let one = &mut self.reserves[at];
@@ -446,18 +450,18 @@ impl Funds {
 
     /// The receiver of a handoff that ended when it handed on says what it spent by now: it holds nothing
     /// any more, so that goes off what its sender holds. Says what was counted.
-    pub fn settle_late(&mut self, handoff: HandoffId, said: Option<Tally>) -> Tally {
+    pub fn settle_late(&mut self, handoff: HandoffId, said: Option<Spending>) -> Spending {
         let Some(at) = self.find(handoff).filter(|at| !self.reserves[*at].open) else {
-            return Tally::default();
+            return Spending::default();
         };
         let pays = self.open_above(self.reserves[at].from);
         self.end(at, pays, said)
     }
 
-    /// Counts what a receiver says at the end that it spent, out of an open reserve or of what is free.
-    fn end(&mut self, at: usize, pays: Option<usize>, said: Option<Tally>) -> Tally {
+    /// Counts a receiver's final spending, out of an open reserve or the free amount.
+    fn end(&mut self, at: usize, pays: Option<usize>, said: Option<Spending>) -> Spending {
         let one = &mut self.reserves[at];
-        let after = said.map_or(Tally::default(), |said| said.since(one.stated));
+        let after = said.map_or(Spending::default(), |said| said.since(one.stated));
         one.stated = one.stated.max(said.unwrap_or_default());
         one.after = one.after.plus(after);
         let holder = one.holder.clone();
@@ -466,29 +470,29 @@ impl Funds {
         after
     }
 
-    /// Another handoff stands in for one that ended: it gets what that had, as far as it is there.
+    /// Replaces an ended handoff by another, which reserves the same amount as far as it is available.
     pub fn pass_on(&mut self, ended: HandoffId, handoff: HandoffId, holder: &AgentId, cost: &Cost) {
         let Some(known) = self.find(ended).map(|at| self.reserves[at].clone()) else { return };
         let from = self.open_above(known.from);
         let wanted = Usd(cost.remaining.0.max(0));
         let left = wanted.min(self.left_at(from));
         self.take(from, left);
-        self.reserves.push(Reserve {
+        self.reserves.push(Reservation {
             handoff,
             from: known.from,
             source: known.source,
             holder: holder.clone(),
             open: true,
             left,
-            stated: Tally::of(cost),
-            before: Tally::default(),
-            after: Tally::default(),
+            stated: Spending::of(cost),
+            before: Spending::default(),
+            after: Spending::default(),
             marks: Vec::new(),
         });
         self.forget();
     }
 
-    /// Marks reserves that were not open before with the caps of their holders.
+    /// Marks newly opened reserves with the caps of their holders.
     pub fn mark_new(&mut self, before: Option<&Self>, marks: impl Fn(&AgentId) -> Vec<i64>) {
         let known = |handoff| {
             before
@@ -501,7 +505,7 @@ impl Funds {
         }
     }
 
-    /// Takes from an open reserve what a cap has no room for; it is free for the task.
+    /// Moves an amount for which a cap has no room from an open reserve to the free amount.
     pub fn trim(&mut self, handoff: HandoffId, by: Usd) {
         if let Some(at) = self.find(handoff) {
             let part = by.min(self.reserves[at].left);
@@ -510,13 +514,13 @@ impl Funds {
         }
     }
 
-    /// An operator adds to it.
+    /// Adds an operator's amount to the budget.
     pub fn top_up(&mut self, add: Usd) {
         self.granted = self.granted.plus(add);
         self.free = self.free.plus(add);
     }
 
-    /// Takes an amount out of a reserve, and what that does not have out of what is free.
+    /// Takes an amount from a reserve, and the rest from the free amount.
     fn take(&mut self, from: Option<usize>, amount: Usd) {
         let own = from.map_or(Usd(0), |at| {
             let part = amount.min(self.reserves[at].left);
@@ -526,7 +530,7 @@ impl Funds {
         self.free = self.free.minus(amount.minus(own));
     }
 
-    fn count(&mut self, agent: &AgentId, added: Tally) {
+    fn count(&mut self, agent: &AgentId, added: Spending) {
         self.spent = self.spent.plus(added.usd);
         let sum = self.agents.entry(agent.clone()).or_default();
         *sum = sum.plus(added);

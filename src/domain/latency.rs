@@ -1,44 +1,43 @@
-//! Handoff latency: from the first byte of the request that submits a handoff to its acceptance, what of it
-//! is the broker's share and what the receiver's, and how long it may take (seed 000 §6.5).
+//! Handoff latency: from the first byte of the request that submits a handoff to its acceptance, the shares of broker
+//! and receiver, and the objectives (seed 000 §6.5).
 
 use std::time::Duration;
 
 use super::handoff::DeliveryMode;
 use super::ids::Micros;
 
-/// The times between which a handoff's latency is measured, as kept with it: acceptance may be recorded by
-/// another broker, or after a restart.
+/// The times of a handoff's latency, stored with it: another broker may record the acceptance, or the same one after
+/// a restart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LatencyClock {
-    /// When the first byte of its request was read; for a released dead letter, when it was released; for a
-    /// handoff of the broker's own making, when that was decided.
+    /// Time of the first byte of the request; for a released dead letter, of the release; for a handoff made by
+    /// the broker, of its decision.
     pub started_at: Micros,
-    /// When its receiver could first take it: when the first attempt's request was begun, or when it was
-    /// committed to an inbox. None while neither is known.
+    /// Time at which the receiver could first take the handoff: the begin of the first attempt's request, or the
+    /// commit to an inbox. None while neither is known.
     pub offered_at: Option<Micros>,
 }
 
 impl LatencyClock {
-    /// A clock that starts now.
+    /// A clock that starts at `at`.
     #[must_use]
     pub const fn starting(at: Micros) -> Self {
         Self { started_at: at, offered_at: None }
     }
 
-    /// Notes when the receiver could take it, unless that is known.
+    /// Sets the time of the offer, unless it is known.
     pub fn offer(&mut self, at: Micros) {
         self.offered_at.get_or_insert(at);
     }
 
-    /// From the start to acceptance.
+    /// Duration from start to acceptance.
     #[must_use]
     pub fn whole(&self, accepted_at: Micros) -> Duration {
         accepted_at.since(self.started_at)
     }
 
-    /// The broker's share and the receiver's, which together are the whole; none while the offer is not
-    /// known. Times of two brokers may cross by their clocks' difference: a share is never below zero nor
-    /// above the whole.
+    /// The broker's and the receiver's share, which add up to the whole; `None` while the offer is unknown.
+    /// Clocks of two brokers may differ: a share is never below zero nor above the whole.
     #[must_use]
     pub fn shares(&self, accepted_at: Micros) -> Option<(Duration, Duration)> {
         let whole = self.whole(accepted_at);
@@ -47,29 +46,29 @@ impl LatencyClock {
     }
 }
 
-/// What a command made known of a handoff's latency, each at most once in a handoff's life.
+/// Latencies that became known by a command, each at most once in a handoff's life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct LatencySample {
-    /// From the start to acceptance, where the command accepted it.
+    /// Duration from start to acceptance, if the command accepted the handoff.
     pub whole: Option<Duration>,
-    /// The broker's share and the receiver's, where both the offer and the acceptance are known now.
+    /// The broker's and the receiver's share, once offer and acceptance are known.
     pub shares: Option<(Duration, Duration)>,
 }
 
-/// How long a handoff may take to be accepted.
+/// Latency objective of a transport.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Objective {
-    /// At most one of a hundred takes longer.
+    /// Limit for 99 of 100 handoffs.
     pub p99: Duration,
-    /// None takes longer.
+    /// Limit for every handoff.
     pub max: Duration,
 }
 
 impl Objective {
-    /// Synchronous HTTP (seed 000 §6.5).
+    /// Objective of synchronous HTTP (seed 000 §6.5).
     pub const HTTP: Self =
         Self { p99: Duration::from_millis(200), max: Duration::from_millis(500) };
-    /// A durable queue, which the inbox is as well (seed 000 §6.5).
+    /// Objective of a durable queue, including the inbox (seed 000 §6.5).
     pub const QUEUE: Self = Self { p99: Duration::from_millis(500), max: Duration::from_secs(2) };
 }
 

@@ -9,7 +9,7 @@ use super::handoff::{Cost, Priority};
 use super::ids::{AgentId, ExecutionId, HandoffId, TaskId};
 use super::money::Usd;
 use super::personal::{self, PersonalDatum};
-use super::redaction::Policy;
+use super::redaction::RedactionPolicy;
 
 /// The versions of the message schema that this broker knows, oldest first; all of major 2, without gaps.
 pub const SCHEMA_VERSIONS: &[&str] = &["2.0", "2.1", "2.2"];
@@ -160,7 +160,7 @@ impl Message {
     /// The message without what a policy says must not be kept. Everything but the signature is made of
     /// that from then on.
     #[must_use]
-    pub fn redacted(mut self, policy: &Policy) -> Self {
+    pub fn redacted(mut self, policy: &RedactionPolicy) -> Self {
         if policy.redact_message(&mut self.value)
             && let Some(canonical) = CanonicalObject::from_value(&self.value)
         {

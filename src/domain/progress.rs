@@ -3,7 +3,7 @@
 //! submissions can slip past each other.
 
 use super::failure::{Code, Failure, Stage};
-use super::funds::{Ask, Funds};
+use super::funds::{Funds, FundsRequest};
 use super::handoff::{Cost, Handoff};
 use super::ids::{AgentId, HandoffId, Micros, TaskId, TenantId};
 use super::money::Usd;
@@ -246,7 +246,7 @@ pub fn short(
     source: &AgentId,
     cost: &Cost,
 ) -> Option<Failure> {
-    let short = funds.check(Ask { parent, source, cost }).err()?;
+    let short = funds.check(FundsRequest { parent, source, cost }).err()?;
     Some(Failure::new(Stage::Budget, Code::BudgetMismatch, REMAINING, short.to_string()))
 }
 

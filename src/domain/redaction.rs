@@ -1,42 +1,42 @@
-//! Redaction by policy (seed 000 §6.2): values that are never to be kept, whoever sends them, named by
-//! JSON pointers with `*` for one level and `**` for any number of them.
+//! Redaction by policy (seed 000 §6.2): values that are never stored, whoever sends them, named by JSON pointers with
+//! `*` for one level and `**` for any number of levels.
 //!
-//! It is applied to a message once the gate has judged it and before anything is made of it: what is
-//! stored, delivered, compared and committed to is the redacted message. So the log shows what the
-//! receiver saw, and no hash that is kept was taken over the value.
+//! Redaction runs after the gate's verdict and before anything is made of the message: the stored, delivered,
+//! compared and committed message is the redacted one. So the log shows what the receiver saw, and no stored hash
+//! covers the value.
 
 use serde_json::{Value, json};
 
-use super::credential::{self, Treatment};
+use super::credential::{self, SecretPolicy};
 use super::personal::{BROKER_MEMBERS, CONTENT_MEMBERS};
 
 /// One level of a pattern.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Step {
+enum PatternStep {
     /// A member of that name, or the item of that index.
     Name(String),
-    /// Any one.
+    /// Any one level.
     One,
-    /// Any number of levels, also none.
+    /// Any number of levels, including none.
     Deep,
 }
 
-/// Which values are replaced.
+/// The values to replace.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Policy {
-    patterns: Vec<Vec<Step>>,
-    /// What becomes of credentials.
-    pub secrets: Treatment,
+pub struct RedactionPolicy {
+    patterns: Vec<Vec<PatternStep>>,
+    /// Handling of credentials.
+    pub secrets: SecretPolicy,
 }
 
-/// Stands where a string was redacted: also a constraint, which has a colon.
+/// Replaces a redacted string; valid as a constraint too, which needs a colon.
 pub const REDACTED: &str = "[REDACTED:policy]";
 
-/// Stand where a moment and a digest were redacted, which have a form.
+/// Replace a redacted time and digest, which must have a valid form.
 const NO_TIME: &str = "1970-01-01T00:00:00Z";
 const NO_HASH: &str = "sha256:0000000000000000000000000000000000000000000000000000000000000000";
 
-/// Members of a message that are lists of objects with members that the schema names.
+/// Members of a message that are lists of objects with members fixed by the schema.
 const LISTS: [&str; 5] = [
     "completedSubtasks",
     "remainingSubtasks",
@@ -45,38 +45,38 @@ const LISTS: [&str; 5] = [
     "toolCallHistory",
 ];
 
-/// Members of a message that are texts, and that have nothing below them.
+/// Members of a message that are texts without members.
 const TEXTS: [&str; 5] =
     ["taskDescription", "conversationHistorySummary", "taskSummary", "reason", "userId"];
 
-/// What receivers and people say by name besides the members of a message: verdicts, answers, outputs.
+/// Names of values in verdicts, answers and outputs, besides the members of a message.
 const WORDS: [&str; 7] =
     ["result", "output", "details", "rejection_reason", "error", "message", "note"];
 
-/// Where a value stands: whether below one of [`LISTS`], how deep below its member, and its name.
+/// The position of a value: whether below one of [`LISTS`], its depth below that member, and its name.
 #[derive(Debug, Clone, Copy)]
-struct Place<'n> {
+struct ValuePosition<'n> {
     listed: bool,
     depth: usize,
     name: &'n str,
 }
 
-impl<'n> Place<'n> {
+impl<'n> ValuePosition<'n> {
     fn of_member(name: &'n str) -> Self {
         Self { listed: LISTS.contains(&name), depth: 0, name }
     }
 
-    const fn below(self, name: &str) -> Place<'_> {
-        Place { listed: self.listed, depth: self.depth + 1, name }
+    const fn below(self, name: &str) -> ValuePosition<'_> {
+        ValuePosition { listed: self.listed, depth: self.depth + 1, name }
     }
 
-    /// Whether the broker works with the value: which subtasks there are tells progress from a loop.
+    /// Whether the broker needs the value: the set of subtasks distinguishes progress from a loop.
     fn is_kept(self) -> bool {
         self.listed && self.depth == 2 && self.name == "subtaskId"
     }
 }
 
-/// Whether a value is what redaction leaves.
+/// Whether a value is the result of a redaction.
 #[must_use]
 pub fn is_redacted(value: &Value) -> bool {
     match value {
@@ -86,9 +86,8 @@ pub fn is_redacted(value: &Value) -> bool {
     }
 }
 
-/// Puts in a value's place what says nothing and is of the same type, so that the message still fits its
-/// schema.
-fn conceal(value: &mut Value, place: Place<'_>) {
+/// Replaces a value by a neutral one of the same type, so that the message still fits its schema.
+fn conceal(value: &mut Value, place: ValuePosition<'_>) {
     match value {
         _ if place.is_kept() => {}
         Value::String(text) => {
@@ -114,33 +113,33 @@ fn conceal(value: &mut Value, place: Place<'_>) {
     }
 }
 
-impl Policy {
-    /// Reads the patterns.
+impl RedactionPolicy {
+    /// Parses the patterns.
     ///
     /// # Errors
-    /// A sentence that names the first pattern that is none, or that no value can ever stand at.
+    /// A sentence that names the first pattern that is invalid, or that can match no value.
     pub fn parse<S: AsRef<str>>(patterns: &[S]) -> Result<Self, String> {
         let parsed = patterns.iter().map(|pattern| {
             let steps = steps(pattern.as_ref())?;
             reachable(&steps).map_err(|why| format!("'{}' {why}", pattern.as_ref()))?;
             Ok::<_, String>(steps)
         });
-        Ok(Self { patterns: parsed.collect::<Result<_, _>>()?, secrets: Treatment::default() })
+        Ok(Self { patterns: parsed.collect::<Result<_, _>>()?, secrets: SecretPolicy::default() })
     }
 
-    /// The same, with this treatment of credentials.
+    /// This policy with the given handling of credentials.
     #[must_use]
-    pub const fn with_secrets(mut self, secrets: Treatment) -> Self {
+    pub const fn with_secrets(mut self, secrets: SecretPolicy) -> Self {
         self.secrets = secrets;
         self
     }
 
     fn keeps_credentials(&self) -> bool {
-        self.secrets == Treatment::Warn
+        self.secrets == SecretPolicy::Warn
     }
 
-    /// Replaces what the policy names in a message, within the members that hold content (those of a
-    /// newer minor among them) and the data of `personalDataPayload`; says whether it found any.
+    /// Redacts a message, within the members that hold content (including those of a newer minor version) and the
+    /// data of `personalDataPayload`; returns whether anything was replaced.
     pub fn redact_message(&self, message: &mut Value) -> bool {
         if self.patterns.is_empty() && self.keeps_credentials() {
             return false;
@@ -160,53 +159,50 @@ impl Policy {
         found
     }
 
-    /// Replaces what the policy names in a checkpoint that came by itself: as in a message's
-    /// `/checkpoint`.
+    /// Redacts a checkpoint submitted on its own, as a message's `/checkpoint`.
     pub fn redact_checkpoint(&self, state: &mut Value) {
         self.redact_at(&["checkpoint"], state);
     }
 
-    /// Replaces what the policy names in what somebody said: a reply, an output. Pointers count from its
-    /// root.
+    /// Redacts a reply or an output. Pointers count from its root.
     pub fn redact_words(&self, words: &mut serde_json::Map<String, Value>) {
         for (name, value) in words {
             self.redact_at(&[name], value);
         }
     }
 
-    /// Redacts at and below a value that stands at `path`.
+    /// Redacts at and below a value at `path`.
     fn redact_at(&self, path: &[&str], value: &mut Value) -> bool {
-        let mut states: Vec<&[Step]> = self.patterns.iter().map(Vec::as_slice).collect();
+        let mut states: Vec<&[PatternStep]> = self.patterns.iter().map(Vec::as_slice).collect();
         for name in path {
             states = next(&states, name);
         }
-        let named = replace(&states, value, Place::of_member(path[0]));
+        let named = replace(&states, value, ValuePosition::of_member(path[0]));
         named | (!self.keeps_credentials() && credential::redact(Some(path[path.len() - 1]), value))
     }
 }
 
-/// Whether a pattern below `personalDataPayload` reaches the data of a subject.
-fn reaches_data(below: &[Step]) -> bool {
+/// Whether a pattern below `personalDataPayload` reaches a subject's data.
+fn reaches_data(below: &[PatternStep]) -> bool {
     for (at, wanted) in ["subjects", "*", "data"].iter().enumerate() {
         match below.get(at) {
-            Some(Step::Deep) => return true,
+            Some(PatternStep::Deep) => return true,
             None => return false,
-            Some(Step::Name(name)) if *wanted == "*" => {
+            Some(PatternStep::Name(name)) if *wanted == "*" => {
                 if name.parse::<u32>().is_err() {
                     return false;
                 }
             }
-            Some(Step::Name(name)) if name != wanted => return false,
-            Some(Step::Name(_) | Step::One) => {}
+            Some(PatternStep::Name(name)) if name != wanted => return false,
+            Some(PatternStep::Name(_) | PatternStep::One) => {}
         }
     }
     true
 }
 
-/// Whether a value can ever stand where a pattern points that content is redacted at: else a policy would
-/// be taken and do nothing.
-fn reachable(steps: &[Step]) -> Result<(), String> {
-    let Some((Step::Name(member), below)) = steps.split_first() else { return Ok(()) };
+/// Checks that a pattern can match a redactable value: otherwise a policy would be accepted without effect.
+fn reachable(steps: &[PatternStep]) -> Result<(), String> {
+    let Some((PatternStep::Name(member), below)) = steps.split_first() else { return Ok(()) };
     let member = member.as_str();
     if member == "personalDataPayload" {
         return if reaches_data(below) {
@@ -230,41 +226,45 @@ fn reachable(steps: &[Step]) -> Result<(), String> {
              of free replies are reached by /*/… and /**/…"
         ));
     }
-    let is_index = |step: &Step| match step {
-        Step::Name(name) => name.parse::<u32>().is_ok(),
-        Step::One | Step::Deep => true,
+    let is_index = |step: &PatternStep| match step {
+        PatternStep::Name(name) => name.parse::<u32>().is_ok(),
+        PatternStep::One | PatternStep::Deep => true,
     };
     let listed = LISTS.contains(&member) || member == "constraints";
     match below {
         [step, ..] if listed && !is_index(step) => {
             Err(format!("names a member of {member}, which is a list: write /{member}/*/…"))
         }
-        [_, Step::Name(id)] if LISTS.contains(&member) && id == "subtaskId" => {
+        [_, PatternStep::Name(id)] if LISTS.contains(&member) && id == "subtaskId" => {
             Err("points at what the broker works with: subtaskId is never redacted".to_owned())
         }
         // A reply's reason may be of any form.
-        [Step::Name(_) | Step::One, ..] if TEXTS.contains(&member) && member != "reason" => {
+        [PatternStep::Name(_) | PatternStep::One, ..]
+            if TEXTS.contains(&member) && member != "reason" =>
+        {
             Err(format!("points below {member}, which is a text"))
         }
-        [Step::Name(_) | Step::One, Step::Name(_) | Step::One, ..] if member == "constraints" => {
+        [PatternStep::Name(_) | PatternStep::One, PatternStep::Name(_) | PatternStep::One, ..]
+            if member == "constraints" =>
+        {
             Err("points below an item of constraints, which is a text".to_owned())
         }
         _ => Ok(()),
     }
 }
 
-/// What is left of the patterns one level further down, at `name`.
-fn next<'a>(states: &[&'a [Step]], name: &str) -> Vec<&'a [Step]> {
-    let mut further: Vec<&[Step]> = Vec::new();
+/// The remaining patterns one level down, at `name`.
+fn next<'a>(states: &[&'a [PatternStep]], name: &str) -> Vec<&'a [PatternStep]> {
+    let mut further: Vec<&[PatternStep]> = Vec::new();
     for &(mut state) in states {
         // `**` stands for this level, and for none: then what follows it must match.
-        while let Some((Step::Deep, rest)) = state.split_first() {
+        while let Some((PatternStep::Deep, rest)) = state.split_first() {
             further.push(state);
             state = rest;
         }
         match state.split_first() {
-            Some((Step::One, rest)) => further.push(rest),
-            Some((Step::Name(wanted), rest)) if wanted == name => further.push(rest),
+            Some((PatternStep::One, rest)) => further.push(rest),
+            Some((PatternStep::Name(wanted), rest)) if wanted == name => further.push(rest),
             _ => {}
         }
     }
@@ -273,11 +273,11 @@ fn next<'a>(states: &[&'a [Step]], name: &str) -> Vec<&'a [Step]> {
     further
 }
 
-fn replace(states: &[&[Step]], value: &mut Value, place: Place<'_>) -> bool {
+fn replace(states: &[&[PatternStep]], value: &mut Value, place: ValuePosition<'_>) -> bool {
     if states.is_empty() {
         return false;
     }
-    if states.iter().any(|state| state.iter().all(|step| *step == Step::Deep)) {
+    if states.iter().any(|state| state.iter().all(|step| *step == PatternStep::Deep)) {
         conceal(value, place);
         return true;
     }
@@ -298,7 +298,7 @@ fn replace(states: &[&[Step]], value: &mut Value, place: Place<'_>) -> bool {
     found
 }
 
-fn steps(pattern: &str) -> Result<Vec<Step>, String> {
+fn steps(pattern: &str) -> Result<Vec<PatternStep>, String> {
     let rest = pattern
         .strip_prefix('/')
         .filter(|rest| !rest.is_empty())
@@ -306,12 +306,12 @@ fn steps(pattern: &str) -> Result<Vec<Step>, String> {
     let steps: Vec<_> = rest
         .split('/')
         .map(|step| match step {
-            "*" => Step::One,
-            "**" => Step::Deep,
-            name => Step::Name(name.replace("~1", "/").replace("~0", "~")),
+            "*" => PatternStep::One,
+            "**" => PatternStep::Deep,
+            name => PatternStep::Name(name.replace("~1", "/").replace("~0", "~")),
         })
         .collect();
-    if steps.iter().all(|step| *step == Step::Deep) {
+    if steps.iter().all(|step| *step == PatternStep::Deep) {
         return Err(format!("'{pattern}' would redact everything"));
     }
     Ok(steps)
@@ -326,7 +326,7 @@ mod tests {
     }
 
     fn applied(patterns: &[&str], mut message: Value) -> Value {
-        Policy::parse(patterns).unwrap().redact_message(&mut message);
+        RedactionPolicy::parse(patterns).unwrap().redact_message(&mut message);
         message
     }
 
@@ -377,7 +377,7 @@ mod tests {
 
     #[test]
     fn a_checkpoint_by_itself_and_words_are_redacted_too() {
-        let policy = Policy::parse(&["/checkpoint/*/ssn", "/result/ssn"]).unwrap();
+        let policy = RedactionPolicy::parse(&["/checkpoint/*/ssn", "/result/ssn"]).unwrap();
         let mut state = json!({ "a": { "ssn": 1 } });
         policy.redact_checkpoint(&mut state);
         assert_eq!(state["a"]["ssn"], 0);
@@ -389,7 +389,7 @@ mod tests {
     #[test]
     fn what_is_no_pattern_is_refused() {
         for wrong in ["", "/", "currentState", "/**", "/**/**"] {
-            assert!(Policy::parse(&[wrong]).is_err(), "{wrong}");
+            assert!(RedactionPolicy::parse(&[wrong]).is_err(), "{wrong}");
         }
     }
 
@@ -419,7 +419,7 @@ mod tests {
             ("/taskDescription/x", "which is a text"),
             ("/constraints/0/x", "which is a text"),
         ] {
-            let told = Policy::parse(&[wrong]).unwrap_err();
+            let told = RedactionPolicy::parse(&[wrong]).unwrap_err();
             assert!(told.contains(why) && told.contains(wrong), "{wrong}: {told}");
         }
         for right in [
@@ -437,7 +437,11 @@ mod tests {
             "/checkpoint/a",
             "/taskSummary",
         ] {
-            assert!(Policy::parse(&[right]).is_ok(), "{right}: {:?}", Policy::parse(&[right]));
+            assert!(
+                RedactionPolicy::parse(&[right]).is_ok(),
+                "{right}: {:?}",
+                RedactionPolicy::parse(&[right])
+            );
         }
     }
 
@@ -450,7 +454,7 @@ mod tests {
                 "toolState": { "a": [{ "b": { "url": "postgres://admin:secret@db/x" } }], &token: 1 },
             })
         };
-        let policy = Policy::default().with_secrets(Treatment::Redact);
+        let policy = RedactionPolicy::default().with_secrets(SecretPolicy::Redact);
         let mut done = message();
         assert!(policy.redact_message(&mut done));
         assert_eq!(
@@ -466,7 +470,7 @@ mod tests {
         let places: Vec<_> = seen.iter().map(|one| one.pointer.as_str()).collect();
         assert_eq!(places, ["/taskDescription", "/toolState/a/0/b/url", "/toolState"]);
         let mut kept = message();
-        assert!(!Policy::default().redact_message(&mut kept));
+        assert!(!RedactionPolicy::default().redact_message(&mut kept));
         assert_eq!(kept, message());
     }
 }

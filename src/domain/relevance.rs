@@ -1,6 +1,6 @@
-//! Which agents a task put in words fits: full-text relevance (BM25) over what agents say of themselves.
+//! Relevance of agents for a task in words: full-text relevance (BM25) over the agents' registrations.
 //!
-//! A page of BM25 of our own: the libraries looked at link what is not permissive, or lack fields.
+//! BM25 is implemented here: the libraries considered link code under other licences, or lack fields.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -12,35 +12,33 @@ use super::agent::Agent;
 use super::ids::AgentId;
 use super::unseen::is_unseen;
 
-/// How much a word counts by where it stands: names and abilities say what an agent is, prose and
-/// examples mention much besides.
+/// Weight of a word by field: names and abilities describe an agent best, prose and examples mention much besides.
 const WEIGHTS: [f64; 3] = [2.0, 2.0, 1.0];
 
-/// How soon further mentions of a word cease to count, and how much the length of a text counts
-/// against it: BM25's usual values.
+/// BM25's saturation of repeated words and penalty of long texts, at their usual values.
 const SATURATION: f64 = 1.2;
 const LENGTH: f64 = 0.75;
 
-/// Words of a task that are looked for at most; a whole message is no question.
+/// Most words of a task searched for; a whole message is no question.
 const ASKED: usize = 64;
 
-/// What scores less than this share of the best has only everyday words in common with the task.
+/// Share of the best score below which only everyday words are in common.
 const FLOOR: f64 = 0.1;
 
-/// An index over agents.
+/// A full-text index over agents.
 #[derive(Debug, Default)]
 pub struct Relevance {
     ids: Vec<AgentId>,
-    /// Weighted words of each agent, and of all on average.
+    /// Weighted length of each agent's text, and the average.
     lengths: Vec<f64>,
     average: f64,
-    /// Who mentions a word, by place, and with what weight in all.
+    /// Agents by word, with the word's total weight.
     mentions: HashMap<String, Vec<(usize, f64)>>,
 }
 
 impl Relevance {
-    /// Indexes names, specializations, capabilities, domains, descriptions and examples. Takes some
-    /// tens of microseconds for each agent.
+    /// Indexes names, specializations, capabilities, domains, descriptions and examples. Takes some tens of
+    /// microseconds for each agent.
     pub fn of<'a>(agents: impl Iterator<Item = &'a Agent>) -> Self {
         let mut made = Self::default();
         for (place, agent) in agents.enumerate() {
@@ -62,8 +60,8 @@ impl Relevance {
         made
     }
 
-    /// Agents that share words with the task, the most relevant first, each with its score (larger than 0;
-    /// comparable within one answer only).
+    /// Agents with words in common with the task, most relevant first, with their score (above 0; comparable
+    /// within one answer only).
     pub fn rank(&self, task: &str) -> Vec<(f64, &AgentId)> {
         let asked: BTreeSet<String> = words(task).into_iter().take(ASKED).collect();
         let mut scores: HashMap<usize, f64> = HashMap::new();
@@ -101,9 +99,8 @@ fn prose(agent: &Agent) -> Vec<&str> {
     agent.examples.iter().map(String::as_str).chain([agent.description.as_str()]).collect()
 }
 
-/// The words of a text by Unicode's word boundaries (UAX #29; of Chinese each character), folded and
-/// brought to their stems. One stemmer serves all languages: what matters is that both sides are cut
-/// alike.
+/// The words of a text by Unicode's word boundaries (UAX #29; each character of Chinese), case-folded and stemmed.
+/// One stemmer serves all languages: both sides only need the same cuts.
 fn words(text: &str) -> Vec<String> {
     let stemmer = Stemmer::create(Algorithm::English);
     let seen = text.chars().filter(|one| one.is_whitespace() || !is_unseen(*one));

@@ -1,10 +1,9 @@
-//! Where data may go: regions, and what a transfer between two of them stands on (seed 000 §12.2, GDPR
-//! chapter V).
+//! Data residency: regions, and the legal basis of transfers between them (seed 000 §12.2, GDPR chapter V).
 //!
-//! The broker's region is that of its database. An agent, a subscriber or an archive that states none is in
-//! the broker's. A handoff crosses on its way in where its sender's region is another, and on its way out
-//! where its receiver's is. What such a transfer stands on is the foreign party's `transferBasis`, a code
-//! that an operator registers with it, for it stands in records.
+//! The broker's region is that of its database. An agent, a subscriber or an archive without a stated region is in
+//! the broker's. A handoff crosses on its way in where its sender's region differs, and on its way out where its
+//! receiver's does. The legal basis of such a transfer is the foreign party's `transferBasis`, a code registered by
+//! an operator, since it is part of records.
 
 use std::fmt;
 use std::str::FromStr;
@@ -13,10 +12,10 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::agent::Agent;
 
-/// The longest name of a region.
+/// Longest name of a region, in bytes.
 const LONGEST: usize = 32;
 
-/// A region's name, as an operator chose it: lower-case letters, digits and `-`, e.g. `eu` or `eu-central-1`.
+/// A region's name, chosen by an operator: lower-case letters, digits and `-`, e.g. `eu` or `eu-central-1`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Region {
     bytes: [u8; LONGEST],
@@ -24,7 +23,7 @@ pub struct Region {
 }
 
 impl Region {
-    /// Its name.
+    /// The region's name.
     #[must_use]
     pub fn as_str(&self) -> &str {
         std::str::from_utf8(&self.bytes[..usize::from(self.length)]).unwrap_or_default()
@@ -70,7 +69,7 @@ impl<'de> Deserialize<'de> for Region {
     }
 }
 
-/// Whether a text can say what a transfer stands on: a code such as `ADEQUACY`, `SCC_2021` or `BCR`.
+/// Whether a text is a valid transfer basis: a code such as `ADEQUACY`, `SCC_2021` or `BCR`.
 #[must_use]
 pub fn is_basis(text: &str) -> bool {
     (2..=64).contains(&text.len())
@@ -78,79 +77,79 @@ pub fn is_basis(text: &str) -> bool {
         && text.bytes().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit() || b == b'_')
 }
 
-/// What becomes of a crossing.
+/// Handling of region crossings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Policy {
-    /// Nothing: regions are not compared.
+pub enum ResidencyPolicy {
+    /// Regions are not compared.
     Off,
-    /// It is recorded, with what it stands on where that is known, and named in a warning.
+    /// A crossing is recorded, with its basis if known, and reported in a warning.
     #[default]
     Record,
-    /// It is recorded where something is stated that it stands on, and refused otherwise.
+    /// A crossing with a stated basis is recorded, any other refused.
     Refuse,
 }
 
 /// The broker's region, and its policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Residency {
-    /// Where the database is; none: regions are not compared.
+    /// The database's region; none: regions are not compared.
     pub region: Option<Region>,
-    /// What becomes of a crossing.
-    pub policy: Policy,
+    /// Handling of crossings.
+    pub policy: ResidencyPolicy,
 }
 
-/// Which party of a handoff is in another region.
+/// The party of a handoff in another region.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Party {
-    /// The data come from there.
+pub enum CrossingParty {
+    /// The data comes from the party.
     Sender,
-    /// The data go there.
+    /// The data goes to the party.
     Receiver,
 }
 
-/// Data that go from one region to another.
+/// A transfer of data between regions.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Crossing {
-    /// Whose region is not the broker's.
-    pub party: Party,
-    /// Out of which region.
+    /// The party in the other region.
+    pub party: CrossingParty,
+    /// Region of origin.
     pub from: Region,
-    /// Into which.
+    /// Region of destination.
     pub to: Region,
-    /// What the transfer stands on: a code.
+    /// Code of the legal basis.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub transfer_basis: Option<String>,
 }
 
-/// What a record says of a handoff's crossings.
+/// A handoff's crossings, as recorded.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ResidencyFacts {
-    /// On the way in first.
+    /// Crossings, inbound first.
     pub crossings: Vec<Crossing>,
 }
 
 impl Residency {
-    /// Whether data that go between the broker and such a place leave or enter its region, and on what.
+    /// The crossing, if any, of data between the broker and a party in `region`, with its basis.
     #[must_use]
     pub fn crossing(
         &self,
-        party: Party,
+        party: CrossingParty,
         region: Option<Region>,
         basis: Option<&str>,
     ) -> Option<Crossing> {
-        let own = self.region.filter(|_| self.policy != Policy::Off)?;
+        let own = self.region.filter(|_| self.policy != ResidencyPolicy::Off)?;
         let other = region.filter(|region| *region != own)?;
         let (from, to) = match party {
-            Party::Sender => (other, own),
-            Party::Receiver => (own, other),
+            CrossingParty::Sender => (other, own),
+            CrossingParty::Receiver => (own, other),
         };
         Some(Crossing { party, from, to, transfer_basis: basis.map(str::to_owned) })
     }
 
-    /// The crossings of a handoff between these two.
+    /// The crossings of a handoff between two agents.
     #[must_use]
     pub fn crossings(&self, source: Option<&Agent>, target: Option<&Agent>) -> Vec<Crossing> {
         if self.region.is_none() {
@@ -159,16 +158,19 @@ impl Residency {
         let of = |party, agent: Option<&Agent>| {
             agent.and_then(|one| self.crossing(party, one.region, one.transfer_basis.as_deref()))
         };
-        [of(Party::Sender, source), of(Party::Receiver, target)].into_iter().flatten().collect()
+        [of(CrossingParty::Sender, source), of(CrossingParty::Receiver, target)]
+            .into_iter()
+            .flatten()
+            .collect()
     }
 
     /// Whether the policy refuses it.
     #[must_use]
     pub fn refuses(&self, crossing: &Crossing) -> bool {
-        self.policy == Policy::Refuse && crossing.transfer_basis.is_none()
+        self.policy == ResidencyPolicy::Refuse && crossing.transfer_basis.is_none()
     }
 
-    /// What a record says of crossings; nothing where there are none.
+    /// The crossings in a record's form; `None` for an empty list.
     #[must_use]
     pub fn facts(crossings: Vec<Crossing>) -> Option<ResidencyFacts> {
         (!crossings.is_empty()).then_some(ResidencyFacts { crossings })
@@ -196,13 +198,13 @@ mod tests {
         agent
     }
 
-    fn residency(policy: Policy) -> Residency {
+    fn residency(policy: ResidencyPolicy) -> Residency {
         Residency { region: Some("eu".parse().unwrap()), policy }
     }
 
     #[test]
     fn f4_8_a_region_is_compared_with_the_brokers_in_both_directions() {
-        let residency = residency(Policy::Record);
+        let residency = residency(ResidencyPolicy::Record);
         let crossings = |source: &Agent, target: &Agent| {
             let all = residency.crossings(Some(source), Some(target));
             all.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
@@ -216,7 +218,7 @@ mod tests {
         );
         // By way of the broker, even between two of one region.
         assert_eq!(crossings(&jp, &jp).matches("without a stated transfer basis").count(), 2);
-        let off = Residency { policy: Policy::Off, ..residency };
+        let off = Residency { policy: ResidencyPolicy::Off, ..residency };
         assert_eq!(off.crossings(Some(&jp), Some(&us)), []);
         assert_eq!(Residency::default().crossings(Some(&jp), Some(&us)), []);
     }
@@ -224,7 +226,9 @@ mod tests {
     #[test]
     fn f4_8_refused_is_what_stands_on_nothing() {
         let (us, jp) = (agent(Some("us"), Some("ADEQUACY")), agent(Some("jp"), None));
-        for (policy, refused) in [(Policy::Record, [false; 2]), (Policy::Refuse, [false, true])] {
+        for (policy, refused) in
+            [(ResidencyPolicy::Record, [false; 2]), (ResidencyPolicy::Refuse, [false, true])]
+        {
             let residency = residency(policy);
             let told = [&us, &jp].map(|target| {
                 residency.crossings(None, Some(target)).iter().any(|one| residency.refuses(one))

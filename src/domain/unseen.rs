@@ -1,7 +1,7 @@
-//! Characters that are not shown: one table, from Unicode's own properties.
+//! Invisible characters: one table, from Unicode's own properties.
 //!
-//! Whoever compares, scans or shows a text that others wrote asks here. Two texts that look the same may
-//! differ in such characters alone, and a word may be split by them without a gap.
+//! All code that compares, scans or shows untrusted text uses this table. Texts that look the same may differ in
+//! such characters alone, and a word may contain them without a visible gap.
 
 use std::ops::RangeInclusive;
 use std::sync::LazyLock;
@@ -9,7 +9,7 @@ use std::sync::LazyLock;
 use icu_properties::props::{DefaultIgnorableCodePoint, GeneralCategory};
 use icu_properties::{CodePointMapData, CodePointSetData};
 
-/// A bit for each code point of all planes, set in the order of the code points.
+/// A bit for each code point of all planes, in the order of code points.
 static TABLE: LazyLock<Vec<u64>> = LazyLock::new(|| {
     let mut table = vec![0_u64; (char::MAX as usize + 1).div_ceil(64)];
     for range in CodePointSetData::new::<DefaultIgnorableCodePoint>().iter_ranges() {
@@ -39,9 +39,8 @@ fn set(table: &mut [u64], range: RangeInclusive<u32>) {
     }
 }
 
-/// Whether a character has no shape of its own: default-ignorable (UAX 44), a control other than tab and
-/// line feed, a format character, a separator of lines or paragraphs, or no character at all
-/// (unassigned in any plane).
+/// Whether a character is invisible: default-ignorable (UAX 44), a control other than tab and line feed, a format
+/// character, a separator of lines or paragraphs, or unassigned in any plane.
 #[must_use]
 pub fn is_unseen(character: char) -> bool {
     match character {
@@ -53,8 +52,8 @@ pub fn is_unseen(character: char) -> bool {
     }
 }
 
-/// The same for a character after `before`: joiners and variation selectors are spared where scripts and
-/// emoji need them, after a character that is itself shown and not ASCII.
+/// Whether a character is invisible after `before`: joiners and variation selectors are allowed where scripts and
+/// emoji need them, after a visible non-ASCII character.
 #[must_use]
 pub fn is_hidden(character: char, before: char) -> bool {
     match character {
@@ -65,7 +64,7 @@ pub fn is_hidden(character: char, before: char) -> bool {
     }
 }
 
-/// The characters of a text, each with whether it is hidden where it stands.
+/// The characters of a text, each with whether it is hidden at its position.
 pub fn each(text: &str) -> impl Iterator<Item = (char, bool)> + '_ {
     let mut before = '\n';
     text.chars().map(move |character| {
@@ -75,7 +74,7 @@ pub fn each(text: &str) -> impl Iterator<Item = (char, bool)> + '_ {
     })
 }
 
-/// The text as it shows, in so many characters at most.
+/// The visible text, at most `most` characters.
 #[must_use]
 pub fn shown(text: &str, most: usize) -> String {
     each(text).filter(|(_, hidden)| !hidden).map(|(character, _)| character).take(most).collect()

@@ -1,37 +1,37 @@
-//! Appending to a log: drafts get their places, the tree grows with them.
+//! Appending to a log: each draft gets a leaf index, and the tree grows with it.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
-use super::merkle::{Growth, Hash};
+use super::merkle::{Hash, TreeGrowth};
 use super::receipt::Notary;
-use super::record::{Draft, LogHead, Sealed, seal};
+use super::record::{LogHead, RecordDraft, SealedRecord, seal};
 use crate::domain::ids::TenantId;
 
-/// A log that is being appended to, within one transaction.
+/// A log during one transaction that appends to it.
 #[derive(Debug, Clone)]
-pub struct Appending {
+pub struct LogAppender {
     head: LogHead,
-    growth: Growth,
+    growth: TreeGrowth,
 }
 
-impl Appending {
-    /// Begins at a head whose tree has all of its records.
+impl LogAppender {
+    /// Begins at a head whose tree covers all of its records.
     #[must_use]
     pub fn new(head: LogHead) -> Self {
-        let growth = Growth::of(head.tree.clone());
+        let growth = TreeGrowth::of(head.tree.clone());
         Self { head, growth }
     }
 
-    /// Gives a draft the next place.
-    pub fn append(&mut self, draft: &Draft) -> Sealed {
+    /// Seals a draft at the next leaf index.
+    pub fn append(&mut self, draft: &RecordDraft) -> SealedRecord {
         let sealed = seal(&mut self.head, draft);
         self.growth.push(sealed.hash);
         sealed
     }
 
-    /// Gives the tree leaves that the log has already, in order. `None` where there are none, or more
-    /// than the log has.
+    /// Adds leaves that the log already has, in order, to a tree that lags behind. `None` where `leaves` is
+    /// empty, or exceeds the log's size.
     #[must_use]
     pub fn caught_up(mut self, leaves: &[Hash]) -> Option<Self> {
         for leaf in leaves {
@@ -41,20 +41,20 @@ impl Appending {
         (!leaves.is_empty() && self.growth.after().size() <= size).then_some(self)
     }
 
-    /// The head as it will be.
+    /// The head after all appended drafts.
     #[must_use]
     pub fn head(&self) -> LogHead {
         LogHead { tree: self.growth.after().clone(), ..self.head.clone() }
     }
 
-    /// Tells a record how large the log is after this transaction.
-    pub fn close(&self, sealed: &mut Sealed) {
+    /// Sets `tree_size` of a record to the log's size after this transaction.
+    pub fn close(&self, sealed: &mut SealedRecord) {
         sealed.tree_size = self.head.size;
     }
 
-    /// The new nodes that are kept, with whose they are.
-    pub fn nodes(&self) -> impl Iterator<Item = Node<'_>> {
-        self.growth.kept_nodes().map(|(level, index, hash)| Node {
+    /// The new nodes to store, with their tenant.
+    pub fn nodes(&self) -> impl Iterator<Item = TreeNode<'_>> {
+        self.growth.kept_nodes().map(|(level, index, hash)| TreeNode {
             tenant: &self.head.tenant,
             level: i64::from(level),
             index: i64::try_from(index).unwrap_or(i64::MAX),
@@ -63,30 +63,30 @@ impl Appending {
     }
 }
 
-/// A node of a log's tree on its way into the store.
+/// A node of a log's tree to be stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Node<'a> {
-    /// Whose log.
+pub struct TreeNode<'a> {
+    /// The tenant that owns the log.
     pub tenant: &'a TenantId,
-    /// Tile level: the tree's level through 8.
+    /// Tile level: the tree's level divided by 8.
     pub level: i64,
-    /// Its place within the level.
+    /// The node's index within the level, from 0.
     pub index: i64,
     /// The root of the complete subtree below it.
     pub hash: &'a Hash,
 }
 
-/// How a log grew in one transaction.
+/// The growth of one log in one transaction.
 #[derive(Debug)]
-pub struct Grown {
-    /// Which log.
+pub struct LogGrowth {
+    /// The log's id.
     pub log_id: String,
     /// The tree before and after.
-    pub growth: Growth,
+    pub growth: TreeGrowth,
     signed: OnceLock<Arc<str>>,
 }
 
-impl Grown {
+impl LogGrowth {
     /// The tree head of the transaction, signed once however many receipts it goes into.
     pub fn tree_head(&self, notary: &Notary) -> Arc<str> {
         let sign = || notary.tree_head(&self.log_id, self.growth.after()).into();
@@ -94,42 +94,42 @@ impl Grown {
     }
 }
 
-/// A record with the tree that grew with it: enough for a receipt.
+/// A record with the tree of its transaction: enough for a receipt.
 #[derive(Debug, Clone)]
-pub struct Placed {
-    /// The record.
-    pub sealed: Sealed,
+pub struct LoggedRecord {
+    /// The record with its leaf index.
+    pub sealed: SealedRecord,
     /// The tree of its transaction.
-    pub grown: Arc<Grown>,
+    pub grown: Arc<LogGrowth>,
 }
 
-/// What a transaction appended.
+/// The records and trees of one transaction.
 #[derive(Debug, Clone, Default)]
-pub struct Appended {
+pub struct AppendedRecords {
     /// The records, in the order of the drafts.
-    pub records: Vec<Sealed>,
-    /// How each tenant's tree grew.
-    pub trees: BTreeMap<TenantId, Arc<Grown>>,
+    pub records: Vec<SealedRecord>,
+    /// Growth by tenant.
+    pub trees: BTreeMap<TenantId, Arc<LogGrowth>>,
 }
 
-impl Appended {
+impl AppendedRecords {
     /// From the logs as they are after the last draft.
     #[must_use]
-    pub fn new(records: Vec<Sealed>, logs: BTreeMap<TenantId, Appending>) -> Self {
+    pub fn new(records: Vec<SealedRecord>, logs: BTreeMap<TenantId, LogAppender>) -> Self {
         let trees = logs
             .into_iter()
             .map(|(tenant, log)| {
                 let (log_id, growth) = (log.head.log_id, log.growth);
-                (tenant, Arc::new(Grown { log_id, growth, signed: OnceLock::new() }))
+                (tenant, Arc::new(LogGrowth { log_id, growth, signed: OnceLock::new() }))
             })
             .collect();
         Self { records, trees }
     }
 
-    /// One of the records, with its tree.
+    /// One of the records, with its tree. `None` where the tenant or index is unknown.
     #[must_use]
-    pub fn placed(&self, tenant: &TenantId, record: usize) -> Option<Placed> {
+    pub fn placed(&self, tenant: &TenantId, record: usize) -> Option<LoggedRecord> {
         let sealed = self.records.get(record)?.clone();
-        Some(Placed { sealed, grown: Arc::clone(self.trees.get(tenant)?) })
+        Some(LoggedRecord { sealed, grown: Arc::clone(self.trees.get(tenant)?) })
     }
 }

@@ -5,7 +5,7 @@ use std::cell::RefCell;
 
 use sha2::{Digest, Sha256};
 
-/// Bytes of a salt.
+/// Length of a salt in bytes.
 pub const SALT_LEN: usize = 16;
 
 /// Contents above this are compressed before they are stored; below it zstd only adds.
@@ -17,22 +17,22 @@ const ZSTD_LEVEL: i32 = 1;
 /// The largest content that [`unpack`] will produce: a guard against a planted bomb.
 pub const MAX_UNPACKED: usize = 64 * 1024 * 1024;
 
-/// What a commitment is about; part of what is hashed, so that one kind cannot pass for another.
+/// The kind of content a commitment covers. Part of the hashed bytes, so that one kind cannot pass for another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Subject {
+pub enum CommitmentSubject {
     /// A handoff's message, or the content of a later record.
     Message,
-    /// A checkpoint.
+    /// A task's saved state.
     Checkpoint,
-    /// One data subject's personal data.
+    /// Personal data of one data subject.
     PersonalData,
-    /// The whole submission, kept to recognise a replay.
+    /// A whole submission, kept to recognise a replay.
     Submission,
-    /// The id of a data subject that an erasure or a legal hold is about.
+    /// The id of a data subject, for an erasure or a legal hold.
     DataSubject,
 }
 
-impl Subject {
+impl CommitmentSubject {
     const fn tag(self) -> &'static [u8] {
         match self {
             Self::Message => b"handoffd/commitment/v1/message\0",
@@ -46,7 +46,7 @@ impl Subject {
 
 /// SHA-256 over a tag, the salt and the canonical content.
 #[must_use]
-pub fn commit(subject: Subject, salt: &[u8], content: &[u8]) -> [u8; 32] {
+pub fn commit(subject: CommitmentSubject, salt: &[u8], content: &[u8]) -> [u8; 32] {
     Sha256::new()
         .chain_update(subject.tag())
         .chain_update((salt.len() as u64).to_be_bytes())
@@ -56,17 +56,17 @@ pub fn commit(subject: Subject, salt: &[u8], content: &[u8]) -> [u8; 32] {
         .into()
 }
 
-/// How stored bytes are coded.
+/// The coding of stored bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Codec {
-    /// As they are.
+    /// Canonical JSON, not compressed.
     Raw,
-    /// zstd.
+    /// One zstd frame.
     Zstd,
 }
 
 impl Codec {
-    /// As stored.
+    /// The name in the database column.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -75,7 +75,7 @@ impl Codec {
         }
     }
 
-    /// Reads a codec back.
+    /// Parses a stored codec name.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         match text {
@@ -86,23 +86,23 @@ impl Codec {
     }
 }
 
-/// A content on its way into the store: committed to, salted and packed.
+/// A content to be stored: committed, salted and packed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Part {
-    /// Random, [`SALT_LEN`] bytes.
+pub struct PackedContent {
+    /// [`SALT_LEN`] random bytes.
     pub salt: Vec<u8>,
-    /// See [`commit`].
+    /// The commitment, by [`commit`].
     pub commitment: [u8; 32],
-    /// How `bytes` are coded.
+    /// The coding of `bytes`.
     pub codec: Codec,
-    /// The content as stored.
+    /// The packed content.
     pub bytes: Vec<u8>,
 }
 
-impl Part {
+impl PackedContent {
     /// Commits to canonical content and packs it.
     #[must_use]
-    pub fn new(subject: Subject, salt: [u8; SALT_LEN], content: &[u8]) -> Self {
+    pub fn new(subject: CommitmentSubject, salt: [u8; SALT_LEN], content: &[u8]) -> Self {
         let commitment = commit(subject, &salt, content);
         let packed = (content.len() >= COMPRESS_FROM)
             .then(|| compress(content))
@@ -117,12 +117,12 @@ impl Part {
 }
 
 thread_local! {
-    /// A compressor's tables are large: to make them anew for each content takes as long as compressing it.
+    /// Compressor of each thread: building its tables takes as long as compressing one content.
     static COMPRESSOR: RefCell<Option<zstd::bulk::Compressor<'static>>> =
         RefCell::new(zstd::bulk::Compressor::new(ZSTD_LEVEL).ok());
 }
 
-/// The bytes as [`Codec::Zstd`]; `None` where they cannot be compressed, and are kept as they are.
+/// The bytes as [`Codec::Zstd`]; `None` where compression fails, and the bytes are stored raw.
 #[must_use]
 pub fn compress(content: &[u8]) -> Option<Vec<u8>> {
     COMPRESSOR.with_borrow_mut(|compressor| compressor.as_mut()?.compress(content).ok())
@@ -162,25 +162,25 @@ mod tests {
     proptest! {
         #[test]
         fn a_part_unpacks_to_what_was_committed(content in proptest::collection::vec(any::<u8>(), 0..2000), salt: [u8; 16]) {
-            let part = Part::new(Subject::Message, salt, &content);
+            let part = PackedContent::new(CommitmentSubject::Message, salt, &content);
             let unpacked = unpack(part.codec, &part.bytes).unwrap();
             prop_assert_eq!(&unpacked, &content);
-            prop_assert_eq!(commit(Subject::Message, &part.salt, &unpacked), part.commitment);
+            prop_assert_eq!(commit(CommitmentSubject::Message, &part.salt, &unpacked), part.commitment);
         }
     }
 
     #[test]
     fn salt_kind_and_content_all_count() {
-        let base = commit(Subject::Message, &[1; 16], b"x");
-        assert_ne!(base, commit(Subject::Message, &[2; 16], b"x"));
-        assert_ne!(base, commit(Subject::Checkpoint, &[1; 16], b"x"));
-        assert_ne!(base, commit(Subject::Message, &[1; 16], b"y"));
+        let base = commit(CommitmentSubject::Message, &[1; 16], b"x");
+        assert_ne!(base, commit(CommitmentSubject::Message, &[2; 16], b"x"));
+        assert_ne!(base, commit(CommitmentSubject::Checkpoint, &[1; 16], b"x"));
+        assert_ne!(base, commit(CommitmentSubject::Message, &[1; 16], b"y"));
     }
 
     #[test]
     fn repetitive_json_is_stored_small_and_rubbish_is_refused() {
         let content = r#"{"a":"bbbbbbbb"}"#.repeat(100);
-        let part = Part::new(Subject::Message, [0; 16], content.as_bytes());
+        let part = PackedContent::new(CommitmentSubject::Message, [0; 16], content.as_bytes());
         assert_eq!(part.codec, Codec::Zstd);
         assert!(part.bytes.len() < content.len() / 4);
         assert!(unpack(Codec::Zstd, b"rubbish").is_err());

@@ -1,6 +1,6 @@
-//! What a witness says of a tree head: C2SP tlog-cosignature, the Ed25519 kind. A witness has followed the
-//! log, and states that at some time this was the largest tree it had seen, each one having grown out
-//! of the one before. Its signature stands in the note beside the log's own.
+//! Cosignatures of tree heads: C2SP tlog-cosignature with Ed25519. A witness follows the log and states the time at
+//! which this was the largest tree it had seen, each tree having grown out of the one before. Its signature stands in
+//! the note beside the log's own.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -9,7 +9,7 @@ use sha2::{Digest, Sha256};
 
 use super::note::{Note, NoteError, NoteSignature, is_name};
 
-/// The algorithm's byte of cosignatures with Ed25519.
+/// Algorithm byte of Ed25519 cosignatures.
 const COSIGNATURE: u8 = 4;
 
 /// A witness' public key with its name.
@@ -60,8 +60,7 @@ impl WitnessKey {
         [digest[0], digest[1], digest[2], digest[3]]
     }
 
-    /// The first signature of a note that is this witness' own, and when it was given, in seconds since
-    /// the Unix epoch.
+    /// The first signature of a note made by this witness, and its time in seconds since the Unix epoch.
     ///
     /// # Errors
     /// [`NoteError::Unsigned`] or [`NoteError::Forged`].
@@ -83,7 +82,7 @@ impl WitnessKey {
     }
 }
 
-/// What a witness signs: when, and the note's text.
+/// The text a witness signs: the time, then the note's text.
 #[must_use]
 pub fn cosigned_text(time: u64, text: &str) -> String {
     format!("cosignature/v1\ntime {time}\n{text}")

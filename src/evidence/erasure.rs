@@ -1,8 +1,8 @@
-//! What records say of erasures, and the check that every gap in the log's contents is one of them.
+//! Erasure facts in records, and the check that an erasure explains every gap in the log's contents.
 //!
-//! An erasure removes data in pages. Each page is gone in the same transaction that appends an
-//! `ERASED` record, whose content lists what went: so at any moment, also in the middle of an erasure
-//! or after a crash, a content that is not there is either listed or was taken away.
+//! An erasure removes data in pages. Each page is removed in the transaction that appends an `ERASED` record,
+//! whose content lists the removed data. So at any moment, also during an erasure or after a crash, a missing content
+//! is either listed or was removed without authorization.
 
 use std::collections::BTreeSet;
 
@@ -17,7 +17,8 @@ use crate::domain::ids::{ErasureId, TaskId};
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, utoipa::ToSchema,
 )]
-pub enum Scope {
+#[schema(as = Scope)]
+pub enum ErasureScope {
     /// The subject's personal data, wherever it was marked as such.
     #[serde(rename = "personal-data")]
     PersonalData,
@@ -26,8 +27,8 @@ pub enum Scope {
     Messages,
 }
 
-impl Scope {
-    /// As stored and as it stands in records.
+impl ErasureScope {
+    /// The name in the database and in records.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -36,83 +37,83 @@ impl Scope {
         }
     }
 
-    /// Reads a scope back.
+    /// Parses a stored scope.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         [Self::PersonalData, Self::Messages].into_iter().find(|scope| scope.as_str() == text)
     }
 }
 
-/// What a record says of an erasure or a hold. No id of a person: a salted commitment to it, whose
-/// salt only the broker's master key and the id together can make again.
+/// The facts of an erasure in a record. They hold no id of a person, only a salted commitment to it; the salt is
+/// derived from the broker's master key and the id together.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ErasureFacts {
-    /// The erasure.
+    /// The erasure's id.
     pub id: ErasureId,
-    /// How much goes.
-    pub scope: Scope,
-    /// `sha256:…` of the subject's id.
+    /// The scope of the erasure.
+    pub scope: ErasureScope,
+    /// Commitment to the subject's id, `sha256:…`.
     pub subject_commitment: String,
-    /// Personal data erased: on this page, or (`ERASURE_COMPLETED`) in all.
+    /// Personal data erased: on this page, or in all for `ERASURE_COMPLETED`.
     pub data: i64,
-    /// Contents of records erased, likewise.
+    /// Contents of records erased: on this page, or in all for `ERASURE_COMPLETED`.
     pub contents: i64,
-    /// Checkpoints erased, likewise.
+    /// Checkpoints erased: on this page, or in all for `ERASURE_COMPLETED`.
     pub checkpoints: i64,
 }
 
-/// What a record says of contents whose time was over (`retention.delete_after_days`).
+/// The facts of a purge in a record (`retention.delete_after_days`).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RetentionFacts {
-    /// What was recorded before this time went, RFC 3339.
+    /// Data recorded before this time was purged, RFC 3339.
     pub before: String,
-    /// Personal data that went.
+    /// Personal data purged.
     pub data: i64,
-    /// Contents of records that went.
+    /// Contents of records purged.
     pub contents: i64,
-    /// Checkpoints that went.
+    /// Checkpoints purged.
     pub checkpoints: i64,
 }
 
-/// What a record says of a legal hold.
+/// The facts of a legal hold in a record.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct HoldFacts {
-    /// The hold.
+    /// The hold's id.
     pub id: String,
-    /// `sha256:…` of the subject's id, where it holds a subject.
+    /// Commitment to the subject's id, `sha256:…`; only for a hold on a subject.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub subject_commitment: Option<String>,
 }
 
-/// A place of personal data: a record's leaf index, and the ordinal among the record's commitments.
+/// The location of personal data: a record's leaf index and the ordinal among the record's commitments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Slot {
-    /// The record.
+pub struct DataSlot {
+    /// Leaf index of the record.
     pub leaf_index: i64,
-    /// Which of its data.
+    /// Ordinal of the datum within the record.
     pub ordinal: i64,
 }
 
-/// The ordinal that stands for a record's own content.
+/// The ordinal of a record's own content.
 const CONTENT: i64 = -1;
 
-/// Why something went.
+/// The reason for which data was removed.
 #[derive(Debug, Clone, Copy)]
-pub enum Cause<'a> {
-    /// A person asked for its erasure.
+pub enum ErasureCause<'a> {
+    /// A request to erase a data subject.
     Erasure(ErasureId),
-    /// It was recorded before this time (RFC 3339), and is past its own.
+    /// The end of retention: data recorded before this time (RFC 3339).
     Retention(&'a str),
 }
 
-/// The content of an `ERASED` record: why and what went, in RFC 8785 form.
+/// The content of an `ERASED` record: the cause and the removed data, in RFC 8785 form.
 #[must_use]
 pub fn list(
-    cause: Cause<'_>,
-    data: &[Slot],
+    cause: ErasureCause<'_>,
+    data: &[DataSlot],
     contents: &[i64],
     checkpoints: &[(TaskId, CheckpointRef)],
 ) -> Vec<u8> {
@@ -122,40 +123,39 @@ pub fn list(
         "personalData": data, "contents": contents, "checkpoints": checkpoints,
     });
     match cause {
-        Cause::Erasure(id) => list["erasureId"] = json!(id),
-        Cause::Retention(before) => list["retention"] = json!({ "before": before }),
+        ErasureCause::Erasure(id) => list["erasureId"] = json!(id),
+        ErasureCause::Retention(before) => list["retention"] = json!({ "before": before }),
     }
     canonical::to_vec(&list)
 }
 
-/// What a list calls a checkpoint.
+/// The name of a checkpoint in an `ERASED` list.
 fn named(task: TaskId, at: CheckpointRef) -> String {
     format!("{task}/{}/{}", at.execution_id, at.seq)
 }
 
-/// Compares what is gone with what records say was erased. Its memory grows with what was erased.
+/// Compares missing data with the `ERASED` lists. Memory grows with the number of missing contents.
 #[derive(Debug, Default)]
-pub struct Gaps {
-    open: BTreeSet<Slot>,
+pub struct ErasureGaps {
+    open: BTreeSet<DataSlot>,
     checkpoints: BTreeSet<String>,
 }
 
-impl Gaps {
-    /// A record's content is gone.
+impl ErasureGaps {
+    /// Notes that a record's content is missing.
     pub fn content(&mut self, leaf_index: i64) {
-        self.open.insert(Slot { leaf_index, ordinal: CONTENT });
+        self.open.insert(DataSlot { leaf_index, ordinal: CONTENT });
     }
 
-    /// A datum is gone.
+    /// Notes that a datum is missing.
     pub fn datum(&mut self, leaf_index: i64, ordinal: i64) {
-        self.open.insert(Slot { leaf_index, ordinal });
+        self.open.insert(DataSlot { leaf_index, ordinal });
     }
 
-    /// An `ERASED` record says that these went: they are accounted for.
+    /// Closes the gaps that an `ERASED` record lists.
     ///
     /// # Errors
-    /// A sentence where the list cannot be read, or names what is still there (a backup brought back
-    /// what had been erased).
+    /// A sentence where the list cannot be read, or names data that is present (a backup restored erased data).
     pub fn erased(&mut self, list: &[u8]) -> Result<(), String> {
         let list: Value =
             serde_json::from_slice(list).map_err(|_| "the list is not JSON".to_owned())?;
@@ -170,11 +170,11 @@ impl Gaps {
         // All of the list counts, whatever is wrong with one of it.
         let mut outcome = Ok(());
         for leaf in items("contents")? {
-            let slot = Slot { leaf_index: number(Some(leaf))?, ordinal: CONTENT };
+            let slot = DataSlot { leaf_index: number(Some(leaf))?, ordinal: CONTENT };
             outcome = outcome.and(self.close(slot));
         }
         for pair in items("personalData")? {
-            let slot = Slot { leaf_index: number(pair.get(0))?, ordinal: number(pair.get(1))? };
+            let slot = DataSlot { leaf_index: number(pair.get(0))?, ordinal: number(pair.get(1))? };
             outcome = outcome.and(self.close(slot));
         }
         let checkpoints = items("checkpoints")?.iter().filter_map(Value::as_str);
@@ -182,13 +182,13 @@ impl Gaps {
         outcome
     }
 
-    /// Whether a record says that this checkpoint was erased.
+    /// Whether an `ERASED` record lists this checkpoint.
     #[must_use]
     pub fn lists_checkpoint(&self, task: TaskId, at: CheckpointRef) -> bool {
         self.checkpoints.contains(&named(task, at))
     }
 
-    fn close(&mut self, slot: Slot) -> Result<(), String> {
+    fn close(&mut self, slot: DataSlot) -> Result<(), String> {
         if self.open.remove(&slot) {
             return Ok(());
         }
@@ -202,7 +202,7 @@ impl Gaps {
         })
     }
 
-    /// The first gap that no record accounts for, and how many there are.
+    /// The first gap without a record, and the number of gaps.
     #[must_use]
     pub fn unexplained(&self) -> Option<(i64, usize)> {
         self.open.first().map(|slot| (slot.leaf_index, self.open.len()))
@@ -213,26 +213,26 @@ impl Gaps {
 mod tests {
     use super::*;
 
-    fn id() -> Cause<'static> {
-        Cause::Erasure(ErasureId(uuid::Uuid::nil()))
+    fn id() -> ErasureCause<'static> {
+        ErasureCause::Erasure(ErasureId(uuid::Uuid::nil()))
     }
 
     #[test]
     fn a_gap_is_explained_by_the_list_that_names_it_and_by_no_other() {
-        let mut gaps = Gaps::default();
+        let mut gaps = ErasureGaps::default();
         gaps.content(2);
         gaps.datum(2, 1);
         gaps.datum(3, 0);
-        gaps.erased(&list(id(), &[Slot { leaf_index: 2, ordinal: 1 }], &[2], &[])).unwrap();
+        gaps.erased(&list(id(), &[DataSlot { leaf_index: 2, ordinal: 1 }], &[2], &[])).unwrap();
         assert_eq!(gaps.unexplained(), Some((3, 1)));
-        let past = Cause::Retention("2026-01-01T00:00:00Z");
-        gaps.erased(&list(past, &[Slot { leaf_index: 3, ordinal: 0 }], &[], &[])).unwrap();
+        let past = ErasureCause::Retention("2026-01-01T00:00:00Z");
+        gaps.erased(&list(past, &[DataSlot { leaf_index: 3, ordinal: 0 }], &[], &[])).unwrap();
         assert_eq!(gaps.unexplained(), None);
     }
 
     #[test]
     fn what_came_back_is_told() {
-        let mut gaps = Gaps::default();
+        let mut gaps = ErasureGaps::default();
         let said = gaps.erased(&list(id(), &[], &[7], &[])).unwrap_err();
         assert!(said.contains("record 7"), "{said}");
         assert!(gaps.erased(b"{}").is_err());

@@ -22,14 +22,14 @@ pub fn node_hash(left: &Hash, right: &Hash) -> Hash {
     Sha256::new().chain_update([1u8]).chain_update(left).chain_update(right).finalize().into()
 }
 
-/// The root of a tree without leaves: SHA-256 of nothing.
+/// The root of an empty tree: SHA-256 of no bytes.
 #[must_use]
 pub fn empty_root() -> Hash {
     Sha256::digest([]).into()
 }
 
-/// The right edge of a tree: the roots of its complete subtrees, largest first. It is all that is
-/// needed to append and to know the root.
+/// The right edge of a tree: the roots of its complete subtrees, largest first. Sufficient to append and to compute
+/// the root.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Frontier {
     size: u64,
@@ -37,13 +37,13 @@ pub struct Frontier {
 }
 
 impl Frontier {
-    /// Leaves of the tree.
+    /// Number of leaves.
     #[must_use]
     pub const fn size(&self) -> u64 {
         self.size
     }
 
-    /// The tree's root.
+    /// The root over all leaves.
     #[must_use]
     pub fn root(&self) -> Hash {
         let mut peaks = self.peaks.iter().rev();
@@ -51,8 +51,8 @@ impl Frontier {
         peaks.fold(*last, |right, left| node_hash(left, &right))
     }
 
-    /// Appends a leaf. `made` is told of every inner node that becomes complete: its level (1 is above
-    /// the leaves), its index within the level, its hash.
+    /// Appends a leaf. `made` receives every inner node that becomes complete: its level (1 is above the leaves),
+    /// its index within the level, its hash.
     pub fn push(&mut self, leaf: Hash, mut made: impl FnMut(u32, u64, Hash)) {
         let mut hash = leaf;
         let mut level = 0;
@@ -67,7 +67,7 @@ impl Frontier {
         self.size += 1;
     }
 
-    /// As kept: the size (8 bytes, big-endian), then the peaks.
+    /// Serialized form: the size (8 bytes, big-endian), then the peaks.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = self.size.to_be_bytes().to_vec();
@@ -75,7 +75,7 @@ impl Frontier {
         bytes
     }
 
-    /// Reads back what [`Frontier::to_bytes`] made; `None` for anything else.
+    /// Parses the output of [`Frontier::to_bytes`]; `None` for anything else.
     #[must_use]
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         let (size, peaks) = bytes.split_first_chunk::<8>()?;
@@ -85,7 +85,7 @@ impl Frontier {
             .then(|| Self { size, peaks: peaks.to_vec() })
     }
 
-    /// The peak that is the node at `level` and `index`, where one is.
+    /// The peak at `level` and `index`; `None` where that node is no peak.
     fn peak(&self, level: u32, index: u64) -> Option<Hash> {
         if self.size >> level & 1 == 0 || index != (self.size >> level) - 1 {
             return None;
@@ -95,10 +95,10 @@ impl Frontier {
     }
 }
 
-/// Where complete subtrees' roots come from.
+/// A source of the roots of complete subtrees.
 pub trait Nodes {
-    /// The root of the complete subtree at `level` (0 is a leaf) and `index` within the level; `None`
-    /// where it is not known.
+    /// The root of the complete subtree at `level` (0 is a leaf) and `index` within the level; `None` where it is
+    /// unknown.
     fn node(&self, level: u32, index: u64) -> Option<Hash>;
 }
 
@@ -119,13 +119,13 @@ const fn split(count: u64) -> u64 {
     1 << (u64::BITS - 1 - (count - 1).leading_zeros())
 }
 
-/// The root of a tree of `size` leaves; `None` where a node is not known.
+/// The root of a tree of `size` leaves; `None` where a node is unknown.
 pub fn root(nodes: &impl Nodes, size: u64) -> Option<Hash> {
     if size == 0 { Some(empty_root()) } else { range_root(nodes, 0, size) }
 }
 
-/// The path from leaf `index` to the root of a tree of `size` leaves, from the leaf up (RFC 6962
-/// §2.1.1). `None` where the index is out of range or a node is not known.
+/// The path from leaf `index` to the root of a tree of `size` leaves, from the leaf up (RFC 6962 §2.1.1). `None`
+/// where the index is out of range or a node is unknown.
 pub fn inclusion(nodes: &impl Nodes, index: u64, size: u64) -> Option<Vec<Hash>> {
     if index >= size {
         return None;
@@ -146,8 +146,8 @@ pub fn inclusion(nodes: &impl Nodes, index: u64, size: u64) -> Option<Vec<Hash>>
     Some(path)
 }
 
-/// That the tree of `old` leaves is the beginning of the tree of `new` leaves (RFC 6962 §2.1.2).
-/// `None` where `old` is 0 or over `new`, or a node is not known.
+/// Proof that the tree of `old` leaves is a prefix of the tree of `new` leaves (RFC 6962 §2.1.2). `None` where `old`
+/// is 0 or over `new`, or a node is unknown.
 pub fn consistency(nodes: &impl Nodes, old: u64, new: u64) -> Option<Vec<Hash>> {
     if old == 0 || old > new {
         return None;
@@ -171,16 +171,16 @@ pub fn consistency(nodes: &impl Nodes, old: u64, new: u64) -> Option<Vec<Hash>> 
     Some(path)
 }
 
-/// Why a proof does not hold.
+/// The reason for which a proof fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ProofError {
-    /// A size or an index that no such proof can have.
+    /// The size or the index is out of range.
     #[error("the size or index is out of range")]
     Range,
-    /// Too many or too few hashes.
-    #[error("the proof has not the length that these sizes ask for")]
+    /// The number of hashes is wrong.
+    #[error("the proof's length does not match the sizes")]
     Length,
-    /// It leads to another root.
+    /// The computed root differs.
     #[error("the proof leads to another root")]
     Root,
 }
@@ -276,24 +276,23 @@ pub fn verify_consistency(
     if from_old == *old_root && from_new == *new_root { Ok(()) } else { Err(ProofError::Root) }
 }
 
-/// What a transaction added to a tree: enough to prove each of the new leaves without reading the
-/// store.
+/// The leaves and nodes a transaction added to a tree: enough to prove each new leaf without reading the store.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Growth {
+pub struct TreeGrowth {
     before: Frontier,
     after: Frontier,
-    /// By level: the complete nodes made, in order; the first stands at `before.size >> level`.
+    /// Complete new nodes by level, in order; the first is at index `before.size >> level`.
     made: Vec<Vec<Hash>>,
 }
 
-impl Growth {
-    /// From a tree as it stands.
+impl TreeGrowth {
+    /// Begins at an existing tree.
     #[must_use]
     pub fn of(before: Frontier) -> Self {
         Self { after: before.clone(), before, made: Vec::new() }
     }
 
-    /// Appends a leaf.
+    /// Appends a leaf and keeps the nodes it completes.
     pub fn push(&mut self, leaf: Hash) {
         let Self { after, made, .. } = self;
         let mut keep = |level: u32, hash| {
@@ -307,20 +306,19 @@ impl Growth {
         after.push(leaf, |level, _, hash| keep(level, hash));
     }
 
-    /// The tree as it was.
+    /// The tree before the first appended leaf.
     #[must_use]
     pub const fn before(&self) -> &Frontier {
         &self.before
     }
 
-    /// The tree as it is.
+    /// The tree after the last appended leaf.
     #[must_use]
     pub const fn after(&self) -> &Frontier {
         &self.after
     }
 
-    /// The new nodes that are kept: `(tile level, index, hash)` for every eighth level above the
-    /// leaves.
+    /// The new nodes to store: `(tile level, index, hash)` for every eighth level above the leaves.
     pub fn kept_nodes(&self) -> impl Iterator<Item = (u32, u64, &Hash)> {
         self.made.iter().zip(0u32..).skip(1).filter(|(_, level)| level % TILE_HEIGHT == 0).flat_map(
             |(hashes, level)| {
@@ -334,7 +332,7 @@ impl Growth {
     }
 }
 
-impl Nodes for Growth {
+impl Nodes for TreeGrowth {
     fn node(&self, level: u32, index: u64) -> Option<Hash> {
         let first = self.before.size >> level;
         match index.checked_sub(first) {

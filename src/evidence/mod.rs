@@ -1,4 +1,4 @@
-//! Evidence: what is committed to, how records chain, and the verifier that trusts neither. Pure.
+//! Evidence: commitments, the chain of records, and the verifier, which trusts neither. Pure.
 
 pub mod append;
 pub mod commitment;

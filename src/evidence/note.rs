@@ -19,19 +19,19 @@ const ED25519: u8 = 1;
 /// What begins a signature line: an em dash and a space.
 const SIGNATURE_PREFIX: &str = "\u{2014} ";
 
-/// The longest note that is read: a tree head has some 250 bytes, each cosignature some 150 more.
+/// Prefix of a signature line: an em dash and a space.
 const MAX_NOTE: usize = 64 * 1024;
 
-/// Why a note is not believed.
+/// Reasons to reject a note.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NoteError {
-    /// Not in the form of a signed note.
+    /// The text is not in the form of a signed note.
     #[error("not a signed note: {0}")]
     Malformed(&'static str),
-    /// No signature by the key.
+    /// The note has no signature by the key.
     #[error("the note carries no signature of key {0}")]
     Unsigned(String),
-    /// The signature is not the key's.
+    /// The signature does not verify under the key.
     #[error("the signature of key {0} is wrong")]
     Forged(String),
 }
@@ -44,15 +44,15 @@ pub struct PublicKey {
 }
 
 impl PublicKey {
-    /// The key of that name. `None` where the name is empty or holds white space or a plus sign, or the
-    /// bytes are no point of the curve.
+    /// A key under a name. `None` where the name is empty or holds white space or a plus sign, or the bytes are
+    /// no point of the curve.
     #[must_use]
     pub fn new(name: &str, key: &[u8; 32]) -> Option<Self> {
         let key = VerifyingKey::from_bytes(key).ok()?;
         is_name(name).then(|| Self { name: name.to_owned(), key })
     }
 
-    /// Reads `name+hash+base64`.
+    /// Parses `name+hash+base64`.
     ///
     /// # Errors
     /// [`NoteError::Malformed`], also where the hash is not the key's.
@@ -81,13 +81,13 @@ impl PublicKey {
         &self.name
     }
 
-    /// The key itself.
+    /// The 32 bytes of the Ed25519 key.
     #[must_use]
     pub fn bytes(&self) -> [u8; 32] {
         self.key.to_bytes()
     }
 
-    /// Four bytes that name the key in a signature.
+    /// The first four bytes of every signature by this key.
     #[must_use]
     pub fn id(&self) -> [u8; 4] {
         let digest = Sha256::new()
@@ -106,38 +106,38 @@ impl std::fmt::Display for PublicKey {
     }
 }
 
-/// Whether a text can name a key.
+/// Whether a text is a valid key name.
 pub(super) fn is_name(name: &str) -> bool {
     !name.is_empty() && !name.contains(|c: char| c == '+' || c.is_whitespace() || c.is_control())
 }
 
-/// One signature of a note.
+/// One signature line of a note.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NoteSignature {
     /// The key's name.
     pub name: String,
-    /// The key's id and the signature proper.
+    /// The four bytes of the key's id, then the signature.
     pub bytes: Vec<u8>,
 }
 
-/// As a line of a note, without the newline.
+/// Writes the line of a note, without the newline.
 impl std::fmt::Display for NoteSignature {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{SIGNATURE_PREFIX}{} {}", self.name, BASE64.encode(&self.bytes))
     }
 }
 
-/// A note as it came; nothing is believed yet.
+/// A parsed note; no signature has been checked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Note {
-    /// What is signed; ends in a newline.
+    /// The signed text; ends in a newline.
     pub text: String,
-    /// By whom.
+    /// The signatures, in the note's order.
     pub signatures: Vec<NoteSignature>,
 }
 
 impl Note {
-    /// Takes a note apart.
+    /// Parses a note.
     ///
     /// # Errors
     /// [`NoteError::Malformed`].
@@ -170,7 +170,7 @@ impl Note {
         Ok(Self { text: text.to_owned(), signatures })
     }
 
-    /// Checks that `key` signed it.
+    /// Checks the signature by `key`.
     ///
     /// # Errors
     /// [`NoteError::Unsigned`] or [`NoteError::Forged`].
@@ -187,7 +187,7 @@ impl Note {
     }
 }
 
-/// The notes of a text that holds one after the other: each ends with its last signature line.
+/// Splits concatenated notes: each ends with its last signature line.
 #[must_use]
 pub fn split(text: &str) -> Vec<&str> {
     let (mut notes, mut start, mut signed) = (Vec::new(), 0, false);
@@ -207,25 +207,25 @@ pub fn split(text: &str) -> Vec<&str> {
     notes
 }
 
-/// What a tree head says.
+/// A log's size and root, as signed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TreeHead {
-    /// Which log.
+    /// The log's origin.
     pub origin: String,
-    /// How many records it has.
+    /// Number of records.
     pub size: u64,
-    /// The root of its Merkle tree.
+    /// The root of the log's Merkle tree.
     pub root: Hash,
 }
 
 impl TreeHead {
-    /// The text that is signed.
+    /// The signed text: origin, size and root, a line each.
     #[must_use]
     pub fn text(&self) -> String {
         format!("{}\n{}\n{}\n", self.origin, self.size, BASE64.encode(self.root))
     }
 
-    /// Reads the text of a note; lines after the third are extensions and left alone.
+    /// Parses the text of a note; lines after the third are extensions and are ignored.
     ///
     /// # Errors
     /// [`NoteError::Malformed`].
@@ -249,7 +249,7 @@ impl TreeHead {
     }
 }
 
-/// A log's signing key: the private half.
+/// A log's private signing key.
 pub struct Signer {
     key: SigningKey,
 }
@@ -261,19 +261,19 @@ impl Signer {
         Self { key: SigningKey::from_bytes(seed) }
     }
 
-    /// The public half, under a name.
+    /// The public key under a name. `None` where the name is not valid.
     #[must_use]
     pub fn public(&self, name: &str) -> Option<PublicKey> {
         PublicKey::new(name, self.key.verifying_key().as_bytes())
     }
 
-    /// The public half's bytes.
+    /// The 32 bytes of the public key.
     #[must_use]
     pub fn public_bytes(&self) -> [u8; 32] {
         self.key.verifying_key().to_bytes()
     }
 
-    /// A tree head as a signed note. `None` where the origin cannot name a key.
+    /// Signs a tree head. `None` where the origin is not a valid key name.
     #[must_use]
     pub fn sign(&self, head: &TreeHead) -> Option<String> {
         let key = self.public(&head.origin)?;

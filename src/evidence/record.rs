@@ -9,17 +9,17 @@
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::commitment::{Part, hash_text};
+use super::commitment::{PackedContent, hash_text};
 use super::erasure::{ErasureFacts, HoldFacts, RetentionFacts};
 use super::merkle::Frontier;
 use crate::domain::canonical;
-use crate::domain::funds::Tally;
+use crate::domain::funds::Spending;
 use crate::domain::handoff::{Cost, TokenSpent};
 use crate::domain::ids::{AgentId, ContentId, ExecutionId, HandoffId, Micros, TaskId, TenantId};
 use crate::domain::money::Usd;
 use crate::domain::residency::ResidencyFacts;
 
-/// What a record tells of.
+/// The event a record describes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum RecordKind {
@@ -31,15 +31,15 @@ pub enum RecordKind {
     NoOp,
     /// A refused handoff was kept for a person.
     DeadLettered,
-    /// The receiver accepted.
+    /// The receiver accepted the handoff.
     Accepted,
-    /// The receiver rejected.
+    /// The receiver rejected the handoff.
     Rejected,
-    /// The receiver completed.
+    /// The receiver completed the handoff.
     Completed,
-    /// The receiver failed, or delivery was given up.
+    /// The receiver failed, or the broker gave delivery up.
     Failed,
-    /// A deadline passed.
+    /// A deadline passed without a verdict.
     Expired,
     /// The task went back to the agent that asked for its return.
     Returned,
@@ -49,19 +49,19 @@ pub enum RecordKind {
     Checkpoint,
     /// The task was completed.
     TaskCompleted,
-    /// The task was withdrawn.
+    /// The task was cancelled.
     TaskCanceled,
-    /// The handoff was withdrawn before its end.
+    /// The handoff was cancelled before its end.
     Canceled,
-    /// A person is asked to decide.
+    /// The handoff waits for a person's decision.
     Escalated,
-    /// A person decided, or nobody did in time.
+    /// A person decided, or the time for a decision passed.
     EscalationResolved,
     /// A person released a dead letter for delivery.
     Released,
     /// A person discarded a dead letter.
     Discarded,
-    /// A dead letter was to be released, and the gate refused it again.
+    /// The gate refused a dead letter again at its release.
     ReleaseRefused,
     /// An operator added to the task's budget.
     BudgetChanged,
@@ -73,49 +73,49 @@ pub enum RecordKind {
     AgentUpdated,
     /// An agent was removed.
     AgentDeleted,
-    /// An agent's endpoint said it is gone, or failed too often in a row.
+    /// An agent's endpoint was disabled: it answered 410, or failed too often in a row.
     EndpointDisabled,
-    /// An agent's endpoint is on its way to being disabled.
+    /// An agent's endpoint fails and will be disabled if that continues.
     EndpointFailing,
     /// An agent's endpoint answers again.
     EndpointRecovered,
-    /// A secret or key of an agent was replaced.
+    /// A secret or key of an agent was rotated.
     SecretRotated,
     /// A version of a contract was added.
     ContractPut,
     /// A version of a payload schema was registered.
     PayloadSchemaPut,
-    /// A key was made.
+    /// An API key was created.
     KeyCreated,
     /// A key was revoked.
     KeyRevoked,
-    /// Tree heads are signed with another key from here on.
+    /// Later tree heads are signed with another key.
     TreeKeyChanged,
-    /// A subscription to events was made.
+    /// An event subscription was created.
     SubscriptionCreated,
-    /// A subscription was changed.
+    /// An event subscription was changed.
     SubscriptionUpdated,
-    /// A subscription was removed.
+    /// An event subscription was removed.
     SubscriptionDeleted,
-    /// The broker stopped telling a subscriber.
+    /// The broker stopped publishing to a subscription.
     SubscriptionDisabled,
-    /// A subscriber is told again from an earlier place.
+    /// A subscription was set back to an earlier event.
     SubscriptionReplayed,
-    /// Somebody asked for a data subject's erasure.
+    /// A data subject's erasure was requested.
     ErasureRequested,
-    /// Contents went in this very commit, a page of a data subject's or of what is past its time; the
-    /// record's own content lists them.
+    /// Contents were removed in this commit: a page of an erasure or of a purge. The record's own content lists
+    /// them.
     Erased,
-    /// An erasure is done.
+    /// An erasure finished.
     ErasureCompleted,
-    /// A legal hold was placed: what it names may not be erased.
+    /// A legal hold was placed: the data it names may not be erased.
     LegalHoldPlaced,
     /// A legal hold was released.
     LegalHoldReleased,
 }
 
 impl RecordKind {
-    /// As it stands in the record.
+    /// The name in the record.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -168,9 +168,8 @@ impl RecordKind {
 }
 
 impl RecordKind {
-    /// Whether what was said with such a record goes when it is past its time. What stays is how the
-    /// broker was set up, what rules a later reader needs (contracts, payload schemas), and what accounts
-    /// for gaps and forbids them.
+    /// Whether retention removes the content of such a record. Contents on the broker's set-up, on rules that a
+    /// later reader needs (contracts, payload schemas), and on erasures and holds stay.
     #[must_use]
     pub const fn is_purged(self) -> bool {
         match self {
@@ -222,192 +221,192 @@ impl RecordKind {
     }
 }
 
-/// Who did it.
+/// The principal that caused a record.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Actor {
     /// `agent`, `operator`, `auditor`, `admin` or `broker`.
     pub role: String,
-    /// The agent, where it is one.
+    /// The agent, for role `agent`.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub agent_id: Option<AgentId>,
-    /// The key used.
+    /// The API key used.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub key_id: Option<String>,
 }
 
 impl Actor {
-    /// The broker itself (a deadline, a delivery).
+    /// The broker as the actor of a deadline or a delivery.
     #[must_use]
     pub fn broker() -> Self {
         Self { role: "broker".to_owned(), agent_id: None, key_id: None }
     }
 }
 
-/// An agent as it was when the record was made.
+/// An agent's identity at the time of the record.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Party {
-    /// The agent.
+pub struct RecordParty {
+    /// The agent's id.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub agent_id: Option<AgentId>,
-    /// Its type.
+    /// The agent's type.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub agent_type: Option<String>,
-    /// Its version.
+    /// The agent's version.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub agent_version: Option<String>,
-    /// Of a sender: the version that is registered of it, beside the one that its message claims.
+    /// The registered version of a sender; `agent_version` is the one its message claims.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub registered_version: Option<String>,
-    /// Its run.
+    /// The agent's run.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub execution_id: Option<ExecutionId>,
 }
 
 /// The contract that ruled the edge.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ContractRef {
-    /// Its id.
+pub struct RulingContract {
+    /// The contract's id.
     pub id: String,
-    /// Its version.
+    /// The contract's version.
     pub version: String,
 }
 
-/// The payload schema that was registered.
+/// The registered payload schema.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PayloadSchemaRef {
-    /// Its id.
+    /// The schema's id.
     pub id: String,
-    /// Its version.
+    /// The schema's version.
     pub version: String,
 }
 
-/// What the safety stage said of a message that passed. Codes only: a record cannot be erased.
+/// The safety stage's verdict on a message that passed. Codes only, since a record cannot be erased.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SafetyFacts {
     /// The version of the rules.
     pub rules: String,
-    /// Rules that fired and were only observed.
+    /// Rules that matched in observe mode.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub observed: Vec<String>,
-    /// The external classifier, where one was asked.
+    /// The external classifier's verdict, where one was asked.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub classifier: Option<ClassifierFacts>,
 }
 
-/// What an external classifier said.
+/// An external classifier's verdict.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClassifierFacts {
-    /// The model, or the style it speaks.
+    /// The model, or the wire style.
     pub by: String,
-    /// `SAFE`, `UNSAFE`, or `NONE` where it gave no answer.
+    /// `SAFE`, `UNSAFE`, or `NONE` without an answer.
     pub verdict: String,
-    /// What it called it.
+    /// The classifier's label.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub label: Option<String>,
 }
 
-/// A record's content on its way into the store.
+/// A record's content to be stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Content {
-    /// Under which it is kept.
+pub struct RecordContent {
+    /// The id under which the content is stored.
     pub id: ContentId,
-    /// The content.
-    pub part: Part,
+    /// The packed content.
+    pub part: PackedContent,
 }
 
-/// One subject's data on its way into the store.
+/// One data subject's data to be stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PersonalPart {
-    /// Whose.
+    /// The data subject.
     pub subject_id: String,
-    /// The data.
-    pub part: Part,
+    /// The packed data.
+    pub part: PackedContent,
 }
 
-/// Money and tokens as a record has them.
+/// Money and tokens in a record's form.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Spent {
+struct SpendingFacts {
     usd: Usd,
     token_spent: TokenSpent,
 }
 
-impl From<Tally> for Spent {
-    fn from(tally: Tally) -> Self {
-        let Tally { usd, prompt, completion } = tally;
+impl From<Spending> for SpendingFacts {
+    fn from(tally: Spending) -> Self {
+        let Spending { usd, prompt, completion } = tally;
         Self { usd, token_spent: TokenSpent { prompt, completion } }
     }
 }
 
-/// A record before it has its place in the log.
+/// A record before it is sealed into the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Draft {
-    /// Whose log.
+pub struct RecordDraft {
+    /// The tenant that owns the log.
     pub tenant: TenantId,
-    /// What it tells of.
+    /// The event.
     pub kind: RecordKind,
-    /// When.
+    /// The time of the event.
     pub at: Micros,
-    /// Who.
+    /// The principal that caused it.
     pub actor: Actor,
-    /// On which task.
+    /// The task concerned.
     pub task_id: Option<TaskId>,
-    /// On which handoff.
+    /// The handoff concerned.
     pub handoff_id: Option<HandoffId>,
-    /// The handoff before.
+    /// The parent handoff.
     pub parent_handoff_id: Option<HandoffId>,
-    /// From whom.
-    pub from: Option<Party>,
-    /// To whom.
-    pub to: Option<Party>,
-    /// Under which contract.
-    pub contract: Option<ContractRef>,
-    /// Of which payload schema.
+    /// The sender.
+    pub from: Option<RecordParty>,
+    /// The receiver.
+    pub to: Option<RecordParty>,
+    /// The contract that ruled the edge.
+    pub contract: Option<RulingContract>,
+    /// The payload schema concerned.
     pub payload_schema: Option<PayloadSchemaRef>,
-    /// The status that resulted.
+    /// The resulting status.
     pub status: Option<&'static str>,
     /// A code, never free text.
     pub reason: Option<String>,
-    /// What the message said it has cost.
+    /// The cost stated in the message.
     pub cost: Option<Cost>,
-    /// What the task's books counted with it: of a handoff what its sender had spent since it was last heard
-    /// of, of an end what the receiver spent besides what it handed on.
-    pub spent: Option<Tally>,
-    /// The message, or what the actor said.
-    pub content: Option<Content>,
-    /// A content that another record brought, and its commitment; where `content` is none.
+    /// Spending counted against the task budget with this record: for a handoff the sender's since its last
+    /// statement, for an end the receiver's without what it handed on.
+    pub spent: Option<Spending>,
+    /// The message, or the actor's answer.
+    pub content: Option<RecordContent>,
+    /// A content stored by another record, with its commitment; only where `content` is none.
     pub shared: Option<(ContentId, [u8; 32])>,
-    /// The checkpoint that goes with it.
+    /// Commitment to the checkpoint.
     pub checkpoint_commitment: Option<[u8; 32]>,
-    /// Personal data, by subject.
+    /// Personal data, one part for each subject.
     pub personal: Vec<PersonalPart>,
-    /// The erasure it tells of.
+    /// The facts of an erasure.
     pub erasure: Option<ErasureFacts>,
-    /// The end of retention it tells of.
+    /// The facts of a purge.
     pub retention: Option<RetentionFacts>,
-    /// The legal hold it tells of.
+    /// The facts of a legal hold.
     pub hold: Option<HoldFacts>,
-    /// What the safety stage said.
+    /// The safety stage's verdict.
     pub safety: Option<SafetyFacts>,
-    /// The name under which the contract has the event told to auditors.
+    /// The audit event's name, as set by the contract.
     pub audit_event: Option<String>,
-    /// Attempts at delivery by then, where the broker makes them.
+    /// Delivery attempts so far, where the broker delivers.
     pub attempts: Option<i32>,
-    /// The regions between which the data went.
+    /// The region crossings of the data.
     pub residency: Option<ResidencyFacts>,
 }
 
-impl Draft {
-    /// Under which its content is kept, whoever brought it.
+impl RecordDraft {
+    /// The id of the content, own or shared.
     #[must_use]
     pub fn content_id(&self) -> Option<ContentId> {
         self.content.as_ref().map(|content| content.id).or(self.shared.map(|(id, _)| id))
     }
 
-    /// A draft with nothing but its kind.
+    /// A draft with its mandatory members only.
     #[must_use]
     pub const fn new(tenant: TenantId, kind: RecordKind, at: Micros, actor: Actor) -> Self {
         Self {
@@ -441,23 +440,23 @@ impl Draft {
     }
 }
 
-/// The end of a tenant's log.
+/// The head of a tenant's log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogHead {
-    /// Whose log.
+    /// The tenant that owns the log.
     pub tenant: TenantId,
-    /// The log's own id: a UUID made with the tenant.
+    /// The log's id: a UUID made with the tenant.
     pub log_id: String,
-    /// How many records it has; the next leaf index.
+    /// Number of records; the next leaf index.
     pub size: i64,
-    /// Hash of the last record; empty when there is none.
+    /// Hash of the last record; empty in an empty log.
     pub hash: Vec<u8>,
-    /// The right edge of the log's tree. Behind `size` only where a version without a tree wrote last.
+    /// The right edge of the log's tree. Smaller than `size` only where a version without a tree wrote last.
     pub tree: Frontier,
 }
 
 impl LogHead {
-    /// The first leaf that the tree lacks, where it lacks one.
+    /// The first leaf missing from the tree; `None` where the tree is complete.
     #[must_use]
     pub fn behind(&self) -> Option<i64> {
         let has = i64::try_from(self.tree.size()).unwrap_or(i64::MAX);
@@ -465,10 +464,10 @@ impl LogHead {
     }
 }
 
-/// The record as written; field order does not matter, RFC 8785 sorts.
+/// The record as serialized; RFC 8785 sorts the fields.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Body<'a> {
+struct RecordBody<'a> {
     v: u8,
     log_id: &'a str,
     tenant: &'a str,
@@ -484,11 +483,11 @@ struct Body<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     parent_handoff_id: Option<HandoffId>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    from_agent: Option<&'a Party>,
+    from_agent: Option<&'a RecordParty>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    to_agent: Option<&'a Party>,
+    to_agent: Option<&'a RecordParty>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    contract: Option<&'a ContractRef>,
+    contract: Option<&'a RulingContract>,
     #[serde(skip_serializing_if = "Option::is_none")]
     payload_schema: Option<&'a PayloadSchemaRef>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -498,7 +497,7 @@ struct Body<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     cost_at_handoff: Option<Cost>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    spent: Option<Spent>,
+    spent: Option<SpendingFacts>,
     #[serde(skip_serializing_if = "Option::is_none")]
     message_commitment: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -521,19 +520,19 @@ struct Body<'a> {
     residency: Option<&'a ResidencyFacts>,
 }
 
-/// A record with its place in the log.
+/// A record with its leaf index and hash.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Sealed {
-    /// The log.
+pub struct SealedRecord {
+    /// The log's id.
     pub log_id: String,
-    /// Its place.
+    /// Leaf index of the record, from 0.
     pub leaf_index: i64,
     /// `SHA-256(0x00 || body)`.
     pub hash: [u8; 32],
-    /// The bytes hashed and kept: RFC 8785 JSON.
+    /// The bytes hashed and stored: RFC 8785 JSON.
     pub body: Vec<u8>,
-    /// How many records the log had after the transaction that appended it: its receipt is over that
-    /// tree, whenever it is asked for. 0 where a version without a tree wrote it.
+    /// Number of records after the transaction that appended the record: its receipt is always over that tree. 0
+    /// where a version without a tree wrote the record.
     pub tree_size: i64,
 }
 
@@ -543,10 +542,10 @@ pub fn record_hash(body: &[u8]) -> [u8; 32] {
     Sha256::new().chain_update([0u8]).chain_update(body).finalize().into()
 }
 
-/// Gives a draft its place at the head of its log, and moves the head on.
+/// Seals a draft at the head of its log and advances the head.
 #[must_use]
-pub fn seal(head: &mut LogHead, draft: &Draft) -> Sealed {
-    let body = Body {
+pub fn seal(head: &mut LogHead, draft: &RecordDraft) -> SealedRecord {
+    let body = RecordBody {
         v: 1,
         log_id: &head.log_id,
         tenant: draft.tenant.as_str(),
@@ -565,7 +564,7 @@ pub fn seal(head: &mut LogHead, draft: &Draft) -> Sealed {
         status: draft.status,
         reason: draft.reason.as_deref(),
         cost_at_handoff: draft.cost,
-        spent: draft.spent.map(Spent::from),
+        spent: draft.spent.map(SpendingFacts::from),
         message_commitment: draft
             .content
             .as_ref()
@@ -589,8 +588,13 @@ pub fn seal(head: &mut LogHead, draft: &Draft) -> Sealed {
     // A struct of texts and finite numbers always serialises.
     let body = canonical::to_vec(&serde_json::to_value(&body).unwrap_or_default());
     let hash = record_hash(&body);
-    let sealed =
-        Sealed { log_id: head.log_id.clone(), leaf_index: head.size, hash, body, tree_size: 0 };
+    let sealed = SealedRecord {
+        log_id: head.log_id.clone(),
+        leaf_index: head.size,
+        hash,
+        body,
+        tree_size: 0,
+    };
     head.size += 1;
     head.hash = hash.to_vec();
     sealed

@@ -25,75 +25,75 @@ use super::commitment::{Codec, hash_text, unpack};
 use crate::domain::canonical;
 use crate::domain::ids::{ContentId, TenantId};
 
-/// zstd's level in segments: they are written once and kept for years.
+/// zstd level in segments: they are written once and kept for years.
 const ZSTD_LEVEL: i32 = 9;
 
-/// What goes into a segment, in log order.
+/// A content to be written into a segment, in log order.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Item {
-    /// The content.
+pub struct SegmentItem {
+    /// The content's id.
     pub id: ContentId,
-    /// Its record.
+    /// Leaf index of the record.
     pub leaf_index: i64,
-    /// What its record commits to, `sha256:…`.
+    /// The record's commitment to the content, `sha256:…`.
     pub commitment: String,
-    /// Its zstd frame.
+    /// The zstd frame.
     pub frame: Vec<u8>,
 }
 
-/// A content's place, as the manifest tells it.
+/// A content's location, as the manifest lists it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Entry {
-    /// The content.
+pub struct SegmentEntry {
+    /// The content's id.
     pub content_id: String,
-    /// Its record.
+    /// Leaf index of the record.
     pub leaf_index: i64,
-    /// Where its frame begins, in bytes.
+    /// Offset of the frame in the segment, in bytes.
     pub offset: u64,
-    /// How long its frame is, in bytes.
+    /// Length of the frame, in bytes.
     pub length: u64,
-    /// What its record commits to, `sha256:…`.
+    /// The record's commitment to the content, `sha256:…`.
     pub commitment: String,
 }
 
-/// What a segment holds.
+/// The manifest of a segment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Manifest {
-    /// The format, 1.
+pub struct SegmentManifest {
+    /// Format version, 1.
     pub v: u32,
-    /// Whose.
+    /// The tenant that owns the log.
     pub tenant: String,
-    /// Of which log.
+    /// The log's id.
     pub log_id: String,
-    /// The first record with a content in it.
+    /// Leaf index of the first record with a content in the segment.
     pub first_leaf: i64,
-    /// The last.
+    /// Leaf index of the last such record.
     pub last_leaf: i64,
-    /// The segment's key.
+    /// The segment's object key.
     pub segment: String,
-    /// Its bytes.
+    /// Length of the segment, in bytes.
     pub length: u64,
-    /// Its hash, `sha256:…`.
+    /// Hash of the segment, `sha256:…`.
     pub sha256: String,
-    /// Its frames, in log order, end to end.
-    pub contents: Vec<Entry>,
+    /// The frames, in log order, without gaps.
+    pub contents: Vec<SegmentEntry>,
 }
 
-/// A segment as it is put.
+/// A segment with its manifest.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Segment {
-    /// What it holds.
-    pub manifest: Manifest,
-    /// The frames.
+pub struct ArchiveSegment {
+    /// The list of frames.
+    pub manifest: SegmentManifest,
+    /// The frames, one after the other.
     pub bytes: Vec<u8>,
 }
 
-/// Packs a content into its frame.
+/// Packs a content into a frame.
 ///
 /// # Errors
-/// A sentence when zstd refuses.
+/// A sentence where zstd fails.
 pub fn pack(codec: Codec, bytes: &[u8]) -> Result<Vec<u8>, String> {
     let content = unpack(codec, bytes)?;
     let mut packer = zstd::bulk::Compressor::new(ZSTD_LEVEL).map_err(|err| err.to_string())?;
@@ -114,23 +114,27 @@ pub fn manifest_key(segment: &str) -> String {
     format!("{}.json", segment.strip_suffix(".seg").unwrap_or(segment))
 }
 
-/// The key of the segment that an object belongs to, be it the segment or its manifest; none for
-/// what is neither.
+/// The key of the segment to which an object (segment or manifest) belongs; `None` for any other object.
 #[must_use]
 pub fn segment_key(object: &str) -> Option<String> {
     let stem = object.strip_suffix(".seg").or_else(|| object.strip_suffix(".json"))?;
     Some(format!("{stem}.seg"))
 }
 
-impl Segment {
-    /// Joins items; none where there are none. `nonce` is random.
+impl ArchiveSegment {
+    /// Joins items into a segment; `None` for an empty list. `nonce` is random.
     #[must_use]
-    pub fn join(tenant: &TenantId, log_id: &str, nonce: [u8; 8], items: &[Item]) -> Option<Self> {
+    pub fn join(
+        tenant: &TenantId,
+        log_id: &str,
+        nonce: [u8; 8],
+        items: &[SegmentItem],
+    ) -> Option<Self> {
         let (first, last) = (items.first()?.leaf_index, items.last()?.leaf_index);
         let mut bytes = Vec::with_capacity(items.iter().map(|item| item.frame.len()).sum());
         let mut contents = Vec::with_capacity(items.len());
         for item in items {
-            contents.push(Entry {
+            contents.push(SegmentEntry {
                 content_id: item.id.to_string(),
                 leaf_index: item.leaf_index,
                 offset: bytes.len() as u64,
@@ -140,7 +144,7 @@ impl Segment {
             bytes.extend_from_slice(&item.frame);
         }
         let name = format!("{first:020}-{last:020}-{}", hex::encode(nonce));
-        let manifest = Manifest {
+        let manifest = SegmentManifest {
             v: 1,
             tenant: tenant.to_string(),
             log_id: log_id.to_owned(),
@@ -154,17 +158,17 @@ impl Segment {
         Some(Self { manifest, bytes })
     }
 
-    /// Its key.
+    /// The segment's object key.
     #[must_use]
     pub fn key(&self) -> &str {
         &self.manifest.segment
     }
 
-    /// The items of a segment as it was put.
+    /// Splits a segment into its items.
     ///
     /// # Errors
-    /// A sentence where the bytes are not what the manifest says.
-    pub fn split(manifest: &Manifest, bytes: &[u8]) -> Result<Vec<Item>, String> {
+    /// A sentence where the bytes do not match the manifest.
+    pub fn split(manifest: &SegmentManifest, bytes: &[u8]) -> Result<Vec<SegmentItem>, String> {
         if manifest.v != 1 {
             return Err(format!("manifest of version {}", manifest.v));
         }
@@ -178,7 +182,7 @@ impl Segment {
                 return Err("frames do not stand end to end".to_owned());
             }
             end = entry.offset.saturating_add(entry.length);
-            items.push(Item {
+            items.push(SegmentItem {
                 id: ContentId::from_str(&entry.content_id).map_err(|err| err.to_string())?,
                 leaf_index: entry.leaf_index,
                 commitment: entry.commitment.clone(),
@@ -194,23 +198,23 @@ impl Segment {
     }
 }
 
-impl Manifest {
-    /// As it is put: RFC 8785 JSON.
+impl SegmentManifest {
+    /// Serialized form: RFC 8785 JSON.
     #[must_use]
     pub fn to_vec(&self) -> Vec<u8> {
         // A struct of texts and whole numbers always serialises.
         canonical::to_vec(&serde_json::to_value(self).unwrap_or_default())
     }
 
-    /// Reads one back.
+    /// Parses a manifest.
     ///
     /// # Errors
-    /// A sentence where it is none.
+    /// A sentence where the bytes are no manifest.
     pub fn parse(bytes: &[u8]) -> Result<Self, String> {
         serde_json::from_slice(bytes).map_err(|err| err.to_string())
     }
 
-    /// Which record each content belongs to.
+    /// Leaf index and commitment by content id.
     #[must_use]
     pub fn leaves(&self) -> HashMap<&str, (i64, &str)> {
         self.contents
@@ -220,7 +224,7 @@ impl Manifest {
     }
 }
 
-/// A frame's bytes within a segment's.
+/// The bytes of one frame; `None` where the range exceeds the segment.
 #[must_use]
 pub fn slice(bytes: &[u8], offset: u64, length: u64) -> Option<&[u8]> {
     let from = usize::try_from(offset).ok()?;
@@ -233,8 +237,8 @@ mod tests {
 
     use super::*;
 
-    fn item(leaf_index: i64, content: &[u8]) -> Item {
-        Item {
+    fn item(leaf_index: i64, content: &[u8]) -> SegmentItem {
+        SegmentItem {
             id: ContentId(uuid::Uuid::from_u128(leaf_index.unsigned_abs().into())),
             leaf_index,
             commitment: format!("sha256:{leaf_index}"),
@@ -242,8 +246,8 @@ mod tests {
         }
     }
 
-    fn joined(items: &[Item]) -> Segment {
-        Segment::join(&"t".parse().unwrap(), "log", [7; 8], items).unwrap()
+    fn joined(items: &[SegmentItem]) -> ArchiveSegment {
+        ArchiveSegment::join(&"t".parse().unwrap(), "log", [7; 8], items).unwrap()
     }
 
     proptest! {
@@ -251,9 +255,9 @@ mod tests {
         fn what_was_joined_splits_again(contents in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..300), 1..20)) {
             let items: Vec<_> = (0..).zip(&contents).map(|(leaf, content)| item(leaf * 3, content)).collect();
             let segment = joined(&items);
-            let manifest = Manifest::parse(&segment.manifest.to_vec()).unwrap();
+            let manifest = SegmentManifest::parse(&segment.manifest.to_vec()).unwrap();
             prop_assert_eq!(&manifest, &segment.manifest);
-            prop_assert_eq!(&Segment::split(&manifest, &segment.bytes).unwrap(), &items);
+            prop_assert_eq!(&ArchiveSegment::split(&manifest, &segment.bytes).unwrap(), &items);
             for (entry, content) in manifest.contents.iter().zip(&contents) {
                 let frame = slice(&segment.bytes, entry.offset, entry.length).unwrap();
                 prop_assert_eq!(&unpack(Codec::Zstd, frame).unwrap(), content);
@@ -265,7 +269,7 @@ mod tests {
             let segment = joined(&[item(0, b"{}"), item(1, &content)]);
             let mut bytes = segment.bytes.clone();
             bytes[place.index(segment.bytes.len())] ^= 1 << bit;
-            prop_assert!(Segment::split(&segment.manifest, &bytes).is_err());
+            prop_assert!(ArchiveSegment::split(&segment.manifest, &bytes).is_err());
         }
     }
 
@@ -277,7 +281,7 @@ mod tests {
         assert_eq!(segment.key(), format!("{name}.seg"));
         assert_eq!(manifest_key(segment.key()), format!("{name}.json"));
         assert_eq!(segment_key(&manifest_key(segment.key())).as_deref(), Some(segment.key()));
-        assert_eq!(Segment::join(&"t".parse().unwrap(), "log", [7; 8], &[]), None);
+        assert_eq!(ArchiveSegment::join(&"t".parse().unwrap(), "log", [7; 8], &[]), None);
     }
 
     #[test]

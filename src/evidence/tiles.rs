@@ -1,46 +1,45 @@
-//! The tree from its tiles: which ones a proof needs, the proof from them, and how C2SP tlog-tiles
-//! names them in a path.
+//! Tree tiles: the tiles a proof needs, the proof computed from them, and their path names by C2SP tlog-tiles.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::merkle::{Hash, Nodes, TILE_HEIGHT, TILE_WIDTH, node_hash};
 
-/// Names a tile: its level (0 holds the leaves' hashes) and its place within the level.
+/// A tile: its level (0 holds the leaves' hashes) and its index within the level.
 pub type TileId = (u32, u64);
 
-/// The tile that holds a node or all that it is made of, and the node's first hash in it.
+/// The tile that holds a node or its descendants, and the index of the node's first hash in the tile.
 fn tile_of(level: u32, index: u64) -> (TileId, u64) {
     let first = index << (level % TILE_HEIGHT);
     ((level / TILE_HEIGHT, first / TILE_WIDTH), first % TILE_WIDTH)
 }
 
-/// The tiles that `proof` asks nodes of.
+/// The tiles whose nodes `proof` reads.
 #[must_use]
-pub fn wanted<T>(proof: impl FnOnce(&Wanted) -> T) -> BTreeSet<TileId> {
-    let wanted = Wanted(RefCell::default());
+pub fn wanted<T>(proof: impl FnOnce(&TileRequests) -> T) -> BTreeSet<TileId> {
+    let wanted = TileRequests(RefCell::default());
     // What it makes of the zeros below is of no use; only what it asked for is.
     let _ = proof(&wanted);
     wanted.0.into_inner()
 }
 
-/// Takes note of what is asked for.
+/// Records the tiles that a proof computation reads.
 #[derive(Debug, Default)]
-pub struct Wanted(RefCell<BTreeSet<TileId>>);
+pub struct TileRequests(RefCell<BTreeSet<TileId>>);
 
-impl Nodes for Wanted {
+impl Nodes for TileRequests {
     fn node(&self, level: u32, index: u64) -> Option<Hash> {
         self.0.borrow_mut().insert(tile_of(level, index).0);
         Some([0; 32])
     }
 }
 
-/// Tiles as read; one at the right edge has fewer hashes than a full one.
+/// Tiles as read; the tile at the right edge may have fewer hashes than a full one.
 #[derive(Debug, Default)]
 pub struct Tiles(BTreeMap<TileId, Vec<Hash>>);
 
 impl Tiles {
-    /// Adds a tile.
+    /// Adds a tile with its hashes from index 0.
     pub fn insert(&mut self, id: TileId, hashes: Vec<Hash>) {
         self.0.insert(id, hashes);
     }
@@ -58,21 +57,20 @@ impl Nodes for Tiles {
     }
 }
 
-/// What a path asks for: hashes of a level, or the records themselves, of which `width` from the tile's
-/// first on.
+/// A requested tile: hashes of a level, or records, the first `width` of the tile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TilePath {
-    /// The level of hashes; `None` asks for an entry bundle: the records.
+    /// The level of hashes; `None` for an entry bundle (records).
     pub level: Option<u32>,
-    /// The tile's place within its level.
+    /// The tile's index within its level.
     pub index: u64,
     /// 256, or 1 to 255 for a partial tile.
     pub width: u64,
 }
 
 impl TilePath {
-    /// Reads what follows `tile/`: `<L>/<N>[.p/<W>]` or `entries/<N>[.p/<W>]` (C2SP tlog-tiles). `None`
-    /// for anything else: every tile has one name.
+    /// Parses the part after `tile/`: `<L>/<N>[.p/<W>]` or `entries/<N>[.p/<W>]` (C2SP tlog-tiles). `None` for
+    /// anything else: each tile has exactly one name.
     #[must_use]
     pub fn parse(path: &str) -> Option<Self> {
         let (kind, place) = path.split_once('/')?;
@@ -90,28 +88,28 @@ impl TilePath {
         Some(Self { level, index: grouped(place)?, width })
     }
 
-    /// The first of what is asked for, counted within its level.
+    /// The index of the first requested hash or record within its level.
     #[must_use]
     pub fn first(&self) -> Option<u64> {
         self.index.checked_mul(TILE_WIDTH)
     }
 
-    /// Never changes again: what was written to a log stays, also under a partial tile's name; but only
-    /// full tiles are asked for twice.
+    /// Whether the tile is full, and so worth caching. A partial tile never changes either, but is rarely
+    /// requested twice.
     #[must_use]
     pub const fn is_full(&self) -> bool {
         self.width == TILE_WIDTH
     }
 }
 
-/// A decimal number with no zeros before it.
+/// Parses a decimal number without leading zeros.
 fn decimal(text: &str) -> Option<u64> {
     let plain =
         text.bytes().all(|byte| byte.is_ascii_digit()) && (text == "0" || !text.starts_with('0'));
     text.parse().ok().filter(|_| plain)
 }
 
-/// A number in groups of three digits, all but the last begun by an `x`: 1234067 is `x001/x234/067`.
+/// Parses a number in groups of three digits, each but the last prefixed by `x`: 1234067 is `x001/x234/067`.
 fn grouped(text: &str) -> Option<u64> {
     let (before, last) = match text.rsplit_once('/') {
         Some((before, last)) => (before.split('/').collect(), last),

@@ -23,12 +23,12 @@ use crate::contract::catalog::Catalog;
 use crate::contract::enforce::Ready;
 use crate::domain::agent::Agent;
 use crate::domain::canonical::CanonicalObject;
-use crate::domain::credential::{self, Forms, Treatment};
+use crate::domain::credential::{self, CredentialForms, SecretPolicy};
 use crate::domain::failure::{Code, Failure, Stage, primary};
 use crate::domain::ids::{AgentId, ExecutionId, HandoffId, Micros, TaskId, TenantId};
 use crate::domain::message::Message;
 use crate::domain::policy::VersionClaims;
-use crate::domain::residency::{Crossing, Party, Residency, ResidencyFacts};
+use crate::domain::residency::{Crossing, CrossingParty, Residency, ResidencyFacts};
 use crate::domain::roster::Roster;
 use crate::domain::warning::{Warning, WarningCode};
 use schema::older::Form;
@@ -66,7 +66,7 @@ pub struct Gate {
     /// What becomes of a message that claims another version of its sender than the registered one.
     pub versions: VersionClaims,
     /// What becomes of credentials in a message.
-    pub credentials: Treatment,
+    pub credentials: SecretPolicy,
 }
 
 /// What was looked up for one message.
@@ -229,8 +229,8 @@ impl Refused {
 /// Where a message names the party of a crossing.
 const fn place(crossing: &Crossing) -> &'static str {
     match crossing.party {
-        Party::Sender => "/fromAgent",
-        Party::Receiver => "/toAgent",
+        CrossingParty::Sender => "/fromAgent",
+        CrossingParty::Receiver => "/toAgent",
     }
 }
 
@@ -270,7 +270,7 @@ impl Gate {
             requirement,
             residency: Residency::default(),
             versions: VersionClaims::default(),
-            credentials: Treatment::default(),
+            credentials: SecretPolicy::default(),
         }
     }
 
@@ -449,7 +449,7 @@ impl Gate {
         let on_safety = stage!("gate.safety").entered();
         let mut sightings = Vec::new();
         let found_rules = self.scanner.scan_beside(message.value(), &mut |place, text| {
-            let found = Forms::builtin().find(text, place.member(text));
+            let found = CredentialForms::builtin().find(text, place.member(text));
             credential::note(&mut sightings, || place.holder(text), &found);
         });
         let (findings, observed) = self.policies.part(&case, found_rules);
@@ -458,7 +458,9 @@ impl Gate {
         drop(on_safety);
         failures.extend(unsafe_texts);
         match self.credentials {
-            Treatment::Refuse => failures.extend(sightings.iter().map(unheld::refused_credential)),
+            SecretPolicy::Refuse => {
+                failures.extend(sightings.iter().map(unheld::refused_credential));
+            }
             kept => warnings.extend(sightings.iter().map(|one| unheld::credential(one, kept))),
         }
         match found.target {

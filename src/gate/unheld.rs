@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::schema::older::Older;
 use crate::domain::agent::Agent;
-use crate::domain::credential::{Sighting, Treatment};
+use crate::domain::credential::{CredentialMatch, SecretPolicy};
 use crate::domain::failure::{Code, Failure, Stage};
 use crate::domain::trace_context::TraceParent;
 use crate::domain::warning::{Warning, WarningCode};
@@ -55,9 +55,11 @@ pub fn warnings(message: &Value) -> Vec<Warning> {
 
 /// The warning about a credential that passes, as it stands or replaced. Never the value.
 #[must_use]
-pub fn credential(found: &Sighting, treatment: Treatment) -> Warning {
+pub fn credential(found: &CredentialMatch, treatment: SecretPolicy) -> Warning {
     let told = match treatment {
-        Treatment::Redact => format!("held what looks like {}: the broker replaced it", found.name),
+        SecretPolicy::Redact => {
+            format!("held what looks like {}: the broker replaced it", found.name)
+        }
         _ => format!(
             "holds what looks like {}: the broker stores and delivers it as it stands",
             found.name
@@ -68,7 +70,7 @@ pub fn credential(found: &Sighting, treatment: Treatment) -> Warning {
 
 /// The failure for a credential that is refused. Never the value.
 #[must_use]
-pub fn refused_credential(found: &Sighting) -> Failure {
+pub fn refused_credential(found: &CredentialMatch) -> Failure {
     Failure::new(
         Stage::Safety,
         Code::CredentialFound,

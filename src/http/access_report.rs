@@ -18,8 +18,8 @@ use super::problem::{NoKey, Problem, ProblemDetails};
 use crate::directory::Agents;
 use crate::domain::ids::Micros;
 use crate::evidence::commitment::{hash_text, unpack};
-use crate::evidence::erasure::Slot;
-use crate::store::erasure::{ErasureRow, HeldDatum, SubjectRef, entitled};
+use crate::evidence::erasure::DataSlot;
+use crate::store::erasure::{ErasureRow, SubjectDatum, SubjectRef, entitled};
 use crate::store::{Store, StoreError};
 
 /// Data read at once.
@@ -92,7 +92,7 @@ async fn pages(
     subject: &SubjectRef,
     agents: &Agents,
     head: String,
-    first: Vec<HeldDatum>,
+    first: Vec<SubjectDatum>,
     chunks: &mpsc::Sender<Result<Bytes, std::io::Error>>,
 ) -> Result<Option<u64>, StoreError> {
     let (mut text, mut page, mut count) = (head, first, 0u64);
@@ -107,14 +107,14 @@ async fn pages(
         if chunks.send(Ok(Bytes::from(std::mem::take(&mut text)))).await.is_err() {
             return Ok(None);
         }
-        let Some(after): Option<Slot> = page.last().map(|datum| datum.slot) else {
+        let Some(after): Option<DataSlot> = page.last().map(|datum| datum.slot) else {
             return Ok(Some(count));
         };
         page = store.list_held(&subject.tenant, &subject.id, Some(after), PAGE).await?;
     }
 }
 
-fn entry(datum: &HeldDatum, agents: &Agents) -> Value {
+fn entry(datum: &SubjectDatum, agents: &Agents) -> Value {
     let held: Value = unpack(datum.kept.0, &datum.kept.1)
         .ok()
         .and_then(|bytes| serde_json::from_slice(&bytes).ok())

@@ -11,10 +11,10 @@ use super::auth::{Anyone, limited_to};
 use super::extract::{Id, Params, parameter};
 use super::problem::{NoKey, Problem, ProblemDetails};
 use super::trace::{Checked, gone};
-use crate::blame::{Answer, Blame, Pointer, Seen};
+use crate::blame::{Attribution, Blame, Pointer, ValueState};
 use crate::domain::ids::{AgentId, HandoffId, TaskId};
 use crate::evidence::commitment::hash_text;
-use crate::store::{Kept, StoredRecord};
+use crate::store::{ContentStorage, StoredRecord};
 
 /// Records read at once: few, since each comes with its message.
 const PAGE: i64 = 32;
@@ -63,7 +63,9 @@ pub async fn blame(
         from = last.leaf_index + 1;
         for record in &page {
             // Who wrote a value cannot be told past a message that cannot be read.
-            if let Some(Kept::Unavailable(_)) = record.content.as_ref().map(|found| &found.kept) {
+            if let Some(ContentStorage::Unavailable(_)) =
+                record.content.as_ref().map(|found| &found.kept)
+            {
                 return Err(Problem::archive_away());
             }
             reading.take(record);
@@ -129,10 +131,11 @@ impl<'a> Reading<'a> {
         };
         let open = is_reader("/fromAgent/agentId") || is_reader("/toAgent/agentId");
         let value = self.pointer.find(&content);
-        let seen = if content.is_null() { Seen::Erased } else { Seen::in_message(value) };
+        let seen =
+            if content.is_null() { ValueState::Erased } else { ValueState::in_message(value) };
         if open && self.asked.as_ref().is_none_or(|asked| *asked == id) {
             self.gone = gone(record);
-            self.view = Some((id.clone(), value.cloned().filter(|_| seen != Seen::Erased)));
+            self.view = Some((id.clone(), value.cloned().filter(|_| seen != ValueState::Erased)));
         }
         let parent = body.get("parentHandoffId").and_then(Value::as_str);
         let hop = Hop {
@@ -149,7 +152,7 @@ impl<'a> Reading<'a> {
 
     fn answer(&self, task: TaskId) -> Option<Value> {
         let (id, value) = self.view.as_ref()?;
-        let Answer { seen, writer, remover, certain, history } = self.blame.of(id)?;
+        let Attribution { seen, writer, remover, certain, history } = self.blame.of(id)?;
         let history: Vec<Value> = history
             .into_iter()
             .map(|(hop, change, seen)| {
@@ -166,8 +169,8 @@ impl<'a> Reading<'a> {
             "taskId": task,
             "handoffId": id,
             "pointer": self.pointer.as_str(),
-            "present": (seen != Seen::Erased).then_some(seen != Seen::Absent),
-            "erased": seen == Seen::Erased,
+            "present": (seen != ValueState::Erased).then_some(seen != ValueState::Absent),
+            "erased": seen == ValueState::Erased,
             "messageGone": self.gone,
             "value": value,
             "valueHash": hash_of(seen),
@@ -180,10 +183,10 @@ impl<'a> Reading<'a> {
     }
 }
 
-fn hash_of(seen: Seen) -> Option<String> {
+fn hash_of(seen: ValueState) -> Option<String> {
     match seen {
-        Seen::Value(hash) => Some(hash_text(&hash)),
-        Seen::Absent | Seen::Erased => None,
+        ValueState::Value(hash) => Some(hash_text(&hash)),
+        ValueState::Absent | ValueState::Erased => None,
     }
 }
 
@@ -191,13 +194,14 @@ fn hash_of(seen: Seen) -> Option<String> {
 mod tests {
     use super::*;
     use crate::domain::ids::Micros;
-    use crate::evidence::commitment::{Codec, Subject, commit};
+    use crate::evidence::commitment::{Codec, CommitmentSubject, commit};
     use crate::evidence::record::record_hash;
     use crate::store::StoredContent;
 
     fn record(leaf: i64, parent: Option<&str>, message: Option<&Value>) -> StoredRecord {
         let bytes = message.map(|message| serde_json::to_vec(message).unwrap());
-        let commitment = commit(Subject::Message, &[7], bytes.as_deref().unwrap_or_default());
+        let commitment =
+            commit(CommitmentSubject::Message, &[7], bytes.as_deref().unwrap_or_default());
         let body = serde_json::to_vec(&json!({
             "parentHandoffId": parent,
             "fromAgent": { "agentId": format!("agent-{leaf}") },
@@ -214,7 +218,9 @@ mod tests {
             body,
             content: Some(StoredContent {
                 id: leaf.to_string(),
-                kept: bytes.map_or(Kept::Erased, |bytes| Kept::Hot(vec![7], Codec::Raw, bytes)),
+                kept: bytes.map_or(ContentStorage::Erased, |bytes| {
+                    ContentStorage::Hot(vec![7], Codec::Raw, bytes)
+                }),
             }),
             personal: Vec::new(),
         }

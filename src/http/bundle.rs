@@ -13,7 +13,7 @@ use super::Api;
 use super::problem::Problem;
 use super::trace::{Log, spool};
 use crate::archive::Contents;
-use crate::bundle::{self, Order, WriteError};
+use crate::bundle::{self, BundleOrder, WriteError};
 use crate::directory::Principal;
 use crate::domain::failure::Code;
 use crate::domain::ids::{Micros, TaskId, TenantId};
@@ -69,7 +69,7 @@ pub async fn make(
             continue;
         }
         let head = &head;
-        match bundle::write(Order {
+        match bundle::write(BundleOrder {
             store,
             contents,
             notary,

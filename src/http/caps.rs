@@ -12,7 +12,7 @@ use super::extract::{Id, Json, Params};
 use super::problem::{BadBody, Busy, NoKey, Problem, ProblemDetails, WarningView};
 use crate::directory::Principal;
 use crate::domain::canonical;
-use crate::domain::cap::{Cap, Defaults, Limit, MAX_TOKENS, Unit, Window};
+use crate::domain::cap::{Cap, CapLimit, Defaults, MAX_TOKENS, Unit, Window};
 use crate::domain::failure::{Code, Failure, Stage};
 use crate::domain::ids::{AgentId, Micros};
 use crate::domain::money::Usd;
@@ -296,7 +296,7 @@ pub async fn list(
     let defaults = &api.intake.rules.caps;
     let tenant = &principal.tenant;
     let mut caps = api.store.list_caps(tenant).await?;
-    for Limit { window, .. } in defaults.of(false) {
+    for CapLimit { window, .. } in defaults.of(false) {
         if !caps.iter().any(|cap| cap.agent.is_none() && cap.window == window) {
             caps.push(Cap::new((tenant.clone(), None, window), None, 0, now));
         }

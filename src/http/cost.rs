@@ -13,7 +13,7 @@ use super::problem::{NoKey, Problem, ProblemDetails};
 use super::tasks::find;
 use super::trace::{Log, account};
 use crate::account::Account;
-use crate::domain::funds::{Funds, Reserve, Tally};
+use crate::domain::funds::{Funds, Reservation, Spending};
 use crate::domain::handoff::{Handoff, HandoffStatus};
 use crate::domain::ids::{AgentId, HandoffId, TaskId};
 use crate::domain::money::Usd;
@@ -31,8 +31,8 @@ pub struct SpentTokensView {
     pub completion: u64,
 }
 
-impl From<Tally> for SpentTokensView {
-    fn from(tally: Tally) -> Self {
+impl From<Spending> for SpentTokensView {
+    fn from(tally: Spending) -> Self {
         Self { prompt: tally.prompt, completion: tally.completion }
     }
 }
@@ -182,7 +182,7 @@ pub async fn cost(
 
 fn sums(funds: &Funds) -> SumsView {
     let none = Usd(0);
-    let all = funds.agents.values().fold(Tally::default(), |sum, one| sum.plus(*one));
+    let all = funds.agents.values().fold(Spending::default(), |sum, one| sum.plus(*one));
     SumsView {
         granted: funds.granted,
         spent: funds.spent,
@@ -195,13 +195,13 @@ fn sums(funds: &Funds) -> SumsView {
 
 /// Who spent something, or holds something.
 fn agents(funds: &Funds) -> Vec<AgentCostView> {
-    let mut parts: BTreeMap<&AgentId, (Tally, Usd)> =
+    let mut parts: BTreeMap<&AgentId, (Spending, Usd)> =
         funds.agents.iter().map(|(id, spent)| (id, (*spent, Usd(0)))).collect();
     for one in &funds.reserves {
         let (_, held) = parts.entry(&one.holder).or_default();
         *held = held.plus(one.left);
     }
-    let view = |(id, (spent, held)): (&AgentId, (Tally, Usd))| AgentCostView {
+    let view = |(id, (spent, held)): (&AgentId, (Spending, Usd))| AgentCostView {
         agent_id: id.to_string(),
         spent: spent.usd,
         tokens: spent.into(),
@@ -217,11 +217,11 @@ fn tree(handoffs: &[Handoff], funds: Option<&Funds>, account: &Account) -> Vec<H
         |one: &&Handoff| !matches!(one.status, HandoffStatus::NoOp | HandoffStatus::DeadLettered);
     let places: HashMap<HandoffId, usize> =
         handoffs.iter().enumerate().map(|(at, one)| (one.id, at)).collect();
-    let reserves: HashMap<HandoffId, &Reserve> = funds
+    let reserves: HashMap<HandoffId, &Reservation> = funds
         .into_iter()
         .flat_map(|funds| funds.reserves.iter().map(|one| (one.handoff, one)))
         .collect();
-    let mut spent: HashMap<&str, (Tally, Tally)> = HashMap::new();
+    let mut spent: HashMap<&str, (Spending, Spending)> = HashMap::new();
     for hop in account.hops() {
         let (sender, receiver) = spent.entry(&hop.handoff_id).or_default();
         (*sender, *receiver) = (sender.plus(hop.sender), receiver.plus(hop.receiver));
@@ -247,8 +247,8 @@ fn tree(handoffs: &[Handoff], funds: Option<&Funds>, account: &Account) -> Vec<H
 
 fn hop(
     one: &Handoff,
-    reserve: Option<&Reserve>,
-    (sender, receiver): (Tally, Tally),
+    reserve: Option<&Reservation>,
+    (sender, receiver): (Spending, Spending),
     children: Vec<HopCostView>,
 ) -> HopCostView {
     HopCostView {

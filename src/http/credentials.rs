@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 
 use super::Api;
 use super::problem::{Problem, WarningView};
-use crate::domain::credential::{self, Treatment};
+use crate::domain::credential::{self, SecretPolicy};
 use crate::gate::unheld;
 
 /// Applies `redaction.secrets` to a document: what to warn of.
@@ -14,7 +14,7 @@ use crate::gate::unheld;
 pub fn judged(api: &Api, document: &Value) -> Result<Vec<WarningView>, Problem> {
     let treatment = api.intake.redaction.secrets;
     let found = credential::sightings("", document);
-    if treatment == Treatment::Refuse && !found.is_empty() {
+    if treatment == SecretPolicy::Refuse && !found.is_empty() {
         let failures = found.iter().map(unheld::refused_credential).collect();
         return Err(Problem::refusal(failures, false));
     }

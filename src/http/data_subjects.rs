@@ -18,9 +18,9 @@ use crate::directory::Principal;
 use crate::domain::canonical;
 use crate::domain::failure::{Code, Failure, Stage};
 use crate::domain::ids::{ErasureId, TenantId};
-use crate::evidence::commitment::{Subject, commit, hash_text};
-use crate::evidence::erasure::Scope;
-use crate::evidence::record::Sealed;
+use crate::evidence::commitment::{CommitmentSubject, commit, hash_text};
+use crate::evidence::erasure::ErasureScope;
+use crate::evidence::record::SealedRecord;
 use crate::intake::actor;
 use crate::ledger::command::{Command, Kind, LedgerError, Reply, RequestErasure, content};
 use crate::store::erasure::{ErasureRow, ErasureStatus, SubjectRef};
@@ -44,7 +44,7 @@ pub struct ErasureView {
     /// `RUNNING`, `SCRUBBING` (no row holds any of it, files are being cleaned) or `COMPLETED`.
     pub status: ErasureStatus,
     /// How much goes.
-    pub scope: Scope,
+    pub scope: ErasureScope,
     /// Why: a code.
     pub reason: String,
     /// What records name the person by: SHA-256 over a tag, `subjectSalt` and the id.
@@ -85,7 +85,7 @@ pub struct EraseParams {
     /// `personal-data` (unless said), or `messages`: whole messages, replies and checkpoints of the
     /// handoffs that the person's data came with, too.
     #[param(value_type = Option<String>)]
-    scope: Option<Scope>,
+    scope: Option<ErasureScope>,
 }
 
 /// Why to erase.
@@ -155,7 +155,7 @@ pub async fn erase(
     Json(body): Json<EraseBody>,
 ) -> Result<Response, Problem> {
     let subject = subject(&api, &principal.tenant, id)?;
-    let scope = params.scope.unwrap_or(Scope::PersonalData);
+    let scope = params.scope.unwrap_or(ErasureScope::PersonalData);
     let (row, repeated) = request(&api, &principal, &subject, scope, body).await?;
     let wait = preferred_wait(&headers)?
         .unwrap_or_else(|| Duration::from_millis(api.config.erasure.wait_ms));
@@ -206,7 +206,7 @@ async fn request(
     api: &Api,
     principal: &Principal,
     subject: &SubjectRef,
-    scope: Scope,
+    scope: ErasureScope,
     body: EraseBody,
 ) -> Result<(ErasureRow, bool), Problem> {
     let reason = body.reason.unwrap_or_else(|| "DATA_SUBJECT_REQUEST".to_owned());
@@ -234,7 +234,7 @@ async fn request(
                 subject: subject.clone(),
                 id,
                 commitment: commit(
-                    Subject::DataSubject,
+                    CommitmentSubject::DataSubject,
                     &salt(api, subject, id),
                     subject.id.as_bytes(),
                 ),
@@ -282,7 +282,8 @@ async fn receipt(api: &Api, row: &ErasureRow) -> Result<Option<Receipt>, Problem
     let head = api.store.find_head(&row.tenant).await?;
     let (Some(record), Some(head)) = (found.into_iter().next(), head) else { return Ok(None) };
     let Ok(hash) = record.hash.try_into() else { return Ok(None) };
-    let sealed = Sealed { log_id: head.log_id, leaf_index, hash, body: record.body, tree_size: 0 };
+    let sealed =
+        SealedRecord { log_id: head.log_id, leaf_index, hash, body: record.body, tree_size: 0 };
     let receipt = tree::receipt(&*api.store, &api.notary, &row.tenant, &sealed).await?;
     Ok(receipt.as_ref().map(Receipt::from))
 }

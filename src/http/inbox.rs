@@ -158,7 +158,7 @@ pub async fn poll(
 /// Returns for this agent. What fails here comes again once the claim has run out.
 async fn returned(
     api: &Api,
-    receiver: &crate::store::Receiver,
+    receiver: &crate::store::ReceiverKey,
     max: i64,
 ) -> Result<Vec<ReturnItem>, Problem> {
     let now = api.now();
@@ -182,7 +182,7 @@ async fn returned(
 async fn claim(
     api: &Api,
     caller: &AsAgent,
-    receiver: &crate::store::Receiver,
+    receiver: &crate::store::ReceiverKey,
     max: i64,
 ) -> Result<Vec<InboxItem>, Problem> {
     let now = api.now();

@@ -13,7 +13,7 @@ use super::problem::{BadBody, Busy, NoKey, Problem, ProblemDetails};
 use crate::directory::Principal;
 use crate::domain::canonical;
 use crate::domain::ids::{Micros, TaskId};
-use crate::evidence::commitment::{Subject, commit};
+use crate::evidence::commitment::{CommitmentSubject, commit};
 use crate::intake::actor;
 use crate::ledger::command::{Command, Kind, LedgerError, PlaceHold, ReleaseHold, Reply, content};
 use crate::store::erasure::HoldRow;
@@ -159,7 +159,7 @@ pub async fn place(
         .map_err(|_| wrong("/subjectId", "is no subject's id"))?;
     let commitment = held.as_ref().map(|held| {
         let salt = api.intake.vault.subject_salt(tenant, &format!("hold/{id}"), &held.id);
-        commit(Subject::DataSubject, &salt, held.id.as_bytes())
+        commit(CommitmentSubject::DataSubject, &salt, held.id.as_bytes())
     });
     let now = api.now();
     let words = serde_json::json!({ "holdId": id, "reason": body.reason });

@@ -54,7 +54,7 @@ use crate::feed::Feed;
 use crate::intake::Intake;
 use crate::metrics::Metrics;
 use crate::store::Store;
-use crate::tree::Cosigned;
+use crate::tree::CosignedHeads;
 
 /// What handlers work with. Cheap to clone.
 #[derive(Clone)]
@@ -73,7 +73,7 @@ pub struct ApiParts {
     /// Signs tree heads.
     pub notary: Arc<Notary>,
     /// Tree heads that witnesses cosigned.
-    pub cosigned: Arc<Cosigned>,
+    pub cosigned: Arc<CosignedHeads>,
     /// Contents of records, wherever they are kept.
     pub contents: crate::archive::Contents,
     /// Who ranks agents for a task, where that is not left to text relevance.

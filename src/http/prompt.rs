@@ -10,12 +10,12 @@ use super::Api;
 use super::auth::{Anyone, limited_to};
 use super::extract::{Id, Params, heavy};
 use super::problem::{NoKey, Problem, ProblemDetails};
-use crate::archive::Found;
+use crate::archive::ContentState;
 use crate::clock;
 use crate::domain::failure::Code;
 use crate::domain::handoff::HandoffStatus;
 use crate::domain::ids::HandoffId;
-use crate::prompt::{Origin, Prompt, Segment, TURNS, context};
+use crate::prompt::{Origin, Prompt, PromptSegment, TURNS, context};
 
 /// The most turns that can be asked for: as many as a message may have.
 const MAX_TURNS: usize = 10_000;
@@ -44,7 +44,7 @@ pub struct PromptView {
     pub messages: Vec<Turn>,
     /// What the turn is made of, in order: heading, pointer into the message, claimed role.
     #[schema(value_type = Vec<Object>)]
-    pub segments: Vec<Segment>,
+    pub segments: Vec<PromptSegment>,
 }
 
 /// A turn.
@@ -93,13 +93,13 @@ pub async fn prompt(
     }
     let stored = match handoff.content_id {
         Some(content) => api.contents.find(&principal.tenant, content).await?,
-        None => Found::Gone,
+        None => ContentState::Gone,
     };
     let stored = match stored {
-        Found::Whole(stored) => stored,
-        Found::Gone => return Err(Problem::not_found("message: it was erased")),
-        Found::Purged => return Err(Problem::not_found("message: it was past its time")),
-        Found::Unavailable(_) => return Err(Problem::archive_away()),
+        ContentState::Whole(stored) => stored,
+        ContentState::Gone => return Err(Problem::not_found("message: it was erased")),
+        ContentState::Purged => return Err(Problem::not_found("message: it was past its time")),
+        ContentState::Unavailable(_) => return Err(Problem::archive_away()),
     };
     let origin = Origin {
         handoff_id: handoff.id.to_string(),

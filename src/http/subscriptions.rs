@@ -20,9 +20,9 @@ use crate::domain::canonical;
 use crate::domain::event::{EventFormat, Position, Subscriber, Subscription, SubscriptionSpec};
 use crate::domain::failure::{Code, Failure, Stage};
 use crate::domain::ids::{Micros, SubscriptionId};
-use crate::domain::residency::Party;
+use crate::domain::residency::CrossingParty;
 use crate::domain::warning::{Warning, WarningCode};
-use crate::evidence::record::Content;
+use crate::evidence::record::RecordContent;
 use crate::intake::actor;
 use crate::ledger::command::{
     ChangeSubscription, Command, CreateSubscription, Kind, LedgerError, Reply, SubscriptionChange,
@@ -210,7 +210,7 @@ fn refusal((pointer, message): (String, String)) -> Problem {
 fn crossed(api: &Api, subscription: &Subscription) -> Result<Option<Warning>, Problem> {
     let residency = api.config.residency.rules();
     let basis = subscription.transfer_basis.as_deref();
-    let crossing = residency.crossing(Party::Receiver, subscription.region, basis);
+    let crossing = residency.crossing(CrossingParty::Receiver, subscription.region, basis);
     if let Some(crossing) = crossing.as_ref().filter(|one| residency.refuses(one)) {
         let why = format!("{crossing}: refused");
         let failure = Failure::new(Stage::Route, Code::Forbidden, "/region", why);
@@ -227,7 +227,7 @@ fn sealing<E>(_: E) -> Problem {
 }
 
 /// What the record of a change commits to.
-fn said(id: SubscriptionId, what: &Value, now: Micros) -> Content {
+fn said(id: SubscriptionId, what: &Value, now: Micros) -> RecordContent {
     let said = json!({ "subscriptionId": id.to_string(), "change": what });
     content(&canonical::to_vec(&said), now)
 }

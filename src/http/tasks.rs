@@ -19,7 +19,7 @@ use crate::domain::failure::{Code, Failure, Stage};
 use crate::domain::ids::{ExecutionId, Micros, TaskId};
 use crate::domain::money::Usd;
 use crate::domain::task::{Task, TaskStatus};
-use crate::evidence::commitment::{Part, Subject, hash_text, unpack};
+use crate::evidence::commitment::{CommitmentSubject, PackedContent, hash_text, unpack};
 use crate::intake::actor;
 use crate::ledger::command::{
     CancelTask, Command, CompleteTask, Kind, LedgerError, PutCheckpoint, Reply, TopUp, content,
@@ -385,8 +385,10 @@ pub async fn put_checkpoint(
         let why = format!("the checkpoint has {} bytes; {limit} are allowed", canonical.len());
         return Err(Problem::new(Code::PayloadTooLarge, why));
     }
-    let part =
-        heavy(size, move || Part::new(Subject::Checkpoint, clock::random(), &canonical)).await?;
+    let part = heavy(size, move || {
+        PackedContent::new(CommitmentSubject::Checkpoint, clock::random(), &canonical)
+    })
+    .await?;
     let reply = api
         .intake
         .ledger

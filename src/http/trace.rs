@@ -21,14 +21,14 @@ use super::auth::{Anyone, limited_to};
 use super::bundle;
 use super::extract::{Id, Params};
 use super::problem::{NoKey, Problem, ProblemDetails};
-use crate::account::{Account, Hop};
+use crate::account::{Account, HopCost};
 use crate::archive::{Contents, unavailable};
 use crate::bundle::WriteError;
 use crate::domain::ids::{AgentId, TaskId, TenantId};
-use crate::evidence::commitment::{Subject, commit, hash_text, unpack};
+use crate::evidence::commitment::{CommitmentSubject, commit, hash_text, unpack};
 use crate::evidence::record::record_hash;
-use crate::store::cold::ColdFault;
-use crate::store::{HandoffFilter, Kept, Store, StoreError, StoredRecord};
+use crate::store::cold::ColdError;
+use crate::store::{ContentStorage, HandoffFilter, Store, StoreError, StoredRecord};
 
 /// Records read at once.
 const PAGE: i64 = 256;
@@ -210,7 +210,7 @@ async fn write(
             let body = checked.record(record);
             let content = checked.content(record, &body);
             if record.kind == "HANDOFF" {
-                let cost = hops.next().map(Hop::view).unwrap_or_default();
+                let cost = hops.next().map(HopCost::view).unwrap_or_default();
                 let state = record.handoff_id.as_ref().and_then(|id| now.get(id));
                 let content = if open(record) { content } else { Value::Null };
                 out.item(&mut first, &handoff_entry(record, &body, &content, state, &cost));
@@ -348,8 +348,8 @@ fn record_entry(record: &StoredRecord, open: bool) -> Value {
 /// Why a record's message is not there any more: a person asked for its erasure, or its time was over.
 pub(super) fn gone(record: &StoredRecord) -> Option<&'static str> {
     match record.content.as_ref()?.kept {
-        Kept::Erased => Some("erasure"),
-        Kept::Purged => Some("retention"),
+        ContentStorage::Erased => Some("erasure"),
+        ContentStorage::Purged => Some("retention"),
         _ => None,
     }
 }
@@ -357,7 +357,7 @@ pub(super) fn gone(record: &StoredRecord) -> Option<&'static str> {
 /// A record's content, where it was not erased.
 pub(super) fn opened(record: &StoredRecord) -> Option<Value> {
     let kept = &record.content.as_ref()?.kept;
-    if matches!(kept, Kept::Unavailable(_)) {
+    if matches!(kept, ContentStorage::Unavailable(_)) {
         return Some(unavailable());
     }
     let (_, codec, bytes) = kept.hot()?;
@@ -392,22 +392,22 @@ impl Checked {
             return Value::Null;
         };
         let kept = record.content.as_ref().map(|content| &content.kept);
-        if let Some(Kept::Unavailable(fault)) = kept {
+        if let Some(ContentStorage::Unavailable(fault)) = kept {
             self.unavailable += 1;
             // An archive that is away tells nothing of the evidence.
-            if *fault != ColdFault::Away {
+            if *fault != ColdError::Away {
                 self.first_bad.get_or_insert((record.leaf_index, fault.as_str()));
             }
             return unavailable();
         }
-        let Some((salt, codec, bytes)) = kept.and_then(Kept::hot) else {
+        let Some((salt, codec, bytes)) = kept.and_then(ContentStorage::hot) else {
             self.erased += 1;
-            self.purged += u64::from(matches!(kept, Some(Kept::Purged)));
+            self.purged += u64::from(matches!(kept, Some(ContentStorage::Purged)));
             return Value::Null;
         };
         self.contents += 1;
         let content = unpack(codec, bytes).unwrap_or_default();
-        if hash_text(&commit(Subject::Message, salt, &content)) != commitment {
+        if hash_text(&commit(CommitmentSubject::Message, salt, &content)) != commitment {
             self.first_bad.get_or_insert((record.leaf_index, "content"));
         }
         serde_json::from_slice(&content).unwrap_or_default()

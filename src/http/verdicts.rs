@@ -16,7 +16,7 @@ use super::problem::{BadBody, Busy, NoKey, Problem, ProblemDetails};
 use super::views::HandoffView;
 use crate::domain::canonical;
 use crate::domain::failure::{Code, Failure, Stage};
-use crate::domain::funds::Tally;
+use crate::domain::funds::Spending;
 use crate::domain::handoff::Handoff;
 use crate::domain::ids::HandoffId;
 use crate::domain::money::Usd;
@@ -150,7 +150,7 @@ fn fencing_token(
 
 /// What a receiver that is done, or gave up, says was spent by then; anything else in `costTracking` is
 /// kept with the record and not looked at.
-fn spent(word: &Word, said: &serde_json::Map<String, Value>) -> Result<Option<Tally>, Problem> {
+fn spent(word: &Word, said: &serde_json::Map<String, Value>) -> Result<Option<Spending>, Problem> {
     if !matches!(word, Word::Complete | Word::Fail(_)) {
         return Ok(None);
     }
@@ -173,7 +173,7 @@ fn spent(word: &Word, said: &serde_json::Map<String, Value>) -> Result<Option<Ta
         }),
     };
     let (prompt, completion) = (tokens("prompt")?, tokens("completion")?);
-    Ok(Some(Tally { usd: Usd::from_f64(usd), prompt, completion }))
+    Ok(Some(Spending { usd: Usd::from_f64(usd), prompt, completion }))
 }
 
 async fn say(

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::{Body, INLINE_LIMIT, Intake, IntakeError, redacted};
-use crate::archive::{Contents, Found};
+use crate::archive::{ContentState, Contents};
 use crate::directory::Principal;
 use crate::domain::agent::Agent;
 use crate::domain::canonical::CanonicalObject;
@@ -180,7 +180,7 @@ impl Intake {
             return Ok(Kept::Unknown);
         };
         let found = contents.find(&principal.tenant, content).await.map_err(away)?;
-        let Found::Whole(bytes) = found else { return Ok(Kept::Unknown) };
+        let ContentState::Whole(bytes) = found else { return Ok(Kept::Unknown) };
         let agents = self.directory.agents(&principal.tenant).await?;
         let agent = agents.roster.find(receiver).cloned();
         let (gate, body) = (self.gate.clone(), body.clone());

@@ -7,10 +7,10 @@ use super::{Intake, IntakeError, ruling, subtasks};
 use crate::clock;
 use crate::contract::enforce::Ready;
 use crate::domain::agent::Agent;
-use crate::domain::cap::room::{self, Wanted};
-use crate::domain::cap::{Over, Scope};
+use crate::domain::cap::room::{self, CapRequest};
+use crate::domain::cap::{CapExceeded, CapScope};
 use crate::domain::failure::Failure;
-use crate::domain::funds::{Ask, Funds};
+use crate::domain::funds::{Funds, FundsRequest};
 use crate::domain::handoff::Handoff;
 use crate::domain::ids::{AgentId, TenantId};
 use crate::domain::lineage;
@@ -83,7 +83,7 @@ impl Intake {
             let before = task.as_ref().and_then(|task| task.funds.as_deref());
             let books = (before, opened.as_ref());
             let over = self.over_a_cap(tenant, message, &target.agent_id, books).await;
-            relay.extend(over.map_err(away)?.as_ref().map(Over::failure));
+            relay.extend(over.map_err(away)?.as_ref().map(CapExceeded::failure));
         }
         failures.extend(relay);
         failures.extend(check_loop(task.as_ref(), &edges, hop, limits));
@@ -126,7 +126,7 @@ impl Intake {
         message: &Message,
         target: &AgentId,
         (before, opened): (Option<&Funds>, Option<&Funds>),
-    ) -> Result<Option<Over>> {
+    ) -> Result<Option<CapExceeded>> {
         let Some(books) = opened.or(before) else { return Ok(None) };
         let envelope = message.envelope();
         let source = &envelope.from_agent.agent_id;
@@ -135,16 +135,16 @@ impl Intake {
         agents.sort_unstable();
         agents.dedup();
         let kept = self.store.list_caps_of(tenant, &agents).await?;
-        let whole: Scope = (tenant.clone(), None);
-        let mut scopes: Vec<Scope> =
+        let whole: CapScope = (tenant.clone(), None);
+        let mut scopes: Vec<CapScope> =
             agents.into_iter().map(|agent| (tenant.clone(), Some(agent))).collect();
         scopes.push(whole);
         let (defaults, at) = (&self.rules.caps, self.clock.now());
         let mark = i64::from_be_bytes(clock::random());
         let caps = room::in_force(kept, &scopes, defaults, (mark, at));
         let (parent, cost) = (envelope.parent_handoff_id, &envelope.cost_tracking);
-        let ask = Ask { parent, source, cost };
-        let wanted = Wanted { handoff: envelope.handoff_id, holder: target, ask };
+        let ask = FundsRequest { parent, source, cost };
+        let wanted = CapRequest { handoff: envelope.handoff_id, holder: target, ask };
         Ok(room::lacking(&caps, (defaults, at), (before, books), wanted))
     }
 }

@@ -24,7 +24,7 @@ use crate::evidence::commitment::unpack;
 use crate::gate::safety::Finding;
 use crate::gate::{Gate, Lookup, Verdict};
 use crate::ledger::command::LedgerError;
-use crate::store::{Cursor, DeadLetterFilter, HandoffFilter, Kept, StoreError};
+use crate::store::{ContentStorage, Cursor, DeadLetterFilter, HandoffFilter, StoreError};
 
 /// Messages that are read and judged together.
 const PAGE: i64 = 50;
@@ -422,13 +422,13 @@ impl Intake {
     ) -> Result<Vec<(Handoff, Message)>, IntakeError> {
         let ids: Vec<_> = page.iter().filter_map(|handoff| handoff.content_id).collect();
         let kept = self.store.list_contents(tenant, &ids).await.map_err(away)?;
-        let mut kept: HashMap<String, Kept> =
+        let mut kept: HashMap<String, ContentStorage> =
             kept.into_iter().map(|content| (content.id, content.kept)).collect();
         let mut whole = Vec::with_capacity(page.len());
         for handoff in page {
             let content = handoff.content_id.and_then(|id| kept.remove(&id.to_string()));
             let message = match content {
-                Some(Kept::Hot(_, codec, bytes)) => {
+                Some(ContentStorage::Hot(_, codec, bytes)) => {
                     let value = unpack(codec, &bytes).ok();
                     let value = value.and_then(|bytes| serde_json::from_slice(&bytes).ok());
                     let value = value.ok_or_else(|| {
@@ -436,8 +436,8 @@ impl Intake {
                     })?;
                     Message::Whole(self.message_of(&handoff, Some(value)).await?)
                 }
-                Some(Kept::Cold(_) | Kept::Unavailable(_)) => Message::Archived,
-                Some(Kept::Erased | Kept::Purged) | None => Message::Erased,
+                Some(ContentStorage::Cold(_) | ContentStorage::Unavailable(_)) => Message::Archived,
+                Some(ContentStorage::Erased | ContentStorage::Purged) | None => Message::Erased,
             };
             whole.push((handoff, message));
         }

@@ -6,16 +6,17 @@ use super::plan::Change;
 use super::submit::tell;
 use crate::domain::event::{Event, EventType, Subscriber};
 use crate::domain::ids::AgentId;
-use crate::evidence::record::{Content, Draft, Party, RecordKind};
+use crate::evidence::record::{RecordContent, RecordDraft, RecordKind, RecordParty};
 use crate::store::events::CursorChange;
-use crate::store::{AgentRow, KeyRow, State};
+use crate::store::{AgentRow, BatchState, KeyRow};
 
 /// The most entries that one allowlist may have.
 const MAX_TARGETS: usize = 10_000;
 
 fn about(command: &Command, kind: RecordKind, agent: Option<&AgentId>) -> Change {
-    let mut draft = Draft::new(command.tenant.clone(), kind, command.at, command.actor.clone());
-    draft.to = agent.map(|id| Party {
+    let mut draft =
+        RecordDraft::new(command.tenant.clone(), kind, command.at, command.actor.clone());
+    draft.to = agent.map(|id| RecordParty {
         agent_id: Some(id.clone()),
         agent_type: None,
         agent_version: None,
@@ -26,7 +27,7 @@ fn about(command: &Command, kind: RecordKind, agent: Option<&AgentId>) -> Change
 }
 
 /// Registers an agent.
-pub(super) fn create(state: &State, command: &Command, create: &CreateAgent) -> Decision {
+pub(super) fn create(state: &BatchState, command: &Command, create: &CreateAgent) -> Decision {
     let id = &create.row.agent.agent_id;
     if state.agents.contains_key(&(command.tenant.clone(), id.clone())) {
         return Err(LedgerError::Conflict(format!("agent {id} exists")));
@@ -44,7 +45,7 @@ pub(super) fn create(state: &State, command: &Command, create: &CreateAgent) -> 
 }
 
 /// Changes or removes an agent.
-pub(super) fn change(state: &State, command: &Command, change: &ChangeAgent) -> Decision {
+pub(super) fn change(state: &BatchState, command: &Command, change: &ChangeAgent) -> Decision {
     let key = (command.tenant.clone(), change.agent.clone());
     let known = state.agents.get(&key).ok_or(LedgerError::NotFound("agent"))?;
     let mut row = known.clone();
@@ -187,8 +188,8 @@ pub(super) fn create_key(command: &Command, row: &KeyRow) -> (Vec<Change>, Reply
 
 /// Records that tree heads are signed with another key from here on. The record is covered by heads of
 /// both keys: who trusts the old one learns the new one from it.
-pub(super) fn change_tree_key(command: &Command, content: &Content) -> (Vec<Change>, Reply) {
-    let mut draft = Draft::new(
+pub(super) fn change_tree_key(command: &Command, content: &RecordContent) -> (Vec<Change>, Reply) {
+    let mut draft = RecordDraft::new(
         command.tenant.clone(),
         RecordKind::TreeKeyChanged,
         command.at,
@@ -199,7 +200,7 @@ pub(super) fn change_tree_key(command: &Command, content: &Content) -> (Vec<Chan
 }
 
 /// Revokes a key; revoking it again changes nothing.
-pub(super) fn revoke_key(state: &State, command: &Command, key_id: &str) -> Decision {
+pub(super) fn revoke_key(state: &BatchState, command: &Command, key_id: &str) -> Decision {
     let mut row = state
         .keys
         .get(&(command.tenant.clone(), key_id.to_owned()))

@@ -8,22 +8,27 @@ use super::command::{CapChange, Command, LedgerError, Reply, SetCap};
 use super::context::Context;
 use super::decide::Decision;
 use super::plan::Change;
-use crate::domain::cap::room::{self, Wanted};
-use crate::domain::cap::{Cap, CapKey, Charge, Over, Unit};
-use crate::domain::funds::{Ask, Funds};
+use crate::domain::cap::room::{self, CapRequest};
+use crate::domain::cap::{Cap, CapExceeded, CapKey, Charge, Unit};
+use crate::domain::funds::{Funds, FundsRequest};
 use crate::domain::handoff::Handoff;
 use crate::domain::ids::TenantId;
 use crate::domain::money::Usd;
 use crate::domain::task::Task;
-use crate::evidence::record::{Draft, RecordKind};
-use crate::store::State;
+use crate::evidence::record::{RecordDraft, RecordKind};
+use crate::store::BatchState;
 
 /// Sets a cap, or takes one away. Where the settings have one for that window, it counts again then, over
 /// the same books.
-pub(super) fn set(state: &State, command: &Command, context: &Context, set: &SetCap) -> Decision {
+pub(super) fn set(
+    state: &BatchState,
+    command: &Command,
+    context: &Context,
+    set: &SetCap,
+) -> Decision {
     let key: CapKey = (command.tenant.clone(), set.agent.clone(), set.window);
     let known = state.caps.get(&key);
-    let mut draft = Draft::new(
+    let mut draft = RecordDraft::new(
         command.tenant.clone(),
         RecordKind::BudgetChanged,
         command.at,
@@ -73,7 +78,7 @@ fn mark(context: &Context) -> i64 {
 }
 
 /// The caps of a tenant that may count here: those that are kept, and those of the settings that begin.
-fn in_force(state: &State, command: &Command, context: &Context) -> BTreeMap<CapKey, Cap> {
+fn in_force(state: &BatchState, command: &Command, context: &Context) -> BTreeMap<CapKey, Cap> {
     let own = |tenant: &TenantId| *tenant == command.tenant;
     let kept = state.caps.values().filter(|cap| own(&cap.tenant)).cloned();
     let scopes = state.cap_scopes.iter().filter(|(tenant, _)| own(tenant));
@@ -83,26 +88,26 @@ fn in_force(state: &State, command: &Command, context: &Context) -> BTreeMap<Cap
 /// Whether the caps have room for a handoff that takes its part of these funds; `opened` are the funds of
 /// a task that begins with it.
 pub(super) fn check(
-    state: &State,
+    state: &BatchState,
     command: &Command,
     context: &Context,
     (task, opened): (&Task, Option<&Funds>),
     handoff: &Handoff,
-) -> Option<Over> {
+) -> Option<CapExceeded> {
     let caps = in_force(state, command, context);
     let known = state.tasks.get(&(command.tenant.clone(), task.id));
     let before = known.and_then(|task| task.funds.as_deref());
     let books = opened.or(task.funds.as_deref())?;
     let Handoff { parent_id: parent, source, target, cost, .. } = handoff;
-    let ask = Ask { parent: *parent, source, cost };
-    let wanted = Wanted { handoff: handoff.id, holder: target, ask };
+    let ask = FundsRequest { parent: *parent, source, cost };
+    let wanted = CapRequest { handoff: handoff.id, holder: target, ask };
     room::lacking(&caps, (&context.rules.caps, command.at), (before, books), wanted)
 }
 
 /// Enters into the caps' books what a command did to its task's funds. What recovery passes on was not
 /// asked for by anyone who could be refused: it gets no more than there is room for.
 pub(super) fn charge(
-    state: &State,
+    state: &BatchState,
     command: &Command,
     context: &Context,
     checked: bool,

@@ -9,7 +9,7 @@ use super::tasks::person;
 use crate::domain::agent::Agent;
 use crate::domain::escalation::{Escalation, EscalationStatus, FAILURES_TO_ESCALATE};
 use crate::domain::event::{Event, EventType};
-use crate::domain::funds::Tally;
+use crate::domain::funds::Spending;
 use crate::domain::handoff::{
     DeliveryMode, HANDED_ON, Handoff, HandoffEvent, HandoffStatus, Priority,
 };
@@ -19,8 +19,8 @@ use crate::domain::progress::{Edge, Hop, passed};
 use crate::domain::residency::{Crossing, Residency};
 use crate::domain::ruling::{Next, Ruling, Standing, Trigger};
 use crate::domain::task::{Task, TaskEvent, TaskStatus};
-use crate::evidence::record::{Actor, Content, Draft, Party, RecordKind};
-use crate::store::{OutboxRow, State};
+use crate::evidence::record::{Actor, RecordContent, RecordDraft, RecordKind, RecordParty};
+use crate::store::{BatchState, OutboxRow};
 
 /// The longest reason kept with a handoff, in characters; what was said in full is its record's
 /// content.
@@ -34,7 +34,7 @@ const ALL_UNAVAILABLE_CODE: &str = "ALL_PREFERRED_AGENTS_UNAVAILABLE";
 
 /// A handoff with its task, as they are and as they will be.
 pub(super) struct Case<'a> {
-    pub(super) state: &'a State,
+    pub(super) state: &'a BatchState,
     pub(super) command: &'a Command,
     pub(super) context: &'a Context,
     pub(super) task: Task,
@@ -55,14 +55,14 @@ pub(super) struct Failure<'a> {
     pub(super) kind: RecordKind,
     pub(super) trigger: Trigger,
     pub(super) reason: &'a str,
-    pub(super) content: Option<&'a Content>,
+    pub(super) content: Option<&'a RecordContent>,
     /// What the receiver says was spent by then, cumulative.
-    pub(super) spent: Option<Tally>,
+    pub(super) spent: Option<Spending>,
 }
 
 impl<'a> Case<'a> {
     pub(super) fn open(
-        state: &'a State,
+        state: &'a BatchState,
         command: &'a Command,
         context: &'a Context,
         task_id: TaskId,
@@ -82,7 +82,7 @@ impl<'a> Case<'a> {
 
     /// One of several handoffs of a task that is being decided on.
     pub(super) fn of(
-        state: &'a State,
+        state: &'a BatchState,
         command: &'a Command,
         context: &'a Context,
         task: Task,
@@ -116,7 +116,7 @@ impl<'a> Case<'a> {
         &mut self,
         kind: RecordKind,
         reason: Option<String>,
-        content: Option<&Content>,
+        content: Option<&RecordContent>,
     ) {
         self.record_end(kind, reason, (content, None));
     }
@@ -126,7 +126,7 @@ impl<'a> Case<'a> {
         &mut self,
         kind: RecordKind,
         reason: Option<String>,
-        (content, spent): (Option<&Content>, Option<Tally>),
+        (content, spent): (Option<&RecordContent>, Option<Spending>),
     ) {
         let mut draft = draft_of(self.command, kind, &self.handoff);
         draft.reason = reason;
@@ -153,7 +153,7 @@ impl<'a> Case<'a> {
         self.changes.push(tell(more(Event::of_handoff(kind, &self.handoff, self.command.at))));
     }
 
-    fn push(&mut self, draft: Draft) {
+    fn push(&mut self, draft: RecordDraft) {
         self.changes.push(Change::Record(Box::new(draft)));
     }
 
@@ -180,7 +180,7 @@ impl<'a> Case<'a> {
     pub(super) fn accept(
         &mut self,
         lease_until: Micros,
-        content: Option<&Content>,
+        content: Option<&RecordContent>,
     ) -> Result<(), LedgerError> {
         self.answered(HandoffStatus::Accepted.as_str())?;
         self.handoff.status = self.handoff.status.next(HandoffEvent::Accept)?;
@@ -228,7 +228,7 @@ impl<'a> Case<'a> {
 
     /// It has ended. It spends no more: what is left of what was reserved for it goes back. Returns what
     /// its receiver spent besides, where that was said.
-    fn end(&mut self, said: Option<Tally>) -> Option<Tally> {
+    fn end(&mut self, said: Option<Spending>) -> Option<Spending> {
         self.handoff.ended_at = Some(self.command.at);
         self.handoff.deadline_at = None;
         let agent = Some(&self.handoff.target);
@@ -240,8 +240,8 @@ impl<'a> Case<'a> {
     /// The receiver is done with it.
     pub(super) fn complete(
         &mut self,
-        content: Option<&Content>,
-        spent: Option<Tally>,
+        content: Option<&RecordContent>,
+        spent: Option<Spending>,
     ) -> Result<(), LedgerError> {
         self.handoff.status = self.handoff.status.next(HandoffEvent::Complete)?;
         let spent = self.end(spent);
@@ -307,7 +307,11 @@ impl<'a> Case<'a> {
 
     /// Its receiver handed on, and now says what came of its own part: it is kept, and what it spent
     /// since is counted. Once: after it there is nothing that the receiver has not said.
-    pub(super) fn complete_after(&mut self, content: Option<&Content>, said: Option<Tally>) {
+    pub(super) fn complete_after(
+        &mut self,
+        content: Option<&RecordContent>,
+        said: Option<Spending>,
+    ) {
         self.handoff.reason = None;
         let funds = self.task.funds.as_mut();
         let spent = funds.map(|funds| funds.settle_late(self.handoff.id, said));
@@ -572,14 +576,14 @@ impl<'a> Case<'a> {
         }
         let mut draft = draft_of(self.command, RecordKind::Handoff, &child);
         draft.actor = Actor::broker();
-        draft.from = Some(Party {
+        draft.from = Some(RecordParty {
             agent_id: Some(child.source.clone()),
             agent_type: None,
             agent_version: Some(child.source_version.clone()),
             execution_id: Some(child.source_execution),
             registered_version: None,
         });
-        draft.to = Some(Party {
+        draft.to = Some(RecordParty {
             agent_id: Some(child.target.clone()),
             agent_type: Some(child.target_type.clone()),
             agent_version: Some(child.target_version.clone()),
@@ -722,7 +726,11 @@ impl<'a> Case<'a> {
 }
 
 /// The edges of a task.
-pub(super) fn edges_of<'a>(state: &'a State, command: &Command, task: TaskId) -> Vec<&'a Edge> {
+pub(super) fn edges_of<'a>(
+    state: &'a BatchState,
+    command: &Command,
+    task: TaskId,
+) -> Vec<&'a Edge> {
     state
         .edges
         .values()
@@ -731,7 +739,7 @@ pub(super) fn edges_of<'a>(state: &'a State, command: &Command, task: TaskId) ->
 }
 
 /// The handoffs of a task that are still open.
-pub(super) fn open_of(state: &State, command: &Command, task: TaskId) -> Vec<HandoffId> {
+pub(super) fn open_of(state: &BatchState, command: &Command, task: TaskId) -> Vec<HandoffId> {
     state
         .handoffs
         .values()
@@ -747,7 +755,7 @@ pub(super) fn open_of(state: &State, command: &Command, task: TaskId) -> Vec<Han
 /// Starts the lease anew of whoever handed on and has the task again: what it handed on has ended, and was
 /// not accepted. Not while a person is asked, who may send it on. `but` is decided on already.
 pub(super) fn resume_leases(
-    state: &State,
+    state: &BatchState,
     command: &Command,
     context: &Context,
     task: &Task,

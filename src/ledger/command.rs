@@ -9,7 +9,7 @@ use crate::domain::cap::{Unit, Window};
 use crate::domain::escalation::Resolution;
 use crate::domain::event::{Position, Subscriber, SubscriptionSpec};
 use crate::domain::failure::Failure;
-use crate::domain::funds::Tally;
+use crate::domain::funds::Spending;
 use crate::domain::handoff::{CheckpointRef, DeliveryMode, Handoff, Priority};
 use crate::domain::ids::{
     AgentId, ContentId, ErasureId, EscalationId, ExecutionId, HandoffId, Micros, SubscriptionId,
@@ -19,9 +19,9 @@ use crate::domain::money::Usd;
 use crate::domain::policy::EdgePolicy;
 use crate::domain::residency::ResidencyFacts;
 use crate::domain::ruling::Ruling;
-use crate::evidence::commitment::{Part, Subject};
-use crate::evidence::erasure::Scope;
-use crate::evidence::record::{Actor, Content, Party, PersonalPart, SafetyFacts};
+use crate::evidence::commitment::{CommitmentSubject, PackedContent};
+use crate::evidence::erasure::ErasureScope;
+use crate::evidence::record::{Actor, PersonalPart, RecordContent, RecordParty, SafetyFacts};
 use crate::store::contracts::ContractRow;
 use crate::store::erasure::{HoldRow, PageNeed, PurgeNeed, SubjectRef};
 use crate::store::events::SubscriptionRow;
@@ -32,10 +32,10 @@ pub use super::reply::{LedgerError, Purged, Reply, Undone};
 
 /// Content for a record: canonical bytes, committed to and packed.
 #[must_use]
-pub fn content(canonical: &[u8], now: Micros) -> Content {
-    Content {
+pub fn content(canonical: &[u8], now: Micros) -> RecordContent {
+    RecordContent {
         id: ContentId(clock::time_ordered_id(now)),
-        part: Part::new(Subject::Message, clock::random(), canonical),
+        part: PackedContent::new(CommitmentSubject::Message, clock::random(), canonical),
     }
 }
 
@@ -104,7 +104,7 @@ pub enum Kind {
     /// Make a key.
     CreateKey(Box<KeyRow>),
     /// Record that tree heads are signed with another key from here on.
-    ChangeTreeKey(Content),
+    ChangeTreeKey(RecordContent),
     /// Revoke a key.
     RevokeKey {
         /// Which.
@@ -173,7 +173,7 @@ pub struct PlaceHold {
     /// Commitment to the subject's id, where it holds a subject.
     pub commitment: Option<[u8; 32]>,
     /// Why, in words.
-    pub content: Content,
+    pub content: RecordContent,
 }
 
 /// A legal hold to release.
@@ -182,7 +182,7 @@ pub struct ReleaseHold {
     /// Which.
     pub id: String,
     /// Why, in words.
-    pub content: Content,
+    pub content: RecordContent,
 }
 
 /// An erasure to begin.
@@ -195,11 +195,11 @@ pub struct RequestErasure {
     /// Commitment to the subject's id, under that erasure.
     pub commitment: [u8; 32],
     /// How much goes.
-    pub scope: Scope,
+    pub scope: ErasureScope,
     /// Why: a code.
     pub reason: String,
     /// Who asked and why, in words.
-    pub content: Content,
+    pub content: RecordContent,
 }
 
 /// The next page of an erasure.
@@ -232,15 +232,15 @@ pub struct Submit {
     /// The row as it will be; ledger-given fields (fencing token, checkpoint) are filled in.
     pub handoff: Handoff,
     /// The sender, for the record.
-    pub from: Party,
+    pub from: RecordParty,
     /// The receiver, for the record.
-    pub to: Party,
+    pub to: RecordParty,
     /// The message.
-    pub content: Content,
+    pub content: RecordContent,
     /// The sender's own checkpoint.
-    pub checkpoint: Option<Part>,
+    pub checkpoint: Option<PackedContent>,
     /// What stands in for one: the message's own state fields.
-    pub implied_checkpoint: Part,
+    pub implied_checkpoint: PackedContent,
     /// Refuse to let anything stand in.
     pub require_checkpoint: bool,
     /// How soon it is wanted.
@@ -281,9 +281,9 @@ pub struct Refuse {
     /// The handoff before.
     pub parent_handoff_id: Option<HandoffId>,
     /// The sender.
-    pub from: Option<Party>,
+    pub from: Option<RecordParty>,
     /// The receiver as addressed.
-    pub to: Option<Party>,
+    pub to: Option<RecordParty>,
     /// How it counts as a failure of its sender's.
     pub counted: Option<Counted>,
     /// The handoff as it would have been, where only the contract's acceptance criteria speak against it and the
@@ -292,7 +292,7 @@ pub struct Refuse {
     /// Everything that was found.
     pub failures: Vec<Failure>,
     /// The failures, as the record's content.
-    pub content: Content,
+    pub content: RecordContent,
     /// The whole canonical message, where it could be read.
     pub whole: Option<Vec<u8>>,
     /// What the safety stage said, where that is to be recorded.
@@ -313,7 +313,7 @@ pub struct Counted {
     /// The sender's run, where it could be read.
     pub run: Option<ExecutionId>,
     /// The checkpoint that came along.
-    pub checkpoint: Option<Part>,
+    pub checkpoint: Option<PackedContent>,
 }
 
 /// A handoff to be kept for a person.
@@ -322,9 +322,9 @@ pub struct DeadLetter {
     /// The row, with status `DEAD_LETTERED`.
     pub handoff: Handoff,
     /// The message.
-    pub content: Content,
+    pub content: RecordContent,
     /// The sender's checkpoint, or what stands in for it.
-    pub checkpoint: Part,
+    pub checkpoint: PackedContent,
     /// Personal data.
     pub personal: Vec<PersonalPart>,
     /// `Idempotency-Key`: it stays this message's, as that of a handoff does.
@@ -358,9 +358,9 @@ pub struct Verdict {
     /// The fencing token it was given.
     pub fencing_token: i64,
     /// What it said in full.
-    pub content: Option<Content>,
+    pub content: Option<RecordContent>,
     /// What was spent by now, cumulative, where it says so at the end.
-    pub spent: Option<Tally>,
+    pub spent: Option<Spending>,
     /// Until when its lease would run.
     pub lease_until: Micros,
 }
@@ -418,7 +418,7 @@ pub struct Settle {
     /// What it came to.
     pub outcome: Outcome,
     /// What the receiver said in full.
-    pub content: Option<Content>,
+    pub content: Option<RecordContent>,
     /// Until when an acceptance's lease would run.
     pub lease_until: Micros,
 }
@@ -455,7 +455,7 @@ pub struct PutCheckpoint {
     /// Whose.
     pub agent: AgentId,
     /// The state.
-    pub part: Part,
+    pub part: PackedContent,
 }
 
 /// A task declared done.
@@ -466,7 +466,7 @@ pub struct CompleteTask {
     /// By the agent, or by an operator (`None`).
     pub by: Option<AgentId>,
     /// The output.
-    pub content: Content,
+    pub content: RecordContent,
 }
 
 /// A version of a contract to add.
@@ -475,7 +475,7 @@ pub struct PutContract {
     /// The row as it will be.
     pub row: ContractRow,
     /// Its document.
-    pub content: Content,
+    pub content: RecordContent,
 }
 
 /// A version of a payload schema to register.
@@ -484,7 +484,7 @@ pub struct PutPayloadSchema {
     /// The row as it will be, but for its ordinal.
     pub row: PayloadSchemaRow,
     /// Its document, and what is said of it.
-    pub content: Content,
+    pub content: RecordContent,
 }
 
 /// What tells a repeat of a handoff, by its contract's dedupe key.
@@ -506,7 +506,7 @@ pub struct CancelTask {
     /// Until when who works on it may still finish.
     pub grace_until: Micros,
     /// Why, in words.
-    pub content: Content,
+    pub content: RecordContent,
 }
 
 /// An addition to a task's budget.
@@ -517,7 +517,7 @@ pub struct TopUp {
     /// How much.
     pub add: Usd,
     /// How much and why, in words.
-    pub content: Content,
+    pub content: RecordContent,
 }
 
 /// What a tenant or an agent may spend within a window.
@@ -530,7 +530,7 @@ pub struct SetCap {
     /// What becomes of it.
     pub change: CapChange,
     /// What was asked for, in words.
-    pub content: Content,
+    pub content: RecordContent,
 }
 
 /// What becomes of a cap.
@@ -574,7 +574,7 @@ pub struct Resolve {
     /// What a person decided; none where nobody did in time.
     pub resolution: Option<Resolution>,
     /// Why, in words.
-    pub content: Option<Content>,
+    pub content: Option<RecordContent>,
 }
 
 /// An appeal on a dead letter, with what a fresh gate run came to.
@@ -603,7 +603,7 @@ pub struct Release {
     /// Findings that nobody waived; with any, it is kept.
     pub refused: Vec<Failure>,
     /// Who, why, and what was waived, in words.
-    pub content: Content,
+    pub content: RecordContent,
 }
 
 /// The end of a dead letter.
@@ -614,7 +614,7 @@ pub struct Discard {
     /// Its task.
     pub task_id: TaskId,
     /// Why, in words.
-    pub content: Content,
+    pub content: RecordContent,
 }
 
 /// An agent to register.
@@ -680,7 +680,7 @@ pub struct CreateSubscription {
     /// The subscription.
     pub row: SubscriptionRow,
     /// What the record commits to.
-    pub content: Content,
+    pub content: RecordContent,
 }
 
 /// A change of a subscription.
@@ -691,7 +691,7 @@ pub struct ChangeSubscription {
     /// What.
     pub change: SubscriptionChange,
     /// What the record commits to.
-    pub content: Content,
+    pub content: RecordContent,
 }
 
 /// What to change of a subscription.
@@ -722,5 +722,5 @@ pub struct DisableSubscriber {
     /// Why: a code.
     pub reason: &'static str,
     /// What the record commits to.
-    pub content: Content,
+    pub content: RecordContent,
 }

@@ -4,13 +4,13 @@ use super::command::{Command, LedgerError, PutContract, Reply, Submit};
 use super::decide::Decision;
 use super::plan::Change;
 use crate::domain::policy::EdgePolicy;
-use crate::evidence::record::{ContractRef, Draft, RecordKind};
-use crate::store::State;
+use crate::evidence::record::{RecordDraft, RecordKind, RulingContract};
+use crate::store::BatchState;
 use crate::store::contracts::{RepeatKey, RepeatRow};
 
 /// Adds a version of a contract. The same again is answered and changes nothing; a version with
 /// another content would be another contract under the same name.
-pub(super) fn put(state: &State, command: &Command, put: &PutContract) -> Decision {
+pub(super) fn put(state: &BatchState, command: &Command, put: &PutContract) -> Decision {
     let row = &put.row;
     if let Some(known) = state.contracts.get(&row.key()) {
         if known.sha256 == row.sha256 {
@@ -21,13 +21,13 @@ pub(super) fn put(state: &State, command: &Command, put: &PutContract) -> Decisi
             row.id, row.version
         )));
     }
-    let mut draft = Draft::new(
+    let mut draft = RecordDraft::new(
         command.tenant.clone(),
         RecordKind::ContractPut,
         command.at,
         command.actor.clone(),
     );
-    draft.contract = Some(ContractRef { id: row.id.clone(), version: row.version.clone() });
+    draft.contract = Some(RulingContract { id: row.id.clone(), version: row.version.clone() });
     draft.content = Some(put.content.clone());
     Ok((
         vec![Change::Contract(row.clone()), Change::Record(Box::new(draft))],
@@ -36,11 +36,11 @@ pub(super) fn put(state: &State, command: &Command, put: &PutContract) -> Decisi
 }
 
 /// What a record names the contract of an edge by.
-pub(super) fn named(policy: &EdgePolicy) -> Option<ContractRef> {
+pub(super) fn named(policy: &EdgePolicy) -> Option<RulingContract> {
     policy
         .contract
         .as_ref()
-        .map(|named| ContractRef { id: named.id.clone(), version: named.version.clone() })
+        .map(|named| RulingContract { id: named.id.clone(), version: named.version.clone() })
 }
 
 /// What must be seen to tell a repeat.
@@ -54,7 +54,7 @@ pub(super) fn repeat_key(command: &Command, submit: &Submit) -> Option<RepeatKey
 /// # Errors
 /// [`LedgerError::Repeat`], with the handoff that was first.
 pub(super) fn refuse_repeat(
-    state: &State,
+    state: &BatchState,
     command: &Command,
     submit: &Submit,
 ) -> Result<Option<Change>, LedgerError> {

@@ -17,12 +17,12 @@ use crate::domain::ids::{HandoffId, Micros, TaskId};
 use crate::domain::latency::LatencyClock;
 use crate::domain::progress::{Hop, passed};
 use crate::domain::task::{Task, TaskEvent};
-use crate::evidence::record::{Actor, Party, RecordKind};
-use crate::store::{DeadLetterRow, OutboxRow, State};
+use crate::evidence::record::{Actor, RecordKind, RecordParty};
+use crate::store::{BatchState, DeadLetterRow, OutboxRow};
 
 /// A dead letter that still waits, with its handoff and task.
 fn open<'a>(
-    state: &'a State,
+    state: &'a BatchState,
     command: &Command,
     task_id: TaskId,
     id: HandoffId,
@@ -45,7 +45,7 @@ fn open<'a>(
 /// An appeal was upheld: the fresh gate run found nothing that was not waived by name, so the handoff
 /// is delivered after all.
 pub(super) fn release(
-    state: &State,
+    state: &BatchState,
     command: &Command,
     context: &Context,
     release: &Release,
@@ -106,14 +106,14 @@ pub(super) fn release(
     let mut crossed = draft_of(command, RecordKind::Handoff, &handoff);
     crossed.actor = Actor::broker();
     crossed.reason = Some(RecordKind::Released.as_str().to_owned());
-    crossed.from = Some(Party {
+    crossed.from = Some(RecordParty {
         agent_id: Some(handoff.source.clone()),
         agent_type: None,
         agent_version: Some(handoff.source_version.clone()),
         execution_id: Some(handoff.source_execution),
         registered_version: None,
     });
-    crossed.to = Some(Party {
+    crossed.to = Some(RecordParty {
         agent_id: Some(handoff.target.clone()),
         agent_type: Some(handoff.target_type.clone()),
         agent_version: Some(handoff.target_version.clone()),
@@ -159,7 +159,7 @@ pub(super) fn release(
 }
 
 /// The gate refuses it again: it is kept with what was found now, so that this can be named too.
-pub(super) fn keep(state: &State, command: &Command, release: &Release) -> Decision {
+pub(super) fn keep(state: &BatchState, command: &Command, release: &Release) -> Decision {
     let (row, handoff, _) = open(state, command, release.task_id, release.handoff_id)?;
     Ok(refuse_again(command, row, handoff, release, release.refused.clone()))
 }
@@ -183,7 +183,7 @@ fn refuse_again(
 }
 
 /// It will not be delivered.
-pub(super) fn discard(state: &State, command: &Command, discard: &Discard) -> Decision {
+pub(super) fn discard(state: &BatchState, command: &Command, discard: &Discard) -> Decision {
     let (row, handoff, _) = open(state, command, discard.task_id, discard.handoff_id)?;
     let mut row = row.clone();
     "DISCARDED".clone_into(&mut row.status);

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::domain::event::Subscriber;
 use crate::store::erasure::PageNeed;
-use crate::store::{Needs, State, TaskKey};
+use crate::store::{BatchState, Needs, TaskKey};
 
 /// What was decided: the changes, and the answer to give once they are durable.
 pub type Decision = Result<Decided, LedgerError>;
@@ -22,7 +22,7 @@ pub type Decided = (Vec<Change>, Reply);
 ///
 /// # Errors
 /// [`LedgerError`]: the command changes nothing.
-pub fn decide(state: &State, command: &Command, context: &Context) -> Decision {
+pub fn decide(state: &BatchState, command: &Command, context: &Context) -> Decision {
     let mut decided = decide_on(state, command, context)?;
     let checked = submitted(&command.kind).is_some() || matches!(command.kind, Kind::Release(_));
     caps::charge(state, command, context, checked, &mut decided.0);
@@ -40,7 +40,7 @@ fn tells_before_it_records(changes: &[Change]) -> bool {
         .any(|change| matches!(change, Change::Event(_) | Change::Cursor(..)))
 }
 
-fn decide_on(state: &State, command: &Command, context: &Context) -> Decision {
+fn decide_on(state: &BatchState, command: &Command, context: &Context) -> Decision {
     match &command.kind {
         Kind::Submit(submit) => submit::submit(state, command, context, submit),
         Kind::Refuse(refuse) => submit::refuse(state, command, context, refuse),

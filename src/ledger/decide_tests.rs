@@ -21,9 +21,9 @@ use crate::domain::money::Usd;
 use crate::domain::policy::{EdgePolicy, Recovery};
 use crate::domain::ruling::Ruling;
 use crate::domain::task::TaskStatus;
-use crate::evidence::commitment::{Part, Subject, commit};
-use crate::evidence::record::{Actor, Content, Party};
-use crate::store::State;
+use crate::evidence::commitment::{CommitmentSubject, PackedContent, commit};
+use crate::evidence::record::{Actor, RecordContent, RecordParty};
+use crate::store::BatchState;
 
 pub(super) fn tenant() -> TenantId {
     "t".parse().unwrap()
@@ -33,12 +33,12 @@ pub(super) fn uuid(n: u8) -> uuid::Uuid {
     uuid::Uuid::from_bytes([n; 16])
 }
 
-fn part(text: &str) -> Part {
-    Part::new(Subject::Message, [1; 16], text.as_bytes())
+fn part(text: &str) -> PackedContent {
+    PackedContent::new(CommitmentSubject::Message, [1; 16], text.as_bytes())
 }
 
-pub(super) fn party() -> Party {
-    Party {
+pub(super) fn party() -> RecordParty {
+    RecordParty {
         agent_id: None,
         agent_type: None,
         agent_version: None,
@@ -74,7 +74,7 @@ pub(super) fn handoff(id: u8, task: u8) -> Handoff {
         ruling: None,
         topped_up: Usd(0),
         digest_salt: vec![2; 16],
-        digest: commit(Subject::Submission, &[2; 16], &[id]).to_vec(),
+        digest: commit(CommitmentSubject::Submission, &[2; 16], &[id]).to_vec(),
         reason: None,
         traceparent: String::new(),
         tracestate: String::new(),
@@ -93,7 +93,7 @@ pub(super) fn submit(id: u8, task: u8, at: i64, claimed: bool) -> Command {
             handoff: handoff(id, task),
             from: party(),
             to: party(),
-            content: Content { id: ContentId(uuid(id)), part: part("m") },
+            content: RecordContent { id: ContentId(uuid(id)), part: part("m") },
             checkpoint: Some(part("c")),
             implied_checkpoint: part("i"),
             require_checkpoint: false,
@@ -148,8 +148,8 @@ pub(super) fn settle(id: u8, task: u8, at: i64, attempt: i32, outcome: Outcome) 
     )
 }
 
-pub(super) fn content_of(id: u8) -> Content {
-    Content { id: ContentId(uuid(id)), part: part("words") }
+pub(super) fn content_of(id: u8) -> RecordContent {
+    RecordContent { id: ContentId(uuid(id)), part: part("words") }
 }
 
 pub(super) fn expire(id: u8, task: u8, at: i64) -> Command {
@@ -166,7 +166,10 @@ fn context() -> Context {
     }
 }
 
-pub(super) fn apply(state: State, command: &Command) -> (State, Result<Reply, LedgerError>, usize) {
+pub(super) fn apply(
+    state: BatchState,
+    command: &Command,
+) -> (BatchState, Result<Reply, LedgerError>, usize) {
     let mut plan = Plan::new(state);
     match decide(&plan.state, command, &context()) {
         Ok((changes, reply)) => {
@@ -249,7 +252,7 @@ const fn task_of(id: u8) -> u8 {
     100 + id / 3
 }
 
-fn check(before: &State, after: &State) {
+fn check(before: &BatchState, after: &BatchState) {
     for (key, task) in &after.tasks {
         let asked = after.escalations.values().filter(|row| row.task_id == key.1 && row.is_open());
         let escalated = task.status == TaskStatus::Escalated;
@@ -282,7 +285,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(512))]
     #[test]
     fn any_history_keeps_the_books_straight(steps in proptest::collection::vec(step(), 1..60)) {
-        let mut state = State::default();
+        let mut state = BatchState::default();
         for name in ["a", "b", "c"] {
             let agent = crate::domain::agent::Agent::new(name.parse().unwrap());
             let row = crate::store::AgentRow {
@@ -358,7 +361,7 @@ proptest! {
 
 #[test]
 fn a_stale_token_changes_nothing() {
-    let (state, ..) = apply(State::default(), &submit(0, 100, 0, true));
+    let (state, ..) = apply(BatchState::default(), &submit(0, 100, 0, true));
     let (after, reply, records) = apply(state.clone(), &verdict(0, 100, 1, 7, Word::Accept));
     assert!(matches!(reply, Err(LedgerError::StaleLease)));
     assert_eq!((records, &after.handoffs), (0, &state.handoffs));
@@ -366,7 +369,7 @@ fn a_stale_token_changes_nothing() {
 
 #[test]
 fn a_rejection_gives_the_task_back_to_its_checkpoint_in_one_step() {
-    let (state, ..) = apply(State::default(), &submit(0, 100, 0, true));
+    let (state, ..) = apply(BatchState::default(), &submit(0, 100, 0, true));
     let (after, reply, records) =
         apply(state, &settle(0, 100, 1, 1, Outcome::Rejected("free text of a person".to_owned())));
     assert!(reply.is_ok());
@@ -379,7 +382,7 @@ fn a_rejection_gives_the_task_back_to_its_checkpoint_in_one_step() {
 
 #[test]
 fn what_a_receiver_says_never_stands_in_a_record() {
-    let (state, ..) = apply(State::default(), &submit(0, 100, 0, true));
+    let (state, ..) = apply(BatchState::default(), &submit(0, 100, 0, true));
     let mut plan = Plan::new(state);
     let said = settle(0, 100, 1, 1, Outcome::Rejected("Jane Roe, 12 Elm Street".to_owned()));
     let (changes, _) = decide(&plan.state, &said, &context()).unwrap();
@@ -391,7 +394,7 @@ fn what_a_receiver_says_never_stands_in_a_record() {
 
 #[test]
 fn books_are_written_where_they_changed_within_the_batch() {
-    let same_books = |state: State, batch: &[Command]| {
+    let same_books = |state: BatchState, batch: &[Command]| {
         let mut plan = Plan::new(state);
         for command in batch {
             let (changes, _) = decide(&plan.state, command, &context()).unwrap();
@@ -403,9 +406,9 @@ fn books_are_written_where_they_changed_within_the_batch() {
     };
     let first = submit(0, 100, 0, true);
     let accepted = settle(0, 100, 1, 1, Outcome::Accepted);
-    let (same, state) = same_books(State::default(), std::slice::from_ref(&first));
+    let (same, state) = same_books(BatchState::default(), std::slice::from_ref(&first));
     assert!(!same, "a new task has none yet");
-    assert!(!same_books(State::default(), &[first, accepted.clone()]).0);
+    assert!(!same_books(BatchState::default(), &[first, accepted.clone()]).0);
     assert!(same_books(state.clone(), std::slice::from_ref(&accepted)).0);
     let next = submit(1, 100, 2, true);
     assert!(!same_books(state.clone(), std::slice::from_ref(&next)).0);
@@ -415,7 +418,7 @@ fn books_are_written_where_they_changed_within_the_batch() {
 
 #[test]
 fn the_second_handoff_of_a_task_waits_for_the_first() {
-    let (state, ..) = apply(State::default(), &submit(0, 100, 0, true));
+    let (state, ..) = apply(BatchState::default(), &submit(0, 100, 0, true));
     let (state, ..) = apply(state, &submit(1, 100, 1, true));
     let second = &state.outbox[&(tenant(), HandoffId(uuid(1)))];
     assert_eq!(
@@ -429,7 +432,7 @@ fn the_second_handoff_of_a_task_waits_for_the_first() {
 
 #[test]
 fn f1_3_who_handed_on_is_done_and_has_no_lease_that_runs_out() {
-    let (state, ..) = apply(State::default(), &submit(0, 100, 0, true));
+    let (state, ..) = apply(BatchState::default(), &submit(0, 100, 0, true));
     let (state, ..) = apply(state, &settle(0, 100, 1, 1, Outcome::Accepted));
     let mut onward = submit(1, 100, 2, true);
     if let Kind::Submit(submit) = &mut onward.kind {
@@ -439,7 +442,7 @@ fn f1_3_who_handed_on_is_done_and_has_no_lease_that_runs_out() {
         submit.handoff.parent_id = Some(HandoffId(uuid(0)));
     }
     let (state, ..) = apply(state, &onward);
-    let held = |state: &State| state.handoffs[&(tenant(), HandoffId(uuid(0)))].clone();
+    let held = |state: &BatchState| state.handoffs[&(tenant(), HandoffId(uuid(0)))].clone();
     assert_eq!((held(&state).status, held(&state).deadline_at), (HandoffStatus::Accepted, None));
     let late = command(
         10_000_000,
@@ -479,7 +482,7 @@ fn f1_3_who_handed_on_is_done_and_has_no_lease_that_runs_out() {
 
 #[test]
 fn nobody_plants_a_checkpoint_in_anothers_run() {
-    let (state, ..) = apply(State::default(), &submit(0, 100, 0, true));
+    let (state, ..) = apply(BatchState::default(), &submit(0, 100, 0, true));
     let mut planted = submit(1, 100, 1, true);
     if let Kind::Submit(submit) = &mut planted.kind {
         submit.handoff.source = "x".parse().unwrap();
@@ -491,7 +494,7 @@ fn nobody_plants_a_checkpoint_in_anothers_run() {
 
 #[test]
 fn a_stranger_must_be_looked_up_before_it_hands_on_a_task() {
-    let (state, ..) = apply(State::default(), &submit(0, 100, 0, true));
+    let (state, ..) = apply(BatchState::default(), &submit(0, 100, 0, true));
     let mut foreign = submit(1, 100, 1, true);
     if let Kind::Submit(submit) = &mut foreign.kind {
         submit.handoff.source = "x".parse().unwrap();
@@ -511,7 +514,7 @@ fn a_stranger_must_be_looked_up_before_it_hands_on_a_task() {
 
 #[test]
 fn an_attempt_that_was_superseded_settles_nothing() {
-    let (state, ..) = apply(State::default(), &submit(0, 100, 0, true));
+    let (state, ..) = apply(BatchState::default(), &submit(0, 100, 0, true));
     let (after, reply, records) = apply(state.clone(), &settle(0, 100, 1, 2, Outcome::Accepted));
     assert!(matches!(reply, Ok(Reply::Superseded)));
     assert_eq!((records, &after.outbox), (0, &state.outbox));
@@ -519,7 +522,7 @@ fn an_attempt_that_was_superseded_settles_nothing() {
 
 #[test]
 fn a_completion_that_overtakes_the_answer_counts_as_both() {
-    let (state, ..) = apply(State::default(), &submit(0, 100, 0, true));
+    let (state, ..) = apply(BatchState::default(), &submit(0, 100, 0, true));
     let (state, reply, records) = apply(state, &verdict(0, 100, 1, 1, Word::Complete));
     assert_eq!(records, 2, "ACCEPTED and COMPLETED");
     let Ok(Reply::Handoff { latency, .. }) = reply else { panic!("{reply:?}") };
@@ -538,7 +541,7 @@ fn a_completion_that_overtakes_the_answer_counts_as_both() {
 
 #[test]
 fn the_same_again_is_a_replay_and_another_body_a_conflict() {
-    let (state, ..) = apply(State::default(), &submit(0, 100, 0, true));
+    let (state, ..) = apply(BatchState::default(), &submit(0, 100, 0, true));
     let (state, reply, records) = apply(state, &submit(0, 100, 1, true));
     assert!(matches!(reply, Ok(Reply::Submitted { replayed: true, .. })));
     assert_eq!(records, 0);
@@ -551,7 +554,7 @@ fn the_same_again_is_a_replay_and_another_body_a_conflict() {
 }
 
 /// The types of the events that a command made, in order, each standing behind a record.
-fn told(state: &State, command: &Command) -> (State, Vec<&'static str>) {
+fn told(state: &BatchState, command: &Command) -> (BatchState, Vec<&'static str>) {
     let mut plan = Plan::new(state.clone());
     let (changes, _) = decide(&plan.state, command, &context()).unwrap();
     plan.apply(changes);
@@ -564,7 +567,7 @@ fn told(state: &State, command: &Command) -> (State, Vec<&'static str>) {
 
 #[test]
 fn each_transition_tells_of_itself() {
-    let (state, kinds) = told(&State::default(), &submit(1, 1, 1, false));
+    let (state, kinds) = told(&BatchState::default(), &submit(1, 1, 1, false));
     assert_eq!(kinds, ["agent.handoff.occurred"]);
     assert_eq!(told(&state, &submit(1, 1, 2, false)).1, [""; 0], "a replay tells nothing");
     let token = state.handoffs.values().next().unwrap().fencing_token;
@@ -586,7 +589,7 @@ fn each_transition_tells_of_itself() {
 
 #[test]
 fn what_a_receiver_says_does_not_enter_an_event() {
-    let (state, _) = told(&State::default(), &submit(1, 1, 1, false));
+    let (state, _) = told(&BatchState::default(), &submit(1, 1, 1, false));
     let token = state.handoffs.values().next().unwrap().fencing_token;
     let mut plan = Plan::new(state);
     let said = verdict(1, 1, 3, token, Word::Reject("Mrs Doe's file is incomplete".into()));

@@ -8,21 +8,25 @@ use super::decide::Decision;
 use super::plan::Change;
 use super::reply::Purged;
 use crate::domain::ids::ErasureId;
-use crate::evidence::commitment::{Part, Subject, hash_text};
-use crate::evidence::erasure::{Cause, ErasureFacts, HoldFacts, RetentionFacts, Scope, Slot, list};
-use crate::evidence::record::{Content, Draft, RecordKind};
-use crate::store::State;
-use crate::store::erasure::{Erase, ErasureRow, ErasureStatus, HoldRow, Page, PurgePage};
+use crate::evidence::commitment::{CommitmentSubject, PackedContent, hash_text};
+use crate::evidence::erasure::{
+    DataSlot, ErasureCause, ErasureFacts, ErasureScope, HoldFacts, RetentionFacts, list,
+};
+use crate::evidence::record::{RecordContent, RecordDraft, RecordKind};
+use crate::store::BatchState;
+use crate::store::erasure::{
+    ErasurePage, ErasureRow, ErasureStatus, ErasureWrite, HoldRow, PurgePage,
+};
 
 /// Why a record's content went: its time was over.
 const RETENTION: &str = "RETENTION";
 
-fn draft(command: &Command, kind: RecordKind) -> Draft {
-    Draft::new(command.tenant.clone(), kind, command.at, command.actor.clone())
+fn draft(command: &Command, kind: RecordKind) -> RecordDraft {
+    RecordDraft::new(command.tenant.clone(), kind, command.at, command.actor.clone())
 }
 
 /// Places a legal hold; placing the same again changes nothing.
-pub(super) fn place_hold(state: &State, command: &Command, place: &PlaceHold) -> Decision {
+pub(super) fn place_hold(state: &BatchState, command: &Command, place: &PlaceHold) -> Decision {
     let row = &place.row;
     if let Some(known) = state.erasure.holds.get(&(command.tenant.clone(), row.id.clone())) {
         let same = known.released_at.is_none()
@@ -48,7 +52,11 @@ pub(super) fn place_hold(state: &State, command: &Command, place: &PlaceHold) ->
 }
 
 /// Releases a legal hold; releasing it again changes nothing. It no longer names whom it held.
-pub(super) fn release_hold(state: &State, command: &Command, release: &ReleaseHold) -> Decision {
+pub(super) fn release_hold(
+    state: &BatchState,
+    command: &Command,
+    release: &ReleaseHold,
+) -> Decision {
     let key = (command.tenant.clone(), release.id.clone());
     let known = state.erasure.holds.get(&key).ok_or(LedgerError::NotFound("legal hold"))?;
     if known.released_at.is_some() {
@@ -74,8 +82,8 @@ fn allowed(holds: &[HoldRow]) -> Result<(), LedgerError> {
 
 /// Begins an erasure. One that is under way, or that left nothing to erase, is the answer to the
 /// request that comes after it.
-pub(super) fn request(state: &State, command: &Command, request: &RequestErasure) -> Decision {
-    let none = crate::store::erasure::Known::default();
+pub(super) fn request(state: &BatchState, command: &Command, request: &RequestErasure) -> Decision {
+    let none = crate::store::erasure::SubjectState::default();
     let known = state.erasure.subjects.get(&request.subject).unwrap_or(&none);
     if let Some(latest) = &known.latest
         && (latest.status == ErasureStatus::Running || known.held == 0)
@@ -126,17 +134,17 @@ fn facts(row: &ErasureRow, (data, contents, checkpoints): (i64, i64, i64)) -> Er
 }
 
 fn page_of<'a>(
-    state: &'a State,
+    state: &'a BatchState,
     command: &Command,
     id: ErasureId,
-) -> Result<&'a Page, LedgerError> {
+) -> Result<&'a ErasurePage, LedgerError> {
     let key = (command.tenant.clone(), id);
     state.erasure.pages.get(&key).ok_or(LedgerError::NotFound("erasure"))
 }
 
 /// Erases the next page. When there is none the rows hold nothing more: the subject's id goes too, and
 /// the files are next.
-pub(super) fn erase(state: &State, command: &Command, next: &EraseNext) -> Decision {
+pub(super) fn erase(state: &BatchState, command: &Command, next: &EraseNext) -> Decision {
     let page = page_of(state, command, next.id)?;
     let mut row = page.row.clone();
     if row.status != ErasureStatus::Running {
@@ -149,7 +157,7 @@ pub(super) fn erase(state: &State, command: &Command, next: &EraseNext) -> Decis
         row.subject_id = None;
         return Ok((vec![Change::Erasure(row.clone())], Reply::Erasure { row, repeated: false }));
     }
-    let slots: Vec<Slot> = page.data.iter().map(|(slot, _)| *slot).collect();
+    let slots: Vec<DataSlot> = page.data.iter().map(|(slot, _)| *slot).collect();
     let leaves: Vec<i64> = page.contents.iter().map(|(leaf, _)| *leaf).collect();
     let mut handoffs: Vec<_> = page.data.iter().filter_map(|(_, handoff)| *handoff).collect();
     handoffs.sort_unstable();
@@ -162,16 +170,18 @@ pub(super) fn erase(state: &State, command: &Command, next: &EraseNext) -> Decis
     let mut record = draft(command, RecordKind::Erased);
     record.reason = Some(row.reason.clone());
     record.erasure = Some(facts(&row, counts.into()));
-    let list = list(Cause::Erasure(row.id), &slots, &leaves, &page.checkpoints);
-    record.content =
-        Some(Content { id: next.content_id, part: Part::new(Subject::Message, next.salt, &list) });
-    let erase = Erase {
+    let list = list(ErasureCause::Erasure(row.id), &slots, &leaves, &page.checkpoints);
+    record.content = Some(RecordContent {
+        id: next.content_id,
+        part: PackedContent::new(CommitmentSubject::Message, next.salt, &list),
+    });
+    let erase = ErasureWrite {
         tenant: command.tenant.clone(),
         data: slots,
         handoffs,
         contents: page.contents.iter().map(|(_, id)| *id).collect(),
         checkpoints: page.checkpoints.clone(),
-        words: row.scope == Scope::Messages,
+        words: row.scope == ErasureScope::Messages,
         purged_at: None,
     };
     Ok((
@@ -182,7 +192,11 @@ pub(super) fn erase(state: &State, command: &Command, next: &EraseNext) -> Decis
 
 /// Takes away the next page of what is past its time, and appends the record that lists it. Where a legal
 /// hold was placed in this very batch the page is looked at again: it was read before the hold.
-pub(super) fn purge(state: &State, command: &Command, next: &PurgeNext) -> (Vec<Change>, Reply) {
+pub(super) fn purge(
+    state: &BatchState,
+    command: &Command,
+    next: &PurgeNext,
+) -> (Vec<Change>, Reply) {
     let none = PurgePage { next: next.need.from, again: true, ..PurgePage::default() };
     let page = state.erasure.purges.get(&command.tenant).unwrap_or(&none);
     let seen = Purged {
@@ -204,7 +218,7 @@ pub(super) fn purge(state: &State, command: &Command, next: &PurgeNext) -> (Vec<
     }
     let before = next.need.before.rfc3339();
     let leaves: Vec<i64> = page.contents.iter().map(|(leaf, _)| *leaf).collect();
-    let list = list(Cause::Retention(&before), &page.data, &leaves, &page.checkpoints);
+    let list = list(ErasureCause::Retention(&before), &page.data, &leaves, &page.checkpoints);
     let mut record = draft(command, RecordKind::Erased);
     record.reason = Some(RETENTION.to_owned());
     record.retention = Some(RetentionFacts {
@@ -213,12 +227,14 @@ pub(super) fn purge(state: &State, command: &Command, next: &PurgeNext) -> (Vec<
         contents: counts[1],
         checkpoints: counts[2],
     });
-    record.content =
-        Some(Content { id: next.content_id, part: Part::new(Subject::Message, next.salt, &list) });
+    record.content = Some(RecordContent {
+        id: next.content_id,
+        part: PackedContent::new(CommitmentSubject::Message, next.salt, &list),
+    });
     let mut ids: Vec<_> = page.contents.iter().map(|(_, id)| *id).collect();
     ids.sort_unstable();
     ids.dedup();
-    let erase = Erase {
+    let erase = ErasureWrite {
         tenant: command.tenant.clone(),
         data: page.data.clone(),
         handoffs: page.handoffs.clone(),
@@ -235,7 +251,7 @@ pub(super) fn purge(state: &State, command: &Command, next: &PurgeNext) -> (Vec<
 }
 
 /// Ends an erasure whose files are clean; ending it again changes nothing.
-pub(super) fn finish(state: &State, command: &Command, id: ErasureId) -> Decision {
+pub(super) fn finish(state: &BatchState, command: &Command, id: ErasureId) -> Decision {
     let mut row = page_of(state, command, id)?.row.clone();
     match row.status {
         ErasureStatus::Completed => Ok((Vec::new(), Reply::Erasure { row, repeated: true })),

@@ -9,11 +9,11 @@ use super::context::{Context, Rules, Spare};
 use super::decide::{Decision, decide};
 use super::plan::{Change, Plan};
 use crate::domain::ids::{ContentId, ErasureId, HandoffId, Micros, TenantId};
-use crate::evidence::erasure::{Scope, Slot};
+use crate::evidence::erasure::{DataSlot, ErasureScope};
 use crate::evidence::record::{Actor, RecordKind};
-use crate::store::State;
+use crate::store::BatchState;
 use crate::store::erasure::{
-    ErasureRow, ErasureStatus, HoldRow, Known, Page, PageNeed, SubjectRef,
+    ErasurePage, ErasureRow, ErasureStatus, HoldRow, PageNeed, SubjectRef, SubjectState,
 };
 
 fn context() -> Context {
@@ -41,7 +41,7 @@ fn request() -> Command {
         subject: subject(),
         id: id(),
         commitment: [2; 32],
-        scope: Scope::PersonalData,
+        scope: ErasureScope::PersonalData,
         reason: "ASKED".to_owned(),
         content: content(b"{}", Micros(9)),
     })))
@@ -69,23 +69,27 @@ fn hold(subject: bool) -> HoldRow {
     }
 }
 
-fn knowing(known: Known) -> State {
-    let mut state = State::default();
+fn knowing(known: SubjectState) -> BatchState {
+    let mut state = BatchState::default();
     state.erasure.subjects.insert(subject(), known);
     state
 }
 
 fn asked() -> ErasureRow {
-    let state = knowing(Known { held: 2, ..Known::default() });
+    let state = knowing(SubjectState { held: 2, ..SubjectState::default() });
     match decide(&state, &request(), &context()).unwrap().1 {
         Reply::Erasure { row, repeated: false } => row,
         other => panic!("{other:?}"),
     }
 }
 
-fn with_page(row: ErasureRow, holds: Vec<HoldRow>, data: Vec<(Slot, Option<HandoffId>)>) -> State {
-    let mut state = State::default();
-    let page = Page { row, holds, data, contents: vec![], checkpoints: vec![] };
+fn with_page(
+    row: ErasureRow,
+    holds: Vec<HoldRow>,
+    data: Vec<(DataSlot, Option<HandoffId>)>,
+) -> BatchState {
+    let mut state = BatchState::default();
+    let page = ErasurePage { row, holds, data, contents: vec![], checkpoints: vec![] };
     state.erasure.pages.insert((tenant(), id()), page);
     state
 }
@@ -103,7 +107,7 @@ fn kinds(decision: &Decision) -> Vec<RecordKind> {
 
 #[test]
 fn a_request_is_recorded_and_names_nobody() {
-    let state = knowing(Known { held: 2, ..Known::default() });
+    let state = knowing(SubjectState { held: 2, ..SubjectState::default() });
     let decision = decide(&state, &request(), &context());
     assert_eq!(kinds(&decision), [RecordKind::ErasureRequested]);
     let (changes, _) = decision.unwrap();
@@ -125,10 +129,10 @@ fn a_request_is_recorded_and_names_nobody() {
 
 #[test]
 fn a_hold_forbids_the_request_and_the_next_page() {
-    let held = Known { held: 2, holds: vec![hold(true)], latest: None };
+    let held = SubjectState { held: 2, holds: vec![hold(true)], latest: None };
     let said = decide(&knowing(held), &request(), &context()).unwrap_err();
     assert!(matches!(&said, LedgerError::Held { id, .. } if id == "case-1"), "{said:?}");
-    let data = vec![(Slot { leaf_index: 1, ordinal: 0 }, None)];
+    let data = vec![(DataSlot { leaf_index: 1, ordinal: 0 }, None)];
     let said =
         decide(&with_page(asked(), vec![hold(true)], data), &next(), &context()).unwrap_err();
     assert!(matches!(said, LedgerError::Held { .. }), "{said:?}");
@@ -136,7 +140,7 @@ fn a_hold_forbids_the_request_and_the_next_page() {
 
 #[test]
 fn a_hold_placed_in_the_same_batch_counts() {
-    let data = vec![(Slot { leaf_index: 1, ordinal: 0 }, None)];
+    let data = vec![(DataSlot { leaf_index: 1, ordinal: 0 }, None)];
     let mut plan = Plan::new(with_page(asked(), vec![], data));
     let place = command(Kind::PlaceHold(Box::new(PlaceHold {
         row: hold(true),
@@ -150,15 +154,15 @@ fn a_hold_placed_in_the_same_batch_counts() {
 
 #[test]
 fn nothing_held_is_not_found_and_what_is_done_is_answered_again() {
-    let said = decide(&knowing(Known::default()), &request(), &context()).unwrap_err();
+    let said = decide(&knowing(SubjectState::default()), &request(), &context()).unwrap_err();
     assert!(matches!(said, LedgerError::NotFound(_)), "{said:?}");
     let done = ErasureRow { status: ErasureStatus::Completed, ..asked() };
-    let known = Known { held: 0, holds: vec![], latest: Some(done.clone()) };
+    let known = SubjectState { held: 0, holds: vec![], latest: Some(done.clone()) };
     let (changes, reply) = decide(&knowing(known), &request(), &context()).unwrap();
     assert!(changes.is_empty());
     assert!(matches!(reply, Reply::Erasure { repeated: true, .. }));
     // New data since: a new erasure.
-    let known = Known { held: 1, holds: vec![], latest: Some(done) };
+    let known = SubjectState { held: 1, holds: vec![], latest: Some(done) };
     assert_eq!(
         kinds(&decide(&knowing(known), &request(), &context())),
         [RecordKind::ErasureRequested]
@@ -168,8 +172,8 @@ fn nothing_held_is_not_found_and_what_is_done_is_answered_again() {
 #[test]
 fn pages_go_with_their_record_until_none_is_left() {
     let data = vec![
-        (Slot { leaf_index: 1, ordinal: 0 }, Some(HandoffId(uuid::Uuid::from_u128(1)))),
-        (Slot { leaf_index: 1, ordinal: 2 }, Some(HandoffId(uuid::Uuid::from_u128(1)))),
+        (DataSlot { leaf_index: 1, ordinal: 0 }, Some(HandoffId(uuid::Uuid::from_u128(1)))),
+        (DataSlot { leaf_index: 1, ordinal: 2 }, Some(HandoffId(uuid::Uuid::from_u128(1)))),
     ];
     let mut plan = Plan::new(with_page(asked(), vec![], data));
     let first = decide(&plan.state, &next(), &context());

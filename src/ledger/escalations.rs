@@ -14,15 +14,15 @@ use crate::domain::handoff::{Handoff, HandoffEvent, HandoffStatus};
 use crate::domain::ids::AgentId;
 use crate::domain::ruling::{Standing, Trigger};
 use crate::domain::task::{Task, TaskEvent};
-use crate::evidence::record::{Actor, Draft, RecordKind};
-use crate::store::{DeadLetterRow, State};
+use crate::evidence::record::{Actor, RecordDraft, RecordKind};
+use crate::store::{BatchState, DeadLetterRow};
 
 /// Why a dead letter was kept that no person released in time: a code.
 const ESCALATION_TIMEOUT: &str = "ESCALATION_TIMEOUT";
 
 /// An escalation with its task, as they will be.
 struct Decider<'a> {
-    state: &'a State,
+    state: &'a BatchState,
     command: &'a Command,
     context: &'a Context,
     row: Escalation,
@@ -34,7 +34,7 @@ struct Decider<'a> {
 
 /// A person decides, or time does.
 pub(super) fn resolve(
-    state: &State,
+    state: &BatchState,
     command: &Command,
     context: &Context,
     resolve: &Resolve,
@@ -277,7 +277,8 @@ impl<'a> Decider<'a> {
 
     fn record(&mut self, kind: RecordKind, told: EventType) {
         let command = self.command;
-        let mut draft = Draft::new(command.tenant.clone(), kind, command.at, command.actor.clone());
+        let mut draft =
+            RecordDraft::new(command.tenant.clone(), kind, command.at, command.actor.clone());
         draft.task_id = Some(self.task.id);
         draft.status = Some(self.task.status.as_str());
         self.changes.push(Change::Record(Box::new(draft)));
@@ -295,7 +296,7 @@ impl<'a> Decider<'a> {
         self.row.resolved_at = Some(command.at);
         self.row.resolved_by = Some(person(command));
         self.row.resolution = Some(code.to_owned());
-        let mut draft = Draft::new(
+        let mut draft = RecordDraft::new(
             command.tenant.clone(),
             RecordKind::EscalationResolved,
             command.at,

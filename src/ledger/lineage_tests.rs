@@ -14,7 +14,7 @@ use super::decide_tests::{command, content_of, expire, settle, submit, tenant, u
 use super::plan::Plan;
 use crate::account::Account;
 use crate::domain::agent::Agent;
-use crate::domain::funds::Tally;
+use crate::domain::funds::Spending;
 use crate::domain::handoff::{HANDED_ON, Handoff, HandoffStatus};
 use crate::domain::ids::{AgentId, ExecutionId, HandoffId, Micros, TaskId};
 use crate::domain::lineage::reached;
@@ -25,7 +25,7 @@ use crate::domain::task::{Task, TaskStatus};
 use crate::evidence::merkle::Frontier;
 use crate::evidence::record::{LogHead, seal};
 use crate::ledger::command::CompleteTask;
-use crate::store::{AgentRow, HandoffKey, ReturnRow, State};
+use crate::store::{AgentRow, BatchState, HandoffKey, ReturnRow};
 
 const TASK: u8 = 200;
 const NAMES: [&str; 5] = ["a", "b", "c", "d", "e"];
@@ -36,7 +36,7 @@ fn agent(name: &str) -> AgentId {
 
 /// A task in the making: what is known, and the bodies of its records.
 struct History {
-    state: State,
+    state: BatchState,
     head: LogHead,
     account: Account,
     /// Returns in inboxes, as the store has them.
@@ -49,7 +49,7 @@ struct History {
 
 impl History {
     fn new() -> Self {
-        let mut state = State::default();
+        let mut state = BatchState::default();
         for name in NAMES {
             let row = AgentRow {
                 tenant: tenant(),
@@ -150,7 +150,7 @@ impl History {
         };
         let mut said = verdict(id, TASK, self.at, handoff.fencing_token, word);
         if let Kind::Verdict(verdict) = &mut said.kind {
-            verdict.spent = spent.map(|usd| Tally {
+            verdict.spent = spent.map(|usd| Spending {
                 usd: Usd(usd),
                 prompt: usd.unsigned_abs() * 10,
                 completion: 0,
@@ -168,8 +168,8 @@ impl History {
         let hops = self.account.hops().iter();
         let sum = hops.fold(Usd(0), |sum, hop| sum.plus(hop.sender.usd).plus(hop.receiver.usd));
         assert_eq!(sum, funds.spent, "hop by hop");
-        let spent = |tally: &Tally| *tally != Tally::default();
-        let by_log: Vec<(String, Tally)> = self
+        let spent = |tally: &Spending| *tally != Spending::default();
+        let by_log: Vec<(String, Spending)> = self
             .account
             .per_agent()
             .into_iter()

@@ -17,10 +17,10 @@ use crate::domain::event::EventType;
 use crate::domain::handoff::{DeliveryMode, Handoff, HandoffStatus};
 use crate::domain::ids::{HandoffId, TaskId, TenantId};
 use crate::domain::trace_context::TraceParent;
-use crate::evidence::record::{Draft, RecordKind};
+use crate::evidence::record::{RecordDraft, RecordKind};
 use crate::fault::{self, Step};
 use crate::metrics::Metrics;
-use crate::store::{Claim, HandoffKey, Needs, Receiver, Store, StoreError, Writes};
+use crate::store::{Claim, HandoffKey, Needs, ReceiverKey, Store, StoreError, Writes};
 use crate::telemetry;
 
 mod agents;
@@ -86,13 +86,13 @@ pub type Place = u64;
 /// Where committed handoffs go: the dispatcher, seen from below. All calls return at once.
 pub trait Outbound: Send + Sync {
     /// Keeps a place for one handoff to that receiver, if there is one to keep.
-    fn reserve(&self, receiver: &Receiver) -> Option<Place>;
+    fn reserve(&self, receiver: &ReceiverKey) -> Option<Place>;
     /// Uses a kept place.
     fn deliver(&self, place: Place, claim: Claim);
     /// Gives a kept place back; `lost` where nobody knows whether the handoff was committed.
-    fn release(&self, place: Place, receiver: &Receiver, lost: bool);
+    fn release(&self, place: Place, receiver: &ReceiverKey, lost: bool);
     /// Something of that receiver waits in the outbox.
-    fn nudge(&self, receiver: &Receiver);
+    fn nudge(&self, receiver: &ReceiverKey);
     /// Something of a receiver that is not known here waits in the outbox.
     fn nudge_all(&self);
 }
@@ -122,7 +122,7 @@ struct Job {
 pub struct Ledger {
     queue: mpsc::Sender<Job>,
     waiters: Arc<Waiters<HandoffKey, Option<Arc<Handoff>>>>,
-    inboxes: Arc<Waiters<Receiver, ()>>,
+    inboxes: Arc<Waiters<ReceiverKey, ()>>,
     news: Arc<News>,
     feeds: Arc<Feeds>,
     metrics: Arc<Metrics>,
@@ -262,19 +262,19 @@ impl Ledger {
     /// Something to await for the next handoff into a pull receiver's inbox, on this broker; `None`
     /// where `most` wait for it already.
     #[must_use]
-    pub fn watch_inbox(&self, receiver: Receiver, most: usize) -> Option<Watch<Receiver>> {
+    pub fn watch_inbox(&self, receiver: ReceiverKey, most: usize) -> Option<Watch<ReceiverKey>> {
         let watch = self.inboxes.watch(receiver);
         (watch.waiting <= most).then_some(watch)
     }
 
     /// The inboxes that somebody waits for on this broker.
     #[must_use]
-    pub fn awaited_inboxes(&self) -> Vec<Receiver> {
+    pub fn awaited_inboxes(&self) -> Vec<ReceiverKey> {
         self.inboxes.keys()
     }
 
     /// Wakes who waits for this inbox on this broker.
-    pub fn wake_inbox(&self, receiver: &Receiver) {
+    pub fn wake_inbox(&self, receiver: &ReceiverKey) {
         self.inboxes.wake(receiver, || ());
     }
 
@@ -294,7 +294,7 @@ struct Shared {
     news: Arc<News>,
     outbound: Arc<dyn Outbound>,
     waiters: Arc<Waiters<HandoffKey, Option<Arc<Handoff>>>>,
-    inboxes: Arc<Waiters<Receiver, ()>>,
+    inboxes: Arc<Waiters<ReceiverKey, ()>>,
     feeds: Arc<Feeds>,
     metrics: Arc<Metrics>,
     capped: Capped,
@@ -399,7 +399,7 @@ impl Shared {
             let mut decided = Vec::with_capacity(jobs.len());
             let mut told: Vec<(TenantId, EventType)> = Vec::new();
             let mut notes = Vec::new();
-            let mut returned: Vec<Receiver> = Vec::new();
+            let mut returned: Vec<ReceiverKey> = Vec::new();
             let mut used = Vec::new();
             let result = self
                 .store
@@ -587,7 +587,7 @@ impl Shared {
     }
 
     /// Whoever waits for it here is woken; else it may be waited for elsewhere.
-    fn in_inbox(&self, receiver: &Receiver) {
+    fn in_inbox(&self, receiver: &ReceiverKey) {
         if !self.inboxes.wake(receiver, || ()) {
             self.news.beyond.notify_one();
         }
@@ -672,7 +672,7 @@ struct Wrong {
 }
 
 impl Note {
-    fn of(draft: &Draft) -> Self {
+    fn of(draft: &RecordDraft) -> Self {
         let wrong = matches!(
             draft.kind,
             RecordKind::RolledBack | RecordKind::Escalated | RecordKind::DeadLettered

@@ -8,16 +8,16 @@ use crate::domain::handoff::{DeliveryMode, Handoff};
 use crate::domain::ids::Micros;
 use crate::domain::progress::Edge;
 use crate::domain::task::Task;
-use crate::evidence::record::Draft;
+use crate::evidence::record::RecordDraft;
 use crate::store::contracts::{ContractRow, RepeatRow};
-use crate::store::erasure::{Erase, ErasureRow, ErasureState, HoldRow};
+use crate::store::erasure::{ErasureRow, ErasureState, ErasureWrite, HoldRow};
 use crate::store::events::{
     CursorChange, CursorKey, CursorWrite, SubscriptionKey, SubscriptionRow,
 };
 use crate::store::schemas::PayloadSchemaRow;
 use crate::store::{
-    AgentKey, AgentRow, CheckpointRow, DeadLetterRow, HandoffKey, IdempotencyRow, KeyRow,
-    LastCheckpoint, OutboxRow, RefusedTaskRow, ReturnRow, State, Writes,
+    AgentKey, AgentRow, BatchState, CheckpointRow, DeadLetterRow, HandoffKey, IdempotencyRow,
+    KeyRow, LastCheckpoint, OutboxRow, RefusedTaskRow, ReturnRow, Writes,
 };
 
 /// One thing to change.
@@ -70,9 +70,9 @@ pub enum Change {
     /// Have an erasure so.
     Erasure(ErasureRow),
     /// Have that gone; the record of it is another change of the same command.
-    Erase(Erase),
+    Erase(ErasureWrite),
     /// Append a record.
-    Record(Box<Draft>),
+    Record(Box<RecordDraft>),
     /// Tell of it: committed with the record before it, which it belongs to. A command that tells of
     /// something makes a record first.
     Event(Box<Event>),
@@ -88,7 +88,7 @@ pub enum Change {
 #[derive(Debug, Default)]
 pub struct Plan {
     /// What is known, with the changes so far applied.
-    pub state: State,
+    pub state: BatchState,
     /// What will be written.
     pub writes: Writes,
 }
@@ -96,7 +96,7 @@ pub struct Plan {
 impl Plan {
     /// Begins with what the store found.
     #[must_use]
-    pub fn new(state: State) -> Self {
+    pub fn new(state: BatchState) -> Self {
         Self { state, writes: Writes::default() }
     }
 

@@ -18,7 +18,7 @@ use crate::domain::money::Usd;
 use crate::domain::policy::{EdgePolicy, HumanTarget, LoopGuard, Recovery};
 use crate::domain::ruling::Ruling;
 use crate::domain::task::{Task, TaskStatus};
-use crate::store::{AgentRow, DeadLetterRow, State};
+use crate::store::{AgentRow, BatchState, DeadLetterRow};
 
 const TASK: u8 = 100;
 
@@ -27,7 +27,7 @@ fn agent(name: &str) -> AgentId {
 }
 
 /// Decides a command; a handoff without a parent follows what reached its sender last.
-fn apply(state: State, said: &Command) -> (State, Result<Reply, LedgerError>, usize) {
+fn apply(state: BatchState, said: &Command) -> (BatchState, Result<Reply, LedgerError>, usize) {
     let mut said = said.clone();
     let last = |source: &AgentId| {
         let own = state.handoffs.values().filter(|one| reached(one, source));
@@ -52,7 +52,7 @@ fn apply(state: State, said: &Command) -> (State, Result<Reply, LedgerError>, us
 }
 
 /// Agents that are there.
-fn with_agents(mut state: State, names: &[&str]) -> State {
+fn with_agents(mut state: BatchState, names: &[&str]) -> BatchState {
     for name in names {
         let row = AgentRow {
             tenant: tenant(),
@@ -89,31 +89,31 @@ fn completing(mut made: Command, completed: i64) -> Command {
     made
 }
 
-fn task(state: &State) -> &Task {
+fn task(state: &BatchState) -> &Task {
     &state.tasks[&(tenant(), TaskId(uuid(TASK)))]
 }
 
-fn of(state: &State, id: u8) -> &Handoff {
+fn of(state: &BatchState, id: u8) -> &Handoff {
     &state.handoffs[&(tenant(), HandoffId(uuid(id)))]
 }
 
 /// The handoff that stands in for another.
-fn child_of(state: &State, id: HandoffId) -> &Handoff {
+fn child_of(state: &BatchState, id: HandoffId) -> &Handoff {
     state.handoffs.values().find(|one| one.parent_id == Some(id)).expect("no child")
 }
 
-fn escalations(state: &State) -> Vec<&Escalation> {
+fn escalations(state: &BatchState) -> Vec<&Escalation> {
     state.escalations.values().collect()
 }
 
-fn well(state: State, command: &Command) -> State {
+fn well(state: BatchState, command: &Command) -> BatchState {
     let (state, reply, _) = apply(state, command);
     assert!(reply.is_ok(), "{reply:?}");
     state
 }
 
 /// Accepts and hands on: from `from` to `to` and taken there.
-fn hop(state: State, id: u8, at: i64, from: &str, to: &str, completed: i64) -> State {
+fn hop(state: BatchState, id: u8, at: i64, from: &str, to: &str, completed: i64) -> BatchState {
     let state = well(state, &completing(between(id, at, from, to, |_| {}), completed));
     let attempt = of(&state, id).attempts;
     well(state, &settle(id, TASK, at, attempt, Outcome::Accepted))
@@ -135,7 +135,7 @@ fn on(recovery: &Recovery) -> Ruling {
 
 #[test]
 fn a_named_agent_gets_what_failed_as_a_child_in_the_same_step() {
-    let state = with_agents(State::default(), &["a", "b", "c"]);
+    let state = with_agents(BatchState::default(), &["a", "b", "c"]);
     let state = well(state, &ruled(0, 0, on(&Recovery::Agent(agent("c")))));
     let (after, reply, records) = apply(state, &no(0, 1));
     assert!(matches!(reply, Ok(Reply::Handoff { rolled_back: false, more: true, .. })));
@@ -155,7 +155,7 @@ fn a_named_agent_gets_what_failed_as_a_child_in_the_same_step() {
 
 #[test]
 fn a_recovery_that_fails_too_goes_back_to_the_sender() {
-    let state = with_agents(State::default(), &["a", "b", "c"]);
+    let state = with_agents(BatchState::default(), &["a", "b", "c"]);
     let state = well(state, &ruled(0, 0, on(&Recovery::Agent(agent("c")))));
     let state = well(state, &no(0, 1));
     let child = child_of(&state, HandoffId(uuid(0))).clone();
@@ -179,7 +179,7 @@ fn a_recovery_that_fails_too_goes_back_to_the_sender() {
 
 #[test]
 fn a_failure_after_acceptance_goes_to_the_supervisor_from_the_senders_checkpoint() {
-    let state = with_agents(State::default(), &["a", "b", "s"]);
+    let state = with_agents(BatchState::default(), &["a", "b", "s"]);
     let mut ruling = on(&Recovery::Supervisor);
     ruling.supervisor = Some(agent("s"));
     let state = well(state, &ruled(0, 0, ruling));
@@ -194,7 +194,7 @@ fn a_failure_after_acceptance_goes_to_the_supervisor_from_the_senders_checkpoint
 
 #[test]
 fn who_took_one_of_several_and_lets_its_lease_run_out_loses_the_task() {
-    let state = well(State::default(), &between(0, 0, "a", "b", |_| {}));
+    let state = well(BatchState::default(), &between(0, 0, "a", "b", |_| {}));
     let state = well(state, &between(1, 1, "a", "c", |_| {}));
     // The first is accepted when the second has the later token already.
     let state = well(state, &settle(0, TASK, 2, 1, Outcome::Accepted));
@@ -210,7 +210,7 @@ fn who_took_one_of_several_and_lets_its_lease_run_out_loses_the_task() {
 
 #[test]
 fn an_old_lease_of_whoever_runs_the_task_by_a_later_handoff_takes_nothing_away() {
-    let state = well(State::default(), &between(0, 0, "a", "b", |_| {}));
+    let state = well(BatchState::default(), &between(0, 0, "a", "b", |_| {}));
     let state = well(state, &between(1, 1, "a", "b", |_| {}));
     let state = well(state, &settle(0, TASK, 2, 1, Outcome::Accepted));
     let state = well(state, &verdict(1, TASK, 3, 2, Word::Accept));
@@ -226,11 +226,11 @@ fn an_old_lease_of_whoever_runs_the_task_by_a_later_handoff_takes_nothing_away()
 #[test]
 fn when_the_last_of_several_on_its_way_fails_the_task_is_not_left_on_its_way() {
     let late = |state| well(state, &between(1, 3, "a", "c", |_| {}));
-    let taken = well(State::default(), &between(0, 0, "a", "b", |_| {}));
+    let taken = well(BatchState::default(), &between(0, 0, "a", "b", |_| {}));
     let taken = well(taken, &settle(0, TASK, 2, 1, Outcome::Accepted));
     let refuse = |at| verdict(1, TASK, at, 2, Word::Reject("NO".to_owned()));
     let fail = |at| verdict(0, TASK, at, 1, Word::Fail("NO".to_owned()));
-    let stands = |state: &State| (task(state).status, task(state).holder.to_string());
+    let stands = |state: &BatchState| (task(state).status, task(state).holder.to_string());
     // Whoever has it goes on with it, and can bring it to its end.
     let state = well(late(taken.clone()), &refuse(4));
     assert_eq!(stands(&state), (TaskStatus::Running, "b".to_owned()));
@@ -246,7 +246,7 @@ fn when_the_last_of_several_on_its_way_fails_the_task_is_not_left_on_its_way() {
 #[test]
 fn a_fallback_that_is_gone_or_is_the_sender_means_rollback() {
     for fallback in ["nobody", "a", "b"] {
-        let state = with_agents(State::default(), &["a", "b"]);
+        let state = with_agents(BatchState::default(), &["a", "b"]);
         let state = well(state, &ruled(0, 0, on(&Recovery::Agent(agent(fallback)))));
         let after = well(state, &no(0, 1));
         assert_eq!(task(&after).status, TaskStatus::PendingHandoff, "{fallback}");
@@ -256,7 +256,7 @@ fn a_fallback_that_is_gone_or_is_the_sender_means_rollback() {
 
 #[test]
 fn b18_preferred_agents_are_asked_in_order_and_then_the_sender_is_told() {
-    let state = with_agents(State::default(), &["a", "b", "c", "d"]);
+    let state = with_agents(BatchState::default(), &["a", "b", "c", "d"]);
     let preferred = ["c", "gone", "d"].map(agent).to_vec();
     let mut state = well(state, &ruled(0, 0, Ruling { preferred, ..Ruling::default() }));
     let mut last = HandoffId(uuid(0));
@@ -274,7 +274,7 @@ fn b18_preferred_agents_are_asked_in_order_and_then_the_sender_is_told() {
     assert_eq!(task(&after).status, TaskStatus::PendingHandoff);
 }
 
-fn reject(state: &State, id: HandoffId, at: i64) -> Command {
+fn reject(state: &BatchState, id: HandoffId, at: i64) -> Command {
     let handoff = &state.handoffs[&(tenant(), id)];
     command(
         at,
@@ -290,7 +290,7 @@ fn reject(state: &State, id: HandoffId, at: i64) -> Command {
     )
 }
 
-fn asked() -> State {
+fn asked() -> BatchState {
     let mut ruling = on(&Recovery::Human);
     ruling.edge.human = Some(HumanTarget {
         target: false,
@@ -298,12 +298,12 @@ fn asked() -> State {
         timeout_ms: Some(1),
         resume_as: Some(agent("night")),
     });
-    let state = with_agents(State::default(), &["a", "b", "c", "night"]);
+    let state = with_agents(BatchState::default(), &["a", "b", "c", "night"]);
     let state = well(state, &ruled(0, 0, ruling));
     well(state, &no(0, 1))
 }
 
-fn resolve(state: &State, at: i64, resolution: Option<Resolution>) -> Command {
+fn resolve(state: &BatchState, at: i64, resolution: Option<Resolution>) -> Command {
     let row = escalations(state)[0];
     command(
         at,
@@ -400,7 +400,7 @@ fn without_one_the_handoff_becomes_a_dead_letter_and_the_task_goes_back() {
 
 #[test]
 fn a53_three_failures_on_one_edge_escalate_once_whatever_the_recovery() {
-    let mut state = State::default();
+    let mut state = BatchState::default();
     for id in 0..3u8 {
         let at = i64::from(id) * 10;
         state = well(state, &completing(submit(id, TASK, at, true), i64::from(id)));
@@ -418,7 +418,7 @@ fn a53_three_failures_on_one_edge_escalate_once_whatever_the_recovery() {
 
 #[test]
 fn what_went_well_in_between_resets_the_count() {
-    let mut state = State::default();
+    let mut state = BatchState::default();
     for id in 0..2u8 {
         state = well(state, &completing(submit(id, TASK, 1, true), i64::from(id)));
         state = well(state, &no(id, 2));
@@ -464,7 +464,7 @@ fn refusal(code: Code, from: &str) -> Command {
 
 #[test]
 fn x9_refusals_that_the_holder_has_to_mend_count_and_a_strangers_do_not() {
-    let state = hop(State::default(), 0, 0, "x", "a", 1);
+    let state = hop(BatchState::default(), 0, 0, "x", "a", 1);
     let mut theirs = state.clone();
     for _ in 0..5 {
         theirs = well(theirs, &refusal(Code::SchemaInvalid, "stranger"));
@@ -490,7 +490,7 @@ fn codes(reply: &Result<Reply, LedgerError>) -> Vec<Code> {
 
 #[test]
 fn the_fourth_time_on_an_edge_without_progress_is_a_loop() {
-    let mut state = State::default();
+    let mut state = BatchState::default();
     for turn in 0..3u8 {
         state = hop(state, turn * 2, 0, "a", "b", 1);
         state = hop(state, turn * 2 + 1, 0, "b", "a", 1);
@@ -508,7 +508,7 @@ fn the_fourth_time_on_an_edge_without_progress_is_a_loop() {
 
 #[test]
 fn a_longer_circle_is_found_as_well() {
-    let mut state = State::default();
+    let mut state = BatchState::default();
     let mut id = 0;
     for _ in 0..3 {
         for (from, to) in [("a", "b"), ("b", "c"), ("c", "a")] {
@@ -522,7 +522,7 @@ fn a_longer_circle_is_found_as_well() {
 
 #[test]
 fn the_thirty_third_hop_is_one_too_many_whatever_the_progress() {
-    let mut state = State::default();
+    let mut state = BatchState::default();
     for turn in 0..32u8 {
         let (from, to) = if turn % 2 == 0 { ("a", "b") } else { ("b", "a") };
         state = hop(state, turn, 0, from, to, i64::from(turn));
@@ -537,7 +537,7 @@ fn a_contracts_own_guard_counts_besides() {
         edge: EdgePolicy { loop_guard: Some(guard), ..EdgePolicy::default() },
         ..Ruling::default()
     };
-    let state = hop(State::default(), 0, 0, "a", "b", 1);
+    let state = hop(BatchState::default(), 0, 0, "a", "b", 1);
     let back = |id, rule: LoopGuard| {
         completing(
             between(id, 1, "b", "a", |handoff| handoff.ruling = Some(Box::new(guard(rule)))),
@@ -555,7 +555,7 @@ fn a_contracts_own_guard_counts_besides() {
 
 #[test]
 fn a_handoff_to_oneself_is_no_hop() {
-    let mut state = hop(State::default(), 0, 0, "a", "b", 1);
+    let mut state = hop(BatchState::default(), 0, 0, "a", "b", 1);
     for id in 1..9 {
         let own = between(id, 1, "b", "b", |handoff| handoff.status = HandoffStatus::NoOp);
         state = well(state, &own);
@@ -573,7 +573,7 @@ fn cost(spent: i64, remaining: i64) -> impl FnOnce(&mut Handoff) {
 
 #[test]
 fn the_relay_adds_up_against_what_was_handed_over() {
-    let state = well(State::default(), &between(0, 0, "a", "b", cost(10, 90)));
+    let state = well(BatchState::default(), &between(0, 0, "a", "b", cost(10, 90)));
     let state = well(state, &settle(0, TASK, 1, 1, Outcome::Accepted));
     for (spent, remaining, pointers) in [
         (9, 90, vec!["/costTracking/costSpentSoFarUSD"]),
@@ -595,7 +595,7 @@ fn the_relay_adds_up_against_what_was_handed_over() {
 
 #[test]
 fn several_branches_are_each_measured_against_their_own() {
-    let mut state = well(State::default(), &between(0, 0, "x", "a", cost(10, 90)));
+    let mut state = well(BatchState::default(), &between(0, 0, "x", "a", cost(10, 90)));
     state = well(state, &settle(0, TASK, 0, 1, Outcome::Accepted));
     state = well(state, &completing(between(1, 1, "a", "b", cost(10, 90)), 1));
     state = well(state, &settle(1, TASK, 1, 1, Outcome::Accepted));
@@ -615,7 +615,7 @@ fn several_branches_are_each_measured_against_their_own() {
 
 #[test]
 fn a_top_up_raises_what_may_remain() {
-    let state = well(State::default(), &between(0, 0, "a", "b", cost(10, 90)));
+    let state = well(BatchState::default(), &between(0, 0, "a", "b", cost(10, 90)));
     let state = well(state, &settle(0, TASK, 1, 1, Outcome::Accepted));
     let more = command(
         2,
@@ -649,7 +649,7 @@ fn cancel(at: i64, by: Option<&str>, grace: i64) -> Command {
 
 #[test]
 fn canceling_withdraws_what_waits_and_gives_who_works_a_grace() {
-    let state = hop(State::default(), 0, 0, "a", "b", 1);
+    let state = hop(BatchState::default(), 0, 0, "a", "b", 1);
     let state = well(state, &completing(between(1, 1, "b", "c", |_| {}), 2));
     let (after, reply, records) = apply(state, &cancel(2, Some("b"), 500));
     assert!(matches!(&reply, Ok(Reply::Task(task)) if task.status == TaskStatus::Canceled));
@@ -674,7 +674,7 @@ fn canceling_withdraws_what_waits_and_gives_who_works_a_grace() {
 
 #[test]
 fn only_holder_beginner_and_operators_cancel() {
-    let state = hop(State::default(), 0, 0, "a", "b", 1);
+    let state = hop(BatchState::default(), 0, 0, "a", "b", 1);
     for (by, may) in [(Some("a"), true), (Some("b"), true), (None, true), (Some("x"), false)] {
         let (_, reply, records) = apply(state.clone(), &cancel(1, by, 0));
         assert_eq!((reply.is_ok(), records > 0), (may, may), "{by:?}: {reply:?}");
@@ -703,7 +703,7 @@ fn complete(at: i64) -> Command {
 
 #[test]
 fn f1_3_completing_a_task_ends_what_is_open_on_it() {
-    let state = well(State::default(), &between(1, 0, "a", "c", |_| {}));
+    let state = well(BatchState::default(), &between(1, 0, "a", "c", |_| {}));
     let state = hop(state, 0, 0, "a", "b", 1);
     let after = well(state, &complete(2));
     assert_eq!(of(&after, 0).status, HandoffStatus::Completed, "its holder's own");
@@ -713,7 +713,7 @@ fn f1_3_completing_a_task_ends_what_is_open_on_it() {
     assert_eq!(task(&after).status, TaskStatus::Completed);
 }
 
-fn letter(state: State) -> State {
+fn letter(state: BatchState) -> BatchState {
     let mut state = hop(state, 0, 0, "x", "a", 1);
     let mut kept = handoff(5, TASK);
     kept.status = HandoffStatus::DeadLettered;
@@ -763,7 +763,7 @@ fn release(id: u8, at: i64, waived: Vec<Failure>, refused: Vec<Failure>) -> Comm
 
 #[test]
 fn a_released_dead_letter_is_delivered_once_under_a_token_of_its_own() {
-    let state = letter(State::default());
+    let state = letter(BatchState::default());
     let (after, reply, records) = apply(state, &release(5, 9, vec![found()], Vec::new()));
     assert!(matches!(&reply, Ok(Reply::DeadLetter { refused, .. }) if refused.is_empty()));
     assert_eq!(records, 2, "RELEASED and HANDOFF");
@@ -778,7 +778,7 @@ fn a_released_dead_letter_is_delivered_once_under_a_token_of_its_own() {
 #[test]
 fn one_that_is_refused_again_stays_with_what_was_found() {
     let other = Failure::new(Stage::Budget, Code::BudgetExhausted, "/costTracking", "none");
-    let state = letter(State::default());
+    let state = letter(BatchState::default());
     let (after, reply, records) = apply(state, &release(5, 9, vec![found()], vec![other.clone()]));
     assert!(matches!(&reply, Ok(Reply::DeadLetter { refused, .. }) if *refused == [other.clone()]));
     assert_eq!(records, 1);
@@ -789,7 +789,7 @@ fn one_that_is_refused_again_stays_with_what_was_found() {
 
 #[test]
 fn the_ledgers_own_stages_hold_for_a_release_too() {
-    let mut state = letter(State::default());
+    let mut state = letter(BatchState::default());
     let task = state.tasks.get_mut(&(tenant(), TaskId(uuid(TASK)))).unwrap();
     task.handoffs = 32;
     let (after, reply, _) = apply(state, &release(5, 9, vec![found()], Vec::new()));
@@ -808,7 +808,7 @@ fn a_discarded_dead_letter_is_over() {
             content: content_of(6),
         })),
     );
-    let after = well(letter(State::default()), &discard);
+    let after = well(letter(BatchState::default()), &discard);
     assert_eq!(after.dead_letters[&(tenant(), HandoffId(uuid(5)))].status, "DISCARDED");
     assert!(matches!(apply(after.clone(), &discard).1, Err(LedgerError::Conflict(_))));
     let late = release(5, 10, vec![found()], Vec::new());
@@ -828,7 +828,7 @@ fn a_checkpoint_is_restored_by_its_tasks_holder_and_not_on_the_way() {
             }),
         )
     };
-    let state = hop(State::default(), 0, 0, "a", "b", 1);
+    let state = hop(BatchState::default(), 0, 0, "a", "b", 1);
     assert!(matches!(apply(state.clone(), &restore(Some("a"))).1, Err(LedgerError::Forbidden(_))));
     let (after, reply, records) = apply(state.clone(), &restore(Some("b")));
     assert!(reply.is_ok());
@@ -919,8 +919,8 @@ fn every_state_meets_every_command() {
     assert!(met > 3_000, "{met}");
 }
 
-fn standing(task_status: TaskStatus, status: HandoffStatus, recovery: &Recovery) -> State {
-    let state = with_agents(State::default(), &["a", "b", "c"]);
+fn standing(task_status: TaskStatus, status: HandoffStatus, recovery: &Recovery) -> BatchState {
+    let state = with_agents(BatchState::default(), &["a", "b", "c"]);
     let mut state = well(state, &ruled(0, 0, on(recovery)));
     let key = (tenant(), HandoffId(uuid(0)));
     let pending = status == HandoffStatus::Pending;
@@ -939,7 +939,7 @@ fn standing(task_status: TaskStatus, status: HandoffStatus, recovery: &Recovery)
         task.holder = agent("b");
     }
     if status == HandoffStatus::DeadLettered {
-        let row = letter(State::default()).dead_letters.into_values().next().unwrap();
+        let row = letter(BatchState::default()).dead_letters.into_values().next().unwrap();
         state.dead_letters.insert(key, DeadLetterRow { handoff_id: kept.id, ..row });
     }
     let mut row = escalations(&asked())[0].clone();

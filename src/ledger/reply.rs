@@ -1,14 +1,14 @@
 //! What came of commands, and why one was not carried out.
 
 use crate::contract::evolution::Assessment;
-use crate::domain::cap::{Cap, Over};
+use crate::domain::cap::{Cap, CapExceeded};
 use crate::domain::escalation::Escalation;
 use crate::domain::failure::{Code, Failure};
 use crate::domain::handoff::{Handoff, IllegalTransition};
 use crate::domain::ids::HandoffId;
 use crate::domain::latency::LatencySample;
 use crate::domain::task::{IllegalTaskTransition, Task, TaskStatus};
-use crate::evidence::append::Placed;
+use crate::evidence::append::LoggedRecord;
 use crate::store::contracts::ContractRow;
 use crate::store::erasure::{ErasureRow, HoldRow};
 use crate::store::events::SubscriptionRow;
@@ -23,7 +23,7 @@ pub enum Reply {
         /// The handoff as it is.
         handoff: Handoff,
         /// Its record, where this call made it.
-        placed: Option<Placed>,
+        placed: Option<LoggedRecord>,
         /// It was there already.
         replayed: bool,
     },
@@ -36,7 +36,7 @@ pub enum Reply {
         /// It was refused before, with the same content.
         replayed: bool,
         /// The cap that has no room for it.
-        over: Option<Box<Over>>,
+        over: Option<Box<CapExceeded>>,
         /// What became of its task, where the refusal moved it.
         undone: Option<Undone>,
     },

@@ -7,7 +7,7 @@ use crate::domain::course::Returned;
 use crate::domain::handoff::{Handoff, HandoffStatus};
 use crate::domain::ids::{AgentId, Micros};
 use crate::domain::task::Task;
-use crate::store::{ReturnRow, State};
+use crate::store::{BatchState, ReturnRow};
 
 /// The receiver of a handoff that returns may not end the task: it has the task for its own part only.
 const OWES_RETURN: LedgerError = LedgerError::Forbidden(
@@ -26,7 +26,7 @@ pub(super) fn is_own(handoff: &Handoff) -> bool {
 
 /// A receiver that hands on hands on the return, too: the new handoff returns the task to the same agent, unless
 /// its own sender asked for the return.
-pub(super) fn inherit(state: &State, command: &Command, handoff: &mut Handoff) {
+pub(super) fn inherit(state: &BatchState, command: &Command, handoff: &mut Handoff) {
     if returns_to(handoff).is_some() {
         return;
     }
@@ -63,7 +63,7 @@ pub(super) fn take_out(command: &Command, task: &mut Task, agent: Option<&AgentI
 /// Starts the lease anew under which an agent waited for a handoff that is completed, unless it waits for another
 /// one, or a person is asked.
 pub(super) fn resume(
-    state: &State,
+    state: &BatchState,
     command: &Command,
     context: &Context,
     task: &Task,
@@ -79,7 +79,7 @@ pub(super) fn resume(
 
 /// Refuses an agent to end a task that it holds under another agent's `returnTo`.
 pub(super) fn may_end(
-    state: &State,
+    state: &BatchState,
     command: &Command,
     task: &Task,
     agent: &AgentId,

@@ -7,8 +7,8 @@ use super::decide::Decision;
 use super::plan::Change;
 use crate::contract::evolution::{Assessment, Known, assess};
 use crate::domain::failure::{Code, Failure, Stage};
-use crate::evidence::record::{Draft, PayloadSchemaRef, RecordKind};
-use crate::store::State;
+use crate::evidence::record::{PayloadSchemaRef, RecordDraft, RecordKind};
+use crate::store::BatchState;
 use crate::store::schemas::PayloadSchemaRow;
 
 /// The most versions of one payload schema: each is held against the others when one is added.
@@ -30,7 +30,7 @@ pub fn known(row: &PayloadSchemaRow) -> Result<Known, LedgerError> {
 
 /// Adds a version of a payload schema, if its number says what it changes. The same again is answered and
 /// changes nothing.
-pub(super) fn put(state: &State, command: &Command, put: &PutPayloadSchema) -> Decision {
+pub(super) fn put(state: &BatchState, command: &Command, put: &PutPayloadSchema) -> Decision {
     let row = &put.row;
     if let Some(known) = state.payload_schemas.get(&row.key()) {
         if known.sha256 == row.sha256 {
@@ -62,7 +62,7 @@ pub(super) fn put(state: &State, command: &Command, put: &PutPayloadSchema) -> D
     }
     let ordinal = kept.iter().map(|row| row.ordinal + 1).max().unwrap_or(0);
     let row = PayloadSchemaRow { ordinal, ..row.clone() };
-    let mut draft = Draft::new(
+    let mut draft = RecordDraft::new(
         command.tenant.clone(),
         RecordKind::PayloadSchemaPut,
         command.at,

@@ -11,22 +11,22 @@ use super::decide::{Decided, Decision};
 use super::plan::{Change, Plan};
 use super::returns;
 use super::verdict::rejected;
-use crate::domain::cap::Over;
+use crate::domain::cap::CapExceeded;
 use crate::domain::course::Course;
 use crate::domain::escalation::{Escalation, FAILURES_TO_ESCALATE};
 use crate::domain::event::{Event, EventType};
 use crate::domain::failure::{Code, Failure, Stage, primary};
-use crate::domain::funds::{Ask, Funds};
+use crate::domain::funds::{Funds, FundsRequest};
 use crate::domain::handoff::{CheckpointRef, Handoff, HandoffStatus};
 use crate::domain::ids::{AgentId, HandoffId, Micros, TaskId};
 use crate::domain::lineage;
 use crate::domain::money::Usd;
 use crate::domain::progress::{Hop, LoopLimits, check_budget, check_loop, passed, short};
 use crate::domain::task::{Task, TaskEvent, TaskStatus};
-use crate::evidence::commitment::{Part, Subject, commit};
-use crate::evidence::record::{Actor, Content, Draft, RecordKind};
+use crate::evidence::commitment::{CommitmentSubject, PackedContent, commit};
+use crate::evidence::record::{Actor, RecordContent, RecordDraft, RecordKind};
 use crate::store::{
-    CheckpointRow, DeadLetterRow, IdempotencyRow, OutboxRow, RefusedTaskRow, State,
+    BatchState, CheckpointRow, DeadLetterRow, IdempotencyRow, OutboxRow, RefusedTaskRow,
 };
 
 /// Why a person is asked about a handoff that goes to one: a code.
@@ -37,7 +37,7 @@ const ANOTHERS_RUN: LedgerError = LedgerError::Forbidden("this run is another ag
 
 /// Commits a handoff that passed the gate, or answers as the first time.
 pub(super) fn submit(
-    state: &State,
+    state: &BatchState,
     command: &Command,
     context: &Context,
     submit: &Submit,
@@ -87,7 +87,7 @@ pub(super) fn submit(
     if failures.is_empty() && !no_op {
         let books = (&task, funds.as_deref());
         over = caps::check(state, command, context, books, &submit.handoff).map(Box::new);
-        failures.extend(over.as_deref().map(Over::failure));
+        failures.extend(over.as_deref().map(CapExceeded::failure));
     }
     if !failures.is_empty() {
         if over.is_none() && !state.tasks.contains_key(&(command.tenant.clone(), task.id)) {
@@ -217,7 +217,7 @@ fn remember_key(command: &Command, key: Option<&String>, handoff: &Handoff) -> O
 
 /// Records a refusal, counts it, and keeps the handoff as a dead letter where that is due.
 pub(super) fn refuse(
-    state: &State,
+    state: &BatchState,
     command: &Command,
     context: &Context,
     refuse: &Refuse,
@@ -250,8 +250,12 @@ pub(super) fn refuse(
         return Ok(decided);
     }
     let reason = primary(&refuse.failures).map(|code| code.as_str().to_owned());
-    let mut draft =
-        Draft::new(command.tenant.clone(), RecordKind::Refused, command.at, command.actor.clone());
+    let mut draft = RecordDraft::new(
+        command.tenant.clone(),
+        RecordKind::Refused,
+        command.at,
+        command.actor.clone(),
+    );
     draft.task_id = refuse.task_id;
     draft.handoff_id = refuse.handoff_id;
     draft.parent_handoff_id = refuse.parent_handoff_id;
@@ -310,11 +314,11 @@ fn refused_before(known: &Handoff, whole: &[u8], refuse: &Refuse) -> Decision {
 
 /// Keeps a handoff for a person; returns its task, where this begins it.
 fn keep(
-    state: &State,
+    state: &BatchState,
     command: &Command,
     refuse: &Refuse,
     letter: &DeadLetter,
-    mut draft: Draft,
+    mut draft: RecordDraft,
     changes: &mut Vec<Change>,
 ) -> Option<Task> {
     let reason = draft.reason.clone();
@@ -390,7 +394,7 @@ fn keep(
 /// What the contract's acceptance criteria refuse goes the way of a rejection where the contract names one: the
 /// handoff is committed and rejected in the same step, by the broker. None where the ledger would refuse it, too.
 fn recover(
-    state: &State,
+    state: &BatchState,
     command: &Command,
     context: &Context,
     refuse: &Refuse,
@@ -422,7 +426,11 @@ fn recover(
 }
 
 /// Stores a checkpoint ahead of a handoff.
-pub(super) fn put_checkpoint(state: &State, command: &Command, put: &PutCheckpoint) -> Decision {
+pub(super) fn put_checkpoint(
+    state: &BatchState,
+    command: &Command,
+    put: &PutCheckpoint,
+) -> Decision {
     let run = (command.tenant.clone(), put.task_id, put.execution_id);
     let last = state.runs.get(&run);
     if last.is_some_and(|last| last.agent != put.agent) {
@@ -439,7 +447,7 @@ pub(super) fn put_checkpoint(state: &State, command: &Command, put: &PutCheckpoi
         part: put.part.clone(),
         created_at: command.at,
     };
-    let mut draft = Draft::new(
+    let mut draft = RecordDraft::new(
         command.tenant.clone(),
         RecordKind::Checkpoint,
         command.at,
@@ -456,7 +464,7 @@ pub(super) fn put_checkpoint(state: &State, command: &Command, put: &PutCheckpoi
 fn is_same(known: &Handoff, whole: &[u8]) -> bool {
     // An erased digest can no longer tell: the id decides then.
     known.digest.is_empty()
-        || commit(Subject::Submission, &known.digest_salt, whole)[..] == known.digest
+        || commit(CommitmentSubject::Submission, &known.digest_salt, whole)[..] == known.digest
 }
 
 fn replay(known: &Handoff, whole: &[u8]) -> Decision {
@@ -482,7 +490,7 @@ fn replay(known: &Handoff, whole: &[u8]) -> Decision {
 }
 
 /// The task of a handoff, as it is or as it begins.
-fn task_of(state: &State, command: &Command, handoff: &Handoff) -> Task {
+fn task_of(state: &BatchState, command: &Command, handoff: &Handoff) -> Task {
     state.tasks.get(&(command.tenant.clone(), handoff.task_id)).cloned().unwrap_or_else(|| Task {
         spent: handoff.cost.spent,
         remaining: handoff.cost.remaining,
@@ -519,8 +527,9 @@ pub(super) fn tell(event: Event) -> Change {
 }
 
 /// A draft that speaks of a handoff.
-pub(super) fn draft_of(command: &Command, kind: RecordKind, handoff: &Handoff) -> Draft {
-    let mut draft = Draft::new(command.tenant.clone(), kind, command.at, command.actor.clone());
+pub(super) fn draft_of(command: &Command, kind: RecordKind, handoff: &Handoff) -> RecordDraft {
+    let mut draft =
+        RecordDraft::new(command.tenant.clone(), kind, command.at, command.actor.clone());
     draft.task_id = Some(handoff.task_id);
     draft.handoff_id = Some(handoff.id);
     draft.parent_handoff_id = handoff.parent_id;
@@ -553,14 +562,14 @@ fn open_funds(
 pub(super) fn draw(task: &mut Task, handoff: &Handoff) {
     if let Some(funds) = &mut task.funds {
         let Handoff { parent_id: parent, source, cost, .. } = handoff;
-        funds.draw(handoff.id, &handoff.target, Ask { parent: *parent, source, cost });
+        funds.draw(handoff.id, &handoff.target, FundsRequest { parent: *parent, source, cost });
     }
 }
 
 /// Who hands a task on has until the answer: the lease by which it holds the task does not run while what
 /// it handed on is open.
 pub(super) fn suspend_lease(
-    state: &State,
+    state: &BatchState,
     command: &Command,
     task: &Task,
     handed_on: HandoffId,
@@ -574,7 +583,7 @@ pub(super) fn suspend_lease(
 /// What only the ledger can say of a submission, under the task's lock: what it follows, the loop guard and
 /// the budget relay. A message that names the wrong parent is measured against the right one.
 pub(super) fn guard(
-    state: &State,
+    state: &BatchState,
     command: &Command,
     context: &Context,
     handoff: &Handoff,
@@ -615,7 +624,7 @@ pub(super) fn guard(
 /// A refused submission counts as a failure, where its sender has the task, or where there is none: nobody can
 /// bring another's task before a person that way. The third is the last.
 fn count_refusal(
-    state: &State,
+    state: &BatchState,
     command: &Command,
     context: &Context,
     (task_id, begun, saved): (TaskId, Option<Task>, Option<Saved>),
@@ -659,7 +668,7 @@ type Saved = (CheckpointRef, [u8; 32]);
 /// Its sender cannot mend it: the task is rolled back to what came along, as after a rejection, and a person is
 /// asked.
 fn give_up(
-    state: &State,
+    state: &BatchState,
     command: &Command,
     context: &Context,
     (mut task, saved): (Task, Option<Saved>),
@@ -702,7 +711,7 @@ fn give_up(
         Event { source: Some(counted.by.clone()), ..event }
     };
     let draft = |kind, task: &Task| {
-        let mut draft = Draft::new(command.tenant.clone(), kind, command.at, Actor::broker());
+        let mut draft = RecordDraft::new(command.tenant.clone(), kind, command.at, Actor::broker());
         draft.task_id = Some(task.id);
         draft.status = Some(task.status.as_str());
         draft.reason = Some(code.to_owned());
@@ -754,17 +763,17 @@ fn no_checkpoint() -> Failure {
 
 /// What only the ledger can know, it refuses as the gate would.
 fn refuse_here(
-    state: &State,
+    state: &BatchState,
     command: &Command,
     context: &Context,
     submit: &Submit,
-    (failures, over): (Vec<Failure>, Option<Box<Over>>),
+    (failures, over): (Vec<Failure>, Option<Box<CapExceeded>>),
 ) -> Decided {
     let text = serde_json::json!({ "failures": failures });
-    let content = Content {
+    let content = RecordContent {
         id: submit.content.id,
-        part: Part::new(
-            Subject::Message,
+        part: PackedContent::new(
+            CommitmentSubject::Message,
             submit.refusal_salt,
             &crate::domain::canonical::to_vec(&text),
         ),

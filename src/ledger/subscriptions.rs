@@ -9,18 +9,23 @@ use super::plan::Change;
 use super::submit::tell;
 use crate::domain::event::{Event, EventType, Subscriber};
 use crate::domain::ids::AgentId;
-use crate::evidence::record::{Content, Draft, Party, RecordKind};
-use crate::store::State;
+use crate::evidence::record::{RecordContent, RecordDraft, RecordKind, RecordParty};
+use crate::store::BatchState;
 use crate::store::events::{CursorChange, SubscriptionRow};
 
-fn record(command: &Command, kind: RecordKind, content: &Content) -> Draft {
-    let mut draft = Draft::new(command.tenant.clone(), kind, command.at, command.actor.clone());
+fn record(command: &Command, kind: RecordKind, content: &RecordContent) -> RecordDraft {
+    let mut draft =
+        RecordDraft::new(command.tenant.clone(), kind, command.at, command.actor.clone());
     draft.content = Some(content.clone());
     draft
 }
 
 /// Makes a subscription; it is told of what comes after the record of it.
-pub(super) fn create(state: &State, command: &Command, create: &CreateSubscription) -> Decision {
+pub(super) fn create(
+    state: &BatchState,
+    command: &Command,
+    create: &CreateSubscription,
+) -> Decision {
     let row = &create.row;
     if state.subscriptions.contains_key(&(command.tenant.clone(), row.id)) {
         return Err(LedgerError::Conflict(format!("subscription {} exists", row.id)));
@@ -38,7 +43,11 @@ pub(super) fn create(state: &State, command: &Command, create: &CreateSubscripti
 }
 
 /// Changes or removes a subscription.
-pub(super) fn change(state: &State, command: &Command, change: &ChangeSubscription) -> Decision {
+pub(super) fn change(
+    state: &BatchState,
+    command: &Command,
+    change: &ChangeSubscription,
+) -> Decision {
     let key = (command.tenant.clone(), change.id);
     let known = state.subscriptions.get(&key).ok_or(LedgerError::NotFound("subscription"))?;
     let cursor = (command.tenant.clone(), Subscriber::Subscription(change.id));
@@ -93,7 +102,11 @@ pub(super) fn change(state: &State, command: &Command, change: &ChangeSubscripti
 }
 
 /// Stops telling a subscriber whose endpoint is gone or has failed for too long.
-pub(super) fn disable(state: &State, command: &Command, disable: &DisableSubscriber) -> Decided {
+pub(super) fn disable(
+    state: &BatchState,
+    command: &Command,
+    disable: &DisableSubscriber,
+) -> Decided {
     let mut draft = record(command, RecordKind::SubscriptionDisabled, &disable.content);
     draft.reason = Some(disable.reason.to_owned());
     let (row, event) = match &disable.subscriber {
@@ -134,8 +147,8 @@ pub(super) fn disable(state: &State, command: &Command, disable: &DisableSubscri
     (changes, Reply::Done)
 }
 
-fn party(agent: &AgentId) -> Party {
-    Party {
+fn party(agent: &AgentId) -> RecordParty {
+    RecordParty {
         agent_id: Some(agent.clone()),
         agent_type: None,
         agent_version: None,

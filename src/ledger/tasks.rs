@@ -14,16 +14,22 @@ use crate::domain::event::{Event, EventType};
 use crate::domain::handoff::HandoffStatus;
 use crate::domain::ids::{AgentId, Micros, TaskId};
 use crate::domain::task::{Task, TaskEvent, TaskStatus};
-use crate::evidence::record::{Content, Draft, RecordKind};
-use crate::store::State;
+use crate::evidence::record::{RecordContent, RecordDraft, RecordKind};
+use crate::store::BatchState;
 
-fn task_of(state: &State, command: &Command, id: TaskId) -> Result<Task, LedgerError> {
+fn task_of(state: &BatchState, command: &Command, id: TaskId) -> Result<Task, LedgerError> {
     state.tasks.get(&(command.tenant.clone(), id)).cloned().ok_or(LedgerError::NotFound("task"))
 }
 
 /// A record that speaks of a task.
-fn draft_of(command: &Command, kind: RecordKind, task: &Task, content: Option<&Content>) -> Draft {
-    let mut draft = Draft::new(command.tenant.clone(), kind, command.at, command.actor.clone());
+fn draft_of(
+    command: &Command,
+    kind: RecordKind,
+    task: &Task,
+    content: Option<&RecordContent>,
+) -> RecordDraft {
+    let mut draft =
+        RecordDraft::new(command.tenant.clone(), kind, command.at, command.actor.clone());
     draft.task_id = Some(task.id);
     draft.status = Some(task.status.as_str());
     draft.content = content.cloned();
@@ -32,7 +38,7 @@ fn draft_of(command: &Command, kind: RecordKind, task: &Task, content: Option<&C
 
 /// A task is done: its holder says so, or an operator.
 pub(super) fn complete(
-    state: &State,
+    state: &BatchState,
     command: &Command,
     context: &Context,
     complete: &CompleteTask,
@@ -76,7 +82,7 @@ fn may_complete(task: &Task, agent: &AgentId) -> bool {
 /// A finished task has nothing open: what its holder still held is finished too, and what else is open on
 /// it is withdrawn.
 pub(super) fn finish_open(
-    state: &State,
+    state: &BatchState,
     command: &Command,
     context: &Context,
     task: &mut Task,
@@ -100,7 +106,7 @@ pub(super) fn finish_open(
 /// Withdraws a task: its holder, who began it, or an operator. What waits is withdrawn at once; who
 /// works on it may still finish until the grace is over.
 pub(super) fn cancel(
-    state: &State,
+    state: &BatchState,
     command: &Command,
     context: &Context,
     cancel: &CancelTask,
@@ -140,7 +146,7 @@ pub(super) fn cancel(
 
 /// Withdraws what is open of a task; an accepted handoff at the end of the grace.
 pub(super) fn withdraw_open(
-    state: &State,
+    state: &BatchState,
     command: &Command,
     context: &Context,
     task: &mut Task,
@@ -168,7 +174,7 @@ pub(super) fn withdraw_open(
 
 /// A task that has ended asks nobody any more.
 fn close_escalation(
-    state: &State,
+    state: &BatchState,
     command: &Command,
     task: &Task,
     resolution: &str,
@@ -205,7 +211,7 @@ pub(super) fn person(command: &Command) -> String {
 }
 
 /// Adds to a task's budget.
-pub(super) fn top_up(state: &State, command: &Command, top_up: &TopUp) -> Decision {
+pub(super) fn top_up(state: &BatchState, command: &Command, top_up: &TopUp) -> Decision {
     let mut task = task_of(state, command, top_up.task_id)?;
     if task.status.is_final() {
         return Err(LedgerError::Conflict("the task has ended".to_owned()));
@@ -226,7 +232,11 @@ pub(super) fn top_up(state: &State, command: &Command, top_up: &TopUp) -> Decisi
 
 /// Makes an earlier checkpoint the task's current one. What a rollback restores is not touched: each
 /// handoff keeps the checkpoint that it came with.
-pub(super) fn restore(state: &State, command: &Command, restore: &RestoreCheckpoint) -> Decision {
+pub(super) fn restore(
+    state: &BatchState,
+    command: &Command,
+    restore: &RestoreCheckpoint,
+) -> Decision {
     let mut task = task_of(state, command, restore.task_id)?;
     if task.status.is_final() {
         return Err(LedgerError::Conflict("the task has ended".to_owned()));

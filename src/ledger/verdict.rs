@@ -11,12 +11,12 @@ use crate::domain::handoff::{HANDED_ON, HandoffEvent, HandoffStatus};
 use crate::domain::ids::Micros;
 use crate::domain::ruling::Trigger;
 use crate::domain::task::TaskStatus;
-use crate::evidence::record::{Content, RecordKind};
-use crate::store::State;
+use crate::evidence::record::{RecordContent, RecordKind};
+use crate::store::BatchState;
 
 /// A receiver's word by callback.
 pub(super) fn verdict(
-    state: &State,
+    state: &BatchState,
     command: &Command,
     context: &Context,
     verdict: &Verdict,
@@ -86,7 +86,7 @@ pub(super) fn verdict(
 
 /// The end of an attempt at delivery.
 pub(super) fn settle(
-    state: &State,
+    state: &BatchState,
     command: &Command,
     context: &Context,
     settle: &Settle,
@@ -152,7 +152,7 @@ pub(super) fn settle(
 
 /// A claim from an inbox gets a token of its own, so that a claimant whose claim ran out is late.
 pub(super) fn lease(
-    state: &State,
+    state: &BatchState,
     command: &Command,
     context: &Context,
     lease: &Lease,
@@ -186,7 +186,7 @@ pub(super) fn lease(
 
 /// A deadline that may have passed: the verdict's or the lease's.
 pub(super) fn expire(
-    state: &State,
+    state: &BatchState,
     command: &Command,
     context: &Context,
     expire: &Expire,
@@ -223,7 +223,10 @@ pub(super) const fn expired(reason: &str, trigger: Trigger) -> Failure<'_> {
 }
 
 /// The receiver, or the broker for it, says no.
-pub(super) const fn rejected<'a>(reason: &'a str, content: Option<&'a Content>) -> Failure<'a> {
+pub(super) const fn rejected<'a>(
+    reason: &'a str,
+    content: Option<&'a RecordContent>,
+) -> Failure<'a> {
     Failure {
         event: HandoffEvent::Reject,
         kind: RecordKind::Rejected,
@@ -234,7 +237,7 @@ pub(super) const fn rejected<'a>(reason: &'a str, content: Option<&'a Content>) 
     }
 }
 
-const fn failed<'a>(reason: &'a str, content: Option<&'a Content>) -> Failure<'a> {
+const fn failed<'a>(reason: &'a str, content: Option<&'a RecordContent>) -> Failure<'a> {
     Failure {
         event: HandoffEvent::Fail,
         kind: RecordKind::Failed,

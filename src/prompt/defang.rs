@@ -16,13 +16,13 @@ use regex::Regex;
 use crate::domain::unseen::is_hidden;
 use crate::gate::safety::normalize::fold;
 
-/// Begins every replacement; its own occurrences in a text are replaced too.
+/// First character of every replacement; occurrences in the text are replaced too.
 pub const SIGN: char = '¦';
 
-/// What begin and end mark have in common, letters only.
+/// Letters common to the begin and the end mark.
 const LABEL: &str = "context from previous agent";
 
-/// Where in the squeezed label its third word begins: both halves are broken up.
+/// Index of the third word in the squeezed label: both halves are broken up.
 const THIRD_WORD: usize = 11;
 
 /// Tokens and headings of chat templates. The first group is the character to replace.
@@ -45,8 +45,8 @@ static TEMPLATES: LazyLock<Vec<Regex>> = LazyLock::new(|| {
     .collect()
 });
 
-/// The text with everything replaced that could pass for a mark, a turn or nothing. `nonce` is the
-/// number in the marks that the text will stand between.
+/// Replaces everything in the text that could pass for a mark, a turn or nothing. `nonce` is the number in the marks
+/// around the text.
 #[must_use]
 pub fn defang(text: &str, nonce: &str) -> String {
     let found = dangers(text, nonce);
@@ -64,13 +64,13 @@ pub fn defang(text: &str, nonce: &str) -> String {
     out
 }
 
-/// The same for a text that has to stay on one line.
+/// [`defang`] for a text that must stay on one line.
 #[must_use]
 pub fn defang_line(text: &str, nonce: &str) -> String {
     defang(text, nonce).replace('\n', &format!("{SIGN}{{A}}"))
 }
 
-/// Undoes [`defang`].
+/// Inverse of [`defang`].
 #[must_use]
 pub fn restore(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
@@ -94,7 +94,7 @@ pub fn restore(text: &str) -> String {
     out
 }
 
-/// The offsets of characters whose replacement breaks a mark, a token or a turn.
+/// Offsets of characters whose replacement breaks a mark, a token or a turn.
 fn dangers(text: &str, nonce: &str) -> BTreeSet<usize> {
     let view = fold(text);
     let folded = view.as_ref().map_or(text, |view| &view.text);
@@ -115,8 +115,8 @@ fn dangers(text: &str, nonce: &str) -> BTreeSet<usize> {
     found
 }
 
-/// Offsets of the letters numbered `letters` in each occurrence of `wanted`, whatever stands between
-/// its letters and whatever digits stand for them.
+/// Offsets of the letters numbered `letters` in each occurrence of `wanted`, ignoring separators and reading digits
+/// as letters.
 fn squeezed_hits(text: &str, wanted: &str, letters: &[usize]) -> Vec<usize> {
     let wanted: Vec<char> = wanted.chars().filter_map(squeezed).collect();
     let mut window: VecDeque<(char, usize)> = VecDeque::with_capacity(wanted.len() + 1);
@@ -135,8 +135,8 @@ fn squeezed_hits(text: &str, wanted: &str, letters: &[usize]) -> Vec<usize> {
     found
 }
 
-/// A letter as matched in a label: small, digits read as the letters they resemble, `i` and `l` as
-/// one; `None` for what only separates.
+/// A letter as compared in a label: lower case, digits as the letters they resemble, `i` and `l` as one; `None` for
+/// separators.
 fn squeezed(character: char) -> Option<char> {
     match character.to_ascii_lowercase() {
         '0' => Some('o'),
@@ -158,7 +158,7 @@ mod tests {
 
     const NONCE: &str = "0123456789abcdef0123456789abcdef";
 
-    /// What is left once each replacement counts as the one sign that it is.
+    /// The dangers left in a replaced text, each replacement counted as one sign.
     fn left(safe: &str) -> BTreeSet<usize> {
         let replacement = Regex::new("¦\\{[0-9A-F]+\\}").unwrap();
         dangers(&replacement.replace_all(safe, "¦"), NONCE)

@@ -1,34 +1,34 @@
-//! What differs between two JSON values, place by place.
+//! Differences between two JSON values, by pointer.
 
 use serde_json::Value;
 
-/// Differences that are listed; the rest is counted.
+/// Most differences listed; the rest is counted.
 const MOST: usize = 200;
 
-/// One place that differs.
+/// A difference at one pointer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Difference {
     /// RFC 6901 pointer.
     pub(super) pointer: String,
     /// `new`, `changed` or `gone`.
     pub(super) kind: &'static str,
-    /// The value before, as JSON; empty where it is new.
+    /// The value before, as JSON; empty for `new`.
     pub(super) before: String,
-    /// The value after, as JSON; empty where it is gone.
+    /// The value after, as JSON; empty for `gone`.
     pub(super) after: String,
 }
 
-/// Differences in the order of the members, and how many more there are.
+/// Differences in the order of the members, and the number of further ones.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Differences {
-    /// The first of them.
+    /// The first [`MOST`] differences.
     pub(super) listed: Vec<Difference>,
-    /// Those that are not listed.
+    /// Number of differences not listed.
     pub(super) more: usize,
 }
 
-/// What differs below `pointer`. Objects are compared member by member, lists of the same length item
-/// by item, anything else as a whole.
+/// Differences below `pointer`. Objects are compared by member, lists of equal length by item, other values as a
+/// whole.
 pub(super) fn differences(pointer: &str, before: &Value, after: &Value) -> Differences {
     let mut found = Differences::default();
     compare(pointer, Some(before), Some(after), &mut found);

@@ -1,8 +1,9 @@
-//! The chain of agents as a picture: a column for each agent, an arrow for each handoff, in order.
+//! The chain of agents as a diagram: a column for each agent, an arrow for each handoff, in order.
 
 use std::collections::BTreeMap;
 
-/// Above these the picture would not fit a page; the list of handoffs says the same.
+/// Most agents and handoffs drawn: a larger diagram would not fit a page, and the list of handoffs has the same
+/// facts.
 const MOST_AGENTS: usize = 8;
 const MOST_ARROWS: usize = 60;
 
@@ -13,74 +14,74 @@ const ROW: usize = 46;
 /// Pixels above the first arrow.
 const HEAD: usize = 64;
 
-/// Letters of an agent's name that fit above its column.
+/// Characters of an agent's name that fit above its column.
 const NAME: usize = 22;
 
-/// A handoff as drawn.
+/// A handoff's arrow.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Arrow {
-    /// Its number in the report, from 1.
+    /// Number of the handoff in the report, from 1.
     pub(super) number: usize,
-    /// Where it begins, in pixels from the left.
+    /// Start, in pixels from the left.
     pub(super) from: usize,
-    /// Where it ends.
+    /// End, in pixels from the left.
     pub(super) to: usize,
-    /// How far down it is.
+    /// Pixels from the top.
     pub(super) y: usize,
-    /// Where its words are centred.
+    /// Centre of the label, in pixels from the left.
     pub(super) middle: usize,
-    /// What stands on it.
+    /// The label's text.
     pub(super) label: String,
-    /// How it is coloured: `good`, `bad` or `open`.
+    /// Colour class: `good`, `bad` or `open`.
     pub(super) tone: &'static str,
 }
 
-/// An agent as drawn.
+/// An agent's column.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Column {
+pub(super) struct DiagramColumn {
     /// Pixels from the left.
     pub(super) x: usize,
-    /// The name, shortened where it is long.
+    /// The name, shortened if long.
     pub(super) name: String,
     /// The whole name.
     pub(super) full: String,
 }
 
-/// The picture.
+/// The diagram's size and elements.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Diagram {
-    /// Pixels.
+    /// Width in pixels.
     pub(super) width: usize,
-    /// Pixels.
+    /// Height in pixels.
     pub(super) height: usize,
-    /// In order of appearance.
-    pub(super) columns: Vec<Column>,
-    /// In log order.
+    /// Agents in order of appearance.
+    pub(super) columns: Vec<DiagramColumn>,
+    /// Handoffs in log order.
     pub(super) arrows: Vec<Arrow>,
 }
 
 /// A handoff to be drawn.
 #[derive(Debug, Clone)]
-pub(super) struct Step {
-    /// Who sent.
+pub(super) struct DiagramStep {
+    /// The sender.
     pub(super) from: String,
-    /// Who received.
+    /// The receiver.
     pub(super) to: String,
-    /// A word on it.
+    /// The arrow's label.
     pub(super) label: String,
-    /// How it is coloured.
+    /// Colour class of the arrow.
     pub(super) tone: &'static str,
 }
 
-/// Lays the steps out; none where there is nothing to draw or too much.
-pub(super) fn draw(steps: &[Step]) -> Option<Diagram> {
-    let mut columns: Vec<Column> = Vec::new();
+/// Lays out the steps; `None` for no steps or too many.
+pub(super) fn draw(steps: &[DiagramStep]) -> Option<Diagram> {
+    let mut columns: Vec<DiagramColumn> = Vec::new();
     let mut places: BTreeMap<&str, usize> = BTreeMap::new();
     for name in steps.iter().flat_map(|step| [&step.from, &step.to]) {
         if !places.contains_key(name.as_str()) {
             let x = COLUMN / 2 + columns.len() * COLUMN;
             places.insert(name, x);
-            columns.push(Column { x, name: short(name), full: name.clone() });
+            columns.push(DiagramColumn { x, name: short(name), full: name.clone() });
         }
     }
     if steps.is_empty() || columns.len() > MOST_AGENTS || steps.len() > MOST_ARROWS {
@@ -122,8 +123,8 @@ fn short(name: &str) -> String {
 mod tests {
     use super::*;
 
-    fn step(from: &str, to: &str) -> Step {
-        Step { from: from.to_owned(), to: to.to_owned(), label: String::new(), tone: "good" }
+    fn step(from: &str, to: &str) -> DiagramStep {
+        DiagramStep { from: from.to_owned(), to: to.to_owned(), label: String::new(), tone: "good" }
     }
 
     #[test]
@@ -140,7 +141,7 @@ mod tests {
     fn what_does_not_fit_is_not_drawn() {
         assert_eq!(draw(&[]), None);
         assert_eq!(draw(&vec![step("a", "b"); MOST_ARROWS + 1]), None);
-        let many: Vec<Step> = (0..MOST_AGENTS).map(|n| step(&n.to_string(), "z")).collect();
+        let many: Vec<DiagramStep> = (0..MOST_AGENTS).map(|n| step(&n.to_string(), "z")).collect();
         assert_eq!(draw(&many), None);
         let long = "x".repeat(100);
         let drawn = draw(&[step(&long, "b")]).unwrap();

@@ -1,9 +1,9 @@
-//! The report for a regulator: one HTML page that tells what happened on a task to a reader who has
-//! never seen the product (seed 000 §12.1: what each agent received and concluded, in what order, at
-//! what cost, and what came of it). Pure: from what `GET /tasks/{id}/trace` answers and the messages.
+//! The report for a regulator: one HTML page on the course of a task for a reader new to the product (seed 000 §12.1:
+//! each agent's input and conclusions, in order, with cost and outcome). Pure: made from the answer of `GET
+//! /tasks/{id}/trace` and the messages.
 //!
-//! The page needs no network and runs no script; its own policy forbids both. Everything that an
-//! agent wrote is escaped by the template and made visible by `words`.
+//! The page uses no network and no script; its own policy forbids both. The template escapes all text written by
+//! agents, and `words` makes invisible characters visible.
 
 mod changes;
 mod diagram;
@@ -15,27 +15,27 @@ use askama::Template;
 use serde_json::Value;
 
 use changes::{Difference, differences};
-use diagram::{Diagram, Step, draw};
+use diagram::{Diagram, DiagramStep, draw};
 use words::{excerpt, visible};
 
-/// What the page says besides the trace.
+/// Facts on the page besides the trace.
 #[derive(Debug, Clone, Default)]
 pub struct ReportFacts {
-    /// The organisation whose log it is.
+    /// The tenant that owns the log.
     pub tenant: String,
     /// The log's id.
     pub log_id: String,
-    /// When the page was made, RFC 3339.
+    /// Time of creation, RFC 3339.
     pub generated_at: String,
-    /// Name and version of what made it.
+    /// Name and version of the software.
     pub software: String,
-    /// The bundle that the page is part of, as a file name, if it is.
+    /// File name of the bundle that contains the page, if any.
     pub bundle: Option<String>,
-    /// Records in the log when the page was made.
+    /// Number of records in the log at the time of creation.
     pub tree_size: Option<u64>,
-    /// Root of the Merkle tree over them, as text.
+    /// Root of the Merkle tree over these records, as text.
     pub root_hash: Option<String>,
-    /// The signed tree head.
+    /// The signed tree head as a note.
     pub tree_head: Option<String>,
 }
 
@@ -55,18 +55,18 @@ impl ReportFacts {
     }
 }
 
-/// Writes the page. `trace` is what `GET /tasks/{taskId}/trace` answers to a person, `contents` the
-/// handoffs' messages, each with its `handoffId`; one that is missing counts as erased.
+/// Renders the page. `trace` is the answer of `GET /tasks/{taskId}/trace` to a person, `contents` the handoffs'
+/// messages, each with its `handoffId`; a missing message counts as erased.
 #[must_use]
 pub fn html(trace: &Value, contents: &[Value], facts: &ReportFacts) -> String {
     let facts = facts.visible();
     // Writing texts and numbers into memory cannot fail.
-    Page::new(trace, contents, &facts).render().unwrap_or_default()
+    ReportPage::new(trace, contents, &facts).render().unwrap_or_default()
 }
 
 #[derive(Template)]
 #[template(path = "report.html")]
-struct Page<'a> {
+struct ReportPage<'a> {
     facts: &'a ReportFacts,
     task: String,
     status: Status,
@@ -75,23 +75,23 @@ struct Page<'a> {
     well: bool,
     first_bad: String,
     checked: Counts,
-    agents: Vec<AgentRow>,
+    agents: Vec<ReportAgent>,
     diagram: Option<Diagram>,
     hops: Vec<HopView>,
     refused: usize,
-    output: Option<Word>,
-    events: Vec<Word>,
+    output: Option<ReportRecord>,
+    events: Vec<ReportRecord>,
     cost: Total,
 }
 
-/// A status and what it means.
+/// A status with its meaning.
 struct Status {
     code: String,
     means: &'static str,
     tone: &'static str,
 }
 
-/// How much of the evidence was recomputed.
+/// Counts of recomputed evidence.
 struct Counts {
     records: u64,
     contents: u64,
@@ -99,7 +99,7 @@ struct Counts {
     purged: u64,
 }
 
-struct AgentRow {
+struct ReportAgent {
     id: String,
     sent: String,
     received: String,
@@ -115,19 +115,19 @@ struct Total {
     completion: String,
 }
 
-struct Party {
+struct ReportParty {
     id: String,
     version: String,
     run: String,
 }
 
-/// One handoff.
+/// A handoff as shown.
 struct HopView {
     number: usize,
     id: String,
     parent: String,
-    from: Party,
-    to: Party,
+    from: ReportParty,
+    to: ReportParty,
     status: Status,
     reason: String,
     committed: String,
@@ -136,13 +136,13 @@ struct HopView {
     attempts: String,
     contract: String,
     task: String,
-    /// The message; none where it is not kept.
+    /// The message; none where it is not stored.
     message: Option<String>,
-    done: Vec<Done>,
-    /// The state against the parent's; none where either message is not kept.
+    done: Vec<CompletedWork>,
+    /// The state compared with the parent's; none where either message is not stored.
     changes: Option<changes::Differences>,
     first: bool,
-    said: Vec<Word>,
+    said: Vec<ReportRecord>,
     usd: String,
     prompt: String,
     completion: String,
@@ -153,15 +153,15 @@ struct HopView {
     commitment: String,
 }
 
-/// A finished piece of work.
-struct Done {
+/// A completed item of work.
+struct CompletedWork {
     id: String,
     description: String,
     result: String,
 }
 
-/// A record: something that happened.
-struct Word {
+/// A record as shown.
+struct ReportRecord {
     leaf: String,
     time: String,
     kind: String,
@@ -174,7 +174,7 @@ struct Word {
     content: Option<String>,
 }
 
-impl<'a> Page<'a> {
+impl<'a> ReportPage<'a> {
     fn new(trace: &Value, contents: &[Value], facts: &'a ReportFacts) -> Self {
         let records = list(trace, "/records");
         let handoffs = list(trace, "/handoffs");
@@ -182,7 +182,7 @@ impl<'a> Page<'a> {
             .iter()
             .filter_map(|message| Some((message.get("handoffId")?.as_str()?, message)))
             .collect();
-        let events: Vec<Word> = records.iter().map(Word::new).collect();
+        let events: Vec<ReportRecord> = records.iter().map(ReportRecord::new).collect();
         let hops: Vec<HopView> = handoffs
             .iter()
             .enumerate()
@@ -215,7 +215,7 @@ impl<'a> Page<'a> {
                 .iter()
                 .filter(|record| record["kind"] == "REFUSED" || record["kind"] == "DEAD_LETTERED")
                 .count(),
-            output: last_word.map(Word::new),
+            output: last_word.map(ReportRecord::new),
             hops,
             events,
             cost: Total {
@@ -234,7 +234,7 @@ impl Status {
     }
 }
 
-impl Party {
+impl ReportParty {
     fn new(handoff: &Value, side: &str) -> Self {
         let member = |name: &str| text(handoff, &format!("{side}/{name}"));
         let id = Some(member("agentId")).filter(|id| !id.is_empty());
@@ -246,7 +246,7 @@ impl Party {
     }
 }
 
-impl Word {
+impl ReportRecord {
     fn new(record: &Value) -> Self {
         let agent = text(record, "/actor/agentId");
         let kind = text(record, "/kind");
@@ -289,8 +289,8 @@ impl HopView {
             number,
             id: visible(id),
             parent: visible(parent.unwrap_or_default()),
-            from: Party::new(handoff, "/fromAgent"),
-            to: Party::new(handoff, "/toAgent"),
+            from: ReportParty::new(handoff, "/fromAgent"),
+            to: ReportParty::new(handoff, "/toAgent"),
             status: Status::new(&text(handoff, "/status")),
             reason: text(handoff, "/reason"),
             committed: text(handoff, "/committedAt"),
@@ -306,7 +306,7 @@ impl HopView {
             said: own
                 .iter()
                 .filter(|record| record["kind"] != "HANDOFF")
-                .map(|record| Word::new(record))
+                .map(|record| ReportRecord::new(record))
                 .collect(),
             usd: text(handoff, "/cost/usd"),
             prompt: text(handoff, "/cost/tokens/prompt"),
@@ -319,8 +319,8 @@ impl HopView {
         }
     }
 
-    fn step(&self) -> Step {
-        Step {
+    fn step(&self) -> DiagramStep {
+        DiagramStep {
             from: self.from.id.clone(),
             to: self.to.id.clone(),
             label: self.status.code.clone(),
@@ -329,8 +329,8 @@ impl HopView {
     }
 }
 
-/// The pieces of work that the parent's message did not have yet.
-fn finished(message: Option<&Value>, before: Option<&Value>) -> Vec<Done> {
+/// Work items that the parent's message does not list as completed.
+fn finished(message: Option<&Value>, before: Option<&Value>) -> Vec<CompletedWork> {
     let known: Vec<&Value> = before
         .map(|before| list(before, "/completedSubtasks"))
         .unwrap_or_default()
@@ -341,7 +341,7 @@ fn finished(message: Option<&Value>, before: Option<&Value>) -> Vec<Done> {
         .unwrap_or_default()
         .iter()
         .filter(|done| !known.contains(done))
-        .map(|done| Done {
+        .map(|done| CompletedWork {
             id: text(done, "/subtaskId"),
             description: text(done, "/description"),
             result: done.get("result").map(pretty).unwrap_or_default(),
@@ -349,7 +349,7 @@ fn finished(message: Option<&Value>, before: Option<&Value>) -> Vec<Done> {
         .collect()
 }
 
-/// The differences as they may be looked at.
+/// Differences with their texts made visible.
 fn shown(found: changes::Differences) -> changes::Differences {
     let listed = found.listed.into_iter().map(|one| Difference {
         pointer: visible(&one.pointer),
@@ -360,15 +360,15 @@ fn shown(found: changes::Differences) -> changes::Differences {
     changes::Differences { listed: listed.collect(), more: found.more }
 }
 
-/// Who took part, and what each spent.
-fn agents(trace: &Value) -> Vec<AgentRow> {
+/// The participating agents with their spending.
+fn agents(trace: &Value) -> Vec<ReportAgent> {
     let costs = list(trace, "/cost/perAgent");
     list(trace, "/agents")
         .iter()
         .map(|agent| {
             let cost = costs.iter().find(|cost| cost["agentId"] == agent["agentId"]);
             let cost = |pointer: &str| cost.map(|cost| text(cost, pointer)).unwrap_or_default();
-            AgentRow {
+            ReportAgent {
                 id: text(agent, "/agentId"),
                 sent: text(agent, "/sent"),
                 received: text(agent, "/received"),
@@ -384,7 +384,7 @@ fn list<'a>(value: &'a Value, pointer: &str) -> &'a [Value] {
     value.pointer(pointer).and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
 
-/// A text, a number as text, or nothing.
+/// The text or number at a pointer; empty for anything else.
 fn text(value: &Value, pointer: &str) -> String {
     match value.pointer(pointer) {
         None | Some(Value::Null) => String::new(),

@@ -1,12 +1,11 @@
-//! What codes mean, for a reader who has never seen the product; and foreign text made fit to be
-//! looked at.
+//! Meanings of codes for a reader new to the product, and display of untrusted text.
 
 use crate::domain::unseen;
 
-/// Bytes of one content that the page shows; the bundle has all of it.
+/// Most bytes of one content on the page; the bundle has all of it.
 const MOST_SHOWN: usize = 256 * 1024;
 
-/// A handoff's status, or a task's.
+/// Meaning of a handoff's or task's status.
 pub(super) fn status(code: &str) -> &'static str {
     match code {
         "PENDING" => "waiting for the receiver's answer",
@@ -26,7 +25,7 @@ pub(super) fn status(code: &str) -> &'static str {
     }
 }
 
-/// How a status is coloured: `good`, `bad` or `open`.
+/// Colour class of a status: `good`, `bad` or `open`.
 pub(super) fn tone(code: &str) -> &'static str {
     match code {
         "ACCEPTED" | "COMPLETED" => "good",
@@ -35,7 +34,7 @@ pub(super) fn tone(code: &str) -> &'static str {
     }
 }
 
-/// What a kind of record tells of.
+/// Meaning of a kind of record.
 pub(super) fn kind(code: &str) -> &'static str {
     match code {
         "HANDOFF" => "An agent handed the task over",
@@ -55,8 +54,8 @@ pub(super) fn kind(code: &str) -> &'static str {
     }
 }
 
-/// A text as it may be looked at: characters that are not shown or that turn the direction of what
-/// follows are named, so that what is read is what stands there. Escaping for HTML is the template's.
+/// Untrusted text for display: invisible characters and those that change the text direction are replaced by their
+/// names. The template escapes HTML.
 pub(super) fn visible(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for (character, hidden) in unseen::each(text) {
@@ -71,7 +70,7 @@ fn name(character: char, out: &mut String) {
     let _ = write!(out, "⟨U+{:04X}⟩", u32::from(character));
 }
 
-/// The same, cut where it is too long for a page.
+/// [`visible`] text, cut at the limit of the page.
 pub(super) fn excerpt(text: &str) -> String {
     if text.len() <= MOST_SHOWN {
         return visible(text);

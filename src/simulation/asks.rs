@@ -13,8 +13,8 @@ use crate::domain::latency::LatencyClock;
 use crate::domain::money::Usd;
 use crate::domain::policy::EdgePolicy;
 use crate::domain::ruling::Ruling;
-use crate::evidence::commitment::{Part, Subject, commit};
-use crate::evidence::record::{Actor, Content, Party};
+use crate::evidence::commitment::{CommitmentSubject, PackedContent, commit};
+use crate::evidence::record::{Actor, RecordContent, RecordParty};
 use crate::ledger::Outgoing;
 use crate::ledger::command::{Command, Kind, LedgerError, Reply, Submit, Verdict, Word};
 
@@ -22,12 +22,12 @@ use crate::ledger::command::{Command, Kind, LedgerError, Reply, Submit, Verdict,
 const SALT: [u8; 16] = [7; 16];
 
 /// Words that stand beside a decision, committed to once.
-static WORDS: LazyLock<Part> =
-    LazyLock::new(|| Part::new(Subject::Message, SALT, br#"{"why":"so"}"#));
+static WORDS: LazyLock<PackedContent> =
+    LazyLock::new(|| PackedContent::new(CommitmentSubject::Message, SALT, br#"{"why":"so"}"#));
 
 /// Words as a record's content.
-pub(super) fn words(now: Micros) -> Content {
-    Content { id: ContentId(clock::time_ordered_id(now)), part: WORDS.clone() }
+pub(super) fn words(now: Micros) -> RecordContent {
+    RecordContent { id: ContentId(clock::time_ordered_id(now)), part: WORDS.clone() }
 }
 
 /// Somebody with a key.
@@ -63,9 +63,9 @@ fn mode_of(target: &AgentId) -> DeliveryMode {
 }
 
 impl Draft {
-    fn party(id: &AgentId) -> Party {
+    fn party(id: &AgentId) -> RecordParty {
         let agent_id = Some(id.clone());
-        Party {
+        RecordParty {
             agent_id,
             agent_type: None,
             agent_version: None,
@@ -108,7 +108,7 @@ impl Draft {
             ruling: self.ruling.clone(),
             topped_up: Usd(0),
             digest_salt: SALT.to_vec(),
-            digest: commit(Subject::Submission, &SALT, &self.body).to_vec(),
+            digest: commit(CommitmentSubject::Submission, &SALT, &self.body).to_vec(),
             reason: None,
             traceparent: String::new(),
             tracestate: String::new(),
@@ -121,14 +121,14 @@ impl Draft {
     }
 
     /// Its message, to be kept.
-    pub(super) fn content(&self, now: Micros) -> Content {
-        let part = Part::new(Subject::Message, SALT, &self.body);
-        Content { id: ContentId(clock::time_ordered_id(now)), part }
+    pub(super) fn content(&self, now: Micros) -> RecordContent {
+        let part = PackedContent::new(CommitmentSubject::Message, SALT, &self.body);
+        RecordContent { id: ContentId(clock::time_ordered_id(now)), part }
     }
 
     /// Its sender's state, to be kept.
-    pub(super) fn state(&self) -> Part {
-        Part::new(Subject::Checkpoint, SALT, &self.body)
+    pub(super) fn state(&self) -> PackedContent {
+        PackedContent::new(CommitmentSubject::Checkpoint, SALT, &self.body)
     }
 
     /// As it enters the ledger.

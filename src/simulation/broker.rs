@@ -21,14 +21,14 @@ use crate::dispatch::breaker::BreakerSettings;
 use crate::dispatch::budget::BudgetSettings;
 use crate::dispatch::dispatcher::{self, Dispatcher};
 use crate::dispatch::inboxes::Inboxes;
-use crate::domain::redaction::Policy;
+use crate::domain::redaction::RedactionPolicy;
 use crate::gate::schema::Schemas;
 use crate::ledger::command::{Command, LedgerError, Reply};
 use crate::ledger::context::Rules;
 use crate::ledger::{self, Ledger, Outbound, Outgoing};
 use crate::metrics::Metrics;
 use crate::recovery::Sweeper;
-use crate::store::memory::{Done, Line};
+use crate::store::memory::{StoreEffect, StoreLine};
 use crate::store::{Result, Store, StoreError};
 use crate::vault::Vault;
 
@@ -124,7 +124,7 @@ impl BadLine {
 }
 
 #[async_trait]
-impl Line for BadLine {
+impl StoreLine for BadLine {
     async fn asked(&self, what: &'static str) -> Result<()> {
         self.travel(4).await;
         let cut_off = until(&self.host.away_until).is_some_and(|at| at > Instant::now());
@@ -138,7 +138,7 @@ impl Line for BadLine {
         self.world.fails(self.world.weather.collides)
     }
 
-    fn done(&self, what: Done<'_>) {
+    fn done(&self, what: StoreEffect<'_>) {
         self.world.note(|| format!("{} {}", self.host.name, super::books::words(what)));
         self.world.books().done(what, self.world.elapsed());
     }
@@ -209,7 +209,7 @@ impl Broker {
                 metrics: Arc::clone(&METRICS),
                 post: Arc::new(Wire { world: Arc::clone(world), host: Arc::clone(&host) }),
                 schemas: Arc::clone(&SCHEMAS),
-                redaction: Arc::new(Policy::default()),
+                redaction: Arc::new(RedactionPolicy::default()),
                 settings: dispatcher_settings(),
                 broker: host.name.clone(),
                 stopping: stopping.clone(),

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use crate::audit::{Check, verify_log};
+use crate::audit::{LogCheck, verify_log};
 use crate::clock::seeded::Seeded;
 use crate::store::{AgentRow, Needs, Store, Writes};
 
@@ -146,7 +146,7 @@ async fn settle_up(world: &World) -> u64 {
         }
     }
     let report =
-        verify_log(&world.store, &tenant(), Check::default()).await.expect("memory answers");
+        verify_log(&world.store, &tenant(), LogCheck::default()).await.expect("memory answers");
     if let Some(fault) = &report.first_fault {
         world.books().violate(|| format!("the log does not verify: {fault:?}"));
     }

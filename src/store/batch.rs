@@ -1,19 +1,19 @@
-//! What a batch must see, what was found, and what it changes.
+//! The data a batch loads, the state found, and the changes it writes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::domain::cap::{Cap, CapKey, Scope};
+use crate::domain::cap::{Cap, CapKey, CapScope};
 use crate::domain::escalation::Escalation;
 use crate::domain::event::Event;
-use crate::domain::funds::Reserve;
+use crate::domain::funds::Reservation;
 use crate::domain::handoff::{DeliveryMode, Handoff};
 use crate::domain::ids::{AgentId, HandoffId, Micros, TenantId};
 use crate::domain::lineage::reached;
 use crate::domain::progress::Edge;
 use crate::domain::task::{Task, TaskStatus};
-use crate::evidence::record::Draft;
+use crate::evidence::record::RecordDraft;
 use crate::store::erasure::{
-    Erase, ErasureKey, ErasureNeeds, ErasureRow, ErasureState, HoldKey, HoldRow,
+    ErasureKey, ErasureNeeds, ErasureRow, ErasureState, ErasureWrite, HoldKey, HoldRow,
 };
 use crate::store::{
     AgentKey, AgentRow, CheckpointRow, DeadLetterRow, EdgeKey, EscalationKey, HandoffKey,
@@ -21,29 +21,28 @@ use crate::store::{
     RunKey, TaskKey, contracts, events, schemas,
 };
 
-/// What a batch of commands must see before it can be planned.
+/// The rows that a batch of commands must load before it can be planned.
 #[derive(Debug, Clone, Default)]
 pub struct Needs {
-    /// Tasks, locked. One that is escalated comes with its open escalation.
+    /// Tasks, locked. An escalated task is loaded with its open escalation.
     pub tasks: BTreeSet<TaskKey>,
-    /// Handoffs with their outbox rows; guarded by their task's lock. The agents that one falls back
-    /// to come with it, unlocked.
+    /// Handoffs with their outbox rows; guarded by their task's lock. Their fallback agents are loaded too,
+    /// unlocked.
     pub handoffs: BTreeSet<HandoffKey>,
-    /// Handoffs that are accepted: that by which the sender of one holds the task comes with it.
+    /// Accepted handoffs: for each, the handoff under which its sender holds the task is loaded too.
     pub accepted: BTreeSet<(TaskKey, HandoffId)>,
-    /// Who hands on which task, and what it names as the handoff that it follows. Unless that is one of the
-    /// task that reached the sender, those that did are needed.
+    /// Task, sender, and the parent handoff that the sender names. Unless that parent is one of the task's
+    /// handoffs to the sender, all those handoffs are loaded.
     pub lineage: BTreeSet<(TaskKey, AgentId, Option<HandoffId>)>,
-    /// Tasks whose edges are needed; guarded by the task's lock.
+    /// Tasks whose edges are loaded; guarded by the task's lock.
     pub edges: BTreeSet<TaskKey>,
-    /// Tasks whose open handoffs (with their outbox rows) and open escalation are needed; guarded by
-    /// the task's lock.
+    /// Tasks whose open handoffs (with outbox rows) and open escalation are loaded; guarded by the task's lock.
     pub open: BTreeSet<TaskKey>,
     /// Dead letters; guarded by their task's lock.
     pub dead_letters: BTreeSet<HandoffKey>,
-    /// The last checkpoint of a run.
+    /// Runs whose last checkpoint is loaded.
     pub runs: BTreeSet<RunKey>,
-    /// What an `Idempotency-Key` was used for.
+    /// Uses of an `Idempotency-Key`.
     pub idempotency: BTreeSet<IdempotencyKey>,
     /// Agents, locked.
     pub agents: BTreeSet<AgentKey>,
@@ -51,34 +50,33 @@ pub struct Needs {
     pub keys: BTreeSet<(TenantId, String)>,
     /// Subscriptions, locked.
     pub subscriptions: BTreeSet<events::SubscriptionKey>,
-    /// Versions of contracts.
+    /// Contract versions.
     pub contracts: BTreeSet<contracts::ContractKey>,
     /// Payload schemas, in all their versions.
     pub payload_schemas: BTreeSet<schemas::PayloadSchemaKey>,
     /// Refused submissions on tasks that do not exist, locked.
     pub refused_tasks: BTreeSet<RefusedTaskKey>,
-    /// What dedupe keys were seen with, locked.
+    /// Last uses of dedupe keys, locked.
     pub repeats: BTreeSet<contracts::RepeatKey>,
-    /// Tenants whose caps are needed, with agents that get or spend something: theirs, the tenant's, and
-    /// those of whoever has money on a task that is found; locked, last of all.
+    /// Tenants whose caps are loaded, with agents that receive or spend: the agents' caps, the tenant's, and
+    /// those of every agent with money on a loaded task. Locked last of all.
     pub caps: BTreeMap<TenantId, BTreeSet<AgentId>>,
-    /// Caps that are needed besides, locked.
-    pub cap_scopes: BTreeSet<Scope>,
-    /// Data subjects, erasures, legal holds.
+    /// Further caps, locked.
+    pub cap_scopes: BTreeSet<CapScope>,
+    /// Needs for data subjects, erasures and legal holds.
     pub erasure: ErasureNeeds,
 }
 
 impl Needs {
-    /// Tasks that may have edges: one that was looked for and does not exist has none.
-    pub(in crate::store) fn edges_beside<'a>(&'a self, state: &State) -> Vec<&'a TaskKey> {
+    /// Tasks that may have edges: a task that was not found has none.
+    pub(in crate::store) fn edges_beside<'a>(&'a self, state: &BatchState) -> Vec<&'a TaskKey> {
         let missing = |key: &TaskKey| self.tasks.contains(key) && !state.tasks.contains_key(key);
         self.edges.iter().filter(|key| !missing(key)).collect()
     }
 
-    /// The handoffs that are asked for by name, and those under which the senders of accepted ones hold
-    /// their tasks, which are loaded before.
+    /// The requested handoffs, and those under which the senders of accepted handoffs hold their tasks.
     #[must_use]
-    pub fn handoffs_beside(&self, state: &State) -> BTreeSet<HandoffKey> {
+    pub fn handoffs_beside(&self, state: &BatchState) -> BTreeSet<HandoffKey> {
         let incoming = self.accepted.iter().filter_map(|(task, handoff)| {
             let funds = state.tasks.get(task)?.funds.as_deref()?;
             // Under which the sender of this one holds the task, and who waits for its return.
@@ -89,10 +87,10 @@ impl Needs {
         self.handoffs.iter().cloned().chain(incoming).collect()
     }
 
-    /// Whose received handoffs of which task must be looked for, once tasks and handoffs are loaded: nothing
-    /// reached anyone on a task that begins, and a parent that fits needs no others beside it.
+    /// Agent and task pairs whose received handoffs must still be loaded after tasks and handoffs. A new task has
+    /// none, and a valid parent needs no others.
     #[must_use]
-    pub fn lineage_beside(&self, state: &State) -> Vec<(&TaskKey, &AgentId)> {
+    pub fn lineage_beside(&self, state: &BatchState) -> Vec<(&TaskKey, &AgentId)> {
         let open = |(task, agent, parent): &&(TaskKey, AgentId, Option<HandoffId>)| {
             let begun = state.tasks.get(task).is_some_and(|task| task.handoffs > 0);
             let fits = parent
@@ -104,8 +102,8 @@ impl Needs {
     }
 }
 
-impl State {
-    /// Tasks that wait for a person, and whose open escalation was not asked for: it comes with them.
+impl BatchState {
+    /// Escalated tasks whose open escalation was not requested: the escalation is loaded with them.
     pub(in crate::store) fn escalated_beside<'a>(&'a self, needs: &Needs) -> Vec<&'a TaskKey> {
         let waits = |(key, task): &(&TaskKey, &Task)| {
             task.status == TaskStatus::Escalated && !needs.open.contains(*key)
@@ -114,16 +112,16 @@ impl State {
     }
 }
 
-/// What was found.
+/// The rows found for a batch.
 #[derive(Debug, Clone, Default)]
-pub struct State {
+pub struct BatchState {
     /// Tasks that exist.
     pub tasks: BTreeMap<TaskKey, Task>,
     /// Handoffs that exist.
     pub handoffs: BTreeMap<HandoffKey, Handoff>,
     /// Outbox rows that exist, by handoff.
     pub outbox: BTreeMap<HandoffKey, OutboxRow>,
-    /// The last checkpoint of a run.
+    /// The last checkpoint of each run.
     pub runs: BTreeMap<RunKey, LastCheckpoint>,
     /// Uses of an `Idempotency-Key`.
     pub idempotency: BTreeMap<IdempotencyKey, IdempotencyRow>,
@@ -145,18 +143,18 @@ pub struct State {
     pub payload_schemas: BTreeMap<schemas::PayloadSchemaVersion, schemas::PayloadSchemaRow>,
     /// Refused submissions on tasks that do not exist.
     pub refused_tasks: BTreeMap<RefusedTaskKey, RefusedTaskRow>,
-    /// What dedupe keys were seen with.
+    /// Last uses of dedupe keys.
     pub repeats: BTreeMap<contracts::RepeatKey, contracts::RepeatRow>,
     /// Caps that exist.
     pub caps: BTreeMap<CapKey, Cap>,
-    /// Whose caps were looked for.
-    pub cap_scopes: BTreeSet<Scope>,
-    /// Data subjects, erasures, legal holds.
+    /// The cap scopes that were searched.
+    pub cap_scopes: BTreeSet<CapScope>,
+    /// State of data subjects, erasures and legal holds.
     pub erasure: ErasureState,
 }
 
-impl State {
-    /// The agents to which handoffs here may fall back, and that are not here yet.
+impl BatchState {
+    /// Fallback agents of the loaded handoffs that are not loaded yet.
     #[must_use]
     pub fn fallbacks(&self) -> BTreeSet<AgentKey> {
         self.handoffs
@@ -169,11 +167,11 @@ impl State {
             .collect()
     }
 
-    /// Whose caps a batch must see, once everything else is here: a reserve that counts against a cap says
-    /// so itself, also where nobody asks for its tenant's caps.
+    /// The cap scopes a batch must load, computed after everything else is loaded: a reservation names its caps,
+    /// so they are included even where no command needs that tenant's caps.
     #[must_use]
-    pub fn charged(&self, needs: &Needs) -> BTreeSet<Scope> {
-        let reserves: Vec<(&TenantId, &Reserve)> = self
+    pub fn charged(&self, needs: &Needs) -> BTreeSet<CapScope> {
+        let reserves: Vec<(&TenantId, &Reservation)> = self
             .tasks
             .values()
             .filter_map(|task| Some((&task.tenant, task.funds.as_deref()?)))
@@ -198,28 +196,28 @@ impl State {
     }
 }
 
-/// What is known of a run's last checkpoint.
+/// A run's last checkpoint.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LastCheckpoint {
-    /// Its number.
+    /// The checkpoint's number.
     pub seq: i64,
-    /// What records name it by.
+    /// The commitment in records.
     pub commitment: [u8; 32],
-    /// Whose run it is.
+    /// The agent of the run.
     pub agent: AgentId,
 }
 
-/// What a batch changes. New rows are inserted (a collision is a
-/// [`Conflict`](super::StoreError::Conflict)), known ones updated.
+/// The changes of a batch. New rows are inserted (a collision is a [`Conflict`](super::StoreError::Conflict)), known
+/// rows updated.
 #[derive(Debug, Clone, Default)]
 pub struct Writes {
     /// Tasks by key; `true` where the row is new.
     pub tasks: BTreeMap<TaskKey, (Task, bool)>,
-    /// Tasks of these whose books of money are as they are kept: that column is left alone.
+    /// Tasks of this batch whose budget is unchanged: that column is not written.
     pub same_books: BTreeSet<TaskKey>,
     /// Handoffs by key; `true` where the row is new.
     pub handoffs: BTreeMap<HandoffKey, (Handoff, bool)>,
-    /// Outbox rows by handoff: `Some` to have it so, `None` to have it gone.
+    /// Outbox rows by handoff: `Some` upserts, `None` deletes.
     pub outbox: BTreeMap<HandoffKey, Option<OutboxRow>>,
     /// Returns in inboxes, by the completed handoff: `Some` to have it so, `None` to have it gone.
     pub returns: BTreeMap<HandoffKey, Option<ReturnRow>>,
@@ -227,30 +225,30 @@ pub struct Writes {
     pub checkpoints: Vec<CheckpointRow>,
     /// New uses of an `Idempotency-Key`.
     pub idempotency: Vec<IdempotencyRow>,
-    /// Dead letters: new, or decided on.
+    /// Dead letters: new, or resolved.
     pub dead_letters: Vec<DeadLetterRow>,
-    /// Edges of tasks as they are now.
+    /// Edges of tasks after the batch.
     pub edges: BTreeMap<EdgeKey, Edge>,
-    /// Escalations: new, or decided on.
+    /// Escalations: new, or resolved.
     pub escalations: BTreeMap<EscalationKey, Escalation>,
-    /// Agents by key; `None` removes.
+    /// Agents by key; `None` deletes.
     pub agents: BTreeMap<AgentKey, Option<AgentRow>>,
     /// Keys by id: new, or changed.
     pub keys: BTreeMap<(TenantId, String), KeyRow>,
-    /// How what waits for an agent is delivered from now on, at once: a pause between attempts was the
-    /// old endpoint's. What is claimed at that time is left alone.
+    /// New delivery mode for an agent's unclaimed outbox rows, visible at the given time: a pause between
+    /// attempts belonged to the old endpoint. Claimed rows are unchanged.
     pub retargets: BTreeMap<AgentKey, (DeliveryMode, Micros)>,
     /// Legal holds by id: new, or changed.
     pub holds: BTreeMap<HoldKey, HoldRow>,
     /// Erasures by id: new, or changed.
     pub erasures: BTreeMap<ErasureKey, ErasureRow>,
-    /// What goes, each with the record of it in `records`.
-    pub erased: Vec<Erase>,
+    /// Data to erase, each with its record in `records`.
+    pub erased: Vec<ErasureWrite>,
     /// Records to append, in order.
-    pub records: Vec<Draft>,
+    pub records: Vec<RecordDraft>,
     /// Events, each with the index of its record among `records`.
     pub events: Vec<(usize, Event)>,
-    /// Subscriptions by key; `None` removes.
+    /// Subscriptions by key; `None` deletes.
     pub subscriptions: BTreeMap<events::SubscriptionKey, Option<events::SubscriptionRow>>,
     /// New versions of contracts.
     pub contracts: Vec<contracts::ContractRow>,
@@ -258,10 +256,10 @@ pub struct Writes {
     pub payload_schemas: Vec<schemas::PayloadSchemaRow>,
     /// Refused submissions on tasks that do not exist: new, or changed.
     pub refused_tasks: BTreeMap<RefusedTaskKey, RefusedTaskRow>,
-    /// What dedupe keys were seen with: new, or changed.
+    /// Last uses of dedupe keys: new, or changed.
     pub repeats: BTreeMap<contracts::RepeatKey, contracts::RepeatRow>,
-    /// Caps by key: new, or changed; `None` removes.
+    /// Caps by key: new, or changed; `None` deletes.
     pub caps: BTreeMap<CapKey, Option<Cap>>,
-    /// What becomes of subscribers' cursors, in order.
+    /// Changes of subscribers' cursors, in order.
     pub cursors: Vec<events::CursorWrite>,
 }

@@ -1,5 +1,5 @@
-//! A task's books of money as their column keeps them: JSON, and where that is long, packed. A task has an
-//! entry for each handoff that is open, and all of them are written whenever one changes.
+//! A task's budget as stored in its column: JSON, compressed where long. The budget has an entry for each open
+//! handoff, and the column is rewritten on every change.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -9,24 +9,25 @@ use crate::domain::funds::Funds;
 use crate::domain::task::Task;
 use crate::evidence::commitment::{Codec, MAX_UNPACKED, compress, unpack};
 
-/// Books above this are packed: some ten open handoffs. Below it, they can be read where they lie.
+/// Budgets above this many bytes are compressed: some ten open handoffs. Below it, they stay readable in the
+/// database.
 const PACKED_FROM: usize = 2_048;
 
-/// Before packed books; JSON begins with a brace.
+/// Prefix of a compressed budget; JSON begins with a brace.
 const PACKED: &str = "zstd:";
 
-/// A task's row, with the column's text.
-pub(super) type Row<'a> = (&'a Task, Option<String>);
+/// A task with the text of its budget column.
+pub(super) type TaskRow<'a> = (&'a Task, Option<String>);
 
-/// The rows of a plan's tasks: those that are new, those that change, and those whose books are left alone.
+/// A plan's task rows: new ones, changed ones, and changed ones with an unchanged budget.
 #[derive(Debug, Default)]
-pub(super) struct Rows<'a> {
-    pub new: Vec<Row<'a>>,
-    pub changed: Vec<Row<'a>>,
-    pub same_books: Vec<Row<'a>>,
+pub(super) struct TaskRows<'a> {
+    pub new: Vec<TaskRow<'a>>,
+    pub changed: Vec<TaskRow<'a>>,
+    pub same_books: Vec<TaskRow<'a>>,
 }
 
-impl<'a> Rows<'a> {
+impl<'a> TaskRows<'a> {
     pub(super) fn of(writes: &'a Writes) -> Self {
         let mut rows = Self::default();
         for (key, (task, new)) in &writes.tasks {
@@ -41,7 +42,7 @@ impl<'a> Rows<'a> {
     }
 }
 
-/// The column's text.
+/// Serializes a budget for its column.
 pub(super) fn text(funds: &Funds) -> String {
     let json = funds.to_text();
     if !(PACKED_FROM..=MAX_UNPACKED).contains(&json.len()) {
@@ -52,10 +53,10 @@ pub(super) fn text(funds: &Funds) -> String {
     text.filter(|text| text.len() < json.len()).unwrap_or(json)
 }
 
-/// The books of a column's text.
+/// Parses a budget column.
 ///
 /// # Errors
-/// A sentence where it is none of [`text`]'s.
+/// A sentence where the text is not from [`text`].
 pub(super) fn read(text: &str) -> Result<Funds, String> {
     let Some(packed) = text.strip_prefix(PACKED) else {
         return serde_json::from_str(text).map_err(|err| err.to_string());
@@ -67,7 +68,7 @@ pub(super) fn read(text: &str) -> Result<Funds, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::funds::Ask;
+    use crate::domain::funds::FundsRequest;
     use crate::domain::handoff::Cost;
     use crate::domain::ids::{AgentId, HandoffId};
     use crate::domain::money::Usd;
@@ -77,7 +78,7 @@ mod tests {
         let cost = Cost { remaining: Usd(1_000_000_000), ..Cost::default() };
         let mut funds = Funds::open(&agent("a"), &cost, None, Usd(0), false);
         for n in 1..=open {
-            let ask = Ask { parent: None, source: &agent("a"), cost: &cost };
+            let ask = FundsRequest { parent: None, source: &agent("a"), cost: &cost };
             funds.draw(HandoffId(uuid::Uuid::from_u128(n << 64 | n)), &agent("b"), ask);
         }
         funds

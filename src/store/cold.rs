@@ -1,8 +1,8 @@
-//! What the cold tier needs of a store: which contents may go, where they went, and who may move
-//! them. The store knows places and never an object store; `archive` is the room that moves bytes.
+//! The store's part of the cold tier: contents that may be archived, their location, and the lease to move them. The
+//! store knows locations and never an object store; `archive` moves the bytes.
 //!
-//! Every change of a place is written under a lease whose owner is checked in the same transaction,
-//! whole or not at all: what was overtaken, erased or moved meanwhile makes the caller look again.
+//! Every change of a location is written under a lease whose owner is checked in the same transaction, as a whole
+//! or not at all. After a change that was overtaken by an erasure or another move, the caller reads again.
 
 use async_trait::async_trait;
 
@@ -10,24 +10,24 @@ use super::{Result, StoredContent};
 use crate::domain::ids::{ContentId, Micros, TenantId};
 use crate::evidence::commitment::Codec;
 
-/// What is left of a content in this store.
+/// The stored form of a content.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Kept {
-    /// Salt, and the bytes in that codec.
+pub enum ContentStorage {
+    /// Salt, codec and bytes in the database.
     Hot(Vec<u8>, Codec, Vec<u8>),
-    /// The salt is here, the bytes are in the cold tier.
-    Cold(Cold),
-    /// The bytes should be in the cold tier and could not be had. No store says this; the reader of
-    /// the cold tier does.
-    Unavailable(ColdFault),
-    /// Erased at a person's request: nothing.
+    /// The salt is in the database, the bytes are in the cold tier.
+    Cold(ColdContent),
+    /// The bytes should be in the cold tier but could not be read. Returned by the cold tier's reader, never by a
+    /// store.
+    Unavailable(ColdError),
+    /// No data: erased at a person's request.
     Erased,
-    /// Past its time (`retention.delete_after_days`): nothing.
+    /// No data: purged (`retention.delete_after_days`).
     Purged,
 }
 
-impl Kept {
-    /// Salt, codec and bytes, where they are at hand.
+impl ContentStorage {
+    /// Salt, codec and bytes of a hot content.
     #[must_use]
     pub fn hot(&self) -> Option<(&[u8], Codec, &[u8])> {
         match self {
@@ -36,56 +36,56 @@ impl Kept {
         }
     }
 
-    /// From the columns of a row: no salt is an erased content, whatever else is left of it.
+    /// Maps the columns of a row. A row without a salt is an erased content, whatever other columns hold.
     pub(super) fn from_columns(
         salt: Option<Vec<u8>>,
         codec: Codec,
         bytes: Option<Vec<u8>>,
-        place: Option<Place>,
+        place: Option<ArchiveLocation>,
         purged: bool,
     ) -> Self {
         match (salt, bytes, place) {
             (Some(salt), Some(bytes), _) => Self::Hot(salt, codec, bytes),
-            (Some(salt), None, Some(place)) => Self::Cold(Cold { salt, place }),
+            (Some(salt), None, Some(place)) => Self::Cold(ColdContent { salt, place }),
             _ if purged => Self::Purged,
             _ => Self::Erased,
         }
     }
 }
 
-/// A content whose bytes are in the cold tier.
+/// A content with its bytes in the cold tier.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Cold {
-    /// Its salt, which never leaves the database.
+pub struct ColdContent {
+    /// The salt, which never leaves the database.
     pub salt: Vec<u8>,
-    /// Where its bytes are.
-    pub place: Place,
+    /// Location of the bytes.
+    pub place: ArchiveLocation,
 }
 
-/// A place in the cold tier: one zstd frame of a segment.
+/// A location in the cold tier: one zstd frame of a segment.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
-    /// The segment's key.
+pub struct ArchiveLocation {
+    /// Object key of the segment.
     pub segment: String,
-    /// Where its frame begins, in bytes.
+    /// Offset of the frame in the segment, in bytes.
     pub offset: u64,
-    /// How long its frame is, in bytes.
+    /// Length of the frame, in bytes.
     pub length: u64,
 }
 
-/// Why a cold content could not be had.
+/// Reasons for which a cold content cannot be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ColdFault {
-    /// The archive answers, and the segment is not there.
+pub enum ColdError {
+    /// The archive answers; the segment does not exist.
     Missing,
-    /// The segment is there, and its bytes are not what was put.
+    /// The segment exists; its bytes differ from those written.
     Damaged,
-    /// The archive does not answer: later it may.
+    /// The archive does not answer. Retry later.
     Away,
 }
 
-impl ColdFault {
-    /// The fault's stable name.
+impl ColdError {
+    /// The error's stable name.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -96,136 +96,135 @@ impl ColdFault {
     }
 }
 
-/// A record as the archive looks at it.
+/// A record as seen by the archiver.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Archivable {
-    /// Its place in the log.
+    /// Leaf index of the record.
     pub leaf_index: i64,
-    /// When it was made.
+    /// Time of the record.
     pub recorded_at: Micros,
-    /// Its bytes.
+    /// Bytes of the record.
     pub body: Vec<u8>,
-    /// Its content, where that is hot.
+    /// The record's content, if hot.
     pub content: Option<HotContent>,
 }
 
-/// A content that may go, now or later.
+/// A hot content, archivable now or later.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HotContent {
-    /// Its name.
+    /// The content's id.
     pub id: ContentId,
-    /// Its bytes as stored.
+    /// Stored size in bytes.
     pub size: i64,
-    /// Somebody may still act on it: its handoff is open, or waits for a person.
+    /// Whether the content may still be needed: its handoff is open, or waits for a person.
     pub held: bool,
 }
 
 /// A content's frame in a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Frame {
-    /// Whose bytes.
+    /// The content's id.
     pub id: ContentId,
-    /// Where they begin.
+    /// Offset of the frame in the segment, in bytes.
     pub offset: u64,
-    /// How many they are.
+    /// Length of the frame, in bytes.
     pub length: u64,
 }
 
-/// The contents whose place is in one segment.
+/// The contents located in one segment.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Inhabitants {
-    /// Those to keep.
+pub struct SegmentContents {
+    /// Frames to keep.
     pub live: Vec<Frame>,
-    /// Those that were erased since, and whose frames must go.
+    /// Contents erased since; their frames must be removed.
     pub erased: Vec<ContentId>,
 }
 
-/// The right to do what only one broker may do at a time.
+/// A lease on work that one broker does at a time.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Lease {
-    /// Of what.
+pub struct ExclusiveLease {
+    /// Name of the leased work.
     pub name: String,
-    /// Whose: unlike any other's, past or present.
+    /// The owner's id, unique for every run.
     pub owner: String,
 }
 
-/// How far a tenant's log was gone through; see migration 0004.
+/// Progress of archiving a tenant's log; see migration 0004.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ArchiveMark {
-    /// Everything below is done.
+    /// Everything below this leaf index is done.
     pub done_below: i64,
-    /// Up to here only what was held back is still to do.
+    /// Below this leaf index only held contents remain.
     pub scanned_to: i64,
-    /// When to look at that again.
+    /// Next time to check the held contents.
     pub rescan_at: Micros,
 }
 
-/// How far a tenant's log was gone through for what is past its time; see migration 0017.
+/// Progress of purging a tenant's log; see migration 0017.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct PurgeMark {
-    /// How far, as for the archive.
+    /// Progress through the log, as for the archive.
     pub scan: ArchiveMark,
-    /// A run took something, or was about to, and segments and files may still hold it.
+    /// Whether a run removed data, or was about to, that segments and files may still contain.
     pub unclean: bool,
 }
 
-/// The cold tier's share of the store.
+/// The cold tier's queries.
 #[async_trait]
 pub trait ColdStore: Send + Sync {
-    /// Takes or renews a lease; false where another has it.
-    async fn take_lease(&self, lease: &Lease, now: Micros, until: Micros) -> Result<bool>;
-    /// Gives a lease back, where it is still its owner's.
-    async fn release_lease(&self, lease: &Lease) -> Result<()>;
+    /// Takes or renews a lease; `false` where another owner holds it.
+    async fn take_lease(&self, lease: &ExclusiveLease, now: Micros, until: Micros) -> Result<bool>;
+    /// Releases a lease if `owner` still holds it.
+    async fn release_lease(&self, lease: &ExclusiveLease) -> Result<()>;
 
-    /// The mark of a tenant; where there is none, its beginning.
+    /// A tenant's archive mark; the initial one where none is stored.
     async fn find_archive_mark(&self, tenant: &TenantId) -> Result<ArchiveMark>;
-    /// Keeps the mark of a tenant.
+    /// Stores a tenant's archive mark.
     async fn keep_archive_mark(&self, tenant: &TenantId, mark: ArchiveMark) -> Result<()>;
 
-    /// How far a tenant's log was purged; where nothing says so, its beginning.
+    /// A tenant's purge mark; the initial one where none is stored.
     async fn find_purge_mark(&self, tenant: &TenantId) -> Result<PurgeMark>;
-    /// Keeps how far a tenant's log was purged.
+    /// Stores a tenant's purge mark.
     async fn keep_purge_mark(&self, tenant: &TenantId, mark: PurgeMark) -> Result<()>;
 
-    /// Every record of `limit` places from a leaf index on, in log order.
+    /// The records of the next `limit` leaf indexes, in log order.
     async fn list_archivable(
         &self,
         tenant: &TenantId,
         from: i64,
         limit: i64,
     ) -> Result<Vec<Archivable>>;
-    /// Contents by their ids; those that do not exist are left out.
+    /// Contents by id; unknown ids are skipped.
     async fn list_contents(
         &self,
         tenant: &TenantId,
         ids: &[ContentId],
     ) -> Result<Vec<StoredContent>>;
-    /// Says that the bytes of these hot contents are in a segment now, and lets go of them here. All
-    /// of them or none: false where the lease is lost, or one of them is no longer hot.
+    /// Records the segment locations of hot contents and deletes their bytes, all or none: `false` where the
+    /// lease is lost, or a content is no longer hot.
     async fn settle_cold(
         &self,
         tenant: &TenantId,
-        lease: &Lease,
+        lease: &ExclusiveLease,
         segment: &str,
         frames: &[Frame],
     ) -> Result<bool>;
 
-    /// Segments that hold frames of erased contents.
+    /// Segments with frames of erased contents.
     async fn list_to_forget(&self, tenant: &TenantId, limit: i64) -> Result<Vec<String>>;
-    /// What is in a segment.
-    async fn list_inhabitants(&self, tenant: &TenantId, segment: &str) -> Result<Inhabitants>;
-    /// Moves everything that is in a segment to where it stands now, and lets go of the places of
-    /// erased contents. All or nothing: false where the lease is lost, or what is in the segment is
-    /// not what `frames` say.
+    /// The contents located in a segment.
+    async fn list_inhabitants(&self, tenant: &TenantId, segment: &str) -> Result<SegmentContents>;
+    /// Moves the contents of a segment to new locations and drops the locations of erased contents, all or none:
+    /// `false` where the lease is lost, or the segment's contents differ from `frames`.
     async fn move_segment(
         &self,
         tenant: &TenantId,
-        lease: &Lease,
+        lease: &ExclusiveLease,
         from: &str,
         to: &str,
         frames: &[Frame],
     ) -> Result<bool>;
-    /// Those of the segments in which nothing is, as far as this store knows.
+    /// Segments, among the given ones, in which no content is located.
     async fn list_unreferenced(
         &self,
         tenant: &TenantId,

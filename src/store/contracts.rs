@@ -1,65 +1,64 @@
-//! Contracts as kept, and the queries on them.
+//! Contract rows and their queries.
 
 use async_trait::async_trait;
 
 use super::Result;
 use crate::domain::ids::{HandoffId, Micros, TenantId};
 
-/// Names one version of a contract.
+/// Key of a contract version: tenant, id, version.
 pub type ContractKey = (TenantId, String, String);
-/// Names what a contract's dedupe key was seen with.
+/// Key of a dedupe value: tenant, and contract with a hash of the value.
 pub type RepeatKey = (TenantId, String);
 
-/// One version of a contract. Never changed, never removed: records name it.
+/// A contract version. Rows are never changed or deleted, as records name them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ContractRow {
-    /// Its organisation.
+    /// The owning tenant.
     pub tenant: TenantId,
-    /// Its id.
+    /// The contract's id.
     pub id: String,
-    /// Its semver version.
+    /// The contract's semver version.
     pub version: String,
-    /// Its canonical document (RFC 8785).
+    /// The canonical document (RFC 8785).
     pub doc: String,
     /// SHA-256 of `doc`.
     pub sha256: [u8; 32],
-    /// The source as named.
+    /// The source as written in the contract.
     pub source: String,
-    /// The target as named.
+    /// The target as written in the contract.
     pub target: String,
-    /// When it was put.
+    /// Time of registration.
     pub created_at: Micros,
 }
 
 impl ContractRow {
-    /// Its key.
+    /// The row's key.
     #[must_use]
     pub fn key(&self) -> ContractKey {
         (self.tenant.clone(), self.id.clone(), self.version.clone())
     }
 }
 
-/// What a contract's dedupe key was last seen with.
+/// The last use of a contract's dedupe value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RepeatRow {
-    /// Its organisation.
+    /// The owning tenant.
     pub tenant: TenantId,
     /// The contract and a hash of the value.
     pub key: String,
-    /// The handoff that it made.
+    /// The handoff created with it.
     pub handoff_id: HandoffId,
-    /// When.
+    /// Time of use.
     pub seen_at: Micros,
 }
 
-/// The queries on contracts.
+/// Queries on contracts.
 #[async_trait]
 pub trait ContractStore: Send + Sync {
-    /// How many versions of contracts a tenant has. As rows are only added, another number means that
-    /// there is something new.
+    /// Number of contract versions of a tenant. Rows are only added, so a changed number means new versions.
     async fn count_contracts(&self, tenant: &TenantId) -> Result<i64>;
-    /// All versions of all contracts of a tenant, by id and version; those that were put at that time or
-    /// later, by the clocks of whoever put them.
+    /// All contract versions of a tenant, by id and version; only those registered at or after the given time by
+    /// the writers' clocks.
     async fn list_contracts(
         &self,
         tenant: &TenantId,

@@ -1,4 +1,4 @@
-//! What the stores keep for erasure, access and legal hold, and what a batch sees of it.
+//! Rows for erasure, access and legal hold, and their part of a batch.
 
 use std::collections::BTreeMap;
 
@@ -6,56 +6,55 @@ use crate::domain::agent::Agent;
 use crate::domain::handoff::CheckpointRef;
 use crate::domain::ids::{ContentId, ErasureId, HandoffId, Micros, TaskId, TenantId};
 use crate::evidence::commitment::Codec;
-use crate::evidence::erasure::{Scope, Slot};
+use crate::evidence::erasure::{DataSlot, ErasureScope};
 
-/// A data subject: the id as senders write it, and the keyed hash by which it is found once the id is
-/// no longer kept.
+/// A data subject: the id as senders write it, and its keyed hash, by which rows are found after the id is deleted.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SubjectRef {
-    /// Whose world the id belongs to.
+    /// The tenant in which the id is unique.
     pub tenant: TenantId,
-    /// The id.
+    /// The subject's id.
     pub id: String,
-    /// Its keyed hash, from `Vault::subject_key`.
+    /// Keyed hash of the id, from `Vault::subject_key`.
     pub key: [u8; 32],
 }
 
-/// Names an erasure.
+/// Key of an erasure.
 pub type ErasureKey = (TenantId, ErasureId);
-/// Names a legal hold.
+/// Key of a legal hold.
 pub type HoldKey = (TenantId, String);
 
-/// A page of an erasure that a batch wants to see.
+/// A page of an erasure to load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PageNeed {
-    /// Only what was committed before that leaf, so that an erasure ends although senders go on.
+    /// Only data committed before this leaf index, so that an erasure ends although senders go on.
     pub upto: i64,
-    /// Data at most.
+    /// Most data in the page.
     pub limit: i64,
 }
 
-/// A page of what is past its time that a batch wants to see.
+/// A page of purgeable data to load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PurgeNeed {
-    /// The first leaf to look at.
+    /// First leaf index.
     pub from: i64,
-    /// What was recorded before this goes.
+    /// Only data recorded before this time.
     pub before: Micros,
-    /// Records to look at.
+    /// Most records in the page.
     pub limit: i64,
 }
 
-/// What a batch must see for erasures and holds. Where there is any, the tenant's row is locked first:
-/// a hold and an erasure of one tenant never pass each other unseen.
+/// The needs of a batch for erasures and holds. If there are any, the tenant's row is locked first, so that a hold
+/// and an erasure of one tenant always see each other.
 #[derive(Debug, Clone, Default)]
 pub struct ErasureNeeds {
-    /// Subjects: what is held on them, and what forbids erasing it.
+    /// Subjects whose data and holds are loaded.
     pub subjects: std::collections::BTreeSet<SubjectRef>,
-    /// Erasures with their next page.
+    /// Erasures, each with its next page.
     pub pages: BTreeMap<ErasureKey, PageNeed>,
     /// Holds by id.
     pub holds: std::collections::BTreeSet<HoldKey>,
-    /// Tenants of whose logs a page of what is past its time is wanted.
+    /// Tenants for which a page of purgeable data is loaded.
     pub purges: BTreeMap<TenantId, PurgeNeed>,
 }
 
@@ -70,64 +69,64 @@ impl ErasureNeeds {
     }
 }
 
-/// What was found for erasures and holds.
+/// The rows found for erasures and holds.
 #[derive(Debug, Clone, Default)]
 pub struct ErasureState {
-    /// Of each subject that was asked for.
-    pub subjects: BTreeMap<SubjectRef, Known>,
-    /// Erasures that exist, with their next page.
-    pub pages: BTreeMap<ErasureKey, Page>,
-    /// Holds that exist.
+    /// State of each requested subject.
+    pub subjects: BTreeMap<SubjectRef, SubjectState>,
+    /// Existing erasures, each with its next page.
+    pub pages: BTreeMap<ErasureKey, ErasurePage>,
+    /// Existing holds.
     pub holds: BTreeMap<HoldKey, HoldRow>,
-    /// The pages of what is past its time.
+    /// Pages of purgeable data.
     pub purges: BTreeMap<TenantId, PurgePage>,
 }
 
-/// What is known of a subject.
+/// A subject's stored data and holds.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Known {
-    /// Data that is kept.
+pub struct SubjectState {
+    /// Number of stored data.
     pub held: i64,
-    /// What forbids erasing it, oldest first.
+    /// Holds that forbid an erasure, oldest first.
     pub holds: Vec<HoldRow>,
-    /// The latest erasure, if there was one.
+    /// The latest erasure, if any.
     pub latest: Option<ErasureRow>,
 }
 
-/// An erasure and the next data to go.
+/// An erasure with its next page of data.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Page {
-    /// The erasure as it is.
+pub struct ErasurePage {
+    /// The erasure's current row.
     pub row: ErasureRow,
-    /// What forbids it by now.
+    /// Holds that forbid it now.
     pub holds: Vec<HoldRow>,
-    /// Data in log order; empty when nothing is left.
-    pub data: Vec<(Slot, Option<HandoffId>)>,
-    /// With [`Scope::Messages`]: what else is kept of these data's handoffs, by leaf.
+    /// Data in log order; empty at the end.
+    pub data: Vec<(DataSlot, Option<HandoffId>)>,
+    /// With [`ErasureScope::Messages`]: other contents of the data's handoffs, by leaf index.
     pub contents: Vec<(i64, ContentId)>,
-    /// With [`Scope::Messages`]: the checkpoints that went with these handoffs.
+    /// With [`ErasureScope::Messages`]: checkpoints submitted with these handoffs.
     pub checkpoints: Vec<(TaskId, CheckpointRef)>,
 }
 
-/// A page of what is past its time.
+/// A page of purgeable data.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PurgePage {
-    /// Where the next page begins.
+    /// First leaf index of the next page.
     pub next: i64,
-    /// Nothing after it is old enough.
+    /// Whether all later records are too recent.
     pub ends: bool,
-    /// Something of this batch changed what may go: it is to be asked for again.
+    /// Whether this batch changed the selection, so that the page must be loaded again.
     pub again: bool,
-    /// Records with something that is held back: somebody may still act on their task, or a legal hold
-    /// is on it or on a person of whom it has data.
+    /// Records with data kept back: their task is still active, or a legal hold covers the task or a person with
+    /// data in the record.
     pub held: i64,
-    /// The first of these.
+    /// Leaf index of the first such record.
     pub first_held: Option<i64>,
     /// Personal data, in log order.
-    pub data: Vec<Slot>,
-    /// Contents by every place that they have in the log.
+    pub data: Vec<DataSlot>,
+    /// Contents, with every leaf index that names them.
     pub contents: Vec<(i64, ContentId)>,
-    /// Handoffs whose messages are among the contents.
+    /// Handoffs whose message is among the contents.
     pub handoffs: Vec<HandoffId>,
     /// Checkpoints of these records' tasks.
     pub checkpoints: Vec<(TaskId, CheckpointRef)>,
@@ -146,7 +145,7 @@ pub enum ErasureStatus {
 }
 
 impl ErasureStatus {
-    /// As stored.
+    /// The name in the database.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -156,7 +155,7 @@ impl ErasureStatus {
         }
     }
 
-    /// Reads a status back.
+    /// Parses a stored status.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         [Self::Running, Self::Scrubbing, Self::Completed]
@@ -165,26 +164,26 @@ impl ErasureStatus {
     }
 }
 
-/// An erasure as kept.
+/// An erasure row.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ErasureRow {
-    /// Its organisation.
+    /// The owning tenant.
     pub tenant: TenantId,
-    /// Its id.
+    /// The erasure's id.
     pub id: ErasureId,
     /// Keyed hash of the subject's id.
     pub subject_key: [u8; 32],
-    /// The subject's id, until no row holds data of it.
+    /// The subject's id; deleted once no row holds its data.
     pub subject_id: Option<String>,
-    /// Salted commitment to the subject's id, as records carry it.
+    /// Salted commitment to the subject's id, as in records.
     pub commitment: [u8; 32],
-    /// How much goes.
-    pub scope: Scope,
-    /// Why: a code.
+    /// The scope of the erasure.
+    pub scope: ErasureScope,
+    /// Code of the reason.
     pub reason: String,
-    /// Where it stands.
+    /// Progress of the erasure.
     pub status: ErasureStatus,
-    /// Data held when it was requested.
+    /// Number of data stored at the time of the request.
     pub held: i64,
     /// Data erased so far.
     pub data: i64,
@@ -192,111 +191,110 @@ pub struct ErasureRow {
     pub contents: i64,
     /// Checkpoints erased so far.
     pub checkpoints: i64,
-    /// Its `ERASURE_COMPLETED` record.
+    /// Leaf index of the `ERASURE_COMPLETED` record.
     pub leaf_index: Option<i64>,
-    /// When it was asked for.
+    /// Time of the request.
     pub requested_at: Micros,
-    /// When it last went on.
+    /// Time of the last progress.
     pub updated_at: Micros,
-    /// When it was done.
+    /// Time of completion.
     pub completed_at: Option<Micros>,
 }
 
-/// A legal hold as kept.
+/// A legal hold row.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HoldRow {
-    /// Its organisation.
+    /// The owning tenant.
     pub tenant: TenantId,
-    /// Its id, a code that whoever placed it chose.
+    /// The hold's id, a code chosen at its placement.
     pub id: String,
-    /// Keyed hash of the subject's id, where it holds a subject.
+    /// Keyed hash of the subject's id; only for a hold on a subject.
     pub subject_key: Option<[u8; 32]>,
-    /// The subject's id, until the hold is released.
+    /// The subject's id; deleted at the release of the hold.
     pub subject_id: Option<String>,
-    /// The task, where it holds a task.
+    /// The task; only for a hold on a task.
     pub task_id: Option<TaskId>,
-    /// Why, in words.
+    /// Free text of the reason.
     pub reason: String,
-    /// When it was placed.
+    /// Time of placement.
     pub placed_at: Micros,
-    /// When it was released.
+    /// Time of release.
     pub released_at: Option<Micros>,
 }
 
-/// What a batch erases for one erasure, in the transaction that appends the record of it.
+/// The data a batch deletes, in the transaction that appends the record of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Erase {
-    /// Whose.
+pub struct ErasureWrite {
+    /// The owning tenant.
     pub tenant: TenantId,
-    /// Data: salt, bytes and the subject's id go.
-    pub data: Vec<Slot>,
-    /// The handoffs that the data came with: the salted digest of the whole submission goes, for it
-    /// was taken over the data too, and `tracestate`, into which anybody before may have put anything.
+    /// Personal data: salt, bytes and the subject's id are deleted.
+    pub data: Vec<DataSlot>,
+    /// The handoffs with this data: the salted digest of the whole submission is deleted, since it covers the
+    /// data too, and `tracestate`, into which any earlier party may have written.
     pub handoffs: Vec<HandoffId>,
-    /// Contents: salt and bytes go. What a colder tier keeps of them is found by the salt that is
-    /// gone, see `erasure::ColdTier`.
+    /// Contents: salt and bytes are deleted. The cold tier finds its copies by the missing salt, see
+    /// `erasure::ColdTier`.
     pub contents: Vec<ContentId>,
-    /// Checkpoints: salt and state go, [`ERASED_CHECKPOINT`] stays.
+    /// Checkpoints: salt and state are deleted, [`ERASED_CHECKPOINT`] takes their place.
     pub checkpoints: Vec<(TaskId, CheckpointRef)>,
-    /// The words beside the handoffs go too: a receiver's reason that is no code, the gate's findings
-    /// about a dead letter.
+    /// Whether free text beside the handoffs is deleted too: a receiver's reason that is no code, the gate's
+    /// findings about a dead letter.
     pub words: bool,
-    /// The contents are past their time, as of then; otherwise a person asked.
+    /// Time of a purge; `None` for an erasure on request.
     pub purged_at: Option<Micros>,
 }
 
-/// What an erased checkpoint holds: an object as any checkpoint, so that a rollback to it can be read.
+/// The state of an erased checkpoint: an object like any checkpoint, so that a rollback to it can be read.
 pub const ERASED_CHECKPOINT: &[u8] = br#"{"$erased":true}"#;
 
-/// One datum of a subject, for the access report.
+/// A datum of a subject, for the access report.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct HeldDatum {
-    /// Which.
-    pub slot: Slot,
-    /// Its record's kind.
+pub struct SubjectDatum {
+    /// Location of the datum.
+    pub slot: DataSlot,
+    /// Kind of its record.
     pub kind: String,
-    /// Its record's hash.
+    /// Hash of its record.
     pub record_hash: Vec<u8>,
-    /// When the record was made.
+    /// Time of its record.
     pub recorded_at: Micros,
-    /// On which task.
+    /// Task of its record.
     pub task_id: Option<String>,
-    /// With which handoff.
+    /// Handoff of its record.
     pub handoff_id: Option<String>,
-    /// Who sent it and to whom, where the handoff is known.
-    pub route: Option<Route>,
-    /// Packed bytes.
+    /// Sender and receiver, where the handoff is known.
+    pub route: Option<HandoffRoute>,
+    /// Codec and packed bytes.
     pub kept: (Codec, Vec<u8>),
 }
 
-/// Where a handoff went.
+/// A handoff's parties and delivery.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Route {
+pub struct HandoffRoute {
     /// The sender.
     pub source: String,
     /// The receiver.
     pub target: String,
     /// The handoff's status.
     pub status: String,
-    /// Attempts at delivery begun.
+    /// Delivery attempts begun.
     pub attempts: i32,
-    /// When the receiver accepted.
+    /// Time of acceptance.
     pub accepted_at: Option<Micros>,
 }
 
-/// How thoroughly [`super::Store::scrub`] cleaned.
+/// Result of [`super::Store::scrub`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Scrubbed {
-    /// The database was rewritten: what was erased is in no file of it.
+pub enum ScrubOutcome {
+    /// The database was rewritten: no file of it holds erased data.
     Rewritten,
-    /// Freed space was overwritten or released for reuse; the store's page says what that means.
+    /// Freed space was overwritten or released for reuse, as the store's documentation states.
     Freed,
-    /// This role may not vacuum: what was erased is released for reuse when the server's own vacuum, or
-    /// the owner's, comes by.
+    /// This role may not vacuum: the server's own vacuum, or the owner's, releases the space of erased data.
     Left,
 }
 
-/// Whether a receiver is entitled to personal data, as of now.
+/// Whether a receiver is currently entitled to personal data.
 #[must_use]
 pub fn entitled(agent: &Agent) -> bool {
     agent.permissions.iter().any(|name| name == crate::domain::agent::PERSONAL_DATA_PERMISSION)

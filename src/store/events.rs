@@ -1,4 +1,4 @@
-//! Events and subscribers as kept, and the queries on them.
+//! Rows of events and subscribers, and their queries.
 
 use std::collections::HashMap;
 
@@ -7,64 +7,64 @@ use async_trait::async_trait;
 use super::{Result, StoreError};
 use crate::domain::event::{Event, Position, Subscriber, Subscription};
 use crate::domain::ids::{AgentId, ContentId, Micros, SubscriptionId, TaskId, TenantId};
-use crate::evidence::record::Sealed;
+use crate::evidence::record::SealedRecord;
 
-/// Names a subscription.
+/// Key of a subscription.
 pub type SubscriptionKey = (TenantId, SubscriptionId);
-/// Names a subscriber's cursor.
+/// Key of a subscriber's cursor.
 pub type CursorKey = (TenantId, Subscriber);
 
-/// How many attempts of one subscriber are remembered: older ones are overwritten.
+/// Deliveries remembered for each subscriber: older ones are overwritten.
 pub const DELIVERY_LOG: i64 = 1_000;
 
-/// A subscription as kept.
+/// A subscription row.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SubscriptionRow {
-    /// Its organisation.
+    /// The owning tenant.
     pub tenant: TenantId,
-    /// Its id.
+    /// The subscription's id.
     pub id: SubscriptionId,
-    /// What it is.
+    /// The subscription's definition.
     pub subscription: Subscription,
-    /// Its secrets, encrypted under the master key: JSON, opaque to the store.
+    /// The subscription's secrets, encrypted under the master key: JSON, opaque to the store.
     pub secrets: String,
-    /// When it was made.
+    /// Time of creation.
     pub created_at: Micros,
-    /// When it was changed last.
+    /// Time of the last change.
     pub updated_at: Micros,
 }
 
-/// What a batch does to a subscriber's cursor.
+/// A batch's change to a subscriber's cursor.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CursorChange {
-    /// Tell it from the record that was planned last before this on; makes it active.
+    /// Activates the cursor and starts it at the last record planned before this change.
     Start,
-    /// Tell it from behind this place on. Whoever tells it now loses the lease: a settle of its own could
-    /// otherwise overwrite the place, or keep others away until the lease runs out.
+    /// Moves the cursor to this position. The current lease is revoked: a settlement under it could overwrite the
+    /// position, or keep other brokers away until it expires.
     Rewind(Position),
-    /// Tell it, or do not for now; its place is kept.
+    /// Activates or pauses the cursor; the position stays.
     Active(bool),
-    /// It is no subscriber any longer.
+    /// Deletes the cursor.
     Remove,
 }
 
-/// A change of a cursor in a batch.
+/// A cursor change in a batch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CursorWrite {
-    /// Whose.
+    /// The cursor's key.
     pub key: CursorKey,
-    /// What.
+    /// The change to apply.
     pub change: CursorChange,
-    /// The record it belongs to: its index among the batch's records.
+    /// Index of its record among the batch's records.
     pub record: usize,
 }
 
 impl CursorWrite {
-    /// Where a cursor that starts with this batch stands: behind the record it belongs to.
+    /// The position of a cursor that starts with this batch: after its record.
     ///
     /// # Errors
-    /// When the plan has no such record.
-    pub(super) fn start(&self, sealed: &[Sealed]) -> Result<Position> {
+    /// [`StoreError`] where the plan has no such record.
+    pub(super) fn start(&self, sealed: &[SealedRecord]) -> Result<Position> {
         sealed
             .get(self.record)
             .map(|record| Position::behind(record.leaf_index))
@@ -72,14 +72,14 @@ impl CursorWrite {
     }
 }
 
-/// A batch's events with their records and their numbers within each.
+/// A batch's events with their records and their ordinals within each.
 ///
 /// # Errors
-/// When the plan has no such record.
+/// [`StoreError`] where the plan has no such record.
 pub(super) fn numbered<'a>(
     events: &'a [(usize, Event)],
-    sealed: &'a [Sealed],
-) -> Result<Vec<(&'a Event, &'a Sealed, i32)>> {
+    sealed: &'a [SealedRecord],
+) -> Result<Vec<(&'a Event, &'a SealedRecord, i32)>> {
     let mut next: HashMap<usize, i32> = HashMap::new();
     events
         .iter()
@@ -95,103 +95,103 @@ pub(super) fn numbered<'a>(
         .collect()
 }
 
-/// An event as kept, with what is read beside it.
+/// An event row with joined data.
 #[derive(Debug, Clone, PartialEq)]
 pub struct EventRow {
-    /// Its id.
+    /// The event's id.
     pub id: uuid::Uuid,
-    /// Its place.
+    /// The event's position.
     pub position: Position,
-    /// What happened.
+    /// The event itself.
     pub event: Event,
-    /// The handoff's own reason as its receiver worded it, where the handoff has one.
+    /// The receiver's reason text, where the handoff has one.
     pub words: Option<String>,
-    /// The handoff's message.
+    /// The content id of the handoff's message.
     pub content_id: Option<ContentId>,
 }
 
-/// Which events of a tenant to read.
+/// Selection of a tenant's events.
 #[derive(Debug, Clone, Copy)]
 pub enum EventScope<'a> {
-    /// All.
+    /// All events.
     All,
-    /// Those of one task.
+    /// Events of one task.
     Task(TaskId),
-    /// Those addressed to one agent.
+    /// Events addressed to one agent.
     Audience(&'a AgentId),
 }
 
-/// How far a subscriber has been told.
+/// A subscriber's progress.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CursorRow {
-    /// Its organisation.
+    /// The owning tenant.
     pub tenant: TenantId,
-    /// Who.
+    /// The subscriber.
     pub subscriber: Subscriber,
-    /// The last event that it was told of, or passed over.
+    /// Position of the last event published or skipped.
     pub position: Position,
-    /// It is told at all.
+    /// Whether events are published to the subscriber.
     pub active: bool,
-    /// The broker that tells it now.
+    /// The broker that holds the lease.
     pub broker: Option<String>,
-    /// Until when it is that broker's.
+    /// End of the lease.
     pub lease_until: Micros,
-    /// Not to be told before.
+    /// Earliest time of the next attempt.
     pub next_at: Micros,
     /// Failed attempts in a row.
     pub failures: i32,
-    /// Since when every attempt failed.
+    /// Time of the first of the failed attempts in a row.
     pub failing_since: Option<Micros>,
-    /// Attempts ever made.
+    /// Attempts in total.
     pub attempts: i64,
 }
 
-/// What came of telling a subscriber.
+/// The outcome of publishing to a subscriber.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CursorSettle {
-    /// From where; if the cursor stands elsewhere by now (a replay), nothing is written.
+    /// The position before; if the cursor is elsewhere (after a replay), nothing is written.
     pub from: Position,
-    /// To where.
+    /// The position after.
     pub to: Position,
-    /// Not to be told before.
+    /// Earliest time of the next attempt.
     pub next_at: Micros,
     /// Failed attempts in a row.
     pub failures: i32,
-    /// Since when every attempt failed.
+    /// Time of the first of the failed attempts in a row.
     pub failing_since: Option<Micros>,
-    /// The lease then runs until; a past time gives it back.
+    /// New end of the lease; a past time releases it.
     pub lease_until: Micros,
 }
 
-/// One attempt at telling a subscriber of an event.
+/// One attempt to publish an event to a subscriber.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EventDeliveryRow {
-    /// The subscriber's attempts, counted.
+    /// Number of the attempt, counted by subscriber.
     pub number: i64,
-    /// The event's place.
+    /// The event's position.
     pub position: Position,
     /// The event's id.
     pub event_id: String,
     /// The event's type.
     pub kind: String,
-    /// When.
+    /// Time of the attempt.
     pub at: Micros,
-    /// Of this event, from 1.
+    /// Number of the attempt for this event, from 1.
     pub attempt: i32,
     /// `delivered`, `retry`, `set_aside` or `gone`.
     pub outcome: String,
-    /// The status of the answer, where there was one.
+    /// HTTP status of the answer, if any.
     pub status: Option<i32>,
-    /// What went wrong, in the broker's own words.
+    /// The failure in the broker's own words.
     pub detail: Option<String>,
-    /// How long it took, in microseconds.
+    /// Duration in microseconds.
     pub duration_us: i64,
 }
 
-/// Reading events, and keeping count of who was told. All times come from the caller's clock.
+/// Queries on events and cursors. All times come from the caller's clock.
 #[async_trait]
 pub trait EventStore: Send + Sync {
-    /// Events behind a place, in order.
+    /// Events after a position, in order.
     async fn list_events(
         &self,
         tenant: &TenantId,
@@ -199,21 +199,21 @@ pub trait EventStore: Send + Sync {
         after: Position,
         limit: i64,
     ) -> Result<Vec<EventRow>>;
-    /// Deletes a tenant's oldest events, as far as they are from before `cutoff`: a bounded number
-    /// at once. Returns how many.
+    /// Deletes a tenant's oldest events recorded before `cutoff`, a bounded number in one call. Returns their
+    /// number.
     async fn delete_events(&self, tenant: &TenantId, cutoff: Micros) -> Result<u64>;
 
-    /// One subscription.
+    /// A subscription by key.
     async fn find_subscription(&self, key: &SubscriptionKey) -> Result<Option<SubscriptionRow>>;
     /// A tenant's subscriptions, oldest first.
     async fn list_subscriptions(&self, tenant: &TenantId) -> Result<Vec<SubscriptionRow>>;
 
-    /// A subscriber's cursor.
+    /// A cursor by key.
     async fn find_cursor(&self, key: &CursorKey) -> Result<Option<CursorRow>>;
-    /// Active cursors that nobody serves (a lease that ends more than two minutes from now, or a
-    /// pause of more than two hours, was written by a clock that is wrong, and does not count), whose time has come and behind which there are events.
+    /// Active cursors that are due, unleased, and have events after their position. A lease ending more than two
+    /// minutes from now, or a pause of more than two hours, was written by a wrong clock and is ignored.
     async fn list_due_cursors(&self, now: Micros, limit: i64) -> Result<Vec<CursorKey>>;
-    /// Takes a cursor's lease, if nobody else has it and it may be told now.
+    /// Takes a cursor's lease if it is free and due.
     async fn claim_cursor(
         &self,
         key: &CursorKey,
@@ -221,10 +221,10 @@ pub trait EventStore: Send + Sync {
         now: Micros,
         until: Micros,
     ) -> Result<Option<CursorRow>>;
-    /// Extends all leases of a broker; returns how many.
+    /// Extends all leases of a broker; returns their number.
     async fn renew_cursors(&self, broker: &str, now: Micros, until: Micros) -> Result<u64>;
-    /// Moves a cursor and remembers the attempts, in one transaction; `false` and nothing written
-    /// where the lease is another's or the cursor was moved meanwhile.
+    /// Moves a cursor and stores the attempts in one transaction; `false`, with nothing written, where the lease
+    /// was lost or the cursor was moved meanwhile.
     async fn settle_cursor(
         &self,
         key: &CursorKey,

@@ -1,36 +1,36 @@
-//! What is kept, row by row.
+//! Row types.
 
 use crate::domain::agent::Agent;
 use crate::domain::failure::Failure;
 use crate::domain::handoff::{CheckpointRef, DeliveryMode, Priority};
 use crate::domain::ids::{AgentId, HandoffId, Micros, TaskId, TenantId};
 use crate::domain::trace_context::{TraceContext, TraceParent};
-use crate::evidence::commitment::{Codec, Part};
+use crate::evidence::commitment::{Codec, PackedContent};
 use crate::store::HandoffKey;
-use crate::store::cold::Kept;
+use crate::store::cold::ContentStorage;
 
-/// A handoff that still has to reach its receiver.
+/// A handoff that waits for delivery.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OutboxRow {
-    /// Its organisation.
+    /// The owning tenant.
     pub tenant: TenantId,
-    /// Which handoff.
+    /// The handoff's id.
     pub handoff_id: HandoffId,
-    /// On which task.
+    /// The handoff's task.
     pub task_id: TaskId,
-    /// Its place among the task's handoffs; lower ones go first.
+    /// Number of the handoff within its task; lower ones are delivered first.
     pub seq: i64,
-    /// Who receives.
+    /// The receiver.
     pub target: AgentId,
-    /// How.
+    /// Delivery mode.
     pub mode: DeliveryMode,
-    /// Of what waits for a receiver, the more urgent goes first.
+    /// Priority among the rows of one receiver.
     pub priority: Priority,
-    /// Nobody may claim it before.
+    /// Earliest time of a claim.
     pub visible_at: Micros,
-    /// Attempts begun, counting the current one.
+    /// Attempts begun, including the current one.
     pub attempt: i32,
-    /// Of these, those that the receiver put off: they are no attempts.
+    /// Attempts that the receiver deferred; they do not count as attempts.
     pub busy: i32,
     /// The broker that holds the claim.
     pub claimed_by: Option<String>,
@@ -38,52 +38,50 @@ pub struct OutboxRow {
     pub created_at: Micros,
 }
 
-/// A claimed handoff: what the dispatcher needs for one attempt.
+/// A claimed handoff with the data for one delivery attempt.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Claim {
-    /// Its organisation.
+    /// The owning tenant.
     pub tenant: TenantId,
-    /// Which handoff.
+    /// The handoff's id.
     pub handoff_id: HandoffId,
-    /// On which task.
+    /// The handoff's task.
     pub task_id: TaskId,
-    /// Who receives.
+    /// The receiver.
     pub target: AgentId,
     /// This attempt's number, from 1.
     pub attempt: i32,
-    /// Attempts before this one that the receiver put off.
+    /// Attempts before this one that the receiver deferred.
     pub busy: i32,
-    /// By when the receiver owes its verdict, where an attempt before this one reached it.
+    /// The receiver's deadline for a verdict, where an earlier attempt reached it.
     pub deadline_at: Option<Micros>,
-    /// A person decides, in a time of its own: no clock runs for the verdict.
+    /// Whether a person decides: the handoff then has no deadline for a verdict.
     pub to_person: bool,
-    /// The fencing token to deliver.
+    /// The fencing token to send.
     pub fencing_token: i64,
-    /// May be tried again after its bytes were sent.
+    /// Whether a retry is allowed after bytes were sent.
     pub idempotent: bool,
-    /// The attempt before has no known end (its broker died, or was taken for dead): it may have reached
-    /// the receiver.
+    /// Whether the previous attempt has no known outcome (its broker died, or was considered dead): it may have
+    /// reached the receiver.
     pub unsettled: bool,
-    /// Attempts after the first, at most, where its contract says so.
+    /// Most retries, where the contract limits them.
     pub max_retries: Option<u32>,
-    /// How long the receiver has for its verdict, in milliseconds, where its contract says so.
+    /// Time for a verdict in milliseconds, where the contract sets it.
     pub verdict_ms: Option<u64>,
     /// Trace context of the submission.
     pub traceparent: String,
-    /// The `tracestate` that came with it; empty for none.
+    /// The submission's `tracestate`; empty if absent.
     pub tracestate: String,
-    /// The broker's own span under which it was committed, as a `traceparent`; empty where nothing was
-    /// exported.
+    /// The broker's span at the commit, as a `traceparent`; empty where no span was exported.
     pub span: String,
     /// The canonical message without checkpoint and personal data.
     pub body: Vec<u8>,
-    /// Personal data by subject, canonical; given to entitled receivers only.
+    /// Personal data by subject, canonical; sent to entitled receivers only.
     pub personal: Vec<Vec<u8>>,
 }
 
 impl Claim {
-    /// Where its delivery goes on in a trace: under the broker's own span where there is one, else under
-    /// the sender's.
+    /// Parent of the delivery's span: the broker's own span if there is one, else the sender's.
     #[must_use]
     pub fn trace(&self) -> Option<TraceContext> {
         let came = TraceContext::of_message(&self.traceparent, Some(&self.tracestate))?;
@@ -94,16 +92,16 @@ impl Claim {
         Some(TraceContext { parent, ..came })
     }
 
-    /// Whether the attempt before `attempt` has no known end, from what is kept. The outbox counts an
-    /// attempt when it is claimed, the handoff when it is settled; and what is settled to be tried
-    /// again says why, which tells it from a first attempt that was claimed with its commit.
+    /// Whether the attempt before `attempt` has no known outcome. The outbox counts an attempt at its claim, the
+    /// handoff at its settlement. A settlement for retry states a reason (`why`), which distinguishes it from a
+    /// first attempt claimed with its commit.
     #[must_use]
     pub const fn follows_unsettled(attempt: i32, settled: i32, why: bool) -> bool {
         let before = attempt - 1;
         before > 0 && (before > settled || !why)
     }
 
-    /// The message as delivered: whole for a receiver that is entitled to personal data.
+    /// The message to send; it includes personal data for an entitled receiver.
     #[must_use]
     pub fn delivered(&self, entitled: bool) -> Vec<u8> {
         let personal = if entitled { &self.personal[..] } else { &[] };
@@ -114,52 +112,52 @@ impl Claim {
 /// A stored checkpoint.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CheckpointRow {
-    /// Its organisation.
+    /// The owning tenant.
     pub tenant: TenantId,
-    /// On which task.
+    /// The checkpoint's task.
     pub task_id: TaskId,
-    /// Which of the task's.
+    /// Run and number of the checkpoint.
     pub at: CheckpointRef,
-    /// Whose state.
+    /// The agent that saved the state.
     pub agent: AgentId,
-    /// The state.
-    pub part: Part,
-    /// When.
+    /// The packed state.
+    pub part: PackedContent,
+    /// Time of creation.
     pub created_at: Micros,
 }
 
 /// A use of an `Idempotency-Key`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IdempotencyRow {
-    /// Its organisation.
+    /// The owning tenant.
     pub tenant: TenantId,
-    /// Whose key.
+    /// The agent that used the key.
     pub agent: AgentId,
-    /// The key.
+    /// The key as sent.
     pub key: String,
-    /// The handoff it made.
+    /// The handoff created with it.
     pub handoff_id: HandoffId,
-    /// When.
+    /// Time of creation.
     pub created_at: Micros,
 }
 
-/// A task that does not exist, on which an agent's submissions were refused.
+/// A task id that does not exist, and an agent whose submissions on it were refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RefusedTaskRow {
-    /// Its organisation.
+    /// The owning tenant.
     pub tenant: TenantId,
-    /// The task as named.
+    /// The task id as sent.
     pub task_id: TaskId,
-    /// Whose submissions.
+    /// The refused agent.
     pub agent: AgentId,
-    /// How many.
+    /// Number of refusals.
     pub refusals: i64,
-    /// When the last one was refused.
+    /// Time of the last refusal.
     pub updated_at: Micros,
 }
 
 impl RefusedTaskRow {
-    /// Its key.
+    /// The row's key.
     #[must_use]
     pub fn key(&self) -> super::RefusedTaskKey {
         (self.tenant.clone(), self.task_id, self.agent.clone())
@@ -186,42 +184,42 @@ pub struct ReturnRow {
 /// A handoff kept from delivery until a person decides.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeadLetterRow {
-    /// Its organisation.
+    /// The owning tenant.
     pub tenant: TenantId,
-    /// The handoff; a dead letter has its id.
+    /// The handoff's id, which is the dead letter's id.
     pub handoff_id: HandoffId,
-    /// On which task.
+    /// The handoff's task.
     pub task_id: TaskId,
-    /// From whom.
+    /// The sender.
     pub source: AgentId,
-    /// To whom, as addressed.
+    /// The receiver as addressed.
     pub target: Option<AgentId>,
-    /// The primary reason.
+    /// Code of the primary reason.
     pub reason: String,
-    /// Everything that the gate found.
+    /// All failures found by the gate.
     pub failures: Vec<Failure>,
-    /// `OPEN`, later `RELEASED` or `DISCARDED`.
+    /// `OPEN`, `RELEASED` or `DISCARDED`.
     pub status: String,
-    /// When.
+    /// Time of creation.
     pub created_at: Micros,
-    /// When it was decided on.
+    /// Time of the decision.
     pub resolved_at: Option<Micros>,
-    /// By whom: a key's id.
+    /// Id of the deciding key.
     pub resolved_by: Option<String>,
 }
 
-/// An agent as kept.
+/// A registered agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AgentRow {
-    /// Its organisation.
+    /// The owning tenant.
     pub tenant: TenantId,
-    /// What it is.
+    /// The agent's registration.
     pub agent: Agent,
-    /// Its secrets, encrypted under the master key: JSON, opaque to the store.
+    /// The agent's secrets, encrypted under the master key: JSON, opaque to the store.
     pub secrets: String,
-    /// When it was registered.
+    /// Time of registration.
     pub created_at: Micros,
-    /// When it was changed last.
+    /// Time of the last change.
     pub updated_at: Micros,
 }
 
@@ -242,7 +240,7 @@ pub enum Role {
 }
 
 impl Role {
-    /// As stored.
+    /// The name in the database.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -253,7 +251,7 @@ impl Role {
         }
     }
 
-    /// Reads a role back.
+    /// Parses a stored role.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         [Self::Agent, Self::Operator, Self::Auditor, Self::Admin]
@@ -262,101 +260,100 @@ impl Role {
     }
 }
 
-/// An API key as kept.
+/// An API key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeyRow {
-    /// Its organisation.
+    /// The owning tenant.
     pub tenant: TenantId,
-    /// Public name of the key.
+    /// The key's public id.
     pub key_id: String,
-    /// SHA-256 of the key; the key itself is 256 random bits and needs no slow hash.
+    /// SHA-256 of the key, which is 256 random bits and needs no slow hash.
     pub hash: Vec<u8>,
-    /// What it may do.
+    /// The key's role.
     pub role: Role,
-    /// The agent it is bound to.
+    /// The agent, for role `agent`.
     pub agent: Option<AgentId>,
-    /// For people.
+    /// Free text for people.
     pub label: String,
-    /// When it was made.
+    /// Time of creation.
     pub created_at: Micros,
-    /// From when on it no longer works.
+    /// Time from which the key is invalid.
     pub expires_at: Option<Micros>,
 }
 
-/// A claim: the handoff, and the attempt that it counted.
-pub type Held = (HandoffKey, i32);
+/// A claim: the handoff and the number of the attempt.
+pub type ClaimKey = (HandoffKey, i32);
 
-/// Whose claims to release.
+/// Selection of claims to release.
 #[derive(Debug, Clone, Copy)]
-pub enum Release<'a> {
-    /// Everyone's: nobody else serves this store.
+pub enum ClaimRelease<'a> {
+    /// All claims: no other broker serves this store.
     Everyone,
-    /// A broker's own, as it stops. Its heartbeat goes too.
+    /// Claims of a broker that stops. Its heartbeat is deleted too.
     Own(&'a str),
-    /// A silent broker's, if its heartbeat still has this value (`None`: it has no heartbeat). The
-    /// heartbeat goes too.
+    /// Claims of a silent broker, if its heartbeat still has this value (`None`: no heartbeat). The heartbeat is
+    /// deleted too.
     Silent(&'a str, Option<Micros>),
-    /// These of a broker's own, as far as they still stand so.
-    These(&'a str, &'a [Held]),
+    /// Listed claims of a broker, as far as they are current.
+    These(&'a str, &'a [ClaimKey]),
 }
 
-/// A public key that signs tree heads, or did.
+/// A present or former public key for tree heads.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TreeKeyRow {
     /// Ed25519, 32 bytes.
     pub public: [u8; 32],
-    /// Since when.
+    /// Start of use.
     pub created_at: Micros,
-    /// Until when; what it signed stays signed.
+    /// End of use; earlier signatures stay valid.
     pub retired_at: Option<Micros>,
 }
 
-/// Who may claim: one agent of one tenant.
-pub type Receiver = (TenantId, AgentId);
+/// A receiver: one agent of one tenant.
+pub type ReceiverKey = (TenantId, AgentId);
 
-/// A record as kept, with its columns, for readers and the verifier.
+/// A record with its columns, for readers and the verifier.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredRecord {
-    /// Its place.
+    /// Leaf index of the record.
     pub leaf_index: i64,
-    /// The hash as kept.
+    /// The hash column.
     pub hash: Vec<u8>,
-    /// The kind as kept in its column.
+    /// The kind column.
     pub kind: String,
-    /// The task as kept in its column.
+    /// The task column.
     pub task_id: Option<String>,
-    /// The handoff as kept in its column.
+    /// The handoff column.
     pub handoff_id: Option<String>,
-    /// The time as kept in its column.
+    /// The time column.
     pub recorded_at: Micros,
-    /// The bytes hashed.
+    /// The hashed bytes.
     pub body: Vec<u8>,
-    /// Its content, where it has one.
+    /// The record's content, where it has one.
     pub content: Option<StoredContent>,
     /// Personal data, in the order of the record's commitments.
     pub personal: Vec<StoredPersonal>,
 }
 
-/// A content as kept: hot, cold or erased. Read through `archive::Contents`, which fetches cold
-/// ones; a store alone only says where they are.
+/// A content: hot, cold or erased. `archive::Contents` fetches cold ones; a store only returns their location.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredContent {
-    /// Its name.
+    /// The content's id.
     pub id: String,
-    /// Its salt and packed bytes, or what is left of them.
-    pub kept: Kept,
+    /// Salt and packed bytes, or their location.
+    pub kept: ContentStorage,
 }
 
-/// Salt, coding and packed bytes.
-pub type KeptContent = (Vec<u8>, Codec, Vec<u8>);
+/// Salt, codec and packed bytes.
+pub type SaltedContent = (Vec<u8>, Codec, Vec<u8>);
 
-/// A subject's data as kept.
+/// One data subject's data.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredPersonal {
-    /// Its place in the record's commitments.
+    /// Ordinal among the record's commitments.
     pub ordinal: i64,
-    /// Whose.
+    /// The data subject.
     pub subject_id: String,
-    /// Its salt and packed bytes.
-    pub kept: Option<KeptContent>,
+    /// Salt and packed bytes; `None` where erased.
+    pub kept: Option<SaltedContent>,
 }

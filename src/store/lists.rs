@@ -1,4 +1,4 @@
-//! What can be asked for, and how much there is.
+//! List filters and counts.
 
 use crate::domain::escalation::EscalationStatus;
 use crate::domain::handoff::HandoffStatus;
@@ -6,52 +6,52 @@ use crate::domain::ids::{AgentId, ExecutionId, Micros, TaskId};
 use crate::domain::task::TaskStatus;
 use crate::store::DeadLetterRow;
 
-/// A place in a list ordered by creation, newest first: `(created_at, id)` of the last row seen.
+/// Position in a list ordered by creation, newest first: `(created_at, id)` of the last row returned.
 pub type Cursor = (Micros, String);
 
-/// Which handoffs to list.
+/// Filter for handoffs.
 #[derive(Debug, Clone, Default)]
 pub struct HandoffFilter {
-    /// On this task.
+    /// Only handoffs of this task.
     pub task_id: Option<TaskId>,
-    /// In this state.
+    /// Only handoffs with this status.
     pub status: Option<HandoffStatus>,
-    /// From this agent.
+    /// Only handoffs from this agent.
     pub source: Option<AgentId>,
-    /// To this agent.
+    /// Only handoffs to this agent.
     pub target: Option<AgentId>,
-    /// That this agent sends or receives.
+    /// Only handoffs from or to this agent.
     pub party: Option<AgentId>,
 }
 
-/// Which tasks to list.
+/// Filter for tasks.
 #[derive(Debug, Clone, Default)]
 pub struct TaskFilter {
-    /// In this state.
+    /// Only tasks with this status.
     pub status: Option<TaskStatus>,
-    /// That this agent has a part in.
+    /// Only tasks in which this agent takes part.
     pub party: Option<AgentId>,
 }
 
-/// Which dead letters to list.
+/// Filter for dead letters.
 #[derive(Debug, Clone, Default)]
 pub struct DeadLetterFilter {
     /// `OPEN`, `RELEASED` or `DISCARDED`.
     pub status: Option<String>,
-    /// With this primary reason.
+    /// Only dead letters with this primary reason.
     pub reason: Option<String>,
-    /// From this agent.
+    /// Only dead letters from this agent.
     pub source: Option<AgentId>,
-    /// To this agent.
+    /// Only dead letters to this agent.
     pub target: Option<AgentId>,
-    /// Kept at this time or later.
+    /// Only dead letters created at or after this time.
     pub from: Option<Micros>,
-    /// Kept before this time.
+    /// Only dead letters created before this time.
     pub until: Option<Micros>,
 }
 
 impl DeadLetterFilter {
-    /// Whether a row fits.
+    /// Whether a row matches the filter.
     #[must_use]
     pub fn takes(&self, row: &DeadLetterRow) -> bool {
         let text = |wanted: &Option<String>, is: &str| wanted.as_deref().is_none_or(|w| w == is);
@@ -64,24 +64,24 @@ impl DeadLetterFilter {
     }
 }
 
-/// Which escalations to list.
+/// Filter for escalations.
 #[derive(Debug, Clone, Default)]
 pub struct EscalationFilter {
-    /// In this state.
+    /// Only escalations with this status.
     pub status: Option<EscalationStatus>,
-    /// Of this task.
+    /// Only escalations of this task.
     pub task_id: Option<TaskId>,
 }
 
-/// A place in the history of a task's checkpoints, newest first: creation, run, number.
+/// Position in a task's list of checkpoints, newest first: creation, run, number.
 pub type CheckpointCursor = (Micros, ExecutionId, i64);
 
-/// Counts for the metrics page and for operators.
+/// Counts for metrics and for operators.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Depths {
     /// Rows in the outbox.
     pub outbox: i64,
-    /// When the oldest of them was committed.
+    /// Time of commit of the oldest of them.
     pub oldest: Option<Micros>,
     /// Open dead letters.
     pub dead_letters: i64,

@@ -1,8 +1,8 @@
-//! The narrow waist: everything that is kept, behind one trait with two sides, SQLite and Postgres.
+//! The narrow waist: all stored data behind one trait with two implementations, SQLite and Postgres.
 //!
-//! Writes are batches. [`Store::transact`] opens one transaction, loads and locks what a batch of
-//! commands needs, lets the ledger plan, writes the plan with a few statements, seals the records
-//! under the log's head (locked last), and commits. Reads are named queries.
+//! Writes are batches. [`Store::transact`] opens one transaction, loads and locks the rows that a batch of
+//! commands needs, has the ledger plan, writes the plan with a few statements, seals the records under the log's head
+//! (locked last), and commits. Reads are named queries.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -15,18 +15,18 @@ use crate::domain::ids::{
 };
 use crate::domain::progress::Edge;
 use crate::domain::task::Task;
-use crate::evidence::append::Appended;
+use crate::evidence::append::AppendedRecords;
 use crate::evidence::merkle::Hash;
-use crate::evidence::record::{LogHead, Sealed};
+use crate::evidence::record::{LogHead, SealedRecord};
 
-use erasure::{ErasureKey, ErasureRow, HeldDatum, HoldKey, HoldRow, Scrubbed};
+use erasure::{ErasureKey, ErasureRow, HoldKey, HoldRow, ScrubOutcome, SubjectDatum};
 
-pub use batch::{LastCheckpoint, Needs, State, Writes};
-pub use cold::{ColdStore, Kept};
+pub use batch::{BatchState, LastCheckpoint, Needs, Writes};
+pub use cold::{ColdStore, ContentStorage};
 pub use kept::{
-    AgentRow, CheckpointRow, Claim, DeadLetterRow, Held, IdempotencyRow, KeptContent, KeyRow,
-    OutboxRow, Receiver, RefusedTaskRow, Release, ReturnRow, Role, StoredContent, StoredPersonal,
-    StoredRecord, TreeKeyRow,
+    AgentRow, CheckpointRow, Claim, ClaimKey, ClaimRelease, DeadLetterRow, IdempotencyRow, KeyRow,
+    OutboxRow, ReceiverKey, RefusedTaskRow, ReturnRow, Role, SaltedContent, StoredContent,
+    StoredPersonal, StoredRecord, TreeKeyRow,
 };
 pub use lists::{
     CheckpointCursor, Cursor, DeadLetterFilter, Depths, EscalationFilter, HandoffFilter, TaskFilter,
@@ -49,51 +49,51 @@ mod rows;
 pub mod schemas;
 pub mod sqlite;
 
-/// What can go wrong with a store.
+/// Store failures.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum StoreError {
-    /// It cannot be reached, or is too busy: nothing was written, try again.
+    /// The database cannot be reached, or is too busy: nothing was written, retry.
     #[error("the store is unavailable: {0}")]
     Unavailable(String),
-    /// Another writer was first: load and plan anew.
+    /// Another writer committed first: load and plan again.
     #[error("the store saw a concurrent write: {0}")]
     Conflict(String),
-    /// It holds or was given something that it cannot take.
+    /// The database or the request holds data that the store rejects. A retry does not help.
     #[error("the store refused: {0}")]
     Refused(String),
 }
 
-/// A store's answer.
+/// Result of a store operation.
 pub type Result<T> = std::result::Result<T, StoreError>;
 
-/// Names a task.
+/// Key of a task.
 pub type TaskKey = (TenantId, TaskId);
-/// Names a handoff.
+/// Key of a handoff.
 pub type HandoffKey = (TenantId, HandoffId);
-/// Names an agent.
+/// Key of an agent.
 pub type AgentKey = (TenantId, AgentId);
-/// Names the checkpoints of one run on one task.
+/// Key of one run's checkpoints on one task.
 pub type RunKey = (TenantId, TaskId, ExecutionId);
-/// Names an `Idempotency-Key` of one agent.
+/// Key of an agent's use of an `Idempotency-Key`.
 pub type IdempotencyKey = (TenantId, AgentId, String);
 
-/// Names an edge of a task: from whom, to whom.
+/// Key of a task's edge: from sender to receiver.
 pub type EdgeKey = (TenantId, TaskId, AgentId, AgentId);
-/// Names a task that does not exist, and an agent whose submissions on it were refused.
+/// Key of a refused task id with the agent that submitted on it.
 pub type RefusedTaskKey = (TenantId, TaskId, AgentId);
-/// Names an escalation.
+/// Key of an escalation.
 pub type EscalationKey = (TenantId, EscalationId);
-/// Hears of other brokers' commits.
+/// Receives notifications of other brokers' commits.
 #[async_trait]
 pub trait Wakeups: Send {
-    /// Returns when something was said, or may have been while nobody could hear it.
+    /// Returns after a notification, or after an interruption that may have lost one.
     ///
     /// # Errors
-    /// When nothing can be heard: listen anew.
+    /// [`StoreError`] where the subscription is broken: listen again.
     async fn next(&mut self) -> Result<()>;
 }
 
-/// Everything that is kept. All times come from the caller's clock.
+/// All stored data. All times come from the caller's clock.
 #[async_trait]
 pub trait Store:
     events::EventStore
@@ -102,39 +102,38 @@ pub trait Store:
     + schemas::PayloadSchemaStore
     + caps::CapStore
 {
-    /// One batch, one transaction: see the module's docs. `plan` may be called again after a
-    /// conflict, with a fresh state. Returns what was sealed, in the order of [`Writes::records`],
-    /// and how the trees grew, once it is durable.
+    /// Runs one batch in one transaction, as in the module's docs. `plan` may be called again with a fresh state
+    /// after a conflict. Returns the sealed records, in the order of [`Writes::records`], and the growth of the
+    /// trees, once durable.
     async fn transact(
         &self,
         needs: &Needs,
-        plan: &mut (dyn FnMut(State) -> Writes + Send),
-    ) -> Result<Appended>;
+        plan: &mut (dyn FnMut(BatchState) -> Writes + Send),
+    ) -> Result<AppendedRecords>;
 
-    /// Applies the migrations, under a lock; returns how many were new.
+    /// Applies the migrations under a lock; returns the number of new ones.
     async fn migrate(&self) -> Result<usize>;
-    /// Makes a role of the database that may serve, and in the log insert and read and no more; gives it
-    /// its rights anew where it is there. Refused where there are no roles, and where the role could do
-    /// more by other ways.
+    /// Creates or updates a database role that may serve, and in the log only insert and read. Refused by
+    /// databases without roles, and for a role with further rights by other ways.
     async fn grant_serving(&self, role: &str) -> Result<()>;
-    /// Connections in use and idle, of those that this store has open.
+    /// This store's open connections: in use, idle.
     fn connections(&self) -> (u32, u32);
-    /// Answers at all.
+    /// Checks that the database answers.
     async fn ping(&self) -> Result<()>;
-    /// Closes connections in order.
+    /// Closes all connections in order.
     async fn close(&self);
-    /// Makes a tenant's log if there is none. `log_id` is used for a new one.
+    /// Creates a tenant's log, with `log_id`, unless it exists.
     async fn ensure_tenant(&self, tenant: &TenantId, log_id: &str, at: Micros) -> Result<()>;
     /// All tenants.
     async fn list_tenants(&self) -> Result<Vec<TenantId>>;
-    /// Gives every log's tree the records that it lacks: those that a version without a tree wrote.
+    /// Adds the missing records to trees of logs last written by a version without trees.
     async fn catch_up_trees(&self) -> Result<()>;
-    /// Public keys that sign or signed tree heads, oldest first.
+    /// Present and former public keys for tree heads, oldest first.
     async fn list_tree_keys(&self) -> Result<Vec<TreeKeyRow>>;
-    /// Makes `public` the key that signs tree heads if there is none yet, or if `rotate` says so: the
-    /// others are retired then. Returns whether it is in use.
+    /// Makes `public` the key for tree heads if there is none yet, or if `rotate` is set, which retires the
+    /// others. Returns whether `public` is in use.
     async fn settle_tree_key(&self, public: &Hash, at: Micros, rotate: bool) -> Result<bool>;
-    /// A fact about this database, set once: keeps the first value, returns what is kept.
+    /// A database-wide fact, set once: keeps the first value and returns it.
     async fn settle_fact(&self, name: &str, value: &[u8]) -> Result<Vec<u8>>;
 
     /// A key by its hash.
@@ -143,19 +142,19 @@ pub trait Store:
     async fn list_keys(&self, tenant: &TenantId) -> Result<Vec<KeyRow>>;
     /// All agents of a tenant, by id.
     async fn list_agents(&self, tenant: &TenantId) -> Result<Vec<AgentRow>>;
-    /// How often a tenant's agents changed so far, in any way, by whomever.
+    /// Number of changes of a tenant's agents by any broker.
     async fn count_agent_changes(&self, tenant: &TenantId) -> Result<i64>;
-    /// The agents that changed after so many changes, by id, each as it is now; `None` where it is gone.
-    /// Some may have changed since they were counted.
+    /// Agents changed after that number of changes, by id, with their current row; `None` for a deleted one.
+    /// Later changes may be included.
     async fn list_changed_agents(
         &self,
         tenant: &TenantId,
         after: i64,
     ) -> Result<Vec<(AgentId, Option<AgentRow>)>>;
-    /// How many handoffs each receiver has open; reads every open handoff's index entry.
+    /// Open handoffs by receiver; reads every open handoff's index entry.
     async fn count_open(&self, tenant: &TenantId) -> Result<HashMap<AgentId, i64>>;
 
-    /// One handoff.
+    /// A handoff by key.
     async fn find_handoff(&self, key: &HandoffKey) -> Result<Option<Handoff>>;
     /// Handoffs, newest first.
     async fn list_handoffs(
@@ -165,7 +164,7 @@ pub trait Store:
         after: Option<&Cursor>,
         limit: i64,
     ) -> Result<Vec<Handoff>>;
-    /// One task.
+    /// A task by key.
     async fn find_task(&self, key: &TaskKey) -> Result<Option<Task>>;
     /// Tasks, newest first.
     async fn list_tasks(
@@ -175,19 +174,18 @@ pub trait Store:
         after: Option<&Cursor>,
         limit: i64,
     ) -> Result<Vec<Task>>;
-    /// A content as kept; `archive::Contents` also fetches and unpacks it.
+    /// A content as stored; `archive::Contents` also fetches and unpacks it.
     async fn find_content(&self, tenant: &TenantId, id: ContentId)
     -> Result<Option<StoredContent>>;
-    /// One checkpoint; the run's last where `seq` is `None`.
+    /// A checkpoint by number; the run's last one where `seq` is `None`.
     async fn find_checkpoint(
         &self,
         run: &RunKey,
         seq: Option<i64>,
     ) -> Result<Option<CheckpointRow>>;
-    /// The record that committed a handoff (or kept it as a dead letter), and its log's id.
-    async fn find_receipt(&self, key: &HandoffKey) -> Result<Option<Sealed>>;
-    /// Records from a leaf index on, in log order, with content where `contents` says so; of one
-    /// task where given.
+    /// The record that committed a handoff (or created its dead letter), with its log's id.
+    async fn find_receipt(&self, key: &HandoffKey) -> Result<Option<SealedRecord>>;
+    /// Records from a leaf index on, in log order, of one task if given; with contents if `contents` is set.
     async fn list_records(
         &self,
         tenant: &TenantId,
@@ -198,10 +196,10 @@ pub trait Store:
     ) -> Result<Vec<StoredRecord>>;
     /// The log's head: id, size, hash, the tree's right edge.
     async fn find_head(&self, tenant: &TenantId) -> Result<Option<LogHead>>;
-    /// Whose log has this id; reads the head of every log.
+    /// The tenant of a log id; reads the head of every log.
     async fn find_log(&self, log_id: &str) -> Result<Option<TenantId>>;
-    /// Hashes of a log's tree at a tile level (0: the leaves; each further level stands eight above the
-    /// one before), from an index on.
+    /// Hashes of a log's tree at a tile level (0: the leaves; each further level is eight above), from an index
+    /// on.
     async fn list_hashes(
         &self,
         tenant: &TenantId,
@@ -209,15 +207,14 @@ pub trait Store:
         from: i64,
         limit: i64,
     ) -> Result<Vec<Hash>>;
-    /// Waits until the log has whatever the operations show as committed. Where both are one database that
-    /// is always so; where the log has its own, it comes a moment later, or once a batch that a broker
-    /// left half done is ended.
+    /// Waits until the log has every record of committed operations. With one database that is always so. With a
+    /// separate log database it takes a moment, or until the half-done batch of a stopped broker is resolved.
     async fn settle_log(&self, tenant: &TenantId) -> Result<()>;
-    /// Where the log is in a database of its own: ends the batches that a broker left between the two, as
-    /// far as they are in `seen`, and leaves there which stand now; returns how many it ended. Safe at any
-    /// time: a batch that is only slow is waited for.
+    /// With a separate log database: resolves batches that brokers left between the two databases, as far as they
+    /// are in `seen`, and sets `seen` to the current ones. Returns the number resolved. Safe at any time: a slow
+    /// batch is waited for.
     async fn settle_in_doubt(&self, seen: &mut BTreeSet<String>) -> Result<u64>;
-    /// Handoffs that no record speaks of; there should be none. At most ten.
+    /// Handoffs without a record, at most ten. An intact database has none.
     async fn list_unrecorded(&self, tenant: &TenantId) -> Result<Vec<String>>;
     /// Dead letters, newest first.
     async fn list_dead_letters(
@@ -229,7 +226,7 @@ pub trait Store:
     ) -> Result<Vec<DeadLetterRow>>;
     /// The edges of a task.
     async fn list_edges(&self, key: &TaskKey) -> Result<Vec<Edge>>;
-    /// One escalation.
+    /// An escalation by key.
     async fn find_escalation(&self, key: &EscalationKey) -> Result<Option<Escalation>>;
     /// Escalations, newest first.
     async fn list_escalations(
@@ -239,7 +236,7 @@ pub trait Store:
         after: Option<&Cursor>,
         limit: i64,
     ) -> Result<Vec<Escalation>>;
-    /// Open escalations that nobody decided on in time, of all tenants.
+    /// Open escalations past their deadline, of all tenants.
     async fn list_overdue_escalations(&self, now: Micros, limit: i64) -> Result<Vec<Escalation>>;
     /// Checkpoints of a task, newest first, of one agent where given.
     async fn list_checkpoints(
@@ -249,33 +246,32 @@ pub trait Store:
         after: Option<&CheckpointCursor>,
         limit: i64,
     ) -> Result<Vec<CheckpointRow>>;
-    /// The personal data that a handoff was committed with, unpacked, in order; what is erased is
-    /// left out.
+    /// The personal data committed with a handoff, unpacked, in order, without erased data.
     async fn list_personal_data(&self, key: &HandoffKey) -> Result<Vec<Vec<u8>>>;
-    /// One dead letter.
+    /// A dead letter by key.
     async fn find_dead_letter(&self, key: &HandoffKey) -> Result<Option<DeadLetterRow>>;
 
-    /// What is held on a data subject, in log order, after a place.
+    /// A data subject's stored data after a slot, in log order.
     async fn list_held(
         &self,
         tenant: &TenantId,
         subject_id: &str,
-        after: Option<crate::evidence::erasure::Slot>,
+        after: Option<crate::evidence::erasure::DataSlot>,
         limit: i64,
-    ) -> Result<Vec<HeldDatum>>;
-    /// One erasure.
+    ) -> Result<Vec<SubjectDatum>>;
+    /// An erasure by key.
     async fn find_erasure(&self, key: &ErasureKey) -> Result<Option<ErasureRow>>;
-    /// The erasures of a subject, by its keyed hash, oldest first; at most a thousand.
+    /// A subject's erasures by its keyed hash, oldest first; at most a thousand.
     async fn list_erasures(
         &self,
         tenant: &TenantId,
         subject_key: &[u8; 32],
     ) -> Result<Vec<ErasureRow>>;
-    /// Erasures of any tenant that are not done and did not go on since `cutoff`.
+    /// Unfinished erasures of all tenants without progress since `cutoff`.
     async fn list_unfinished_erasures(&self, cutoff: Micros) -> Result<Vec<ErasureKey>>;
-    /// One legal hold.
+    /// A legal hold by key.
     async fn find_hold(&self, key: &HoldKey) -> Result<Option<HoldRow>>;
-    /// Legal holds by id, after one; of one subject where given.
+    /// Legal holds after an id, in order of ids; of one subject if given.
     async fn list_holds(
         &self,
         tenant: &TenantId,
@@ -283,45 +279,48 @@ pub trait Store:
         after: Option<&str>,
         limit: i64,
     ) -> Result<Vec<HoldRow>>;
-    /// Cleans the database's files of what was erased, as far as this side can; takes its time, and
-    /// may be repeated.
-    async fn scrub(&self) -> Result<Scrubbed>;
+    /// Removes erased data from the database's files, as far as this database can. May take long, and may be
+    /// repeated.
+    async fn scrub(&self) -> Result<ScrubOutcome>;
 
-    /// Receivers of a delivery mode with something claimable.
+    /// Receivers of a delivery mode with claimable handoffs.
     async fn list_due_receivers(
         &self,
         mode: DeliveryMode,
         now: Micros,
         limit: i64,
-    ) -> Result<Vec<Receiver>>;
-    /// Which of these receivers have something claimable, whatever its mode.
-    async fn list_due_among(&self, receivers: &[Receiver], now: Micros) -> Result<Vec<Receiver>>;
-    /// What one receiver could claim, unclaimed.
+    ) -> Result<Vec<ReceiverKey>>;
+    /// The receivers, among the given ones, with claimable handoffs of any mode.
+    async fn list_due_among(
+        &self,
+        receivers: &[ReceiverKey],
+        now: Micros,
+    ) -> Result<Vec<ReceiverKey>>;
+    /// A receiver's claimable handoffs, without a claim.
     async fn list_waiting(
         &self,
-        receiver: &Receiver,
+        receiver: &ReceiverKey,
         now: Micros,
         limit: i64,
     ) -> Result<Vec<OutboxRow>>;
-    /// What could be pulled, and was committed before `before`, the oldest first; reads the whole outbox. What
-    /// is on a task that waits for a person is left out.
+    /// Pullable handoffs committed before `before`, oldest first, except on escalated tasks; reads the whole
+    /// outbox.
     async fn list_unpulled(
         &self,
         before: Micros,
         now: Micros,
         limit: i64,
     ) -> Result<Vec<OutboxRow>>;
-    /// Tells the other brokers that something may wait for who waits there.
+    /// Notifies the other brokers of new outbox rows.
     async fn notify(&self) -> Result<()>;
-    /// To hear what the other brokers tell.
+    /// Subscribes to the other brokers' notifications.
     async fn listen(&self) -> Result<Box<dyn Wakeups>>;
-    /// Claims up to `limit` handoffs of one receiver, the most urgent first, then the oldest, each the
-    /// first of its task:
-    /// marks them as this broker's until `until` and counts the attempt. Whatever mode the receiver had
-    /// when they were committed, from here on they are delivered by `mode`.
+    /// Claims up to `limit` handoffs of one receiver, by priority, then oldest first, each the first of its task:
+    /// sets this broker and `until` on them and counts the attempt. From then on they are delivered by `mode`,
+    /// whatever mode they were committed with.
     async fn claim(
         &self,
-        receiver: &Receiver,
+        receiver: &ReceiverKey,
         mode: DeliveryMode,
         broker: &str,
         now: Micros,
@@ -332,33 +331,32 @@ pub trait Store:
     /// again unless it acted on their tasks by then.
     async fn claim_returns(
         &self,
-        receiver: &Receiver,
+        receiver: &ReceiverKey,
         now: Micros,
         until: Micros,
         limit: i64,
     ) -> Result<Vec<ReturnRow>>;
     /// Says that this broker lives: its heartbeat has another value than before.
     async fn beat(&self, broker: &str, now: Micros) -> Result<()>;
-    /// Brokers and the values of their heartbeats. A value says only whether it is another than at the
-    /// last look: it comes from the other broker's clock.
+    /// Brokers with the values of their heartbeats. A value comes from the other broker's clock, so only its
+    /// change between two reads is meaningful.
     async fn list_heartbeats(&self) -> Result<Vec<(String, Micros)>>;
-    /// Brokers that hold webhook claims and have no heartbeat; reads the whole outbox.
+    /// Brokers with webhook claims and without heartbeat; reads the whole outbox.
     async fn list_strangers(&self) -> Result<Vec<String>>;
-    /// The webhook claims that a broker holds, with the attempt of each; reads the whole outbox.
-    async fn list_claims(&self, broker: &str) -> Result<Vec<Held>>;
-    /// Makes webhook claims claimable at once, whatever anybody's clock says; returns how many. Claims on
-    /// pulled handoffs are the receiver's, which may live on: they come back by time alone.
-    async fn release(&self, whose: Release<'_>) -> Result<u64>;
-    /// Open handoffs whose deadline has passed.
+    /// A broker's webhook claims with their attempts; reads the whole outbox.
+    async fn list_claims(&self, broker: &str) -> Result<Vec<ClaimKey>>;
+    /// Makes webhook claims claimable at once, independent of clocks; returns their number. Claims on pulled
+    /// handoffs belong to the receiver, which may be alive: they only expire by time.
+    async fn release(&self, whose: ClaimRelease<'_>) -> Result<u64>;
+    /// Open handoffs past their deadline.
     async fn list_overdue(&self, now: Micros, limit: i64) -> Result<Vec<Handoff>>;
-    /// Forgets refused submissions on tasks that never came to be, the last of which is older than `before`;
-    /// returns how many tasks and agents.
+    /// Deletes refused task ids without a refusal since `before`; returns the number of rows.
     async fn forget_refused_tasks(&self, before: Micros) -> Result<u64>;
-    /// Counts.
+    /// Counts for metrics.
     async fn depths(&self) -> Result<Depths>;
-    /// Has the database look at tables that have grown far beyond what it knows of them, so that it does not go on
-    /// with plans made for empty ones, and finds out whether plans may be kept. Whether that is of use here, and
-    /// to be asked for every second.
+    /// Has the database analyse tables that outgrew its statistics, so that it drops plans made for empty tables,
+    /// and decides whether plans may be cached. Returns whether this is useful here, and should be called every
+    /// second.
     async fn tend(&self) -> Result<bool> {
         Ok(false)
     }

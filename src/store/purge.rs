@@ -1,4 +1,4 @@
-//! What of a log is past its time: put together once for both sides, from what each side reads.
+//! Selection of expired data in a log: one implementation for both databases, over the rows each reads.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,35 +9,35 @@ use serde::de::value::{Error, StrDeserializer};
 use super::erasure::{PurgeNeed, PurgePage};
 use crate::domain::handoff::CheckpointRef;
 use crate::domain::ids::{ContentId, HandoffId, Micros, TaskId};
-use crate::evidence::erasure::Slot;
+use crate::evidence::erasure::DataSlot;
 use crate::evidence::record::RecordKind;
 
-/// Checkpoints in one page at most: a task may have saved many. The page is then asked for again.
+/// Most checkpoints in one page: a task may have saved many. The page is then loaded again.
 pub(super) const CHECKPOINTS: i64 = 4_096;
 
-/// A record as the purge looks at it.
+/// A record as seen by the purge.
 #[derive(Debug, Clone)]
-pub(super) struct Aged {
+pub(super) struct PurgeCandidate {
     pub(super) leaf_index: i64,
     pub(super) kind: String,
     pub(super) recorded_at: Micros,
     pub(super) task: Option<TaskId>,
     pub(super) handoff: Option<HandoffId>,
-    /// Its content, where there is still one, hot or cold.
+    /// The record's content, where one is stored, hot or cold.
     pub(super) content: Option<ContentId>,
 }
 
-/// The records of a page that are old enough, and whether the log has others after them that are.
+/// The expired records of a page, and whether later ones follow in the log.
 #[derive(Debug)]
-pub(super) struct Old {
-    pub(super) records: Vec<Aged>,
+pub(super) struct ExpiredPage {
+    pub(super) records: Vec<PurgeCandidate>,
     next: i64,
     ends: bool,
 }
 
-impl Old {
-    /// Records stand in log order; the first that is not old enough ends the page, whatever comes after.
-    pub(super) fn new(need: PurgeNeed, mut records: Vec<Aged>) -> Self {
+impl ExpiredPage {
+    /// Records are in log order; the first recent one ends the page, whatever follows.
+    pub(super) fn new(need: PurgeNeed, mut records: Vec<PurgeCandidate>) -> Self {
         let whole = i64::try_from(records.len()).is_ok_and(|count| count >= need.limit);
         let old = records.iter().take_while(|record| record.recorded_at < need.before).count();
         let ends = !whole || old < records.len();
@@ -47,33 +47,33 @@ impl Old {
         Self { records, next, ends }
     }
 
-    /// The tasks that these are about.
+    /// The tasks of these records.
     pub(super) fn tasks(&self) -> BTreeSet<TaskId> {
         self.records.iter().filter_map(|record| record.task).collect()
     }
 }
 
-/// What stands beside the records of a page.
+/// Rows beside the records of a page.
 #[derive(Debug, Default)]
-pub(super) struct Beside {
-    /// Tasks of which nothing may go.
+pub(super) struct PurgeContext {
+    /// Tasks that are active or on hold: their data stays.
     pub(super) held: BTreeSet<TaskId>,
     /// Personal data, and whether a legal hold names its subject.
-    pub(super) data: Vec<(Slot, bool)>,
-    /// Every record that shares a content with one of the page's tasks: content, place, time.
+    pub(super) data: Vec<(DataSlot, bool)>,
+    /// Every record that shares a content with a task of the page: content, leaf index, time.
     pub(super) sharing: Vec<(ContentId, i64, Micros)>,
-    /// Checkpoints of the tasks that are old enough.
+    /// Expired checkpoints of the tasks.
     pub(super) checkpoints: Vec<(TaskId, CheckpointRef)>,
 }
 
-/// Puts a page together.
-pub(super) fn page(need: PurgeNeed, old: Old, beside: Beside) -> PurgePage {
-    let Beside { held, data, sharing, checkpoints } = beside;
+/// Selects the data of a page.
+pub(super) fn page(need: PurgeNeed, old: ExpiredPage, beside: PurgeContext) -> PurgePage {
+    let PurgeContext { held, data, sharing, checkpoints } = beside;
     let mut shares: BTreeMap<ContentId, Vec<(i64, Micros)>> = BTreeMap::new();
     for (content, leaf, at) in sharing {
         shares.entry(content).or_default().push((leaf, at));
     }
-    let mut named: BTreeMap<i64, Vec<(Slot, bool)>> = BTreeMap::new();
+    let mut named: BTreeMap<i64, Vec<(DataSlot, bool)>> = BTreeMap::new();
     for (slot, of_held) in data {
         named.entry(slot.leaf_index).or_default().push((slot, of_held));
     }
@@ -116,7 +116,7 @@ pub(super) fn page(need: PurgeNeed, old: Old, beside: Beside) -> PurgePage {
     page
 }
 
-/// Whether a record's content goes with time; that of a kind that this version does not know stays.
+/// Whether retention removes the content of this kind of record; unknown kinds stay.
 fn is_purged(kind: &str) -> bool {
     let from: StrDeserializer<'_, Error> = kind.into_deserializer();
     RecordKind::deserialize(from).is_ok_and(RecordKind::is_purged)
@@ -128,8 +128,8 @@ mod tests {
 
     use super::*;
 
-    fn aged(leaf_index: i64, at: i64, kind: &str, task: u128) -> Aged {
-        Aged {
+    fn aged(leaf_index: i64, at: i64, kind: &str, task: u128) -> PurgeCandidate {
+        PurgeCandidate {
             leaf_index,
             kind: kind.to_owned(),
             recorded_at: Micros(at),
@@ -154,7 +154,7 @@ mod tests {
             aged(3, 100, "COMPLETED", 1),
             aged(4, 4, "HANDOFF", 1),
         ];
-        let page = page(NEED, Old::new(NEED, records), Beside::default());
+        let page = page(NEED, ExpiredPage::new(NEED, records), PurgeContext::default());
         assert_eq!((page.next, page.ends, page.held), (3, true, 0));
         assert_eq!(page.contents, [(1, content(1))]);
         assert_eq!(page.handoffs.len(), 1);
@@ -168,15 +168,15 @@ mod tests {
             aged(2, 1, "REFUSED", 3),
             aged(3, 1, "HANDOFF", 4),
         ];
-        let slot = |leaf_index| Slot { leaf_index, ordinal: 0 };
-        let beside = Beside {
+        let slot = |leaf_index| DataSlot { leaf_index, ordinal: 0 };
+        let beside = PurgeContext {
             held: [TaskId(Uuid::from_u128(2))].into(),
             data: vec![(slot(0), false), (slot(1), false), (slot(2), true)],
             // The message of leaf 3 was released later, and is part of a young record too.
             sharing: vec![(content(3), 3, Micros(1)), (content(3), 9, Micros(200))],
             checkpoints: Vec::new(),
         };
-        let page = page(NEED, Old::new(NEED, records), beside);
+        let page = page(NEED, ExpiredPage::new(NEED, records), beside);
         assert_eq!((page.held, page.first_held), (3, Some(1)));
         assert_eq!((page.contents, page.data), (vec![(0, content(0))], vec![slot(0)]));
     }
@@ -186,7 +186,11 @@ mod tests {
         let mut records = vec![aged(0, 1, "REFUSED", 1), aged(1, 1, "DEAD_LETTERED", 1)];
         records[1].content = Some(content(0));
         let sharing = vec![(content(0), 0, Micros(1)), (content(0), 1, Micros(1))];
-        let page = page(NEED, Old::new(NEED, records), Beside { sharing, ..Beside::default() });
+        let page = page(
+            NEED,
+            ExpiredPage::new(NEED, records),
+            PurgeContext { sharing, ..Beside::default() },
+        );
         assert_eq!(page.contents, [(0, content(0)), (1, content(0))]);
         assert!(page.ends);
     }

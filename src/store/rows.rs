@@ -1,11 +1,10 @@
-//! Rows to values, once for both sides: the columns have the same names and meanings there.
+//! Row mappings for both databases: columns have equal names and meanings there.
 //!
-//! A macro and not a generic function, because the bounds that sqlx would ask for are longer than
-//! what they bound.
+//! A macro instead of a generic function, since sqlx's trait bounds would be longer than the code.
 
 use crate::store::StoreError;
 
-/// A column holds something that this version cannot read.
+/// A column holds a value that this version cannot read.
 pub(super) fn unreadable(column: &str, detail: impl std::fmt::Display) -> StoreError {
     StoreError::Refused(format!("column {column} cannot be read: {detail}"))
 }
@@ -37,7 +36,7 @@ pub(super) const ESCALATION: &str = "tenant, escalation_id, task_id, handoff_id,
 
 /// Columns of a log's head.
 pub(super) const HEAD: &str = "tenant, log_id, size, hash, frontier";
-/// Columns of a content beside its name, of a table called `c`.
+/// Columns of a content besides its id, of a table called `c`.
 pub(super) const KEPT: &str =
     "c.salt, c.codec, c.bytes, c.segment, c.seg_offset, c.seg_length, c.purged_at";
 
@@ -57,10 +56,10 @@ pub(super) const CONTRACT: &str =
 pub(super) const PAYLOAD_SCHEMA: &str =
     "tenant, schema_id, version, ordinal, doc, sha256, migration, created_by, created_at";
 
-/// Columns of what a contract's dedupe key was last seen with.
+/// Columns of a dedupe value's last use.
 pub(super) const REPEAT: &str = "tenant, repeat_key, handoff_id, seen_at";
 
-/// Columns of a task that was only refused.
+/// Columns of a refused task id.
 pub(super) const REFUSED_TASK: &str = "tenant, task_id, agent_id, refusals, updated_at";
 
 /// Columns of a return.
@@ -69,13 +68,13 @@ pub(super) const RETURN: &str = "tenant, handoff_id, task_id, agent_id, returned
 /// Columns of a cap.
 pub(super) const CAP: &str = "tenant, agent_id, window_s, usd_nanos, mark, books, updated_at";
 
-/// Columns of an event `e`, with what is read beside it from its handoff `h`.
+/// Columns of an event `e`, with those of its handoff `h`.
 pub(super) const EVENT: &str = "e.tenant, e.leaf_index, e.ordinal, e.event_id, e.type, e.at, e.task_id, e.handoff_id, e.source, e.target, e.audience, e.data, h.reason, h.content_id";
 
 /// Columns of a cursor.
 pub(super) const CURSOR: &str = "tenant, subscriber, leaf_index, ordinal, active, broker, lease_until, next_at, failures, failing_since, attempts";
 
-/// Columns of an attempt at telling a subscriber.
+/// Columns of an attempt to publish an event.
 pub(super) const EVENT_DELIVERY: &str = "tenant, subscriber, slot, number, leaf_index, ordinal, event_id, type, at, attempt, outcome, status, detail, duration_us";
 /// Columns of an erasure.
 pub(super) const ERASURE: &str = "tenant, erasure_id, subject_key, subject_id, commitment, scope, reason, status, held, data, contents, checkpoints, leaf_index, requested_at, updated_at, completed_at";
@@ -100,12 +99,14 @@ macro_rules! decoders {
         use $crate::domain::money::Usd;
         use $crate::domain::progress::Edge;
         use $crate::domain::task::{Task, TaskStatus};
-        use $crate::evidence::commitment::{Codec, Part};
-        use $crate::evidence::erasure::{Scope, Slot};
+        use $crate::evidence::commitment::{Codec, PackedContent};
+        use $crate::evidence::erasure::{DataSlot, ErasureScope};
         use $crate::evidence::merkle::Frontier;
         use $crate::evidence::record::LogHead;
         use $crate::store::contracts::{ContractRow, RepeatRow};
-        use $crate::store::erasure::{ErasureRow, ErasureStatus, HeldDatum, HoldRow, Route};
+        use $crate::store::erasure::{
+            ErasureRow, ErasureStatus, HandoffRoute, HoldRow, SubjectDatum,
+        };
         use $crate::store::events::{CursorRow, EventDeliveryRow, EventRow, SubscriptionRow};
         use $crate::store::rows::unreadable;
         use $crate::store::schemas::PayloadSchemaRow;
@@ -114,7 +115,7 @@ macro_rules! decoders {
             RefusedTaskRow, Result, ReturnRow, Role, TreeKeyRow,
         };
 
-        /// Reads one column.
+        /// Reads one column of any type.
         pub(super) fn get<'r, T>(row: &'r $row, column: &str) -> Result<T>
         where
             T: sqlx::Decode<'r, <$row as sqlx::Row>::Database>
@@ -123,7 +124,7 @@ macro_rules! decoders {
             sqlx::Row::try_get(row, column).map_err(|err| unreadable(column, err))
         }
 
-        /// Reads a text column as something that parses.
+        /// Parses a text column.
         pub(super) fn parse<T>(row: &$row, column: &str) -> Result<T>
         where
             T: std::str::FromStr,
@@ -132,7 +133,7 @@ macro_rules! decoders {
             get::<String>(row, column)?.parse().map_err(|err| unreadable(column, err))
         }
 
-        /// Reads a nullable text column as something that parses.
+        /// Parses a nullable text column.
         pub(super) fn parse_opt<T>(row: &$row, column: &str) -> Result<Option<T>>
         where
             T: std::str::FromStr,
@@ -170,23 +171,22 @@ macro_rules! decoders {
             Priority::of_rank(rank).ok_or_else(|| unreadable("priority", rank))
         }
 
-        /// A codec column.
         pub(super) fn codec(row: &$row) -> Result<Codec> {
             let text = get::<&str>(row, "codec")?;
             Codec::parse(text).ok_or_else(|| unreadable("codec", text))
         }
 
-        /// What a row of `contents` still holds.
-        pub(super) fn content_kept(row: &$row) -> Result<$crate::store::Kept> {
+        /// The stored form of a content.
+        pub(super) fn content_kept(row: &$row) -> Result<$crate::store::ContentStorage> {
             let place = match get::<Option<String>>(row, "segment")? {
-                Some(segment) => Some($crate::store::cold::Place {
+                Some(segment) => Some($crate::store::cold::ArchiveLocation {
                     segment,
                     offset: unsigned(row, "seg_offset")?,
                     length: unsigned(row, "seg_length")?,
                 }),
                 None => None,
             };
-            Ok($crate::store::Kept::from_columns(
+            Ok($crate::store::ContentStorage::from_columns(
                 get(row, "salt")?,
                 codec(row)?,
                 get(row, "bytes")?,
@@ -196,8 +196,8 @@ macro_rules! decoders {
         }
 
         /// A record as the purge looks at it.
-        pub(super) fn aged(row: &$row) -> Result<$crate::store::purge::Aged> {
-            Ok($crate::store::purge::Aged {
+        pub(super) fn aged(row: &$row) -> Result<$crate::store::purge::PurgeCandidate> {
+            Ok($crate::store::purge::PurgeCandidate {
                 leaf_index: get(row, "leaf_index")?,
                 kind: get(row, "kind")?,
                 recorded_at: micros(row, "recorded_at")?,
@@ -212,14 +212,13 @@ macro_rules! decoders {
             Ok((parse(row, "content_id")?, get(row, "leaf_index")?, micros(row, "recorded_at")?))
         }
 
-        /// Which checkpoint, of which task.
         pub(super) fn saved(row: &$row) -> Result<($crate::domain::ids::TaskId, CheckpointRef)> {
             let execution_id = parse(row, "execution_id")?;
             Ok((parse(row, "task_id")?, CheckpointRef { execution_id, seq: get(row, "seq")? }))
         }
 
-        /// What is delivered of a content without bytes: nothing where it was erased. Refuses one that
-        /// is only cold, by its columns `salt` and `segment`.
+        /// The bytes to deliver of a content without bytes: none where erased. Rejects one that is only cold,
+        /// by its columns `salt` and `segment`.
         pub(super) fn erased(row: &$row) -> Result<Vec<u8>> {
             let salt = get::<Option<&[u8]>>(row, "salt")?;
             match get::<Option<&str>>(row, "segment")?.filter(|_| salt.is_some()) {
@@ -228,17 +227,14 @@ macro_rules! decoders {
             }
         }
 
-        /// A count or size column.
         pub(super) fn unsigned(row: &$row, column: &str) -> Result<u64> {
             u64::try_from(get::<i64>(row, column)?).map_err(|err| unreadable(column, err))
         }
 
-        /// A 32-byte hash column.
         pub(super) fn hash32(row: &$row, column: &str) -> Result<[u8; 32]> {
             get::<Vec<u8>>(row, column)?.try_into().map_err(|_| unreadable(column, "not 32 bytes"))
         }
 
-        /// A log's head.
         pub(super) fn head(row: &$row) -> Result<LogHead> {
             let tree = match get::<Option<Vec<u8>>>(row, "frontier")? {
                 Some(bytes) => Frontier::parse(&bytes)
@@ -254,7 +250,6 @@ macro_rules! decoders {
             })
         }
 
-        /// A public key that signs tree heads.
         pub(super) fn tree_key(row: &$row) -> Result<TreeKeyRow> {
             Ok(TreeKeyRow {
                 public: hash32(row, "public_key")?,
@@ -263,7 +258,6 @@ macro_rules! decoders {
             })
         }
 
-        /// A task.
         pub(super) fn task(row: &$row) -> Result<Task> {
             let status = get::<&str>(row, "status")?;
             Ok(Task {
@@ -308,7 +302,6 @@ macro_rules! decoders {
                 .transpose()
         }
 
-        /// An edge of a task.
         pub(super) fn edge(row: &$row) -> Result<Edge> {
             Ok(Edge {
                 tenant: parse(row, "tenant")?,
@@ -325,7 +318,6 @@ macro_rules! decoders {
             })
         }
 
-        /// An escalation.
         pub(super) fn escalation(row: &$row) -> Result<Escalation> {
             let status = get::<&str>(row, "status")?;
             Ok(Escalation {
@@ -348,7 +340,6 @@ macro_rules! decoders {
             })
         }
 
-        /// What rules a handoff.
         pub(super) fn ruling(row: &$row) -> Result<Option<Box<$crate::domain::ruling::Ruling>>> {
             get::<Option<String>>(row, "policy")?
                 .map(|text| serde_json::from_str(&text))
@@ -356,7 +347,6 @@ macro_rules! decoders {
                 .map_err(|err| unreadable("policy", err))
         }
 
-        /// A handoff.
         pub(super) fn handoff(row: &$row) -> Result<Handoff> {
             let status = get::<&str>(row, "status")?;
             Ok(Handoff {
@@ -407,7 +397,6 @@ macro_rules! decoders {
             })
         }
 
-        /// An outbox row.
         pub(super) fn outbox(row: &$row) -> Result<OutboxRow> {
             Ok(OutboxRow {
                 tenant: parse(row, "tenant")?,
@@ -425,7 +414,6 @@ macro_rules! decoders {
             })
         }
 
-        /// A key.
         pub(super) fn key(row: &$row) -> Result<KeyRow> {
             let role = get::<&str>(row, "role")?;
             Ok(KeyRow {
@@ -440,7 +428,6 @@ macro_rules! decoders {
             })
         }
 
-        /// An agent.
         pub(super) fn agent(row: &$row) -> Result<AgentRow> {
             Ok(AgentRow {
                 tenant: parse(row, "tenant")?,
@@ -452,7 +439,7 @@ macro_rules! decoders {
             })
         }
 
-        /// An agent that changed, joined to what there is of it.
+        /// An agent row joined to its change; `None` for a deleted agent.
         pub(super) fn changed_agent(
             row: &$row,
         ) -> Result<(crate::domain::ids::AgentId, Option<AgentRow>)> {
@@ -460,7 +447,6 @@ macro_rules! decoders {
             Ok((parse(row, "agent_id")?, if there { Some(agent(row)?) } else { None }))
         }
 
-        /// A contract.
         pub(super) fn contract(row: &$row) -> Result<ContractRow> {
             Ok(ContractRow {
                 tenant: parse(row, "tenant")?,
@@ -474,7 +460,6 @@ macro_rules! decoders {
             })
         }
 
-        /// A payload schema.
         pub(super) fn payload_schema(row: &$row) -> Result<PayloadSchemaRow> {
             Ok(PayloadSchemaRow {
                 tenant: parse(row, "tenant")?,
@@ -489,7 +474,6 @@ macro_rules! decoders {
             })
         }
 
-        /// What a contract's dedupe key was last seen with.
         pub(super) fn repeat(row: &$row) -> Result<RepeatRow> {
             Ok(RepeatRow {
                 tenant: parse(row, "tenant")?,
@@ -499,7 +483,6 @@ macro_rules! decoders {
             })
         }
 
-        /// A task that was only refused.
         pub(super) fn refused_task(row: &$row) -> Result<RefusedTaskRow> {
             Ok(RefusedTaskRow {
                 tenant: parse(row, "tenant")?,
@@ -543,7 +526,6 @@ macro_rules! decoders {
             })
         }
 
-        /// A subscription.
         pub(super) fn subscription(row: &$row) -> Result<SubscriptionRow> {
             Ok(SubscriptionRow {
                 tenant: parse(row, "tenant")?,
@@ -560,7 +542,6 @@ macro_rules! decoders {
             Ok(Position { leaf_index: get(row, "leaf_index")?, ordinal: get(row, "ordinal")? })
         }
 
-        /// An event, with what is read beside it.
         pub(super) fn event(row: &$row) -> Result<EventRow> {
             Ok(EventRow {
                 id: parse(row, "event_id")?,
@@ -582,7 +563,6 @@ macro_rules! decoders {
             })
         }
 
-        /// A cursor.
         pub(super) fn cursor(row: &$row) -> Result<CursorRow> {
             Ok(CursorRow {
                 tenant: parse(row, "tenant")?,
@@ -598,7 +578,6 @@ macro_rules! decoders {
             })
         }
 
-        /// An attempt at telling a subscriber.
         pub(super) fn event_delivery(row: &$row) -> Result<EventDeliveryRow> {
             Ok(EventDeliveryRow {
                 number: get(row, "number")?,
@@ -614,7 +593,6 @@ macro_rules! decoders {
             })
         }
 
-        /// A dead letter.
         pub(super) fn dead_letter(row: &$row) -> Result<DeadLetterRow> {
             Ok(DeadLetterRow {
                 tenant: parse(row, "tenant")?,
@@ -632,7 +610,6 @@ macro_rules! decoders {
             })
         }
 
-        /// An erasure.
         pub(super) fn erasure(row: &$row) -> Result<ErasureRow> {
             let (scope, status) = (get::<&str>(row, "scope")?, get::<&str>(row, "status")?);
             Ok(ErasureRow {
@@ -641,7 +618,7 @@ macro_rules! decoders {
                 subject_key: hash32(row, "subject_key")?,
                 subject_id: get(row, "subject_id")?,
                 commitment: hash32(row, "commitment")?,
-                scope: Scope::parse(scope).ok_or_else(|| unreadable("scope", scope))?,
+                scope: ErasureScope::parse(scope).ok_or_else(|| unreadable("scope", scope))?,
                 reason: get(row, "reason")?,
                 status: ErasureStatus::parse(status).ok_or_else(|| unreadable("status", status))?,
                 held: get(row, "held")?,
@@ -655,7 +632,6 @@ macro_rules! decoders {
             })
         }
 
-        /// A legal hold.
         pub(super) fn hold(row: &$row) -> Result<HoldRow> {
             let subject_key = match get::<Option<&[u8]>>(row, "subject_key")? {
                 Some(_) => Some(hash32(row, "subject_key")?),
@@ -673,15 +649,13 @@ macro_rules! decoders {
             })
         }
 
-        /// A place of personal data.
-        pub(super) fn slot(row: &$row) -> Result<Slot> {
-            Ok(Slot { leaf_index: get(row, "leaf_index")?, ordinal: get(row, "ordinal")? })
+        pub(super) fn slot(row: &$row) -> Result<DataSlot> {
+            Ok(DataSlot { leaf_index: get(row, "leaf_index")?, ordinal: get(row, "ordinal")? })
         }
 
-        /// A datum of an access report.
-        pub(super) fn held(row: &$row) -> Result<HeldDatum> {
+        pub(super) fn held(row: &$row) -> Result<SubjectDatum> {
             let route = match get::<Option<String>>(row, "source")? {
-                Some(source) => Some(Route {
+                Some(source) => Some(HandoffRoute {
                     source,
                     target: get(row, "target")?,
                     status: get(row, "status")?,
@@ -690,7 +664,7 @@ macro_rules! decoders {
                 }),
                 None => None,
             };
-            Ok(HeldDatum {
+            Ok(SubjectDatum {
                 slot: slot(row)?,
                 kind: get(row, "kind")?,
                 record_hash: get(row, "record_hash")?,
@@ -702,7 +676,6 @@ macro_rules! decoders {
             })
         }
 
-        /// What is known of a run's last checkpoint.
         pub(super) fn last_checkpoint(row: &$row) -> Result<LastCheckpoint> {
             Ok(LastCheckpoint {
                 seq: get(row, "seq")?,
@@ -711,7 +684,6 @@ macro_rules! decoders {
             })
         }
 
-        /// A checkpoint.
         pub(super) fn checkpoint(row: &$row) -> Result<CheckpointRow> {
             Ok(CheckpointRow {
                 tenant: parse(row, "tenant")?,
@@ -721,7 +693,7 @@ macro_rules! decoders {
                     seq: get(row, "seq")?,
                 },
                 agent: parse(row, "agent_id")?,
-                part: Part {
+                part: PackedContent {
                     salt: get(row, "salt")?,
                     commitment: hash32(row, "commitment")?,
                     codec: codec(row)?,

@@ -1,48 +1,48 @@
-//! Payload schemas as kept, and the queries on them.
+//! Payload schema rows and their queries.
 
 use async_trait::async_trait;
 
 use super::Result;
 use crate::domain::ids::{Micros, TenantId};
 
-/// Names a payload schema in all its versions.
+/// Key of a payload schema with all its versions.
 pub type PayloadSchemaKey = (TenantId, String);
-/// Names one version of a payload schema.
+/// Key of a payload schema version.
 pub type PayloadSchemaVersion = (TenantId, String, String);
 
-/// One version of a payload schema. Never changed, never removed: contracts name it.
+/// A payload schema version. Rows are never changed or deleted, as contracts name them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PayloadSchemaRow {
-    /// Its organisation.
+    /// The owning tenant.
     pub tenant: TenantId,
-    /// Its id.
+    /// The schema's id.
     pub id: String,
-    /// Its semver version.
+    /// The schema's semver version.
     pub version: String,
-    /// How many versions of it were there before. Unique: of two that are registered at once, having seen
-    /// the same ones, the second conflicts and is held against the first.
+    /// Number of earlier versions. Unique: of two brokers that register a version at once after the same ones,
+    /// the second conflicts and is compared with the first.
     pub ordinal: i64,
-    /// Its canonical document (RFC 8785).
+    /// The canonical document (RFC 8785).
     pub doc: String,
     /// SHA-256 of `doc`.
     pub sha256: [u8; 32],
-    /// What senders have to do to move to it, in words.
+    /// Migration notes for senders.
     pub migration: Option<String>,
-    /// The key of the person who registered it.
+    /// Id of the registering key.
     pub created_by: String,
-    /// When it was registered.
+    /// Time of registration.
     pub created_at: Micros,
 }
 
 impl PayloadSchemaRow {
-    /// Its key.
+    /// The row's key.
     #[must_use]
     pub fn key(&self) -> PayloadSchemaVersion {
         (self.tenant.clone(), self.id.clone(), self.version.clone())
     }
 }
 
-/// The queries on payload schemas.
+/// Queries on payload schemas.
 #[async_trait]
 pub trait PayloadSchemaStore: Send + Sync {
     /// All versions of a tenant's payload schemas, or of the one with this id, by id and in the order in

@@ -1,6 +1,5 @@
-//! Asking a witness for its cosignature: C2SP tlog-witness. The broker shows that the new tree continues
-//! the one that the witness cosigned last; the witness checks that by itself and signs, or names the
-//! size that it knows.
+//! Requests a witness' cosignature: C2SP tlog-witness. The broker proves that the new tree continues the tree the
+//! witness cosigned last; the witness verifies that and signs, or answers with the size it has.
 
 use std::collections::HashMap;
 
@@ -10,31 +9,30 @@ use reqwest::{Method, StatusCode};
 use tokio::sync::Mutex;
 
 use super::places::PATIENCE;
-use super::{Head, PutError};
+use super::{OutgoingHead, PutError};
 use crate::dispatch::egress::GuardedClient;
 use crate::evidence::cosignature::WitnessKey;
 use crate::evidence::note::Note;
 use crate::store::Store;
 use crate::tree;
 
-/// The longest answer that is read: a size, or a few signature lines.
+/// Longest answer read, in bytes: a size, or a few signature lines.
 const MAX_ANSWER: usize = 16 * 1024;
 
-/// Tries of one head: the first may learn the size that the witness knows, and another broker may be
-/// first with a newer one.
+/// Attempts for one head: the first may return the witness' size, and another broker may be first with a newer head.
 const TRIES: usize = 3;
 
-/// A witness.
+/// A client of one witness.
 pub struct Cosigner {
     client: GuardedClient,
     url: String,
     key: WitnessKey,
-    /// The size that it cosigned last, by log.
+    /// The size last cosigned, by log.
     knows: Mutex<HashMap<String, u64>>,
 }
 
 impl Cosigner {
-    /// A witness at a submission prefix.
+    /// A client for the witness at a submission prefix.
     pub(super) fn new(client: GuardedClient, prefix: &str, key: WitnessKey) -> Self {
         let url = format!("{}/add-checkpoint", prefix.trim_end_matches('/'));
         Self { client, url, key, knows: Mutex::default() }
@@ -45,8 +43,12 @@ impl Cosigner {
         self.key.name()
     }
 
-    /// Has a head cosigned; returns the witness' signature line.
-    pub(super) async fn cosign(&self, store: &dyn Store, head: &Head) -> Result<String, PutError> {
+    /// Requests a cosignature for a head; returns the witness' signature line.
+    pub(super) async fn cosign(
+        &self,
+        store: &dyn Store,
+        head: &OutgoingHead,
+    ) -> Result<String, PutError> {
         let mut old = self.knows.lock().await.get(&head.log_id).copied().unwrap_or(0);
         for _ in 0..TRIES {
             let (status, answer) = self.ask(store, head, old).await?;
@@ -76,7 +78,7 @@ impl Cosigner {
     async fn ask(
         &self,
         store: &dyn Store,
-        head: &Head,
+        head: &OutgoingHead,
         old: u64,
     ) -> Result<(StatusCode, String), PutError> {
         let away = |err: &dyn std::fmt::Display| PutError::Away(err.to_string());
@@ -108,8 +110,8 @@ impl Cosigner {
         Ok((status, String::from_utf8_lossy(&bytes).into_owned()))
     }
 
-    /// The size that the witness says it knows; it can only be below the head's.
-    fn known(head: &Head, asked: u64, answer: &str) -> Result<u64, PutError> {
+    /// The size in the witness' answer; accepted only below the head's size.
+    fn known(head: &OutgoingHead, asked: u64, answer: &str) -> Result<u64, PutError> {
         let known: u64 = answer.trim().parse().map_err(|_| {
             PutError::Away("it answered 409 without the size that it knows".to_owned())
         })?;
@@ -128,8 +130,8 @@ impl Cosigner {
         Ok(known)
     }
 
-    /// Its own signature among what it answered, if it holds.
-    fn signature(&self, head: &Head, answer: &str) -> Result<String, PutError> {
+    /// The witness' signature line in its answer, once verified.
+    fn signature(&self, head: &OutgoingHead, answer: &str) -> Result<String, PutError> {
         let wrong = |err: &dyn std::fmt::Display| PutError::Away(format!("its answer: {err}"));
         let note = Note::parse(&format!("{}{answer}", head.note)).map_err(|err| wrong(&err))?;
         let (signature, _) = self.key.verify(&note).map_err(|err| wrong(&err))?;

@@ -1,12 +1,11 @@
-//! Tree heads in a folder: `<log id>.heads` has every note that was published, one after the other;
-//! `<log id>.latest` the newest. At a start the database is checked against the
-//! newest: a log may have grown since, and nothing else.
+//! Tree heads in a folder: `<log id>.heads` has every published note, one after the other; `<log id>.latest` has the
+//! newest. At each start the broker checks the database against the newest: a log may only have grown since.
 
 use std::collections::HashMap;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use super::Head;
+use super::OutgoingHead;
 use crate::evidence::merkle::Hash;
 use crate::evidence::note::{Note, PublicKey, TreeHead};
 use crate::evidence::receipt::Notary;
@@ -14,35 +13,35 @@ use crate::fault::{self, Step};
 use crate::store::{Store, StoreError};
 use crate::tree;
 
-/// What ends the name of a log's newest head.
+/// Suffix of the file with a log's newest head.
 const LATEST: &str = ".latest";
 
-/// Why a database does not fit the tree heads that are kept.
+/// Mismatches between the database and the kept tree heads.
 #[derive(Debug, thiserror::Error)]
-pub enum KeptFault {
-    /// A kept head cannot be read or is not signed with a key of this database.
+pub enum KeptHeadError {
+    /// A kept head cannot be read, or is not signed with a key of this database.
     #[error(
-        "the tree head kept in {path} cannot be believed: {why}. Restore the file, or move it aside \
+        "the tree head kept in {path} is not valid: {why}. Restore the file, or move it aside \
          to go on without what it attests (docs/evidence.md)"
     )]
     Unreadable {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// Why.
+        /// A sentence with the reason.
         why: String,
     },
-    /// The database is not what was attested.
+    /// The database contradicts a kept head.
     #[error(
         "{what}, but a tree head kept in {path} was signed over {kept} records. It was cut or \
          rewritten, or an older backup was restored. See what differs: handoffd verify --tree-head {path}. \
          Only after a restore on purpose: move that file aside and start again (docs/evidence.md)"
     )]
     Fork {
-        /// What was found instead.
+        /// A sentence with the state found.
         what: String,
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// Records that the kept head speaks of.
+        /// Number of records of the kept head.
         kept: u64,
     },
     /// The store failed.
@@ -50,8 +49,8 @@ pub enum KeptFault {
     Store(#[from] StoreError),
 }
 
-/// Keeps a head, durably. One that the folder has already, or has a newer one than, is left out.
-pub(super) fn keep(folder: &Path, head: &Head) -> io::Result<()> {
+/// Writes a head durably. Skipped if the folder has it already, or has a newer one.
+pub(super) fn keep(folder: &Path, head: &OutgoingHead) -> io::Result<()> {
     // The id comes from the database, which is not trusted with paths.
     let plain = |c: char| c.is_ascii_alphanumeric() || c == '-';
     if head.log_id.is_empty() || !head.log_id.chars().all(plain) {
@@ -78,20 +77,20 @@ pub(super) fn keep(folder: &Path, head: &Head) -> io::Result<()> {
     std::fs::File::open(folder)?.sync_all()
 }
 
-/// Checks every log of which `folder` keeps a head: the database must have it, with at least as many
-/// records, and its tree at the kept size must have the kept root. Returns what was kept.
+/// Checks every log with a head in `folder`: the log must exist with at least as many records, and its tree at the
+/// kept size must have the kept root. Returns size and root by log.
 ///
 /// # Errors
-/// [`KeptFault`], with what to do.
+/// [`KeptHeadError`], with instructions.
 pub async fn check(
     folder: &Path,
     store: &dyn Store,
     notary: &Notary,
-) -> Result<HashMap<String, (u64, Hash)>, KeptFault> {
+) -> Result<HashMap<String, (u64, Hash)>, KeptHeadError> {
     let mut known = HashMap::new();
     for (log_id, path) in latest(folder)? {
         let head = believed(&path, &log_id, store, notary).await?;
-        let fork = |what| KeptFault::Fork { what, path: path.clone(), kept: head.size };
+        let fork = |what| KeptHeadError::Fork { what, path: path.clone(), kept: head.size };
         let Some(tenant) = store.find_log(&log_id).await? else {
             return Err(fork(format!("this database has no log {log_id}")));
         };
@@ -110,10 +109,12 @@ pub async fn check(
     Ok(known)
 }
 
-/// The newest heads in a folder, by log.
-fn latest(folder: &Path) -> Result<Vec<(String, PathBuf)>, KeptFault> {
-    let unreadable =
-        |err: io::Error| KeptFault::Unreadable { path: folder.to_owned(), why: err.to_string() };
+/// The newest head of each log in a folder.
+fn latest(folder: &Path) -> Result<Vec<(String, PathBuf)>, KeptHeadError> {
+    let unreadable = |err: io::Error| KeptHeadError::Unreadable {
+        path: folder.to_owned(),
+        why: err.to_string(),
+    };
     let entries = match std::fs::read_dir(folder) {
         Ok(entries) => entries,
         Err(err) if err.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -131,14 +132,14 @@ fn latest(folder: &Path) -> Result<Vec<(String, PathBuf)>, KeptFault> {
     Ok(found)
 }
 
-/// A kept head whose signature holds.
+/// A kept head, once its signature is verified.
 async fn believed(
     path: &Path,
     log_id: &str,
     store: &dyn Store,
     notary: &Notary,
-) -> Result<TreeHead, KeptFault> {
-    let unreadable = |why: String| KeptFault::Unreadable { path: path.to_owned(), why };
+) -> Result<TreeHead, KeptHeadError> {
+    let unreadable = |why: String| KeptHeadError::Unreadable { path: path.to_owned(), why };
     let note = std::fs::read_to_string(path).map_err(|err| unreadable(err.to_string()))?;
     let note = Note::parse(&note).map_err(|err| unreadable(err.to_string()))?;
     let head = TreeHead::parse(&note.text).map_err(|err| unreadable(err.to_string()))?;

@@ -1,10 +1,9 @@
-//! Witnessing: tree heads are published to places outside the database, so that whoever could rewrite
-//! the database cannot rewrite what was said of it. A log that was cut, or written anew, fails against
-//! any head that is kept elsewhere.
+//! Witnessing: the broker publishes tree heads to destinations outside the database, so that a rewrite of the
+//! database cannot also rewrite them. A truncated or rewritten log fails against any head kept elsewhere.
 //!
-//! `places.rs` reads the settings and knows the places; `kept.rs` is the folder, which the broker also
-//! checks its database against at each start; `cosign.rs` asks C2SP tlog-witnesses. What is published
-//! is only ever the continuation of what was: a log that is not is reported and published nowhere.
+//! `places.rs` parses the settings and writes to the destinations; `kept.rs` is the folder, against which the
+//! broker also checks its database at each start; `cosign.rs` requests cosignatures of C2SP tlog-witnesses. A head is
+//! published only if its log continues the last published tree; any other log is reported and not published.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -19,79 +18,80 @@ use crate::evidence::merkle::Hash;
 use crate::evidence::receipt::Notary;
 use crate::metrics::WitnessMetrics;
 use crate::store::{Result, Store};
-use crate::tree::{self, Cosigned};
+use crate::tree::{self, CosignedHeads};
 
 mod cosign;
 mod kept;
 mod places;
 
-pub use kept::{KeptFault, check};
-pub use places::{BadPlace, Place, places};
+pub use kept::{KeptHeadError, check};
+pub use places::{DestinationError, HeadDestination, places};
 
-/// A tree head on its way out.
+/// A tree head to be published.
 #[derive(Debug, Clone)]
-pub struct Head {
-    /// Whose log.
+pub struct OutgoingHead {
+    /// The tenant that owns the log.
     pub tenant: TenantId,
-    /// Which log.
+    /// The log's id.
     pub log_id: String,
-    /// How many records it has.
+    /// Number of records.
     pub size: u64,
-    /// The root of its tree.
+    /// The root of the log's tree.
     pub root: Hash,
-    /// The signed note that says so.
+    /// The signed note.
     pub note: String,
 }
 
-/// Why a place did not take a tree head.
+/// Reasons for which a destination did not take a tree head.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PutError {
-    /// It cannot be reached or written: later it may.
+    /// The destination cannot be reached or written. Retry later.
     #[error("{0}")]
     Away(String),
-    /// It knows another history of the log.
+    /// The destination has another history of the log.
     #[error("{0}")]
     Refused(String),
 }
 
-/// What a publisher works with.
-pub struct Parts {
-    /// Where the logs are.
+/// The collaborators of a [`Publisher`].
+pub struct PublisherContext {
+    /// Store of the logs.
     pub store: Arc<dyn Store>,
-    /// Signs.
+    /// Signs the tree heads.
     pub notary: Arc<Notary>,
-    /// Tells the time.
+    /// Source of the current time.
     pub clock: Arc<dyn Clock>,
-    /// Counts.
+    /// Counters of published heads.
     pub metrics: WitnessMetrics,
-    /// Where cosigned heads are left for those who ask.
-    pub cosigned: Arc<Cosigned>,
-    /// Where to publish.
-    pub places: Vec<Place>,
-    /// Size and root that each log is known to have had, from [`check`].
+    /// Cosigned heads for the API.
+    pub cosigned: Arc<CosignedHeads>,
+    /// Destinations of published heads.
+    pub places: Vec<HeadDestination>,
+    /// The last known size and root by log, from [`check`].
     pub known: HashMap<String, (u64, Hash)>,
 }
 
 /// Publishes tree heads.
 pub struct Publisher {
-    parts: Parts,
-    targets: Vec<Target>,
-    /// The newest size and root of each log that was published: what comes must continue it.
+    parts: PublisherContext,
+    targets: Vec<DestinationState>,
+    /// Size and root of the last published head by log: the next head must continue it.
     published: Mutex<HashMap<String, (u64, Hash)>>,
 }
 
-/// A place, and the size of each log that it has.
-struct Target {
-    place: Place,
+/// A destination, and the size it has of each log.
+struct DestinationState {
+    place: HeadDestination,
     has: Mutex<HashMap<String, u64>>,
 }
 
 impl Publisher {
-    /// Over its parts.
+    /// A publisher with its destinations.
     #[must_use]
-    pub fn new(mut parts: Parts) -> Self {
+    pub fn new(mut parts: PublisherContext) -> Self {
         let places = std::mem::take(&mut parts.places).into_iter();
-        let targets = places.map(|place| Target { place, has: Mutex::default() }).collect();
+        let targets =
+            places.map(|place| DestinationState { place, has: Mutex::default() }).collect();
         let published = Mutex::new(std::mem::take(&mut parts.known));
         Self { parts, targets, published }
     }
@@ -110,7 +110,7 @@ impl Publisher {
         }
     }
 
-    /// Publishes the head of every log that moved. What fails is told and tried again next time.
+    /// Publishes the head of every log that grew. Failures are logged and retried at the next call.
     pub async fn publish(&self) {
         if self.targets.is_empty() {
             return;
@@ -126,8 +126,8 @@ impl Publisher {
         futures_util::future::join_all(targets).await;
     }
 
-    /// The heads of all logs that continue what was published of them.
-    async fn heads(&self) -> Result<Vec<Head>> {
+    /// The heads of all logs that continue their last published tree.
+    async fn heads(&self) -> Result<Vec<OutgoingHead>> {
         let (mut heads, mut records) = (Vec::new(), 0);
         for tenant in self.parts.store.list_tenants().await? {
             let Some(found) = self.parts.store.find_head(&tenant).await? else { continue };
@@ -135,7 +135,7 @@ impl Publisher {
             if found.tree.size() == 0 {
                 continue;
             }
-            let head = Head {
+            let head = OutgoingHead {
                 size: found.tree.size(),
                 root: found.tree.root(),
                 note: self.parts.notary.tree_head(&found.log_id, &found.tree),
@@ -150,8 +150,8 @@ impl Publisher {
         Ok(heads)
     }
 
-    /// Whether a head's log still begins with the tree that was published last.
-    async fn continues(&self, head: &Head) -> Result<bool> {
+    /// Whether a head's log still begins with the last published tree.
+    async fn continues(&self, head: &OutgoingHead) -> Result<bool> {
         let mut published = self.published.lock().await;
         if let Some((size, root)) = published.get(&head.log_id) {
             let well = head.size >= *size
@@ -162,7 +162,7 @@ impl Publisher {
                     log = head.log_id,
                     published = size,
                     now = head.size,
-                    "this log is not the continuation of what was published of it: it was cut or rewritten"
+                    "this log does not continue its published tree: it was truncated or rewritten"
                 );
                 return Ok(false);
             }
@@ -171,8 +171,8 @@ impl Publisher {
         Ok(true)
     }
 
-    /// Gives a place the heads that it does not have.
-    async fn serve(&self, target: &Target, heads: &[Head]) {
+    /// Publishes to one destination the heads it lacks.
+    async fn serve(&self, target: &DestinationState, heads: &[OutgoingHead]) {
         let kind = target.place.kind();
         let count =
             |outcome| self.parts.metrics.published.with_label_values(&[kind, outcome]).inc();
@@ -194,7 +194,7 @@ impl Publisher {
                 }
                 Err(PutError::Away(why)) => {
                     count("failed");
-                    tracing::warn!(place = %target.place, why, "tree heads could not be published; they will be");
+                    tracing::warn!(place = %target.place, why, "tree heads could not be published; the next run retries");
                     return;
                 }
             }

@@ -1,4 +1,4 @@
-//! The places that tree heads go to, and how the settings name them.
+//! Destinations of tree heads, and their settings.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -6,33 +6,33 @@ use std::time::Duration;
 use reqwest::{Method, header};
 
 use super::cosign::Cosigner;
-use super::{Head, Parts, PutError, kept};
+use super::{OutgoingHead, PublisherContext, PutError, kept};
 use crate::archive::{ArchiveError, Bucket};
 use crate::config::Config;
 use crate::dispatch::egress::GuardedClient;
 use crate::evidence::cosignature::WitnessKey;
 
-/// How long a place may take for one tree head.
+/// Timeout of one tree head at one destination.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Somewhere outside the database.
-pub enum Place {
-    /// Files in a folder: see `kept`.
+/// A destination outside the database.
+pub enum HeadDestination {
+    /// Files in a folder; see `kept`.
     Folder(PathBuf),
-    /// A URL that takes each note as a POST.
+    /// A URL that receives each note by POST.
     Hook(GuardedClient, String),
-    /// A bucket: one object a note, never replaced.
+    /// A bucket: one object for each note, never replaced.
     Bucket(String, Box<Bucket>),
     /// A C2SP tlog-witness, which cosigns.
     Witness(Box<Cosigner>),
 }
 
-/// A setting that names no place.
+/// An invalid destination in the settings.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub struct BadPlace(String);
+pub struct DestinationError(String);
 
-impl std::fmt::Display for Place {
+impl std::fmt::Display for HeadDestination {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Folder(folder) => write!(f, "{}", folder.display()),
@@ -42,14 +42,14 @@ impl std::fmt::Display for Place {
     }
 }
 
-/// A URL without what may be a secret in it.
+/// A URL without the parts that may be secret.
 fn shown(url: &str) -> String {
     let Ok(parsed) = url::Url::parse(url) else { return "a URL".to_owned() };
     format!("{}://{}", parsed.scheme(), parsed.host_str().unwrap_or_default())
 }
 
-impl Place {
-    /// The kind, for counts.
+impl HeadDestination {
+    /// The destination's kind, as a metric label.
     pub(super) const fn kind(&self) -> &'static str {
         match self {
             Self::Folder(_) => "file",
@@ -59,13 +59,17 @@ impl Place {
         }
     }
 
-    /// Where the folder is, if it is one.
+    /// The path of a folder; `None` for other kinds.
     #[must_use]
     pub fn folder(&self) -> Option<&Path> {
         if let Self::Folder(folder) = self { Some(folder) } else { None }
     }
 
-    pub(super) async fn put(&self, parts: &Parts, head: &Head) -> Result<(), PutError> {
+    pub(super) async fn put(
+        &self,
+        parts: &PublisherContext,
+        head: &OutgoingHead,
+    ) -> Result<(), PutError> {
         match self {
             Self::Folder(folder) => {
                 let (folder, head) = (folder.clone(), head.clone());
@@ -84,7 +88,7 @@ impl Place {
     }
 }
 
-async fn post(client: &GuardedClient, url: &str, head: &Head) -> Result<(), PutError> {
+async fn post(client: &GuardedClient, url: &str, head: &OutgoingHead) -> Result<(), PutError> {
     let request =
         client.request(Method::POST, url).map_err(|err| PutError::Away(err.to_string()))?;
     let request = request
@@ -100,7 +104,7 @@ async fn post(client: &GuardedClient, url: &str, head: &Head) -> Result<(), PutE
     }
 }
 
-async fn store(bucket: &Bucket, head: &Head) -> Result<(), PutError> {
+async fn store(bucket: &Bucket, head: &OutgoingHead) -> Result<(), PutError> {
     let key = format!("tree-heads/{}/{:020}.note", head.log_id, head.size);
     match bucket.put_new(&key, head.note.clone().into()).await {
         Ok(None) => Ok(()),
@@ -118,15 +122,15 @@ fn text_of(note: &[u8]) -> Option<&str> {
     note.rfind("\n\n").map(|cut| &note[..cut])
 }
 
-/// The places that the settings name. `environment` holds the credentials of buckets (`AWS_…`).
+/// The destinations named by the settings. `environment` holds the credentials of buckets (`AWS_…`).
 ///
 /// # Errors
-/// [`BadPlace`], naming the setting.
+/// [`DestinationError`], naming the setting.
 pub fn places(
     config: &Config,
     client: &GuardedClient,
     environment: impl IntoIterator<Item = (String, String)>,
-) -> Result<Vec<Place>, BadPlace> {
+) -> Result<Vec<HeadDestination>, DestinationError> {
     let environment: Vec<_> = environment.into_iter().collect();
     let words = config.audit.publish.split([',', ' ', '\n']).filter(|word| !word.is_empty());
     let named = words.map(|word| named(word, config, client, &environment));
@@ -140,16 +144,17 @@ fn named(
     config: &Config,
     client: &GuardedClient,
     environment: &[(String, String)],
-) -> Result<Place, BadPlace> {
-    let wrong = |why: &dyn std::fmt::Display| BadPlace(format!("audit.publish: `{word}`: {why}"));
+) -> Result<HeadDestination, DestinationError> {
+    let wrong =
+        |why: &dyn std::fmt::Display| DestinationError(format!("audit.publish: `{word}`: {why}"));
     if word.starts_with("http://") || word.starts_with("https://") {
         client.policy().check_url(word).map_err(|err| wrong(&err))?;
-        return Ok(Place::Hook(client.clone(), word.to_owned()));
+        return Ok(HeadDestination::Hook(client.clone(), word.to_owned()));
     }
     if word.starts_with("s3://") {
         let bucket = Bucket::new("audit.publish", word, config, environment.iter().cloned());
-        let bucket = bucket.map_err(|err: ArchiveError| BadPlace(err.to_string()))?;
-        return Ok(Place::Bucket(word.to_owned(), Box::new(bucket)));
+        let bucket = bucket.map_err(|err: ArchiveError| DestinationError(err.to_string()))?;
+        return Ok(HeadDestination::Bucket(word.to_owned(), Box::new(bucket)));
     }
     let path = word
         .strip_prefix("file:")
@@ -159,16 +164,17 @@ fn named(
         return Err(wrong(&"no folder"));
     }
     // `join` takes an absolute path as it is.
-    Ok(Place::Folder(config.server.data_dir.join(path)))
+    Ok(HeadDestination::Folder(config.server.data_dir.join(path)))
 }
 
-/// `<URL> <key>`.
-fn witness(entry: &str, client: &GuardedClient) -> Result<Place, BadPlace> {
-    let wrong =
-        |why: &dyn std::fmt::Display| BadPlace(format!("audit.witnesses: `{entry}`: {why}"));
+/// Parses `<URL> <key>`.
+fn witness(entry: &str, client: &GuardedClient) -> Result<HeadDestination, DestinationError> {
+    let wrong = |why: &dyn std::fmt::Display| {
+        DestinationError(format!("audit.witnesses: `{entry}`: {why}"))
+    };
     let (url, key) =
         entry.split_once(' ').ok_or_else(|| wrong(&"a witness is its URL, a space, its key"))?;
     client.policy().check_url(url).map_err(|err| wrong(&err))?;
     let key = WitnessKey::parse(key).map_err(|err| wrong(&err))?;
-    Ok(Place::Witness(Box::new(Cosigner::new(client.clone(), url, key))))
+    Ok(HeadDestination::Witness(Box::new(Cosigner::new(client.clone(), url, key))))
 }

@@ -6,7 +6,7 @@ use std::io::{Read, Write};
 use std::path::Path;
 use std::process::{Command, Output};
 
-use handoffd::bundle::{Options, Report, verify};
+use handoffd::bundle::{BundleReport, VerifyOptions, verify};
 use handoffd::evidence::note::{Note, PublicKey, Signer, TreeHead};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
@@ -82,7 +82,7 @@ fn unpack(bytes: &[u8]) -> Files {
     files
 }
 
-fn judge(files: &Files, options: &Options) -> Report {
+fn judge(files: &Files, options: &VerifyOptions) -> BundleReport {
     let file = tempfile::NamedTempFile::new().unwrap();
     let mut zip = ZipWriter::new(file.reopen().unwrap());
     for (name, bytes) in files {
@@ -327,7 +327,7 @@ fn tampered(files: &Files) {
         let bytes = flipped.get_mut(name).unwrap();
         let middle = bytes.len() / 2;
         bytes[middle] ^= 0x10;
-        let report = judge(&flipped, &Options::default());
+        let report = judge(&flipped, &VerifyOptions::default());
         let fault = report.first_fault.unwrap_or_else(|| panic!("{name} flipped: unseen")).fault;
         assert!(
             fault == "hash" || (name == "manifest.json" && !fault.is_empty()),
@@ -335,17 +335,17 @@ fn tampered(files: &Files) {
         );
         let mut dropped = files.clone();
         dropped.remove(name);
-        let fault = judge(&dropped, &Options::default()).first_fault.unwrap();
+        let fault = judge(&dropped, &VerifyOptions::default()).first_fault.unwrap();
         assert_eq!(fault.fault, "missing", "{name} dropped: {}", fault.detail);
     }
     let mut untouched = files.clone();
     reseal(&mut untouched);
-    assert_eq!(judge(&untouched, &Options::default()).first_fault, None);
+    assert_eq!(judge(&untouched, &VerifyOptions::default()).first_fault, None);
     for (what, name, tamper) in TAMPERINGS {
         let mut files = files.clone();
         tamper(&mut files);
         reseal(&mut files);
-        let report = judge(&files, &Options::default());
+        let report = judge(&files, &VerifyOptions::default());
         let fault = report.first_fault.unwrap_or_else(|| panic!("{what}: unseen"));
         assert_eq!(fault.fault, *name, "{what}: {}", fault.detail);
     }
@@ -363,20 +363,20 @@ fn resigned(files: &Files, key: &PublicKey) {
     replace(&mut forged, "keys.json", &key.to_string(), &own.to_string());
     forged.remove("report.html");
     reseal(&mut forged);
-    let report = judge(&forged, &Options::default());
+    let report = judge(&forged, &VerifyOptions::default());
     assert_eq!((report.first_fault, report.key_given), (None, false), "it fits together");
-    let trusting = |keys: &[&PublicKey]| Options {
+    let trusting = |keys: &[&PublicKey]| VerifyOptions {
         keys: keys.iter().map(|key| (*key).clone()).collect(),
-        ..Options::default()
+        ..VerifyOptions::default()
     };
     let fault = judge(&forged, &trusting(&[key])).first_fault.unwrap();
     assert_eq!(fault.fault, "signature");
     let other = TreeHead { root: [1; 32], ..head.clone() };
     let kept = [head, other].map(|head| (Note::parse(&forger.sign(&head).unwrap()).unwrap(), head));
     let [same, other] = kept;
-    let options = Options { tree_heads: vec![same.clone()], ..trusting(&[key, &own]) };
+    let options = VerifyOptions { tree_heads: vec![same.clone()], ..trusting(&[key, &own]) };
     assert_eq!(judge(files, &options).tree_heads, 1);
-    let options = Options { tree_heads: vec![same, other], ..trusting(&[key, &own]) };
+    let options = VerifyOptions { tree_heads: vec![same, other], ..trusting(&[key, &own]) };
     assert_eq!(judge(files, &options).first_fault.unwrap().fault, "fork");
 }
 
@@ -450,7 +450,7 @@ both! {
         let (auditor, operator) = (broker.person("auditor").await, broker.person("operator").await);
         let files = unpack(&fetch(&auditor, &message, "").await);
         assert!(files.values().all(|bytes| !String::from_utf8_lossy(bytes).contains("Jana")));
-        let report = judge(&files, &Options::default());
+        let report = judge(&files, &VerifyOptions::default());
         assert_eq!((report.first_fault, report.withheld), (None, 1));
         fetch(&operator, &message, "&includePersonal=true").await;
         let path = |query: &str| format!("{}/trace?{query}", message.task_path());
@@ -483,7 +483,7 @@ both! {
         assert_eq!(contracts, ["contracts/a-to-b@1.0.0.json", "contracts/a-to-b@1.1.0.json"]);
         let kept: Value = serde_json::from_slice(&files[contracts[1].as_str()]).unwrap();
         assert_eq!((&kept["version"], &kept["trigger"]["intent"]), (&json!("1.1.0"), &json!("what a found has to be reviewed")));
-        assert_eq!(judge(&files, &Options::default()).first_fault, None);
+        assert_eq!(judge(&files, &VerifyOptions::default()).first_fault, None);
     }
 
     async fn a_bundle_has_the_registered_payload_schemas_that_its_contracts_name(broker: Broker) {
@@ -510,7 +510,7 @@ both! {
         let last: Value = serde_json::from_str(text(&files, "records.jsonl").lines().last().unwrap()).unwrap();
         assert_eq!(last["kind"], "PAYLOAD_SCHEMA_PUT");
         assert_eq!(last["payloadSchema"], json!({ "id": "found", "version": "1.0.0" }));
-        let report = judge(&files, &Options::default());
+        let report = judge(&files, &VerifyOptions::default());
         assert_eq!((report.first_fault, report.records), (None, 3));
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("bundle.zip");
@@ -521,7 +521,7 @@ both! {
             let mut files = files.clone();
             change(&mut files);
             reseal(&mut files);
-            judge(&files, &Options::default()).first_fault.map_or("none", |fault| fault.fault)
+            judge(&files, &VerifyOptions::default()).first_fault.map_or("none", |fault| fault.fault)
         };
         assert_eq!(fault(&|_| {}), "none");
         let changed = |files: &mut Files| replace(files, "schemas/found@1.0.0.json", "object", "string");
@@ -564,13 +564,13 @@ both! {
         left_out(&mut old);
         replace(&mut old, "manifest.json", "handoffd-bundle/4", "handoffd-bundle/2");
         reseal(&mut old);
-        let report = judge(&old, &Options::default());
+        let report = judge(&old, &VerifyOptions::default());
         assert_eq!((report.first_fault, report.pages_compared, report.records), (None, false, 2));
         // What is of the new form is not taken for the old one.
         let mut mixed = files.clone();
         replace(&mut mixed, "manifest.json", "handoffd-bundle/4", "handoffd-bundle/2");
         reseal(&mut mixed);
-        assert_eq!(judge(&mixed, &Options::default()).first_fault.unwrap().fault, "foreign");
+        assert_eq!(judge(&mixed, &VerifyOptions::default()).first_fault.unwrap().fault, "foreign");
     }
 
     async fn the_bundle_of_a_task_says_what_was_erased_from_it(broker: Broker) {
@@ -579,7 +579,7 @@ both! {
         broker.admin.send(reqwest::Method::DELETE, erase, &[], &json!({})).await.expect(200);
         let files = unpack(&fetch(&broker.admin, &message, "&includePersonal=true").await);
         assert!(files.values().all(|bytes| !String::from_utf8_lossy(bytes).contains("Jana")));
-        let report = judge(&files, &Options::default());
+        let report = judge(&files, &VerifyOptions::default());
         assert_eq!(report.first_fault, None);
         // The datum, its handoff's message, and what was said of that handoff.
         assert!(report.erased >= 2, "{report:?}");
@@ -606,7 +606,7 @@ both! {
         let list = format!("contents/{}.json", last["leafIndex"]);
         silent.remove(&list).unwrap();
         reseal(&mut silent);
-        let fault = judge(&silent, &Options::default()).first_fault.unwrap();
+        let fault = judge(&silent, &VerifyOptions::default()).first_fault.unwrap();
         assert_eq!(fault.fault, "content-gone");
     }
 
@@ -621,7 +621,7 @@ both! {
         let said: Value = serde_json::from_slice(&said.stdout).unwrap();
         let bytes = std::fs::read(&path).unwrap();
         assert_eq!(said["bytes"].as_u64(), Some(bytes.len() as u64));
-        assert_eq!(verify(&path, &Options::default()).unwrap().first_fault, None);
+        assert_eq!(verify(&path, &VerifyOptions::default()).unwrap().first_fault, None);
         let mut served = unpack(&fetch(&broker.admin, &message, "").await);
         let mut exported = unpack(&bytes);
         for files in [&mut served, &mut exported] {

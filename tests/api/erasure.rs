@@ -1,6 +1,6 @@
 //! `/data-subjects` and `/legal-holds`: access, erasure, holds.
 
-use handoffd::evidence::commitment::{Subject, commit, hash_text};
+use handoffd::evidence::commitment::{CommitmentSubject, commit, hash_text};
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -45,7 +45,7 @@ both! {
         assert_eq!((&done["status"], &done["erased"]["personalData"]), (&json!("COMPLETED"), &json!(5)));
         assert!(done["receipt"]["recordHash"].as_str().unwrap().starts_with("sha256:"), "{done}");
         let salt = hex::decode(done["subjectSalt"].as_str().unwrap()).unwrap();
-        let named = hash_text(&commit(Subject::DataSubject, &salt, "customer/7 ü".as_bytes()));
+        let named = hash_text(&commit(CommitmentSubject::DataSubject, &salt, "customer/7 ü".as_bytes()));
         assert_eq!(done["subjectCommitment"], named, "who has the id can check whom it was about");
 
         let after = broker.admin.get(path).await.expect(200).body;

@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use handoffd::bundle::{LogReport, Options, verify_log};
+use handoffd::bundle::{LogReport, VerifyOptions, verify_log};
 use handoffd::evidence::note::{Note, PublicKey, Signer, TreeHead};
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -60,19 +60,19 @@ fn first_line(lines: &[String], name: &str) -> Value {
     parsed(&lines[0])[name].clone()
 }
 
-fn judge_bytes(bytes: &[u8], options: &Options) -> LogReport {
+fn judge_bytes(bytes: &[u8], options: &VerifyOptions) -> LogReport {
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), bytes).unwrap();
     verify_log(file.path(), options, &|_, _| {}).unwrap()
 }
 
-fn judge(lines: &[String], options: &Options) -> LogReport {
+fn judge(lines: &[String], options: &VerifyOptions) -> LogReport {
     judge_bytes(format!("{}\n", lines.join("\n")).as_bytes(), options)
 }
 
 /// What is named, and where.
 fn named(lines: &[String]) -> Option<(Option<i64>, &'static str)> {
-    judge(lines, &Options::default()).first_fault.map(|fault| (fault.leaf_index, fault.fault))
+    judge(lines, &VerifyOptions::default()).first_fault.map(|fault| (fault.leaf_index, fault.fault))
 }
 
 /// The record of a line, replaced in its bytes; its hash is made to fit where `hashed` says so.
@@ -266,7 +266,7 @@ fn tampered(lines: &[String]) {
         assert_eq!(named(&lines), Some((at, *name)), "{what}");
     }
     let text = format!("{}\n", lines.join("\n"));
-    let cut = judge_bytes(&text.as_bytes()[..text.len() - 9], &Options::default());
+    let cut = judge_bytes(&text.as_bytes()[..text.len() - 9], &VerifyOptions::default());
     let fault = cut.first_fault.unwrap();
     assert_eq!((fault.leaf_index, fault.fault), (leaf(lines.len() - 1), "truncation"));
 }
@@ -286,11 +286,11 @@ fn resigned(lines: &[String], key: &PublicKey) {
         line["treeHead"] = forger.sign(&head).unwrap().into();
         line["keys"][0]["key"] = own.to_string().into();
     });
-    let trusting = |keys: &[&PublicKey], tree_heads| Options {
+    let trusting = |keys: &[&PublicKey], tree_heads| VerifyOptions {
         keys: keys.iter().map(|key| (*key).clone()).collect(),
         tree_heads,
     };
-    let report = judge(&forged, &Options::default());
+    let report = judge(&forged, &VerifyOptions::default());
     assert_eq!((report.first_fault, report.key_given), (None, false), "it fits together");
     let fault = judge(&forged, &trusting(&[key], Vec::new())).first_fault.unwrap();
     assert_eq!(fault.fault, "signature");
@@ -340,7 +340,7 @@ both! {
             assert!(text.starts_with("well: ") && text.contains("not who signed it"), "{text}");
         }
         let packed = std::fs::read(folder.path().join("log.jsonl.zst")).unwrap();
-        let cut = judge_bytes(&packed[..packed.len() - 9], &Options::default());
+        let cut = judge_bytes(&packed[..packed.len() - 9], &VerifyOptions::default());
         assert_eq!(cut.first_fault.unwrap().fault, "truncation");
     }
 
@@ -369,11 +369,11 @@ both! {
             line["rootHash"] = format!("sha256:{}", hex::encode(head.root)).into();
         });
         assert_eq!(named(&short), None, "a log as it was once");
-        assert_eq!(judge(&lines, &Options { keys: vec![key], tree_heads: vec![(note, head)] }).tree_heads, 1);
+        assert_eq!(judge(&lines, &VerifyOptions { keys: vec![key], tree_heads: vec![(note, head)] }).tree_heads, 1);
         let late = first_line(&lines, "treeHead").as_str().unwrap().to_owned();
         let late = Note::parse(&late).unwrap();
         let head = TreeHead::parse(&late.text).unwrap();
-        let report = judge(&short, &Options { tree_heads: vec![(late, head)], ..Options::default() });
+        let report = judge(&short, &VerifyOptions { tree_heads: vec![(late, head)], ..VerifyOptions::default() });
         assert_eq!(report.first_fault.unwrap().fault, "truncation");
     }
 
@@ -387,7 +387,7 @@ both! {
         let lines = export(broker, &path, &["--include-personal"]).await;
         let text = lines.concat();
         assert!(!text.contains("Jana") && text.contains("\"score\":\"high\""));
-        let report = judge(&lines, &Options::default());
+        let report = judge(&lines, &VerifyOptions::default());
         assert_eq!((report.first_fault, report.erased), (None, 4));
 
         // A list of what was erased that is gone itself explains nothing.

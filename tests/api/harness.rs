@@ -10,7 +10,7 @@ use axum::http::Response;
 use futures_util::FutureExt;
 use handoffd::app::{self, Access, Running};
 use handoffd::archive::Contents;
-use handoffd::audit::{Check, verify_log};
+use handoffd::audit::{LogCheck, verify_log};
 use handoffd::clock::random_id;
 use handoffd::config::Config;
 use handoffd::store::Store;
@@ -422,7 +422,7 @@ pub async fn command(settings: &[(String, String)], arguments: &[&str]) -> std::
 
 /// The verifier says well: log, tree, contents, handoffs and their checkpoints.
 async fn verify(store: &dyn Store, contents: &Contents, tenant: &handoffd::domain::ids::TenantId) {
-    let check = Check { contents: Some(contents), ..Check::default() };
+    let check = LogCheck { contents: Some(contents), ..LogCheck::default() };
     let report = verify_log(store, tenant, check).await.unwrap();
     assert_eq!(report.first_fault, None, "tenant {tenant}");
 }

@@ -4,13 +4,15 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use handoffd::domain::agent::AgentState;
-use handoffd::domain::funds::Ask;
+use handoffd::domain::funds::FundsRequest;
 use handoffd::domain::handoff::{Cost, HandoffStatus};
 use handoffd::domain::ids::Micros;
 use handoffd::domain::money::Usd;
 use handoffd::domain::task::{Task, TaskStatus};
 use handoffd::evidence::record::RecordKind;
-use handoffd::store::{AgentRow, HandoffFilter, Kept, Needs, StoreError, TaskFilter, Writes};
+use handoffd::store::{
+    AgentRow, ContentStorage, HandoffFilter, Needs, StoreError, TaskFilter, Writes,
+};
 
 use crate::fixture::{
     agent, agent_row, all_different, content_id, execution_id, given, handoff_id, idempotency_row,
@@ -83,7 +85,7 @@ pub async fn a_submission_is_written_whole_and_reads_back_equal(bed: Arc<Bed>) {
     assert_eq!(checkpoint, Some(one.checkpoint()));
     let content = bed.store.find_content(&acme(), content_id(1)).await.unwrap();
     let part = one.submission().content.unwrap().part;
-    let kept = Kept::Hot(part.salt, part.codec, part.bytes);
+    let kept = ContentStorage::Hot(part.salt, part.codec, part.bytes);
     assert_eq!(content.unwrap().kept, kept);
 
     let seen = see(&bed.store, &batch).await;
@@ -104,7 +106,10 @@ pub async fn a_submission_is_written_whole_and_reads_back_equal(bed: Arc<Bed>) {
     let part = &draft.content.as_ref().unwrap().part;
     let content = record.content.as_ref().unwrap();
     assert_eq!(content.id, content_id(1).to_string());
-    assert_eq!(content.kept, Kept::Hot(part.salt.clone(), part.codec, part.bytes.clone()));
+    assert_eq!(
+        content.kept,
+        ContentStorage::Hot(part.salt.clone(), part.codec, part.bytes.clone())
+    );
     let part = &draft.personal[0].part;
     let personal = &record.personal[0];
     assert_eq!((personal.ordinal, personal.subject_id.as_str()), (0, "s1"));
@@ -203,7 +208,7 @@ pub async fn a_new_handoff_that_exists_is_a_conflict_and_writes_nothing(bed: Arc
     let head = bed.store.find_head(&acme()).await.unwrap();
     // The neighbour in the batch is fine, on another task, and must go down with it.
     let batch = [given(2, 2).about("s", "{}"), given(1, 3)];
-    let err = write(&bed.store, plan(&batch, handoffd::store::State::default())).await;
+    let err = write(&bed.store, plan(&batch, handoffd::store::BatchState::default())).await;
     assert!(matches!(err, Err(StoreError::Conflict(_))), "{err:?}");
     assert_eq!(sizes(&bed).await, before);
     assert_eq!(bed.store.find_head(&acme()).await.unwrap(), head);
@@ -213,7 +218,7 @@ pub async fn a_new_handoff_that_exists_is_a_conflict_and_writes_nothing(bed: Arc
 pub async fn a_new_task_that_exists_is_a_conflict(bed: Arc<Bed>) {
     submit(&bed.store, &[given(1, 1)]).await;
     let before = sizes(&bed).await;
-    let err = write(&bed.store, plan(&[given(2, 1)], handoffd::store::State::default())).await;
+    let err = write(&bed.store, plan(&[given(2, 1)], handoffd::store::BatchState::default())).await;
     assert!(matches!(err, Err(StoreError::Conflict(_))), "{err:?}");
     assert_eq!(sizes(&bed).await, before);
 }
@@ -242,7 +247,7 @@ pub async fn a_plan_that_panics_leaves_no_trace(bed: Arc<Bed>) {
 pub async fn a_record_without_a_log_is_refused_and_writes_nothing(bed: Arc<Bed>) {
     let before = sizes(&bed).await;
     let batch = [given(1, 1), given(2, 2).of("stranger")];
-    let err = write(&bed.store, plan(&batch, handoffd::store::State::default())).await;
+    let err = write(&bed.store, plan(&batch, handoffd::store::BatchState::default())).await;
     assert!(matches!(err, Err(StoreError::Refused(_))), "{err:?}");
     assert_eq!(sizes(&bed).await, before);
 }
@@ -250,7 +255,7 @@ pub async fn a_record_without_a_log_is_refused_and_writes_nothing(bed: Arc<Bed>)
 pub async fn a_change_of_what_is_not_there_is_refused_and_writes_nothing(bed: Arc<Bed>) {
     let before = sizes(&bed).await;
     let one = given(1, 1);
-    let mut writes = plan(&[given(2, 2)], handoffd::store::State::default());
+    let mut writes = plan(&[given(2, 2)], handoffd::store::BatchState::default());
     writes.handoffs.insert(one.key(), (one.handoff(), false));
     let err = write(&bed.store, writes).await;
     assert!(matches!(err, Err(StoreError::Refused(_))), "{err:?}");
@@ -302,7 +307,7 @@ pub async fn long_books_are_kept_and_books_that_did_not_change_are_left_alone(be
     let funds = longer.funds.as_mut().unwrap();
     let cost = Cost { remaining: Usd(1), ..Cost::default() };
     for n in 100..1_100 {
-        let ask = Ask { parent: None, source: &agent("alice"), cost: &cost };
+        let ask = FundsRequest { parent: None, source: &agent("alice"), cost: &cost };
         funds.draw(handoff_id(n), &agent("bob"), ask);
     }
     let change = |task: &Task, same: bool| {
@@ -580,7 +585,7 @@ pub async fn a_nul_in_a_text_is_kept_or_refused_and_breaks_no_neighbour(bed: Arc
         see(&bed.store, std::slice::from_ref(&one)).await.handoffs[&one.key()].clone();
     handoff.reason = Some("be\0fore".to_owned());
     handoff.status = HandoffStatus::Rejected;
-    let mut writes = plan(&[given(2, 2)], handoffd::store::State::default());
+    let mut writes = plan(&[given(2, 2)], handoffd::store::BatchState::default());
     writes.handoffs.insert(one.key(), (handoff.clone(), false));
     match write(&bed.store, writes).await {
         Ok(_) => {

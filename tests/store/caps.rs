@@ -5,7 +5,7 @@ use std::sync::Arc;
 use handoffd::domain::cap::{Cap, CapKey, Charge, Window};
 use handoffd::domain::ids::{AgentId, Micros};
 use handoffd::domain::money::Usd;
-use handoffd::store::{Needs, State, Writes};
+use handoffd::store::{BatchState, Needs, Writes};
 
 use crate::fixture::{transact, write};
 use crate::harness::{Bed, acme};
@@ -53,7 +53,7 @@ pub async fn caps_are_kept_with_their_books_and_seen_by_scope(bed: Arc<Bed>) {
     assert_eq!(of(&[]).await, rows[..2], "the tenant's own");
     assert_eq!(of(&["a", "nobody"]).await, rows);
 
-    let mut seen = State::default();
+    let mut seen = BatchState::default();
     transact(&bed.store, &charging(&["a", "nobody"]), |state| {
         seen = state;
         Writes::default()

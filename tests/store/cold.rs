@@ -5,17 +5,17 @@ use std::sync::Arc;
 use handoffd::domain::handoff::{DeliveryMode, HandoffStatus};
 use handoffd::domain::ids::{ContentId, Micros};
 use handoffd::domain::task::TaskStatus;
-use handoffd::store::cold::{ArchiveMark, Cold, Frame, Lease, Place};
-use handoffd::store::{Kept, Store, Writes};
+use handoffd::store::cold::{ArchiveLocation, ArchiveMark, ColdContent, ExclusiveLease, Frame};
+use handoffd::store::{ContentStorage, Store, Writes};
 
 use crate::fixture::{Given, content_id, given, needs, submit, transact, write};
 use crate::harness::{Bed, acme};
 
-fn lease(owner: &str) -> Lease {
-    Lease { name: "archive/acme".to_owned(), owner: owner.to_owned() }
+fn lease(owner: &str) -> ExclusiveLease {
+    ExclusiveLease { name: "archive/acme".to_owned(), owner: owner.to_owned() }
 }
 
-async fn taken(store: &Arc<dyn Store>, owner: &str) -> Lease {
+async fn taken(store: &Arc<dyn Store>, owner: &str) -> ExclusiveLease {
     let lease = lease(owner);
     assert!(store.take_lease(&lease, Micros(0), Micros(100)).await.unwrap());
     lease
@@ -49,12 +49,12 @@ fn frame(n: u128, offset: u64, length: u64) -> Frame {
     Frame { id: content_id(n), offset, length }
 }
 
-async fn kept(bed: &Bed, n: u128) -> Kept {
+async fn kept(bed: &Bed, n: u128) -> ContentStorage {
     bed.store.find_content(&acme(), content_id(n)).await.unwrap().unwrap().kept
 }
 
-fn at(segment: &str, offset: u64, length: u64) -> Place {
-    Place { segment: segment.to_owned(), offset, length }
+fn at(segment: &str, offset: u64, length: u64) -> ArchiveLocation {
+    ArchiveLocation { segment: segment.to_owned(), offset, length }
 }
 
 async fn erase(bed: &Bed, n: u128) {
@@ -140,7 +140,7 @@ pub async fn contents_become_cold_all_or_none(bed: Arc<Bed>) {
     six(&bed, &[0, 1, 2]).await;
     let store = &bed.store;
     let hot = kept(&bed, 0).await;
-    let Kept::Hot(salt, ..) = hot.clone() else { panic!("{hot:?}") };
+    let ContentStorage::Hot(salt, ..) = hot.clone() else { panic!("{hot:?}") };
     let frames = [frame(0, 0, 10), frame(1, 10, 7)];
     assert!(!store.settle_cold(&acme(), &lease("one"), "s1", &frames).await.unwrap(), "no lease");
     let lease = taken(store, "one").await;
@@ -151,11 +151,14 @@ pub async fn contents_become_cold_all_or_none(bed: Arc<Bed>) {
     let other = "beta".parse().unwrap();
     assert!(!store.settle_cold(&other, &lease, "s1", &frames).await.unwrap(), "not its contents");
     assert!(store.settle_cold(&acme(), &lease, "s1", &frames).await.unwrap());
-    assert_eq!(kept(&bed, 0).await, Kept::Cold(Cold { salt, place: at("s1", 0, 10) }));
+    assert_eq!(
+        kept(&bed, 0).await,
+        ContentStorage::Cold(ColdContent { salt, place: at("s1", 0, 10) })
+    );
     assert!(!store.settle_cold(&acme(), &lease, "s2", &frames).await.unwrap(), "they are cold");
     let records = store.list_records(&acme(), None, 0, 10, true).await.unwrap();
     let place = |n: usize| match &records[n].content.as_ref().unwrap().kept {
-        Kept::Cold(cold) => cold.place.clone(),
+        ContentStorage::Cold(cold) => cold.place.clone(),
         other => panic!("{other:?}"),
     };
     assert_eq!((place(0), place(1)), (at("s1", 0, 10), at("s1", 10, 7)));
@@ -177,7 +180,7 @@ pub async fn what_is_erased_while_cold_is_found_and_moved_out(bed: Arc<Bed>) {
     assert!(store.settle_cold(&acme(), &lease, "s1", &frames).await.unwrap());
     assert!(store.list_to_forget(&acme(), 10).await.unwrap().is_empty());
     erase(&bed, 1).await;
-    assert_eq!(kept(&bed, 1).await, Kept::Erased);
+    assert_eq!(kept(&bed, 1).await, ContentStorage::Erased);
     assert_eq!(store.list_to_forget(&acme(), 10).await.unwrap(), ["s1"]);
     let inside = store.list_inhabitants(&acme(), "s1").await.unwrap();
     assert_eq!((inside.live, inside.erased), (vec![frames[0], frames[2]], vec![content_id(1)]));
@@ -186,13 +189,13 @@ pub async fn what_is_erased_while_cold_is_found_and_moved_out(bed: Arc<Bed>) {
     let few = &moved[..1];
     assert!(!store.move_segment(&acme(), &lease, "s1", "s2", few).await.unwrap(), "one is left");
     assert!(!store.move_segment(&acme(), &lease, "s0", "s2", &moved).await.unwrap(), "not there");
-    let lost = Lease { owner: "lost".to_owned(), ..lease.clone() };
+    let lost = ExclusiveLease { owner: "lost".to_owned(), ..lease.clone() };
     assert!(!store.move_segment(&acme(), &lost, "s1", "s2", &moved).await.unwrap());
     assert!(store.move_segment(&acme(), &lease, "s1", "s2", &moved).await.unwrap());
     assert!(store.list_to_forget(&acme(), 10).await.unwrap().is_empty());
     let inside = store.list_inhabitants(&acme(), "s2").await.unwrap();
     assert_eq!((inside.live, inside.erased), (moved.to_vec(), vec![]));
-    assert_eq!(kept(&bed, 1).await, Kept::Erased);
+    assert_eq!(kept(&bed, 1).await, ContentStorage::Erased);
 
     // And when nothing is left, the segment is in no row.
     erase(&bed, 0).await;

@@ -7,7 +7,7 @@ use handoffd::clock::ManualClock;
 use handoffd::directory::Directory;
 use handoffd::domain::ids::Micros;
 use handoffd::store::contracts::{ContractRow, RepeatRow};
-use handoffd::store::{Needs, State, StoreError, Writes};
+use handoffd::store::{BatchState, Needs, StoreError, Writes};
 
 use crate::fixture::{handoff_id, transact, write};
 use crate::harness::{Bed, acme};
@@ -52,7 +52,7 @@ pub async fn contracts_are_kept_in_all_versions_and_never_written_over(bed: Arc<
         contracts: [rows[1].key(), contract("c", "1.0.0").key()].into(),
         ..Needs::default()
     };
-    let mut seen = State::default();
+    let mut seen = BatchState::default();
     transact(&bed.store, &needs, |state| {
         seen = state;
         Writes::default()

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use handoffd::domain::handoff::{DeliveryMode, HandoffStatus, Priority};
 use handoffd::domain::ids::{HandoffId, Micros};
-use handoffd::store::{Claim, HandoffKey, Kept, Release, ReturnRow, Store, Writes};
+use handoffd::store::{Claim, ClaimRelease, HandoffKey, Kept, ReturnRow, Store, Writes};
 
 use crate::fixture::{
     Given, agent, all_different, given, handoff_id, needs, see, settle, submit, transact, write,
@@ -135,7 +135,7 @@ pub async fn a_claim_tells_whether_the_attempt_before_has_an_end(bed: Arc<Bed>) 
     submit(&bed.store, std::slice::from_ref(&one)).await;
     let first = claim(&bed.store, "bob", 1).await;
     assert!(!first[0].unsettled, "nothing was before");
-    bed.store.release(Release::Everyone).await.unwrap();
+    bed.store.release(ClaimRelease::Everyone).await.unwrap();
     let second = claim(&bed.store, "bob", 1).await;
     assert_eq!((second[0].attempt, second[0].unsettled), (2, true), "its broker never said");
     // As a settlement leaves it that wants another attempt.
@@ -276,7 +276,7 @@ pub async fn erased_content_is_claimed_empty(bed: Arc<Bed>) {
     assert_eq!(claims[0].personal, [one.personal[1].1.clone()]);
     let content = see(&bed.store, std::slice::from_ref(&one)).await.handoffs[&one.key()].content_id;
     let content = bed.store.find_content(&acme(), content.unwrap()).await.unwrap().unwrap();
-    assert_eq!(content.kept, Kept::Erased);
+    assert_eq!(content.kept, ContentStorage::Erased);
 }
 
 pub async fn unreadable_content_keeps_no_neighbour_back(bed: Arc<Bed>) {
@@ -353,12 +353,12 @@ pub async fn everything_at_once_stays_sound(bed: Arc<Bed>) {
                 store.claim(&bob, DeliveryMode::Webhook, &broker, NOW, NOW, 5).await.unwrap();
                 let beats = store.list_heartbeats().await.unwrap();
                 if let Some((silent, value)) = beats.get(sweeper) {
-                    store.release(Release::Silent(silent, Some(*value))).await.unwrap();
+                    store.release(ClaimRelease::Silent(silent, Some(*value))).await.unwrap();
                 }
                 let held = store.list_claims(&broker).await.unwrap();
-                store.release(Release::These(&broker, &held)).await.unwrap();
+                store.release(ClaimRelease::These(&broker, &held)).await.unwrap();
                 store.claim(&bob, DeliveryMode::Webhook, &broker, NOW, UNTIL, 5).await.unwrap();
-                store.release(Release::Own(&broker)).await.unwrap();
+                store.release(ClaimRelease::Own(&broker)).await.unwrap();
                 store.list_due_receivers(DeliveryMode::Webhook, NOW, 5).await.unwrap();
             }
         });
@@ -418,11 +418,15 @@ pub async fn claims_of_silent_brokers_are_released(bed: Arc<Bed>) {
     assert_eq!(bed.store.list_strangers().await.unwrap(), ["stranger"]);
     let release = async |whose| bed.store.release(whose).await.unwrap();
     let heard = Some(Micros(900_000));
-    assert_eq!(release(Release::Silent("dead", Some(Micros(899_999)))).await, 0, "it spoke since");
-    assert_eq!(release(Release::Silent("dead", None)).await, 0, "it has a heartbeat");
-    assert_eq!(release(Release::Silent("dead", heard)).await, 1);
-    assert_eq!(release(Release::Silent("dead", heard)).await, 0, "another was first");
-    assert_eq!(release(Release::Silent("stranger", None)).await, 1);
+    assert_eq!(
+        release(ClaimRelease::Silent("dead", Some(Micros(899_999)))).await,
+        0,
+        "it spoke since"
+    );
+    assert_eq!(release(ClaimRelease::Silent("dead", None)).await, 0, "it has a heartbeat");
+    assert_eq!(release(ClaimRelease::Silent("dead", heard)).await, 1);
+    assert_eq!(release(ClaimRelease::Silent("dead", heard)).await, 0, "another was first");
+    assert_eq!(release(ClaimRelease::Silent("stranger", None)).await, 1);
     let seen = see(&bed.store, &batch).await;
     let row = |n: usize| &seen.outbox[&batch[n].key()];
     for (n, holder, visible) in [
@@ -438,7 +442,7 @@ pub async fn claims_of_silent_brokers_are_released(bed: Arc<Bed>) {
     assert_eq!(left, [("live".to_owned(), Micros(5))]);
     let again = claim(&bed.store, "dead", 10).await;
     assert_eq!(again[0].attempt, 2);
-    assert_eq!(release(Release::Everyone).await, 2);
+    assert_eq!(release(ClaimRelease::Everyone).await, 2);
     assert_eq!(bed.store.list_heartbeats().await.unwrap(), []);
 }
 
@@ -468,8 +472,12 @@ pub async fn a_broker_finds_and_frees_claims_of_its_own(bed: Arc<Bed>) {
     );
     assert_eq!(bed.store.list_claims("b2").await.unwrap(), []);
     let these = [held[0].clone(), ((acme(), handoff_id(2)), 2), ((acme(), handoff_id(4)), 1)];
-    assert_eq!(bed.store.release(Release::These("b2", &these)).await.unwrap(), 0, "not b2's");
-    assert_eq!(bed.store.release(Release::These("b1", &these)).await.unwrap(), 1, "as it stands");
+    assert_eq!(bed.store.release(ClaimRelease::These("b2", &these)).await.unwrap(), 0, "not b2's");
+    assert_eq!(
+        bed.store.release(ClaimRelease::These("b1", &these)).await.unwrap(),
+        1,
+        "as it stands"
+    );
     let again = claim(&bed.store, "bob", 10).await;
     assert_eq!((again[0].handoff_id, again[0].attempt, again.len()), (handoff_id(1), 2, 1));
 }
@@ -484,8 +492,8 @@ pub async fn a_broker_hands_back_its_own_claims(bed: Arc<Bed>) {
     bed.store.claim(&pulled, DeliveryMode::Pull, "b1", NOW, UNTIL, 10).await.unwrap();
     let another = batch[1].receiver();
     bed.store.claim(&another, DeliveryMode::Webhook, "b2", NOW, UNTIL, 10).await.unwrap();
-    assert_eq!(bed.store.release(Release::Own("b1")).await.unwrap(), 1);
-    assert_eq!(bed.store.release(Release::Own("b1")).await.unwrap(), 0);
+    assert_eq!(bed.store.release(ClaimRelease::Own("b1")).await.unwrap(), 1);
+    assert_eq!(bed.store.release(ClaimRelease::Own("b1")).await.unwrap(), 0);
     let seen = see(&bed.store, &batch).await;
     let row = |n: usize| &seen.outbox[&batch[n].key()];
     assert_eq!((row(0).claimed_by.as_deref(), row(0).visible_at.0), (None, 0));

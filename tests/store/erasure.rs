@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use handoffd::domain::ids::{ContentId, ErasureId, Micros};
 use handoffd::evidence::commitment::unpack;
-use handoffd::evidence::erasure::{Scope, Slot};
+use handoffd::evidence::erasure::{DataSlot, ErasureScope};
 use handoffd::evidence::record::Actor;
 use handoffd::ledger::command::{
     Command, EraseNext, Kind, LedgerError, PlaceHold, ReleaseHold, Reply, RequestErasure, content,
@@ -15,7 +15,7 @@ use handoffd::ledger::{decide, plan::Plan};
 use handoffd::store::erasure::{
     ERASED_CHECKPOINT, ErasureRow, ErasureStatus, HoldRow, PageNeed, SubjectRef,
 };
-use handoffd::store::{Kept, Needs, Store, Writes};
+use handoffd::store::{ContentStorage, Needs, Store, Writes};
 use uuid::Uuid;
 
 use crate::fixture::{agent, content_id, given, handoff_id, needs, submit, task_id, transact};
@@ -65,7 +65,7 @@ async fn row(store: &Arc<dyn Store>, kind: Kind) -> ErasureRow {
     }
 }
 
-fn request(name: &str, n: u128, scope: Scope) -> Kind {
+fn request(name: &str, n: u128, scope: ErasureScope) -> Kind {
     Kind::RequestErasure(Box::new(RequestErasure {
         subject: subject(name),
         id: erasure_id(n),
@@ -88,7 +88,7 @@ fn next(n: u128, part: u128, page: PageNeed) -> Kind {
 const ALL: PageNeed = PageNeed { upto: i64::MAX, limit: 3 };
 
 /// From the request to the end, in pages of three.
-async fn erase(store: &Arc<dyn Store>, name: &str, n: u128, scope: Scope) -> ErasureRow {
+async fn erase(store: &Arc<dyn Store>, name: &str, n: u128, scope: ErasureScope) -> ErasureRow {
     row(store, request(name, n, scope)).await;
     let held = store.list_held(&acme(), name, None, 1000).await.unwrap().len() as i64;
     // A few pages, whatever there is.
@@ -125,7 +125,7 @@ pub async fn a_page_goes_whole_with_its_record(bed: Arc<Bed>) {
     for n in 0..8 {
         submit(&bed.store, &[given(n, n).about("jana", "{}").about("omar", "[2]")]).await;
     }
-    let done = erase(&bed.store, "jana", 1, Scope::PersonalData).await;
+    let done = erase(&bed.store, "jana", 1, ErasureScope::PersonalData).await;
     assert_eq!((done.status, done.data, done.contents), (ErasureStatus::Completed, 8, 0));
     let kept = bed.store.find_erasure(&(acme(), erasure_id(1))).await.unwrap().unwrap();
     assert_eq!(kept.leaf_index, Some(8 + 1 + 3), "requested, three pages, completed");
@@ -143,7 +143,7 @@ pub async fn a_page_goes_whole_with_its_record(bed: Arc<Bed>) {
     }
     let handoff = bed.store.find_handoff(&(acme(), handoff_id(3))).await.unwrap().unwrap();
     assert_eq!((handoff.digest.len(), handoff.digest_salt.len()), (0, 0));
-    let again = row(&bed.store, request("jana", 2, Scope::PersonalData)).await;
+    let again = row(&bed.store, request("jana", 2, ErasureScope::PersonalData)).await;
     assert_eq!(again.id, erasure_id(1), "what is done is answered again");
 }
 
@@ -152,7 +152,7 @@ pub async fn an_update_of_what_was_read_before_brings_nothing_erased_back(bed: A
     submit(&bed.store, std::slice::from_ref(&one)).await;
     let before = bed.store.find_handoff(&one.key()).await.unwrap().unwrap();
     assert!(!before.digest.is_empty() && !before.tracestate.is_empty());
-    erase(&bed.store, "jana", 1, Scope::PersonalData).await;
+    erase(&bed.store, "jana", 1, ErasureScope::PersonalData).await;
     let mut writes = Writes::default();
     writes.handoffs.insert(one.key(), (before, false));
     transact(&bed.store, &needs(std::slice::from_ref(&one)), |_| writes.clone()).await.unwrap();
@@ -164,11 +164,11 @@ pub async fn an_update_of_what_was_read_before_brings_nothing_erased_back(bed: A
 pub async fn messages_and_checkpoints_go_where_that_is_asked(bed: Arc<Bed>) {
     let with = given(1, 1).about("jana", "{}");
     submit(&bed.store, &[with.clone(), given(2, 1)]).await;
-    let done = erase(&bed.store, "jana", 1, Scope::Messages).await;
+    let done = erase(&bed.store, "jana", 1, ErasureScope::Messages).await;
     assert_eq!((done.data, done.contents, done.checkpoints), (1, 1, 1));
     assert_eq!(verify(&bed.store, &acme()).await.first_fault, None);
     let erased = bed.store.find_content(&acme(), content_id(1)).await.unwrap().unwrap();
-    assert_eq!(erased.kept, Kept::Erased);
+    assert_eq!(erased.kept, ContentStorage::Erased);
     let other = bed.store.find_content(&acme(), content_id(2)).await.unwrap().unwrap();
     assert!(other.kept.hot().is_some());
     let run = (acme(), with.task, with.execution());
@@ -182,7 +182,7 @@ pub async fn what_came_back_from_a_backup_is_named(bed: Arc<Bed>) {
     let mut raw = bed.raw().await;
     let bytes = raw.blob("SELECT bytes FROM personal_data WHERE leaf_index = 0").await;
     let salt = raw.blob("SELECT salt FROM personal_data WHERE leaf_index = 0").await;
-    erase(&bed.store, "jana", 1, Scope::PersonalData).await;
+    erase(&bed.store, "jana", 1, ErasureScope::PersonalData).await;
     raw.put("UPDATE personal_data SET bytes = $1", &bytes).await;
     raw.put("UPDATE personal_data SET salt = $1", &salt).await;
     let fault = verify(&bed.store, &acme()).await.first_fault.unwrap();
@@ -195,7 +195,7 @@ pub async fn a_hold_on_the_subject_or_on_a_task_is_seen(bed: Arc<Bed>) {
     let forbidden = |id: &'static str| {
         let store = bed.store.clone();
         async move {
-            let said = say(&store, request("jana", 1, Scope::PersonalData)).await;
+            let said = say(&store, request("jana", 1, ErasureScope::PersonalData)).await;
             assert!(matches!(&said, Err(LedgerError::Held { id: by, .. }) if by == id), "{said:?}");
         }
     };
@@ -208,9 +208,9 @@ pub async fn a_hold_on_the_subject_or_on_a_task_is_seen(bed: Arc<Bed>) {
     say(&bed.store, release("on-her")).await.unwrap();
     say(&bed.store, hold("on-task", None, Some(2))).await.unwrap();
     forbidden("on-task").await;
-    erase(&bed.store, "omar", 9, Scope::PersonalData).await;
+    erase(&bed.store, "omar", 9, ErasureScope::PersonalData).await;
     say(&bed.store, release("on-task")).await.unwrap();
-    row(&bed.store, request("jana", 1, Scope::PersonalData)).await;
+    row(&bed.store, request("jana", 1, ErasureScope::PersonalData)).await;
     // A hold that comes between two pages stops the erasure where it is.
     row(&bed.store, next(1, 0, PageNeed { limit: 1, ..ALL })).await;
     say(&bed.store, hold("late", Some("jana"), None)).await.unwrap();
@@ -242,7 +242,7 @@ pub async fn holds_and_erasures_read_back_equal(bed: Arc<Bed>) {
     let content = content(b"{}", Micros(60));
     let release = Kind::ReleaseHold(Box::new(ReleaseHold { id: "h1".to_owned(), content }));
     say(&bed.store, release).await.unwrap();
-    let asked = row(&bed.store, request("jana", 1, Scope::Messages)).await;
+    let asked = row(&bed.store, request("jana", 1, ErasureScope::Messages)).await;
     let kept = bed.store.find_erasure(&(acme(), erasure_id(1))).await.unwrap().unwrap();
     assert_eq!(kept, asked);
     let unfinished = bed.store.list_unfinished_erasures(Micros(50)).await.unwrap();
@@ -276,7 +276,7 @@ pub async fn what_is_held_is_listed_in_pages(bed: Arc<Bed>) {
 
 pub async fn a_page_ends_at_its_bound(bed: Arc<Bed>) {
     submit(&bed.store, &[given(1, 1).about("jana", "{}")]).await;
-    row(&bed.store, request("jana", 1, Scope::PersonalData)).await;
+    row(&bed.store, request("jana", 1, ErasureScope::PersonalData)).await;
     submit(&bed.store, &[given(2, 2).about("jana", "{}")]).await;
     let bound = PageNeed { upto: 2, limit: 10 };
     let now = row(&bed.store, next(1, 0, bound)).await;
@@ -286,7 +286,7 @@ pub async fn a_page_ends_at_its_bound(bed: Arc<Bed>) {
     let kept = bed.store.list_held(&acme(), "jana", None, 10).await.unwrap();
     assert_eq!(
         kept.iter().map(|d| d.slot).collect::<Vec<_>>(),
-        [Slot { leaf_index: 2, ordinal: 0 }]
+        [DataSlot { leaf_index: 2, ordinal: 0 }]
     );
 }
 
@@ -338,7 +338,7 @@ pub async fn erased_data_is_in_no_file(bed: Arc<Bed>) {
         let there = found_in(&found, &planted).len();
         assert!(there > planted.len() / 2, "the search finds what is there: {there}");
     }
-    erase(&bed.store, "jana-PLANTED-SUBJECT", 1, Scope::PersonalData).await;
+    erase(&bed.store, "jana-PLANTED-SUBJECT", 1, ErasureScope::PersonalData).await;
     let left = match bed.side {
         Side::Sqlite => bed.files(),
         // Postgres's own files are the server's; what no row shows is what can be said here.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use handoffd::domain::agent::Agent;
 use handoffd::domain::course::Course;
-use handoffd::domain::funds::{Ask, Funds, Tally};
+use handoffd::domain::funds::{Funds, FundsRequest, Spending};
 use handoffd::domain::handoff::{
     CheckpointRef, Cost, DeliveryMode, Handoff, HandoffStatus, Priority,
 };
@@ -13,11 +13,13 @@ use handoffd::domain::ids::{AgentId, ContentId, ExecutionId, HandoffId, Micros, 
 use handoffd::domain::latency::LatencyClock;
 use handoffd::domain::money::Usd;
 use handoffd::domain::task::{Task, TaskStatus};
-use handoffd::evidence::commitment::{Part, Subject};
-use handoffd::evidence::record::{Actor, Content, Draft, Party, PersonalPart, RecordKind, Sealed};
+use handoffd::evidence::commitment::{CommitmentSubject, PackedContent};
+use handoffd::evidence::record::{
+    Actor, PersonalPart, RecordContent, RecordDraft, RecordKind, RecordParty, SealedRecord,
+};
 use handoffd::store::{
-    AgentRow, CheckpointRow, DeadLetterRow, HandoffKey, IdempotencyRow, KeyRow, Needs, OutboxRow,
-    Receiver, Result, Role, State, Store, StoreError, TaskKey, Writes,
+    AgentRow, BatchState, CheckpointRow, DeadLetterRow, HandoffKey, IdempotencyRow, KeyRow, Needs,
+    OutboxRow, ReceiverKey, Result, Role, Store, StoreError, TaskKey, Writes,
 };
 use uuid::Uuid;
 
@@ -115,12 +117,12 @@ impl Given {
         (self.tenant.clone(), self.task)
     }
 
-    pub fn receiver(&self) -> Receiver {
+    pub fn receiver(&self) -> ReceiverKey {
         (self.tenant.clone(), self.target.clone())
     }
 
-    fn part(&self, subject: Subject, content: &[u8]) -> Part {
-        Part::new(subject, self.n.to_be_bytes(), content)
+    fn part(&self, subject: CommitmentSubject, content: &[u8]) -> PackedContent {
+        PackedContent::new(subject, self.n.to_be_bytes(), content)
     }
 
     pub fn execution(&self) -> ExecutionId {
@@ -133,7 +135,10 @@ impl Given {
             task_id: self.task,
             at: CheckpointRef { execution_id: self.execution(), seq: 1 },
             agent: agent("alice"),
-            part: self.part(Subject::Checkpoint, format!("{{\"state\":{}}}", self.n).as_bytes()),
+            part: self.part(
+                CommitmentSubject::Checkpoint,
+                format!("{{\"state\":{}}}", self.n).as_bytes(),
+            ),
             created_at: self.at,
         }
     }
@@ -182,16 +187,16 @@ impl Given {
         }
     }
 
-    pub fn record(&self, kind: RecordKind) -> Draft {
+    pub fn record(&self, kind: RecordKind) -> RecordDraft {
         let actor = Actor {
             role: "agent".to_owned(),
             agent_id: Some(agent("alice")),
             key_id: Some("k1".to_owned()),
         };
-        let mut draft = Draft::new(self.tenant.clone(), kind, self.at, actor);
+        let mut draft = RecordDraft::new(self.tenant.clone(), kind, self.at, actor);
         draft.task_id = Some(self.task);
         draft.handoff_id = Some(self.id());
-        draft.to = Some(Party {
+        draft.to = Some(RecordParty {
             agent_id: Some(self.target.clone()),
             agent_type: None,
             agent_version: None,
@@ -203,17 +208,19 @@ impl Given {
     }
 
     /// The record of the submission, with its content and personal data.
-    pub fn submission(&self) -> Draft {
+    pub fn submission(&self) -> RecordDraft {
         let mut draft = self.record(RecordKind::Handoff);
-        draft.content =
-            Some(Content { id: content_id(self.n), part: self.part(Subject::Message, &self.body) });
+        draft.content = Some(RecordContent {
+            id: content_id(self.n),
+            part: self.part(CommitmentSubject::Message, &self.body),
+        });
         draft.checkpoint_commitment = Some(self.checkpoint().part.commitment);
         draft.personal = self
             .personal
             .iter()
             .map(|(subject, data)| PersonalPart {
                 subject_id: (*subject).to_owned(),
-                part: self.part(Subject::PersonalData, data),
+                part: self.part(CommitmentSubject::PersonalData, data),
             })
             .collect();
         draft
@@ -276,7 +283,7 @@ pub fn needs(batch: &[Given]) -> Needs {
 }
 
 /// Commits each submission on its task, after the ones before it.
-pub fn plan(batch: &[Given], mut state: State) -> Writes {
+pub fn plan(batch: &[Given], mut state: BatchState) -> Writes {
     let mut writes = Writes::default();
     for given in batch {
         let known = state.tasks.get(&given.task_key()).cloned();
@@ -316,7 +323,7 @@ pub fn plan(batch: &[Given], mut state: State) -> Writes {
 }
 
 /// Submits a batch; where another writer was first, again, as the ledger does.
-pub async fn submit(store: &Arc<dyn Store>, batch: &[Given]) -> Vec<Sealed> {
+pub async fn submit(store: &Arc<dyn Store>, batch: &[Given]) -> Vec<SealedRecord> {
     let needs = needs(batch);
     for _ in 0..100 {
         match transact(store, &needs, |state| plan(batch, state)).await {
@@ -331,18 +338,18 @@ pub async fn submit(store: &Arc<dyn Store>, batch: &[Given]) -> Vec<Sealed> {
 pub async fn transact(
     store: &Arc<dyn Store>,
     needs: &Needs,
-    mut plan: impl FnMut(State) -> Writes + Send,
-) -> Result<Vec<Sealed>> {
+    mut plan: impl FnMut(BatchState) -> Writes + Send,
+) -> Result<Vec<SealedRecord>> {
     store.transact(needs, &mut plan).await.map(|done| done.records)
 }
 
 /// Writes without looking.
-pub async fn write(store: &Arc<dyn Store>, writes: Writes) -> Result<Vec<Sealed>> {
+pub async fn write(store: &Arc<dyn Store>, writes: Writes) -> Result<Vec<SealedRecord>> {
     transact(store, &Needs::default(), |_| writes.clone()).await
 }
 
 /// What a batch would see of these handoffs and their tasks.
-pub async fn see(store: &Arc<dyn Store>, batch: &[Given]) -> State {
+pub async fn see(store: &Arc<dyn Store>, batch: &[Given]) -> BatchState {
     let mut seen = None;
     let sealed = transact(store, &needs(batch), |state| {
         seen = Some(state);
@@ -413,8 +420,11 @@ pub fn all_different<T: Ord + std::fmt::Debug>(items: &[T]) {
 fn funds() -> Funds {
     let cost = Cost { spent: Usd(3), remaining: Usd(7), prompt_tokens: 5, completion_tokens: 6 };
     let mut funds = Funds::open(&agent("alice"), &cost, Some(Usd(11)), Usd(9), true);
-    let ask = Ask { parent: None, source: &agent("alice"), cost: &cost };
+    let ask = FundsRequest { parent: None, source: &agent("alice"), cost: &cost };
     funds.draw(HandoffId(Uuid::from_u128(77)), &agent("bob"), ask);
-    funds.settle(HandoffId(Uuid::from_u128(77)), Some(Tally { usd: Usd(4), ..Tally::default() }));
+    funds.settle(
+        HandoffId(Uuid::from_u128(77)),
+        Some(Spending { usd: Usd(4), ..Spending::default() }),
+    );
     funds
 }

@@ -6,7 +6,9 @@ use handoffd::domain::handoff::{DeliveryMode, HandoffStatus};
 use handoffd::domain::ids::Micros;
 use handoffd::domain::task::TaskStatus;
 use handoffd::evidence::record::RecordKind;
-use handoffd::store::{Cursor, DeadLetterFilter, HandoffFilter, Kept, TaskFilter, Writes};
+use handoffd::store::{
+    ContentStorage, Cursor, DeadLetterFilter, HandoffFilter, TaskFilter, Writes,
+};
 
 use crate::fixture::{
     Given, agent, all_different, given, handoff_id, plan, see, submit, task_id, write,
@@ -212,14 +214,16 @@ pub async fn contents_come_only_when_asked_for(bed: Arc<Bed>) {
     let mut raw = bed.raw().await;
     raw.run("UPDATE contents SET salt = NULL, bytes = NULL").await.unwrap();
     let erased = bed.store.list_records(&acme(), None, 0, 10, true).await.unwrap();
-    assert!(erased[0].content.as_ref().is_some_and(|content| content.kept == Kept::Erased));
+    assert!(
+        erased[0].content.as_ref().is_some_and(|content| content.kept == ContentStorage::Erased)
+    );
 }
 
 pub async fn a_handoff_without_a_record_is_named(bed: Arc<Bed>) {
     submit(&bed.store, &[given(1, 1)]).await;
     assert_eq!(bed.store.list_unrecorded(&acme()).await.unwrap(), [""; 0]);
     let batch: Vec<_> = (2..=14).map(|n| given(n, n)).collect();
-    let mut writes = plan(&batch, handoffd::store::State::default());
+    let mut writes = plan(&batch, handoffd::store::BatchState::default());
     writes.records.clear();
     write(&bed.store, writes).await.unwrap();
     let named = bed.store.list_unrecorded(&acme()).await.unwrap();

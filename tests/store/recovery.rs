@@ -12,15 +12,15 @@ use handoffd::domain::policy::{EdgePolicy, Recovery};
 use handoffd::domain::progress::Edge;
 use handoffd::domain::ruling::Ruling;
 use handoffd::store::{
-    AgentRow, CheckpointCursor, DeadLetterFilter, EscalationFilter, Needs, RefusedTaskRow, State,
-    Store, Writes,
+    AgentRow, BatchState, CheckpointCursor, DeadLetterFilter, EscalationFilter, Needs,
+    RefusedTaskRow, Store, Writes,
 };
 use uuid::Uuid;
 
 use crate::fixture::{agent, given, handoff_id, needs, submit, task_id, transact, write};
 use crate::harness::{Bed, acme};
 
-async fn seen(store: &Arc<dyn Store>, needs: &Needs) -> State {
+async fn seen(store: &Arc<dyn Store>, needs: &Needs) -> BatchState {
     let mut seen = None;
     transact(store, needs, |state| {
         seen = Some(state);
@@ -177,7 +177,7 @@ pub async fn a_ruling_is_kept_and_its_agents_come_with_the_handoff(bed: Arc<Bed>
         preferred: vec![agent("dave"), agent("nobody")],
         ..Ruling::default()
     };
-    let mut writes = crate::fixture::plan(std::slice::from_ref(&one), State::default());
+    let mut writes = crate::fixture::plan(std::slice::from_ref(&one), BatchState::default());
     for name in ["carol", "dave", "erin"] {
         let row = AgentRow {
             tenant: acme(),

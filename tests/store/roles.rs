@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use handoffd::domain::ids::Micros;
 use handoffd::store::StoreError;
-use handoffd::store::erasure::Scrubbed;
+use handoffd::store::erasure::ScrubOutcome;
 use sqlx::{AssertSqlSafe, PgConnection, Row};
 
 use crate::fixture::{given, submit};
@@ -184,8 +184,8 @@ pub async fn what_it_erases_is_left_to_the_servers_vacuum(bed: Arc<Bed>) {
     let sql = "SELECT current_setting('server_version_num')::integer >= 170000";
     let may: bool = sqlx::query(sql).fetch_one(&mut role).await.unwrap().get(0);
     let done = bed.store.scrub().await.unwrap();
-    assert_eq!(done, if may { Scrubbed::Freed } else { Scrubbed::Left });
+    assert_eq!(done, if may { ScrubOutcome::Freed } else { ScrubOutcome::Left });
     let owner = bed.owner().await;
-    assert_eq!(owner.scrub().await.unwrap(), Scrubbed::Freed);
+    assert_eq!(owner.scrub().await.unwrap(), ScrubOutcome::Freed);
     owner.close().await;
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use handoffd::domain::ids::Micros;
 use handoffd::store::schemas::PayloadSchemaRow;
-use handoffd::store::{Needs, State, StoreError, Writes};
+use handoffd::store::{BatchState, Needs, StoreError, Writes};
 
 use crate::fixture::{transact, write};
 use crate::harness::{Bed, acme};
@@ -44,7 +44,7 @@ pub async fn payload_schemas_are_kept_in_all_versions_and_never_written_over(bed
         payload_schemas: [(acme(), "a".to_owned()), (acme(), "c".to_owned())].into(),
         ..Needs::default()
     };
-    let mut seen = State::default();
+    let mut seen = BatchState::default();
     transact(&bed.store, &needs, |state| {
         seen = state;
         Writes::default()

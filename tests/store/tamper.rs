@@ -2,21 +2,21 @@
 
 use std::sync::Arc;
 
-use handoffd::audit::{Check, verify_log};
+use handoffd::audit::{LogCheck, verify_log};
 use handoffd::domain::canonical;
 use handoffd::domain::ids::TenantId;
 use handoffd::evidence::commitment::hash_text;
 use handoffd::evidence::merkle::{Frontier, Hash};
 use handoffd::evidence::record::{LogHead, record_hash};
-use handoffd::evidence::verify::{KeptHead, Report};
+use handoffd::evidence::verify::{TrustedHead, VerificationReport};
 use handoffd::store::Store;
 
 use crate::fixture::{content_id, given, submit};
 use crate::harness::{Bed, Raw, acme};
 
 /// Verifies a log as it stands in the store; the handoffs that this suite makes have no life of their own.
-pub async fn verify(store: &Arc<dyn Store>, tenant: &TenantId) -> Report {
-    let check = Check { state: false, ..Check::default() };
+pub async fn verify(store: &Arc<dyn Store>, tenant: &TenantId) -> VerificationReport {
+    let check = LogCheck { state: false, ..LogCheck::default() };
     verify_log(&**store, tenant, check).await.unwrap()
 }
 
@@ -91,8 +91,8 @@ impl Scene {
         .await;
     }
 
-    async fn report(&self, heads: Vec<KeptHead>) -> Report {
-        let check = Check { heads, state: false, ..Check::default() };
+    async fn report(&self, heads: Vec<TrustedHead>) -> VerificationReport {
+        let check = LogCheck { heads, state: false, ..LogCheck::default() };
         verify_log(&*self.bed.store, &acme(), check).await.unwrap()
     }
 
@@ -230,7 +230,7 @@ pub async fn a_changed_node_of_the_tree_is_named(bed: Arc<Bed>) {
 pub async fn a_log_cut_with_its_head_is_found_against_a_kept_tree_head(bed: Arc<Bed>) {
     let mut scene = Scene::new(bed).await;
     let whole = scene.head().await;
-    let kept = KeptHead { size: whole.tree.size(), root: whole.tree.root() };
+    let kept = TrustedHead { size: whole.tree.size(), root: whole.tree.root() };
     let leaves = scene.bed.store.list_hashes(&acme(), 0, 0, 8).await.unwrap();
     scene.run("DELETE FROM audit.records WHERE leaf_index >= 8").await;
     scene.run("DELETE FROM personal_data WHERE leaf_index >= 8").await;
@@ -247,7 +247,7 @@ pub async fn a_log_cut_with_its_head_is_found_against_a_kept_tree_head(bed: Arc<
 pub async fn a_log_rewritten_to_its_end_is_found_against_a_kept_tree_head(bed: Arc<Bed>) {
     let mut scene = Scene::new(bed).await;
     let whole = scene.head().await;
-    let kept = KeptHead { size: whole.tree.size(), root: whole.tree.root() };
+    let kept = TrustedHead { size: whole.tree.size(), root: whole.tree.root() };
     let mut leaves = scene.bed.store.list_hashes(&acme(), 0, 0, 4).await.unwrap();
     for leaf in 4..10 {
         let at = format!("leaf_index = {leaf}");
@@ -268,7 +268,7 @@ pub async fn a_log_rewritten_to_its_end_is_found_against_a_kept_tree_head(bed: A
     assert_eq!(scene.report(Vec::new()).await.first_fault, None, "the log alone cannot tell");
     let fault = scene.report(vec![kept]).await.first_fault.unwrap();
     assert_eq!((fault.leaf_index, fault.fault), (9, "rewrite"));
-    let other = KeptHead { root: scene.head().await.tree.root(), ..kept };
+    let other = TrustedHead { root: scene.head().await.tree.root(), ..kept };
     let fault = scene.report(vec![kept, other]).await.first_fault.unwrap();
     assert_eq!((fault.leaf_index, fault.fault), (10, "fork"), "both versions were signed");
 }

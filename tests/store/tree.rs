@@ -6,7 +6,7 @@ use handoffd::domain::ids::Micros;
 use handoffd::evidence::merkle::{Frontier, Hash, verify_consistency, verify_inclusion};
 use handoffd::evidence::note::Signer;
 use handoffd::evidence::receipt::{Notary, Receipt};
-use handoffd::evidence::record::Sealed;
+use handoffd::evidence::record::SealedRecord;
 use handoffd::store::{Store, Writes};
 use handoffd::tree;
 
@@ -26,7 +26,7 @@ async fn leaves(store: &Arc<dyn Store>) -> Vec<Hash> {
     store.list_hashes(&acme(), 0, 0, 100_000).await.unwrap()
 }
 
-async fn submit_many(store: &Arc<dyn Store>, from: u128, count: u128) -> Vec<Sealed> {
+async fn submit_many(store: &Arc<dyn Store>, from: u128, count: u128) -> Vec<SealedRecord> {
     let mut sealed = Vec::new();
     for first in (from..from + count).step_by(60) {
         let batch: Vec<_> = (first..(first + 60).min(from + count)).map(|n| given(n, n)).collect();

@@ -1,6 +1,6 @@
-//! A tenant's whole log as lines of JSON, written in one pass and verified offline in another, both in
-//! constant memory. The first line says which log and carries its signed tree head; each line after it
-//! is a record with what it commits to. `docs/evidence.md` says the same in words.
+//! A tenant's whole log as lines of JSON, written in one pass and verified offline in another, both in constant
+//! memory. The first line identifies the log and carries its signed tree head; each further line is a record with its
+//! committed contents. `docs/evidence.md` documents the format.
 
 mod read;
 mod write;
@@ -11,80 +11,80 @@ use serde_json::value::RawValue;
 use super::format::KeyLine;
 
 pub use read::{LogReport, is_zstd, read_log, verify_log};
-pub use write::{LogOrder, export_log};
+pub use write::{LogExport, export_log};
 
-/// Names this form; another form gets another name.
+/// Name of this format version.
 const FORMAT: &str = "handoffd-log/1";
 
-/// The first line.
+/// The first line of the file.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Head {
+struct LogHeader {
     format: String,
     tenant: String,
     log_id: String,
     origin: String,
-    /// Records in the file: all that the log had.
+    /// Number of records in the file, which is the whole log.
     tree_size: u64,
-    /// `sha256:…`.
+    /// Root of the tree, `sha256:…`.
     root_hash: String,
-    /// The signed note over them.
+    /// The signed note over all records.
     tree_head: String,
     keys: Vec<KeyLine>,
-    /// RFC 3339.
+    /// Time of creation, RFC 3339.
     created_at: String,
     software: String,
-    /// Whether personal data was asked for.
+    /// Whether personal data was requested.
     personal_data: bool,
 }
 
-/// A line for a record; its place in the file is its leaf index.
+/// One record; the line number is its leaf index.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct RecordLine<'a> {
-    /// `sha256:…`.
+    /// Hash of the record, `sha256:…`.
     record_hash: String,
-    /// The very bytes that were hashed.
+    /// The exact hashed bytes.
     #[serde(borrow)]
     record: &'a RawValue,
     #[serde(borrow, skip_serializing_if = "Option::is_none", default)]
     content: Option<PartLine<'a>>,
-    /// In the order of the record's commitments.
+    /// Personal data, in the order of the record's commitments.
     #[serde(borrow, skip_serializing_if = "Vec::is_empty", default)]
     personal: Vec<PartLine<'a>>,
 }
 
-/// What a record commits to.
+/// One committed content of a record.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct PartLine<'a> {
-    /// The place among the record's personal data.
+    /// Ordinal among the record's personal data.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     ordinal: Option<i64>,
-    state: State,
-    /// In hexadecimal.
+    state: LogContentState,
+    /// The salt in hexadecimal.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     salt: Option<String>,
-    /// Whose personal data.
+    /// The data subject.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     subject_id: Option<String>,
-    /// The very bytes that were committed to.
+    /// The exact committed bytes.
     #[serde(borrow, skip_serializing_if = "Option::is_none", default)]
     value: Option<&'a RawValue>,
 }
 
-/// What became of a content.
+/// The state of a content in the line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-enum State {
-    /// It is in the line.
+enum LogContentState {
+    /// The line contains the content.
     Kept,
-    /// It is gone; a record of kind `ERASED` says so.
+    /// The content is gone; a record of kind `ERASED` lists it.
     Erased,
-    /// Personal data that was not asked for.
+    /// Personal data that was not requested.
     Withheld,
-    /// The archive does not have its segment.
+    /// The archive lacks the content's segment.
     ColdMissing,
-    /// The archive has a damaged segment.
+    /// The archive's segment is damaged.
     ColdDamaged,
 }

@@ -1,4 +1,4 @@
-//! Verifies an exported log: the lines stand for the rows of a database, and the same verifier takes them.
+//! Verifies an exported log with the verifier for databases: each line stands for a row.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, ErrorKind, Read};
@@ -9,57 +9,59 @@ use serde_json::Value;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-use super::{FORMAT, Head, PartLine, RecordLine, State};
+use super::{FORMAT, LogContentState, LogHeader, PartLine, RecordLine};
 use crate::bundle::open::{MAX_WHOLE, ReadError};
-use crate::bundle::read::{Fault, Options, StatedHead, parse_head, public_keys, signer};
+use crate::bundle::read::{
+    BundleDefect, StatedHead, VerifyOptions, parse_head, public_keys, signer,
+};
 use crate::evidence::commitment::Codec;
-use crate::evidence::verify::{Entry, Kept, KeptHead, Verifier};
+use crate::evidence::verify::{LogEntry, RemainingContent, TrustedHead, Verifier};
 
-/// What a zstd frame begins with.
+/// First bytes of a zstd frame.
 const ZSTD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 
-/// What a check of an exported log found.
+/// The result of verifying an exported log.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LogReport {
-    /// The organisation.
+    /// The tenant that owns the log.
     pub tenant: String,
-    /// The log.
+    /// Origin of the log.
     pub origin: String,
-    /// Records in the log, as its signed tree head has it.
+    /// Number of records by the signed tree head.
     pub tree_size: u64,
-    /// Records read.
+    /// Number of records read.
     pub records: u64,
     /// Contents that open their commitments.
     pub contents: u64,
-    /// Contents that were erased, as a record says.
+    /// Contents erased according to a record.
     pub erased: u64,
-    /// Personal data that was left out.
+    /// Personal data left out of the export.
     pub withheld: u64,
     /// The key that signed the tree head, as `name+hash+base64`.
     pub signed_by: Option<String>,
-    /// Whether that key was given, and not merely found in the file.
+    /// Whether the caller supplied that key; otherwise it came from the file.
     pub key_given: bool,
-    /// Tree heads kept elsewhere that the log agrees with.
+    /// Tree heads kept elsewhere that match the log.
     pub tree_heads: u64,
-    /// The first thing that is wrong.
-    pub first_fault: Option<Fault>,
+    /// The first defect; `None` for an intact log.
+    pub first_fault: Option<BundleDefect>,
 }
 
-/// Whether bytes begin like a file that was compressed with zstd.
+/// Whether the bytes begin with a zstd frame.
 #[must_use]
 pub fn is_zstd(start: &[u8]) -> bool {
     start.starts_with(&ZSTD)
 }
 
-/// Verifies an exported log, compressed or not; its faults are in the report. `progress` is told of the
-/// records read so far, and of how many there should be.
+/// Verifies an exported log, compressed or not; defects are in the report. `progress` receives the number of records
+/// read so far, and the expected number.
 ///
 /// # Errors
 /// [`ReadError`] where the file cannot be read.
 pub fn verify_log(
     path: &Path,
-    options: &Options,
+    options: &VerifyOptions,
     progress: &dyn Fn(u64, u64),
 ) -> Result<LogReport, ReadError> {
     let mut lines = open(path)?;
@@ -68,7 +70,7 @@ pub fn verify_log(
     Ok(report)
 }
 
-fn open(path: &Path) -> Result<Lines, ReadError> {
+fn open(path: &Path) -> Result<LogLines, ReadError> {
     let io = |source| ReadError::Io { path: path.to_owned(), source };
     let mut file = BufReader::new(File::open(path).map_err(io)?);
     let packed = is_zstd(file.fill_buf().map_err(io)?);
@@ -77,30 +79,31 @@ fn open(path: &Path) -> Result<Lines, ReadError> {
     } else {
         Box::new(file)
     };
-    Ok(Lines { reader })
+    Ok(LogLines { reader })
 }
 
-/// Shows each record of an exported log with its content, where that is in the file; verifies nothing.
-/// Returns whose log it is.
+/// Passes each record of an exported log with its content, if present, to the caller, without verification. Returns
+/// the tenant.
 ///
 /// # Errors
-/// [`ReadError`] where the file cannot be read; a [`Fault`] where a line is none of a log.
+/// [`ReadError`] where the file cannot be read; a [`BundleDefect`] where a line is not in the format.
 pub fn read_log(
     path: &Path,
     mut visit: impl FnMut(&Value, Option<&Value>),
-) -> Result<Result<String, Fault>, ReadError> {
+) -> Result<Result<String, BundleDefect>, ReadError> {
     let mut lines = open(path)?;
     let mut read = || {
-        let first = lines.next()?.ok_or_else(|| Fault::damaged("it is empty"))?;
-        let head: Head = serde_json::from_slice(&first)
-            .map_err(|err| Fault::damaged(format!("the first line: {err}")))?;
+        let first = lines.next()?.ok_or_else(|| BundleDefect::damaged("it is empty"))?;
+        let head: LogHeader = serde_json::from_slice(&first)
+            .map_err(|err| BundleDefect::damaged(format!("the first line: {err}")))?;
         if head.format != FORMAT {
             let detail = format!("the log is of form {}, this version reads {FORMAT}", head.format);
-            return Err(Fault::new("manifest", detail));
+            return Err(BundleDefect::new("manifest", detail));
         }
         let mut leaf = 0;
         while let Some(bytes) = lines.next()? {
-            let broken = |err: serde_json::Error| Fault::at(leaf, "damaged", err.to_string());
+            let broken =
+                |err: serde_json::Error| BundleDefect::at(leaf, "damaged", err.to_string());
             let line: RecordLine<'_> = serde_json::from_slice(&bytes).map_err(broken)?;
             let record: Value = serde_json::from_str(line.record.get()).map_err(broken)?;
             let content = line.content.as_ref().and_then(|part| part.value);
@@ -114,17 +117,17 @@ pub fn read_log(
 }
 
 fn judge(
-    lines: &mut Lines,
-    options: &Options,
+    lines: &mut LogLines,
+    options: &VerifyOptions,
     report: &mut LogReport,
     progress: &dyn Fn(u64, u64),
-) -> Result<(), Fault> {
-    let first = lines.next()?.ok_or_else(|| Fault::damaged("it is empty"))?;
-    let head: Head = serde_json::from_slice(&first)
-        .map_err(|err| Fault::damaged(format!("the first line: {err}")))?;
+) -> Result<(), BundleDefect> {
+    let first = lines.next()?.ok_or_else(|| BundleDefect::damaged("it is empty"))?;
+    let head: LogHeader = serde_json::from_slice(&first)
+        .map_err(|err| BundleDefect::damaged(format!("the first line: {err}")))?;
     if head.format != FORMAT {
         let detail = format!("the log is of form {}, this version reads {FORMAT}", head.format);
-        return Err(Fault::new("manifest", detail));
+        return Err(BundleDefect::new("manifest", detail));
     }
     report.tenant.clone_from(&head.tenant);
     report.origin.clone_from(&head.origin);
@@ -145,21 +148,21 @@ fn judge(
     report.withheld = found.withheld;
     report.tree_heads = found.tree_heads;
     if let Some(fault) = found.first_fault {
-        return Err(Fault::at(fault.leaf_index, fault.fault, fault.detail));
+        return Err(BundleDefect::at(fault.leaf_index, fault.fault, fault.detail));
     }
     if found.root.as_ref() != Some(&head.root_hash) {
         let detail = "the records have another root than the signed tree head: this one or one before it was rewritten, with all hashes after it";
-        return Err(Fault::at(size - 1, "rewrite", detail));
+        return Err(BundleDefect::at(size - 1, "rewrite", detail));
     }
     Ok(())
 }
 
-/// The signature of the log's own tree head, and of those kept elsewhere, which are returned.
+/// Checks the signature of the log's tree head and of the trusted heads; returns the trusted heads.
 fn check_heads(
-    head: &Head,
-    options: &Options,
+    head: &LogHeader,
+    options: &VerifyOptions,
     report: &mut LogReport,
-) -> Result<Vec<KeptHead>, Fault> {
+) -> Result<Vec<TrustedHead>, BundleDefect> {
     let stated = StatedHead {
         log_id: &head.log_id,
         origin: &head.origin,
@@ -177,30 +180,30 @@ fn check_heads(
         .map(|(note, kept)| {
             if kept.origin != head.origin {
                 let detail = format!("a kept tree head is of log {}", kept.origin);
-                return Err(Fault::new("foreign", detail));
+                return Err(BundleDefect::new("foreign", detail));
             }
             signer(note, kept, trusted)?;
-            Ok(KeptHead { size: kept.size, root: kept.root })
+            Ok(TrustedHead { size: kept.size, root: kept.root })
         })
         .collect()
 }
 
-/// Hands each record to the verifier; leaves the hash that the last one states in `last`.
+/// Passes each record to the verifier; sets `last` to the hash stated by the last record.
 fn read(
-    lines: &mut Lines,
-    head: &Head,
+    lines: &mut LogLines,
+    head: &LogHeader,
     verifier: &mut Verifier,
     last: &mut Vec<u8>,
     progress: &dyn Fn(u64, u64),
-) -> Result<(), Fault> {
+) -> Result<(), BundleDefect> {
     for leaf in 0.. {
         let Some(bytes) =
-            lines.next().map_err(|fault| Fault { leaf_index: Some(leaf), ..fault })?
+            lines.next().map_err(|fault| BundleDefect { leaf_index: Some(leaf), ..fault })?
         else {
             break;
         };
         let line: RecordLine<'_> = serde_json::from_slice(&bytes)
-            .map_err(|err| Fault::at(leaf, "damaged", format!("its line: {err}")))?;
+            .map_err(|err| BundleDefect::at(leaf, "damaged", format!("its line: {err}")))?;
         let hash = line.record_hash.strip_prefix("sha256:").and_then(|hash| hex::decode(hash).ok());
         *last = hash.unwrap_or_default();
         take(&line, leaf, last, verifier);
@@ -215,10 +218,10 @@ fn read(
     Ok(())
 }
 
-/// What a record says of itself; in a database these are columns.
+/// The members of a record that a database has as columns.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct Columns {
+struct RecordColumns {
     kind: String,
     task_id: Option<String>,
     handoff_id: Option<String>,
@@ -226,12 +229,12 @@ struct Columns {
 }
 
 fn take(line: &RecordLine<'_>, leaf: i64, hash: &[u8], verifier: &mut Verifier) {
-    let columns: Columns = serde_json::from_str(line.record.get()).unwrap_or_default();
+    let columns: RecordColumns = serde_json::from_str(line.record.get()).unwrap_or_default();
     let time = OffsetDateTime::parse(&columns.time, &Rfc3339).ok();
     let micros = time.and_then(|time| i64::try_from(time.unix_timestamp_nanos() / 1_000).ok());
     let content_salt = line.content.as_ref().map(salt);
     let salts: Vec<Vec<u8>> = line.personal.iter().map(salt).collect();
-    verifier.entry(&Entry {
+    verifier.entry(&LogEntry {
         leaf_index: leaf,
         hash,
         kind: &columns.kind,
@@ -257,62 +260,71 @@ fn salt(part: &PartLine<'_>) -> Vec<u8> {
     part.salt.as_ref().and_then(|salt| hex::decode(salt).ok()).unwrap_or_default()
 }
 
-/// A salt or value that is missing opens no commitment.
-fn kept<'a>(part: &'a PartLine<'a>, salt: &'a [u8]) -> Kept<'a> {
+/// A part without salt or value opens no commitment.
+fn kept<'a>(part: &'a PartLine<'a>, salt: &'a [u8]) -> RemainingContent<'a> {
     match part.state {
-        State::Kept => {
-            Kept::Whole(salt, Codec::Raw, part.value.map_or(b"", |value| value.get().as_bytes()))
+        LogContentState::Kept => RemainingContent::Whole(
+            salt,
+            Codec::Raw,
+            part.value.map_or(b"", |value| value.get().as_bytes()),
+        ),
+        LogContentState::Withheld => RemainingContent::Withheld,
+        LogContentState::Erased | LogContentState::ColdMissing | LogContentState::ColdDamaged => {
+            RemainingContent::Gone
         }
-        State::Withheld => Kept::Withheld,
-        State::Erased | State::ColdMissing | State::ColdDamaged => Kept::Gone,
     }
 }
 
-/// What is wrong with how a line shows a content, beyond what commitments tell.
+/// A contradiction between a line's state and its content, beyond the commitments.
 fn misfit(
     part: &PartLine<'_>,
-    head: &Head,
+    head: &LogHeader,
     name: &'static str,
 ) -> Option<(&'static str, &'static str)> {
     let personal = name == "personal-data";
     match part.state {
-        State::Kept if personal && !head.personal_data => {
+        LogContentState::Kept if personal && !head.personal_data => {
             Some((name, "personal data that the first line does not speak of"))
         }
-        State::Withheld if !personal || head.personal_data => {
+        LogContentState::Withheld if !personal || head.personal_data => {
             Some((name, "it is withheld, and the first line does not say so"))
         }
-        State::ColdMissing => {
+        LogContentState::ColdMissing => {
             Some(("cold-missing", "the segment with its content was not in the archive"))
         }
-        State::ColdDamaged => Some(("cold-damaged", "the segment with its content was damaged")),
-        state if state != State::Kept && (part.salt.is_some() || part.value.is_some()) => {
+        LogContentState::ColdDamaged => {
+            Some(("cold-damaged", "the segment with its content was damaged"))
+        }
+        state
+            if state != LogContentState::Kept && (part.salt.is_some() || part.value.is_some()) =>
+        {
             Some((name, "a salt or a value stands where the content is said to be gone"))
         }
         _ => None,
     }
 }
 
-/// The file line by line.
-struct Lines {
+/// Reads the file line by line.
+struct LogLines {
     reader: Box<dyn BufRead>,
 }
 
-impl Lines {
+impl LogLines {
     /// The next line without its newline.
-    fn next(&mut self) -> Result<Option<Vec<u8>>, Fault> {
-        let cut = || Fault::new("truncation", "the file ends within a line: its end was cut off");
+    fn next(&mut self) -> Result<Option<Vec<u8>>, BundleDefect> {
+        let cut =
+            || BundleDefect::new("truncation", "the file ends within a line: its end was cut off");
         let mut line = Vec::new();
         let read = (&mut self.reader).take(MAX_WHOLE).read_until(b'\n', &mut line);
         read.map_err(|err| match err.kind() {
             ErrorKind::UnexpectedEof => cut(),
-            _ => Fault::damaged(err.to_string()),
+            _ => BundleDefect::damaged(err.to_string()),
         })?;
         match line.pop() {
             None => Ok(None),
             Some(b'\n') => Ok(Some(line)),
             Some(_) if line.len() as u64 + 1 == MAX_WHOLE => {
-                Err(Fault::damaged(format!("a line has more than {MAX_WHOLE} bytes")))
+                Err(BundleDefect::damaged(format!("a line has more than {MAX_WHOLE} bytes")))
             }
             Some(_) => Err(cut()),
         }

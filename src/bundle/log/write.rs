@@ -1,10 +1,10 @@
-//! Writes a log as lines.
+//! Exports a log as lines.
 
 use std::io::Write;
 
 use serde_json::value::RawValue;
 
-use super::{FORMAT, Head, PartLine, RecordLine, State};
+use super::{FORMAT, LogContentState, LogHeader, PartLine, RecordLine};
 use crate::archive::Contents;
 use crate::bundle::WriteError;
 use crate::bundle::format::{ERASED, SOFTWARE};
@@ -12,44 +12,44 @@ use crate::bundle::write::key_lines;
 use crate::domain::ids::{Micros, TenantId};
 use crate::evidence::commitment::{Codec, hash_text, unpack};
 use crate::evidence::receipt::Notary;
-use crate::store::cold::ColdFault;
-use crate::store::{Kept, Store, StoreError, StoredPersonal, StoredRecord};
+use crate::store::cold::ColdError;
+use crate::store::{ContentStorage, Store, StoreError, StoredPersonal, StoredRecord};
 
-/// Records read at once: few, since each comes with its content.
+/// Records read at once: few, since each has its content.
 const PAGE: i64 = 64;
 
-/// Records looked through at once for what was erased meanwhile.
+/// Records read at once in the search for concurrent erasures.
 const SCAN: i64 = 512;
 
-/// Which log to export, and from where.
-pub struct LogOrder<'a> {
-    /// Where records are.
+/// The log to export, and its sources.
+pub struct LogExport<'a> {
+    /// Store of the records.
     pub store: &'a dyn Store,
-    /// Where contents are.
+    /// Reader of the contents.
     pub contents: &'a Contents,
     /// Signs the tree head.
     pub notary: &'a Notary,
-    /// Whose log.
+    /// The tenant that owns the log.
     pub tenant: &'a TenantId,
-    /// With personal data.
+    /// Whether to include personal data.
     pub personal: bool,
-    /// Now.
+    /// Current time.
     pub at: Micros,
-    /// Told of the records written so far, and of how many there are.
+    /// Receives the number of records written so far, and the total.
     pub progress: &'a (dyn Fn(u64, u64) + Sync),
 }
 
-/// Writes the log as it stands; returns its records. Records that are appended meanwhile are left out.
+/// Writes the log as of the call and returns its records; records appended later are left out.
 ///
 /// # Errors
-/// [`WriteError`]; [`WriteError::Moved`] where something was erased meanwhile: what is written may
-/// hold it, so throw it away and begin again.
-pub async fn export_log(order: &LogOrder<'_>, out: &mut dyn Write) -> Result<u64, WriteError> {
-    let LogOrder { store, contents, notary, tenant, .. } = *order;
+/// [`WriteError`]; [`WriteError::Moved`] where an erasure ran meanwhile: the output may contain erased data, so
+/// discard it and begin again.
+pub async fn export_log(order: &LogExport<'_>, out: &mut dyn Write) -> Result<u64, WriteError> {
+    let LogExport { store, contents, notary, tenant, .. } = *order;
     let head = store.find_head(tenant).await?;
     let head = head.ok_or_else(|| StoreError::Refused(format!("tenant {tenant} has no log")))?;
     let size = head.tree.size();
-    let first = Head {
+    let first = LogHeader {
         format: FORMAT.to_owned(),
         tenant: tenant.to_string(),
         log_id: head.log_id.clone(),
@@ -76,7 +76,7 @@ pub async fn export_log(order: &LogOrder<'_>, out: &mut dyn Write) -> Result<u64
     if erased_since(store, tenant, end).await? { Err(WriteError::Moved) } else { Ok(size) }
 }
 
-/// Whether a record beyond the end speaks of an erasure.
+/// Whether a record beyond the end lists an erasure.
 async fn erased_since(
     store: &dyn Store,
     tenant: &TenantId,
@@ -101,11 +101,19 @@ fn line(record: &StoredRecord, personal: bool, out: &mut dyn Write) -> Result<()
     let leaf = record.leaf_index;
     let content = match record.content.as_ref().map(|content| &content.kept) {
         None => None,
-        Some(Kept::Hot(salt, codec, bytes)) => Some(Shown::kept(leaf, salt, *codec, bytes)?),
-        Some(Kept::Unavailable(ColdFault::Away)) => return Err(WriteError::Away),
-        Some(Kept::Unavailable(ColdFault::Missing)) => Some(Shown::absent(State::ColdMissing)),
-        Some(Kept::Unavailable(ColdFault::Damaged)) => Some(Shown::absent(State::ColdDamaged)),
-        Some(Kept::Erased | Kept::Purged | Kept::Cold(_)) => Some(Shown::absent(State::Erased)),
+        Some(ContentStorage::Hot(salt, codec, bytes)) => {
+            Some(LineContent::kept(leaf, salt, *codec, bytes)?)
+        }
+        Some(ContentStorage::Unavailable(ColdError::Away)) => return Err(WriteError::Away),
+        Some(ContentStorage::Unavailable(ColdError::Missing)) => {
+            Some(LineContent::absent(LogContentState::ColdMissing))
+        }
+        Some(ContentStorage::Unavailable(ColdError::Damaged)) => {
+            Some(LineContent::absent(LogContentState::ColdDamaged))
+        }
+        Some(ContentStorage::Erased | ContentStorage::Purged | ContentStorage::Cold(_)) => {
+            Some(LineContent::absent(LogContentState::Erased))
+        }
     };
     let data = record.personal.iter().map(|datum| datum_of(leaf, datum, personal));
     let data = data.collect::<Result<Vec<_>, _>>()?;
@@ -119,36 +127,36 @@ fn line(record: &StoredRecord, personal: bool, out: &mut dyn Write) -> Result<()
         &RecordLine {
             record_hash: hash_text(&record.hash),
             record: &body,
-            content: content.as_ref().map(Shown::line),
+            content: content.as_ref().map(LineContent::line),
             personal: data.collect(),
         },
     )
 }
 
-fn datum_of(leaf: i64, datum: &StoredPersonal, personal: bool) -> Result<Shown, StoreError> {
+fn datum_of(leaf: i64, datum: &StoredPersonal, personal: bool) -> Result<LineContent, StoreError> {
     match &datum.kept {
-        None => Ok(Shown::absent(State::Erased)),
-        Some(_) if !personal => Ok(Shown::absent(State::Withheld)),
-        Some((salt, codec, bytes)) => Shown::kept(leaf, salt, *codec, bytes),
+        None => Ok(LineContent::absent(LogContentState::Erased)),
+        Some(_) if !personal => Ok(LineContent::absent(LogContentState::Withheld)),
+        Some((salt, codec, bytes)) => LineContent::kept(leaf, salt, *codec, bytes),
     }
 }
 
-/// A content as the line shows it.
-struct Shown {
-    state: State,
+/// A content in the form of its line.
+struct LineContent {
+    state: LogContentState,
     salt: Option<String>,
     value: Option<Box<RawValue>>,
 }
 
-impl Shown {
-    const fn absent(state: State) -> Self {
+impl LineContent {
+    const fn absent(state: LogContentState) -> Self {
         Self { state, salt: None, value: None }
     }
 
     fn kept(leaf: i64, salt: &[u8], codec: Codec, bytes: &[u8]) -> Result<Self, StoreError> {
         let value = unpack(codec, bytes).map_err(|_| unreadable(leaf))?;
         let value = Some(embed(leaf, value)?);
-        Ok(Self { state: State::Kept, salt: Some(hex::encode(salt)), value })
+        Ok(Self { state: LogContentState::Kept, salt: Some(hex::encode(salt)), value })
     }
 
     fn line(&self) -> PartLine<'_> {
@@ -162,7 +170,7 @@ impl Shown {
     }
 }
 
-/// JSON that stands in a line as it is. What no broker wrote may not: it would break the lines.
+/// JSON embedded in a line unchanged. Rejects bytes that would break the line; the broker never writes any.
 fn embed(leaf: i64, bytes: Vec<u8>) -> Result<Box<RawValue>, StoreError> {
     let text = String::from_utf8(bytes).ok().filter(|text| !text.contains('\n'));
     text.and_then(|text| RawValue::from_string(text).ok()).ok_or_else(|| unreadable(leaf))

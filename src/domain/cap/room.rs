@@ -1,24 +1,23 @@
-//! Whether the caps have room for a handoff: what the ledger asks under their locks, and a dry run beside
-//! them. Pure.
+//! Check of caps for a handoff: by the ledger under their locks, and by a dry run without. Pure.
 
 use std::collections::BTreeMap;
 
-use super::{Cap, CapKey, Defaults, Limit, Over, Scope};
-use crate::domain::funds::{Ask, Funds};
+use super::{Cap, CapExceeded, CapKey, CapLimit, CapScope, Defaults};
+use crate::domain::funds::{Funds, FundsRequest};
 use crate::domain::ids::{AgentId, HandoffId, Micros};
 
-/// The caps that may count for some scopes: those that are kept, and those of the settings that begin. What
-/// begins is marked so.
+/// The caps in force for the given scopes: stored caps, and default caps that have no row yet; the latter are
+/// flagged.
 #[must_use]
 pub fn in_force<'a>(
     kept: impl IntoIterator<Item = Cap>,
-    scopes: impl IntoIterator<Item = &'a Scope>,
+    scopes: impl IntoIterator<Item = &'a CapScope>,
     defaults: &Defaults,
     (mark, at): (i64, Micros),
 ) -> BTreeMap<CapKey, Cap> {
     let mut caps: BTreeMap<CapKey, Cap> = kept.into_iter().map(|cap| (cap.key(), cap)).collect();
     for (tenant, agent) in scopes {
-        for Limit { window, .. } in defaults.of(agent.is_some()) {
+        for CapLimit { window, .. } in defaults.of(agent.is_some()) {
             let key = (tenant.clone(), agent.clone(), window);
             caps.entry(key.clone()).or_insert_with(|| Cap::new(key, None, mark, at));
         }
@@ -26,7 +25,7 @@ pub fn in_force<'a>(
     caps
 }
 
-/// Marks what is reserved anew with the caps of its holder.
+/// Marks new reserves with the caps of their holder.
 pub fn mark_new(caps: &BTreeMap<CapKey, Cap>, before: Option<&Funds>, after: &mut Funds) {
     after.mark_new(before, |holder: &AgentId| {
         let counts = |cap: &&Cap| cap.agent.as_ref().is_none_or(|agent| agent == holder);
@@ -37,27 +36,26 @@ pub fn mark_new(caps: &BTreeMap<CapKey, Cap>, before: Option<&Funds>, after: &mu
     });
 }
 
-/// A handoff that wants its part of a task's funds.
+/// A handoff's request under the caps.
 #[derive(Debug, Clone, Copy)]
-pub struct Wanted<'a> {
-    /// The handoff.
+pub struct CapRequest<'a> {
+    /// The handoff's id.
     pub handoff: HandoffId,
-    /// Who may spend it.
+    /// The receiver.
     pub holder: &'a AgentId,
-    /// What it asks for.
-    pub ask: Ask<'a>,
+    /// The budget request.
+    pub ask: FundsRequest<'a>,
 }
 
-/// The cap that has no room for a handoff, if any: the one that keeps it longest, since who comes back
-/// earlier is refused by that. Of the task there are its funds as they are kept, if they are, and as the
-/// handoff finds them.
+/// The cap without room for a handoff, if any: the one with the longest wait, since an earlier retry would be refused
+/// by it. `before` are the task's stored funds, if any; `funds` those the handoff finds.
 #[must_use]
 pub fn lacking(
     caps: &BTreeMap<CapKey, Cap>,
     (defaults, at): (&Defaults, Micros),
     (before, books): (Option<&Funds>, &Funds),
-    Wanted { handoff, holder, ask }: Wanted<'_>,
-) -> Option<Over> {
+    CapRequest { handoff, holder, ask }: CapRequest<'_>,
+) -> Option<CapExceeded> {
     if caps.is_empty() {
         return None;
     }

@@ -3,7 +3,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 
 use super::*;
-use crate::domain::funds::{self, Ask};
+use crate::domain::funds::{self, FundsRequest};
 use crate::domain::handoff::Cost;
 use crate::domain::ids::HandoffId;
 
@@ -55,7 +55,7 @@ fn windows_are_read_and_written_as_iso_durations() {
         "P99999999D",
         "PT1H1H",
     ] {
-        assert_eq!(wrong.parse::<Window>(), Err(NoWindow), "{wrong}");
+        assert_eq!(wrong.parse::<Window>(), Err(WindowError), "{wrong}");
     }
 }
 
@@ -79,7 +79,7 @@ fn what_does_not_fit_is_told_with_both_sides_and_the_time_when_it_will() {
     assert_eq!(cap.excess(limit, spends(3), at(80)), Some(Usd(2)));
     let over = cap.over(limit, spends(3), at(80));
     let (spent, reserved, left, asked) = (Usd(8), Usd(1), Usd(1), Usd(3));
-    assert_eq!(over.lack, Lack::Usd { cap: limit, spent, reserved, left, asked });
+    assert_eq!(over.lack, CapShortage::Usd { cap: limit, spent, reserved, left, asked });
     assert_eq!(over.frees, Some(at(60 + 3_600)), "the six leave with their step");
     assert_eq!(over.wait, Some(Duration::from_secs(3_580)));
     assert_eq!(cap.over(limit, spends(9), at(80)).frees, Some(at(120 + 3_600)));
@@ -97,16 +97,16 @@ fn books_come_back_as_they_were_kept() {
     cap.set_tokens(Some(9));
     let text = cap.books.to_text();
     assert_eq!(text, r#"{"s":{"694":3},"r":2,"t":1000000000000,"l":9,"k":{"694":5}}"#);
-    assert_eq!(serde_json::from_str::<Books>(&text).unwrap(), cap.books);
+    assert_eq!(serde_json::from_str::<CapUsage>(&text).unwrap(), cap.books);
     let before_tokens = r#"{"s":{"694":3},"r":2,"t":1000000000000}"#;
-    let books: Books = serde_json::from_str(before_tokens).unwrap();
+    let books: CapUsage = serde_json::from_str(before_tokens).unwrap();
     assert_eq!(books.to_text(), before_tokens);
 }
 
 #[test]
 fn the_settings_amounts_hold_where_an_operator_set_none() {
     let (usd, tokens) = (Some(Usd(7)), Some(70));
-    let of = |window, usd, tokens| Some(Limit { window, usd, tokens });
+    let of = |window, usd, tokens| Some(CapLimit { window, usd, tokens });
     let (hour, day) = (window("PT1H"), window("P1D"));
     let defaults = Defaults {
         tenant: [of(hour, usd, None), of(day, None, tokens), None, None],
@@ -126,7 +126,7 @@ fn the_settings_amounts_hold_where_an_operator_set_none() {
     assert_eq!(own.used_up(&a, &defaults, at(20)), None);
     own.set_tokens(None);
     let over = own.used_up(&a, &defaults, at(20)).unwrap();
-    assert_eq!(over.lack, Lack::Tokens { cap: 1, spent: 4 }, "over the same books");
+    assert_eq!(over.lack, CapShortage::Tokens { cap: 1, spent: 4 }, "over the same books");
 }
 
 #[test]
@@ -140,9 +140,9 @@ fn tokens_count_when_they_are_stated_and_a_cap_that_is_used_up_lets_nothing_thro
     };
     let id = HandoffId(uuid::Uuid::from_u128(1));
     let mut funds = Funds::open(&a, &cost(70, 20), None, Usd(0), true);
-    funds.draw(id, &b, Ask { parent: None, source: &a, cost: &cost(70, 20) });
+    funds.draw(id, &b, FundsRequest { parent: None, source: &a, cost: &cost(70, 20) });
     let mut settled = funds.clone();
-    settled.settle(id, Some(funds::Tally { usd: Usd(2), prompt: 100, completion: 25 }));
+    settled.settle(id, Some(funds::Spending { usd: Usd(2), prompt: 100, completion: 25 }));
     let none = Defaults::default();
     let mut whole = cap(None, "PT1H");
     whole.set_tokens(Some(100));
@@ -158,7 +158,7 @@ fn tokens_count_when_they_are_stated_and_a_cap_that_is_used_up_lets_nothing_thro
         cap.enter(charge, at(70));
     }
     let over = whole.used_up(&a, &none, at(80)).unwrap();
-    assert_eq!(over.lack, Lack::Tokens { cap: 100, spent: 125 });
+    assert_eq!(over.lack, CapShortage::Tokens { cap: 100, spent: 125 });
     assert_eq!(over.frees, Some(at(60 + 3_600)), "without the ninety there is room");
     assert_eq!(over.failure().pointer, "/costTracking/tokenSpent");
     assert_eq!(own.used_up(&b, &none, at(80)).unwrap().frees, Some(at(120 + 3_600)));
@@ -245,7 +245,7 @@ proptest! {
                             (task, Some(funds.clone()), funds, source, cost)
                         }
                     };
-                    let ask = Ask { parent: parent.map(|(_, id)| id), source: &source, cost: &cost };
+                    let ask = FundsRequest { parent: parent.map(|(_, id)| id), source: &source, cost: &cost };
                     if after.check(ask).is_err() {
                         continue;
                     }

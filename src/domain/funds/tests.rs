@@ -15,8 +15,8 @@ fn cost(spent: i64, remaining: i64) -> Cost {
     Cost { spent: Usd(spent), remaining: Usd(remaining), prompt_tokens: 0, completion_tokens: 0 }
 }
 
-fn said(spent: i64) -> Tally {
-    Tally { usd: Usd(spent), ..Tally::default() }
+fn said(spent: i64) -> Spending {
+    Spending { usd: Usd(spent), ..Spending::default() }
 }
 
 /// A task that a began and handed to b, with `remaining` to spend.
@@ -36,7 +36,7 @@ fn hand(
     cost: Cost,
 ) -> Result<(), Shortage> {
     let source = agent(from);
-    let ask = Ask { parent: parent.map(id), source: &source, cost: &cost };
+    let ask = FundsRequest { parent: parent.map(id), source: &source, cost: &cost };
     funds.check(ask)?;
     funds.draw(id(n), &agent(to), ask);
     adds_up(funds);
@@ -74,7 +74,7 @@ fn what_a_receiver_did_not_spend_goes_back_to_its_sender() {
     hand(&mut funds, 3, Some(1), "b", "d", cost(0, 7)).unwrap();
     assert!(hand(&mut funds, 4, Some(1), "b", "d", cost(0, 1)).is_err());
     // A verdict that comes twice counts once.
-    assert_eq!(funds.settle(id(2), Some(said(9))), Tally::default());
+    assert_eq!(funds.settle(id(2), Some(said(9))), Spending::default());
     // One that failed and said nothing has spent nothing.
     funds.settle(id(3), None);
     assert_eq!(funds.reserves[0].left, Usd(7));
@@ -194,7 +194,7 @@ fn books_of_an_older_version_are_read() {
         ],
     });
     let funds: Funds = serde_json::from_value(kept).unwrap();
-    assert_eq!(funds.stated, Tally { usd: Usd(20), prompt: 5, completion: 6 });
+    assert_eq!(funds.stated, Spending { usd: Usd(20), prompt: 5, completion: 6 });
     assert_eq!((funds.reserves[0].from, funds.reserves[0].after.usd), (None, Usd(10)));
     let second = &funds.reserves[1];
     assert_eq!((second.from, &*second.marks, second.left), (Some(id(1)), &[7, 8][..], Usd(70)));
@@ -260,7 +260,7 @@ proptest! {
                     };
                     let stated = known.map_or(funds.stated.usd, |at| funds.reserves[at].stated.usd);
                     let cost = cost(stated.0 + spends, remaining);
-                    let ask = Ask { parent: parent.map(id), source: &source, cost: &cost };
+                    let ask = FundsRequest { parent: parent.map(id), source: &source, cost: &cost };
                     let place = funds.place(ask.parent, ask.source);
                     let there = funds.left_at(place.from);
                     match funds.check(ask) {

@@ -92,7 +92,7 @@ proptest! {
 
     #[test]
     fn a_growth_proves_its_new_leaves_as_the_whole_tree_would(before in 0u64..600, added in 1u64..80) {
-        let mut growth = Growth::of(grown(before));
+        let mut growth = TreeGrowth::of(grown(before));
         let all = leaves(before + added);
         for leaf in &all[before as usize..] {
             growth.push(*leaf);

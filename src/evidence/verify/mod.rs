@@ -1,6 +1,5 @@
-//! The verifier: recomputes a log from its entries alone, names the first bad one and says what kind
-//! of change it was. It shares nothing with the writer but the hash functions: it reads the stored bytes
-//! as JSON and trusts no column.
+//! The verifier recomputes a log from its entries alone, and reports the first bad entry and the kind of change. It
+//! shares only the hash functions with the writer: it parses the stored bytes as JSON and trusts no column.
 
 use serde::Serialize;
 use serde_json::Value;
@@ -8,79 +7,79 @@ use sha2::{Digest, Sha256};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-use super::commitment::{Codec, Subject, commit, hash_text, unpack};
-use super::erasure::Gaps;
+use super::commitment::{Codec, CommitmentSubject, commit, hash_text, unpack};
+use super::erasure::ErasureGaps;
 use super::merkle::Hash;
 use crate::domain::canonical;
 
 mod place;
 mod tree;
 
-use place::{Misplaced, Shift};
-pub use tree::KeptHead;
-use tree::Tree;
+use place::{LeafShift, Misplaced};
+pub use tree::TrustedHead;
+use tree::VerifiedTree;
 
-/// What is wrong with a log.
+/// A defect of a log.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Fault {
-    /// Where: the leaf index of the first bad record.
+pub struct LogDefect {
+    /// Leaf index of the first bad record.
     pub leaf_index: i64,
-    /// What was done, as far as it shows: `flip`, `drop`, `insert`, `swap`, `truncation`, `rewrite`,
-    /// `fork`, `foreign`; `content`, `content-gone`, `erasure` (a record lists as erased what is there), `personal-data`,
-    /// `checkpoint`, `unrecorded`, `state` for what stands beside the log; `tree` and `head` for what is kept of the tree; `signature` for a
-    /// tree head that no key of the log signed.
+    /// Kind of change, as far as it can be determined: `flip`, `drop`, `insert`, `swap`, `truncation`, `rewrite`,
+    /// `fork`, `foreign`; `content`, `content-gone`, `erasure` (a record lists present data as erased),
+    /// `personal-data`, `checkpoint`, `unrecorded`, `state` for data beside the log; `tree` and `head` for the
+    /// stored tree; `signature` for a tree head that no key of the log signed.
     pub fault: &'static str,
-    /// A sentence.
+    /// A sentence for people.
     pub detail: String,
 }
 
-/// What a check of one log found.
+/// The result of verifying one log.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Report {
-    /// The log.
+pub struct VerificationReport {
+    /// The log's id.
     pub log_id: String,
     /// Records read.
     pub records: u64,
     /// Contents whose commitment was recomputed.
     pub contents: u64,
-    /// Contents that were erased, so that only their commitment is left.
+    /// Erased contents, of which only the commitment is left.
     pub erased: u64,
-    /// Contents that the check was not shown.
+    /// Contents withheld from the check.
     pub withheld: u64,
-    /// The first record whose content, or part of it, is gone.
+    /// Leaf index of the first record with a missing content or part.
     pub first_erased: Option<i64>,
     /// The last record's hash, `sha256:…`.
     pub head: Option<String>,
     /// The Merkle tree's root as recomputed, `sha256:…`.
     pub root: Option<String>,
-    /// Tree heads kept elsewhere that this log agrees with.
+    /// Tree heads kept elsewhere that match this log.
     pub tree_heads: u64,
-    /// The first bad record.
-    pub first_fault: Option<Fault>,
+    /// The first defect; `None` for an intact log.
+    pub first_fault: Option<LogDefect>,
 }
 
-/// What is left of a content.
+/// The remaining data of a content.
 #[derive(Debug, Clone, Copy)]
-pub enum Kept<'a> {
-    /// Salt, coding, packed bytes.
+pub enum RemainingContent<'a> {
+    /// Salt, coding and packed bytes.
     Whole(&'a [u8], Codec, &'a [u8]),
-    /// Nothing: it was erased, or taken away.
+    /// No data: the content was erased or removed.
     Gone,
-    /// It is kept, and not shown here.
+    /// The content is stored, but withheld from this check.
     Withheld,
 }
 
-impl<'a> From<Option<(&'a [u8], Codec, &'a [u8])>> for Kept<'a> {
+impl<'a> From<Option<(&'a [u8], Codec, &'a [u8])>> for RemainingContent<'a> {
     fn from(kept: Option<(&'a [u8], Codec, &'a [u8])>) -> Self {
         kept.map_or(Self::Gone, |(salt, codec, bytes)| Self::Whole(salt, codec, bytes))
     }
 }
 
-/// One entry as it lies in the store.
+/// One log entry with its columns.
 #[derive(Debug)]
-pub struct Entry<'a> {
+pub struct LogEntry<'a> {
     /// The index column.
     pub leaf_index: i64,
     /// The hash column.
@@ -93,56 +92,56 @@ pub struct Entry<'a> {
     pub handoff_id: Option<&'a str>,
     /// The time column, microseconds since the epoch.
     pub recorded_at: i64,
-    /// The bytes.
+    /// The bytes of the record.
     pub body: &'a [u8],
-    /// Its content, where it has one.
-    pub content: Option<Kept<'a>>,
-    /// Personal data in order.
-    pub personal: Vec<(i64, Kept<'a>)>,
+    /// The record's content, where it has one.
+    pub content: Option<RemainingContent<'a>>,
+    /// Personal data by ordinal.
+    pub personal: Vec<(i64, RemainingContent<'a>)>,
 }
 
-/// What an entry's check found: the kind of fault, and a sentence.
-type Found = (&'static str, String);
+/// Kind of the defect, and a sentence.
+type EntryDefect = (&'static str, String);
 
-/// The kind of record whose content lists what was erased.
+/// The kind of record whose content lists erased data.
 const ERASED: &str = "ERASED";
 
-/// Checks a log entry by entry, in constant memory but for the places of what was erased.
+/// Checks a log entry by entry. Memory grows only with the number of erased contents.
 #[derive(Debug)]
 pub struct Verifier {
-    report: Report,
+    report: VerificationReport,
     next: i64,
     previous: Option<String>,
-    tree: Tree,
-    heads: Vec<KeptHead>,
+    tree: VerifiedTree,
+    heads: Vec<TrustedHead>,
     misplaced: Option<Misplaced>,
-    gaps: Gaps,
+    gaps: ErasureGaps,
 }
 
 impl Verifier {
-    /// For the log of that id.
+    /// Begins a check of the log `log_id`.
     #[must_use]
     pub fn new(log_id: impl Into<String>) -> Self {
         Self::against(log_id, Vec::new())
     }
 
-    /// For the log of that id, which must agree with tree heads kept elsewhere.
+    /// Begins a check of the log `log_id` against tree heads kept elsewhere.
     #[must_use]
-    pub fn against(log_id: impl Into<String>, mut heads: Vec<KeptHead>) -> Self {
+    pub fn against(log_id: impl Into<String>, mut heads: Vec<TrustedHead>) -> Self {
         heads.sort_by_key(|head| std::cmp::Reverse(head.size));
         let mut verifier = Self {
-            report: Report { log_id: log_id.into(), ..Report::default() },
+            report: VerificationReport { log_id: log_id.into(), ..VerificationReport::default() },
             next: 0,
             previous: None,
-            tree: Tree::default(),
+            tree: VerifiedTree::default(),
             heads,
             misplaced: None,
-            gaps: Gaps::default(),
+            gaps: ErasureGaps::default(),
         };
         if let Some(pair) =
             verifier.heads.windows(2).find(|two| two[0].size == two[1].size && two[0] != two[1])
         {
-            verifier.report.first_fault = Some(Fault {
+            verifier.report.first_fault = Some(LogDefect {
                 leaf_index: i64::try_from(pair[0].size).unwrap_or(i64::MAX),
                 fault: "fork",
                 detail: format!(
@@ -155,9 +154,9 @@ impl Verifier {
         verifier
     }
 
-    /// Takes the next entry. After the first fault nothing more is judged, only counted, and where an
-    /// entry stood out of place, looked at for what moved it.
-    pub fn entry(&mut self, entry: &Entry<'_>) {
+    /// Checks the next entry. After the first defect, entries are only counted, and used to explain an entry out
+    /// of place.
+    pub fn entry(&mut self, entry: &LogEntry<'_>) {
         self.report.records += 1;
         if let Some(misplaced) = &self.misplaced {
             let stated = stated_index(entry.body);
@@ -170,11 +169,12 @@ impl Verifier {
             return;
         }
         if let Err((fault, detail)) = self.check(entry) {
-            self.report.first_fault = Some(Fault { leaf_index: entry.leaf_index, fault, detail });
+            self.report.first_fault =
+                Some(LogDefect { leaf_index: entry.leaf_index, fault, detail });
         }
     }
 
-    fn explain(&mut self, shift: Shift) {
+    fn explain(&mut self, shift: LeafShift) {
         if let (Some(misplaced), Some(fault)) =
             (self.misplaced.take(), &mut self.report.first_fault)
         {
@@ -182,7 +182,7 @@ impl Verifier {
         }
     }
 
-    fn check(&mut self, entry: &Entry<'_>) -> Result<(), Found> {
+    fn check(&mut self, entry: &LogEntry<'_>) -> Result<(), EntryDefect> {
         if entry.leaf_index > self.next {
             let dropped = entry.leaf_index - self.next;
             return Err(("drop", format!("{dropped} records before this one are missing")));
@@ -236,7 +236,7 @@ impl Verifier {
         }
     }
 
-    /// Compares with the tree heads of just this size.
+    /// Compares the tree with the trusted heads of its current size.
     fn agree(&mut self) {
         let size = self.tree.size();
         while self.heads.last().is_some_and(|head| head.size == size) {
@@ -244,7 +244,7 @@ impl Verifier {
             if head.root == self.tree.root() {
                 self.report.tree_heads += 1;
             } else if self.report.first_fault.is_none() {
-                self.report.first_fault = Some(Fault {
+                self.report.first_fault = Some(LogDefect {
                     leaf_index: self.next - 1,
                     fault: "rewrite",
                     detail: format!(
@@ -255,10 +255,10 @@ impl Verifier {
         }
     }
 
-    fn contents(&mut self, body: &Value, entry: &Entry<'_>) -> Result<(), Found> {
+    fn contents(&mut self, body: &Value, entry: &LogEntry<'_>) -> Result<(), EntryDefect> {
         match (body.get("messageCommitment").and_then(Value::as_str), &entry.content) {
             (Some(expected), Some(kept)) => {
-                let gone = self.is_gone(expected, Subject::Message, *kept);
+                let gone = self.is_gone(expected, CommitmentSubject::Message, *kept);
                 if gone.map_err(|detail| ("content", detail))? {
                     self.gaps.content(entry.leaf_index);
                 }
@@ -286,7 +286,7 @@ impl Verifier {
             if *ordinal != place as i64 {
                 return Err(("personal-data", format!("entry {place} is out of place")));
             }
-            let gone = self.is_gone(expected, Subject::PersonalData, *kept);
+            let gone = self.is_gone(expected, CommitmentSubject::PersonalData, *kept);
             if gone.map_err(|detail| ("personal-data", detail))? {
                 self.gaps.datum(entry.leaf_index, *ordinal);
             }
@@ -294,95 +294,97 @@ impl Verifier {
         Ok(())
     }
 
-    /// What an `ERASED` record lists is accounted for.
-    fn listed(&mut self, entry: &Entry<'_>) -> Result<(), String> {
+    /// Closes the gaps that an `ERASED` record lists.
+    fn listed(&mut self, entry: &LogEntry<'_>) -> Result<(), String> {
         match entry.content {
-            Some(Kept::Whole(_, codec, bytes)) => self.gaps.erased(&unpack(codec, bytes)?),
+            Some(RemainingContent::Whole(_, codec, bytes)) => {
+                self.gaps.erased(&unpack(codec, bytes)?)
+            }
             // Its own list is gone: then nothing accounts for what it listed, nor for itself.
             _ => Ok(()),
         }
     }
 
-    /// Takes an entry that lies beyond the head that is judged. What it says was erased was there when
-    /// the check began: only that counts of it.
-    pub fn later(&mut self, entry: &Entry<'_>) {
+    /// Takes an entry beyond the verified head. Data it lists as erased was present when the check began, so only
+    /// its list counts.
+    pub fn later(&mut self, entry: &LogEntry<'_>) {
         if entry.kind == ERASED {
             // A list that names what this check still saw is no fault: it was erased since.
             let _ = self.listed(entry);
         }
     }
 
-    /// What is gone and no record seen so far accounts for.
+    /// Missing data without an `ERASED` record so far.
     #[must_use]
-    pub const fn gaps(&self) -> &Gaps {
+    pub const fn gaps(&self) -> &ErasureGaps {
         &self.gaps
     }
 
-    /// Opens a commitment, or says that its content is gone.
+    /// Checks a commitment; returns whether its content is missing.
     fn is_gone(
         &mut self,
         expected: &str,
-        subject: Subject,
-        kept: Kept<'_>,
+        subject: CommitmentSubject,
+        kept: RemainingContent<'_>,
     ) -> Result<bool, String> {
         match kept {
-            Kept::Whole(salt, codec, bytes) => {
+            RemainingContent::Whole(salt, codec, bytes) => {
                 opens(expected, subject, (salt, codec, bytes))?;
                 self.report.contents += 1;
                 Ok(false)
             }
-            Kept::Gone => {
+            RemainingContent::Gone => {
                 self.report.erased += 1;
                 Ok(true)
             }
-            Kept::Withheld => {
+            RemainingContent::Withheld => {
                 self.report.withheld += 1;
                 Ok(false)
             }
         }
     }
 
-    /// The nodes that became complete since this was asked last, at every eighth level: `(tile level,
-    /// index, hash)`, to be compared with what is kept of the tree.
+    /// The nodes completed since the last call, at every eighth level: `(tile level, index, hash)`, for
+    /// comparison with the stored tree.
     pub fn take_nodes(&mut self) -> Vec<(u32, u64, Hash)> {
         self.tree.take_nodes()
     }
 
-    /// A fault that was found beside the entries; only the first one counts.
-    pub fn fault(&mut self, fault: Fault) {
+    /// Reports a defect found beside the entries; only the first one counts.
+    pub fn fault(&mut self, fault: LogDefect) {
         self.report.first_fault.get_or_insert(fault);
     }
 
-    /// [`Verifier::fault`], put together.
+    /// [`Verifier::fault`] from its members.
     pub fn beside(&mut self, leaf_index: i64, fault: &'static str, detail: String) {
-        self.fault(Fault { leaf_index, fault, detail });
+        self.fault(LogDefect { leaf_index, fault, detail });
     }
 
-    /// What was found so far.
+    /// The report so far.
     #[must_use]
-    pub const fn report(&self) -> &Report {
+    pub const fn report(&self) -> &VerificationReport {
         &self.report
     }
 
-    /// Ends the check against what the store says of the log's head: its size and last hash, and the right
-    /// edge of its tree as kept (size, then the roots of its complete subtrees), where it is kept.
+    /// Ends the check against the log's stored head: its size, its last hash and, where stored, the right edge of
+    /// its tree (size, then the roots of its complete subtrees).
     #[must_use]
-    pub fn finish(mut self, size: i64, head: &[u8], edge: Option<&[u8]>) -> Report {
+    pub fn finish(mut self, size: i64, head: &[u8], edge: Option<&[u8]>) -> VerificationReport {
         self.report.head.clone_from(&self.previous);
         self.report.root = Some(hash_text(&self.tree.root()));
         self.ended(size, head, edge);
         self.report
     }
 
-    /// Looks at the end before the check ends: see [`Verifier::finish`].
+    /// Checks the end of the log, as [`Verifier::finish`].
     pub fn ended(&mut self, size: i64, head: &[u8], edge: Option<&[u8]>) {
         if self.report.first_fault.is_none() {
             self.report.first_fault = self.end(size, head, edge);
         }
     }
 
-    fn end(&self, size: i64, head: &[u8], edge: Option<&[u8]>) -> Option<Fault> {
-        let fault = |leaf_index, fault, detail| Some(Fault { leaf_index, fault, detail });
+    fn end(&self, size: i64, head: &[u8], edge: Option<&[u8]>) -> Option<LogDefect> {
+        let fault = |leaf_index, fault, detail| Some(LogDefect { leaf_index, fault, detail });
         if self.next < size {
             let detail = format!("the head speaks of {size} records, {} are there", self.next);
             return fault(self.next, "truncation", detail);
@@ -416,8 +418,8 @@ impl Verifier {
     }
 }
 
-/// The columns beside the bytes: an index by which records are found must not lie about them.
-fn columns(body: &Value, entry: &Entry<'_>) -> Result<(), Found> {
+/// Compares the columns with the record: the index must match the bytes.
+fn columns(body: &Value, entry: &LogEntry<'_>) -> Result<(), EntryDefect> {
     let text = |name: &str| body.get(name).and_then(Value::as_str);
     for (name, column) in
         [("kind", Some(entry.kind)), ("taskId", entry.task_id), ("handoffId", entry.handoff_id)]
@@ -433,13 +435,13 @@ fn columns(body: &Value, entry: &Entry<'_>) -> Result<(), Found> {
     Ok(())
 }
 
-/// Whether a kept content opens a record's commitment (`sha256:…`).
+/// Whether a stored content opens a record's commitment (`sha256:…`).
 ///
 /// # Errors
-/// A sentence that says why not.
+/// A sentence with the reason.
 pub fn opens(
     expected: &str,
-    subject: Subject,
+    subject: CommitmentSubject,
     (salt, codec, bytes): (&[u8], Codec, &[u8]),
 ) -> Result<(), String> {
     let content = unpack(codec, bytes)?;

@@ -1,67 +1,69 @@
-//! An entry out of place: what moved it shows only in the entries after it.
+//! Classification of an entry out of place: only later entries show which change moved it.
 
-/// A record at an index that is not the one it states.
+/// A record at an index that differs from the one it states.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Misplaced {
-    /// Where it stands.
+    /// The index at which the record stands.
     pub(super) at: i64,
-    /// Where it says it belongs.
+    /// The index that the record states.
     pub(super) stated: Option<i64>,
 }
 
-/// What moved it.
+/// The change that moved a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Shift {
-    /// Records before it were taken out, and the rest moved up.
+pub(super) enum LeafShift {
+    /// Records before it were removed, and the rest moved up.
     Dropped,
-    /// A record was put in before it or in its place, and the rest moved down.
+    /// A record was inserted before it or replaced it, and the rest moved down.
     Inserted,
     /// Two records changed places.
     Swapped,
 }
 
 impl Misplaced {
-    /// What is most likely from the one entry: a later record here means that some are missing, an
-    /// earlier one (or none of this log) that one was put in.
-    pub(super) const fn alone(self) -> Shift {
+    /// The most likely change from one entry: a later record here means missing records, an earlier or foreign
+    /// one means an inserted record.
+    pub(super) const fn alone(self) -> LeafShift {
         match self.stated {
-            Some(stated) if stated > self.at => Shift::Dropped,
-            _ => Shift::Inserted,
+            Some(stated) if stated > self.at => LeafShift::Dropped,
+            _ => LeafShift::Inserted,
         }
     }
 
-    /// What a further entry shows: that at index `at` stands a record which states `stated`. `None` where
-    /// that tells nothing.
-    pub(super) fn explained_by(self, at: i64, stated: Option<i64>) -> Option<Shift> {
+    /// The change that a further entry proves: the record at index `at` states `stated`. `None` where that is
+    /// inconclusive.
+    pub(super) fn explained_by(self, at: i64, stated: Option<i64>) -> Option<LeafShift> {
         if Some(at) == self.stated && stated == Some(self.at) {
-            return Some(Shift::Swapped);
+            return Some(LeafShift::Swapped);
         }
         if at != self.at + 1 {
             return None;
         }
         match stated {
-            Some(stated) if Some(stated - 1) == self.stated && stated > at => Some(Shift::Dropped),
-            Some(stated) if stated == self.at => Some(Shift::Inserted),
+            Some(stated) if Some(stated - 1) == self.stated && stated > at => {
+                Some(LeafShift::Dropped)
+            }
+            Some(stated) if stated == self.at => Some(LeafShift::Inserted),
             _ => None,
         }
     }
 
-    /// The fault's name and a sentence.
-    pub(super) fn told(self, shift: Shift) -> (&'static str, String) {
+    /// The defect's kind and a sentence.
+    pub(super) fn told(self, shift: LeafShift) -> (&'static str, String) {
         let stated =
             self.stated.map_or_else(|| "no leafIndex".to_owned(), |n| format!("leafIndex {n}"));
         match shift {
-            Shift::Dropped => (
+            LeafShift::Dropped => (
                 "drop",
                 format!(
                     "the record states {stated}: records before it are missing, the rest moved up"
                 ),
             ),
-            Shift::Inserted => (
+            LeafShift::Inserted => (
                 "insert",
                 format!("the record states {stated}: it was put in here, the rest moved down"),
             ),
-            Shift::Swapped => {
+            LeafShift::Swapped => {
                 ("swap", format!("the record states {stated}: it changed places with that one"))
             }
         }

@@ -1,8 +1,8 @@
-use super::super::append::Appending;
-use super::super::commitment::Part;
+use super::super::append::LogAppender;
+use super::super::commitment::PackedContent;
 use super::super::merkle::Frontier;
 use super::super::record::{
-    Actor, Content, Draft, LogHead, PersonalPart, RecordKind, Sealed, record_hash,
+    Actor, LogHead, PersonalPart, RecordContent, RecordDraft, RecordKind, SealedRecord, record_hash,
 };
 use super::*;
 use crate::domain::ids::{ContentId, Micros};
@@ -11,13 +11,13 @@ use crate::domain::ids::{ContentId, Micros};
 #[derive(Clone)]
 struct Row {
     index: i64,
-    sealed: Sealed,
-    draft: Draft,
+    sealed: SealedRecord,
+    draft: RecordDraft,
 }
 
 fn log(n: i64) -> (Vec<Row>, LogHead) {
     let tenant: crate::domain::ids::TenantId = "t".parse().unwrap();
-    let mut log = Appending::new(LogHead {
+    let mut log = LogAppender::new(LogHead {
         tenant: tenant.clone(),
         log_id: "log".to_owned(),
         size: 0,
@@ -27,14 +27,18 @@ fn log(n: i64) -> (Vec<Row>, LogHead) {
     let rows = (0..n)
         .map(|i| {
             let mut draft =
-                Draft::new(tenant.clone(), RecordKind::Handoff, Micros(i), Actor::broker());
-            draft.content = Some(Content {
+                RecordDraft::new(tenant.clone(), RecordKind::Handoff, Micros(i), Actor::broker());
+            draft.content = Some(RecordContent {
                 id: ContentId(uuid::Uuid::nil()),
-                part: Part::new(Subject::Message, [7; 16], format!("{{\"n\":{i}}}").as_bytes()),
+                part: PackedContent::new(
+                    CommitmentSubject::Message,
+                    [7; 16],
+                    format!("{{\"n\":{i}}}").as_bytes(),
+                ),
             });
             draft.personal = vec![PersonalPart {
                 subject_id: "s".to_owned(),
-                part: Part::new(Subject::PersonalData, [9; 16], b"{}"),
+                part: PackedContent::new(CommitmentSubject::PersonalData, [9; 16], b"{}"),
             }];
             Row { index: i, sealed: log.append(&draft), draft }
         })
@@ -42,12 +46,12 @@ fn log(n: i64) -> (Vec<Row>, LogHead) {
     (rows, log.head())
 }
 
-fn verify_against(heads: Vec<KeptHead>, rows: &[Row], head: &LogHead) -> Report {
+fn verify_against(heads: Vec<TrustedHead>, rows: &[Row], head: &LogHead) -> VerificationReport {
     let mut verifier = Verifier::against("log", heads);
     for row in rows {
         let part = &row.draft.content.as_ref().unwrap().part;
         let personal = &row.draft.personal[0].part;
-        verifier.entry(&Entry {
+        verifier.entry(&LogEntry {
             leaf_index: row.index,
             hash: &row.sealed.hash,
             kind: row.draft.kind.as_str(),
@@ -56,22 +60,25 @@ fn verify_against(heads: Vec<KeptHead>, rows: &[Row], head: &LogHead) -> Report 
             recorded_at: row.draft.at.0,
             body: &row.sealed.body,
             content: Some(if part.salt.is_empty() {
-                Kept::Gone
+                RemainingContent::Gone
             } else {
-                Kept::Whole(&part.salt, part.codec, &part.bytes)
+                RemainingContent::Whole(&part.salt, part.codec, &part.bytes)
             }),
-            personal: vec![(0, Kept::Whole(&personal.salt, personal.codec, &personal.bytes))],
+            personal: vec![(
+                0,
+                RemainingContent::Whole(&personal.salt, personal.codec, &personal.bytes),
+            )],
         });
     }
     verifier.finish(head.size, &head.hash, Some(&head.tree.to_bytes()))
 }
 
-fn verify(rows: &[Row], head: &LogHead) -> Report {
+fn verify(rows: &[Row], head: &LogHead) -> VerificationReport {
     verify_against(Vec::new(), rows, head)
 }
 
-fn kept(head: &LogHead) -> KeptHead {
-    KeptHead { size: head.tree.size(), root: head.tree.root() }
+fn kept(head: &LogHead) -> TrustedHead {
+    TrustedHead { size: head.tree.size(), root: head.tree.root() }
 }
 
 /// Replaces a record by another of its own hash, as someone does who knows the format.
@@ -102,7 +109,7 @@ fn a_sound_log_is_well_also_when_empty_and_a_gap_is_a_fault() {
 fn the_tree_and_its_nodes_are_those_of_the_writer() {
     let (rows, head) = log(600);
     let mut verifier = Verifier::new("log");
-    let mut tree = super::tree::Tree::default();
+    let mut tree = super::tree::VerifiedTree::default();
     for row in &rows {
         tree.push(row.sealed.hash);
     }
@@ -163,11 +170,12 @@ fn each_kind_of_tampering_is_found_where_it_is_and_told_apart() {
             rows.pop();
         }),
         ("another content", 1, "content", |rows, _| {
-            let part = Part::new(Subject::Message, [7; 16], b"{\"n\":9}");
+            let part = PackedContent::new(CommitmentSubject::Message, [7; 16], b"{\"n\":9}");
             rows[1].draft.content.as_mut().unwrap().part = part;
         }),
         ("other personal data", 4, "personal-data", |rows, _| {
-            rows[4].draft.personal[0].part = Part::new(Subject::PersonalData, [9; 16], b"[]");
+            rows[4].draft.personal[0].part =
+                PackedContent::new(CommitmentSubject::PersonalData, [9; 16], b"[]");
         }),
         ("another head", 4, "head", |_, head| head.hash[0] ^= 1),
         ("another edge of the tree", 4, "tree", |_, head| head.tree = log(4).1.tree),
@@ -190,7 +198,7 @@ fn a_kept_tree_head_finds_a_cut_and_a_rewrite_that_left_no_trace() {
     assert_eq!((fault.leaf_index, fault.fault), (3, "truncation"));
 
     let (mut rows, _) = log(5);
-    let mut log = Appending::new(LogHead {
+    let mut log = LogAppender::new(LogHead {
         tenant: "t".parse().unwrap(),
         log_id: "log".to_owned(),
         size: 0,
@@ -215,7 +223,7 @@ fn a_kept_tree_head_finds_a_cut_and_a_rewrite_that_left_no_trace() {
 #[test]
 fn two_heads_of_one_size_with_different_roots_are_a_fork() {
     let (rows, head) = log(5);
-    let other = KeptHead { root: [1; 32], ..kept(&head) };
+    let other = TrustedHead { root: [1; 32], ..kept(&head) };
     let fault = verify_against(vec![kept(&head), other], &rows, &head).first_fault.unwrap();
     assert_eq!((fault.leaf_index, fault.fault), (5, "fork"));
 }

@@ -1,26 +1,26 @@
-//! The verifier's own Merkle tree (RFC 6962 §2.1), grown leaf by leaf; and the tree heads it must meet.
+//! The verifier's own Merkle tree (RFC 6962 §2.1), grown leaf by leaf, and the tree heads it must match.
 
 use super::super::merkle::{Hash, empty_root, node_hash};
 
 /// A tree head kept outside the database, its signature checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct KeptHead {
-    /// How many records it speaks of.
+pub struct TrustedHead {
+    /// Number of records.
     pub size: u64,
-    /// The root over them.
+    /// The root over these records.
     pub root: Hash,
 }
 
-/// Complete subtrees by level, and how many leaves there are.
+/// Complete subtrees by level, and the number of leaves.
 #[derive(Debug, Default)]
-pub(super) struct Tree {
+pub(super) struct VerifiedTree {
     size: u64,
-    /// At each level the one complete subtree that has no right sibling yet.
+    /// The complete subtree at each level that has no right sibling yet.
     waiting: Vec<Option<Hash>>,
     made: Vec<(u32, u64, Hash)>,
 }
 
-impl Tree {
+impl VerifiedTree {
     pub(super) const fn size(&self) -> u64 {
         self.size
     }
@@ -54,7 +54,7 @@ impl Tree {
         root.unwrap_or_else(empty_root)
     }
 
-    /// As the store keeps it: the size, then the complete subtrees from the largest down.
+    /// The stored form: the size, then the complete subtrees, largest first.
     pub(super) fn edge(&self) -> Vec<u8> {
         let mut bytes = self.size.to_be_bytes().to_vec();
         bytes.extend(self.waiting.iter().rev().flatten().flatten());

@@ -4,10 +4,10 @@ use serde_json::json;
 
 use super::*;
 use crate::domain::personal::{BROKER_MEMBERS, CONTENT_MEMBERS};
-use crate::domain::redaction::Policy;
+use crate::domain::redaction::RedactionPolicy;
 
 fn applied(pattern: &str, mut message: Value) -> Value {
-    Policy::parse(&[pattern]).expect("a policy").redact_message(&mut message);
+    RedactionPolicy::parse(&[pattern]).expect("a policy").redact_message(&mut message);
     message
 }
 

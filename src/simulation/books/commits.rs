@@ -7,7 +7,7 @@ use crate::domain::handoff::{Handoff, HandoffEvent, HandoffStatus};
 use crate::domain::ids::{HandoffId, TaskId};
 use crate::domain::money::Usd;
 use crate::domain::task::{Task, TaskEvent, TaskStatus};
-use crate::evidence::record::{Draft, RecordKind};
+use crate::evidence::record::{RecordDraft, RecordKind};
 use crate::store::{OutboxRow, Writes};
 
 /// Whether the table of handoffs leads from one state to the other in one step.
@@ -84,7 +84,7 @@ impl Books {
         });
     }
 
-    fn step(&mut self, id: HandoffId, draft: &Draft) {
+    fn step(&mut self, id: HandoffId, draft: &RecordDraft) {
         // A settlement speaks as the receiver, without a key.
         let settled = draft.actor.role == "agent" && draft.actor.key_id.is_none();
         let verdict =
@@ -184,7 +184,7 @@ impl Books {
         };
     }
 
-    fn task_moves(&mut self, task: &Task, new: bool, records: &[Draft]) {
+    fn task_moves(&mut self, task: &Task, new: bool, records: &[RecordDraft]) {
         let id = task.id;
         let entry = TaskEntry {
             status: task.status,
@@ -212,7 +212,7 @@ impl Books {
             });
         }
         // It passes on by an acceptance, a person's word, or because its holder let something of it go.
-        let decided = |draft: &Draft| {
+        let decided = |draft: &RecordDraft| {
             let ended = draft.handoff_id.and_then(|id| self.handoffs.get(&id)).is_some_and(|one| {
                 one.target == before.holder
                     && match draft.kind {
@@ -237,7 +237,7 @@ impl Books {
     }
 
     /// What must hold of a task after each commit.
-    fn task_stands(&mut self, task: &Task, records: &[Draft]) {
+    fn task_stands(&mut self, task: &Task, records: &[RecordDraft]) {
         let id = task.id;
         let waiting = self.outbox.values().filter(|row| row.task_id == id).count();
         if i64::try_from(waiting) != Ok(task.undelivered) {

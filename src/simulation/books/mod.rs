@@ -12,8 +12,8 @@ use crate::domain::handoff::{Handoff, HandoffStatus};
 use crate::domain::ids::{AgentId, EscalationId, HandoffId, TaskId};
 use crate::domain::money::Usd;
 use crate::domain::task::TaskStatus;
-use crate::store::memory::Done;
-use crate::store::{OutboxRow, Release};
+use crate::store::memory::StoreEffect;
+use crate::store::{ClaimRelease, OutboxRow};
 
 mod commits;
 
@@ -91,9 +91,9 @@ pub(super) fn short(id: HandoffId) -> String {
 }
 
 /// One line for a trace.
-pub(super) fn words(done: Done<'_>) -> String {
+pub(super) fn words(done: StoreEffect<'_>) -> String {
     match done {
-        Done::Wrote(writes) => {
+        StoreEffect::Wrote(writes) => {
             let mut words: Vec<String> = Vec::new();
             for draft in &writes.records {
                 let of = draft.handoff_id.map(short).unwrap_or_default();
@@ -119,16 +119,16 @@ pub(super) fn words(done: Done<'_>) -> String {
             }
             format!("wrote {}", words.join("; "))
         }
-        Done::Claimed(broker, claims, _) => {
+        StoreEffect::Claimed(broker, claims, _) => {
             let claims =
                 claims.iter().map(|c| format!("{} attempt {}", short(c.handoff_id), c.attempt));
             format!("{broker} claimed [{}]", claims.collect::<Vec<_>>().join(", "))
         }
-        Done::Released(whose, freed) => {
+        StoreEffect::Released(whose, freed) => {
             let freed = freed.iter().map(|(_, id)| short(*id)).collect::<Vec<_>>();
             format!("{whose:?} freed {freed:?}")
         }
-        Done::Beat(_) => "beats".to_owned(),
+        StoreEffect::Beat(_) => "beats".to_owned(),
     }
 }
 
@@ -146,10 +146,10 @@ impl Books {
     }
 
     /// The store did something.
-    pub(super) fn done(&mut self, done: Done<'_>, now: Duration) {
+    pub(super) fn done(&mut self, done: StoreEffect<'_>, now: Duration) {
         match done {
-            Done::Wrote(writes) => self.wrote(writes),
-            Done::Claimed(broker, claims, until) => {
+            StoreEffect::Wrote(writes) => self.wrote(writes),
+            StoreEffect::Claimed(broker, claims, until) => {
                 for claim in claims {
                     let Some(row) = self.outbox.get_mut(&claim.handoff_id) else {
                         let id = short(claim.handoff_id);
@@ -167,7 +167,7 @@ impl Books {
                     }
                 }
             }
-            Done::Released(whose, freed) => {
+            StoreEffect::Released(whose, freed) => {
                 for (_, id) in freed {
                     if let Some(row) = self.outbox.get_mut(id) {
                         row.claimed_by = None;
@@ -177,22 +177,22 @@ impl Books {
                     self.released(whose, now);
                 }
             }
-            Done::Beat(broker) => {
+            StoreEffect::Beat(broker) => {
                 self.beats.insert(broker.to_owned(), now);
             }
         }
     }
 
     /// Claims are taken from a broker only where it was silent, or knows nothing of them.
-    fn released(&mut self, whose: Release<'_>, now: Duration) {
+    fn released(&mut self, whose: ClaimRelease<'_>, now: Duration) {
         match whose {
-            Release::Silent(broker, Some(_)) => {
+            ClaimRelease::Silent(broker, Some(_)) => {
                 let spoke = self.beats.get(broker).copied().unwrap_or_default();
                 if now.saturating_sub(spoke) < SILENCE {
                     self.violate(|| format!("{broker} spoke at {spoke:?} and was taken for dead"));
                 }
             }
-            Release::These(_, held) => {
+            ClaimRelease::These(_, held) => {
                 for ((_, id), attempt) in held {
                     let token = self.handoffs.get(id).map_or(0, |entry| entry.token);
                     if self.attempts.get(&(*id, token, *attempt)) == Some(&None) {

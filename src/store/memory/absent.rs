@@ -1,4 +1,4 @@
-//! What this side does not keep: who is told of events, contracts, payload schemas, the cold tier.
+//! Queries that the in-memory store refuses: events, contracts, payload schemas, the cold tier.
 
 use async_trait::async_trait;
 use handoffd::domain::cap::Cap;
@@ -6,7 +6,7 @@ use handoffd::domain::event::Position;
 use handoffd::domain::ids::{AgentId, ContentId, Micros, TenantId};
 use handoffd::store::caps::CapStore;
 use handoffd::store::cold::{
-    Archivable, ArchiveMark, ColdStore, Frame, Inhabitants, Lease, PurgeMark,
+    Archivable, ArchiveMark, ColdStore, ExclusiveLease, Frame, PurgeMark, SegmentContents,
 };
 use handoffd::store::contracts::{ContractRow, ContractStore};
 use handoffd::store::events::{
@@ -128,11 +128,16 @@ impl PayloadSchemaStore for MemoryStore {
 
 #[async_trait]
 impl ColdStore for MemoryStore {
-    async fn take_lease(&self, _lease: &Lease, _now: Micros, _until: Micros) -> Result<bool> {
+    async fn take_lease(
+        &self,
+        _lease: &ExclusiveLease,
+        _now: Micros,
+        _until: Micros,
+    ) -> Result<bool> {
         absent()
     }
 
-    async fn release_lease(&self, _lease: &Lease) -> Result<()> {
+    async fn release_lease(&self, _lease: &ExclusiveLease) -> Result<()> {
         absent()
     }
 
@@ -172,7 +177,7 @@ impl ColdStore for MemoryStore {
     async fn settle_cold(
         &self,
         _tenant: &TenantId,
-        _lease: &Lease,
+        _lease: &ExclusiveLease,
         _segment: &str,
         _frames: &[Frame],
     ) -> Result<bool> {
@@ -183,14 +188,18 @@ impl ColdStore for MemoryStore {
         absent()
     }
 
-    async fn list_inhabitants(&self, _tenant: &TenantId, _segment: &str) -> Result<Inhabitants> {
+    async fn list_inhabitants(
+        &self,
+        _tenant: &TenantId,
+        _segment: &str,
+    ) -> Result<SegmentContents> {
         absent()
     }
 
     async fn move_segment(
         &self,
         _tenant: &TenantId,
-        _lease: &Lease,
+        _lease: &ExclusiveLease,
         _from: &str,
         _to: &str,
         _frames: &[Frame],

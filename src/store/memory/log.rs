@@ -1,34 +1,34 @@
-//! The logs: records, their contents, the tree.
+//! The logs: records, their contents, and the tree.
 
 use std::collections::BTreeMap;
 
 use handoffd::domain::ids::{ContentId, HandoffId, TaskId, TenantId};
-use handoffd::evidence::append::{Appended, Appending};
+use handoffd::evidence::append::{AppendedRecords, LogAppender};
 use handoffd::evidence::commitment::unpack;
 use handoffd::evidence::merkle::{Frontier, Hash};
-use handoffd::evidence::record::{Draft, LogHead, PersonalPart, RecordKind, Sealed};
+use handoffd::evidence::record::{LogHead, PersonalPart, RecordDraft, RecordKind, SealedRecord};
 use handoffd::store::{
-    HandoffKey, Kept, Result, StoreError, StoredContent, StoredPersonal, StoredRecord,
+    ContentStorage, HandoffKey, Result, StoreError, StoredContent, StoredPersonal, StoredRecord,
 };
 
 use super::tables::Tables;
 
-/// Handoffs without a record that are told of at most.
+/// Most unrecorded handoffs listed.
 const UNRECORDED: usize = 10;
 
 /// A tenant's log.
 #[derive(Debug)]
-pub(super) struct Log {
+pub(super) struct MemoryLog {
     pub(super) head: LogHead,
-    records: Vec<Entry>,
+    records: Vec<MemoryRecord>,
     /// Complete subtrees by tile level and index.
     nodes: BTreeMap<(i64, i64), Hash>,
 }
 
-/// A record, with what its columns would be.
+/// A record with its columns.
 #[derive(Debug)]
-struct Entry {
-    sealed: Sealed,
+struct MemoryRecord {
+    sealed: SealedRecord,
     kind: RecordKind,
     task: Option<TaskId>,
     handoff: Option<HandoffId>,
@@ -37,7 +37,7 @@ struct Entry {
     personal: Vec<PersonalPart>,
 }
 
-/// Kinds that commit a handoff, or keep it.
+/// Kinds of records that commit a handoff or create a dead letter.
 const fn commits(kind: RecordKind) -> bool {
     matches!(kind, RecordKind::Handoff | RecordKind::DeadLettered | RecordKind::NoOp)
 }
@@ -48,7 +48,7 @@ fn bounded(limit: i64) -> usize {
 
 impl Tables {
     pub(super) fn ensure_tenant(&mut self, tenant: &TenantId, log_id: &str) {
-        self.logs.entry(tenant.clone()).or_insert_with(|| Log {
+        self.logs.entry(tenant.clone()).or_insert_with(|| MemoryLog {
             head: LogHead {
                 tenant: tenant.clone(),
                 log_id: log_id.to_owned(),
@@ -61,8 +61,8 @@ impl Tables {
         });
     }
 
-    /// Seals the drafts in order and keeps them with their contents.
-    pub(super) fn append(&mut self, drafts: &[Draft]) -> Result<Appended> {
+    /// Seals the drafts in order and stores them with their contents.
+    pub(super) fn append(&mut self, drafts: &[RecordDraft]) -> Result<AppendedRecords> {
         let mut growing = BTreeMap::new();
         let mut sealed = Vec::with_capacity(drafts.len());
         for draft in drafts {
@@ -72,7 +72,7 @@ impl Tables {
                 .get(tenant)
                 .ok_or_else(|| StoreError::Refused(format!("tenant {tenant} has no log")))?;
             let log =
-                growing.entry(tenant.clone()).or_insert_with(|| Appending::new(log.head.clone()));
+                growing.entry(tenant.clone()).or_insert_with(|| LogAppender::new(log.head.clone()));
             sealed.push(log.append(draft));
         }
         for (draft, sealed) in drafts.iter().zip(&mut sealed) {
@@ -81,7 +81,7 @@ impl Tables {
                 self.contents.insert((draft.tenant.clone(), content.id), content.part.clone());
             }
             if let Some(log) = self.logs.get_mut(&draft.tenant) {
-                log.records.push(Entry {
+                log.records.push(MemoryRecord {
                     sealed: sealed.clone(),
                     kind: draft.kind,
                     task: draft.task_id,
@@ -99,16 +99,16 @@ impl Tables {
                 log.nodes.extend(nodes.map(|node| ((node.level, node.index), *node.hash)));
             }
         }
-        Ok(Appended::new(sealed, growing))
+        Ok(AppendedRecords::new(sealed, growing))
     }
 
     pub(super) fn find_content(&self, tenant: &TenantId, id: ContentId) -> Option<StoredContent> {
         let part = self.contents.get(&(tenant.clone(), id))?;
-        let kept = Kept::Hot(part.salt.clone(), part.codec, part.bytes.clone());
+        let kept = ContentStorage::Hot(part.salt.clone(), part.codec, part.bytes.clone());
         Some(StoredContent { id: id.to_string(), kept })
     }
 
-    pub(super) fn find_receipt(&self, key: &HandoffKey) -> Option<Sealed> {
+    pub(super) fn find_receipt(&self, key: &HandoffKey) -> Option<SealedRecord> {
         let log = self.logs.get(&key.0)?;
         let own = log.records.iter().filter(|one| one.handoff == Some(key.1) && commits(one.kind));
         let first =
@@ -129,7 +129,7 @@ impl Tables {
             .records
             .iter()
             .filter(|one| one.sealed.leaf_index >= from && (task.is_none() || one.task == task));
-        let stored = |one: &Entry| StoredRecord {
+        let stored = |one: &MemoryRecord| StoredRecord {
             leaf_index: one.sealed.leaf_index,
             hash: one.sealed.hash.to_vec(),
             kind: one.kind.as_str().to_owned(),
@@ -172,7 +172,7 @@ impl Tables {
         own.take(UNRECORDED).map(|(_, id)| id.to_string()).collect()
     }
 
-    /// The personal data that a handoff was committed with.
+    /// The personal data committed with a handoff.
     pub(super) fn personal_of(&self, tenant: &TenantId, id: HandoffId) -> Result<Vec<Vec<u8>>> {
         let Some(log) = self.logs.get(tenant) else { return Ok(Vec::new()) };
         let own = log.records.iter().filter(|one| one.handoff == Some(id));

@@ -1,10 +1,9 @@
-//! The third side, for tests: everything in memory, for the simulation, which opens tens of thousands
-//! of stores. What it keeps it keeps as the other two do, and `tests/store/` holds it to the same
-//! suite; what no task, handoff or record needs (keys' lookups but for their rows, subscriptions,
-//! contracts, caps, erasures, the cold tier) it refuses to take rather than to lose.
+//! The in-memory store for tests: the simulation opens tens of thousands of them. Stored data behaves as in the other
+//! two stores, and `tests/store/` runs the same suite on it. Data that no task, handoff or record needs
+//! (subscriptions, contracts, caps, erasures, the cold tier) is refused instead of lost.
 //!
-//! A batch is one critical section: it is loaded, planned, checked and applied under one lock, so it
-//! is serialisable, and whole or not at all. Whoever wants it slow, lost or late puts that in front.
+//! A batch is one critical section: it is loaded, planned, checked and applied under one lock, so it is
+//! serialisable, and applied as a whole or not at all. A [`StoreLine`] in front makes it slow, lost or late.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,16 +14,18 @@ use handoffd::domain::handoff::{DeliveryMode, Handoff};
 use handoffd::domain::ids::{AgentId, ContentId, Micros, TaskId, TenantId};
 use handoffd::domain::progress::Edge;
 use handoffd::domain::task::Task;
-use handoffd::evidence::append::Appended;
-use handoffd::evidence::erasure::Slot;
+use handoffd::evidence::append::AppendedRecords;
+use handoffd::evidence::erasure::DataSlot;
 use handoffd::evidence::merkle::Hash;
-use handoffd::evidence::record::{LogHead, Sealed};
-use handoffd::store::erasure::{ErasureKey, ErasureRow, HeldDatum, HoldKey, HoldRow, Scrubbed};
+use handoffd::evidence::record::{LogHead, SealedRecord};
+use handoffd::store::erasure::{
+    ErasureKey, ErasureRow, HoldKey, HoldRow, ScrubOutcome, SubjectDatum,
+};
 use handoffd::store::{
-    AgentRow, CheckpointCursor, CheckpointRow, Claim, Cursor, DeadLetterFilter, DeadLetterRow,
-    Depths, EscalationFilter, EscalationKey, HandoffFilter, HandoffKey, Held, KeyRow, Needs,
-    OutboxRow, Receiver, Release, Result, ReturnRow, RunKey, State, Store, StoreError,
-    StoredContent, StoredRecord, TaskFilter, TaskKey, TreeKeyRow, Wakeups, Writes,
+    AgentRow, BatchState, CheckpointCursor, CheckpointRow, Claim, ClaimKey, ClaimRelease, Cursor,
+    DeadLetterFilter, DeadLetterRow, Depths, EscalationFilter, EscalationKey, HandoffFilter,
+    HandoffKey, KeyRow, Needs, OutboxRow, ReceiverKey, Result, ReturnRow, RunKey, Store,
+    StoreError, StoredContent, StoredRecord, TaskFilter, TaskKey, TreeKeyRow, Wakeups, Writes,
 };
 use tokio::sync::broadcast;
 
@@ -36,64 +37,64 @@ mod tables;
 
 use tables::Tables;
 
-/// What stands between a broker and the store: the simulation's is bad, by default it is sound.
+/// The connection between a broker and the store. The simulation's one fails; the default one does not.
 #[async_trait]
-pub trait Line: Send + Sync {
-    /// A question is on its way; with an error the store never hears of it.
+pub trait StoreLine: Send + Sync {
+    /// Called before a request; with an error the request does not reach the store.
     async fn asked(&self, _what: &'static str) -> Result<()> {
         Ok(())
     }
-    /// Whether this batch meets a concurrent writer.
+    /// Whether this batch conflicts with a concurrent writer.
     fn collides(&self) -> bool {
         false
     }
-    /// Something was done, told under the store's lock.
-    fn done(&self, _what: Done<'_>) {}
-    /// The answer is on its way; with an error it is lost.
+    /// Called after an effect, under the store's lock.
+    fn done(&self, _what: StoreEffect<'_>) {}
+    /// Called before the answer; with an error the answer is lost.
     async fn answered(&self, _what: &'static str) -> Result<()> {
         Ok(())
     }
 }
 
-/// What a store did that others can see.
+/// An effect of a store visible to others.
 #[derive(Debug, Clone, Copy)]
-pub enum Done<'a> {
+pub enum StoreEffect<'a> {
     /// A batch was written.
     Wrote(&'a Writes),
-    /// A broker got claims.
+    /// A broker claimed handoffs.
     Claimed(&'a str, &'a [Claim], Micros),
-    /// Claims were freed, and whose.
-    Released(Release<'a>, &'a [HandoffKey]),
-    /// A broker said that it lives.
+    /// Claims were released; the handoffs they were on.
+    Released(ClaimRelease<'a>, &'a [HandoffKey]),
+    /// A broker wrote its heartbeat.
     Beat(&'a str),
 }
 
-/// A line on which nothing goes wrong.
-struct Sound;
+/// A connection without failures.
+struct SoundLine;
 
-impl Line for Sound {}
+impl StoreLine for SoundLine {}
 
-/// A store that is gone with its process. Handles share the tables; each has a line of its own.
+/// A store whose data ends with its process. Handles share the tables; each has its own line.
 pub struct MemoryStore {
     tables: Arc<Mutex<Tables>>,
     told: broadcast::Sender<()>,
-    line: Arc<dyn Line>,
+    line: Arc<dyn StoreLine>,
 }
 
 impl Default for MemoryStore {
     fn default() -> Self {
-        Self { tables: Arc::default(), told: broadcast::Sender::new(1), line: Arc::new(Sound) }
+        Self { tables: Arc::default(), told: broadcast::Sender::new(1), line: Arc::new(SoundLine) }
     }
 }
 
 impl MemoryStore {
-    /// The same store over another line.
+    /// A handle on the same store over another line.
     #[must_use]
-    pub fn over(&self, line: Arc<dyn Line>) -> Self {
+    pub fn over(&self, line: Arc<dyn StoreLine>) -> Self {
         Self { tables: Arc::clone(&self.tables), told: self.told.clone(), line }
     }
 
-    /// Asks over the line; `act` is one critical section.
+    /// Runs `act` as one critical section, between the line's two calls.
     async fn ask<T>(
         &self,
         what: &'static str,
@@ -107,15 +108,15 @@ impl MemoryStore {
     }
 }
 
-/// What this side does not keep.
+/// The refusal of a query that this store does not implement.
 fn absent<T>() -> Result<T> {
     Err(StoreError::Refused("not kept in memory".to_owned()))
 }
 
-struct Hearing(broadcast::Receiver<()>);
+struct MemoryWakeups(broadcast::Receiver<()>);
 
 #[async_trait]
-impl Wakeups for Hearing {
+impl Wakeups for MemoryWakeups {
     async fn next(&mut self) -> Result<()> {
         match self.0.recv().await {
             Ok(()) | Err(broadcast::error::RecvError::Lagged(_)) => Ok(()),
@@ -131,15 +132,15 @@ impl Store for MemoryStore {
     async fn transact(
         &self,
         needs: &Needs,
-        plan: &mut (dyn FnMut(State) -> Writes + Send),
-    ) -> Result<Appended> {
+        plan: &mut (dyn FnMut(BatchState) -> Writes + Send),
+    ) -> Result<AppendedRecords> {
         self.ask("transact", |tables| {
             let writes = plan(tables.load(needs));
             if self.line.collides() {
                 return Err(StoreError::Conflict("somebody was first".to_owned()));
             }
             let appended = tables.apply(&writes)?;
-            self.line.done(Done::Wrote(&writes));
+            self.line.done(StoreEffect::Wrote(&writes));
             Ok(appended)
         })
         .await
@@ -282,7 +283,7 @@ impl Store for MemoryStore {
         self.ask("find_checkpoint", |tables| Ok(tables.find_checkpoint(run, seq))).await
     }
 
-    async fn find_receipt(&self, key: &HandoffKey) -> Result<Option<Sealed>> {
+    async fn find_receipt(&self, key: &HandoffKey) -> Result<Option<SealedRecord>> {
         self.ask("find_receipt", |tables| Ok(tables.find_receipt(key))).await
     }
 
@@ -391,9 +392,9 @@ impl Store for MemoryStore {
         &self,
         _tenant: &TenantId,
         _subject_id: &str,
-        _after: Option<Slot>,
+        _after: Option<DataSlot>,
         _limit: i64,
-    ) -> Result<Vec<HeldDatum>> {
+    ) -> Result<Vec<SubjectDatum>> {
         absent()
     }
 
@@ -427,7 +428,7 @@ impl Store for MemoryStore {
         absent()
     }
 
-    async fn scrub(&self) -> Result<Scrubbed> {
+    async fn scrub(&self) -> Result<ScrubOutcome> {
         absent()
     }
 
@@ -436,18 +437,22 @@ impl Store for MemoryStore {
         mode: DeliveryMode,
         now: Micros,
         limit: i64,
-    ) -> Result<Vec<Receiver>> {
+    ) -> Result<Vec<ReceiverKey>> {
         self.ask("list_due_receivers", |tables| Ok(tables.list_due_receivers(mode, now, limit)))
             .await
     }
 
-    async fn list_due_among(&self, receivers: &[Receiver], now: Micros) -> Result<Vec<Receiver>> {
+    async fn list_due_among(
+        &self,
+        receivers: &[ReceiverKey],
+        now: Micros,
+    ) -> Result<Vec<ReceiverKey>> {
         self.ask("list_due_among", |tables| Ok(tables.list_due_among(receivers, now))).await
     }
 
     async fn list_waiting(
         &self,
-        receiver: &Receiver,
+        receiver: &ReceiverKey,
         now: Micros,
         limit: i64,
     ) -> Result<Vec<OutboxRow>> {
@@ -473,13 +478,13 @@ impl Store for MemoryStore {
     }
 
     async fn listen(&self) -> Result<Box<dyn Wakeups>> {
-        let hearing = |_: &mut Tables| Ok(Hearing(self.told.subscribe()));
+        let hearing = |_: &mut Tables| Ok(MemoryWakeups(self.told.subscribe()));
         Ok(Box::new(self.ask("listen", hearing).await?))
     }
 
     async fn claim(
         &self,
-        receiver: &Receiver,
+        receiver: &ReceiverKey,
         mode: DeliveryMode,
         broker: &str,
         now: Micros,
@@ -488,7 +493,7 @@ impl Store for MemoryStore {
     ) -> Result<Vec<Claim>> {
         self.ask("claim", |tables| {
             let claims = tables.claim(receiver, mode, broker, now, until, limit)?;
-            self.line.done(Done::Claimed(broker, &claims, until));
+            self.line.done(StoreEffect::Claimed(broker, &claims, until));
             Ok(claims)
         })
         .await
@@ -508,7 +513,7 @@ impl Store for MemoryStore {
     async fn beat(&self, broker: &str, now: Micros) -> Result<()> {
         self.ask("beat", |tables| {
             tables.beat(broker, now);
-            self.line.done(Done::Beat(broker));
+            self.line.done(StoreEffect::Beat(broker));
             Ok(())
         })
         .await
@@ -525,14 +530,14 @@ impl Store for MemoryStore {
         self.ask("list_strangers", |tables| Ok(tables.list_strangers())).await
     }
 
-    async fn list_claims(&self, broker: &str) -> Result<Vec<Held>> {
+    async fn list_claims(&self, broker: &str) -> Result<Vec<ClaimKey>> {
         self.ask("list_claims", |tables| Ok(tables.list_claims(broker))).await
     }
 
-    async fn release(&self, whose: Release<'_>) -> Result<u64> {
+    async fn release(&self, whose: ClaimRelease<'_>) -> Result<u64> {
         self.ask("release", |tables| {
             let freed = tables.release(whose);
-            self.line.done(Done::Released(whose, &freed));
+            self.line.done(StoreEffect::Released(whose, &freed));
             Ok(freed.len() as u64)
         })
         .await

@@ -1,4 +1,4 @@
-//! What waits for its receivers: claims, releases, heartbeats.
+//! The outbox: claims, releases, heartbeats.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,7 +6,8 @@ use handoffd::domain::handoff::DeliveryMode;
 use handoffd::domain::ids::Micros;
 use handoffd::evidence::commitment::unpack;
 use handoffd::store::{
-    Claim, HandoffKey, Held, OutboxRow, Receiver, Release, Result, ReturnRow, StoreError,
+    Claim, ClaimKey, ClaimRelease, HandoffKey, OutboxRow, ReceiverKey, Result, ReturnRow,
+    StoreError,
 };
 
 use super::tables::Tables;
@@ -16,7 +17,7 @@ fn bounded(limit: i64) -> usize {
 }
 
 impl Tables {
-    /// Free, and the first of its task to wait.
+    /// Unclaimed rows that are due and the first of their task.
     fn due(&self, now: Micros) -> impl Iterator<Item = (&HandoffKey, &OutboxRow)> {
         self.outbox.iter().filter(move |(_, row)| {
             row.visible_at <= now
@@ -30,7 +31,7 @@ impl Tables {
 
     fn due_of<'a>(
         &'a self,
-        receiver: &'a Receiver,
+        receiver: &'a ReceiverKey,
         now: Micros,
     ) -> impl Iterator<Item = (&'a HandoffKey, &'a OutboxRow)> {
         self.due(now).filter(|(_, row)| row.tenant == receiver.0 && row.target == receiver.1)
@@ -41,8 +42,8 @@ impl Tables {
         mode: DeliveryMode,
         now: Micros,
         limit: i64,
-    ) -> Vec<Receiver> {
-        let mut oldest: BTreeMap<Receiver, Micros> = BTreeMap::new();
+    ) -> Vec<ReceiverKey> {
+        let mut oldest: BTreeMap<ReceiverKey, Micros> = BTreeMap::new();
         for (_, row) in self.due(now).filter(|(_, row)| row.mode == mode) {
             let receiver = (row.tenant.clone(), row.target.clone());
             let at = oldest.entry(receiver).or_insert(row.created_at);
@@ -59,7 +60,7 @@ impl Tables {
 
     pub(super) fn claim_returns(
         &mut self,
-        receiver: &Receiver,
+        receiver: &ReceiverKey,
         now: Micros,
         until: Micros,
         limit: i64,
@@ -75,7 +76,11 @@ impl Tables {
         rows
     }
 
-    pub(super) fn list_due_among(&self, receivers: &[Receiver], now: Micros) -> Vec<Receiver> {
+    pub(super) fn list_due_among(
+        &self,
+        receivers: &[ReceiverKey],
+        now: Micros,
+    ) -> Vec<ReceiverKey> {
         let due = self.due(now).map(|(_, row)| (row.tenant.clone(), row.target.clone()));
         let returns = self.due_returns(now).map(|row| (row.tenant.clone(), row.agent.clone()));
         let due: BTreeSet<_> = due.chain(returns).collect();
@@ -84,7 +89,7 @@ impl Tables {
 
     pub(super) fn list_waiting(
         &self,
-        receiver: &Receiver,
+        receiver: &ReceiverKey,
         now: Micros,
         limit: i64,
     ) -> Vec<OutboxRow> {
@@ -117,7 +122,7 @@ impl Tables {
 
     pub(super) fn claim(
         &mut self,
-        receiver: &Receiver,
+        receiver: &ReceiverKey,
         mode: DeliveryMode,
         broker: &str,
         now: Micros,
@@ -186,7 +191,7 @@ impl Tables {
             .or_insert(now);
     }
 
-    /// Webhook claims, with who holds them.
+    /// Claimed webhook rows, with the claiming broker.
     fn claimed(&self) -> impl Iterator<Item = (&HandoffKey, &OutboxRow, &String)> {
         let posted = self.outbox.iter().filter(|(_, row)| row.mode == DeliveryMode::Webhook);
         posted.filter_map(|(key, row)| Some((key, row, row.claimed_by.as_ref()?)))
@@ -198,31 +203,31 @@ impl Tables {
         unknown.into_iter().collect()
     }
 
-    pub(super) fn list_claims(&self, broker: &str) -> Vec<Held> {
+    pub(super) fn list_claims(&self, broker: &str) -> Vec<ClaimKey> {
         let own = self.claimed().filter(|(.., holder)| *holder == broker);
         own.map(|(key, row, _)| (key.clone(), row.attempt)).collect()
     }
 
-    pub(super) fn release(&mut self, whose: Release<'_>) -> Vec<HandoffKey> {
+    pub(super) fn release(&mut self, whose: ClaimRelease<'_>) -> Vec<HandoffKey> {
         match whose {
-            Release::Everyone => self.brokers.clear(),
-            Release::Own(broker) => {
+            ClaimRelease::Everyone => self.brokers.clear(),
+            ClaimRelease::Own(broker) => {
                 self.brokers.remove(broker);
             }
-            Release::Silent(broker, seen) => {
+            ClaimRelease::Silent(broker, seen) => {
                 if self.brokers.get(broker).copied() != seen {
                     return Vec::new();
                 }
                 self.brokers.remove(broker);
             }
-            Release::These(..) => {}
+            ClaimRelease::These(..) => {}
         }
         let freed: Vec<HandoffKey> = self
             .claimed()
             .filter(|(key, row, holder)| match whose {
-                Release::Everyone => true,
-                Release::Own(broker) | Release::Silent(broker, _) => *holder == broker,
-                Release::These(broker, held) => {
+                ClaimRelease::Everyone => true,
+                ClaimRelease::Own(broker) | ClaimRelease::Silent(broker, _) => *holder == broker,
+                ClaimRelease::These(broker, held) => {
                     *holder == broker && held.contains(&((*key).clone(), row.attempt))
                 }
             })

@@ -1,4 +1,4 @@
-//! Named queries on the rows.
+//! Named queries on rows.
 
 use std::collections::HashMap;
 
@@ -13,7 +13,7 @@ use handoffd::store::{
 
 use super::tables::Tables;
 
-/// Newest first, behind a cursor.
+/// A page after a cursor, newest first.
 fn newest<'a, T: Clone + 'a>(
     rows: impl Iterator<Item = &'a T>,
     place: impl Fn(&T) -> Cursor,
@@ -29,7 +29,7 @@ fn newest<'a, T: Clone + 'a>(
     found.into_iter().take(limit).map(|(_, row)| row.clone()).collect()
 }
 
-/// What a filter wants, where it wants something.
+/// Whether a value equals the filter's, if that is set.
 fn is<T: PartialEq>(wanted: Option<&T>, found: &T) -> bool {
     wanted.is_none_or(|wanted| wanted == found)
 }

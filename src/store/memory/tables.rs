@@ -1,4 +1,4 @@
-//! The tables, what a batch sees of them, and what it does to them.
+//! The tables, their loading for a batch, and their changes by a batch.
 
 use std::collections::BTreeMap;
 
@@ -8,18 +8,18 @@ use handoffd::domain::ids::{AgentId, ContentId, Micros, TenantId};
 use handoffd::domain::lineage::reached;
 use handoffd::domain::progress::Edge;
 use handoffd::domain::task::{Task, TaskStatus};
-use handoffd::evidence::append::Appended;
-use handoffd::evidence::commitment::Part;
+use handoffd::evidence::append::AppendedRecords;
+use handoffd::evidence::commitment::PackedContent;
 use handoffd::store::{
-    AgentKey, AgentRow, CheckpointRow, DeadLetterRow, EdgeKey, EscalationKey, HandoffKey,
-    IdempotencyKey, IdempotencyRow, KeyRow, LastCheckpoint, Needs, OutboxRow, RefusedTaskKey,
-    RefusedTaskRow, Result, ReturnRow, RunKey, State, StoreError, TaskKey, Writes,
+    AgentKey, AgentRow, BatchState, CheckpointRow, DeadLetterRow, EdgeKey, EscalationKey,
+    HandoffKey, IdempotencyKey, IdempotencyRow, KeyRow, LastCheckpoint, Needs, OutboxRow,
+    RefusedTaskKey, RefusedTaskRow, Result, ReturnRow, RunKey, StoreError, TaskKey, Writes,
 };
 
 use super::absent;
-use super::log::Log;
+use super::log::MemoryLog;
 
-/// Everything that is kept.
+/// All tables.
 #[derive(Debug, Default)]
 pub(super) struct Tables {
     pub(super) tasks: BTreeMap<TaskKey, Task>,
@@ -33,17 +33,17 @@ pub(super) struct Tables {
     pub(super) escalations: BTreeMap<EscalationKey, Escalation>,
     pub(super) dead_letters: BTreeMap<HandoffKey, DeadLetterRow>,
     pub(super) agents: BTreeMap<AgentKey, AgentRow>,
-    /// Which change of its tenant's agents was the last of each, also of those that are gone.
+    /// Number of the last change of each agent, including deleted ones.
     pub(super) agent_changes: BTreeMap<AgentKey, i64>,
     pub(super) keys: BTreeMap<(TenantId, String), KeyRow>,
-    pub(super) contents: BTreeMap<(TenantId, ContentId), Part>,
-    pub(super) logs: BTreeMap<TenantId, Log>,
+    pub(super) contents: BTreeMap<(TenantId, ContentId), PackedContent>,
+    pub(super) logs: BTreeMap<TenantId, MemoryLog>,
     pub(super) facts: BTreeMap<String, Vec<u8>>,
-    /// Heartbeats.
+    /// Heartbeats by broker.
     pub(super) brokers: BTreeMap<String, Micros>,
 }
 
-/// The rows of `table` under the wanted keys.
+/// The rows of `table` under the given keys.
 fn pick<K: Ord + Clone, V: Clone>(
     table: &BTreeMap<K, V>,
     wanted: impl IntoIterator<Item = K>,
@@ -61,9 +61,9 @@ impl Tables {
         self.edges.values().filter(|edge| edge.tenant == key.0 && edge.task_id == key.1)
     }
 
-    /// What a batch asked to see.
-    pub(super) fn load(&self, needs: &Needs) -> State {
-        let mut state = State {
+    /// Loads the rows that a batch needs.
+    pub(super) fn load(&self, needs: &Needs) -> BatchState {
+        let mut state = BatchState {
             tasks: pick(&self.tasks, needs.tasks.iter().cloned()),
             outbox: pick(&self.outbox, needs.handoffs.iter().cloned()),
             idempotency: pick(&self.idempotency, needs.idempotency.iter().cloned()),
@@ -71,7 +71,7 @@ impl Tables {
             agents: pick(&self.agents, needs.agents.iter().cloned()),
             keys: pick(&self.keys, needs.keys.iter().cloned()),
             refused_tasks: pick(&self.refused_tasks, needs.refused_tasks.iter().cloned()),
-            ..State::default()
+            ..BatchState::default()
         };
         state.handoffs = pick(&self.handoffs, needs.handoffs_beside(&state));
         let received: Vec<_> = needs
@@ -124,13 +124,13 @@ impl Tables {
         state
     }
 
-    /// How often a tenant's agents changed.
+    /// Number of changes of a tenant's agents.
     pub(super) fn count_agent_changes(&self, tenant: &TenantId) -> i64 {
         let changes = self.agent_changes.iter().filter(|(key, _)| key.0 == *tenant);
         changes.map(|(_, number)| *number).max().unwrap_or(0)
     }
 
-    /// The agents that changed after so many changes.
+    /// The agents changed after that number of changes.
     pub(super) fn list_changed_agents(
         &self,
         tenant: &TenantId,
@@ -143,8 +143,8 @@ impl Tables {
             .collect()
     }
 
-    /// Everything of a batch, or nothing: first it is looked for what speaks against it.
-    pub(super) fn apply(&mut self, writes: &Writes) -> Result<Appended> {
+    /// Applies a batch as a whole or not at all: all conflicts are checked first.
+    pub(super) fn apply(&mut self, writes: &Writes) -> Result<AppendedRecords> {
         let Writes {
             tasks,
             same_books,
@@ -247,7 +247,7 @@ impl Tables {
         Ok(appended)
     }
 
-    /// What waits for an agent follows it.
+    /// Sets the delivery mode of an agent's waiting outbox rows.
     fn retarget(&mut self, (tenant, agent): &AgentKey, mode: DeliveryMode, at: Micros) {
         let free = self.outbox.iter_mut().filter(|(_, row)| {
             row.tenant == *tenant
@@ -264,7 +264,7 @@ impl Tables {
     }
 }
 
-/// A new row must not be there, a known one must.
+/// Checks that new rows do not exist and known rows do.
 fn may_be_written<K: Ord, V>(table: &BTreeMap<K, V>, rows: &BTreeMap<K, (V, bool)>) -> Result<()> {
     for (key, (_, new)) in rows {
         match (table.contains_key(key), new) {
@@ -278,7 +278,7 @@ fn may_be_written<K: Ord, V>(table: &BTreeMap<K, V>, rows: &BTreeMap<K, (V, bool
     Ok(())
 }
 
-/// `Some` to have it so, `None` to have it gone.
+/// Upserts `Some`, deletes `None`.
 fn have<K: Ord + Clone, V: Clone>(table: &mut BTreeMap<K, V>, rows: &BTreeMap<K, Option<V>>) {
     for (key, row) in rows {
         match row {

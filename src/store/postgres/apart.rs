@@ -1,14 +1,14 @@
-//! The log in a database of its own (`audit.database_url`), committed with the operations in two phases.
+//! A separate database for the log (`audit.database_url`), committed with the operations in two phases.
 //!
-//! A batch writes its records to the one and all else to the other. The log's part is prepared; then the
-//! operations commit, with a row that names the prepared part, and that commit is the decision; then the
-//! log's part is committed. Nobody is answered before that. What a broker leaves prepared is ended by
-//! whoever finds it: with the row it is committed; without, the row is put there first, as given up, so
-//! that the broker's own can no longer be ([why so](../../../docs/decisions/0009-a-separate-audit-database.md)).
+//! A batch writes its records to the log database and everything else to the operations. The log's part is prepared;
+//! then the operations commit, with a row that names the prepared part, and that commit is the decision; then the
+//! log's part is committed. Callers are answered only after that. Any broker resolves a part that another left
+//! prepared: with the row, it is committed; without, the row is inserted first, as given up, so that the first
+//! broker's own insert can no longer succeed ([why so](../../../docs/decisions/0009-a-separate-audit-database.md)).
 //!
-//! The row is written before the log's part is prepared. So who finds that part prepared and wants to put
-//! its own row waits, at the key, until the broker's transaction has ended one way or the other: a slow
-//! broker is waited for and never overtaken, and no clock is asked.
+//! The row is written before the log's part is prepared. So a broker that finds the part prepared and inserts its own
+//! row waits at the key until the first broker's transaction has ended: a slow broker is waited for and never
+//! overtaken, and no clock is involved.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -26,43 +26,43 @@ use crate::domain::ids::TenantId;
 use crate::fault::{self, Step};
 use crate::store::{Result, StoreError};
 
-/// The fact by which an operational database knows its log's.
+/// Name of the fact by which an operational database identifies its log database.
 const FACT: &str = "audit-database";
 
-/// What names all prepared parts of all installations.
+/// Prefix of all prepared transactions of all installations.
 const NAME: &str = "handoffd";
 
-/// Names that are let go of at once.
+/// Most decisions deleted at once.
 const TIDIED: i64 = 10_000;
 
-/// Looks at a prepared part that somebody else is ending, and the pause between them.
+/// Checks of a prepared part that another broker is resolving, and the pause between them.
 const LOOKS: u32 = 50;
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// `undefined_object`: nothing is prepared under that name (any more).
+/// `undefined_object`: no prepared transaction has that name (any more).
 const NOT_PREPARED: &str = "42704";
 
-/// `object_not_in_prerequisite_state`: somebody else is ending it.
+/// `object_not_in_prerequisite_state`: another session is resolving it.
 const BUSY: &str = "55000";
 
-/// Two databases, and how they are kept as one.
+/// The two databases of an installation with a separate log.
 #[derive(Debug, Clone)]
-pub(super) struct Apart {
-    /// The operations.
+pub(super) struct SeparateLog {
+    /// Pool of the operational database.
     main: PgPool,
-    /// The log.
+    /// Pool of the log database.
     log: PgPool,
-    /// How to connect to the log's database.
+    /// Connection options of the log database.
     pub(super) connect: PgConnectOptions,
     installation: Arc<OnceCell<Uuid>>,
 }
 
-impl Apart {
+impl SeparateLog {
     pub(super) fn new(main: PgPool, log: PgPool, connect: PgConnectOptions) -> Self {
         Self { main, log, connect, installation: Arc::default() }
     }
 
-    /// Refuses a server that cannot prepare, a database that is no log's, and one of another installation.
+    /// Rejects a server without prepared transactions, a database without a log, and one of another installation.
     pub(super) async fn check(&self) -> Result<()> {
         let prepared: i32 =
             sqlx::query_scalar("SELECT current_setting('max_prepared_transactions')::integer")
@@ -90,8 +90,8 @@ impl Apart {
         }
     }
 
-    /// Makes the two databases know each other, for good: only an operational database that never had a
-    /// log, and an audit database that has none.
+    /// Pairs the two databases permanently: only an operational database that never had a log, with an audit
+    /// database that has none.
     pub(super) async fn pair(&self) -> Result<()> {
         // In this order: the other one's is never there alone.
         let log = self.of_log().await?;
@@ -144,7 +144,7 @@ impl Apart {
         kept.map(|text| text.parse().map_err(|_| strangers())).transpose()
     }
 
-    /// What both databases call this installation.
+    /// The installation id stored in both databases.
     async fn installation(&self) -> Result<Uuid> {
         self.installation
             .get_or_try_init(async || match (self.of_main().await?, self.of_log().await?) {
@@ -155,7 +155,7 @@ impl Apart {
             .copied()
     }
 
-    /// What all prepared parts of this installation are called, up to the batch's own.
+    /// Name prefix of this installation's prepared parts.
     async fn prefix(&self) -> Result<String> {
         Ok(format!("{NAME}-{}-", self.installation().await?.simple()))
     }
@@ -165,8 +165,8 @@ impl Apart {
         self.log.begin_with("BEGIN ISOLATION LEVEL READ COMMITTED").await.map_err(failed)
     }
 
-    /// Commits both parts of a batch, or neither. After an error they may be committed all the same, as
-    /// after any commit whose answer was lost.
+    /// Commits both parts of a batch, or neither. After an error they may be committed all the same, as after any
+    /// commit whose answer was lost.
     pub(super) async fn commit(
         &self,
         mut main: Transaction<'static, Postgres>,
@@ -198,7 +198,7 @@ impl Apart {
         }
     }
 
-    /// Ends what is prepared under this name as was decided; where nothing was, nothing will be. Returns
+    /// Resolves the prepared part of this name as decided; without a decision, gives it up for good. Returns
     /// whether it is committed.
     pub(super) async fn resolve(&self, gid: &str) -> Result<bool> {
         let mut tx = self.main.begin().await.map_err(failed)?;
@@ -220,7 +220,7 @@ impl Apart {
         Ok(committed)
     }
 
-    /// Ends what is prepared under this name, or sees that somebody else did.
+    /// Commits or rolls back the prepared part of this name, unless another session did.
     async fn end(&self, gid: &str, committed: bool) -> Result<()> {
         let verb = if committed { "COMMIT" } else { "ROLLBACK" };
         let mut looks = 1;
@@ -244,12 +244,16 @@ impl Apart {
         for gid in std::mem::take(seen).intersection(&standing.clone()) {
             match self.resolve(gid).await {
                 Ok(committed) => {
-                    tracing::warn!(gid, committed, "ended what another broker left prepared");
+                    tracing::warn!(
+                        gid,
+                        committed,
+                        "resolved a batch that another broker left prepared"
+                    );
                     standing.remove(gid);
                     settled += 1;
                 }
                 // It stays among those that were seen, and keeps no other from its end.
-                Err(err) => tracing::warn!(gid, %err, "what is prepared cannot be ended"),
+                Err(err) => tracing::warn!(gid, %err, "a prepared batch cannot be resolved"),
             }
         }
         *seen = standing;
@@ -272,8 +276,8 @@ impl Apart {
         Ok(found.into_iter().filter(own).collect())
     }
 
-    /// Lets go of decisions that are carried out. One that can be read was made after its part of the log was
-    /// prepared: what is not prepared after that was ended. What was given up stays so.
+    /// Deletes decisions that are carried out. A readable decision was made after its part of the log was
+    /// prepared, so a part that is no longer prepared has ended. Decisions to give up stay.
     async fn tidy(&self) -> Result<()> {
         let decided: Vec<String> =
             sqlx::query_scalar("SELECT gid FROM two_phase WHERE committed ORDER BY gid LIMIT $1")
@@ -294,8 +298,7 @@ impl Apart {
             .map(drop)
     }
 
-    /// Waits until what the operations show as committed can be read in the log: until whoever holds the
-    /// log's head has let go of it.
+    /// Waits until the log shows every committed operation: until the holder of the log's head has released it.
     pub(super) async fn settled(&self, tenant: &TenantId) -> Result<()> {
         sqlx::query("SELECT 1 FROM audit.log_heads WHERE tenant = $1 FOR SHARE")
             .bind(tenant.as_str())
@@ -306,7 +309,7 @@ impl Apart {
     }
 }
 
-/// Refuses an operational database whose log is elsewhere.
+/// Rejects an operational database whose log is elsewhere.
 pub(super) async fn expect_here(main: &PgPool) -> Result<()> {
     match of_main(main).await? {
         None => Ok(()),

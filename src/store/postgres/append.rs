@@ -1,34 +1,33 @@
-//! Appending to the logs: the last thing that a batch does, for the heads are locked last.
+//! Appending to the logs: the last step of a batch, since the heads are locked last.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use sqlx::postgres::PgConnection;
 
 use super::batch::{HEADS, NODES, PERSONAL_DATA, RECORDS, bind};
-use super::joined::{Bound, How, Joined};
+use super::joined::{JoinedStatement, StatementArguments, WriteMode};
 use super::rows;
 use super::transact::fetch;
 use crate::domain::ids::TenantId;
-use crate::evidence::append::{Appended, Appending, Node};
-use crate::evidence::record::{Draft, LogHead, PersonalPart, Sealed};
+use crate::evidence::append::{AppendedRecords, LogAppender, TreeNode};
+use crate::evidence::record::{LogHead, PersonalPart, RecordDraft, SealedRecord};
 use crate::store::{Result, StoreError};
 
-/// Leaves that a tree which lags behind its log is given at once.
+/// Most leaves added at once to a tree that lags behind its log.
 const CATCH_UP: i64 = 4096;
 
 const HEADS_LOAD: &str = "SELECT tenant, log_id, size, hash, frontier FROM audit.log_heads \
      WHERE tenant = ANY($1) ORDER BY tenant FOR UPDATE";
 const HEADS_BEHIND: &str = "SELECT tenant FROM audit.log_heads ORDER BY tenant";
 
-/// Locks the heads, gives each draft its place, writes the records, moves the heads: all that a batch does
-/// in the log.
+/// Locks the heads, seals each draft, writes the records and moves the heads: a batch's whole work in the log.
 pub(super) async fn append(
     tx: &mut PgConnection,
-    drafts: &[Draft],
+    drafts: &[RecordDraft],
     statement_bytes: usize,
-) -> Result<Appended> {
+) -> Result<AppendedRecords> {
     if drafts.is_empty() {
-        return Ok(Appended::default());
+        return Ok(AppendedRecords::default());
     }
     let tenants: BTreeSet<&str> = drafts.iter().map(|draft| draft.tenant.as_str()).collect();
     let mut logs = lock(tx, tenants.into_iter().collect()).await?;
@@ -44,10 +43,10 @@ pub(super) async fn append(
             log.close(sealed);
         }
     }
-    let places: Vec<(&Draft, &Sealed)> = drafts.iter().zip(&sealed).collect();
-    let mut joined = Joined::new(tx, statement_bytes);
-    let bytes = |row: &(&Draft, &Sealed)| row.1.body.len();
-    let columns = |bound: Bound, rows: &[(&Draft, &Sealed)]| {
+    let places: Vec<(&RecordDraft, &SealedRecord)> = drafts.iter().zip(&sealed).collect();
+    let mut joined = JoinedStatement::new(tx, statement_bytes);
+    let bytes = |row: &(&RecordDraft, &SealedRecord)| row.1.body.len();
+    let columns = |bound: StatementArguments, rows: &[(&RecordDraft, &SealedRecord)]| {
         bind!(
             bound,
             rows,
@@ -63,19 +62,19 @@ pub(super) async fn append(
             row.1.tree_size,
         )
     };
-    joined.put(&RECORDS, How::Insert, &places, bytes, columns).await?;
+    joined.put(&RECORDS, WriteMode::Insert, &places, bytes, columns).await?;
     move_heads(&mut joined, &logs.values().collect::<Vec<_>>()).await?;
     joined.send().await?;
-    Ok(Appended::new(sealed, logs))
+    Ok(AppendedRecords::new(sealed, logs))
 }
 
-/// Writes the batch's personal data, which name the places of its records, beside the log.
+/// Writes the batch's personal data, with the leaf index of their records, beside the log.
 pub(super) async fn beside(
-    joined: &mut Joined<'_>,
-    drafts: &[Draft],
-    sealed: &[Sealed],
+    joined: &mut JoinedStatement<'_>,
+    drafts: &[RecordDraft],
+    sealed: &[SealedRecord],
 ) -> Result<()> {
-    let personal: Vec<(&Draft, &Sealed, i32, &PersonalPart)> = drafts
+    let personal: Vec<(&RecordDraft, &SealedRecord, i32, &PersonalPart)> = drafts
         .iter()
         .zip(sealed)
         .flat_map(|(draft, sealed)| {
@@ -84,8 +83,9 @@ pub(super) async fn beside(
                 .map(move |(ordinal, datum)| (draft, sealed, ordinal, datum))
         })
         .collect();
-    let bytes = |row: &(&Draft, &Sealed, i32, &PersonalPart)| row.3.part.bytes.len();
-    let columns = |bound: Bound, rows: &[(&Draft, &Sealed, i32, &PersonalPart)]| {
+    let bytes = |row: &(&RecordDraft, &SealedRecord, i32, &PersonalPart)| row.3.part.bytes.len();
+    let columns = |bound: StatementArguments,
+                   rows: &[(&RecordDraft, &SealedRecord, i32, &PersonalPart)]| {
         bind!(
             bound,
             rows,
@@ -100,20 +100,23 @@ pub(super) async fn beside(
             row.0.at.0,
         )
     };
-    joined.put(&PERSONAL_DATA, How::Insert, &personal, bytes, columns).await
+    joined.put(&PERSONAL_DATA, WriteMode::Insert, &personal, bytes, columns).await
 }
 
-/// Locks the heads of these tenants' logs, and gives their trees what they lack.
-async fn lock(tx: &mut PgConnection, tenants: Vec<&str>) -> Result<BTreeMap<TenantId, Appending>> {
+/// Locks the heads of these tenants' logs, and completes their trees.
+async fn lock(
+    tx: &mut PgConnection,
+    tenants: Vec<&str>,
+) -> Result<BTreeMap<TenantId, LogAppender>> {
     let mut logs = BTreeMap::new();
     for row in fetch(tx, sqlx::query(HEADS_LOAD).bind(tenants)).await? {
         let head = catch_up(tx, rows::head(&row)?).await?;
-        logs.insert(head.tenant.clone(), Appending::new(head));
+        logs.insert(head.tenant.clone(), LogAppender::new(head));
     }
     Ok(logs)
 }
 
-/// Gives the tree the records that it lacks: those that a version without a tree wrote.
+/// Adds missing records to a tree: those written by a version without trees.
 async fn catch_up(tx: &mut PgConnection, mut head: LogHead) -> Result<LogHead> {
     while let Some(from) = head.behind() {
         let leaves = super::log::list_hashes(
@@ -124,10 +127,10 @@ async fn catch_up(tx: &mut PgConnection, mut head: LogHead) -> Result<LogHead> {
             CATCH_UP.min(head.size - from),
         )
         .await?;
-        let log = Appending::new(head).caught_up(&leaves).ok_or_else(|| {
+        let log = LogAppender::new(head).caught_up(&leaves).ok_or_else(|| {
             StoreError::Refused(format!("the log has no record {from}, though its head says so"))
         })?;
-        let mut joined = Joined::new(&mut *tx, usize::MAX);
+        let mut joined = JoinedStatement::new(&mut *tx, usize::MAX);
         move_heads(&mut joined, &[&log]).await?;
         joined.send().await?;
         head = log.head();
@@ -147,10 +150,10 @@ pub(super) async fn catch_up_all(pool: &sqlx::PgPool) -> Result<()> {
     Ok(())
 }
 
-/// Keeps the nodes that became complete, and the heads as they are now.
-async fn move_heads(joined: &mut Joined<'_>, logs: &[&Appending]) -> Result<()> {
-    let nodes: Vec<Node<'_>> = logs.iter().flat_map(|log| log.nodes()).collect();
-    let columns = |bound: Bound, nodes: &[Node<'_>]| {
+/// Writes the new tree nodes and the moved heads.
+async fn move_heads(joined: &mut JoinedStatement<'_>, logs: &[&LogAppender]) -> Result<()> {
+    let nodes: Vec<TreeNode<'_>> = logs.iter().flat_map(|log| log.nodes()).collect();
+    let columns = |bound: StatementArguments, nodes: &[TreeNode<'_>]| {
         bind!(
             bound,
             nodes,
@@ -160,9 +163,9 @@ async fn move_heads(joined: &mut Joined<'_>, logs: &[&Appending]) -> Result<()> 
             node.hash.as_slice(),
         )
     };
-    joined.put(&NODES, How::Insert, &nodes, |_| 0, columns).await?;
+    joined.put(&NODES, WriteMode::Insert, &nodes, |_| 0, columns).await?;
     let heads: Vec<LogHead> = logs.iter().map(|log| log.head()).collect();
-    let columns = |bound: Bound, heads: &[LogHead]| {
+    let columns = |bound: StatementArguments, heads: &[LogHead]| {
         bind!(
             bound,
             heads,
@@ -172,5 +175,5 @@ async fn move_heads(joined: &mut Joined<'_>, logs: &[&Appending]) -> Result<()> 
             head.tree.to_bytes(),
         )
     };
-    joined.put(&HEADS, How::Update(&[]), &heads, |_| 0, columns).await
+    joined.put(&HEADS, WriteMode::Update(&[]), &heads, |_| 0, columns).await
 }

@@ -9,20 +9,20 @@ use sqlx::postgres::{PgRow, Postgres};
 use super::rows;
 use crate::store::Result;
 
-/// A table as far as batches write it. The first `keys` columns are its primary key.
-pub(super) struct Table {
+/// A table as written by batches. The first `keys` columns are its primary key.
+pub(super) struct BatchTable {
     pub(super) name: &'static str,
     pub(super) keys: usize,
     pub(super) columns: &'static [(&'static str, &'static str)],
 }
 
-/// Bytes of an element of an array on its way to the server, roughly: its length, and an id or a number.
+/// Approximate bytes of an array element sent to the server: its length, and an id or a number.
 const COLUMN_BYTES: usize = 24;
 
-/// A statement's text, made once.
+/// The text of a statement, built once.
 pub(super) type Sql = LazyLock<String>;
 
-impl Table {
+impl BatchTable {
     fn list(columns: &[(&str, &str)], one: impl Fn(usize, &str, &str) -> String) -> String {
         columns.iter().enumerate().fold(String::new(), |mut text, (place, (name, kind))| {
             let comma = if place == 0 { "" } else { ", " };
@@ -35,7 +35,7 @@ impl Table {
         Self::list(columns, |_, name, _| name.to_owned())
     }
 
-    /// Bytes of a row, roughly, without its texts and contents.
+    /// Approximate bytes of a row without its texts and contents.
     pub(super) fn row_bytes(&self) -> usize {
         self.columns.len() * COLUMN_BYTES
     }
@@ -54,25 +54,25 @@ impl Table {
             .join(" AND ")
     }
 
-    /// Inserts; a key that is taken is an error.
+    /// Inserts; an existing key is an error.
     pub(super) fn insert(&self, first: usize) -> String {
         let (names, rows) = (Self::names(self.columns), Self::rows(self.columns, first));
         format!("INSERT INTO {} ({names}) SELECT {names} FROM {rows}", self.name)
     }
 
-    /// Inserts, or sets what is there.
+    /// Inserts, or updates an existing row.
     pub(super) fn upsert(&self, first: usize) -> String {
         let (keys, others) = self.columns.split_at(self.keys);
         let set = Self::list(others, |_, name, _| format!("{name} = EXCLUDED.{name}"));
         format!("{} ON CONFLICT ({}) DO UPDATE SET {set}", self.insert(first), Self::names(keys))
     }
 
-    /// Sets what is there.
+    /// Updates existing rows.
     pub(super) fn update(&self) -> String {
         self.update_but(1, &[])
     }
 
-    /// Sets what is there, but for the columns in `fixed`, which are bound and left alone.
+    /// Updates existing rows, except the columns in `fixed`, which are bound and not written.
     pub(super) fn update_but(&self, first: usize, fixed: &[&str]) -> String {
         let set: Vec<_> = self.columns[self.keys..]
             .iter()
@@ -102,7 +102,7 @@ impl Table {
         )
     }
 
-    /// Selects by the first two key columns, and a condition on `t` besides.
+    /// Selects by the first two key columns, and a condition on `t`.
     pub(super) fn select_of(&self, condition: &str, second: &str) -> String {
         let names = Self::list(self.columns, |_, name, _| format!("t.{name}"));
         let rows = Self::rows(&[("tenant", TEXT), ("id", TEXT)], 1);
@@ -112,7 +112,7 @@ impl Table {
         )
     }
 
-    /// Selects what an agent accepted of a task.
+    /// Selects the handoffs of a task that an agent accepted.
     pub(super) fn select_received(&self) -> String {
         let names = Self::list(self.columns, |_, name, _| format!("t.{name}"));
         let rows = Self::rows(&[("tenant", TEXT), ("id", TEXT), ("agent", TEXT)], 1);
@@ -137,7 +137,7 @@ impl Table {
     }
 }
 
-/// Binds one array a column: what each expression makes of each row.
+/// Binds one array for each column: the values of an expression over all rows.
 macro_rules! bind {
     ($query:expr, $rows:expr, |$row:ident| $($value:expr),+ $(,)?) => {
         $query$(.bind($rows.iter().map(|$row| $value).collect::<Vec<_>>()))+
@@ -145,7 +145,7 @@ macro_rules! bind {
 }
 pub(super) use bind;
 
-/// One column of what was read, to be bound as an array.
+/// One column of the rows read, for binding as an array.
 pub(super) fn column<'r, T>(found: &'r [PgRow], name: &str) -> Result<Vec<T>>
 where
     T: sqlx::Decode<'r, Postgres> + sqlx::Type<Postgres>,
@@ -157,7 +157,7 @@ const TEXT: &str = "text";
 const BIGINT: &str = "bigint";
 const BYTEA: &str = "bytea";
 
-pub(super) const TASKS: Table = Table {
+pub(super) const TASKS: BatchTable = BatchTable {
     name: "tasks",
     keys: 2,
     columns: &[
@@ -182,7 +182,7 @@ pub(super) const TASKS: Table = Table {
     ],
 };
 
-pub(super) const EDGES: Table = Table {
+pub(super) const EDGES: BatchTable = BatchTable {
     name: "task_edges",
     keys: 4,
     columns: &[
@@ -201,7 +201,7 @@ pub(super) const EDGES: Table = Table {
     ],
 };
 
-pub(super) const ESCALATIONS: Table = Table {
+pub(super) const ESCALATIONS: BatchTable = BatchTable {
     name: "escalations",
     keys: 2,
     columns: &[
@@ -223,7 +223,7 @@ pub(super) const ESCALATIONS: Table = Table {
     ],
 };
 
-pub(super) const HANDOFFS: Table = Table {
+pub(super) const HANDOFFS: BatchTable = BatchTable {
     name: "handoffs",
     keys: 2,
     columns: &[
@@ -269,7 +269,7 @@ pub(super) const HANDOFFS: Table = Table {
     ],
 };
 
-pub(super) const OUTBOX: Table = Table {
+pub(super) const OUTBOX: BatchTable = BatchTable {
     name: "outbox",
     keys: 2,
     columns: &[
@@ -288,7 +288,7 @@ pub(super) const OUTBOX: Table = Table {
     ],
 };
 
-pub(super) const CHECKPOINTS: Table = Table {
+pub(super) const CHECKPOINTS: BatchTable = BatchTable {
     name: "checkpoints",
     keys: 4,
     columns: &[
@@ -305,7 +305,7 @@ pub(super) const CHECKPOINTS: Table = Table {
     ],
 };
 
-pub(super) const IDEMPOTENCY: Table = Table {
+pub(super) const IDEMPOTENCY: BatchTable = BatchTable {
     name: "idempotency_keys",
     keys: 3,
     columns: &[
@@ -317,7 +317,7 @@ pub(super) const IDEMPOTENCY: Table = Table {
     ],
 };
 
-pub(super) const DEAD_LETTERS: Table = Table {
+pub(super) const DEAD_LETTERS: BatchTable = BatchTable {
     name: "dead_letters",
     keys: 2,
     columns: &[
@@ -335,7 +335,7 @@ pub(super) const DEAD_LETTERS: Table = Table {
     ],
 };
 
-pub(super) const AGENTS: Table = Table {
+pub(super) const AGENTS: BatchTable = BatchTable {
     name: "agents",
     keys: 2,
     columns: &[
@@ -348,7 +348,7 @@ pub(super) const AGENTS: Table = Table {
     ],
 };
 
-pub(super) const KEYS: Table = Table {
+pub(super) const KEYS: BatchTable = BatchTable {
     name: "api_keys",
     keys: 2,
     columns: &[
@@ -363,7 +363,7 @@ pub(super) const KEYS: Table = Table {
     ],
 };
 
-pub(super) const CONTENTS: Table = Table {
+pub(super) const CONTENTS: BatchTable = BatchTable {
     name: "contents",
     keys: 2,
     columns: &[
@@ -376,7 +376,7 @@ pub(super) const CONTENTS: Table = Table {
     ],
 };
 
-pub(super) const RECORDS: Table = Table {
+pub(super) const RECORDS: BatchTable = BatchTable {
     name: "audit.records",
     keys: 2,
     columns: &[
@@ -393,7 +393,7 @@ pub(super) const RECORDS: Table = Table {
     ],
 };
 
-pub(super) const PERSONAL_DATA: Table = Table {
+pub(super) const PERSONAL_DATA: BatchTable = BatchTable {
     name: "personal_data",
     keys: 3,
     columns: &[
@@ -409,19 +409,19 @@ pub(super) const PERSONAL_DATA: Table = Table {
     ],
 };
 
-pub(super) const HEADS: Table = Table {
+pub(super) const HEADS: BatchTable = BatchTable {
     name: "audit.log_heads",
     keys: 1,
     columns: &[("tenant", TEXT), ("size", BIGINT), ("hash", BYTEA), ("frontier", BYTEA)],
 };
 
-pub(super) const NODES: Table = Table {
+pub(super) const NODES: BatchTable = BatchTable {
     name: "audit.nodes",
     keys: 3,
     columns: &[("tenant", TEXT), ("level", BIGINT), ("idx", BIGINT), ("hash", BYTEA)],
 };
 
-pub(super) const EVENTS: Table = Table {
+pub(super) const EVENTS: BatchTable = BatchTable {
     name: "events",
     keys: 3,
     columns: &[
@@ -440,7 +440,7 @@ pub(super) const EVENTS: Table = Table {
     ],
 };
 
-pub(super) const CONTRACTS: Table = Table {
+pub(super) const CONTRACTS: BatchTable = BatchTable {
     name: "contracts",
     keys: 3,
     columns: &[
@@ -455,7 +455,7 @@ pub(super) const CONTRACTS: Table = Table {
     ],
 };
 
-pub(super) const PAYLOAD_SCHEMAS: Table = Table {
+pub(super) const PAYLOAD_SCHEMAS: BatchTable = BatchTable {
     name: "payload_schemas",
     keys: 3,
     columns: &[
@@ -471,13 +471,13 @@ pub(super) const PAYLOAD_SCHEMAS: Table = Table {
     ],
 };
 
-pub(super) const REPEATS: Table = Table {
+pub(super) const REPEATS: BatchTable = BatchTable {
     name: "contract_repeats",
     keys: 2,
     columns: &[("tenant", TEXT), ("repeat_key", TEXT), ("handoff_id", TEXT), ("seen_at", BIGINT)],
 };
 
-pub(super) const RETURNS: Table = Table {
+pub(super) const RETURNS: BatchTable = BatchTable {
     name: "returns",
     keys: 2,
     columns: &[
@@ -490,7 +490,7 @@ pub(super) const RETURNS: Table = Table {
     ],
 };
 
-pub(super) const REFUSED_TASKS: Table = Table {
+pub(super) const REFUSED_TASKS: BatchTable = BatchTable {
     name: "refused_tasks",
     keys: 3,
     columns: &[
@@ -502,7 +502,7 @@ pub(super) const REFUSED_TASKS: Table = Table {
     ],
 };
 
-pub(super) const CAPS: Table = Table {
+pub(super) const CAPS: BatchTable = BatchTable {
     name: "caps",
     keys: 3,
     columns: &[
@@ -516,7 +516,7 @@ pub(super) const CAPS: Table = Table {
     ],
 };
 
-pub(super) const SUBSCRIPTIONS: Table = Table {
+pub(super) const SUBSCRIPTIONS: BatchTable = BatchTable {
     name: "subscriptions",
     keys: 2,
     columns: &[
@@ -529,7 +529,7 @@ pub(super) const SUBSCRIPTIONS: Table = Table {
     ],
 };
 
-pub(super) const EVENT_DELIVERIES: Table = Table {
+pub(super) const EVENT_DELIVERIES: BatchTable = BatchTable {
     name: "event_deliveries",
     keys: 3,
     columns: &[
@@ -550,7 +550,7 @@ pub(super) const EVENT_DELIVERIES: Table = Table {
     ],
 };
 
-pub(super) const HOLDS: Table = Table {
+pub(super) const HOLDS: BatchTable = BatchTable {
     name: "legal_holds",
     keys: 2,
     columns: &[
@@ -565,7 +565,7 @@ pub(super) const HOLDS: Table = Table {
     ],
 };
 
-pub(super) const ERASURES: Table = Table {
+pub(super) const ERASURES: BatchTable = BatchTable {
     name: "erasures",
     keys: 2,
     columns: &[

@@ -1,4 +1,4 @@
-//! Rolling caps.
+//! Queries on rolling caps.
 
 use async_trait::async_trait;
 use sqlx::AssertSqlSafe;
@@ -6,13 +6,13 @@ use sqlx::postgres::PgConnection;
 
 use super::batch::{CAPS, Sql, bind};
 use super::failure::failed;
-use super::transact::{Absent, fetch};
+use super::transact::{AbsentRows, fetch};
 use super::{PostgresStore, answered, rows};
 use crate::domain::cap::Cap;
 use crate::domain::ids::{AgentId, TenantId};
 use crate::store::caps::CapStore;
 use crate::store::rows::CAP;
-use crate::store::{Needs, Result, State, Writes};
+use crate::store::{BatchState, Needs, Result, Writes};
 
 static CAPS_LOAD: Sql = Sql::new(|| CAPS.select_of_locked("agent_id"));
 static CAPS_INSERT: Sql = Sql::new(|| CAPS.insert(1));
@@ -22,10 +22,13 @@ fn agent_of(agent: Option<&AgentId>) -> &str {
     agent.map_or("", AgentId::as_str)
 }
 
-/// Loads and locks the caps of who may be charged; after everything by which that is known, and last of
-/// all that is locked. Of brokers that charge the same cap the second waits here, and sees what the first
-/// one entered.
-pub(super) async fn load(tx: &mut PgConnection, needs: &Needs, state: &mut State) -> Result<()> {
+/// Loads and locks the caps that may be charged: after all rows that determine them, and last of all locks. Of two
+/// brokers charging the same cap, the second waits here and sees the first one's entries.
+pub(super) async fn load(
+    tx: &mut PgConnection,
+    needs: &Needs,
+    state: &mut BatchState,
+) -> Result<()> {
     state.cap_scopes = state.charged(needs);
     if state.cap_scopes.is_empty() {
         return Ok(());
@@ -40,9 +43,13 @@ pub(super) async fn load(tx: &mut PgConnection, needs: &Needs, state: &mut State
     Ok(())
 }
 
-/// Writes what a batch changes. A cap of the settings that nobody had seen could not be locked: it is
-/// inserted plainly, so that of two brokers that begin it at once the second conflicts, and then sees it.
-pub(super) async fn write(tx: &mut PgConnection, writes: &Writes, absent: &Absent) -> Result<()> {
+/// Writes a batch's changes. A default cap without a row could not be locked: it is inserted plainly, so that of two
+/// brokers creating it at once the second conflicts, and then sees it.
+pub(super) async fn write(
+    tx: &mut PgConnection,
+    writes: &Writes,
+    absent: &AbsentRows,
+) -> Result<()> {
     let kept = writes.caps.iter().filter_map(|(key, cap)| Some((key, cap.as_ref()?)));
     let (known, new): (Vec<_>, Vec<_>) = kept.partition(|(key, _)| absent.known_caps.contains(key));
     for (sql, caps) in [(&CAPS_INSERT, new), (&CAPS_UPDATE, known)] {

@@ -1,4 +1,4 @@
-//! Who delivers what: claims on the outbox, brokers' signs of life, deadlines, depths.
+//! The outbox: claims, heartbeats, deadlines, depths.
 
 use sqlx::AssertSqlSafe;
 use sqlx::postgres::{PgConnection, PgPool, PgRow};
@@ -10,7 +10,7 @@ use crate::domain::ids::Micros;
 use crate::evidence::commitment::{Codec, unpack};
 use crate::store::rows::{HANDOFF, OUTBOX, RETURN, unreadable};
 use crate::store::{
-    AgentKey, Claim, Depths, Held, OutboxRow, Receiver, Release, Result, ReturnRow,
+    AgentKey, Claim, ClaimKey, ClaimRelease, Depths, OutboxRow, ReceiverKey, Result, ReturnRow,
 };
 
 /// Walks the receivers by their index, one step each, instead of reading a backlog whole.
@@ -29,13 +29,13 @@ const DUE_RECEIVERS: &str = "WITH RECURSIVE receivers AS ( \
        ORDER BY o.priority, o.created_at LIMIT 1) AS first \
      ORDER BY first.created_at, r.tenant, r.target LIMIT $3";
 
-/// Receivers with something claimable, the one that waits longest first.
+/// Receivers with claimable handoffs, the longest wait first.
 pub(super) async fn list_due_receivers(
     pool: &PgPool,
     mode: DeliveryMode,
     now: Micros,
     limit: i64,
-) -> Result<Vec<Receiver>> {
+) -> Result<Vec<ReceiverKey>> {
     sqlx::query(DUE_RECEIVERS)
         .bind(mode.as_str())
         .bind(now.0)
@@ -48,12 +48,12 @@ pub(super) async fn list_due_receivers(
         .collect()
 }
 
-/// Which of these have something claimable.
+/// The receivers, among the given ones, with claimable handoffs.
 pub(super) async fn list_due_among(
     pool: &PgPool,
-    receivers: &[Receiver],
+    receivers: &[ReceiverKey],
     now: Micros,
-) -> Result<Vec<Receiver>> {
+) -> Result<Vec<ReceiverKey>> {
     sqlx::query(
         "SELECT n.tenant, n.target FROM UNNEST($1::text[], $2::text[]) AS n(tenant, target) \
          CROSS JOIN LATERAL (SELECT 1 FROM outbox AS o \
@@ -76,14 +76,14 @@ pub(super) async fn list_due_among(
     .collect()
 }
 
-/// The first of its task, and free at `$1`.
+/// Condition: the first row of its task, and unclaimed at `$1`.
 const FREE_FIRST: &str = "o.visible_at <= $1 AND NOT EXISTS (SELECT 1 FROM outbox AS e \
      WHERE e.tenant = o.tenant AND e.task_id = o.task_id AND e.seq < o.seq)";
 
-/// What one receiver could claim.
+/// A receiver's claimable handoffs.
 pub(super) async fn list_waiting(
     pool: &PgPool,
-    receiver: &Receiver,
+    receiver: &ReceiverKey,
     now: Micros,
     limit: i64,
 ) -> Result<Vec<OutboxRow>> {
@@ -96,7 +96,7 @@ pub(super) async fn list_waiting(
     query.fetch_all(pool).await.map_err(failed)?.iter().map(rows::outbox).collect()
 }
 
-/// What could have been pulled long since.
+/// Pullable handoffs that have waited for long.
 pub(super) async fn list_unpulled(
     pool: &PgPool,
     before: Micros,
@@ -113,8 +113,8 @@ pub(super) async fn list_unpulled(
     query.fetch_all(pool).await.map_err(failed)?.iter().map(rows::outbox).collect()
 }
 
-/// What waits for an agent follows it. The outbox rows are locked in key order, as batches lock them. A
-/// batch that read a handoff before may write its old mode back: what counts is the outbox's.
+/// Sets the delivery mode of an agent's waiting handoffs. The outbox rows are locked in key order, as in batches. A
+/// batch that read a handoff before may write the old mode back to it: the outbox's mode counts.
 pub(super) async fn retarget(
     tx: &mut PgConnection,
     (tenant, agent): &AgentKey,
@@ -165,10 +165,10 @@ const CLAIM: &str = "WITH due AS MATERIALIZED ( \
          AND d.bytes IS NOT NULL) AS p \
      ORDER BY c.priority, c.created_at, c.seq";
 
-/// Claims what is due of one receiver.
+/// Claims a receiver's due handoffs.
 pub(super) async fn claim(
     pool: &PgPool,
-    receiver: &Receiver,
+    receiver: &ReceiverKey,
     mode: DeliveryMode,
     broker: &str,
     now: Micros,
@@ -251,7 +251,7 @@ fn open(codec: Codec, bytes: &[u8]) -> Result<Vec<u8>> {
 /// See [`crate::store::Store::claim_returns`]. Most polls find none: they are looked for before any is locked.
 pub(super) async fn claim_returns(
     pool: &PgPool,
-    (tenant, agent): &Receiver,
+    (tenant, agent): &ReceiverKey,
     now: Micros,
     until: Micros,
     limit: i64,
@@ -290,7 +290,7 @@ pub(super) async fn forget_refused_tasks(pool: &PgPool, before: Micros) -> Resul
     query.execute(pool).await.map_err(failed).map(|done| done.rows_affected())
 }
 
-/// Says that a broker lives.
+/// Writes a broker's heartbeat.
 pub(super) async fn beat(pool: &PgPool, broker: &str, now: Micros) -> Result<()> {
     sqlx::query(
         "INSERT INTO brokers AS b (broker, seen_at) VALUES ($1, $2) ON CONFLICT (broker) \
@@ -315,7 +315,7 @@ pub(super) async fn list_heartbeats(pool: &PgPool) -> Result<Vec<(String, Micros
         .collect()
 }
 
-/// Who holds webhook claims and has no heartbeat.
+/// Brokers with webhook claims and without heartbeat.
 pub(super) async fn list_strangers(pool: &PgPool) -> Result<Vec<String>> {
     sqlx::query(
         "SELECT DISTINCT o.claimed_by FROM outbox AS o \
@@ -330,8 +330,8 @@ pub(super) async fn list_strangers(pool: &PgPool) -> Result<Vec<String>> {
     .collect()
 }
 
-/// What a broker holds.
-pub(super) async fn list_claims(pool: &PgPool, broker: &str) -> Result<Vec<Held>> {
+/// A broker's webhook claims.
+pub(super) async fn list_claims(pool: &PgPool, broker: &str) -> Result<Vec<ClaimKey>> {
     sqlx::query(
         "SELECT tenant, handoff_id, attempt FROM outbox \
          WHERE mode = 'webhook' AND claimed_by = $1 ORDER BY tenant, handoff_id",
@@ -348,8 +348,8 @@ pub(super) async fn list_claims(pool: &PgPool, broker: &str) -> Result<Vec<Held>
     .collect()
 }
 
-/// Frees claims in key order, as batches lock them. A row that a batch settles meanwhile is waited for
-/// and looked at again.
+/// Frees claims in key order, as batches lock them. A row that a batch settles meanwhile is waited for and checked
+/// again.
 fn free(which: &str) -> AssertSqlSafe<String> {
     AssertSqlSafe(format!(
         "WITH held AS MATERIALIZED ( \
@@ -362,26 +362,26 @@ fn free(which: &str) -> AssertSqlSafe<String> {
 }
 
 /// See [`crate::store::Store::release`].
-pub(super) async fn release(pool: &PgPool, whose: Release<'_>) -> Result<u64> {
+pub(super) async fn release(pool: &PgPool, whose: ClaimRelease<'_>) -> Result<u64> {
     let mut tx = pool.begin().await.map_err(failed)?;
     let query = match whose {
-        Release::Everyone => {
+        ClaimRelease::Everyone => {
             let gone = sqlx::query("DELETE FROM brokers");
             gone.execute(&mut *tx).await.map_err(failed)?;
             sqlx::query(free("o.claimed_by IS NOT NULL"))
         }
-        Release::Own(broker) => {
+        ClaimRelease::Own(broker) => {
             let gone = sqlx::query("DELETE FROM brokers WHERE broker = $1").bind(broker);
             gone.execute(&mut *tx).await.map_err(failed)?;
             sqlx::query(free("o.claimed_by = $1")).bind(broker)
         }
-        Release::Silent(broker, seen) => {
+        ClaimRelease::Silent(broker, seen) => {
             if !is_silent(&mut tx, broker, seen).await? {
                 return Ok(0);
             }
             sqlx::query(free("o.claimed_by = $1")).bind(broker)
         }
-        Release::These(broker, held) => {
+        ClaimRelease::These(broker, held) => {
             let tenants: Vec<&str> = held.iter().map(|((tenant, _), _)| tenant.as_str()).collect();
             let ids: Vec<String> = held.iter().map(|((_, id), _)| id.to_string()).collect();
             let attempts: Vec<i32> = held.iter().map(|(_, attempt)| *attempt).collect();
@@ -400,8 +400,8 @@ pub(super) async fn release(pool: &PgPool, whose: Release<'_>) -> Result<u64> {
     Ok(released)
 }
 
-/// Takes the heartbeat away if it still has that value; whether it had. Of two that find a broker
-/// silent, one does the work.
+/// Deletes the heartbeat if it still has that value; returns whether it had. Of two brokers that find another silent,
+/// only one continues.
 async fn is_silent(tx: &mut PgConnection, broker: &str, seen: Option<Micros>) -> Result<bool> {
     if let Some(seen) = seen {
         let gone = sqlx::query("DELETE FROM brokers WHERE broker = $1 AND seen_at = $2");
@@ -412,7 +412,7 @@ async fn is_silent(tx: &mut PgConnection, broker: &str, seen: Option<Micros>) ->
     Ok(known.fetch_optional(tx).await.map_err(failed)?.is_none())
 }
 
-/// Open handoffs whose deadline has passed, the longest first.
+/// Open handoffs past their deadline, the longest overdue first.
 pub(super) async fn list_overdue(pool: &PgPool, now: Micros, limit: i64) -> Result<Vec<Handoff>> {
     sqlx::query(AssertSqlSafe(format!(
         "SELECT {HANDOFF} FROM handoffs WHERE deadline_at IS NOT NULL AND deadline_at <= $1 \
@@ -428,7 +428,7 @@ pub(super) async fn list_overdue(pool: &PgPool, now: Micros, limit: i64) -> Resu
     .collect()
 }
 
-/// Counts. Records are counted by their heads, not one by one.
+/// Counts for metrics. Records are counted by the size of the logs.
 pub(super) async fn depths(pool: &PgPool, log: &PgPool) -> Result<Depths> {
     let row = sqlx::query(
         "SELECT (SELECT count(*) FROM outbox) AS outbox, \

@@ -1,4 +1,4 @@
-//! The cold tier's share on this side: see [`crate::store::cold`].
+//! The cold tier's queries; see [`crate::store::cold`].
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,13 +12,14 @@ use super::log::kept_contents;
 use super::{PostgresStore, answered, batched, rows};
 use crate::domain::ids::{ContentId, Micros, TenantId};
 use crate::store::cold::{
-    Archivable, ArchiveMark, ColdStore, Frame, HotContent, Inhabitants, Lease, PurgeMark,
+    Archivable, ArchiveMark, ColdStore, ExclusiveLease, Frame, HotContent, PurgeMark,
+    SegmentContents,
 };
 use crate::store::{Result, StoredContent};
 
 #[async_trait]
 impl ColdStore for PostgresStore {
-    async fn take_lease(&self, lease: &Lease, now: Micros, until: Micros) -> Result<bool> {
+    async fn take_lease(&self, lease: &ExclusiveLease, now: Micros, until: Micros) -> Result<bool> {
         answered(async {
             sqlx::query(
                 "INSERT INTO leases AS l (name, owner, held_until) VALUES ($1, $2, $3) \
@@ -38,7 +39,7 @@ impl ColdStore for PostgresStore {
         .await
     }
 
-    async fn release_lease(&self, lease: &Lease) -> Result<()> {
+    async fn release_lease(&self, lease: &ExclusiveLease) -> Result<()> {
         answered(async {
             sqlx::query("DELETE FROM leases WHERE name = $1 AND owner = $2")
                 .bind(&lease.name)
@@ -208,7 +209,7 @@ impl ColdStore for PostgresStore {
     async fn settle_cold(
         &self,
         tenant: &TenantId,
-        lease: &Lease,
+        lease: &ExclusiveLease,
         segment: &str,
         frames: &[Frame],
     ) -> Result<bool> {
@@ -245,7 +246,7 @@ impl ColdStore for PostgresStore {
         .await
     }
 
-    async fn list_inhabitants(&self, tenant: &TenantId, segment: &str) -> Result<Inhabitants> {
+    async fn list_inhabitants(&self, tenant: &TenantId, segment: &str) -> Result<SegmentContents> {
         answered(async {
             let found = sqlx::query(
                 "SELECT content_id, salt IS NULL AS erased, seg_offset, seg_length FROM contents \
@@ -256,7 +257,7 @@ impl ColdStore for PostgresStore {
             .fetch_all(&self.pool)
             .await
             .map_err(failed)?;
-            let mut inhabitants = Inhabitants::default();
+            let mut inhabitants = SegmentContents::default();
             for row in &found {
                 let id = rows::parse(row, "content_id")?;
                 if rows::get(row, "erased")? {
@@ -275,7 +276,7 @@ impl ColdStore for PostgresStore {
     async fn move_segment(
         &self,
         tenant: &TenantId,
-        lease: &Lease,
+        lease: &ExclusiveLease,
         from: &str,
         to: &str,
         frames: &[Frame],
@@ -330,8 +331,8 @@ fn hot_content(row: &PgRow) -> Result<(i64, HotContent)> {
     Ok((rows::get(row, "leaf_index")?, content))
 }
 
-/// Whether the lease is still its owner's; locked, so that nobody takes it before the commit.
-async fn holds(conn: &mut PgConnection, lease: &Lease) -> Result<bool> {
+/// Whether the owner still holds the lease; locked, so that it cannot change before the commit.
+async fn holds(conn: &mut PgConnection, lease: &ExclusiveLease) -> Result<bool> {
     let found = sqlx::query("SELECT 1 FROM leases WHERE name = $1 AND owner = $2 FOR UPDATE")
         .bind(&lease.name)
         .bind(&lease.owner)
@@ -341,7 +342,7 @@ async fn holds(conn: &mut PgConnection, lease: &Lease) -> Result<bool> {
     Ok(found.is_some())
 }
 
-/// Puts contents that stand so into a segment; returns how many did.
+/// Moves unchanged contents to a segment; returns their number.
 async fn place(
     conn: &mut PgConnection,
     tenant: &TenantId,
@@ -367,7 +368,7 @@ async fn place(
     Ok(usize::try_from(done.rows_affected()).unwrap_or(usize::MAX))
 }
 
-/// Lets go of the places of erased contents in a segment; returns how many others are left there.
+/// Drops the locations of erased contents in a segment; returns the number of other contents left there.
 async fn clear(conn: &mut PgConnection, tenant: &TenantId, segment: &str) -> Result<i64> {
     sqlx::query(
         "UPDATE contents SET segment = NULL, seg_offset = NULL, seg_length = NULL \

@@ -1,4 +1,4 @@
-//! Connections, and what each of them is told before its first use.
+//! Connections and their session settings.
 
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,10 +10,10 @@ use tokio::time::Instant;
 
 use super::PostgresOptions;
 use super::failure::failed;
-use super::statistics::Plans;
+use super::statistics::PlanCaching;
 use crate::store::{Result, StoreError};
 
-/// Longest run of one statement; a statement that takes longer is stuck.
+/// Statement timeout of the session; a statement that takes longer is stuck.
 const STATEMENT_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Longest wait of an open transaction for its client. The plan is pure and takes microseconds, so
@@ -30,7 +30,7 @@ const PLAIN_STATEMENT: usize = 512 * 1024;
 /// How long a connection may be unused before it is tried: the pool mends itself once the server is back.
 const TRIED_AFTER: Duration = Duration::from_secs(1);
 
-/// Reads a URL; `what` is its name in an error.
+/// Parses a URL; `what` names it in an error.
 pub(super) fn parse(url: &str, what: &str) -> Result<PgConnectOptions> {
     // The parser's own message may quote the URL, and with it the password.
     let connect = url
@@ -65,16 +65,16 @@ pub(super) async fn settle(url: &str, what: &str, patience: Duration) -> Result<
     }
 }
 
-/// Begins a transaction. A connection that broke since its last use is told by its `BEGIN`, which another one
-/// can begin as well.
+/// Begins a transaction. A connection that broke since its last use fails at its `BEGIN`, which is then repeated on
+/// another one.
 pub(super) async fn begin(
     pool: &PgPool,
-    doubt: &Doubt,
-    plans: Plans,
+    doubt: &PoolHealth,
+    plans: PlanCaching,
 ) -> Result<Transaction<'static, Postgres>> {
     let begin = match plans {
-        Plans::Fitted => "BEGIN ISOLATION LEVEL READ COMMITTED",
-        Plans::Kept => {
+        PlanCaching::Fitted => "BEGIN ISOLATION LEVEL READ COMMITTED",
+        PlanCaching::Kept => {
             "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL plan_cache_mode = force_generic_plan"
         }
     };
@@ -105,16 +105,16 @@ pub(super) async fn statement_bytes(pool: &PgPool) -> Result<usize> {
     Ok(if encrypted { TLS_STATEMENT } else { PLAIN_STATEMENT })
 }
 
-/// When a connection was last found broken: those that were not used since may be as well.
+/// The time at which a connection was last found broken: connections unused since may be broken too.
 #[derive(Debug, Clone)]
-pub(super) struct Doubt(Arc<Mutex<Instant>>);
+pub(super) struct PoolHealth(Arc<Mutex<Instant>>);
 
-impl Doubt {
+impl PoolHealth {
     pub(super) fn none() -> Self {
         Self(Arc::new(Mutex::new(Instant::now())))
     }
 
-    /// One was found broken.
+    /// Records that a connection was found broken.
     pub(super) fn raise(&self) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
     }
@@ -124,12 +124,12 @@ impl Doubt {
     }
 }
 
-/// Connections to a database. `messages`: what the server tells of at least.
+/// Opens a pool. `messages` is the lowest level of server messages.
 pub(super) async fn pool(
     connect: &PgConnectOptions,
     options: &PostgresOptions,
     messages: &'static str,
-    doubt: &Doubt,
+    doubt: &PoolHealth,
 ) -> Result<PgPool> {
     let doubt = doubt.clone();
     // Between two databases, what ends a batch that one of them lost must not fail of a stale connection.

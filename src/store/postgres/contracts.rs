@@ -1,4 +1,4 @@
-//! Contracts, and what their dedupe keys were seen with.
+//! Contracts, and the last uses of their dedupe keys.
 
 use async_trait::async_trait;
 use sqlx::AssertSqlSafe;
@@ -6,12 +6,12 @@ use sqlx::postgres::PgConnection;
 
 use super::batch::{CONTRACTS, REPEATS, Sql, bind};
 use super::failure::failed;
-use super::transact::{Absent, fetch};
+use super::transact::{AbsentRows, fetch};
 use super::{PostgresStore, answered, rows};
 use crate::domain::ids::{Micros, TenantId};
 use crate::store::contracts::{ContractRow, ContractStore, RepeatRow};
 use crate::store::rows::CONTRACT;
-use crate::store::{Needs, Result, State, Writes};
+use crate::store::{BatchState, Needs, Result, Writes};
 
 static CONTRACTS_LOAD: Sql = Sql::new(|| CONTRACTS.select());
 static CONTRACTS_INSERT: Sql = Sql::new(|| CONTRACTS.insert(1));
@@ -19,8 +19,12 @@ static REPEATS_LOAD: Sql = Sql::new(|| REPEATS.select_locked());
 static REPEATS_INSERT: Sql = Sql::new(|| REPEATS.insert(1));
 static REPEATS_UPDATE: Sql = Sql::new(|| REPEATS.update());
 
-/// Loads what a batch must see; what was seen before is locked.
-pub(super) async fn load(tx: &mut PgConnection, needs: &Needs, state: &mut State) -> Result<()> {
+/// Loads a batch's rows; existing dedupe rows are locked.
+pub(super) async fn load(
+    tx: &mut PgConnection,
+    needs: &Needs,
+    state: &mut BatchState,
+) -> Result<()> {
     if !needs.contracts.is_empty() {
         let query = sqlx::query(CONTRACTS_LOAD.as_str());
         let query =
@@ -41,9 +45,13 @@ pub(super) async fn load(tx: &mut PgConnection, needs: &Needs, state: &mut State
     Ok(())
 }
 
-/// Writes what a batch changes. What nobody had seen could not be locked: it is inserted plainly, so
-/// that of two brokers that see the same at once the second conflicts, and then sees the first.
-pub(super) async fn write(tx: &mut PgConnection, writes: &Writes, absent: &Absent) -> Result<()> {
+/// Writes a batch's changes. An unseen dedupe value could not be locked: it is inserted plainly, so that of two
+/// brokers with the same value the second conflicts, and then sees the first.
+pub(super) async fn write(
+    tx: &mut PgConnection,
+    writes: &Writes,
+    absent: &AbsentRows,
+) -> Result<()> {
     if !writes.contracts.is_empty() {
         let query = bind!(
             sqlx::query(CONTRACTS_INSERT.as_str()),

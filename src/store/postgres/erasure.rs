@@ -1,4 +1,4 @@
-//! Erasure, access and legal hold: what a batch sees and writes of them, reads, and vacuum.
+//! Erasure, access and legal hold: their part of a batch, reads, and vacuum.
 
 use std::collections::HashSet;
 
@@ -10,31 +10,31 @@ use super::failure::failed;
 use super::{PostgresStore, rows};
 use crate::domain::handoff::CheckpointRef;
 use crate::domain::ids::{ContentId, HandoffId, Micros, TaskId, TenantId};
-use crate::evidence::erasure::{Scope, Slot};
-use crate::evidence::record::{Draft, RecordKind, Sealed};
+use crate::evidence::erasure::{DataSlot, ErasureScope};
+use crate::evidence::record::{RecordDraft, RecordKind, SealedRecord};
 use crate::fault::{self, Step};
 use crate::store::erasure::{
-    ERASED_CHECKPOINT, Erase, ErasureKey, ErasureNeeds, ErasureRow, ErasureState, HeldDatum,
-    HoldKey, HoldRow, Known, Page, PageNeed, PurgeNeed, PurgePage, Scrubbed, SubjectRef,
+    ERASED_CHECKPOINT, ErasureKey, ErasureNeeds, ErasurePage, ErasureRow, ErasureState,
+    ErasureWrite, HoldKey, HoldRow, PageNeed, PurgeNeed, PurgePage, ScrubOutcome, SubjectDatum,
+    SubjectRef, SubjectState,
 };
-use crate::store::purge::{Beside, CHECKPOINTS, Old, page as put_together};
+use crate::store::purge::{CHECKPOINTS, ExpiredPage, PurgeContext, page as put_together};
 use crate::store::rows::{ERASURE, HELD, HOLD};
 use crate::store::{Result, Store, Writes};
 
-/// Holds that are told of at most: one is enough to forbid.
+/// Most holds listed: one is enough to forbid an erasure.
 const HOLDS: i64 = 10;
 
-/// Erasures of one subject that are listed at most.
+/// Most erasures listed for one subject.
 const ERASURES: i64 = 1000;
 
 static HOLDS_UPSERT: Sql = Sql::new(|| HOLDS_TABLE.upsert(1));
 static ERASURES_UPSERT: Sql = Sql::new(|| ERASURES_TABLE.upsert(1));
 
-/// What is known of subjects, erasures and holds. The tenants' rows are locked first, before anything
-/// else of the batch: what commits while this waits is seen by the statements after it, so a hold and a
-/// page of an erasure never pass each other unseen.
+/// Loads subjects, erasures and holds. The tenants' rows are locked first, before anything else of the batch: commits
+/// during the wait are seen by the later statements, so a hold and a page of an erasure always see each other.
 ///
-/// `log`: where the log is, if in a database of its own.
+/// `log` is the pool of a separate log database.
 pub(super) async fn load(
     tx: &mut PgConnection,
     log: Option<&PgPool>,
@@ -70,8 +70,8 @@ pub(super) async fn load(
     Ok(state)
 }
 
-/// What is past its time among the records from a place on. Records of that age are in the log, wherever
-/// that is: only the newest may still be on their way there.
+/// The expired data of the records from a leaf index on. Records of that age are in the log already, also with a
+/// separate log database.
 async fn purge_page(
     tx: &mut PgConnection,
     log: Option<&PgPool>,
@@ -88,7 +88,7 @@ async fn purge_page(
         None => query.fetch_all(&mut *tx).await,
     }
     .map_err(failed)?;
-    let mut old = Old::new(need, found.iter().map(rows::aged).collect::<Result<_>>()?);
+    let mut old = ExpiredPage::new(need, found.iter().map(rows::aged).collect::<Result<_>>()?);
     let named: Vec<String> =
         old.records.iter().filter_map(|record| Some(record.content?.to_string())).collect();
     let kept: HashSet<String> = sqlx::query_scalar(
@@ -106,7 +106,7 @@ async fn purge_page(
         record.content = record.content.filter(|id| kept.contains(&id.to_string()));
     }
     let tasks: Vec<String> = old.tasks().iter().map(TaskId::to_string).collect();
-    let mut beside = Beside::default();
+    let mut beside = PurgeContext::default();
     let held = sqlx::query(
         "SELECT t.task_id FROM UNNEST($2::text[]) AS t(task_id) WHERE \
            EXISTS (SELECT 1 FROM handoffs AS h WHERE h.tenant = $1 AND h.task_id = t.task_id \
@@ -199,7 +199,7 @@ async fn one<'e>(
     query.fetch_optional(executor).await.map_err(failed)
 }
 
-async fn known(tx: &mut PgConnection, subject: &SubjectRef) -> Result<Known> {
+async fn known(tx: &mut PgConnection, subject: &SubjectRef) -> Result<SubjectState> {
     let held =
         sqlx::query("SELECT count(*) FROM personal_data WHERE tenant = $1 AND subject_id = $2")
             .bind(subject.tenant.as_str())
@@ -220,10 +220,10 @@ async fn known(tx: &mut PgConnection, subject: &SubjectRef) -> Result<Known> {
         .map_err(failed)?;
     let latest = latest.as_ref().map(rows::erasure).transpose()?;
     let holds = holds(tx, &subject.tenant, &subject.key, Some(&subject.id)).await?;
-    Ok(Known { held, holds, latest })
+    Ok(SubjectState { held, holds, latest })
 }
 
-/// What forbids erasing a subject: a hold on it, or on a task on which data of it is kept.
+/// Holds that forbid erasing a subject: on the subject, or on a task with data of the subject.
 async fn holds(
     tx: &mut PgConnection,
     tenant: &TenantId,
@@ -260,11 +260,11 @@ async fn page(
     log: Option<&PgPool>,
     key: &ErasureKey,
     need: PageNeed,
-) -> Result<Option<Page>> {
+) -> Result<Option<ErasurePage>> {
     let row = one(&mut *tx, &erasure_by_id(), &key.0, &key.1.to_string()).await?;
     let Some(row) = row.as_ref().map(rows::erasure).transpose()? else { return Ok(None) };
     let holds = holds(tx, &key.0, &row.subject_key, row.subject_id.as_deref()).await?;
-    let mut page = Page { row, holds, data: vec![], contents: vec![], checkpoints: vec![] };
+    let mut page = ErasurePage { row, holds, data: vec![], contents: vec![], checkpoints: vec![] };
     let Some(subject) = &page.row.subject_id else { return Ok(Some(page)) };
     let found = sqlx::query(
         "SELECT leaf_index, ordinal::bigint AS ordinal, handoff_id FROM personal_data \
@@ -281,7 +281,7 @@ async fn page(
     for row in &found {
         page.data.push((rows::slot(row)?, rows::parse_opt(row, "handoff_id")?));
     }
-    if page.row.scope == Scope::Messages {
+    if page.row.scope == ErasureScope::Messages {
         let handoffs: Vec<String> =
             page.data.iter().filter_map(|(_, id)| id.map(|id| id.to_string())).collect();
         page.contents = contents(tx, log, &key.0, &handoffs, need.upto).await?;
@@ -290,8 +290,8 @@ async fn page(
     Ok(Some(page))
 }
 
-/// What is kept of the handoffs' records, with every record of their tasks that shares it. Records are
-/// found by their tasks, which have an index.
+/// Contents of the handoffs' records, with every record of their tasks that shares them. Records are found by their
+/// tasks, which have an index.
 async fn contents(
     tx: &mut PgConnection,
     log: Option<&PgPool>,
@@ -361,7 +361,7 @@ async fn checkpoints(
     .collect()
 }
 
-/// Writes holds, erasures, and what goes.
+/// Writes holds, erasures, and the removal of data.
 pub(super) async fn write(tx: &mut PgConnection, writes: &Writes) -> Result<()> {
     if !writes.holds.is_empty() {
         let query = bind!(
@@ -412,7 +412,7 @@ async fn write_erasures(tx: &mut PgConnection, writes: &Writes) -> Result<()> {
     query.execute(tx).await.map_err(failed).map(|_| ())
 }
 
-async fn erase(tx: &mut PgConnection, gone: &Erase) -> Result<()> {
+async fn erase(tx: &mut PgConnection, gone: &ErasureWrite) -> Result<()> {
     let leaves: Vec<i64> = gone.data.iter().map(|slot| slot.leaf_index).collect();
     let ordinals: Vec<i64> = gone.data.iter().map(|slot| slot.ordinal).collect();
     // Each row is looked up by its key (`OFFSET 0` keeps the planner from joining otherwise): of a table
@@ -494,8 +494,11 @@ async fn change(
     query.execute(tx).await.map_err(failed).map(|_| ())
 }
 
-/// Notes where the record of an erasure's end stands.
-pub(super) async fn place(tx: &mut PgConnection, records: &[(&Draft, &Sealed)]) -> Result<()> {
+/// Stores the leaf index of an erasure's final record.
+pub(super) async fn place(
+    tx: &mut PgConnection,
+    records: &[(&RecordDraft, &SealedRecord)],
+) -> Result<()> {
     for (draft, sealed) in records {
         let Some(facts) = &draft.erasure else { continue };
         if draft.kind == RecordKind::ErasureCompleted {
@@ -519,10 +522,10 @@ pub(super) async fn list_held(
     store: &PostgresStore,
     tenant: &TenantId,
     subject_id: &str,
-    after: Option<Slot>,
+    after: Option<DataSlot>,
     limit: i64,
-) -> Result<Vec<HeldDatum>> {
-    let after = after.unwrap_or(Slot { leaf_index: -1, ordinal: -1 });
+) -> Result<Vec<SubjectDatum>> {
+    let after = after.unwrap_or(DataSlot { leaf_index: -1, ordinal: -1 });
     let places: Vec<i64> = sqlx::query_scalar(
         "SELECT leaf_index FROM personal_data AS p \
          WHERE p.tenant = $1 AND p.subject_id = $2 AND p.bytes IS NOT NULL \
@@ -646,7 +649,7 @@ pub(super) async fn list_holds(
     query.build().fetch_all(pool).await.map_err(failed)?.iter().map(rows::hold).collect()
 }
 
-/// What is vacuumed after an erasure.
+/// Tables vacuumed after an erasure.
 pub(super) const SCRUBBED: [&str; 7] = [
     "personal_data",
     "handoffs",
@@ -661,7 +664,7 @@ pub(super) const SCRUBBED: [&str; 7] = [
 /// page until it is written again, and in the server's own log, backups and replicas as long as those
 /// are kept (`docs/erasure.md`). On a connection of its own, for it may take longer than a statement
 /// may.
-pub(super) async fn scrub(connect: &PgConnectOptions) -> Result<Scrubbed> {
+pub(super) async fn scrub(connect: &PgConnectOptions) -> Result<ScrubOutcome> {
     let mut connection = connect.connect().await.map_err(failed)?;
     let outcome = vacuum(&mut connection).await;
     let closed = connection.close().await;
@@ -670,15 +673,15 @@ pub(super) async fn scrub(connect: &PgConnectOptions) -> Result<Scrubbed> {
     Ok(scrubbed)
 }
 
-async fn vacuum(connection: &mut PgConnection) -> Result<Scrubbed> {
+async fn vacuum(connection: &mut PgConnection) -> Result<ScrubOutcome> {
     let sql = "SET client_min_messages = error; SET statement_timeout = 0";
     sqlx::raw_sql(sql).execute(&mut *connection).await.map_err(failed)?;
     if !super::roles::may_vacuum(connection, &SCRUBBED).await? {
-        return Ok(Scrubbed::Left);
+        return Ok(ScrubOutcome::Left);
     }
     for table in SCRUBBED {
         let sql = AssertSqlSafe(format!("VACUUM (INDEX_CLEANUP ON) {table}"));
         sqlx::raw_sql(sql).execute(&mut *connection).await.map_err(failed)?;
     }
-    Ok(Scrubbed::Freed)
+    Ok(ScrubOutcome::Freed)
 }

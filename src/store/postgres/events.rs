@@ -1,4 +1,4 @@
-//! Events, subscriptions and cursors.
+//! Queries on events, subscriptions and cursors.
 
 use async_trait::async_trait;
 use sqlx::postgres::{PgConnection, PgPool, Postgres};
@@ -6,11 +6,11 @@ use sqlx::{AssertSqlSafe, QueryBuilder};
 
 use super::batch::{EVENT_DELIVERIES, EVENTS, SUBSCRIPTIONS, Sql, bind};
 use super::failure::failed;
-use super::joined::{Bound, How, Joined};
+use super::joined::{JoinedStatement, StatementArguments, WriteMode};
 use super::{PostgresStore, answered, rows};
 use crate::domain::event::{Event, Position, Subscriber};
 use crate::domain::ids::{AgentId, Micros, TenantId};
-use crate::evidence::record::Sealed;
+use crate::evidence::record::SealedRecord;
 use crate::store::events::{
     CursorChange, CursorKey, CursorRow, CursorSettle, CursorWrite, DELIVERY_LOG, EventDeliveryRow,
     EventRow, EventScope, EventStore, SubscriptionKey, SubscriptionRow, numbered,
@@ -22,22 +22,22 @@ static SUBSCRIPTIONS_UPSERT: Sql = Sql::new(|| SUBSCRIPTIONS.upsert(1));
 static SUBSCRIPTIONS_DELETE: Sql = Sql::new(|| SUBSCRIPTIONS.delete(1));
 static DELIVERIES_UPSERT: Sql = Sql::new(|| EVENT_DELIVERIES.upsert(1));
 
-/// Records of a task looked at at once for their events.
+/// Records of a task searched at once for their events.
 const PLACES: i64 = 512;
 
-/// Events looked at in one deletion.
+/// Most events read in one deletion.
 const DELETED_AT_ONCE: i64 = 2_000;
 
 /// Writes a batch's events; after its records, for they name their places, and under the lock of their
 /// heads, which is what keeps places and commits in one order.
 pub(super) async fn write(
-    joined: &mut Joined<'_>,
+    joined: &mut JoinedStatement<'_>,
     writes: &Writes,
-    sealed: &[Sealed],
+    sealed: &[SealedRecord],
 ) -> Result<()> {
     let events = numbered(&writes.events, sealed)?;
     let data: Vec<_> = events.iter().map(|row| (row, json(&row.0.data))).collect();
-    let columns = |bound: Bound, rows: &[(&(&Event, &Sealed, i32), String)]| {
+    let columns = |bound: StatementArguments, rows: &[(&(&Event, &SealedRecord, i32), String)]| {
         bind!(
             bound,
             rows,
@@ -55,14 +55,14 @@ pub(super) async fn write(
             row.1.as_str(),
         )
     };
-    joined.put(&EVENTS, How::Insert, &data, |(_, data)| data.len(), columns).await
+    joined.put(&EVENTS, WriteMode::Insert, &data, |(_, data)| data.len(), columns).await
 }
 
 /// Writes subscriptions and cursors; a cursor may name the places of the batch's records.
 pub(super) async fn write_readers(
     tx: &mut PgConnection,
     writes: &Writes,
-    sealed: &[Sealed],
+    sealed: &[SealedRecord],
 ) -> Result<()> {
     write_subscriptions(tx, writes).await?;
     for write in &writes.cursors {
@@ -71,7 +71,7 @@ pub(super) async fn write_readers(
     Ok(())
 }
 
-/// Plain data always serialises.
+/// Serializes plain data, which cannot fail.
 fn json(value: &impl serde::Serialize) -> String {
     serde_json::to_string(value).unwrap_or_default()
 }
@@ -101,7 +101,11 @@ async fn write_subscriptions(tx: &mut PgConnection, writes: &Writes) -> Result<(
     Ok(())
 }
 
-async fn write_cursor(tx: &mut PgConnection, write: &CursorWrite, sealed: &[Sealed]) -> Result<()> {
+async fn write_cursor(
+    tx: &mut PgConnection,
+    write: &CursorWrite,
+    sealed: &[SealedRecord],
+) -> Result<()> {
     let (tenant, subscriber) = (write.key.0.as_str(), write.key.1.to_string());
     let query = match &write.change {
         CursorChange::Start => {
@@ -223,9 +227,9 @@ async fn list(
 ) -> Result<Vec<EventRow>> {
     let task = match scope {
         EventScope::Task(task) => task,
-        EventScope::All => return page(store, tenant, Among::All, after, limit).await,
+        EventScope::All => return page(store, tenant, EventSelection::All, after, limit).await,
         EventScope::Audience(agent) => {
-            return page(store, tenant, Among::Audience(agent), after, limit).await;
+            return page(store, tenant, EventSelection::Audience(agent), after, limit).await;
         }
     };
     // From the task's records, which have an index by task, to their events.
@@ -245,13 +249,13 @@ async fn list(
         let Some(last) = places.last() else { break };
         from = last + 1;
         let left = limit - found.len() as i64;
-        found.extend(page(store, tenant, Among::At(&places), after, left).await?);
+        found.extend(page(store, tenant, EventSelection::At(&places), after, left).await?);
     }
     Ok(found)
 }
 
-/// Which events to page through.
-enum Among<'a> {
+/// Selection of the events in a page.
+enum EventSelection<'a> {
     All,
     Audience(&'a AgentId),
     At(&'a [i64]),
@@ -260,7 +264,7 @@ enum Among<'a> {
 async fn page(
     store: &PostgresStore,
     tenant: &TenantId,
-    among: Among<'_>,
+    among: EventSelection<'_>,
     after: Position,
     limit: i64,
 ) -> Result<Vec<EventRow>> {
@@ -270,11 +274,11 @@ async fn page(
     ));
     query.push_bind(tenant.as_str());
     match among {
-        Among::All => {}
-        Among::Audience(agent) => {
+        EventSelection::All => {}
+        EventSelection::Audience(agent) => {
             query.push(" AND e.audience = ").push_bind(agent.as_str());
         }
-        Among::At(places) => {
+        EventSelection::At(places) => {
             query.push(" AND e.leaf_index = ANY(").push_bind(places).push(")");
         }
     }

@@ -1,8 +1,8 @@
-//! What the server says, in the store's words. Never the server's own text: it may quote data.
+//! Maps server errors to store errors, without the server's text, which may quote data.
 
 use crate::store::StoreError;
 
-/// Sorts an error of the driver or of the server.
+/// Maps an error of the driver or of the server.
 pub(super) fn failed(err: sqlx::Error) -> StoreError {
     use sqlx::Error as E;
     match err {
@@ -26,7 +26,7 @@ pub(super) fn failed(err: sqlx::Error) -> StoreError {
     }
 }
 
-/// Sorts a SQLSTATE (PostgreSQL manual, appendix A).
+/// Maps a SQLSTATE (PostgreSQL manual, appendix A).
 fn judge(code: &str, place: Option<&str>) -> StoreError {
     let text = match place {
         Some(place) => format!("SQLSTATE {code} at {place}"),

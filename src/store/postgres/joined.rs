@@ -1,8 +1,8 @@
-//! What a batch writes, as one statement over many tables: each table's rows are a part of one `WITH`, so
-//! that a batch takes a round trip and not one a table.
+//! A batch's writes as one statement over many tables: each table's rows are a part of one `WITH`, so that a batch
+//! takes one round trip.
 //!
-//! The parts of a statement see the same snapshot and none of each other, and their order is the server's:
-//! they must not touch the same row. A statement that grows too large is sent, and another begun.
+//! The parts of a statement see the same snapshot and not each other, and the server chooses their order: they must
+//! not touch the same row. A statement that grows too large is sent, and another begun.
 
 use std::fmt::Write as _;
 
@@ -10,32 +10,32 @@ use sqlx::error::BoxDynError;
 use sqlx::postgres::{PgArguments, PgConnection, Postgres};
 use sqlx::{Arguments, AssertSqlSafe, Encode, Type};
 
-use super::batch::Table;
+use super::batch::BatchTable;
 use super::failure::failed;
 use crate::store::{Result, StoreError};
 
-/// What is done with a part's rows.
+/// The operation on a part's rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum How {
-    /// Inserted; a key that is taken is an error.
+pub(super) enum WriteMode {
+    /// Inserts; an existing key is an error.
     Insert,
-    /// Inserted, or set where there is one.
+    /// Inserts, or updates an existing row.
     Upsert,
-    /// Set but for these columns; one that is not there is a defect of the plan, as they are locked and
-    /// never deleted, and trying again would not help.
+    /// Updates all but these columns. A missing row is a defect of the plan, as rows are locked and never
+    /// deleted, so a retry would not help.
     Update(&'static [&'static str]),
-    /// Deleted, by key.
+    /// Deletes by key.
     Delete,
 }
 
-/// Values for a statement's parameters, in order: one array a column.
+/// Values of a statement's parameters, in order: one array for each column.
 #[derive(Default)]
-pub(super) struct Bound {
+pub(super) struct StatementArguments {
     values: PgArguments,
     failed: Option<BoxDynError>,
 }
 
-impl Bound {
+impl StatementArguments {
     pub(super) fn bind<'t, T: Encode<'t, Postgres> + Type<Postgres>>(mut self, value: T) -> Self {
         if let Err(err) = self.values.add(value) {
             self.failed.get_or_insert(err);
@@ -44,36 +44,42 @@ impl Bound {
     }
 }
 
-/// A statement in the making, and the connection that it goes to.
-pub(super) struct Joined<'c> {
+/// A statement under construction, with its connection.
+pub(super) struct JoinedStatement<'c> {
     connection: &'c mut PgConnection,
-    /// Bytes of a statement's rows, roughly; one row may exceed it.
+    /// Approximate limit of a statement's row bytes; a single row may exceed it.
     limit: usize,
     room: usize,
-    bound: Bound,
-    parts: Vec<Part>,
+    bound: StatementArguments,
+    parts: Vec<StatementPart>,
 }
 
-struct Part {
+struct StatementPart {
     text: String,
-    /// The table and how many of its rows have to be there, of an update.
+    /// The table and the number of rows that an update must find.
     sought: Option<(&'static str, usize)>,
 }
 
-impl<'c> Joined<'c> {
+impl<'c> JoinedStatement<'c> {
     pub(super) fn new(connection: &'c mut PgConnection, limit: usize) -> Self {
-        Self { connection, limit, room: limit, bound: Bound::default(), parts: Vec::new() }
+        Self {
+            connection,
+            limit,
+            room: limit,
+            bound: StatementArguments::default(),
+            parts: Vec::new(),
+        }
     }
 
-    /// Adds rows of one table. `bytes` is how much of a row is not ids and numbers; `bind` binds one array a
-    /// column, for [`How::Delete`] of the key alone.
+    /// Adds rows of one table. `bytes` is the size of a row without ids and numbers; `bind` binds one array for
+    /// each column, for [`WriteMode::Delete`] of the key only.
     pub(super) async fn put<T: Sync>(
         &mut self,
-        table: &Table,
-        how: How,
+        table: &BatchTable,
+        how: WriteMode,
         rows: &[T],
         bytes: impl Fn(&T) -> usize,
-        bind: impl Fn(Bound, &[T]) -> Bound,
+        bind: impl Fn(StatementArguments, &[T]) -> StatementArguments,
     ) -> Result<()> {
         let mut rest = rows;
         while !rest.is_empty() {
@@ -85,14 +91,14 @@ impl<'c> Joined<'c> {
             let (now, later) = rest.split_at(fit.max(1));
             let first = self.bound.values.len() + 1;
             let text = match how {
-                How::Insert => table.insert(first),
-                How::Upsert => table.upsert(first),
-                How::Update(fixed) => table.update_but(first, fixed),
-                How::Delete => table.delete(first),
+                WriteMode::Insert => table.insert(first),
+                WriteMode::Upsert => table.upsert(first),
+                WriteMode::Update(fixed) => table.update_but(first, fixed),
+                WriteMode::Delete => table.delete(first),
             };
-            let sought = matches!(how, How::Update(_)).then_some((table.name, now.len()));
+            let sought = matches!(how, WriteMode::Update(_)).then_some((table.name, now.len()));
             self.bound = bind(std::mem::take(&mut self.bound), now);
-            self.parts.push(Part { text, sought });
+            self.parts.push(StatementPart { text, sought });
             self.room = left;
             rest = later;
             if !rest.is_empty() {
@@ -102,10 +108,10 @@ impl<'c> Joined<'c> {
         Ok(())
     }
 
-    /// Sends what is there.
+    /// Sends the pending parts.
     pub(super) async fn send(&mut self) -> Result<()> {
         let parts = std::mem::take(&mut self.parts);
-        let Bound { values, failed: unbound } = std::mem::take(&mut self.bound);
+        let StatementArguments { values, failed: unbound } = std::mem::take(&mut self.bound);
         self.room = self.limit;
         if let Some(err) = unbound {
             return Err(failed(sqlx::Error::Encode(err)));
@@ -126,7 +132,7 @@ impl<'c> Joined<'c> {
     }
 }
 
-/// How many of the first rows fit, and how much room they leave.
+/// The number of leading rows that fit, and the remaining room.
 fn fitting<T>(rows: &[T], mut room: usize, bytes: impl Fn(&T) -> usize) -> (usize, usize) {
     let fit = rows.iter().take_while(|row| {
         let left = room.checked_sub(bytes(row));
@@ -138,7 +144,7 @@ fn fitting<T>(rows: &[T], mut room: usize, bytes: impl Fn(&T) -> usize) -> (usiz
 }
 
 /// All parts as one statement; its one value are the rows that each update found, in order.
-fn text(parts: &[Part]) -> String {
+fn text(parts: &[StatementPart]) -> String {
     let mut text = String::from("WITH ");
     let mut counts = String::new();
     for (place, part) in parts.iter().enumerate() {
@@ -169,7 +175,7 @@ mod tests {
 
     #[test]
     fn only_updates_are_counted() {
-        let part = |text: &str, sought| Part { text: text.to_owned(), sought };
+        let part = |text: &str, sought| StatementPart { text: text.to_owned(), sought };
         assert_eq!(
             text(&[part("INSERT a", None), part("UPDATE b", Some(("b", 2)))]),
             "WITH p0 AS (INSERT a), p1 AS (UPDATE b RETURNING 1) \

@@ -1,4 +1,4 @@
-//! The log as readers and the verifier see it, and where it begins.
+//! Queries on the logs, for readers and the verifier, and their creation.
 
 use std::collections::BTreeMap;
 
@@ -9,15 +9,15 @@ use super::batch::column;
 use super::failure::failed;
 use super::{PostgresStore, rows};
 use crate::domain::ids::{ContentId, Micros, TaskId, TenantId};
-use crate::evidence::commitment::Codec;
 use crate::evidence::merkle::Hash;
-use crate::evidence::record::{LogHead, Sealed};
+use crate::evidence::record::{LogHead, SealedRecord};
 use crate::store::rows::KEPT;
 use crate::store::{
-    HandoffKey, Result, Store, StoredContent, StoredPersonal, StoredRecord, TreeKeyRow,
+    HandoffKey, Result, SaltedContent, Store, StoredContent, StoredPersonal, StoredRecord,
+    TreeKeyRow,
 };
 
-/// Makes a tenant's log if there is none. The head first: a tenant that can be seen has one.
+/// Creates a tenant's log unless it exists. The head comes first: a visible tenant has one.
 pub(super) async fn ensure_tenant(
     pool: &PgPool,
     log: &PgPool,
@@ -106,7 +106,7 @@ pub(super) async fn list_hashes(
     found.iter().map(|row| rows::hash32(row, "hash")).collect()
 }
 
-/// Public keys that sign or signed tree heads.
+/// Present and former public keys for tree heads.
 pub(super) async fn list_tree_keys(pool: &PgPool) -> Result<Vec<TreeKeyRow>> {
     sqlx::query(
         "SELECT public_key, created_at, retired_at FROM audit.tree_keys \
@@ -123,10 +123,10 @@ pub(super) async fn list_tree_keys(pool: &PgPool) -> Result<Vec<TreeKeyRow>> {
 /// Handoffs compared with the log at once.
 const COMPARED: i64 = 4096;
 
-/// Handoffs without a record that are named at most.
+/// Most unrecorded handoffs listed.
 const UNRECORDED: usize = 10;
 
-/// Any number that nothing else here locks.
+/// Advisory lock id, unique among this program's locks.
 const TREE_KEYS_LOCK: i64 = 0x7472_6565_6b65_7973;
 
 /// Makes a key the one in use. The lock keeps two brokers from both being the first; it is not the
@@ -175,12 +175,12 @@ pub(super) async fn settle_tree_key(
     Ok(found.is_some())
 }
 
-/// The record that committed a handoff; where there is none, the one that kept it as a dead letter. One
-/// that the operations already show is waited for.
+/// The record that committed a handoff, else the one that created its dead letter. Waits for a record whose
+/// operations are already visible.
 pub(super) async fn find_receipt(
     store: &PostgresStore,
     key: &HandoffKey,
-) -> Result<Option<Sealed>> {
+) -> Result<Option<SealedRecord>> {
     let found = look_for_receipt(&store.log, key).await?;
     if found.is_some() || store.apart.is_none() {
         return Ok(found);
@@ -189,7 +189,7 @@ pub(super) async fn find_receipt(
     look_for_receipt(&store.log, key).await
 }
 
-async fn look_for_receipt(log: &PgPool, key: &HandoffKey) -> Result<Option<Sealed>> {
+async fn look_for_receipt(log: &PgPool, key: &HandoffKey) -> Result<Option<SealedRecord>> {
     let row = sqlx::query(
         "SELECT h.log_id, r.leaf_index, r.record_hash, r.body, r.tree_size FROM audit.records AS r \
          JOIN audit.log_heads AS h ON h.tenant = r.tenant \
@@ -203,7 +203,7 @@ async fn look_for_receipt(log: &PgPool, key: &HandoffKey) -> Result<Option<Seale
     .await
     .map_err(failed)?;
     row.map(|row| {
-        Ok(Sealed {
+        Ok(SealedRecord {
             log_id: rows::get(&row, "log_id")?,
             leaf_index: rows::get(&row, "leaf_index")?,
             hash: rows::hash32(&row, "record_hash")?,
@@ -214,7 +214,7 @@ async fn look_for_receipt(log: &PgPool, key: &HandoffKey) -> Result<Option<Seale
     .transpose()
 }
 
-/// A content as kept.
+/// A content as stored.
 pub(super) async fn find_content(
     pool: &PgPool,
     tenant: &TenantId,
@@ -279,7 +279,7 @@ pub(super) async fn list_records(
         .collect()
 }
 
-/// Contents by name; several records may name the same.
+/// Contents by id; several records may share one.
 pub(super) async fn kept_contents(
     pool: &PgPool,
     tenant: &TenantId,
@@ -304,10 +304,8 @@ pub(super) async fn kept_contents(
     .collect()
 }
 
-type Kept = Option<(Vec<u8>, Codec, Vec<u8>)>;
-
-/// Salt, codec and bytes; nothing where they were erased.
-fn kept(row: &PgRow) -> Result<Kept> {
+/// Salt, codec and bytes; `None` where erased.
+fn kept(row: &PgRow) -> Result<Option<SaltedContent>> {
     let salt: Option<Vec<u8>> = rows::get(row, "salt")?;
     let bytes: Option<Vec<u8>> = rows::get(row, "bytes")?;
     salt.zip(bytes).map(|(salt, bytes)| Ok((salt, rows::codec(row)?, bytes))).transpose()

@@ -7,14 +7,14 @@ use sqlx::{Connection, SqlSafeStr};
 use super::failure::failed;
 use crate::store::{Result, StoreError};
 
-/// sqlx's own name for it, so that its tools can read it.
+/// sqlx's own table name, for its tools.
 const TABLE: &str = "_sqlx_migrations";
 
 /// Migrations by number, name and text, in order. A released one is never edited: its checksum is kept.
-pub(super) type Set = &'static [(i64, &'static str, &'static str)];
+pub(super) type MigrationSet = &'static [(i64, &'static str, &'static str)];
 
-/// Of a database that has everything, or everything but the log.
-pub(super) const OPERATIONS: Set = &[
+/// Migrations of a database with everything, or everything but the log.
+pub(super) const OPERATIONS: MigrationSet = &[
     (1, "spine", include_str!("../../../migrations/postgres/0001_spine.sql")),
     (2, "tree", include_str!("../../../migrations/postgres/0002_tree.sql")),
     (3, "erasure", include_str!("../../../migrations/postgres/0003_erasure.sql")),
@@ -35,11 +35,11 @@ pub(super) const OPERATIONS: Set = &[
     (18, "returns", include_str!("../../../migrations/postgres/0018_returns.sql")),
 ];
 
-/// Of a database that has the log and nothing else. What changes the schema `audit` above changes it here.
-pub(super) const AUDIT: Set =
+/// Migrations of a separate log database. A change of the schema `audit` above is repeated here.
+pub(super) const AUDIT: MigrationSet =
     &[(1, "log", include_str!("../../../migrations/postgres-audit/0001_log.sql"))];
 
-fn all(known: Set) -> Vec<Migration> {
+fn all(known: MigrationSet) -> Vec<Migration> {
     known
         .iter()
         .map(|&(version, name, sql)| {
@@ -51,7 +51,7 @@ fn all(known: Set) -> Vec<Migration> {
 /// Applies what is missing; returns how many that were. Where nothing is, nothing is asked of the role
 /// but that it reads which were applied. The lock is the session's: it ends with the connection,
 /// whatever happens.
-pub(super) async fn apply(connection: &mut PgConnection, known: Set) -> Result<usize> {
+pub(super) async fn apply(connection: &mut PgConnection, known: MigrationSet) -> Result<usize> {
     sqlx::raw_sql("SET client_min_messages = warning; SET statement_timeout = 0")
         .execute(&mut *connection)
         .await
@@ -73,8 +73,8 @@ pub(super) async fn apply(connection: &mut PgConnection, known: Set) -> Result<u
     Ok(missing.len())
 }
 
-/// What this database lacks, in order.
-async fn missing(connection: &mut PgConnection, known: Set) -> Result<Vec<Migration>> {
+/// The missing migrations, in order.
+async fn missing(connection: &mut PgConnection, known: MigrationSet) -> Result<Vec<Migration>> {
     let begun: bool = sqlx::query_scalar("SELECT to_regclass($1) IS NOT NULL")
         .bind(TABLE)
         .fetch_one(&mut *connection)
@@ -105,7 +105,7 @@ async fn missing(connection: &mut PgConnection, known: Set) -> Result<Vec<Migrat
     Ok(known)
 }
 
-/// Only the owner may change the schema; whoever serves under another role is told what to do.
+/// Checks that the role owns the schema; any other role gets an instruction.
 async fn owns_schema(connection: &mut PgConnection, wanted: usize) -> Result<()> {
     let owns: Option<bool> = sqlx::query_scalar(
         "SELECT COALESCE( \

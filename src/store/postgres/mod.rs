@@ -17,16 +17,16 @@ use crate::domain::handoff::{DeliveryMode, Handoff};
 use crate::domain::ids::{AgentId, ContentId, Micros, TaskId, TenantId};
 use crate::domain::progress::Edge;
 use crate::domain::task::Task;
-use crate::evidence::append::Appended;
-use crate::evidence::erasure::Slot;
+use crate::evidence::append::AppendedRecords;
+use crate::evidence::erasure::DataSlot;
 use crate::evidence::merkle::Hash;
-use crate::evidence::record::{LogHead, Sealed};
-use crate::store::erasure::{ErasureKey, ErasureRow, HeldDatum, HoldKey, HoldRow, Scrubbed};
+use crate::evidence::record::{LogHead, SealedRecord};
+use crate::store::erasure::{ErasureKey, ErasureRow, HoldKey, HoldRow, ScrubOutcome, SubjectDatum};
 use crate::store::{
-    AgentRow, CheckpointCursor, CheckpointRow, Claim, Cursor, DeadLetterFilter, DeadLetterRow,
-    Depths, EscalationFilter, EscalationKey, HandoffFilter, HandoffKey, Held, KeyRow, Needs,
-    OutboxRow, Receiver, Release, Result, ReturnRow, RunKey, State, Store, StoreError,
-    StoredContent, StoredRecord, TaskFilter, TaskKey, TreeKeyRow, Wakeups, Writes,
+    AgentRow, BatchState, CheckpointCursor, CheckpointRow, Claim, ClaimKey, ClaimRelease, Cursor,
+    DeadLetterFilter, DeadLetterRow, Depths, EscalationFilter, EscalationKey, HandoffFilter,
+    HandoffKey, KeyRow, Needs, OutboxRow, ReceiverKey, Result, ReturnRow, RunKey, Store,
+    StoreError, StoredContent, StoredRecord, TaskFilter, TaskKey, TreeKeyRow, Wakeups, Writes,
 };
 
 mod apart;
@@ -55,8 +55,8 @@ mod transact;
 mod wakeups;
 mod writes;
 
-use apart::Apart;
-use connect::Doubt;
+use apart::SeparateLog;
+use connect::PoolHealth;
 use failure::failed;
 use statistics::Statistics;
 
@@ -68,15 +68,15 @@ const BATCH_TIMEOUT: Duration = Duration::from_secs(40);
 /// server lets it run.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(35);
 
-/// Longest wait for a sign of life: whoever asks for one will not wait for a statement that is stuck.
+/// Longest wait for a ping: its caller will not wait for a stuck statement.
 const PING_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Waits for an answer, for a bounded time.
+/// Waits for an answer up to [`ANSWER_TIMEOUT`].
 async fn answered<T>(asked: impl Future<Output = Result<T>>) -> Result<T> {
     within(ANSWER_TIMEOUT, asked).await
 }
 
-/// Waits for a transaction of many rows, for a bounded time.
+/// Waits for a batch up to [`BATCH_TIMEOUT`].
 async fn batched<T>(asked: impl Future<Output = Result<T>>) -> Result<T> {
     within(BATCH_TIMEOUT, asked).await
 }
@@ -87,14 +87,14 @@ async fn within<T>(limit: Duration, asked: impl Future<Output = Result<T>>) -> R
         .unwrap_or_else(|_| Err(StoreError::Unavailable("the server does not answer".to_owned())))
 }
 
-/// How a [`PostgresStore`] uses its server.
+/// Options of a [`PostgresStore`].
 #[derive(Clone, PartialEq, Eq)]
 pub struct PostgresOptions {
-    /// Where the log is, if in a database of its own.
+    /// URL of a separate log database, if any.
     pub audit_url: Option<String>,
-    /// Connections at most.
+    /// Most connections.
     pub max_connections: u32,
-    /// How long to wait for a free or a new connection.
+    /// Longest wait for a free or a new connection.
     pub acquire_timeout: Duration,
 }
 
@@ -114,18 +114,18 @@ impl std::fmt::Debug for PostgresOptions {
     }
 }
 
-/// Everything that is kept, in Postgres.
+/// The store on Postgres.
 #[derive(Debug, Clone)]
 pub struct PostgresStore {
     pool: PgPool,
     connect: PgConnectOptions,
-    /// Where the log is read and written: `pool`, unless it is in a database of its own.
+    /// Pool of the log: `pool`, unless the log has its own database.
     log: PgPool,
-    /// That database, and what keeps the two as one.
-    apart: Option<Apart>,
-    /// How large a statement of a batch may be.
+    /// The separate log database, if any.
+    apart: Option<SeparateLog>,
+    /// Approximate size limit of a batch's statement.
     statement_bytes: usize,
-    doubt: Doubt,
+    doubt: PoolHealth,
     statistics: Arc<Statistics>,
 }
 
@@ -139,7 +139,7 @@ impl PostgresStore {
     /// the acquire timeout.
     pub async fn open(url: &str, options: PostgresOptions) -> Result<Self> {
         let connect = connect::settle(url, "the database URL", options.acquire_timeout).await?;
-        let doubt = Doubt::none();
+        let doubt = PoolHealth::none();
         let pool = connect::pool(&connect, &options, "warning", &doubt).await?;
         let statement_bytes = connect::statement_bytes(&pool).await?;
         let Some(url) = &options.audit_url else {
@@ -158,7 +158,7 @@ impl PostgresStore {
         // Once its part of a batch is prepared a connection is in no transaction, and would warn of
         // that each time it is given back.
         let log = connect::pool(&audit, &options, "error", &doubt).await?;
-        let apart = Apart::new(pool.clone(), log.clone(), audit);
+        let apart = SeparateLog::new(pool.clone(), log.clone(), audit);
         apart.check().await?;
         let statement_bytes = statement_bytes.min(connect::statement_bytes(&log).await?);
         Ok(Self {
@@ -175,7 +175,7 @@ impl PostgresStore {
 
 /// Brings one database up to date. On a connection of its own: the wait for another broker's migration may
 /// exceed the statement timeout, and a failure on the way must not leave the lock with a pooled connection.
-async fn migrate(connect: &PgConnectOptions, known: migrations::Set) -> Result<usize> {
+async fn migrate(connect: &PgConnectOptions, known: migrations::MigrationSet) -> Result<usize> {
     let mut connection = connect.connect().await.map_err(failed)?;
     let applied = migrations::apply(&mut connection, known).await;
     if let Err(err) = connection.close().await {
@@ -189,8 +189,8 @@ impl Store for PostgresStore {
     async fn transact(
         &self,
         needs: &Needs,
-        plan: &mut (dyn FnMut(State) -> Writes + Send),
-    ) -> Result<Appended> {
+        plan: &mut (dyn FnMut(BatchState) -> Writes + Send),
+    ) -> Result<AppendedRecords> {
         let done = batched(Box::pin(transact::transact(self, needs, plan))).await;
         if matches!(done, Err(StoreError::Unavailable(_))) {
             self.doubt.raise();
@@ -348,7 +348,7 @@ impl Store for PostgresStore {
         answered(reads::find_checkpoint(&self.pool, run, seq)).await
     }
 
-    async fn find_receipt(&self, key: &HandoffKey) -> Result<Option<Sealed>> {
+    async fn find_receipt(&self, key: &HandoffKey) -> Result<Option<SealedRecord>> {
         answered(log::find_receipt(self, key)).await
     }
 
@@ -443,9 +443,9 @@ impl Store for PostgresStore {
         &self,
         tenant: &TenantId,
         subject_id: &str,
-        after: Option<Slot>,
+        after: Option<DataSlot>,
         limit: i64,
-    ) -> Result<Vec<HeldDatum>> {
+    ) -> Result<Vec<SubjectDatum>> {
         answered(erasure::list_held(self, tenant, subject_id, after, limit)).await
     }
 
@@ -479,7 +479,7 @@ impl Store for PostgresStore {
         answered(erasure::list_holds(&self.pool, tenant, subject_key, after, limit)).await
     }
 
-    async fn scrub(&self) -> Result<Scrubbed> {
+    async fn scrub(&self) -> Result<ScrubOutcome> {
         erasure::scrub(&self.connect).await
     }
 
@@ -488,17 +488,21 @@ impl Store for PostgresStore {
         mode: DeliveryMode,
         now: Micros,
         limit: i64,
-    ) -> Result<Vec<Receiver>> {
+    ) -> Result<Vec<ReceiverKey>> {
         answered(claims::list_due_receivers(&self.pool, mode, now, limit)).await
     }
 
-    async fn list_due_among(&self, receivers: &[Receiver], now: Micros) -> Result<Vec<Receiver>> {
+    async fn list_due_among(
+        &self,
+        receivers: &[ReceiverKey],
+        now: Micros,
+    ) -> Result<Vec<ReceiverKey>> {
         answered(claims::list_due_among(&self.pool, receivers, now)).await
     }
 
     async fn list_waiting(
         &self,
-        receiver: &Receiver,
+        receiver: &ReceiverKey,
         now: Micros,
         limit: i64,
     ) -> Result<Vec<OutboxRow>> {
@@ -524,7 +528,7 @@ impl Store for PostgresStore {
 
     async fn claim(
         &self,
-        receiver: &Receiver,
+        receiver: &ReceiverKey,
         mode: DeliveryMode,
         broker: &str,
         now: Micros,
@@ -536,7 +540,7 @@ impl Store for PostgresStore {
 
     async fn claim_returns(
         &self,
-        receiver: &Receiver,
+        receiver: &ReceiverKey,
         now: Micros,
         until: Micros,
         limit: i64,
@@ -556,11 +560,11 @@ impl Store for PostgresStore {
         answered(claims::list_strangers(&self.pool)).await
     }
 
-    async fn list_claims(&self, broker: &str) -> Result<Vec<Held>> {
+    async fn list_claims(&self, broker: &str) -> Result<Vec<ClaimKey>> {
         answered(claims::list_claims(&self.pool, broker)).await
     }
 
-    async fn release(&self, whose: Release<'_>) -> Result<u64> {
+    async fn release(&self, whose: ClaimRelease<'_>) -> Result<u64> {
         answered(claims::release(&self.pool, whose)).await
     }
 

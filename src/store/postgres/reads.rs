@@ -1,4 +1,4 @@
-//! Named reads. Nothing here locks.
+//! Named reads without locks.
 
 use std::collections::HashMap;
 
@@ -73,14 +73,14 @@ pub(super) async fn list_agents(pool: &PgPool, tenant: &TenantId) -> Result<Vec<
     .collect()
 }
 
-/// How often a tenant's agents changed.
+/// Number of changes of a tenant's agents.
 pub(super) async fn count_agent_changes(pool: &PgPool, tenant: &TenantId) -> Result<i64> {
     let sql = "SELECT revision FROM agent_changes WHERE tenant = $1 AND agent_id = ''";
     let found = sqlx::query_scalar(sql).bind(tenant.as_str()).fetch_optional(pool).await;
     Ok(found.map_err(failed)?.unwrap_or(0))
 }
 
-/// The agents that changed after so many changes.
+/// Agents changed after that number of changes.
 pub(super) async fn list_changed_agents(
     pool: &PgPool,
     tenant: &TenantId,
@@ -101,7 +101,7 @@ pub(super) async fn list_changed_agents(
     .collect()
 }
 
-/// How many handoffs each receiver has open.
+/// Open handoffs by receiver.
 pub(super) async fn count_open(pool: &PgPool, tenant: &TenantId) -> Result<HashMap<AgentId, i64>> {
     sqlx::query(
         "SELECT target, count(*) AS open FROM handoffs \
@@ -146,7 +146,7 @@ pub(super) fn only(query: &mut QueryBuilder<Postgres>, column: &str, value: Opti
     }
 }
 
-/// Newest first, strictly after the cursor.
+/// Appends the cursor condition and order: newest first, strictly after the cursor.
 pub(super) async fn page(
     mut query: QueryBuilder<Postgres>,
     pool: &PgPool,

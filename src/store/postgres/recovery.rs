@@ -64,7 +64,7 @@ pub(super) async fn list_escalations(
     page(query, pool, "escalation_id", after, limit).await?.iter().map(rows::escalation).collect()
 }
 
-/// Open escalations that nobody decided on in time.
+/// Open escalations past their deadline.
 pub(super) async fn list_overdue(
     pool: &PgPool,
     now: Micros,
@@ -105,7 +105,7 @@ pub(super) async fn list_checkpoints(
     found.iter().map(rows::checkpoint).collect()
 }
 
-/// The personal data that a handoff was committed with.
+/// The personal data committed with a handoff.
 pub(super) async fn list_personal_data(pool: &PgPool, key: &HandoffKey) -> Result<Vec<Vec<u8>>> {
     sqlx::query(
         "SELECT codec, bytes FROM personal_data WHERE tenant = $1 AND handoff_id = $2 \

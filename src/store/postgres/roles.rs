@@ -13,18 +13,18 @@ use super::erasure::SCRUBBED;
 use super::failure::failed;
 use crate::store::{Result, StoreError};
 
-/// From this version of the server on, who does not own a table can be let vacuum it.
+/// Server version from which a role that does not own a table can be granted vacuum.
 const MAINTAIN_SINCE: i32 = 170_000;
 
-/// Longest name of a role.
+/// Longest name of a role, in bytes.
 const MAX_NAME: usize = 63;
 
-/// Tables, and what the role may do with each.
-pub(super) type Rights = &'static [(&'static str, &'static str)];
+/// Tables with the role's privileges.
+pub(super) type TableRights = &'static [(&'static str, &'static str)];
 
 /// The log: rows are added. A head's name and its log's id stay, its size, hash and edge move. Keys that
 /// sign tree heads are retired by `handoffd key tree-head` as the owner.
-pub(super) const LOG: Rights = &[
+pub(super) const LOG: TableRights = &[
     ("audit.records", "SELECT, INSERT"),
     ("audit.nodes", "SELECT, INSERT"),
     ("audit.tree_keys", "SELECT, INSERT"),
@@ -33,7 +33,7 @@ pub(super) const LOG: Rights = &[
 
 /// Everything else, as far as a statement of the store needs it. `FOR UPDATE` asks for the right to
 /// update some column: a tenant's row is locked, and never changed.
-pub(super) const OPERATIONS: Rights = &[
+pub(super) const OPERATIONS: TableRights = &[
     ("_sqlx_migrations", "SELECT"),
     ("tenants", "SELECT, INSERT, UPDATE (created_at)"),
     ("facts", "SELECT, INSERT"),
@@ -73,15 +73,16 @@ pub(super) const OPERATIONS: Rights = &[
     ("two_phase", "SELECT, INSERT, DELETE"),
 ];
 
-/// What stands beside the log in a database of its own.
-pub(super) const AUDIT: Rights = &[("_sqlx_migrations", "SELECT"), ("audit.identity", "SELECT")];
+/// Privileges on the tables beside the log in a separate log database.
+pub(super) const AUDIT: TableRights =
+    &[("_sqlx_migrations", "SELECT"), ("audit.identity", "SELECT")];
 
-/// Makes the role if there is none, and gives it these rights and no others; refuses, and changes
-/// nothing, where it could do more in the log by other ways.
+/// Creates the role unless it exists, and sets exactly these privileges; refuses, without changes, a role with
+/// further rights on the log.
 pub(super) async fn grant(
     connection: &mut PgConnection,
     role: &str,
-    rights: &[Rights],
+    rights: &[TableRights],
 ) -> Result<()> {
     check_name(role)?;
     let mut tx = connection.begin().await.map_err(failed)?;
@@ -108,7 +109,7 @@ pub(super) async fn grant(
     tx.commit().await.map_err(failed)
 }
 
-/// Names that need no quotes, so that a name is the same here, in `psql` and in the server's own lists.
+/// Accepts names without need for quotes, equal here, in `psql` and in the server's lists.
 fn check_name(role: &str) -> Result<()> {
     let plain = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit() || c == b'_';
     let begins = role.bytes().next().is_some_and(|c| c.is_ascii_lowercase() || c == b'_');
@@ -121,7 +122,7 @@ fn check_name(role: &str) -> Result<()> {
     ))
 }
 
-/// Without a password: `\password` in `psql` sets one that is in no command line and no log.
+/// Creates the role without a password: `\password` in `psql` sets one outside of command lines and logs.
 async fn make(connection: &mut PgConnection, role: &str) -> Result<()> {
     let there: bool =
         sqlx::query_scalar("SELECT EXISTS (SELECT 1 FROM pg_roles WHERE rolname = $1)")
@@ -141,8 +142,7 @@ async fn make(connection: &mut PgConnection, role: &str) -> Result<()> {
     })
 }
 
-/// What the role could do to the log beyond what it was given: as a superuser, by being a member of
-/// another role, or by what everybody may.
+/// The role's further rights on the log: as a superuser, as a member of another role, or as granted to all roles.
 async fn surplus(connection: &mut PgConnection, role: &str) -> Result<Vec<String>> {
     sqlx::query_scalar(
         "WITH given AS (SELECT oid, rolsuper FROM pg_roles WHERE rolname = $1) \
@@ -176,7 +176,7 @@ async fn version(connection: &mut PgConnection) -> Result<i32> {
         .map_err(failed)
 }
 
-/// Whether this role may vacuum these tables: Postgres skips what it may not, with no more than a warning.
+/// Whether this role may vacuum these tables: Postgres skips the others with only a warning.
 pub(super) async fn may_vacuum(connection: &mut PgConnection, tables: &[&str]) -> Result<bool> {
     let right = if version(connection).await? >= MAINTAIN_SINCE {
         " OR has_table_privilege(oid, 'MAINTAIN')"

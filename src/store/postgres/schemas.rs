@@ -1,4 +1,4 @@
-//! Payload schemas.
+//! Queries on payload schemas.
 
 use async_trait::async_trait;
 use sqlx::AssertSqlSafe;
@@ -11,14 +11,18 @@ use super::{PostgresStore, answered, rows};
 use crate::domain::ids::TenantId;
 use crate::store::rows::PAYLOAD_SCHEMA;
 use crate::store::schemas::{PayloadSchemaRow, PayloadSchemaStore};
-use crate::store::{Needs, Result, State, Writes};
+use crate::store::{BatchState, Needs, Result, Writes};
 
 static LOAD: Sql = Sql::new(|| PAYLOAD_SCHEMAS.select_of("", "schema_id"));
 static INSERT: Sql = Sql::new(|| PAYLOAD_SCHEMAS.insert(1));
 
-/// Loads what a batch must see. Nothing is locked: rows are never changed, and of two that add a version
-/// to the same ones the second conflicts by its ordinal.
-pub(super) async fn load(tx: &mut PgConnection, needs: &Needs, state: &mut State) -> Result<()> {
+/// Loads a batch's rows without locks: rows never change, and of two brokers adding a version to the same ones the
+/// second conflicts by its ordinal.
+pub(super) async fn load(
+    tx: &mut PgConnection,
+    needs: &Needs,
+    state: &mut BatchState,
+) -> Result<()> {
     if !needs.payload_schemas.is_empty() {
         let query = sqlx::query(LOAD.as_str());
         let query = bind!(query, needs.payload_schemas, |key| key.0.as_str(), key.1.as_str());
@@ -30,7 +34,7 @@ pub(super) async fn load(tx: &mut PgConnection, needs: &Needs, state: &mut State
     Ok(())
 }
 
-/// Writes what a batch changes.
+/// Writes a batch's changes.
 pub(super) async fn write(tx: &mut PgConnection, writes: &Writes) -> Result<()> {
     if writes.payload_schemas.is_empty() {
         return Ok(());

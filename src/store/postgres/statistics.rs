@@ -1,13 +1,12 @@
-//! What the planner knows of the tables, and whether its plans may be kept.
+//! The planner's statistics, and whether its plans may be cached.
 //!
-//! Of a table that has just been made it knows nothing until the server's own autovacuum comes by, which is once
-//! a minute. Until then it may read all of a tenant's handoffs to find one, as an index that begins with the
-//! tenant seems as good as another.
+//! A new table has no statistics until the server's own autovacuum, once a minute. Until then the planner may read
+//! all of a tenant's handoffs to find one, since an index that begins with the tenant seems as good as another.
 //!
-//! Planning for one handoff takes longer than carrying it out. A plan that is kept is one for ten rows, whatever
-//! there are: of a table that was small when it was made it may read all, and go on with that while the
-//! table grows, until it is analysed. So plans are kept once the tables are large and known to be, and not while
-//! there is a backlog: the outbox is usually empty, and what is known of it tells nothing.
+//! Planning for one handoff takes longer than executing. A cached plan is made for ten rows: for a table that was
+//! small at that time it may read the whole table, and continue so while the table grows, until it is analysed. So
+//! plans are cached once the tables are known to be large, and not during a backlog: the outbox is usually empty, and
+//! its statistics are meaningless.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -37,45 +36,45 @@ const TABLES: &str = "SELECT oid::regclass::text, reltuples, relpages::bigint, \
      FROM pg_class WHERE oid IN ('tasks'::regclass, 'handoffs'::regclass, 'task_edges'::regclass, \
        'contents'::regclass, 'checkpoints'::regclass, 'events'::regclass, 'idempotency_keys'::regclass)";
 
-/// Of those, what every handoff is looked up in.
+/// Tables, among [`TABLES`], in which every handoff is looked up.
 const LOOKED_UP: [&str; 3] = ["tasks", "handoffs", "task_edges"];
 const KEYED: &str = "idempotency_keys";
 
 const WAITING: &str = "SELECT count(*) FROM (SELECT FROM outbox LIMIT $1) AS o";
 
-/// A table, as the planner knows it and as it is.
+/// A table's statistics and its current size.
 #[derive(Debug)]
-struct Table {
+struct TableStatistics {
     name: String,
-    /// Below nothing where it was never looked at.
+    /// Negative where the table was never analysed.
     rows: f32,
     pages: i64,
     now: i64,
     own: bool,
 }
 
-impl Table {
+impl TableStatistics {
     fn has_outgrown(&self) -> bool {
         self.own && self.rows < LARGE && self.now >= GROWN * self.pages.max(NEW_PAGES)
     }
 }
 
-/// How the statements of a batch are planned.
+/// Planning of a batch's statements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Plans {
-    /// Anew each time, for as many rows as there are.
+pub(super) enum PlanCaching {
+    /// Anew for each execution, for the actual number of rows.
     Fitted,
     /// Once a connection, for any number of rows, and anew where a table was analysed since. Left to itself the
     /// server never keeps such a plan, as it takes ten rows for more than the one that there is.
     Kept,
 }
 
-/// What was found at the last look.
+/// The findings of the last check.
 #[derive(Debug, Default)]
 pub(super) struct Statistics {
-    /// What every handoff is looked up in is known to be large, and there is no backlog.
+    /// The tables that every handoff is looked up in are known to be large, and there is no backlog.
     kept: AtomicBool,
-    /// So are the idempotency keys.
+    /// The idempotency keys' table is known to be large.
     keyed: AtomicBool,
 }
 
@@ -83,8 +82,8 @@ impl Statistics {
     /// See [`crate::store::Store::tend`].
     pub(super) async fn tend(&self, pool: &PgPool) -> Result<()> {
         let rows = sqlx::query_as(TABLES).fetch_all(pool).await.map_err(failed)?;
-        let table = |(name, rows, pages, now, own)| Table { name, rows, pages, now, own };
-        let tables: Vec<Table> = rows.into_iter().map(table).collect();
+        let table = |(name, rows, pages, now, own)| TableStatistics { name, rows, pages, now, own };
+        let tables: Vec<TableStatistics> = rows.into_iter().map(table).collect();
         for table in tables.iter().filter(|table| table.has_outgrown()) {
             let sql = AssertSqlSafe(format!("ANALYZE {}", table.name));
             sqlx::raw_sql(sql).execute(pool).await.map_err(failed)?;
@@ -94,16 +93,16 @@ impl Statistics {
         Ok(())
     }
 
-    fn found(&self, tables: &[Table], waiting: i64) {
+    fn found(&self, tables: &[TableStatistics], waiting: i64) {
         let large = |name: &str| tables.iter().any(|one| one.name == name && one.rows >= LARGE);
         let kept = waiting < BACKLOG && LOOKED_UP.into_iter().all(large);
         self.kept.store(kept, Ordering::Relaxed);
         self.keyed.store(kept && large(KEYED), Ordering::Relaxed);
     }
 
-    /// How a batch that asks for this is planned. Kept is only what every handoff needs: of other tables nobody
-    /// knows how large they are.
-    pub(super) fn plans(&self, needs: &Needs) -> Plans {
+    /// The planning for a batch with these needs. Plans are cached only for tables that every handoff needs; the
+    /// size of other tables is unknown.
+    pub(super) fn plans(&self, needs: &Needs) -> PlanCaching {
         // Named one by one, so that a new field cannot be forgotten.
         let Needs {
             tasks,
@@ -140,7 +139,11 @@ impl Statistics {
             && erasure.tenants().is_empty();
         let few = (1..=MOST).contains(&handoffs.len()) && tasks.len() <= MOST;
         let known = if idempotency.is_empty() { &self.kept } else { &self.keyed };
-        if usual && few && known.load(Ordering::Relaxed) { Plans::Kept } else { Plans::Fitted }
+        if usual && few && known.load(Ordering::Relaxed) {
+            PlanCaching::Kept
+        } else {
+            PlanCaching::Fitted
+        }
     }
 }
 
@@ -151,8 +154,8 @@ mod tests {
     use super::*;
     use crate::domain::ids::{HandoffId, TaskId, TenantId};
 
-    fn table(name: &str, rows: f32, pages: i64, now: i64) -> Table {
-        Table { name: name.to_owned(), rows, pages, now, own: true }
+    fn table(name: &str, rows: f32, pages: i64, now: i64) -> TableStatistics {
+        TableStatistics { name: name.to_owned(), rows, pages, now, own: true }
     }
 
     fn tenant() -> TenantId {
@@ -190,30 +193,34 @@ mod tests {
             !table("tasks", 1_000.0, 32, 5_000).has_outgrown(),
             "the server's own look will do"
         );
-        let foreign = Table { own: false, ..table("tasks", -1.0, 0, 8) };
+        let foreign = TableStatistics { own: false, ..table("tasks", -1.0, 0, 8) };
         assert!(!foreign.has_outgrown());
     }
 
     #[test]
     fn plans_are_kept_for_tens_of_handoffs_over_large_tables() {
         let statistics = known(-1.0, 0);
-        assert_eq!(statistics.plans(&needs(1)), Plans::Kept);
-        assert_eq!(statistics.plans(&needs(64)), Plans::Kept);
-        assert_eq!(statistics.plans(&needs(65)), Plans::Fitted);
-        assert_eq!(statistics.plans(&needs(0)), Plans::Fitted);
-        assert_eq!(Statistics::default().plans(&needs(1)), Plans::Fitted, "nobody has looked");
+        assert_eq!(statistics.plans(&needs(1)), PlanCaching::Kept);
+        assert_eq!(statistics.plans(&needs(64)), PlanCaching::Kept);
+        assert_eq!(statistics.plans(&needs(65)), PlanCaching::Fitted);
+        assert_eq!(statistics.plans(&needs(0)), PlanCaching::Fitted);
+        assert_eq!(
+            Statistics::default().plans(&needs(1)),
+            PlanCaching::Fitted,
+            "nobody has looked"
+        );
     }
 
     #[test]
     fn no_plan_is_kept_under_a_backlog_or_over_a_table_that_may_be_small() {
-        assert_eq!(known(-1.0, 999).plans(&needs(1)), Plans::Kept);
-        assert_eq!(known(-1.0, 1_000).plans(&needs(1)), Plans::Fitted);
+        assert_eq!(known(-1.0, 999).plans(&needs(1)), PlanCaching::Kept);
+        assert_eq!(known(-1.0, 1_000).plans(&needs(1)), PlanCaching::Fitted);
         let mut keyed = needs(1);
         keyed.idempotency.insert((tenant(), "a".parse().expect("an id"), "key".to_owned()));
-        assert_eq!(known(10.0, 0).plans(&keyed), Plans::Fitted);
-        assert_eq!(known(1_000.0, 0).plans(&keyed), Plans::Kept);
+        assert_eq!(known(10.0, 0).plans(&keyed), PlanCaching::Fitted);
+        assert_eq!(known(1_000.0, 0).plans(&keyed), PlanCaching::Kept);
         let mut rare = needs(1);
         rare.open.insert((tenant(), TaskId(Uuid::from_u128(1))));
-        assert_eq!(known(1_000.0, 0).plans(&rare), Plans::Fitted);
+        assert_eq!(known(1_000.0, 0).plans(&rare), PlanCaching::Fitted);
     }
 }

@@ -1,4 +1,4 @@
-//! One batch, one transaction.
+//! The transaction of one batch.
 
 use std::collections::BTreeSet;
 
@@ -11,16 +11,17 @@ use super::batch::{
     SUBSCRIPTIONS, Sql, TASKS, bind,
 };
 use super::failure::failed;
-use super::joined::Joined;
+use super::joined::JoinedStatement;
 use super::writes::write;
 use super::{PostgresStore, connect, events, rows};
 use crate::domain::cap::CapKey;
 use crate::domain::ids::{AgentId, Micros, TenantId};
-use crate::evidence::append::Appended;
+use crate::evidence::append::AppendedRecords;
 use crate::fault::{self, Step};
 use crate::store::contracts::RepeatKey;
 use crate::store::{
-    AgentKey, HandoffKey, IdempotencyRow, Needs, RefusedTaskKey, Result, State, TaskKey, Writes,
+    AgentKey, BatchState, HandoffKey, IdempotencyRow, Needs, RefusedTaskKey, Result, TaskKey,
+    Writes,
 };
 
 /// A statement with its arrays bound.
@@ -30,16 +31,16 @@ pub(super) type Statement = Query<'static, Postgres, PgArguments>;
 pub(super) async fn transact(
     store: &PostgresStore,
     needs: &Needs,
-    plan: &mut (dyn FnMut(State) -> Writes + Send),
-) -> Result<Appended> {
+    plan: &mut (dyn FnMut(BatchState) -> Writes + Send),
+) -> Result<AppendedRecords> {
     let plans = store.statistics.plans(needs);
     let mut tx = connect::begin(&store.pool, &store.doubt, plans).await?;
     let state = load(&mut tx, store, needs).await?;
-    let absent = Absent::of(needs, &state);
+    let absent = AbsentRows::of(needs, &state);
     let writes = plan(state);
     if is_empty(&writes) {
         tx.rollback().await.map_err(failed)?;
-        return Ok(Appended::default());
+        return Ok(AppendedRecords::default());
     }
     let statement_bytes = store.statement_bytes;
     write(&mut tx, &writes, &absent, statement_bytes).await?;
@@ -51,7 +52,7 @@ pub(super) async fn transact(
     };
     let place = log.as_mut().map_or(&mut tx, |(_, log)| log);
     let sealed = append(place, &writes.records, statement_bytes).await?;
-    let mut joined = Joined::new(&mut tx, statement_bytes);
+    let mut joined = JoinedStatement::new(&mut tx, statement_bytes);
     super::append::beside(&mut joined, &writes.records, &sealed.records).await?;
     events::write(&mut joined, &writes, &sealed.records).await?;
     joined.send().await?;
@@ -124,17 +125,17 @@ fn is_empty(writes: &Writes) -> bool {
 /// Agents, keys, refused tasks and repeats that were asked for and not found. A row that is not there cannot be locked, so
 /// two brokers may both plan to make it: it is then inserted plainly, and the second one conflicts
 /// instead of overwriting the first one's secrets.
-pub(super) struct Absent {
+pub(super) struct AbsentRows {
     pub(super) agents: BTreeSet<AgentKey>,
     pub(super) keys: BTreeSet<(TenantId, String)>,
     pub(super) refused_tasks: BTreeSet<RefusedTaskKey>,
     pub(super) repeats: BTreeSet<RepeatKey>,
-    /// Caps that were found: the others begin.
+    /// Caps that have a row; the others are inserted.
     pub(super) known_caps: BTreeSet<CapKey>,
 }
 
-impl Absent {
-    fn of(needs: &Needs, state: &State) -> Self {
+impl AbsentRows {
+    fn of(needs: &Needs, state: &BatchState) -> Self {
         Self {
             agents: needs
                 .agents
@@ -194,10 +195,10 @@ pub(super) async fn fetch(tx: &mut PgConnection, statement: Statement) -> Result
 
 /// Tasks first, each in a statement of its own: the statements after it get a newer snapshot, which
 /// shows what the transaction waited for has done to the handoffs of its tasks.
-async fn load(tx: &mut PgConnection, store: &PostgresStore, needs: &Needs) -> Result<State> {
+async fn load(tx: &mut PgConnection, store: &PostgresStore, needs: &Needs) -> Result<BatchState> {
     let apart = store.apart.is_some().then_some(&store.log);
     let erasure = super::erasure::load(tx, apart, &needs.erasure).await?;
-    let mut state = State { erasure, ..State::default() };
+    let mut state = BatchState { erasure, ..BatchState::default() };
     if !needs.tasks.is_empty() {
         let query = sqlx::query(TASKS_LOAD.as_str());
         let query = bind!(query, needs.tasks, |key| key.0.as_str(), key.1.to_string());
@@ -282,8 +283,8 @@ async fn load(tx: &mut PgConnection, store: &PostgresStore, needs: &Needs) -> Re
     Ok(state)
 }
 
-/// The handoffs that reached who hands on, where the message does not name one of them.
-async fn load_lineage(tx: &mut PgConnection, needs: &Needs, state: &mut State) -> Result<()> {
+/// The handoffs received by a sender, where its message names none of them.
+async fn load_lineage(tx: &mut PgConnection, needs: &Needs, state: &mut BatchState) -> Result<()> {
     let wanted: Vec<(TaskKey, AgentId)> = needs
         .lineage_beside(state)
         .into_iter()
@@ -301,8 +302,8 @@ async fn load_lineage(tx: &mut PgConnection, needs: &Needs, state: &mut State) -
     Ok(())
 }
 
-/// What recovery asks for: a task's edges, what is open on it, dead letters.
-async fn load_recovery(tx: &mut PgConnection, needs: &Needs, state: &mut State) -> Result<()> {
+/// Rows for recovery: a task's edges, its open handoffs and escalation, dead letters.
+async fn load_recovery(tx: &mut PgConnection, needs: &Needs, state: &mut BatchState) -> Result<()> {
     let edges = needs.edges_beside(state);
     if !edges.is_empty() {
         let query = sqlx::query(EDGES_LOAD.as_str());
@@ -364,7 +365,7 @@ async fn load_recovery(tx: &mut PgConnection, needs: &Needs, state: &mut State) 
 
 /// The agents to which the handoffs just loaded may fall back. Not locked: one that changes in the
 /// same moment may get a handoff by its former mode, as with any handoff that was routed just before.
-async fn load_fallbacks(tx: &mut PgConnection, state: &mut State) -> Result<()> {
+async fn load_fallbacks(tx: &mut PgConnection, state: &mut BatchState) -> Result<()> {
     let wanted = state.fallbacks();
     if !wanted.is_empty() {
         let query = sqlx::query(FALLBACKS_LOAD.as_str());

@@ -17,7 +17,7 @@ pub(super) async fn notify(pool: &PgPool) -> Result<()> {
     sqlx::raw_sql(NOTIFY).execute(pool).await.map_err(failed).map(|_| ())
 }
 
-struct Listening {
+struct PostgresWakeups {
     listener: PgListener,
 }
 
@@ -33,11 +33,11 @@ pub(super) async fn listen(connect: PgConnectOptions) -> Result<Box<dyn Wakeups>
         .map_err(failed)?;
     let mut listener = PgListener::connect_with(&pool).await.map_err(failed)?;
     listener.listen(CHANNEL).await.map_err(failed)?;
-    Ok(Box::new(Listening { listener }))
+    Ok(Box::new(PostgresWakeups { listener }))
 }
 
 #[async_trait::async_trait]
-impl Wakeups for Listening {
+impl Wakeups for PostgresWakeups {
     async fn next(&mut self) -> Result<()> {
         // Nothing within: the connection was lost and will be made anew, and something may have been
         // said meanwhile.

@@ -1,4 +1,4 @@
-//! What a batch changes: a statement of many rows for what most batches write, one a table for the rest.
+//! Writes of a batch: one statement for what most batches write, one for each table of the rest.
 
 use std::collections::BTreeMap;
 
@@ -9,13 +9,13 @@ use super::batch::{
     OUTBOX, REFUSED_TASKS, RETURNS, Sql, TASKS, bind,
 };
 use super::failure::failed;
-use super::joined::{Bound, How, Joined};
-use super::transact::{Absent, Statement};
+use super::joined::{JoinedStatement, StatementArguments, WriteMode};
+use super::transact::{AbsentRows, Statement};
 use crate::domain::escalation::Escalation;
 use crate::domain::handoff::Handoff;
 use crate::domain::ids::AgentId;
 use crate::domain::progress::Edge;
-use crate::evidence::record::{Content, Draft};
+use crate::evidence::record::{RecordContent, RecordDraft};
 use crate::store::books;
 use crate::store::{
     AgentRow, CheckpointRow, DeadLetterRow, HandoffKey, IdempotencyRow, KeyRow, OutboxRow,
@@ -47,18 +47,18 @@ fn split<'a, K, T>(rows: &'a BTreeMap<K, (T, bool)>) -> (Vec<&'a T>, Vec<&'a T>)
 pub(super) async fn write(
     tx: &mut PgConnection,
     writes: &Writes,
-    absent: &Absent,
+    absent: &AbsentRows,
     statement_bytes: usize,
 ) -> Result<()> {
-    let mut joined = Joined::new(&mut *tx, statement_bytes);
-    let rows = books::Rows::of(writes);
-    let text = |row: &books::Row<'_>| row.1.as_ref().map_or(0, String::len);
-    joined.put(&TASKS, How::Insert, &rows.new, text, tasks).await?;
-    joined.put(&TASKS, How::Update(&[]), &rows.changed, text, tasks).await?;
-    joined.put(&TASKS, How::Update(&["funds"]), &rows.same_books, text, tasks).await?;
+    let mut joined = JoinedStatement::new(&mut *tx, statement_bytes);
+    let rows = books::TaskRows::of(writes);
+    let text = |row: &books::TaskRow<'_>| row.1.as_ref().map_or(0, String::len);
+    joined.put(&TASKS, WriteMode::Insert, &rows.new, text, tasks).await?;
+    joined.put(&TASKS, WriteMode::Update(&[]), &rows.changed, text, tasks).await?;
+    joined.put(&TASKS, WriteMode::Update(&["funds"]), &rows.same_books, text, tasks).await?;
     let (new, known) = split(&writes.handoffs);
-    joined.put(&HANDOFFS, How::Insert, &new, |_| 0, handoffs).await?;
-    joined.put(&HANDOFFS, How::Update(&HANDOFF_ERASED), &known, |_| 0, handoffs).await?;
+    joined.put(&HANDOFFS, WriteMode::Insert, &new, |_| 0, handoffs).await?;
+    joined.put(&HANDOFFS, WriteMode::Update(&HANDOFF_ERASED), &known, |_| 0, handoffs).await?;
     write_outbox(&mut joined, writes).await?;
     write_beside(&mut joined, writes).await?;
     write_recovery(&mut joined, writes).await?;
@@ -74,14 +74,14 @@ pub(super) async fn write(
     super::caps::write(tx, writes, absent).await
 }
 
-async fn write_contents(joined: &mut Joined<'_>, writes: &Writes) -> Result<()> {
-    let kept: Vec<(&Draft, &Content)> = writes
+async fn write_contents(joined: &mut JoinedStatement<'_>, writes: &Writes) -> Result<()> {
+    let kept: Vec<(&RecordDraft, &RecordContent)> = writes
         .records
         .iter()
         .filter_map(|draft| draft.content.as_ref().map(|content| (draft, content)))
         .collect();
-    let bytes = |row: &(&Draft, &Content)| row.1.part.bytes.len();
-    let columns = |bound: Bound, rows: &[(&Draft, &Content)]| {
+    let bytes = |row: &(&RecordDraft, &RecordContent)| row.1.part.bytes.len();
+    let columns = |bound: StatementArguments, rows: &[(&RecordDraft, &RecordContent)]| {
         bind!(
             bound,
             rows,
@@ -93,10 +93,10 @@ async fn write_contents(joined: &mut Joined<'_>, writes: &Writes) -> Result<()> 
             row.0.at.0,
         )
     };
-    joined.put(&CONTENTS, How::Insert, &kept, bytes, columns).await
+    joined.put(&CONTENTS, WriteMode::Insert, &kept, bytes, columns).await
 }
 
-fn tasks(bound: Bound, rows: &[books::Row<'_>]) -> Bound {
+fn tasks(bound: StatementArguments, rows: &[books::TaskRow<'_>]) -> StatementArguments {
     bind!(
         bound,
         rows,
@@ -121,7 +121,7 @@ fn tasks(bound: Bound, rows: &[books::Row<'_>]) -> Bound {
     )
 }
 
-fn handoffs(bound: Bound, handoffs: &[&Handoff]) -> Bound {
+fn handoffs(bound: StatementArguments, handoffs: &[&Handoff]) -> StatementArguments {
     bind!(
         bound,
         handoffs,
@@ -167,9 +167,9 @@ fn handoffs(bound: Bound, handoffs: &[&Handoff]) -> Bound {
     )
 }
 
-async fn write_outbox(joined: &mut Joined<'_>, writes: &Writes) -> Result<()> {
+async fn write_outbox(joined: &mut JoinedStatement<'_>, writes: &Writes) -> Result<()> {
     let kept: Vec<&OutboxRow> = writes.outbox.values().flatten().collect();
-    let columns = |bound: Bound, rows: &[&OutboxRow]| {
+    let columns = |bound: StatementArguments, rows: &[&OutboxRow]| {
         bind!(
             bound,
             rows,
@@ -187,19 +187,19 @@ async fn write_outbox(joined: &mut Joined<'_>, writes: &Writes) -> Result<()> {
             row.created_at.0,
         )
     };
-    joined.put(&OUTBOX, How::Upsert, &kept, |_| 0, columns).await?;
+    joined.put(&OUTBOX, WriteMode::Upsert, &kept, |_| 0, columns).await?;
     let gone: Vec<&HandoffKey> =
         writes.outbox.iter().filter(|(_, row)| row.is_none()).map(|(key, _)| key).collect();
-    let columns = |bound: Bound, keys: &[&HandoffKey]| {
+    let columns = |bound: StatementArguments, keys: &[&HandoffKey]| {
         bind!(bound, keys, |key| key.0.as_str(), key.1.to_string())
     };
-    joined.put(&OUTBOX, How::Delete, &gone, |_| 0, columns).await?;
+    joined.put(&OUTBOX, WriteMode::Delete, &gone, |_| 0, columns).await?;
     write_returns(joined, writes).await
 }
 
-async fn write_returns(joined: &mut Joined<'_>, writes: &Writes) -> Result<()> {
+async fn write_returns(joined: &mut JoinedStatement<'_>, writes: &Writes) -> Result<()> {
     let kept: Vec<&ReturnRow> = writes.returns.values().flatten().collect();
-    let columns = |bound: Bound, rows: &[&ReturnRow]| {
+    let columns = |bound: StatementArguments, rows: &[&ReturnRow]| {
         bind!(
             bound,
             rows,
@@ -211,19 +211,19 @@ async fn write_returns(joined: &mut Joined<'_>, writes: &Writes) -> Result<()> {
             row.visible_at.0,
         )
     };
-    joined.put(&RETURNS, How::Insert, &kept, |_| 0, columns).await?;
+    joined.put(&RETURNS, WriteMode::Insert, &kept, |_| 0, columns).await?;
     let gone: Vec<&HandoffKey> =
         writes.returns.iter().filter(|(_, row)| row.is_none()).map(|(key, _)| key).collect();
-    let columns = |bound: Bound, keys: &[&HandoffKey]| {
+    let columns = |bound: StatementArguments, keys: &[&HandoffKey]| {
         bind!(bound, keys, |key| key.0.as_str(), key.1.to_string())
     };
-    joined.put(&RETURNS, How::Delete, &gone, |_| 0, columns).await
+    joined.put(&RETURNS, WriteMode::Delete, &gone, |_| 0, columns).await
 }
 
-/// Checkpoints, uses of idempotency keys, dead letters: always new.
-async fn write_beside(joined: &mut Joined<'_>, writes: &Writes) -> Result<()> {
+/// Writes checkpoints, uses of idempotency keys and dead letters, which are always new.
+async fn write_beside(joined: &mut JoinedStatement<'_>, writes: &Writes) -> Result<()> {
     let bytes = |row: &CheckpointRow| row.part.bytes.len();
-    let columns = |bound: Bound, rows: &[CheckpointRow]| {
+    let columns = |bound: StatementArguments, rows: &[CheckpointRow]| {
         bind!(
             bound,
             rows,
@@ -239,8 +239,8 @@ async fn write_beside(joined: &mut Joined<'_>, writes: &Writes) -> Result<()> {
             row.created_at.0,
         )
     };
-    joined.put(&CHECKPOINTS, How::Insert, &writes.checkpoints, bytes, columns).await?;
-    let columns = |bound: Bound, rows: &[IdempotencyRow]| {
+    joined.put(&CHECKPOINTS, WriteMode::Insert, &writes.checkpoints, bytes, columns).await?;
+    let columns = |bound: StatementArguments, rows: &[IdempotencyRow]| {
         bind!(
             bound,
             rows,
@@ -251,8 +251,8 @@ async fn write_beside(joined: &mut Joined<'_>, writes: &Writes) -> Result<()> {
             row.created_at.0,
         )
     };
-    joined.put(&IDEMPOTENCY, How::Insert, &writes.idempotency, |_| 0, columns).await?;
-    let columns = |bound: Bound, rows: &[DeadLetterRow]| {
+    joined.put(&IDEMPOTENCY, WriteMode::Insert, &writes.idempotency, |_| 0, columns).await?;
+    let columns = |bound: StatementArguments, rows: &[DeadLetterRow]| {
         bind!(
             bound,
             rows,
@@ -269,7 +269,7 @@ async fn write_beside(joined: &mut Joined<'_>, writes: &Writes) -> Result<()> {
             row.resolved_by.as_deref(),
         )
     };
-    joined.put(&DEAD_LETTERS, How::Upsert, &writes.dead_letters, |_| 0, columns).await
+    joined.put(&DEAD_LETTERS, WriteMode::Upsert, &writes.dead_letters, |_| 0, columns).await
 }
 
 /// Failures are counted with the task since migration 0015.
@@ -278,9 +278,9 @@ const fn no_failures(_: &Edge) -> i64 {
 }
 
 /// Edges and escalations.
-async fn write_recovery(joined: &mut Joined<'_>, writes: &Writes) -> Result<()> {
+async fn write_recovery(joined: &mut JoinedStatement<'_>, writes: &Writes) -> Result<()> {
     let edges: Vec<&Edge> = writes.edges.values().collect();
-    let columns = |bound: Bound, rows: &[&Edge]| {
+    let columns = |bound: StatementArguments, rows: &[&Edge]| {
         bind!(
             bound,
             rows,
@@ -298,9 +298,9 @@ async fn write_recovery(joined: &mut Joined<'_>, writes: &Writes) -> Result<()> 
             edge.updated_at.0,
         )
     };
-    joined.put(&EDGES, How::Upsert, &edges, |_| 0, columns).await?;
+    joined.put(&EDGES, WriteMode::Upsert, &edges, |_| 0, columns).await?;
     let escalations: Vec<&Escalation> = writes.escalations.values().collect();
-    let columns = |bound: Bound, rows: &[&Escalation]| {
+    let columns = |bound: StatementArguments, rows: &[&Escalation]| {
         bind!(
             bound,
             rows,
@@ -321,20 +321,20 @@ async fn write_recovery(joined: &mut Joined<'_>, writes: &Writes) -> Result<()> 
             row.resolution.as_deref(),
         )
     };
-    joined.put(&ESCALATIONS, How::Upsert, &escalations, |_| 0, columns).await
+    joined.put(&ESCALATIONS, WriteMode::Upsert, &escalations, |_| 0, columns).await
 }
 
-/// Plain data always serialises; a NUL is escaped in JSON and so no trouble to Postgres.
+/// Serializes plain data, which cannot fail; JSON escapes a NUL, which Postgres would reject.
 fn json(value: &impl serde::Serialize) -> String {
     serde_json::to_string(value).unwrap_or_default()
 }
 
-/// What nobody had seen could not be locked: it is inserted plainly, so that of two that count at once the
-/// second conflicts, and then counts on.
+/// Writes refused task ids. An unseen row could not be locked: it is inserted plainly, so that of two brokers that
+/// count at once the second conflicts, and then adds to the first one's count.
 async fn write_refused_tasks(
     tx: &mut PgConnection,
     writes: &Writes,
-    absent: &Absent,
+    absent: &AbsentRows,
 ) -> Result<()> {
     let (new, known): (Vec<_>, Vec<_>) =
         writes.refused_tasks.iter().partition(|(key, _)| absent.refused_tasks.contains(key));
@@ -356,7 +356,7 @@ async fn write_refused_tasks(
     Ok(())
 }
 
-async fn write_agents(tx: &mut PgConnection, writes: &Writes, absent: &Absent) -> Result<()> {
+async fn write_agents(tx: &mut PgConnection, writes: &Writes, absent: &AbsentRows) -> Result<()> {
     let (new, known): (Vec<_>, Vec<_>) = writes
         .agents
         .iter()

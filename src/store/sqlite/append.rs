@@ -1,20 +1,20 @@
-//! Appending to the logs: the last thing that a batch does.
+//! Appending to the logs: the last step of a batch.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use sqlx::AssertSqlSafe;
 use sqlx::sqlite::SqliteConnection;
 
-use super::batch::{Batch, Bound, json};
+use super::batch::{RowBatch, SqliteStatement, json};
 use super::connection::failure;
 use super::{log, rows};
 use crate::domain::ids::TenantId;
-use crate::evidence::append::{Appended, Appending, Node};
-use crate::evidence::record::{Content, Draft, LogHead, PersonalPart, Sealed};
+use crate::evidence::append::{AppendedRecords, LogAppender, TreeNode};
+use crate::evidence::record::{LogHead, PersonalPart, RecordContent, RecordDraft, SealedRecord};
 use crate::store::rows::HEAD;
 use crate::store::{Result, StoreError};
 
-/// Leaves that a tree which lags behind its log is given at once.
+/// Most leaves added at once to a tree that lags behind its log.
 const CATCH_UP: i64 = 4096;
 
 const RECORD: &str = "tenant, leaf_index, record_hash, kind, task_id, handoff_id, content_id, recorded_at, body, \
@@ -25,10 +25,13 @@ const PERSONAL: &str =
 
 const NODE: &str = "tenant, level, idx, hash";
 
-/// Seals the drafts in order, each under its tenant's head, and keeps them with their contents.
-pub(super) async fn append(conn: &mut SqliteConnection, drafts: &[Draft]) -> Result<Appended> {
+/// Seals the drafts in order, each under its tenant's head, and stores them with their contents.
+pub(super) async fn append(
+    conn: &mut SqliteConnection,
+    drafts: &[RecordDraft],
+) -> Result<AppendedRecords> {
     if drafts.is_empty() {
-        return Ok(Appended::default());
+        return Ok(AppendedRecords::default());
     }
     let mut logs = load_logs(conn, drafts).await?;
     let mut sealed = Vec::with_capacity(drafts.len());
@@ -45,16 +48,16 @@ pub(super) async fn append(conn: &mut SqliteConnection, drafts: &[Draft]) -> Res
     }
 
     let records: Vec<_> = drafts.iter().zip(&sealed).collect();
-    Batch::insert("audit_records", RECORD).run(conn, &records, bind_record).await?;
+    RowBatch::insert("audit_records", RECORD).run(conn, &records, bind_record).await?;
     let contents: Vec<_> = drafts
         .iter()
         .filter_map(|draft| draft.content.as_ref().map(|content| (draft, content)))
         .collect();
-    Batch::insert("contents", CONTENT).run(conn, &contents, bind_content).await?;
+    RowBatch::insert("contents", CONTENT).run(conn, &contents, bind_content).await?;
     let personal: Vec<_> = records
         .iter()
         .flat_map(|&(draft, sealed)| {
-            draft.personal.iter().zip(0i64..).map(|(part, ordinal)| Datum {
+            draft.personal.iter().zip(0i64..).map(|(part, ordinal)| DatumRow {
                 draft,
                 leaf_index: sealed.leaf_index,
                 ordinal,
@@ -62,18 +65,18 @@ pub(super) async fn append(conn: &mut SqliteConnection, drafts: &[Draft]) -> Res
             })
         })
         .collect();
-    Batch::insert("personal_data", PERSONAL).run(conn, &personal, bind_personal).await?;
+    RowBatch::insert("personal_data", PERSONAL).run(conn, &personal, bind_personal).await?;
     super::erasure::place(conn, &records).await?;
     for log in logs.values() {
         move_head(conn, log).await?;
     }
-    Ok(Appended::new(sealed, logs))
+    Ok(AppendedRecords::new(sealed, logs))
 }
 
-/// Keeps the nodes that became complete, and the head as it is now.
-async fn move_head(conn: &mut SqliteConnection, log: &Appending) -> Result<()> {
+/// Writes the new tree nodes and the moved head.
+async fn move_head(conn: &mut SqliteConnection, log: &LogAppender) -> Result<()> {
     let nodes: Vec<_> = log.nodes().collect();
-    Batch::insert("audit_nodes", NODE).run(conn, &nodes, bind_node).await?;
+    RowBatch::insert("audit_nodes", NODE).run(conn, &nodes, bind_node).await?;
     let head = log.head();
     sqlx::query("UPDATE audit_log_heads SET size = ?, hash = ?, frontier = ? WHERE tenant = ?")
         .bind(head.size)
@@ -88,8 +91,8 @@ async fn move_head(conn: &mut SqliteConnection, log: &Appending) -> Result<()> {
 
 async fn load_logs(
     conn: &mut SqliteConnection,
-    drafts: &[Draft],
-) -> Result<BTreeMap<TenantId, Appending>> {
+    drafts: &[RecordDraft],
+) -> Result<BTreeMap<TenantId, LogAppender>> {
     let tenants: BTreeSet<_> = drafts.iter().map(|draft| &draft.tenant).collect();
     let sql = format!(
         "SELECT {HEAD} FROM audit_log_heads WHERE tenant IN (SELECT value FROM json_each(?))"
@@ -102,18 +105,18 @@ async fn load_logs(
     let mut logs = BTreeMap::new();
     for row in &found {
         let head = catch_up(conn, rows::head(row)?).await?;
-        logs.insert(head.tenant.clone(), Appending::new(head));
+        logs.insert(head.tenant.clone(), LogAppender::new(head));
     }
     Ok(logs)
 }
 
-/// Gives the tree the records that it lacks: those that a version without a tree wrote.
+/// Adds missing records to a tree: those written by a version without trees.
 pub(super) async fn catch_up(conn: &mut SqliteConnection, mut head: LogHead) -> Result<LogHead> {
     while let Some(from) = head.behind() {
         let leaves =
             log::list_hashes(&mut *conn, &head.tenant, 0, from, CATCH_UP.min(head.size - from))
                 .await?;
-        let log = Appending::new(head).caught_up(&leaves).ok_or_else(|| {
+        let log = LogAppender::new(head).caught_up(&leaves).ok_or_else(|| {
             StoreError::Refused(format!("the log has no record {from}, though its head says so"))
         })?;
         move_head(conn, &log).await?;
@@ -134,16 +137,19 @@ pub(super) async fn catch_up_all(conn: &mut SqliteConnection) -> Result<()> {
     Ok(())
 }
 
-/// One subject's data in its place.
+/// One subject's data at its leaf index.
 #[derive(Clone, Copy)]
-struct Datum<'a> {
-    draft: &'a Draft,
+struct DatumRow<'a> {
+    draft: &'a RecordDraft,
     leaf_index: i64,
     ordinal: i64,
     part: &'a PersonalPart,
 }
 
-fn bind_record(query: Bound, (draft, sealed): (&Draft, &Sealed)) -> Bound {
+fn bind_record(
+    query: SqliteStatement,
+    (draft, sealed): (&RecordDraft, &SealedRecord),
+) -> SqliteStatement {
     query
         .bind(draft.tenant.as_str())
         .bind(sealed.leaf_index)
@@ -157,7 +163,7 @@ fn bind_record(query: Bound, (draft, sealed): (&Draft, &Sealed)) -> Bound {
         .bind(sealed.tree_size)
 }
 
-fn bind_node(query: Bound, node: Node<'_>) -> Bound {
+fn bind_node(query: SqliteStatement, node: TreeNode<'_>) -> SqliteStatement {
     query
         .bind(node.tenant.as_str().to_owned())
         .bind(node.level)
@@ -165,7 +171,10 @@ fn bind_node(query: Bound, node: Node<'_>) -> Bound {
         .bind(node.hash.to_vec())
 }
 
-fn bind_content(query: Bound, (draft, content): (&Draft, &Content)) -> Bound {
+fn bind_content(
+    query: SqliteStatement,
+    (draft, content): (&RecordDraft, &RecordContent),
+) -> SqliteStatement {
     query
         .bind(draft.tenant.as_str())
         .bind(content.id.to_string())
@@ -175,8 +184,8 @@ fn bind_content(query: Bound, (draft, content): (&Draft, &Content)) -> Bound {
         .bind(draft.at.0)
 }
 
-fn bind_personal(query: Bound, datum: Datum<'_>) -> Bound {
-    let Datum { draft, leaf_index, ordinal, part: PersonalPart { subject_id, part } } = datum;
+fn bind_personal(query: SqliteStatement, datum: DatumRow<'_>) -> SqliteStatement {
+    let DatumRow { draft, leaf_index, ordinal, part: PersonalPart { subject_id, part } } = datum;
     query
         .bind(draft.tenant.as_str())
         .bind(leaf_index)

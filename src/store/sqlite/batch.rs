@@ -9,15 +9,15 @@ use sqlx::{AssertSqlSafe, query::Query};
 use super::connection::failure;
 use crate::store::{Result, StoreError};
 
-/// A statement on its way to be bound.
-pub(super) type Bound = Query<'static, Sqlite, SqliteArguments>;
+/// A statement to be bound.
+pub(super) type SqliteStatement = Query<'static, Sqlite, SqliteArguments>;
 
 /// Rows of one statement: the largest that still fit are taken. 64 rows of the widest table are
 /// 2,240 values, far below SQLite's limit of 32,766.
 const CHUNKS: [usize; 4] = [64, 16, 4, 1];
 
-/// A statement around a list of rows.
-pub(super) struct Batch {
+/// A statement with a variable list of rows.
+pub(super) struct RowBatch {
     before: String,
     width: usize,
     after: String,
@@ -27,8 +27,8 @@ fn names(columns: &str) -> impl Iterator<Item = &str> {
     columns.split(',').map(str::trim)
 }
 
-impl Batch {
-    /// Inserts; an existing row is an error.
+impl RowBatch {
+    /// Inserts; an existing key is an error.
     pub(super) fn insert(table: &str, columns: &str) -> Self {
         Self {
             before: format!("INSERT INTO {table} ({columns}) VALUES "),
@@ -74,12 +74,12 @@ impl Batch {
         format!("{}{}{}", self.before, vec![row; rows].join(","), self.after)
     }
 
-    /// Runs it over all rows; returns how many it touched.
+    /// Runs the statement over all rows; returns the number of affected rows.
     pub(super) async fn run<T: Copy + Sync>(
         &self,
         conn: &mut SqliteConnection,
         rows: &[T],
-        bind: fn(Bound, T) -> Bound,
+        bind: fn(SqliteStatement, T) -> SqliteStatement,
     ) -> Result<u64> {
         let mut touched = 0;
         let mut left = rows;

@@ -1,10 +1,10 @@
-//! Rolling caps.
+//! Queries on rolling caps.
 
 use async_trait::async_trait;
 use sqlx::AssertSqlSafe;
 use sqlx::sqlite::SqliteConnection;
 
-use super::batch::{Batch, Bound, json};
+use super::batch::{RowBatch, SqliteStatement, json};
 use super::connection::failure;
 use super::transact::fetch;
 use super::{SqliteStore, rows};
@@ -12,13 +12,13 @@ use crate::domain::cap::Cap;
 use crate::domain::ids::{AgentId, TenantId};
 use crate::store::caps::CapStore;
 use crate::store::rows::CAP;
-use crate::store::{Needs, Result, State, Writes};
+use crate::store::{BatchState, Needs, Result, Writes};
 
-/// Loads the caps of who may be charged; after everything by which that is known.
+/// Loads the caps that may be charged, after all rows that determine them.
 pub(super) async fn load(
     conn: &mut SqliteConnection,
     needs: &Needs,
-    state: &mut State,
+    state: &mut BatchState,
 ) -> Result<()> {
     state.cap_scopes = state.charged(needs);
     if state.cap_scopes.is_empty() {
@@ -40,10 +40,12 @@ pub(super) async fn load(
     Ok(())
 }
 
-/// Writes what a batch changes.
+/// Writes a batch's changes.
 pub(super) async fn write(conn: &mut SqliteConnection, writes: &Writes) -> Result<()> {
     let kept: Vec<&Cap> = writes.caps.values().flatten().collect();
-    Batch::upsert("caps", CAP, &["tenant", "agent_id", "window_s"]).run(conn, &kept, bind).await?;
+    RowBatch::upsert("caps", CAP, &["tenant", "agent_id", "window_s"])
+        .run(conn, &kept, bind)
+        .await?;
     for ((tenant, agent, window), _) in writes.caps.iter().filter(|(_, cap)| cap.is_none()) {
         sqlx::query("DELETE FROM caps WHERE tenant = ? AND agent_id = ? AND window_s = ?")
             .bind(tenant.as_str())
@@ -56,7 +58,7 @@ pub(super) async fn write(conn: &mut SqliteConnection, writes: &Writes) -> Resul
     Ok(())
 }
 
-fn bind(query: Bound, cap: &Cap) -> Bound {
+fn bind(query: SqliteStatement, cap: &Cap) -> SqliteStatement {
     query
         .bind(cap.tenant.as_str())
         .bind(cap.agent.as_ref().map_or("", |id| id.as_str()))

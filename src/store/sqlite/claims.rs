@@ -1,4 +1,4 @@
-//! The outbox from the dispatcher's side: what is due, claims, and what dead brokers left behind.
+//! The outbox: due handoffs, claims, and claims of dead brokers.
 
 use std::collections::HashMap;
 
@@ -12,7 +12,7 @@ use super::rows;
 use crate::domain::handoff::DeliveryMode;
 use crate::domain::ids::{HandoffId, Micros, TenantId};
 use crate::store::rows::{OUTBOX, RETURN};
-use crate::store::{Claim, Held, OutboxRow, Receiver, Release, Result, ReturnRow};
+use crate::store::{Claim, ClaimKey, ClaimRelease, OutboxRow, ReceiverKey, Result, ReturnRow};
 
 /// From receiver to receiver by the index, and of each the first row that is due: the time grows with
 /// the receivers and not with what waits, or a backlog would slow the dispatcher down and grow by that.
@@ -38,7 +38,7 @@ pub(super) async fn list_due_receivers(
     mode: DeliveryMode,
     now: Micros,
     limit: i64,
-) -> Result<Vec<Receiver>> {
+) -> Result<Vec<ReceiverKey>> {
     sqlx::query(DUE_RECEIVERS)
         .bind(mode.as_str())
         .bind(now.0)
@@ -54,9 +54,9 @@ pub(super) async fn list_due_receivers(
 /// See [`crate::store::Store::list_due_among`].
 pub(super) async fn list_due_among(
     pool: &SqlitePool,
-    receivers: &[Receiver],
+    receivers: &[ReceiverKey],
     now: Micros,
-) -> Result<Vec<Receiver>> {
+) -> Result<Vec<ReceiverKey>> {
     sqlx::query(
         "WITH wanted (t, a) AS (SELECT value ->> 0, value ->> 1 FROM json_each(?1)) \
          SELECT t AS tenant, a AS target FROM wanted WHERE EXISTS \
@@ -76,14 +76,14 @@ pub(super) async fn list_due_among(
     .collect()
 }
 
-/// The first of its task, and free.
+/// Condition: the first row of its task, and unclaimed.
 const FREE_FIRST: &str = "o.visible_at <= ? AND NOT EXISTS (SELECT 1 FROM outbox AS before \
      WHERE before.tenant = o.tenant AND before.task_id = o.task_id AND before.seq < o.seq)";
 
 /// See [`crate::store::Store::list_waiting`].
 pub(super) async fn list_waiting(
     pool: &SqlitePool,
-    receiver: &Receiver,
+    receiver: &ReceiverKey,
     now: Micros,
     limit: i64,
 ) -> Result<Vec<OutboxRow>> {
@@ -117,7 +117,7 @@ pub(super) async fn list_unpulled(
 /// receives them.
 pub(super) async fn claim(
     conn: &mut SqliteConnection,
-    receiver: &Receiver,
+    receiver: &ReceiverKey,
     mode: DeliveryMode,
     broker: &str,
     now: Micros,
@@ -214,8 +214,8 @@ fn claimed(row: &SqliteRow) -> Result<Claim> {
     })
 }
 
-/// What is kept of the personal data that the handoffs were committed with. Joined from the list of
-/// ids and not by `IN`: only an equality lets SQLite use the partial index.
+/// The stored personal data of handoffs. Joined from the list of ids and not by `IN`: only an equality lets SQLite
+/// use the partial index.
 async fn load_personal(
     conn: &mut SqliteConnection,
     tenant: &TenantId,
@@ -244,7 +244,7 @@ async fn load_personal(
 /// Whether an agent's inbox has a return that no poll has.
 pub(super) async fn has_returns(
     pool: &SqlitePool,
-    (tenant, agent): &Receiver,
+    (tenant, agent): &ReceiverKey,
     now: Micros,
 ) -> Result<bool> {
     let query = sqlx::query_scalar(
@@ -258,7 +258,7 @@ pub(super) async fn has_returns(
 /// See [`crate::store::Store::claim_returns`].
 pub(super) async fn claim_returns(
     conn: &mut SqliteConnection,
-    (tenant, agent): &Receiver,
+    (tenant, agent): &ReceiverKey,
     now: Micros,
     until: Micros,
     limit: i64,
@@ -330,7 +330,7 @@ pub(super) async fn list_strangers(pool: &SqlitePool) -> Result<Vec<String>> {
 }
 
 /// See [`crate::store::Store::list_claims`].
-pub(super) async fn list_claims(pool: &SqlitePool, broker: &str) -> Result<Vec<Held>> {
+pub(super) async fn list_claims(pool: &SqlitePool, broker: &str) -> Result<Vec<ClaimKey>> {
     sqlx::query(
         "SELECT tenant, handoff_id, attempt FROM outbox WHERE mode = 'webhook' AND claimed_by = ? \
          ORDER BY tenant, handoff_id",
@@ -347,29 +347,29 @@ pub(super) async fn list_claims(pool: &SqlitePool, broker: &str) -> Result<Vec<H
     .collect()
 }
 
-/// Frees claims; which ones is said by what follows.
+/// Frees claims; a condition follows.
 const FREE: &str =
     "UPDATE outbox SET visible_at = 0, claimed_by = NULL WHERE mode = 'webhook' AND ";
 
 /// See [`crate::store::Store::release`].
-pub(super) async fn release(conn: &mut SqliteConnection, whose: Release<'_>) -> Result<u64> {
+pub(super) async fn release(conn: &mut SqliteConnection, whose: ClaimRelease<'_>) -> Result<u64> {
     let free = match whose {
-        Release::Everyone => {
+        ClaimRelease::Everyone => {
             run(&mut *conn, sqlx::query("DELETE FROM brokers")).await?;
             sqlx::query(AssertSqlSafe(format!("{FREE} claimed_by IS NOT NULL")))
         }
-        Release::Own(broker) => {
+        ClaimRelease::Own(broker) => {
             run(&mut *conn, sqlx::query("DELETE FROM brokers WHERE broker = ?").bind(broker))
                 .await?;
             sqlx::query(AssertSqlSafe(format!("{FREE} claimed_by = ?"))).bind(broker)
         }
-        Release::Silent(broker, seen) => {
+        ClaimRelease::Silent(broker, seen) => {
             if !is_silent(&mut *conn, broker, seen).await? {
                 return Ok(0);
             }
             sqlx::query(AssertSqlSafe(format!("{FREE} claimed_by = ?"))).bind(broker)
         }
-        Release::These(broker, held) => {
+        ClaimRelease::These(broker, held) => {
             let held: Vec<_> = held.iter().map(|((tenant, id), n)| (tenant, id, n)).collect();
             sqlx::query(AssertSqlSafe(format!(
                 "{FREE} claimed_by = ? AND (tenant, handoff_id, attempt) IN \
@@ -382,7 +382,7 @@ pub(super) async fn release(conn: &mut SqliteConnection, whose: Release<'_>) -> 
     run(conn, free).await
 }
 
-/// Takes the heartbeat away if it still has that value; whether it had.
+/// Deletes the heartbeat if it still has that value; returns whether it had.
 async fn is_silent(
     conn: &mut SqliteConnection,
     broker: &str,

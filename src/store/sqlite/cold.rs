@@ -1,4 +1,4 @@
-//! The cold tier's share on this side: see [`crate::store::cold`].
+//! The cold tier's queries; see [`crate::store::cold`].
 
 use std::collections::BTreeSet;
 
@@ -11,14 +11,15 @@ use super::connection::failure;
 use super::{SqliteStore, rows};
 use crate::domain::ids::{ContentId, Micros, TenantId};
 use crate::store::cold::{
-    Archivable, ArchiveMark, ColdStore, Frame, HotContent, Inhabitants, Lease, PurgeMark,
+    Archivable, ArchiveMark, ColdStore, ExclusiveLease, Frame, HotContent, PurgeMark,
+    SegmentContents,
 };
 use crate::store::rows::KEPT;
 use crate::store::{Result, StoredContent};
 
 #[async_trait]
 impl ColdStore for SqliteStore {
-    async fn take_lease(&self, lease: &Lease, now: Micros, until: Micros) -> Result<bool> {
+    async fn take_lease(&self, lease: &ExclusiveLease, now: Micros, until: Micros) -> Result<bool> {
         let mut tx = self.begin().await?;
         let taken = sqlx::query(
             "INSERT INTO leases (name, owner, held_until) VALUES (?, ?, ?) \
@@ -36,7 +37,7 @@ impl ColdStore for SqliteStore {
         tx.settle(taken.map(|done| done.rows_affected() == 1)).await
     }
 
-    async fn release_lease(&self, lease: &Lease) -> Result<()> {
+    async fn release_lease(&self, lease: &ExclusiveLease) -> Result<()> {
         let mut tx = self.begin().await?;
         let gone = sqlx::query("DELETE FROM leases WHERE name = ? AND owner = ?")
             .bind(&lease.name)
@@ -178,7 +179,7 @@ impl ColdStore for SqliteStore {
     async fn settle_cold(
         &self,
         tenant: &TenantId,
-        lease: &Lease,
+        lease: &ExclusiveLease,
         segment: &str,
         frames: &[Frame],
     ) -> Result<bool> {
@@ -215,7 +216,7 @@ impl ColdStore for SqliteStore {
         .collect()
     }
 
-    async fn list_inhabitants(&self, tenant: &TenantId, segment: &str) -> Result<Inhabitants> {
+    async fn list_inhabitants(&self, tenant: &TenantId, segment: &str) -> Result<SegmentContents> {
         let found = sqlx::query(
             "SELECT content_id, salt IS NULL AS erased, seg_offset, seg_length FROM contents \
              WHERE tenant = ? AND segment = ? ORDER BY seg_offset",
@@ -225,7 +226,7 @@ impl ColdStore for SqliteStore {
         .fetch_all(&self.readers)
         .await
         .map_err(failure)?;
-        let mut inhabitants = Inhabitants::default();
+        let mut inhabitants = SegmentContents::default();
         for row in &found {
             let id = rows::parse(row, "content_id")?;
             if rows::get(row, "erased")? {
@@ -242,7 +243,7 @@ impl ColdStore for SqliteStore {
     async fn move_segment(
         &self,
         tenant: &TenantId,
-        lease: &Lease,
+        lease: &ExclusiveLease,
         from: &str,
         to: &str,
         frames: &[Frame],
@@ -305,8 +306,8 @@ fn archivable(row: &SqliteRow) -> Result<Archivable> {
     })
 }
 
-/// Whether the lease is still its owner's. Inside a write transaction nobody can take it meanwhile.
-async fn holds(conn: &mut SqliteConnection, lease: &Lease) -> Result<bool> {
+/// Whether the owner still holds the lease. A write transaction keeps other owners out.
+async fn holds(conn: &mut SqliteConnection, lease: &ExclusiveLease) -> Result<bool> {
     let found = sqlx::query("SELECT 1 FROM leases WHERE name = ? AND owner = ?")
         .bind(&lease.name)
         .bind(&lease.owner)
@@ -316,7 +317,7 @@ async fn holds(conn: &mut SqliteConnection, lease: &Lease) -> Result<bool> {
     Ok(found.is_some())
 }
 
-/// Puts contents that stand so into a segment; returns how many did.
+/// Moves unchanged contents to a segment; returns their number.
 async fn place(
     conn: &mut SqliteConnection,
     tenant: &TenantId,
@@ -339,7 +340,7 @@ async fn place(
     Ok(usize::try_from(done.rows_affected()).unwrap_or(usize::MAX))
 }
 
-/// Lets go of the places of erased contents in a segment; returns how many others are left there.
+/// Drops the locations of erased contents in a segment; returns the number of other contents left there.
 async fn clear(conn: &mut SqliteConnection, tenant: &TenantId, segment: &str) -> Result<i64> {
     sqlx::query(
         "UPDATE contents SET segment = NULL, seg_offset = NULL, seg_length = NULL \

@@ -1,4 +1,4 @@
-//! The file, its lock, its connections, and what their errors mean.
+//! The database file: its lock, its connections and their errors.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ use super::wal::{self, Wal};
 use crate::fault::{self, Io};
 use crate::store::{Result, StoreError};
 
-/// How long a statement waits for another process, and a reader for a free connection.
+/// Wait of a statement for another process, and of a reader for a free connection.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Prepared statements kept on a connection: about twice as many as there are.
@@ -25,10 +25,10 @@ const STATEMENTS: usize = 200;
 /// Page cache of the writer, in KiB (negative by SQLite's convention).
 const WRITER_CACHE: &str = "-16384";
 
-/// See [`SqliteOptions::rewrite_limit`], unless set: 1 GiB takes seconds.
+/// Default of [`SqliteOptions::rewrite_limit`]: 1 GiB takes seconds.
 const REWRITE_LIMIT: u64 = 1 << 30;
 
-/// How to open a SQLite file.
+/// Options of a [`SqliteStore`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SqliteOptions {
     /// Serve the file: hold `<file>.lock` as long as the store is open, so that no second broker
@@ -36,20 +36,20 @@ pub struct SqliteOptions {
     pub exclusive: bool,
     /// Make the file (mode 0600), and the folder it stands in, where it is missing.
     pub create: bool,
-    /// Connections for reading.
+    /// Number of connections for reading.
     pub readers: u32,
     /// The largest file, in bytes, that an erasure rewrites: see [`crate::store::Store::scrub`].
     pub rewrite_limit: u64,
 }
 
 impl SqliteOptions {
-    /// For the broker: alone, and makes the file.
+    /// Options for a broker: exclusive, and creates the file.
     #[must_use]
     pub const fn serving() -> Self {
         Self { exclusive: true, create: true, readers: 4, rewrite_limit: REWRITE_LIMIT }
     }
 
-    /// For commands that look into an existing file, also while a broker serves it.
+    /// Options for commands on an existing file, also beside a running broker.
     #[must_use]
     pub const fn beside() -> Self {
         Self { exclusive: false, create: false, ..Self::serving() }
@@ -62,7 +62,7 @@ impl Default for SqliteOptions {
     }
 }
 
-/// The one connection that writes; made anew after it was dropped.
+/// The only writing connection; reopened after it was dropped.
 pub(super) struct Writer {
     pub(super) options: SqliteConnectOptions,
     pub(super) rewrite_limit: u64,
@@ -80,12 +80,12 @@ pub(super) struct Tx<'a> {
     pub(super) conn: SqliteConnection,
     writer: MutexGuard<'a, Writer>,
     wal: Option<&'a Wal>,
-    /// Records that are written in it.
+    /// Records written in the transaction.
     pub(super) records: usize,
 }
 
 impl Tx<'_> {
-    /// Commits what went well, rolls back what did not.
+    /// Commits a success, rolls back an error.
     pub(super) async fn settle<T>(self, outcome: Result<T>) -> Result<T> {
         match outcome {
             Ok(value) => {
@@ -101,7 +101,7 @@ impl Tx<'_> {
         }
     }
 
-    /// Rolls back.
+    /// Rolls the transaction back.
     pub(super) async fn abandon(self) {
         // Where it fails, SQLite has rolled back by itself (disk full, I/O error): `end` drops the
         // connection, and what the caller is told is the error that led here.
@@ -136,7 +136,7 @@ impl SqliteStore {
         Ok(tx)
     }
 
-    /// Closes all connections, then lets go of the lock.
+    /// Closes all connections, then releases the lock.
     pub(super) async fn shut(&self) {
         if let Some(wal) = &self.wal {
             wal.end().await;
@@ -231,7 +231,7 @@ fn private() -> OpenOptions {
     options
 }
 
-/// Makes an empty file that only its owner reads; SQLite gives its companions the same mode.
+/// Creates an empty file readable by its owner only; SQLite gives its companions the same mode.
 fn create(path: &Path) -> Result<()> {
     if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
         std::fs::create_dir_all(folder).map_err(|err| unavailable(folder, &err))?;
@@ -242,7 +242,7 @@ fn create(path: &Path) -> Result<()> {
     }
 }
 
-/// Takes the lock of a serving broker. The file stays behind; the lock goes with the process.
+/// Takes the lock of a serving broker. The file stays; the lock ends with the process.
 fn lock(path: &Path) -> Result<File> {
     let mut name = path.as_os_str().to_owned();
     name.push(".lock");
@@ -264,7 +264,7 @@ fn lock(path: &Path) -> Result<File> {
     }
 }
 
-/// An error of the disk, where a test asks for one.
+/// A disk error, where a test injects one.
 fn injected(call: Io) -> Result<()> {
     if fault::fails(call) {
         return Err(StoreError::Unavailable(format!("{}: a test's I/O error", call.name())));
@@ -276,8 +276,7 @@ fn unavailable(path: &Path, err: &std::io::Error) -> StoreError {
     StoreError::Unavailable(format!("{}: {err}", path.display()))
 }
 
-/// What an error of the driver means to a caller. SQLite's messages name tables and columns, never
-/// values.
+/// Maps a driver error. SQLite's messages name tables and columns, never values.
 pub(super) fn failure(err: sqlx::Error) -> StoreError {
     match err {
         sqlx::Error::Database(err) => {

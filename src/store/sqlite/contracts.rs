@@ -1,23 +1,23 @@
-//! Contracts, and what their dedupe keys were seen with.
+//! Contracts, and the last uses of their dedupe keys.
 
 use async_trait::async_trait;
 use sqlx::AssertSqlSafe;
 use sqlx::sqlite::SqliteConnection;
 
-use super::batch::{Batch, Bound, json};
+use super::batch::{RowBatch, SqliteStatement, json};
 use super::connection::failure;
 use super::transact::{fetch, fetch_pairs};
 use super::{SqliteStore, rows};
 use crate::domain::ids::{Micros, TenantId};
 use crate::store::contracts::{ContractRow, ContractStore, RepeatRow};
 use crate::store::rows::{CONTRACT, REPEAT};
-use crate::store::{Needs, Result, State, Writes};
+use crate::store::{BatchState, Needs, Result, Writes};
 
-/// Loads what a batch must see.
+/// Loads a batch's rows.
 pub(super) async fn load(
     conn: &mut SqliteConnection,
     needs: &Needs,
-    state: &mut State,
+    state: &mut BatchState,
 ) -> Result<()> {
     if !needs.contracts.is_empty() {
         let sql = format!(
@@ -41,18 +41,18 @@ pub(super) async fn load(
     Ok(())
 }
 
-/// Writes what a batch changes.
+/// Writes a batch's changes.
 pub(super) async fn write(conn: &mut SqliteConnection, writes: &Writes) -> Result<()> {
     let contracts: Vec<_> = writes.contracts.iter().collect();
-    Batch::insert("contracts", CONTRACT).run(conn, &contracts, bind_contract).await?;
+    RowBatch::insert("contracts", CONTRACT).run(conn, &contracts, bind_contract).await?;
     let repeats: Vec<_> = writes.repeats.values().collect();
-    Batch::upsert("contract_repeats", REPEAT, &["tenant", "repeat_key"])
+    RowBatch::upsert("contract_repeats", REPEAT, &["tenant", "repeat_key"])
         .run(conn, &repeats, bind_repeat)
         .await
         .map(|_| ())
 }
 
-fn bind_contract(query: Bound, row: &ContractRow) -> Bound {
+fn bind_contract(query: SqliteStatement, row: &ContractRow) -> SqliteStatement {
     query
         .bind(row.tenant.as_str())
         .bind(row.id.as_str())
@@ -64,7 +64,7 @@ fn bind_contract(query: Bound, row: &ContractRow) -> Bound {
         .bind(row.created_at.0)
 }
 
-fn bind_repeat(query: Bound, row: &RepeatRow) -> Bound {
+fn bind_repeat(query: SqliteStatement, row: &RepeatRow) -> SqliteStatement {
     query
         .bind(row.tenant.as_str())
         .bind(row.key.as_str())

@@ -1,4 +1,4 @@
-//! Erasure, access and legal hold: what a batch sees and writes of them, reads, and clean files.
+//! Erasure, access and legal hold: their part of a batch, reads, and clean files.
 
 use std::time::Duration;
 
@@ -7,33 +7,34 @@ use sqlx::sqlite::{SqliteConnection, SqlitePool, SqliteRow};
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, QueryBuilder, Row, Sqlite};
 
 use super::SqliteStore;
-use super::batch::{Batch, Bound, json};
+use super::batch::{RowBatch, SqliteStatement, json};
 use super::connection::failure;
 use super::rows;
 use crate::domain::handoff::CheckpointRef;
 use crate::domain::ids::{ContentId, HandoffId, Micros, TaskId, TenantId};
-use crate::evidence::erasure::{Scope, Slot};
-use crate::evidence::record::{Draft, RecordKind, Sealed};
+use crate::evidence::erasure::{DataSlot, ErasureScope};
+use crate::evidence::record::{RecordDraft, RecordKind, SealedRecord};
 use crate::fault::{self, Step};
 use crate::store::erasure::{
-    ERASED_CHECKPOINT, Erase, ErasureKey, ErasureNeeds, ErasureRow, ErasureState, HeldDatum,
-    HoldKey, HoldRow, Known, Page, PageNeed, PurgeNeed, PurgePage, Scrubbed, SubjectRef,
+    ERASED_CHECKPOINT, ErasureKey, ErasureNeeds, ErasurePage, ErasureRow, ErasureState,
+    ErasureWrite, HoldKey, HoldRow, PageNeed, PurgeNeed, PurgePage, ScrubOutcome, SubjectDatum,
+    SubjectRef, SubjectState,
 };
-use crate::store::purge::{Beside, CHECKPOINTS, Old, page as put_together};
+use crate::store::purge::{CHECKPOINTS, ExpiredPage, PurgeContext, page as put_together};
 use crate::store::rows::{ERASURE, HELD, HOLD};
 use crate::store::{Result, StoreError, Writes};
 
-/// Holds that are told of at most: one is enough to forbid.
+/// Most holds listed: one is enough to forbid an erasure.
 const HOLDS: i64 = 10;
 
-/// Erasures of one subject that are listed at most.
+/// Most erasures listed for one subject.
 const ERASURES: i64 = 1000;
 
-/// Tries to empty the write-ahead log while readers are in the way, and the pause between them.
+/// Attempts to empty the write-ahead log while readers are active, and the pause between them.
 const TRUNCATIONS: u32 = 100;
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// What is known of subjects, erasures and holds. The write lock is held, so nothing passes by.
+/// Loads subjects, erasures and holds. The write lock is held, so no change intervenes.
 pub(super) async fn load(
     conn: &mut SqliteConnection,
     needs: &ErasureNeeds,
@@ -65,7 +66,7 @@ pub(super) async fn load(
     Ok(state)
 }
 
-async fn known(conn: &mut SqliteConnection, subject: &SubjectRef) -> Result<Known> {
+async fn known(conn: &mut SqliteConnection, subject: &SubjectRef) -> Result<SubjectState> {
     let held =
         sqlx::query("SELECT count(*) FROM personal_data WHERE tenant = ? AND subject_id = ?")
             .bind(subject.tenant.as_str())
@@ -86,10 +87,10 @@ async fn known(conn: &mut SqliteConnection, subject: &SubjectRef) -> Result<Know
         .map_err(failure)?;
     let latest = latest.as_ref().map(rows::erasure).transpose()?;
     let holds = holds(conn, &subject.tenant, &subject.key, Some(&subject.id)).await?;
-    Ok(Known { held, holds, latest })
+    Ok(SubjectState { held, holds, latest })
 }
 
-/// What forbids erasing a subject: a hold on it, or on a task on which data of it is kept.
+/// Holds that forbid erasing a subject: on the subject, or on a task with data of the subject.
 async fn holds(
     conn: &mut SqliteConnection,
     tenant: &TenantId,
@@ -121,7 +122,7 @@ async fn page(
     conn: &mut SqliteConnection,
     key: &ErasureKey,
     need: PageNeed,
-) -> Result<Option<Page>> {
+) -> Result<Option<ErasurePage>> {
     let sql = format!("SELECT {ERASURE} FROM erasures WHERE tenant = ? AND erasure_id = ?");
     let row = sqlx::query(AssertSqlSafe(sql))
         .bind(key.0.as_str())
@@ -131,7 +132,7 @@ async fn page(
         .map_err(failure)?;
     let Some(row) = row.as_ref().map(rows::erasure).transpose()? else { return Ok(None) };
     let holds = holds(conn, &key.0, &row.subject_key, row.subject_id.as_deref()).await?;
-    let mut page = Page { row, holds, data: vec![], contents: vec![], checkpoints: vec![] };
+    let mut page = ErasurePage { row, holds, data: vec![], contents: vec![], checkpoints: vec![] };
     let Some(subject) = &page.row.subject_id else { return Ok(Some(page)) };
     let found = sqlx::query(
         "SELECT leaf_index, ordinal, handoff_id FROM personal_data \
@@ -148,7 +149,7 @@ async fn page(
     for row in &found {
         page.data.push((rows::slot(row)?, rows::parse_opt(row, "handoff_id")?));
     }
-    if page.row.scope == Scope::Messages {
+    if page.row.scope == ErasureScope::Messages {
         let handoffs: Vec<HandoffId> = page.data.iter().filter_map(|(_, id)| *id).collect();
         let handoffs = json(&handoffs)?;
         page.contents = contents(conn, &key.0, &handoffs, need.upto).await?;
@@ -157,8 +158,8 @@ async fn page(
     Ok(Some(page))
 }
 
-/// What is kept of the handoffs' records, with every record of their tasks that shares it. Records are
-/// found by their tasks, which have an index.
+/// Contents of the handoffs' records, with every record of their tasks that shares them. Records are found by their
+/// tasks, which have an index.
 async fn contents(
     conn: &mut SqliteConnection,
     tenant: &TenantId,
@@ -212,7 +213,7 @@ async fn checkpoints(
     .collect()
 }
 
-/// What is past its time among the records from a place on.
+/// The expired data of the records from a leaf index on.
 async fn purge_page(
     conn: &mut SqliteConnection,
     tenant: &TenantId,
@@ -232,10 +233,10 @@ async fn purge_page(
     .fetch_all(&mut *conn)
     .await
     .map_err(failure)?;
-    let old = Old::new(need, found.iter().map(rows::aged).collect::<Result<_>>()?);
+    let old = ExpiredPage::new(need, found.iter().map(rows::aged).collect::<Result<_>>()?);
     let leaves: Vec<i64> = old.records.iter().map(|record| record.leaf_index).collect();
     let tasks = json(&old.tasks())?;
-    let mut beside = Beside::default();
+    let mut beside = PurgeContext::default();
     let held = sqlx::query(
         "SELECT t.value AS task_id FROM json_each(?2) AS t WHERE \
            EXISTS (SELECT 1 FROM handoffs AS h WHERE h.tenant = ?1 AND h.task_id = t.value \
@@ -308,12 +309,14 @@ async fn purge_page(
     Ok(put_together(need, old, beside))
 }
 
-/// Writes holds, erasures, and what goes.
+/// Writes holds, erasures, and the removal of data.
 pub(super) async fn write(conn: &mut SqliteConnection, writes: &Writes) -> Result<()> {
     let holds: Vec<_> = writes.holds.values().collect();
-    Batch::upsert("legal_holds", HOLD, &["tenant", "hold_id"]).run(conn, &holds, bind_hold).await?;
+    RowBatch::upsert("legal_holds", HOLD, &["tenant", "hold_id"])
+        .run(conn, &holds, bind_hold)
+        .await?;
     let erasures: Vec<_> = writes.erasures.values().collect();
-    Batch::upsert("erasures", ERASURE, &["tenant", "erasure_id"])
+    RowBatch::upsert("erasures", ERASURE, &["tenant", "erasure_id"])
         .run(conn, &erasures, bind_erasure)
         .await?;
     for gone in &writes.erased {
@@ -323,7 +326,7 @@ pub(super) async fn write(conn: &mut SqliteConnection, writes: &Writes) -> Resul
     Ok(())
 }
 
-async fn erase(conn: &mut SqliteConnection, gone: &Erase) -> Result<()> {
+async fn erase(conn: &mut SqliteConnection, gone: &ErasureWrite) -> Result<()> {
     let data: Vec<_> = gone.data.iter().map(|slot| (slot.leaf_index, slot.ordinal)).collect();
     let sql = "UPDATE personal_data SET salt = NULL, bytes = NULL, subject_id = '' \
                WHERE tenant = ? AND (leaf_index, ordinal) IN \
@@ -378,10 +381,10 @@ async fn change<T: Serialize + Sync>(
     query.execute(conn).await.map_err(failure).map(|_| ())
 }
 
-/// Notes where the record of an erasure's end stands.
+/// Stores the leaf index of an erasure's final record.
 pub(super) async fn place(
     conn: &mut SqliteConnection,
-    records: &[(&Draft, &Sealed)],
+    records: &[(&RecordDraft, &SealedRecord)],
 ) -> Result<()> {
     for (draft, sealed) in records {
         let Some(facts) = &draft.erasure else { continue };
@@ -398,7 +401,7 @@ pub(super) async fn place(
     Ok(())
 }
 
-fn bind_hold(query: Bound, row: &HoldRow) -> Bound {
+fn bind_hold(query: SqliteStatement, row: &HoldRow) -> SqliteStatement {
     query
         .bind(row.tenant.as_str())
         .bind(row.id.as_str())
@@ -410,7 +413,7 @@ fn bind_hold(query: Bound, row: &HoldRow) -> Bound {
         .bind(row.released_at.map(|at| at.0))
 }
 
-fn bind_erasure(query: Bound, row: &ErasureRow) -> Bound {
+fn bind_erasure(query: SqliteStatement, row: &ErasureRow) -> SqliteStatement {
     query
         .bind(row.tenant.as_str())
         .bind(row.id.to_string())
@@ -435,10 +438,10 @@ pub(super) async fn list_held(
     pool: &SqlitePool,
     tenant: &TenantId,
     subject_id: &str,
-    after: Option<Slot>,
+    after: Option<DataSlot>,
     limit: i64,
-) -> Result<Vec<HeldDatum>> {
-    let after = after.unwrap_or(Slot { leaf_index: -1, ordinal: -1 });
+) -> Result<Vec<SubjectDatum>> {
+    let after = after.unwrap_or(DataSlot { leaf_index: -1, ordinal: -1 });
     let sql = format!(
         "SELECT {HELD} FROM personal_data AS p \
          JOIN audit_records AS r ON r.tenant = p.tenant AND r.leaf_index = p.leaf_index \
@@ -547,7 +550,7 @@ impl SqliteStore {
     /// but pages that were split or merged before may hold a copy in space that no row uses, and the
     /// write-ahead log holds the pages as they were. So the file is rewritten, up to the limit that the
     /// options set, and the log emptied. Writers wait meanwhile.
-    pub(super) async fn scrub_files(&self) -> Result<Scrubbed> {
+    pub(super) async fn scrub_files(&self) -> Result<ScrubOutcome> {
         let writer = self.writer.lock().await;
         if writer.closed {
             return Err(StoreError::Unavailable("the store is closed".to_owned()));
@@ -565,7 +568,7 @@ impl SqliteStore {
     }
 }
 
-async fn rewrite(conn: &mut SqliteConnection, limit: u64) -> Result<Scrubbed> {
+async fn rewrite(conn: &mut SqliteConnection, limit: u64) -> Result<ScrubOutcome> {
     let size: i64 =
         sqlx::query("SELECT page_count * page_size FROM pragma_page_count(), pragma_page_size()")
             .fetch_one(&mut *conn)
@@ -575,9 +578,9 @@ async fn rewrite(conn: &mut SqliteConnection, limit: u64) -> Result<Scrubbed> {
     let scrubbed = if u64::try_from(size).is_ok_and(|size| size <= limit) {
         sqlx::query("VACUUM").execute(&mut *conn).await.map_err(failure)?;
         fault::at(Step::EraseVacuumed);
-        Scrubbed::Rewritten
+        ScrubOutcome::Rewritten
     } else {
-        Scrubbed::Freed
+        ScrubOutcome::Freed
     };
     for _ in 0..TRUNCATIONS {
         let row = sqlx::query("PRAGMA wal_checkpoint(TRUNCATE)")

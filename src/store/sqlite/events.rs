@@ -1,15 +1,15 @@
-//! Events, subscriptions and cursors.
+//! Queries on events, subscriptions and cursors.
 
 use async_trait::async_trait;
 use sqlx::sqlite::{SqliteConnection, SqlitePool, SqliteRow};
 use sqlx::{AssertSqlSafe, QueryBuilder, Sqlite};
 
-use super::batch::{Batch, Bound, json};
+use super::batch::{RowBatch, SqliteStatement, json};
 use super::connection::failure;
 use super::{SqliteStore, rows};
 use crate::domain::event::{Event, Position, Subscriber};
 use crate::domain::ids::{AgentId, Micros, TenantId};
-use crate::evidence::record::Sealed;
+use crate::evidence::record::SealedRecord;
 use crate::store::events::{
     CursorChange, CursorKey, CursorRow, CursorSettle, CursorWrite, DELIVERY_LOG, EventDeliveryRow,
     EventRow, EventScope, EventStore, SubscriptionKey, SubscriptionRow, numbered,
@@ -19,14 +19,14 @@ use crate::store::{Result, Writes};
 
 const EVENT_COLUMNS: &str = "tenant, leaf_index, ordinal, event_id, type, at, task_id, handoff_id, source, target, audience, data";
 
-/// Events looked at in one deletion.
+/// Most events read in one deletion.
 const DELETED_AT_ONCE: i64 = 2_000;
 
 /// Writes a batch's events, subscriptions and cursors; after its records, for it names their places.
 pub(super) async fn write(
     conn: &mut SqliteConnection,
     writes: &Writes,
-    sealed: &[Sealed],
+    sealed: &[SealedRecord],
 ) -> Result<()> {
     let events = numbered(&writes.events, sealed)?;
     let texts = events.iter().map(|at| json(&at.0.data)).collect::<Result<Vec<_>>>()?;
@@ -35,7 +35,7 @@ pub(super) async fn write(
         .zip(&texts)
         .map(|((event, sealed, ordinal), data)| (*event, *sealed, *ordinal, data.as_str()))
         .collect();
-    Batch::insert("events", EVENT_COLUMNS).run(conn, &rows, bind_event).await?;
+    RowBatch::insert("events", EVENT_COLUMNS).run(conn, &rows, bind_event).await?;
     for (key, row) in &writes.subscriptions {
         write_subscription(conn, key, row.as_ref()).await?;
     }
@@ -45,7 +45,7 @@ pub(super) async fn write(
     Ok(())
 }
 
-fn bind_event(query: Bound, row: (&Event, &Sealed, i32, &str)) -> Bound {
+fn bind_event(query: SqliteStatement, row: (&Event, &SealedRecord, i32, &str)) -> SqliteStatement {
     let (event, sealed, ordinal, data) = row;
     query
         .bind(event.tenant.as_str())
@@ -97,7 +97,7 @@ async fn write_subscription(
 async fn write_cursor(
     conn: &mut SqliteConnection,
     write: &CursorWrite,
-    sealed: &[Sealed],
+    sealed: &[SealedRecord],
 ) -> Result<()> {
     let (tenant, subscriber) = (write.key.0.as_str(), write.key.1.to_string());
     let query = match &write.change {
@@ -184,13 +184,13 @@ async fn settle(
         return Ok(false);
     }
     let rows: Vec<_> = log.iter().map(|row| (key.0.as_str(), subscriber.as_str(), row)).collect();
-    Batch::upsert("event_deliveries", EVENT_DELIVERY, &["tenant", "subscriber", "slot"])
+    RowBatch::upsert("event_deliveries", EVENT_DELIVERY, &["tenant", "subscriber", "slot"])
         .run(conn, &rows, bind_delivery)
         .await?;
     Ok(true)
 }
 
-fn bind_delivery(query: Bound, row: (&str, &str, &EventDeliveryRow)) -> Bound {
+fn bind_delivery(query: SqliteStatement, row: (&str, &str, &EventDeliveryRow)) -> SqliteStatement {
     let (tenant, subscriber, row) = row;
     query
         .bind(tenant.to_owned())

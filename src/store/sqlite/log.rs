@@ -1,4 +1,4 @@
-//! Reading the logs, and what their records commit to.
+//! Queries on the logs and their contents.
 
 use std::collections::HashMap;
 
@@ -11,16 +11,17 @@ use super::rows;
 use crate::domain::ids::{ContentId, Micros, TaskId, TenantId};
 use crate::evidence::commitment::{Codec, unpack};
 use crate::evidence::merkle::Hash;
-use crate::evidence::record::{LogHead, Sealed};
+use crate::evidence::record::{LogHead, SealedRecord};
 use crate::store::rows::{HEAD, KEPT};
 use crate::store::{
-    HandoffKey, Result, StoreError, StoredContent, StoredPersonal, StoredRecord, TreeKeyRow,
+    HandoffKey, Result, SaltedContent, StoreError, StoredContent, StoredPersonal, StoredRecord,
+    TreeKeyRow,
 };
 
-/// Handoffs without a record that are told of at most.
+/// Most unrecorded handoffs listed.
 const UNRECORDED: i64 = 10;
 
-/// Unpacks what a row holds.
+/// Unpacks a stored content.
 pub(super) fn unpacked(codec: Codec, bytes: &[u8]) -> Result<Vec<u8>> {
     unpack(codec, bytes).map_err(|_| {
         StoreError::Refused("a stored content is not in the form that its codec names".to_owned())
@@ -171,9 +172,11 @@ pub(super) async fn find_content(
         .transpose()
 }
 
-/// See [`crate::store::Store::find_receipt`]. Where a handoff was kept first and committed later,
-/// its commitment is the receipt.
-pub(super) async fn find_receipt(pool: &SqlitePool, key: &HandoffKey) -> Result<Option<Sealed>> {
+/// See [`crate::store::Store::find_receipt`]. For a dead letter committed later, the commit is the receipt.
+pub(super) async fn find_receipt(
+    pool: &SqlitePool,
+    key: &HandoffKey,
+) -> Result<Option<SealedRecord>> {
     let row = sqlx::query(
         "SELECT log_id, leaf_index, record_hash, body, tree_size FROM audit_records \
          JOIN audit_log_heads USING (tenant) \
@@ -186,7 +189,7 @@ pub(super) async fn find_receipt(pool: &SqlitePool, key: &HandoffKey) -> Result<
     .await
     .map_err(failure)?;
     row.map(|row| {
-        Ok(Sealed {
+        Ok(SealedRecord {
             log_id: rows::get(&row, "log_id")?,
             leaf_index: rows::get(&row, "leaf_index")?,
             hash: rows::hash32(&row, "record_hash")?,
@@ -275,11 +278,8 @@ fn record(row: &SqliteRow, contents: bool) -> Result<StoredRecord> {
     })
 }
 
-/// Salt and packed bytes.
-type Kept = (Vec<u8>, Codec, Vec<u8>);
-
-/// What a row holds, unless it is erased.
-fn kept(row: &SqliteRow) -> Result<Option<Kept>> {
+/// The stored data of a row; `None` where erased.
+fn kept(row: &SqliteRow) -> Result<Option<SaltedContent>> {
     let salt = rows::get::<Option<Vec<u8>>>(row, "salt")?;
     let bytes = rows::get::<Option<Vec<u8>>>(row, "bytes")?;
     salt.zip(bytes).map(|(salt, bytes)| Ok((salt, rows::codec(row)?, bytes))).transpose()

@@ -1,4 +1,4 @@
-//! The migrations that this binary knows, and their application.
+//! The migrations of this binary, and their application.
 
 use sqlx::SqlSafeStr;
 use sqlx::migrate::{Migrate, MigrateError, Migration, MigrationType, Migrator};
@@ -43,8 +43,8 @@ fn migrator() -> Migrator {
     )
 }
 
-/// Applies what is new, inside the caller's transaction: its write lock is the lock under which
-/// two processes do not migrate at once. Returns how many were new.
+/// Applies new migrations inside the caller's transaction, whose write lock excludes a second process. Returns their
+/// number.
 pub(super) async fn run(conn: &mut SqliteConnection) -> Result<usize> {
     let migrator = migrator();
     conn.ensure_migrations_table(&migrator.table_name).await.map_err(refusal)?;

@@ -16,16 +16,16 @@ use crate::domain::handoff::{DeliveryMode, Handoff};
 use crate::domain::ids::{AgentId, ContentId, Micros, TaskId, TenantId};
 use crate::domain::progress::Edge;
 use crate::domain::task::Task;
-use crate::evidence::append::Appended;
-use crate::evidence::erasure::Slot;
+use crate::evidence::append::AppendedRecords;
+use crate::evidence::erasure::DataSlot;
 use crate::evidence::merkle::Hash;
-use crate::evidence::record::{LogHead, Sealed};
-use crate::store::erasure::{ErasureKey, ErasureRow, HeldDatum, HoldKey, HoldRow, Scrubbed};
+use crate::evidence::record::{LogHead, SealedRecord};
+use crate::store::erasure::{ErasureKey, ErasureRow, HoldKey, HoldRow, ScrubOutcome, SubjectDatum};
 use crate::store::{
-    AgentRow, CheckpointCursor, CheckpointRow, Claim, Cursor, DeadLetterFilter, DeadLetterRow,
-    Depths, EscalationFilter, EscalationKey, HandoffFilter, HandoffKey, Held, KeyRow, Needs,
-    OutboxRow, Receiver, Release, Result, ReturnRow, RunKey, State, Store, StoredContent,
-    StoredRecord, TaskFilter, TaskKey, TreeKeyRow, Wakeups, Writes,
+    AgentRow, BatchState, CheckpointCursor, CheckpointRow, Claim, ClaimKey, ClaimRelease, Cursor,
+    DeadLetterFilter, DeadLetterRow, Depths, EscalationFilter, EscalationKey, HandoffFilter,
+    HandoffKey, KeyRow, Needs, OutboxRow, ReceiverKey, Result, ReturnRow, RunKey, Store,
+    StoredContent, StoredRecord, TaskFilter, TaskKey, TreeKeyRow, Wakeups, Writes,
 };
 
 mod append;
@@ -85,11 +85,11 @@ impl std::fmt::Debug for SqliteStore {
     }
 }
 
-/// Nobody else serves the file, so nobody else says anything.
-struct Alone;
+/// Wakeups without events: no other broker serves the file.
+struct SqliteWakeups;
 
 #[async_trait]
-impl Wakeups for Alone {
+impl Wakeups for SqliteWakeups {
     async fn next(&mut self) -> Result<()> {
         std::future::pending().await
     }
@@ -100,8 +100,8 @@ impl Store for SqliteStore {
     async fn transact(
         &self,
         needs: &Needs,
-        plan: &mut (dyn FnMut(State) -> Writes + Send),
-    ) -> Result<Appended> {
+        plan: &mut (dyn FnMut(BatchState) -> Writes + Send),
+    ) -> Result<AppendedRecords> {
         let mut tx = self.begin().await?;
         match transact::run(&mut tx.conn, needs, plan).await {
             Ok(Some(sealed)) => {
@@ -110,7 +110,7 @@ impl Store for SqliteStore {
             }
             Ok(None) => {
                 tx.abandon().await;
-                Ok(Appended::default())
+                Ok(AppendedRecords::default())
             }
             Err(err) => tx.settle(Err(err)).await,
         }
@@ -253,7 +253,7 @@ impl Store for SqliteStore {
         reads::find_checkpoint(&self.readers, run, seq).await
     }
 
-    async fn find_receipt(&self, key: &HandoffKey) -> Result<Option<Sealed>> {
+    async fn find_receipt(&self, key: &HandoffKey) -> Result<Option<SealedRecord>> {
         log::find_receipt(&self.readers, key).await
     }
 
@@ -342,9 +342,9 @@ impl Store for SqliteStore {
         &self,
         tenant: &TenantId,
         subject_id: &str,
-        after: Option<Slot>,
+        after: Option<DataSlot>,
         limit: i64,
-    ) -> Result<Vec<HeldDatum>> {
+    ) -> Result<Vec<SubjectDatum>> {
         erasure::list_held(&self.readers, tenant, subject_id, after, limit).await
     }
 
@@ -378,7 +378,7 @@ impl Store for SqliteStore {
         erasure::list_holds(&self.readers, tenant, subject_key, after, limit).await
     }
 
-    async fn scrub(&self) -> Result<Scrubbed> {
+    async fn scrub(&self) -> Result<ScrubOutcome> {
         self.scrub_files().await
     }
 
@@ -387,17 +387,21 @@ impl Store for SqliteStore {
         mode: DeliveryMode,
         now: Micros,
         limit: i64,
-    ) -> Result<Vec<Receiver>> {
+    ) -> Result<Vec<ReceiverKey>> {
         claims::list_due_receivers(&self.readers, mode, now, limit).await
     }
 
-    async fn list_due_among(&self, receivers: &[Receiver], now: Micros) -> Result<Vec<Receiver>> {
+    async fn list_due_among(
+        &self,
+        receivers: &[ReceiverKey],
+        now: Micros,
+    ) -> Result<Vec<ReceiverKey>> {
         claims::list_due_among(&self.readers, receivers, now).await
     }
 
     async fn list_waiting(
         &self,
-        receiver: &Receiver,
+        receiver: &ReceiverKey,
         now: Micros,
         limit: i64,
     ) -> Result<Vec<OutboxRow>> {
@@ -418,12 +422,12 @@ impl Store for SqliteStore {
     }
 
     async fn listen(&self) -> Result<Box<dyn Wakeups>> {
-        Ok(Box::new(Alone))
+        Ok(Box::new(SqliteWakeups))
     }
 
     async fn claim(
         &self,
-        receiver: &Receiver,
+        receiver: &ReceiverKey,
         mode: DeliveryMode,
         broker: &str,
         now: Micros,
@@ -437,7 +441,7 @@ impl Store for SqliteStore {
 
     async fn claim_returns(
         &self,
-        receiver: &Receiver,
+        receiver: &ReceiverKey,
         now: Micros,
         until: Micros,
         limit: i64,
@@ -465,11 +469,11 @@ impl Store for SqliteStore {
         claims::list_strangers(&self.readers).await
     }
 
-    async fn list_claims(&self, broker: &str) -> Result<Vec<Held>> {
+    async fn list_claims(&self, broker: &str) -> Result<Vec<ClaimKey>> {
         claims::list_claims(&self.readers, broker).await
     }
 
-    async fn release(&self, whose: Release<'_>) -> Result<u64> {
+    async fn release(&self, whose: ClaimRelease<'_>) -> Result<u64> {
         let mut tx = self.begin().await?;
         let outcome = claims::release(&mut tx.conn, whose).await;
         tx.settle(outcome).await

@@ -126,7 +126,7 @@ async fn of_tenant(pool: &SqlitePool, sql: String, tenant: &TenantId) -> Result<
     sqlx::query(AssertSqlSafe(sql)).bind(tenant.as_str()).fetch_all(pool).await.map_err(failure)
 }
 
-/// One row by tenant and id.
+/// A row by tenant and id.
 pub(super) async fn find(
     pool: &SqlitePool,
     sql: String,
@@ -186,9 +186,9 @@ pub(super) async fn find_checkpoint(
 }
 
 /// A list of a tenant's rows, newest first, to which filters are added; the table is called `x`.
-pub(super) struct Newest(QueryBuilder<Sqlite>);
+pub(super) struct NewestQuery(QueryBuilder<Sqlite>);
 
-impl Newest {
+impl NewestQuery {
     pub(super) fn new(columns: &str, table: &str, tenant: &TenantId) -> Self {
         let mut query =
             QueryBuilder::new(format!("SELECT {columns} FROM {table} WHERE x.tenant = "));
@@ -196,7 +196,7 @@ impl Newest {
         Self(query)
     }
 
-    /// `sql` says how a row must stand to the value; each `{}` is the value.
+    /// Adds a condition `sql`, in which each `{}` is the value.
     pub(super) fn filter(&mut self, sql: &str, value: Option<String>) {
         let Some(value) = value else { return };
         self.0.push(" AND ");
@@ -208,7 +208,7 @@ impl Newest {
         }
     }
 
-    /// Compares a column with a moment.
+    /// Adds a comparison of a column with a time.
     fn time(&mut self, sql: &str, at: Option<Micros>) {
         if let Some(at) = at {
             self.0.push(" AND ").push(sql).push_bind(at.0);
@@ -244,7 +244,7 @@ pub(super) async fn list_handoffs(
     // Left alone, SQLite walks all of the tenant's handoffs to save itself sorting a task's few.
     let table =
         if task_id.is_some() { "handoffs AS x INDEXED BY handoffs_task" } else { "handoffs AS x" };
-    let mut list = Newest::new(HANDOFF, table, tenant);
+    let mut list = NewestQuery::new(HANDOFF, table, tenant);
     list.filter("x.task_id = {}", task_id.map(|id| id.to_string()));
     list.filter("x.status = {}", status.map(|status| status.as_str().to_owned()));
     list.filter("x.source = {}", source.as_ref().map(ToString::to_string));
@@ -263,7 +263,7 @@ pub(super) async fn list_tasks(
     limit: i64,
 ) -> Result<Vec<Task>> {
     let TaskFilter { status, party } = filter;
-    let mut list = Newest::new(TASK, "tasks AS x", tenant);
+    let mut list = NewestQuery::new(TASK, "tasks AS x", tenant);
     list.filter("x.status = {}", status.map(|status| status.as_str().to_owned()));
     list.filter(
         "(x.holder = {} OR EXISTS (SELECT 1 FROM handoffs AS h WHERE h.tenant = x.tenant \
@@ -282,7 +282,7 @@ pub(super) async fn list_dead_letters(
     limit: i64,
 ) -> Result<Vec<DeadLetterRow>> {
     let DeadLetterFilter { status, reason, source, target, from, until } = filter;
-    let mut list = Newest::new(DEAD_LETTER, "dead_letters AS x", tenant);
+    let mut list = NewestQuery::new(DEAD_LETTER, "dead_letters AS x", tenant);
     list.filter("x.status = {}", status.clone());
     list.filter("x.reason = {}", reason.clone());
     list.filter("x.source = {}", source.as_ref().map(ToString::to_string));

@@ -4,7 +4,7 @@ use sqlx::sqlite::SqlitePool;
 use sqlx::{AssertSqlSafe, QueryBuilder, Sqlite};
 
 use super::connection::failure;
-use super::reads::{Newest, find};
+use super::reads::{NewestQuery, find};
 use super::rows;
 use crate::domain::escalation::Escalation;
 use crate::domain::ids::{AgentId, Micros, TenantId};
@@ -51,7 +51,7 @@ pub(super) async fn list_escalations(
     limit: i64,
 ) -> Result<Vec<Escalation>> {
     let EscalationFilter { status, task_id } = filter;
-    let mut list = Newest::new(ESCALATION, "escalations AS x", tenant);
+    let mut list = NewestQuery::new(ESCALATION, "escalations AS x", tenant);
     list.filter("x.status = {}", status.map(|status| status.as_str().to_owned()));
     list.filter("x.task_id = {}", task_id.map(|id| id.to_string()));
     list.fetch(pool, "escalation_id", after, limit).await?.iter().map(rows::escalation).collect()

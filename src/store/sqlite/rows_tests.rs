@@ -5,20 +5,20 @@
 use sqlx::Row;
 use uuid::Uuid;
 
-use super::tests::{AT, Bench, agent, committed, outbox, record};
+use super::tests::{AT, SqliteBench, agent, committed, outbox, record};
 use super::*;
 use crate::domain::agent::Agent;
 use crate::domain::failure::{Code, Failure, Stage};
 use crate::domain::handoff::{CheckpointRef, HandoffStatus};
 use crate::domain::ids::{ExecutionId, HandoffId};
 use crate::domain::task::TaskStatus;
-use crate::evidence::commitment::{Part, Subject};
-use crate::evidence::record::{Actor, Draft, RecordKind};
-use crate::store::{IdempotencyRow, Release, Role, StoreError};
+use crate::evidence::commitment::{CommitmentSubject, PackedContent};
+use crate::evidence::record::{Actor, RecordDraft, RecordKind};
+use crate::store::{ClaimRelease, IdempotencyRow, Role, StoreError};
 
 #[tokio::test]
 async fn what_is_written_is_loaded_and_changed_in_chunks_of_every_size() {
-    let bench = Bench::new().await;
+    let bench = SqliteBench::new().await;
     let writes = committed(&bench, 1..152);
     let mut needs = Needs {
         tasks: writes.tasks.keys().cloned().collect(),
@@ -68,14 +68,14 @@ async fn what_is_written_is_loaded_and_changed_in_chunks_of_every_size() {
     assert!(matches!(bench.write(unknown).await, Err(StoreError::Refused(_))));
     let mut elsewhere = Writes::default();
     let nobody: TenantId = "nobody".parse().unwrap();
-    elsewhere.records.push(Draft::new(nobody, RecordKind::NoOp, AT, Actor::broker()));
+    elsewhere.records.push(RecordDraft::new(nobody, RecordKind::NoOp, AT, Actor::broker()));
     assert!(matches!(bench.write(elsewhere).await, Err(StoreError::Refused(_))));
     assert_eq!(bench.store.find_head(&bench.tenant).await.unwrap().unwrap().size, 151);
 }
 
 #[tokio::test]
 async fn the_smaller_rows_come_back_as_they_went() {
-    let bench = Bench::new().await;
+    let bench = SqliteBench::new().await;
     let tenant = bench.tenant.clone();
     let (task, execution) = (bench.task(1), ExecutionId(Uuid::from_u128(9)));
     let checkpoint = |seq| CheckpointRow {
@@ -83,7 +83,7 @@ async fn the_smaller_rows_come_back_as_they_went() {
         task_id: task.id,
         at: CheckpointRef { execution_id: execution, seq },
         agent: agent("a"),
-        part: Part::new(Subject::Checkpoint, [seq.to_le_bytes()[0]; 16], b"{}"),
+        part: PackedContent::new(CommitmentSubject::Checkpoint, [seq.to_le_bytes()[0]; 16], b"{}"),
         created_at: AT,
     };
     let idempotency = IdempotencyRow {
@@ -176,7 +176,7 @@ async fn the_smaller_rows_come_back_as_they_went() {
 
 #[tokio::test]
 async fn who_is_due_is_found_without_reading_all_that_waits() {
-    let bench = Bench::new().await;
+    let bench = SqliteBench::new().await;
     let sql = format!("EXPLAIN QUERY PLAN {}", claims::DUE_RECEIVERS);
     let query = sqlx::query(sqlx::AssertSqlSafe(sql)).bind("webhook").bind(1_i64).bind(5_i64);
     let plan = query.fetch_all(&mut bench.raw().await).await.unwrap();
@@ -188,7 +188,7 @@ async fn who_is_due_is_found_without_reading_all_that_waits() {
 
 #[tokio::test]
 async fn claims_go_in_order_wait_their_turn_and_carry_what_is_kept() {
-    let bench = Bench::new().await;
+    let bench = SqliteBench::new().await;
     let (store, tenant) = (&bench.store, &bench.tenant);
     let mut writes = committed(&bench, 1..4);
     // A second handoff on the first task.
@@ -242,21 +242,21 @@ async fn claims_go_in_order_wait_their_turn_and_carry_what_is_kept() {
         store.claim(&receiver, DeliveryMode::Webhook, "other", now, until, 9).await.unwrap();
     assert_eq!((ids(&claims), claims[0].body.len()), (vec![50], 0));
     let content = store.find_content(tenant, second.content_id.unwrap()).await.unwrap();
-    assert_eq!(content.unwrap().kept, crate::store::Kept::Erased);
+    assert_eq!(content.unwrap().kept, crate::store::ContentStorage::Erased);
 
     // "other" never said that it lives; "me" did.
-    assert_eq!(store.release(Release::Silent("other", None)).await.unwrap(), 1);
+    assert_eq!(store.release(ClaimRelease::Silent("other", None)).await.unwrap(), 1);
     let claims = store
         .claim(&receiver, DeliveryMode::Webhook, "me", Micros(4_000_000), until, 9)
         .await
         .unwrap();
     assert_eq!((ids(&claims), claims[0].attempt), (vec![50], 2));
-    assert_eq!(store.release(Release::Own("me")).await.unwrap(), 3);
+    assert_eq!(store.release(ClaimRelease::Own("me")).await.unwrap(), 3);
 }
 
 #[tokio::test]
 async fn lists_page_newest_first_and_records_carry_their_content() {
-    let bench = Bench::new().await;
+    let bench = SqliteBench::new().await;
     let (store, tenant) = (&bench.store, &bench.tenant);
     let sealed = bench.write(committed(&bench, 1..6)).await.unwrap();
     let filter = HandoffFilter { party: Some(agent("b")), ..HandoffFilter::default() };

@@ -1,23 +1,23 @@
-//! Payload schemas.
+//! Queries on payload schemas.
 
 use async_trait::async_trait;
 use sqlx::AssertSqlSafe;
 use sqlx::sqlite::SqliteConnection;
 
-use super::batch::{Batch, Bound, json};
+use super::batch::{RowBatch, SqliteStatement, json};
 use super::connection::failure;
 use super::transact::fetch_pairs;
 use super::{SqliteStore, rows};
 use crate::domain::ids::TenantId;
 use crate::store::rows::PAYLOAD_SCHEMA;
 use crate::store::schemas::{PayloadSchemaRow, PayloadSchemaStore};
-use crate::store::{Needs, Result, State, Writes};
+use crate::store::{BatchState, Needs, Result, Writes};
 
-/// Loads what a batch must see.
+/// Loads a batch's rows.
 pub(super) async fn load(
     conn: &mut SqliteConnection,
     needs: &Needs,
-    state: &mut State,
+    state: &mut BatchState,
 ) -> Result<()> {
     if !needs.payload_schemas.is_empty() {
         let (table, wanted) = ("payload_schemas", json(&needs.payload_schemas)?);
@@ -29,13 +29,13 @@ pub(super) async fn load(
     Ok(())
 }
 
-/// Writes what a batch changes.
+/// Writes a batch's changes.
 pub(super) async fn write(conn: &mut SqliteConnection, writes: &Writes) -> Result<()> {
     let schemas: Vec<_> = writes.payload_schemas.iter().collect();
-    Batch::insert("payload_schemas", PAYLOAD_SCHEMA).run(conn, &schemas, bind).await.map(|_| ())
+    RowBatch::insert("payload_schemas", PAYLOAD_SCHEMA).run(conn, &schemas, bind).await.map(|_| ())
 }
 
-fn bind(query: Bound, row: &PayloadSchemaRow) -> Bound {
+fn bind(query: SqliteStatement, row: &PayloadSchemaRow) -> SqliteStatement {
     query
         .bind(row.tenant.as_str())
         .bind(row.id.as_str())

@@ -17,19 +17,21 @@ use crate::domain::ids::{ExecutionId, HandoffId};
 use crate::domain::latency::LatencyClock;
 use crate::domain::money::Usd;
 use crate::domain::task::TaskStatus;
-use crate::evidence::commitment::{Part, Subject};
-use crate::evidence::record::{Actor, Content, Draft, PersonalPart, RecordKind, record_hash};
+use crate::evidence::commitment::{CommitmentSubject, PackedContent};
+use crate::evidence::record::{
+    Actor, PersonalPart, RecordContent, RecordDraft, RecordKind, record_hash,
+};
 use crate::store::{OutboxRow, StoreError};
 
 pub(super) const AT: Micros = Micros(1_000_000);
 
-pub(super) struct Bench {
+pub(super) struct SqliteBench {
     pub(super) folder: TempDir,
     pub(super) store: SqliteStore,
     pub(super) tenant: TenantId,
 }
 
-impl Bench {
+impl SqliteBench {
     pub(super) async fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let store = SqliteStore::open(&url(&folder), SqliteOptions::serving()).await.unwrap();
@@ -44,13 +46,13 @@ impl Bench {
         SqliteConnection::connect(&url(&self.folder)).await.unwrap()
     }
 
-    pub(super) async fn write(&self, writes: Writes) -> Result<Vec<Sealed>> {
+    pub(super) async fn write(&self, writes: Writes) -> Result<Vec<SealedRecord>> {
         let mut writes = Some(writes);
         let done = self.store.transact(&Needs::default(), &mut |_| writes.take().unwrap()).await;
         done.map(|done| done.records)
     }
 
-    pub(super) async fn load(&self, needs: &Needs) -> State {
+    pub(super) async fn load(&self, needs: &Needs) -> BatchState {
         let mut seen = None;
         let none = self
             .store
@@ -152,24 +154,29 @@ pub(super) fn outbox(handoff: &Handoff, seq: i64) -> OutboxRow {
 }
 
 /// The record of a committed handoff with its message and two subjects' data.
-pub(super) fn record(handoff: &mut Handoff, message: &str) -> Draft {
+pub(super) fn record(handoff: &mut Handoff, message: &str) -> RecordDraft {
     let id = ContentId(Uuid::from_u128(handoff.id.0.as_u128() + 1_000_000));
     handoff.content_id = Some(id);
-    let part = Part::new(Subject::Message, [3; 16], message.as_bytes());
+    let part = PackedContent::new(CommitmentSubject::Message, [3; 16], message.as_bytes());
     let personal = |subject: &str| PersonalPart {
         subject_id: subject.to_owned(),
-        part: Part::new(Subject::PersonalData, [4; 16], format!("\"{subject}\"").as_bytes()),
+        part: PackedContent::new(
+            CommitmentSubject::PersonalData,
+            [4; 16],
+            format!("\"{subject}\"").as_bytes(),
+        ),
     };
-    let mut draft = Draft::new(handoff.tenant.clone(), RecordKind::Handoff, AT, Actor::broker());
+    let mut draft =
+        RecordDraft::new(handoff.tenant.clone(), RecordKind::Handoff, AT, Actor::broker());
     draft.task_id = Some(handoff.task_id);
     draft.handoff_id = Some(handoff.id);
-    draft.content = Some(Content { id, part });
+    draft.content = Some(RecordContent { id, part });
     draft.personal = vec![personal("zoe"), personal("adam")];
     draft
 }
 
 /// `count` handoffs, each on a task of its own, with outbox row and record.
-pub(super) fn committed(bench: &Bench, ids: std::ops::Range<u128>) -> Writes {
+pub(super) fn committed(bench: &SqliteBench, ids: std::ops::Range<u128>) -> Writes {
     let mut writes = Writes::default();
     for n in ids {
         let task = bench.task(n);
@@ -195,7 +202,7 @@ async fn a_url_names_a_file() {
 
 #[tokio::test]
 async fn one_broker_serves_a_file_and_others_may_look() {
-    let bench = Bench::new().await;
+    let bench = SqliteBench::new().await;
     let url = url(&bench.folder);
     let second = SqliteStore::open(&url, SqliteOptions::serving()).await.unwrap_err();
     assert!(second.to_string().contains("another broker serves"), "{second}");
@@ -219,7 +226,7 @@ async fn one_broker_serves_a_file_and_others_may_look() {
 #[tokio::test]
 async fn only_the_owner_reads_the_files() {
     use std::os::unix::fs::PermissionsExt;
-    let bench = Bench::new().await;
+    let bench = SqliteBench::new().await;
     for file in std::fs::read_dir(bench.folder.path().join("deep/er")).unwrap() {
         let file = file.unwrap();
         assert_eq!(file.metadata().unwrap().permissions().mode() & 0o077, 0, "{file:?}");
@@ -228,7 +235,7 @@ async fn only_the_owner_reads_the_files() {
 
 #[tokio::test]
 async fn a_foreign_or_changed_migration_is_refused() {
-    let bench = Bench::new().await;
+    let bench = SqliteBench::new().await;
     assert_eq!(bench.store.migrate().await.unwrap(), 0);
     let mut raw = bench.raw().await;
     sqlx::raw_sql("INSERT INTO _sqlx_migrations VALUES (99, 'future', '', TRUE, x'00', 0)")
@@ -250,7 +257,7 @@ async fn a_foreign_or_changed_migration_is_refused() {
 
 #[tokio::test]
 async fn records_cannot_be_rewritten_by_sql() {
-    let bench = Bench::new().await;
+    let bench = SqliteBench::new().await;
     bench.write(committed(&bench, 1..3)).await.unwrap();
     let mut raw = bench.raw().await;
     for sql in [
@@ -269,7 +276,7 @@ async fn records_cannot_be_rewritten_by_sql() {
 
 #[tokio::test]
 async fn a_caller_that_goes_away_takes_nothing_with_it() {
-    let bench = Bench::new().await;
+    let bench = SqliteBench::new().await;
     let planned = AtomicBool::new(false);
     let mut plan = |_| {
         planned.store(true, Ordering::Relaxed);
@@ -290,7 +297,7 @@ async fn a_caller_that_goes_away_takes_nothing_with_it() {
 
 #[tokio::test]
 async fn whenever_a_caller_goes_away_a_batch_is_whole_or_absent() {
-    let bench = Bench::new().await;
+    let bench = SqliteBench::new().await;
     for n in 0..60u32 {
         let from = u128::from(n) * 100 + 1;
         let attempt = bench.write(committed(&bench, from..from + 20));
@@ -308,7 +315,7 @@ async fn whenever_a_caller_goes_away_a_batch_is_whole_or_absent() {
 
 #[tokio::test]
 async fn a_plan_that_panics_leaves_the_writer_usable() {
-    let bench = Bench::new().await;
+    let bench = SqliteBench::new().await;
     let writes = committed(&bench, 1..2);
     let store = Arc::new(bench.store);
     let panicking = Arc::clone(&store);
@@ -322,7 +329,7 @@ async fn a_plan_that_panics_leaves_the_writer_usable() {
 }
 
 /// A transaction of 1 MiB.
-async fn fill(bench: &Bench) {
+async fn fill(bench: &SqliteBench) {
     let mut tx = bench.store.begin().await.unwrap();
     let blobs = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 16) \
          INSERT INTO filler SELECT randomblob(65536) FROM n";
@@ -330,20 +337,20 @@ async fn fill(bench: &Bench) {
     tx.settle(Ok(())).await.unwrap();
 }
 
-async fn filler(bench: &Bench) {
+async fn filler(bench: &SqliteBench) {
     let mut tx = bench.store.begin().await.unwrap();
     sqlx::query("CREATE TABLE filler (bytes BLOB)").execute(&mut tx.conn).await.unwrap();
     tx.settle(Ok(())).await.unwrap();
 }
 
-fn log_bytes(bench: &Bench) -> u64 {
+fn log_bytes(bench: &SqliteBench) -> u64 {
     let path = bench.folder.path().join("deep/er/h.db-wal");
     std::fs::metadata(path).unwrap().len()
 }
 
 #[tokio::test]
 async fn the_write_ahead_log_begins_anew_while_writers_go_on() {
-    let bench = Bench::new().await;
+    let bench = SqliteBench::new().await;
     filler(&bench).await;
     for _ in 0..120 {
         fill(&bench).await;
@@ -353,7 +360,7 @@ async fn the_write_ahead_log_begins_anew_while_writers_go_on() {
 
 #[tokio::test]
 async fn the_write_ahead_log_grows_under_a_long_reader_and_is_cut_back_after_it() {
-    let bench = Bench::new().await;
+    let bench = SqliteBench::new().await;
     filler(&bench).await;
     let mut reader = bench.raw().await;
     sqlx::query("BEGIN").execute(&mut reader).await.unwrap();
@@ -378,7 +385,7 @@ async fn the_write_ahead_log_grows_under_a_long_reader_and_is_cut_back_after_it(
 /// See the head of `wal.rs`.
 #[tokio::test]
 async fn this_sqlite_has_no_wal_reset_bug() {
-    let bench = Bench::new().await;
+    let bench = SqliteBench::new().await;
     let mut raw = bench.raw().await;
     let version: String =
         sqlx::query_scalar("SELECT sqlite_version()").fetch_one(&mut raw).await.unwrap();
@@ -388,7 +395,7 @@ async fn this_sqlite_has_no_wal_reset_bug() {
 
 #[tokio::test]
 async fn what_the_write_ahead_log_holds_at_the_end_is_in_the_file() {
-    let bench = Bench::new().await;
+    let bench = SqliteBench::new().await;
     filler(&bench).await;
     fill(&bench).await;
     // Enough for the log to have been copied once, by the other connection.

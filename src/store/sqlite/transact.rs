@@ -7,12 +7,12 @@ use super::batch::json;
 use super::connection::failure;
 use super::{append, caps, contracts, erasure, events, rows, schemas, writes};
 use crate::domain::ids::Micros;
-use crate::evidence::append::Appended;
+use crate::evidence::append::AppendedRecords;
 use crate::fault::{self, Step};
 use crate::store::rows::{
     AGENT, DEAD_LETTER, EDGE, ESCALATION, HANDOFF, KEY, OUTBOX, REFUSED_TASK, SUBSCRIPTION, TASK,
 };
-use crate::store::{IdempotencyRow, Needs, Result, State, Writes};
+use crate::store::{BatchState, IdempotencyRow, Needs, Result, Writes};
 
 /// Columns of a use of an `Idempotency-Key`.
 pub(super) const IDEMPOTENCY: &str = "tenant, agent_id, idempotency_key, handoff_id, created_at";
@@ -21,8 +21,8 @@ pub(super) const IDEMPOTENCY: &str = "tenant, agent_id, idempotency_key, handoff
 pub(super) async fn run(
     conn: &mut SqliteConnection,
     needs: &Needs,
-    plan: &mut (dyn FnMut(State) -> Writes + Send),
-) -> Result<Option<Appended>> {
+    plan: &mut (dyn FnMut(BatchState) -> Writes + Send),
+) -> Result<Option<AppendedRecords>> {
     let state = load(conn, needs).await?;
     let writes = plan(state);
     if is_empty(&writes) {
@@ -115,8 +115,8 @@ pub(super) async fn fetch_pairs(
     fetch(conn, sql, wanted).await
 }
 
-async fn load(conn: &mut SqliteConnection, needs: &Needs) -> Result<State> {
-    let mut state = State::default();
+async fn load(conn: &mut SqliteConnection, needs: &Needs) -> Result<BatchState> {
+    let mut state = BatchState::default();
     if !needs.tasks.is_empty() {
         for row in fetch_pairs(conn, "tasks", TASK, "task_id", json(&needs.tasks)?).await? {
             let task = rows::task(&row)?;
@@ -175,8 +175,12 @@ async fn load(conn: &mut SqliteConnection, needs: &Needs) -> Result<State> {
     Ok(state)
 }
 
-/// The handoffs that reached who hands on, where the message does not name one of them.
-async fn load_lineage(conn: &mut SqliteConnection, needs: &Needs, state: &mut State) -> Result<()> {
+/// The handoffs received by a sender, where its message names none of them.
+async fn load_lineage(
+    conn: &mut SqliteConnection,
+    needs: &Needs,
+    state: &mut BatchState,
+) -> Result<()> {
     let wanted: Vec<_> = needs
         .lineage_beside(state)
         .into_iter()
@@ -199,11 +203,11 @@ async fn load_lineage(conn: &mut SqliteConnection, needs: &Needs, state: &mut St
     Ok(())
 }
 
-/// What recovery asks for: a task's edges, what is open on it, dead letters.
+/// Rows for recovery: a task's edges, its open handoffs and escalation, dead letters.
 async fn load_recovery(
     conn: &mut SqliteConnection,
     needs: &Needs,
-    state: &mut State,
+    state: &mut BatchState,
 ) -> Result<()> {
     let edges = needs.edges_beside(state);
     if !edges.is_empty() {
@@ -261,8 +265,8 @@ async fn load_recovery(
     Ok(())
 }
 
-/// The agents to which the handoffs just loaded may fall back.
-async fn load_fallbacks(conn: &mut SqliteConnection, state: &mut State) -> Result<()> {
+/// The fallback agents of the loaded handoffs.
+async fn load_fallbacks(conn: &mut SqliteConnection, state: &mut BatchState) -> Result<()> {
     let wanted = state.fallbacks();
     if !wanted.is_empty() {
         for row in fetch_pairs(conn, "agents", AGENT, "agent_id", json(&wanted)?).await? {
@@ -273,7 +277,11 @@ async fn load_fallbacks(conn: &mut SqliteConnection, state: &mut State) -> Resul
     Ok(())
 }
 
-async fn load_runs(conn: &mut SqliteConnection, needs: &Needs, state: &mut State) -> Result<()> {
+async fn load_runs(
+    conn: &mut SqliteConnection,
+    needs: &Needs,
+    state: &mut BatchState,
+) -> Result<()> {
     let sql = "WITH wanted (t, i, e) AS \
                  (SELECT value ->> 0, value ->> 1, value ->> 2 FROM json_each(?)) \
                SELECT tenant, task_id, execution_id, seq, commitment, agent_id \
@@ -294,7 +302,7 @@ async fn load_runs(conn: &mut SqliteConnection, needs: &Needs, state: &mut State
 async fn load_idempotency(
     conn: &mut SqliteConnection,
     needs: &Needs,
-    state: &mut State,
+    state: &mut BatchState,
 ) -> Result<()> {
     let sql = format!(
         "WITH wanted (t, a, k) AS \

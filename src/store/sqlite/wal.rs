@@ -19,8 +19,8 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use super::connection::{Writer, failure};
 use crate::store::Result;
 
-/// What is written between two rounds, in records and commits (a lone handoff that is accepted makes four
-/// of them): some 1,000 pages, as SQLite has it.
+/// Records and commits between two rounds of copying (a lone accepted handoff makes four of them): some 1,000 pages,
+/// SQLite's own interval.
 const ROUND: usize = 128;
 
 /// Bytes of the log from which writers wait for the rest to be copied, so that it begins anew: while they go
@@ -31,33 +31,33 @@ pub(super) const LONG: u64 = 16_777_216;
 /// Pages from which a commit copies them itself, as nobody else seems to.
 pub(super) const NET: &str = "16384";
 
-/// How long the beginning anew waits for those who read an old state.
+/// Wait for readers of an old state before the log can begin anew.
 const PATIENCE: Duration = Duration::from_millis(200);
 
-/// What is copied, and who may.
+/// Copies the write-ahead log into the file.
 pub(super) struct Wal {
-    shared: Arc<Shared>,
+    shared: Arc<WalState>,
     task: std::sync::Mutex<Option<JoinHandle<()>>>,
     stop: CancellationToken,
-    /// Ends the task with the store, also where nobody closes it.
+    /// Ends the task with the store, even without a call of [`Wal::end`].
     _stop: DropGuard,
 }
 
-struct Shared {
+struct WalState {
     path: PathBuf,
     /// The database itself, to synchronise what was copied. Never closed: with any descriptor of the file that
     /// a process closes, POSIX takes away the locks that SQLite has on it.
     file: Option<&'static File>,
     written: AtomicUsize,
-    /// Bytes that are too many now: more than [`LONG`] where somebody reads an old state.
+    /// Log size in bytes from which writers wait: above [`LONG`] while a reader holds an old state.
     long: AtomicU64,
     due: Notify,
-    /// One at a time: SQLite turns a second one away. Whoever wants the writer too takes that first.
+    /// One copy at a time: SQLite rejects a second one. A task that also needs the writer takes the writer first.
     turn: Mutex<()>,
 }
 
 impl Wal {
-    /// Starts the copying, on a connection of its own.
+    /// Starts the copy task, on its own connection.
     pub(super) fn keep(
         file: &Path,
         options: SqliteConnectOptions,
@@ -66,7 +66,7 @@ impl Wal {
         let mut path = file.as_os_str().to_owned();
         path.push("-wal");
         let stop = CancellationToken::new();
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(WalState {
             path: path.into(),
             file: File::open(file).ok().map(|file| &*Box::leak(Box::new(file))),
             written: AtomicUsize::new(0),
@@ -85,7 +85,7 @@ impl Wal {
         }
     }
 
-    /// A commit, with so many records.
+    /// Counts a commit with its number of records.
     pub(super) fn wrote(&self, records: usize) {
         let what = 1 + records;
         let enough = self.shared.written.fetch_add(what, Ordering::Relaxed) + what >= ROUND;
@@ -95,14 +95,14 @@ impl Wal {
         }
     }
 
-    /// Nobody copies while this is held. Whoever holds the writer may ask for it, and not the other way
-    /// round.
+    /// Blocks copying while the guard is held. The holder of the writer may call
+    /// this; the holder of the guard must not wait for the writer, or the two deadlock.
     pub(super) async fn turn(&self) -> tokio::sync::MutexGuard<'_, ()> {
         self.shared.turn.lock().await
     }
 
-    /// Ends it; what is not copied stays in the log, from where it is read all the same. Not to be called by
-    /// who holds the writer.
+    /// Ends the task; pages not copied stay in the log, where readers find them. The holder of the writer must
+    /// not call this.
     pub(super) async fn end(&self) {
         self.stop.cancel();
         let task = self.task.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -113,7 +113,7 @@ impl Wal {
     }
 }
 
-impl Shared {
+impl WalState {
     fn bytes(&self) -> u64 {
         std::fs::metadata(&self.path).map_or(0, |file| file.len())
     }
@@ -126,7 +126,7 @@ impl Shared {
 async fn run(
     options: SqliteConnectOptions,
     writer: Arc<Mutex<Writer>>,
-    shared: Arc<Shared>,
+    shared: Arc<WalState>,
     stop: CancellationToken,
 ) {
     let mut kept = None;
@@ -157,8 +157,12 @@ async fn run(
     }
 }
 
-/// Copies what is there; and where the log is long, the rest while nobody writes.
-async fn round(conn: &mut SqliteConnection, writer: &Mutex<Writer>, shared: &Shared) -> Result<()> {
+/// Copies the present pages; for a long log also the rest, while no writer runs.
+async fn round(
+    conn: &mut SqliteConnection,
+    writer: &Mutex<Writer>,
+    shared: &WalState,
+) -> Result<()> {
     if shared.bytes() <= LONG {
         shared.long.store(LONG, Ordering::Relaxed);
     }
@@ -182,7 +186,7 @@ async fn round(conn: &mut SqliteConnection, writer: &Mutex<Writer>, shared: &Sha
     Ok(())
 }
 
-/// Whether it could do what was asked.
+/// Runs a checkpoint; returns whether it completed.
 async fn checkpoint(conn: &mut SqliteConnection, how: &'static str) -> Result<bool> {
     let row = sqlx::query(how).fetch_one(conn).await.map_err(failure)?;
     Ok(row.get::<i64, _>(0) == 0)

@@ -1,10 +1,10 @@
-//! Writing a plan's rows: a few statements a table.
+//! Writes of a batch: a few statements for each table.
 
 use serde::Serialize;
 use sqlx::AssertSqlSafe;
 use sqlx::sqlite::SqliteConnection;
 
-use super::batch::{Batch, Bound, json};
+use super::batch::{RowBatch, SqliteStatement, json};
 use super::connection::failure;
 use super::transact::IDEMPOTENCY;
 use crate::domain::escalation::Escalation;
@@ -21,13 +21,13 @@ use crate::store::{
     RefusedTaskRow, Result, ReturnRow, StoreError, Writes,
 };
 
-/// What a task is born with.
+/// Columns of a task that never change.
 const TASK_FIXED: [&str; 2] = ["created_at", "opened_by"];
 
-/// The same, of one whose books of money are as they were.
+/// [`TASK_FIXED`] and the budget, for a task with an unchanged budget.
 const TASK_SAME_BOOKS: [&str; 3] = ["created_at", "opened_by", "funds"];
 
-/// What a handoff is born with. Digest and `tracestate` are taken away by an erasure, and by nothing else.
+/// Columns of a handoff that never change. Only an erasure removes digest and `tracestate`.
 const HANDOFF_FIXED: [&str; 13] = [
     "digest_salt",
     "digest",
@@ -44,28 +44,29 @@ const HANDOFF_FIXED: [&str; 13] = [
     "span",
 ];
 
-/// Writes everything but the records.
+/// Writes all rows except the records.
 pub(super) async fn write(conn: &mut SqliteConnection, writes: &Writes) -> Result<()> {
-    let rows = books::Rows::of(writes);
+    let rows = books::TaskRows::of(writes);
     let [new, changed, same_books] =
         [&rows.new, &rows.changed, &rows.same_books].map(|rows| rows.iter().collect::<Vec<_>>());
-    Batch::insert("tasks", TASK).run(conn, &new, bind_task).await?;
+    RowBatch::insert("tasks", TASK).run(conn, &new, bind_task).await?;
     for (known, fixed) in [(changed, &TASK_FIXED[..]), (same_books, &TASK_SAME_BOOKS)] {
-        let touched = Batch::update("tasks", TASK, fixed).run(conn, &known, bind_task).await?;
+        let touched = RowBatch::update("tasks", TASK, fixed).run(conn, &known, bind_task).await?;
         all_known(touched, known.len())?;
     }
 
     let (new, known) = split(writes.handoffs.values());
-    Batch::insert("handoffs", HANDOFF).run(conn, &new, bind_handoff).await?;
-    let touched =
-        Batch::update("handoffs", HANDOFF, &HANDOFF_FIXED).run(conn, &known, bind_handoff).await?;
+    RowBatch::insert("handoffs", HANDOFF).run(conn, &new, bind_handoff).await?;
+    let touched = RowBatch::update("handoffs", HANDOFF, &HANDOFF_FIXED)
+        .run(conn, &known, bind_handoff)
+        .await?;
     all_known(touched, known.len())?;
 
     let gone: Vec<_> =
         writes.outbox.iter().filter(|(_, row)| row.is_none()).map(|(key, _)| key).collect();
     delete(conn, "outbox", "handoff_id", &gone).await?;
     let kept: Vec<_> = writes.outbox.values().flatten().collect();
-    Batch::upsert("outbox", OUTBOX, &["tenant", "handoff_id"])
+    RowBatch::upsert("outbox", OUTBOX, &["tenant", "handoff_id"])
         .run(conn, &kept, bind_outbox)
         .await?;
 
@@ -73,29 +74,29 @@ pub(super) async fn write(conn: &mut SqliteConnection, writes: &Writes) -> Resul
         writes.returns.iter().filter(|(_, row)| row.is_none()).map(|(key, _)| key).collect();
     delete(conn, "returns", "handoff_id", &gone).await?;
     let returns: Vec<_> = writes.returns.values().flatten().collect();
-    Batch::insert("returns", RETURN).run(conn, &returns, bind_return).await?;
+    RowBatch::insert("returns", RETURN).run(conn, &returns, bind_return).await?;
 
     let checkpoints: Vec<_> = writes.checkpoints.iter().collect();
-    Batch::insert("checkpoints", CHECKPOINT).run(conn, &checkpoints, bind_checkpoint).await?;
+    RowBatch::insert("checkpoints", CHECKPOINT).run(conn, &checkpoints, bind_checkpoint).await?;
     let uses: Vec<_> = writes.idempotency.iter().collect();
-    Batch::insert("idempotency_keys", IDEMPOTENCY).run(conn, &uses, bind_idempotency).await?;
+    RowBatch::insert("idempotency_keys", IDEMPOTENCY).run(conn, &uses, bind_idempotency).await?;
     let texts = texts(writes.dead_letters.iter().map(|row| &row.failures))?;
     let letters: Vec<_> =
         writes.dead_letters.iter().zip(texts.iter().map(String::as_str)).collect();
     // A new one collides, if at all, by its handoff.
-    Batch::upsert("dead_letters", DEAD_LETTER, &["tenant", "handoff_id"])
+    RowBatch::upsert("dead_letters", DEAD_LETTER, &["tenant", "handoff_id"])
         .run(conn, &letters, bind_dead_letter)
         .await?;
     let edges: Vec<_> = writes.edges.values().collect();
-    Batch::upsert("task_edges", EDGE, &["tenant", "task_id", "source", "target"])
+    RowBatch::upsert("task_edges", EDGE, &["tenant", "task_id", "source", "target"])
         .run(conn, &edges, bind_edge)
         .await?;
     let refused: Vec<_> = writes.refused_tasks.values().collect();
-    Batch::upsert("refused_tasks", REFUSED_TASK, &["tenant", "task_id", "agent_id"])
+    RowBatch::upsert("refused_tasks", REFUSED_TASK, &["tenant", "task_id", "agent_id"])
         .run(conn, &refused, bind_refused_task)
         .await?;
     let escalations: Vec<_> = writes.escalations.values().collect();
-    Batch::upsert("escalations", ESCALATION, &["tenant", "escalation_id"])
+    RowBatch::upsert("escalations", ESCALATION, &["tenant", "escalation_id"])
         .run(conn, &escalations, bind_escalation)
         .await?;
     write_access(conn, writes).await?;
@@ -108,7 +109,7 @@ pub(super) async fn write(conn: &mut SqliteConnection, writes: &Writes) -> Resul
     Ok(())
 }
 
-/// What waits for an agent follows it.
+/// Sets the delivery mode of an agent's waiting handoffs.
 async fn retarget(
     conn: &mut SqliteConnection,
     (tenant, agent): &AgentKey,
@@ -128,7 +129,7 @@ async fn retarget(
     Ok(())
 }
 
-/// Agents and keys.
+/// Writes agents and keys.
 async fn write_access(conn: &mut SqliteConnection, writes: &Writes) -> Result<()> {
     let gone: Vec<_> =
         writes.agents.iter().filter(|(_, row)| row.is_none()).map(|(key, _)| key).collect();
@@ -136,18 +137,20 @@ async fn write_access(conn: &mut SqliteConnection, writes: &Writes) -> Result<()
     let texts = texts(writes.agents.values().flatten().map(|row| &row.agent))?;
     let agents: Vec<_> =
         writes.agents.values().flatten().zip(texts.iter().map(String::as_str)).collect();
-    Batch::upsert("agents", AGENT, &["tenant", "agent_id"]).run(conn, &agents, bind_agent).await?;
+    RowBatch::upsert("agents", AGENT, &["tenant", "agent_id"])
+        .run(conn, &agents, bind_agent)
+        .await?;
     let keys: Vec<_> = writes.keys.values().collect();
-    Batch::upsert("api_keys", KEY, &["tenant", "key_id"]).run(conn, &keys, bind_key).await?;
+    RowBatch::upsert("api_keys", KEY, &["tenant", "key_id"]).run(conn, &keys, bind_key).await?;
     Ok(())
 }
 
-/// Their JSON forms.
+/// Serializes each value as JSON.
 fn texts<'a, T: Serialize + 'a>(values: impl Iterator<Item = &'a T>) -> Result<Vec<String>> {
     values.map(json).collect()
 }
 
-/// The new and the known ones.
+/// Splits rows into new and known ones.
 fn split<'a, T>(rows: impl Iterator<Item = &'a (T, bool)>) -> (Vec<&'a T>, Vec<&'a T>) {
     let (mut fresh, mut known) = (Vec::new(), Vec::new());
     for (row, is_new) in rows {
@@ -181,7 +184,7 @@ async fn delete<K: Serialize + Sync>(
     Ok(())
 }
 
-fn bind_task(query: Bound, (task, books): &books::Row<'_>) -> Bound {
+fn bind_task(query: SqliteStatement, (task, books): &books::TaskRow<'_>) -> SqliteStatement {
     query
         .bind(task.tenant.as_str())
         .bind(task.id.to_string())
@@ -203,7 +206,7 @@ fn bind_task(query: Bound, (task, books): &books::Row<'_>) -> Bound {
         .bind(books.as_deref())
 }
 
-fn bind_handoff(query: Bound, handoff: &Handoff) -> Bound {
+fn bind_handoff(query: SqliteStatement, handoff: &Handoff) -> SqliteStatement {
     let tokens = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
     query
         .bind(handoff.tenant.as_str())
@@ -247,7 +250,7 @@ fn bind_handoff(query: Bound, handoff: &Handoff) -> Bound {
         .bind(handoff.clock.offered_at.map(|at| at.0))
 }
 
-fn bind_outbox(query: Bound, row: &OutboxRow) -> Bound {
+fn bind_outbox(query: SqliteStatement, row: &OutboxRow) -> SqliteStatement {
     query
         .bind(row.tenant.as_str())
         .bind(row.handoff_id.to_string())
@@ -263,7 +266,7 @@ fn bind_outbox(query: Bound, row: &OutboxRow) -> Bound {
         .bind(row.created_at.0)
 }
 
-fn bind_refused_task(query: Bound, row: &RefusedTaskRow) -> Bound {
+fn bind_refused_task(query: SqliteStatement, row: &RefusedTaskRow) -> SqliteStatement {
     query
         .bind(row.tenant.as_str())
         .bind(row.task_id.to_string())
@@ -272,7 +275,7 @@ fn bind_refused_task(query: Bound, row: &RefusedTaskRow) -> Bound {
         .bind(row.updated_at.0)
 }
 
-fn bind_return(query: Bound, row: &ReturnRow) -> Bound {
+fn bind_return(query: SqliteStatement, row: &ReturnRow) -> SqliteStatement {
     query
         .bind(row.tenant.as_str())
         .bind(row.handoff_id.to_string())
@@ -282,7 +285,7 @@ fn bind_return(query: Bound, row: &ReturnRow) -> Bound {
         .bind(row.visible_at.0)
 }
 
-fn bind_checkpoint(query: Bound, row: &CheckpointRow) -> Bound {
+fn bind_checkpoint(query: SqliteStatement, row: &CheckpointRow) -> SqliteStatement {
     query
         .bind(row.tenant.as_str())
         .bind(row.task_id.to_string())
@@ -296,7 +299,7 @@ fn bind_checkpoint(query: Bound, row: &CheckpointRow) -> Bound {
         .bind(row.created_at.0)
 }
 
-fn bind_idempotency(query: Bound, row: &IdempotencyRow) -> Bound {
+fn bind_idempotency(query: SqliteStatement, row: &IdempotencyRow) -> SqliteStatement {
     query
         .bind(row.tenant.as_str())
         .bind(row.agent.as_str())
@@ -305,7 +308,10 @@ fn bind_idempotency(query: Bound, row: &IdempotencyRow) -> Bound {
         .bind(row.created_at.0)
 }
 
-fn bind_dead_letter(query: Bound, (row, failures): (&DeadLetterRow, &str)) -> Bound {
+fn bind_dead_letter(
+    query: SqliteStatement,
+    (row, failures): (&DeadLetterRow, &str),
+) -> SqliteStatement {
     query
         .bind(row.tenant.as_str())
         .bind(row.handoff_id.to_string())
@@ -320,7 +326,7 @@ fn bind_dead_letter(query: Bound, (row, failures): (&DeadLetterRow, &str)) -> Bo
         .bind(row.resolved_by.as_deref())
 }
 
-fn bind_edge(query: Bound, edge: &Edge) -> Bound {
+fn bind_edge(query: SqliteStatement, edge: &Edge) -> SqliteStatement {
     query
         .bind(edge.tenant.as_str())
         .bind(edge.task_id.to_string())
@@ -337,7 +343,7 @@ fn bind_edge(query: Bound, edge: &Edge) -> Bound {
         .bind(edge.updated_at.0)
 }
 
-fn bind_escalation(query: Bound, row: &Escalation) -> Bound {
+fn bind_escalation(query: SqliteStatement, row: &Escalation) -> SqliteStatement {
     query
         .bind(row.tenant.as_str())
         .bind(row.id.to_string())
@@ -356,7 +362,7 @@ fn bind_escalation(query: Bound, row: &Escalation) -> Bound {
         .bind(row.resolution.as_deref())
 }
 
-fn bind_agent(query: Bound, (row, doc): (&AgentRow, &str)) -> Bound {
+fn bind_agent(query: SqliteStatement, (row, doc): (&AgentRow, &str)) -> SqliteStatement {
     query
         .bind(row.tenant.as_str())
         .bind(row.agent.agent_id.as_str())
@@ -366,7 +372,7 @@ fn bind_agent(query: Bound, (row, doc): (&AgentRow, &str)) -> Bound {
         .bind(row.updated_at.0)
 }
 
-fn bind_key(query: Bound, row: &KeyRow) -> Bound {
+fn bind_key(query: SqliteStatement, row: &KeyRow) -> SqliteStatement {
     query
         .bind(row.tenant.as_str())
         .bind(row.key_id.as_str())

@@ -1,6 +1,6 @@
 //! Finding 4.8: where data may go.
 
-use handoffd::bundle::{Options, verify};
+use handoffd::bundle::{VerifyOptions, verify};
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -55,7 +55,7 @@ both! {
             let bytes = bundle.bytes().await.unwrap();
             let file = tempfile::NamedTempFile::new().unwrap();
             std::fs::write(file.path(), &bytes).unwrap();
-            assert!(verify(file.path(), &Options::default()).unwrap().first_fault.is_none());
+            assert!(verify(file.path(), &VerifyOptions::default()).unwrap().first_fault.is_none());
             let mut zip = zip::ZipArchive::new(std::io::Cursor::new(bytes.to_vec())).unwrap();
             let records = std::io::read_to_string(zip.by_name("records.jsonl").unwrap()).unwrap();
             let first: Value = serde_json::from_str(records.lines().next().unwrap()).unwrap();

@@ -1,6 +1,6 @@
 //! Finding 4.7: what is past its time goes for good, and everything says so.
 
-use handoffd::bundle::{Options, verify};
+use handoffd::bundle::{VerifyOptions, verify};
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -87,7 +87,7 @@ both! {
             let bundle = broker.admin.request(Method::GET, &path).send().await.unwrap();
             let file = tempfile::NamedTempFile::new().unwrap();
             std::fs::write(file.path(), bundle.bytes().await.unwrap()).unwrap();
-            let judged = verify(file.path(), &Options::default()).unwrap();
+            let judged = verify(file.path(), &VerifyOptions::default()).unwrap();
             assert!(judged.first_fault.is_none(), "{judged:?}");
             assert_eq!(judged.erased, 3, "message, verdict, datum");
         }
