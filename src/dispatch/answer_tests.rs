@@ -1,4 +1,4 @@
-//! Every row of the answer table, and what lies between the rows.
+//! Every row of the answer table, and the cases between rows.
 
 use std::time::Duration;
 

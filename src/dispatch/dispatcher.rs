@@ -1,10 +1,10 @@
-//! The dispatcher: takes what the ledger just committed, and what waits in the outbox, to its
-//! receivers, and says to the ledger what came of it.
+//! The dispatcher delivers what the ledger just committed, and what waits in the outbox, and reports each outcome to
+//! the ledger.
 //!
-//! What was just committed comes claimed and in memory ([`Outbound::deliver`]); nothing is polled for
-//! it. The outbox is asked only for what had no place then: a backlog, a retry whose time has come,
-//! what another broker or a crash left behind. A claim carries an attempt number, and settling carries
-//! it back: whoever was superseded meanwhile changes nothing.
+//! A handoff that was just committed arrives claimed and in memory ([`Outbound::deliver`]), without polling. The
+//! outbox is read only for handoffs that had no free slot at commit: a backlog, a due retry, or the handoffs of
+//! another broker or of a crash. A claim carries an attempt number, and the settlement carries the number back: a
+//! superseded claim changes nothing.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -47,115 +47,114 @@ use crate::vault::{AgentSecrets, SecretKind, Vault};
 
 /// Handoffs claimed for one receiver at once.
 const CLAIM_BATCH: u32 = 32;
-/// Receivers whose outbox is read at once.
+/// Receivers whose outbox is read concurrently.
 const CLAIMS_AT_ONCE: usize = 4;
-/// Nudges taken at once.
+/// Nudges received at once.
 const NUDGES: usize = 256;
-/// Receivers looked at in one poll.
+/// Receivers returned by one poll.
 const POLL_RECEIVERS: i64 = 512;
-/// How long the store may take to answer what is not a commit.
+/// Timeout of store calls other than commits.
 const STORE_PATIENCE: Duration = Duration::from_secs(35);
-/// How often this broker looks for claims of its own that it does not know of. Each look reads the whole
-/// outbox, and there are none unless an answer of the store was lost.
+/// Interval at which this broker looks for its own unknown claims. Each look reads the whole outbox, and such claims
+/// exist only where an answer of the store was lost.
 const LOOK_FOR_FORGOTTEN: Duration = Duration::from_mins(1);
-/// For how long after a lost answer it looks at every poll: a commit may take effect long after its
-/// client gave up on it (the store's own time-out of a statement, and room).
+/// After a lost answer, every poll looks for unknown claims during this time: a commit may take effect long after its
+/// client gave up (the store's own statement timeout, and a margin).
 const DOUBT: Duration = Duration::from_mins(1);
-/// First pause before a settlement that the ledger could not take is said again.
+/// First pause before a settlement that the ledger could not take is repeated.
 const SETTLE_PAUSE: Duration = Duration::from_millis(100);
-/// The longest such pause.
+/// Longest such pause.
 const SETTLE_PAUSE_MAX: Duration = Duration::from_secs(5);
 
-/// How the dispatcher works.
+/// Settings of the dispatcher.
 #[derive(Debug, Clone, Copy)]
 pub struct Settings {
-    /// Pauses and the number of attempts.
+    /// Pauses and number of attempts.
     pub retry: RetryPolicy,
-    /// Attempts under way at once.
+    /// Largest number of concurrent attempts.
     pub max_in_flight: usize,
-    /// When a receiver is left alone.
+    /// Circuit breaker of each receiver.
     pub breaker: BreakerSettings,
-    /// Failures in a row, as the breaker counts them, after which an endpoint is disabled; 0 is never.
+    /// Consecutive failures, as the breaker counts them, after which an endpoint is disabled; 0 means never.
     pub disable_after: u32,
-    /// How much may be tried again.
+    /// Retry budget of each receiver.
     pub budget: BudgetSettings,
-    /// How often to look for what was left behind.
+    /// Interval between two polls of the outbox.
     pub poll: Duration,
-    /// How long a claim lasts.
+    /// Lifetime of a claim.
     pub claim: Duration,
-    /// How long a receiver that has a handoff may take for its verdict.
+    /// Time that a receiver has for its verdict, from the first byte of the request.
     pub verdict: Duration,
-    /// How long an acceptance is leased.
+    /// Lease of an accepted handoff.
     pub lease: Duration,
-    /// Bodies above this many bytes go compressed to receivers that take them so.
+    /// Bodies larger than this many bytes are compressed for receivers that accept a coding.
     pub compress_above: usize,
 }
 
-/// What the dispatcher works with.
+/// Dependencies of the dispatcher.
 pub struct Parts {
-    /// Where the outbox is.
+    /// Store that holds the outbox.
     pub store: Arc<dyn Store>,
-    /// Who receives.
+    /// Directory of the receiving agents.
     pub directory: Arc<Directory>,
-    /// Opens webhook secrets.
+    /// Vault that opens webhook secrets.
     pub vault: Vault,
-    /// Tells the time.
+    /// The broker's clock.
     pub clock: Arc<dyn Clock>,
-    /// Counts.
+    /// The broker's metrics.
     pub metrics: Arc<Metrics>,
-    /// Posts.
+    /// Client that sends the requests.
     pub post: Arc<dyn Post>,
-    /// Tell the form of a message that a receiver takes.
+    /// Message schemas, which convert a message to a form that the receiver accepts.
     pub schemas: Arc<Schemas>,
-    /// What must not be kept of an answer.
+    /// Redaction policy applied to stored answers.
     pub redaction: Arc<crate::domain::redaction::Policy>,
-    /// How.
+    /// Timeouts and limits.
     pub settings: Settings,
-    /// This broker's name.
+    /// This broker's name, under which claims are held.
     pub broker: String,
-    /// What ends its work.
+    /// Token that ends the dispatcher.
     pub stopping: CancellationToken,
 }
 
-/// Where a handoff goes, and in which form.
+/// A handoff's destination and the body in the receiver's form.
 struct Endpoint {
     url: String,
     timeout: Duration,
     secrets: Vec<WebhookSecret>,
-    /// The message in the form that the receiver takes.
+    /// The message in a form that the receiver accepts.
     body: Vec<u8>,
-    /// The coding that it takes for large bodies.
+    /// Content coding that the receiver accepts for large bodies.
     coding: Option<Coding>,
 }
 
-/// An attempt that was made.
 struct Posted {
     tried: AttemptOutcome,
     url: String,
     begun_at: Micros,
-    /// By when the receiver owes its verdict, once a byte has left for it.
+    /// Deadline of the receiver's verdict, once a byte has left for it.
     verdict_by: Option<Micros>,
-    /// That time is over.
+    /// Whether that deadline has passed.
     overdue: bool,
 }
 
 /// Why a handoff cannot be posted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Unsent {
-    /// There is no such agent any more.
+    /// The agent no longer exists.
     Deleted,
-    /// Its endpoint said it is gone, or was given up.
+    /// The endpoint answered 410, or was disabled.
     Disabled,
-    /// It pulls now.
+    /// The agent now pulls.
     Pulls,
-    /// It takes no version of the schema that the message has a form in: it changed since the gate, or is not the
-    /// agent that the gate saw.
+    /// The agent accepts no schema version to which the message converts: the agent changed after the gate, or is not
+    /// the agent that the gate checked.
     Unreadable,
-    /// Its webhook secret does not open.
+    /// The webhook secret cannot be opened.
     Secret,
-    /// The attempt before may have reached the receiver, and it must not be made twice.
+    /// The attempt before may have reached the receiver, and the handoff must not be sent twice.
     Unsettled,
-    /// Nothing was looked up: the broker stops.
+    /// The broker stops; nothing was looked up.
     Stopping,
 }
 
@@ -164,7 +163,7 @@ enum Nudge {
     All,
 }
 
-/// The dispatcher. Clones share everything.
+/// Delivers handoffs to webhook receivers. Clones share all state.
 #[derive(Clone)]
 pub struct Dispatcher(Arc<Inner>);
 
@@ -178,11 +177,12 @@ struct Inner {
     look_pending: AtomicBool,
 }
 
-/// The end that [`Dispatcher::run`] listens on.
+/// The channel of wake-ups that [`Dispatcher::run`] reads.
 pub struct Nudges(mpsc::UnboundedReceiver<Nudge>);
 
 impl Dispatcher {
-    /// Not running yet: attempts are spawned on `tracker`, [`Dispatcher::run`] needs a task of its own.
+    /// A dispatcher that is not running yet: attempts are spawned on `tracker`, [`Dispatcher::run`] needs its own
+    /// task.
     #[must_use]
     pub fn new(parts: Parts, tracker: TaskTracker) -> (Self, Nudges) {
         let (nudges, listen) = mpsc::unbounded_channel();
@@ -205,7 +205,7 @@ impl Dispatcher {
         (Self(Arc::new(inner)), Nudges(listen))
     }
 
-    /// Where settlements go; set once, before anything is delivered.
+    /// Sets the ledger that takes settlements; called once, before the first delivery.
     pub fn settle_with(&self, ledger: Ledger) {
         let _ = self.0.ledger.set(ledger);
     }
@@ -263,7 +263,7 @@ impl Dispatcher {
         }
     }
 
-    /// Looks for receivers with something claimable.
+    /// Finds receivers with claimable handoffs.
     async fn poll(&self) {
         let Inner { parts, lanes, .. } = &*self.0;
         for (state, count) in lanes.census() {
@@ -277,7 +277,7 @@ impl Dispatcher {
         }
     }
 
-    /// Frees what the store has under this broker's name and nobody here knows of.
+    /// Releases claims that the store holds under this broker's name and that this process does not know.
     async fn release_forgotten(&self) {
         let Inner { parts, claims, .. } = &*self.0;
         let freed = async {
@@ -294,9 +294,8 @@ impl Dispatcher {
         }
     }
 
-    /// Reads the outbox of several receivers, a few at once, so that one whose backlog is slow to
-    /// read does not hold up the others; tenants take turns, and each receiver is read once, however
-    /// often it was asked for.
+    /// Reads the outbox of several receivers concurrently, so that a slow backlog does not delay the others. Tenants
+    /// take turns, and each receiver is read once, however often it was requested.
     async fn fill_all(&self, receivers: Vec<Receiver>) {
         let mut turns = Turns::default();
         for receiver in receivers {
@@ -313,7 +312,7 @@ impl Dispatcher {
             .await;
     }
 
-    /// Lets those look for whom there is room now.
+    /// Wakes the next receivers in turn while slots are free.
     fn next_turns(&self) {
         for receiver in self.0.lanes.next_turns() {
             // The loop lives as long as the broker.
@@ -321,7 +320,7 @@ impl Dispatcher {
         }
     }
 
-    /// Claims what there is room for.
+    /// Claims as many handoffs of the receiver as there are free slots, at most `most`.
     async fn fill(&self, receiver: &Receiver, most: u32) {
         let Inner { parts, lanes, claims: held, .. } = &*self.0;
         if parts.stopping.is_cancelled() {
@@ -405,7 +404,7 @@ impl Dispatcher {
         self.0.tracker.spawn(async move { this.attempt(claim).await }.instrument(span));
     }
 
-    /// One attempt, from the lane's place to the settled outcome.
+    /// One attempt, from the reserved slot to the settled outcome.
     async fn attempt(&self, claim: Claim) {
         let parts = &self.0.parts;
         fault::at(Step::SendBegin);
@@ -451,7 +450,7 @@ impl Dispatcher {
         }
     }
 
-    /// What becomes of a handoff that could not be posted at all.
+    /// Settles a handoff that could not be posted.
     async fn not_sent(&self, claim: &Claim, unsent: Unsent) {
         let given_up = |why: &str| Outcome::GivenUp { why: why.to_owned() };
         let outcome = match unsent {
@@ -473,8 +472,8 @@ impl Dispatcher {
         }
     }
 
-    /// The place is free again; `wake` says when the receiver's outbox is to be read next. Returns what
-    /// there is to tell of the endpoint.
+    /// Frees the slot; `wake` is the time at which the receiver's outbox is read next. Returns a change of the
+    /// endpoint's health that must be reported.
     fn over(&self, claim: &Claim, health: Health, wake: Option<Micros>) -> Option<Told> {
         let Inner { parts, lanes, .. } = &*self.0;
         let receiver = (claim.tenant.clone(), claim.target.clone());
@@ -492,7 +491,6 @@ impl Dispatcher {
         over.told
     }
 
-    /// Posts a handoff.
     async fn post(&self, claim: &Claim) -> Result<Posted, Unsent> {
         let parts = &self.0.parts;
         if claim.unsettled && !claim.idempotent {
@@ -543,8 +541,8 @@ impl Dispatcher {
         Ok(Posted { tried, url, begun_at, verdict_by, overdue: timing.overdue })
     }
 
-    /// Where a handoff goes and how. What speaks against it is looked up anew before it counts: this
-    /// broker's view may be older than another's change.
+    /// Resolves a handoff's destination. A reason against delivery is refreshed from the store before it counts,
+    /// because this broker's view may be older than another broker's change.
     async fn endpoint(&self, claim: &Claim) -> Result<Endpoint, Unsent> {
         let Inner { parts, .. } = &*self.0;
         let mut fresh = false;
@@ -603,7 +601,7 @@ impl Dispatcher {
             .collect()
     }
 
-    /// What an attempt means for the handoff, what to keep of what was said, and for the lane.
+    /// Translates an attempt's outcome for the handoff, the stored answer, and the lane.
     fn judge(
         &self,
         claim: &Claim,
@@ -673,17 +671,15 @@ impl Dispatcher {
         }
     }
 
-    /// What it works with.
     pub(super) fn parts(&self) -> &Parts {
         &self.0.parts
     }
 
-    /// Where commands go.
     pub(super) fn ledger(&self) -> Option<&Ledger> {
         self.0.ledger.get()
     }
 
-    /// Says what came of it until the ledger has it; a broker that stops leaves the claim to run out.
+    /// Repeats the settlement until the ledger has it; a broker that stops leaves the claim to expire.
     async fn settle(
         &self,
         claim: &Claim,
@@ -746,7 +742,7 @@ impl Dispatcher {
     }
 }
 
-/// A body in a coding, made on a thread of its own; none where that fails, for it can be sent plain.
+/// Encodes a body on a blocking thread; `None` on failure, because the body can be sent plain.
 async fn encoded(coding: Coding, body: Vec<u8>) -> Option<Encoded> {
     let encoding = tokio::task::spawn_blocking(move || coding.encode(&body));
     let bytes = encoding.await.ok()?.ok()?;

@@ -112,7 +112,7 @@ fn urls_are_checked_before_anything_is_resolved() {
     }
 }
 
-/// Answers every name with fixed addresses.
+/// A resolver that answers every name with fixed addresses.
 struct Fixed(&'static [&'static str]);
 
 impl Resolve for Fixed {

@@ -1,5 +1,4 @@
-//! What the dispatcher learns of a receiver's endpoint, told to the ledger: that it is gone, is on its way
-//! to being disabled, or answers again.
+//! Reports of the dispatcher to the ledger on a receiver's endpoint: gone, about to be disabled, or recovered.
 
 use super::dispatcher::Dispatcher;
 use super::lanes::Told;
@@ -8,7 +7,7 @@ use crate::ledger::command::{AgentChange, ChangeAgent, Command, Kind};
 use crate::store::Claim;
 
 impl Dispatcher {
-    /// The endpoint said so itself.
+    /// Reports that the endpoint answered 410.
     pub(super) async fn gone(&self, claim: &Claim, url: &str) {
         tracing::error!(
             event = "agent.endpoint_disabled",
@@ -19,7 +18,7 @@ impl Dispatcher {
         self.change(claim, AgentChange::DisableDelivery { url: url.to_owned() }).await;
     }
 
-    /// It failed so often in a row that operators are told, or answers again after that.
+    /// Reports consecutive failures of the endpoint, or its recovery after them.
     pub(super) async fn tell_of(&self, claim: &Claim, url: String, told: Told) {
         let agent_id = &claim.target;
         match told {

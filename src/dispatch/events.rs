@@ -1,11 +1,10 @@
-//! Telling subscribers of events: operators at their subscriptions, agents at their `callbackUrl`.
+//! Publication of events: to operators' subscriptions and to agents' `callbackUrl`.
 //!
-//! Each subscriber has a cursor in the store, and is told of one event after the other, in the feed's
-//! order, at least once. The broker that tells it holds the cursor's lease; when it dies, another goes
-//! on from the cursor within seconds. Each subscriber is served by a task of its own, so a slow one
-//! delays nobody else. An endpoint that does not answer well holds its own line, with growing pauses,
-//! until it does or is given up; an event that the endpoint refuses as such is set aside after a few
-//! attempts.
+//! Each subscriber has a cursor in the store and receives one event after the other, in the feed's order, at least
+//! once. The publishing broker holds the cursor's lease; when that broker dies, another continues from the cursor
+//! within seconds. Each subscriber is served by its own task, so a slow one delays no other. A failing endpoint blocks
+//! only its own stream, with growing pauses, until it answers or is disabled; an event that the endpoint refuses as
+//! such is set aside after a few attempts.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -37,62 +36,62 @@ use crate::vault::{AgentSecrets, SecretKind, Vault};
 
 /// Events read at once for one subscriber.
 const PAGE: i64 = 64;
-/// Subscribers looked for at once.
+/// Subscribers returned by one look-up.
 const LOOK: i64 = 256;
-/// The longest that what was delivered stays unwritten while more is being delivered: as much may be
-/// delivered again after a crash.
+/// Longest time between two writes of a cursor while events are delivered: the events of this time may be delivered
+/// again after a crash.
 const WRITE_EVERY: Duration = Duration::from_millis(250);
-/// How soon a subscriber is looked at again whose endpoint cannot be found.
+/// Pause before a subscriber without an endpoint is looked up again.
 const NO_ENDPOINT_PAUSE: Duration = Duration::from_secs(5);
-/// Statuses by which an endpoint refuses this one event.
+/// Statuses by which an endpoint refuses a single event.
 const REFUSALS: [u16; 5] = [400, 409, 413, 415, 422];
 
-/// How subscribers are told.
+/// Settings of event publication.
 #[derive(Debug, Clone, Copy)]
 pub struct Settings {
     /// Pauses between attempts at one event.
     pub retry: RetryPolicy,
-    /// For one attempt.
+    /// Timeout of one attempt.
     pub timeout: Duration,
-    /// Attempts at an event that the endpoint refuses, before it is set aside.
+    /// Attempts at an event that the endpoint refuses, before the event is set aside.
     pub set_aside_after: i32,
-    /// An endpoint that fails for so long is given up.
+    /// An endpoint that fails for this long is disabled.
     pub disable_after: Duration,
-    /// How long a subscriber belongs to a broker that is silent.
+    /// Lifetime of a cursor's lease without renewal.
     pub lease: Duration,
-    /// How often to look for what other brokers left behind.
+    /// Interval between two looks for subscribers that no broker serves.
     pub poll: Duration,
-    /// Subscribers told at once.
+    /// Largest number of subscribers served concurrently.
     pub at_once: usize,
 }
 
-/// What the teller works with.
+/// Dependencies of the event publisher.
 pub struct Parts {
-    /// Where events and cursors are.
+    /// Store of events and cursors.
     pub store: Arc<dyn Store>,
-    /// Puts events into words.
+    /// Feed that renders events.
     pub feed: Feed,
-    /// Agents and their callbacks.
+    /// Directory of agents and their callbacks.
     pub directory: Arc<Directory>,
-    /// Opens secrets.
+    /// Vault that opens signing secrets.
     pub vault: Vault,
-    /// Tells the time.
+    /// The broker's clock.
     pub clock: Arc<dyn Clock>,
-    /// Counts.
+    /// The broker's metrics.
     pub metrics: Arc<Metrics>,
-    /// Posts.
+    /// Client that sends the requests.
     pub client: WebhookClient,
-    /// Says when there is something to tell; takes what was given up.
+    /// Ledger that signals new events and takes disabled endpoints.
     pub ledger: Ledger,
-    /// How.
+    /// Timeouts and limits.
     pub settings: Settings,
-    /// This broker's name.
+    /// This broker's name, under which leases are held.
     pub broker: String,
-    /// What ends its work.
+    /// Token that ends the publisher.
     pub stopping: CancellationToken,
 }
 
-/// The teller. Clones share everything.
+/// Publishes events to subscribers. Clones share all state.
 #[derive(Clone)]
 pub struct Teller(Arc<Inner>);
 
@@ -103,27 +102,27 @@ struct Inner {
     tracker: TaskTracker,
 }
 
-/// Where a subscriber is told, and of what.
+/// A subscriber's URL, secrets and filter.
 struct Endpoint {
     url: String,
     secrets: Vec<WebhookSecret>,
     filter: EventFilter,
     format: EventFormat,
-    /// Told of what is addressed to it, not of everything.
+    /// Limits publication to events that are addressed to this agent.
     audience: Option<AgentId>,
 }
 
-/// What one attempt means for the subscriber's line.
+/// The consequence of one attempt for the subscriber's stream.
 enum Told {
-    /// Go on with the next.
+    /// Continue with the next event.
     Next,
-    /// Not now.
+    /// Retry after a pause.
     Later { pause: Duration },
-    /// Never again.
+    /// Disable the endpoint.
     Gone,
 }
 
-/// One subscriber being told: its cursor as it is, and as it was when last written.
+/// The stream of one subscriber: its cursor now, and its cursor as last written.
 struct Line {
     cursor: CursorRow,
     written: Position,
@@ -132,14 +131,14 @@ struct Line {
 }
 
 impl Teller {
-    /// Not running yet; subscribers are served on `tracker`.
+    /// A publisher that is not running yet; subscribers are served on `tracker`.
     #[must_use]
     pub fn new(parts: Parts, tracker: TaskTracker) -> Self {
         let places = Arc::new(Semaphore::new(parts.settings.at_once));
         Self(Arc::new(Inner { parts, busy: Mutex::default(), places, tracker }))
     }
 
-    /// Tells until the broker stops.
+    /// Publishes until the broker stops.
     pub async fn run(self) {
         let Parts { ledger, settings, stopping, .. } = &self.0.parts;
         let mut renew_at = tokio::time::Instant::now() + settings.lease / 3;
@@ -165,7 +164,7 @@ impl Teller {
         self.0.busy.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Keeps the leases of those who are being told.
+    /// Renews the leases of the subscribers in service.
     async fn renew(&self) {
         let Parts { store, clock, settings, broker, .. } = &self.0.parts;
         if self.busy().is_empty() {
@@ -177,7 +176,7 @@ impl Teller {
         }
     }
 
-    /// Looks for subscribers behind whose cursor there is something, and serves them.
+    /// Finds subscribers with unpublished events, and serves them.
     async fn look(&self) {
         let Parts { store, clock, .. } = &self.0.parts;
         let due = match store.list_due_cursors(clock.now(), LOOK).await {
@@ -213,8 +212,8 @@ impl Teller {
         }
     }
 
-    /// Takes the lease and tells until there is nothing left or the endpoint fails. Returns how long to
-    /// wait before looking again.
+    /// Takes the lease and publishes until no event is left or the endpoint fails. Returns the pause before the next
+    /// look.
     async fn serve(&self, key: &CursorKey) -> Result<Option<Duration>, StoreError> {
         let Parts { store, clock, settings, broker, stopping, .. } = &self.0.parts;
         let now = clock.now();
@@ -269,7 +268,7 @@ impl Teller {
         }
     }
 
-    /// The endpoint failed: its line stands still for a while, or for good.
+    /// Records that the endpoint failed: the stream pauses, or ends.
     async fn hold(
         &self,
         key: &CursorKey,
@@ -363,7 +362,7 @@ impl Teller {
         client.notify(request, content_type).await
     }
 
-    /// What an answer means: the line's next step, the word for it, the status, what went wrong.
+    /// Translates an answer: the stream's next step, the outcome label, the status, and the error text.
     fn judge(
         &self,
         notice: Notice,
@@ -395,7 +394,7 @@ impl Teller {
         }
     }
 
-    /// Writes where the line stands; `false` where it is no longer this broker's to tell.
+    /// Writes the cursor; `false` where another broker holds the lease.
     async fn write(&self, line: &mut Line, give_back: bool) -> Result<bool, StoreError> {
         let Parts { store, clock, settings, broker, .. } = &self.0.parts;
         let now = clock.now();
@@ -416,7 +415,7 @@ impl Teller {
         Ok(kept)
     }
 
-    /// Where a subscriber is told; `None` if it is not there, or not to be told.
+    /// Resolves a subscriber's endpoint; `None` if it does not exist or is disabled.
     async fn endpoint(&self, key: &CursorKey) -> Result<Option<Endpoint>, StoreError> {
         let Parts { store, directory, .. } = &self.0.parts;
         match &key.1 {

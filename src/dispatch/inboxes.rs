@@ -1,10 +1,9 @@
-//! What wakes the long polls of pull receivers, and what becomes of handoffs that nobody pulls.
+//! Wake-ups of the long polls of pull receivers, and the end of handoffs that are never pulled.
 //!
-//! A handoff committed here wakes its receiver here, in memory. One that finds nobody waiting here may be
-//! waited for at another broker: the others are told that there is something, not what (a
-//! notification has no payload, and many at once are one), and each looks for the receivers that
-//! wait there. The poll is the net below: for claims that ran out, lost notifications, and databases
-//! without any.
+//! A handoff committed here wakes its receiver here, in memory. The receiver may wait at another broker instead: the
+//! other brokers are notified that something was committed, without a payload (many notifications may merge into one),
+//! and each looks for the receivers that wait there. The poll covers the rest: expired claims, lost notifications, and
+//! databases without notifications.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -23,37 +22,36 @@ use crate::ledger::command::{Command, Kind, Outcome, Settle};
 use crate::ledger::{Ledger, Outbound};
 use crate::store::{OutboxRow, Receiver, Result, Store};
 
-/// Between two notifications to other brokers, and between two looks: what comes meanwhile shares the
-/// next one.
+/// Interval between two notifications to other brokers, and between two looks: commits in between share the next one.
 const TOGETHER: Duration = Duration::from_millis(20);
-/// Receivers asked about at once.
+/// Receivers in one query.
 const ASK: usize = 500;
-/// Periods between two looks for handoffs that nobody will pull; each reads the whole outbox.
+/// Periods between two looks for handoffs that will not be pulled; each look reads the whole outbox.
 const LEFTOVERS_EVERY: u32 = 15;
-/// Receivers and handoffs looked at in one such look.
+/// Receivers and handoffs read in one such look.
 const LEFTOVERS: i64 = 256;
-/// A listening connection is made anew after this long: one that was cut without a word looks alive.
+/// Lifetime of a listening connection: one that was cut silently still looks alive.
 const LISTEN_ANEW: Duration = Duration::from_mins(5);
-/// Pause before listening again where it failed.
+/// Pause before listening again after an error.
 const LISTEN_PAUSE: Duration = Duration::from_secs(2);
 
-/// What the inboxes need.
+/// The task that serves pull receivers.
 pub struct Inboxes {
-    /// Where the outbox is.
+    /// Store that holds the outbox.
     pub store: Arc<dyn Store>,
-    /// How agents receive.
+    /// Directory of the agents and their delivery modes.
     pub directory: Arc<Directory>,
-    /// Who waits, and where failures go.
+    /// Ledger, which holds the waiting polls and takes failures.
     pub ledger: Ledger,
-    /// Who delivers to those that no longer pull.
+    /// Delivers handoffs of agents that no longer pull.
     pub outbound: Arc<dyn Outbound>,
-    /// Tells the time.
+    /// The broker's clock.
     pub clock: Arc<dyn Clock>,
-    /// How often to look in any case.
+    /// Longest interval between two looks.
     pub period: Duration,
-    /// How long a handoff may wait to be claimed.
+    /// Time after which a handoff that was never claimed fails.
     pub unclaimed: Duration,
-    /// What ends it.
+    /// Token that ends the task.
     pub stopping: CancellationToken,
 }
 
@@ -69,7 +67,7 @@ impl Inboxes {
         }
     }
 
-    /// Tells other brokers of what was committed here.
+    /// Notifies other brokers of commits here.
     async fn tell(&self) {
         loop {
             self.ledger.something_for_others().await;
@@ -80,7 +78,7 @@ impl Inboxes {
         }
     }
 
-    /// Hears of what was committed elsewhere.
+    /// Listens for notifications of other brokers.
     async fn listen(&self, heard: &Notify) {
         loop {
             if let Err(err) = self.listen_once(heard).await {
@@ -126,7 +124,7 @@ impl Inboxes {
         }
     }
 
-    /// Wakes who waits here and has something to claim.
+    /// Wakes the receivers that wait here and have claimable handoffs.
     async fn wake(&self) -> Result<()> {
         let awaited = self.ledger.awaited_inboxes();
         let now = self.clock.now();
@@ -138,8 +136,8 @@ impl Inboxes {
         Ok(())
     }
 
-    /// Handoffs that wait to be pulled, and will not be: their agent takes webhooks now, or is gone, or
-    /// has been silent for too long.
+    /// Ends or forwards handoffs that will not be pulled: the agent takes webhooks now, was deleted, or did not poll
+    /// for too long.
     async fn leftovers(&self) -> Result<()> {
         let now = self.clock.now();
         let mut fresh = HashSet::new();
@@ -161,7 +159,8 @@ impl Inboxes {
         Ok(())
     }
 
-    /// How an agent receives; `None` where there is none, which is looked up anew before it counts.
+    /// The delivery mode of an agent; `None` where the agent does not exist, which is refreshed from the store before
+    /// it counts.
     async fn mode_of(
         &self,
         receiver: &Receiver,
@@ -180,7 +179,7 @@ impl Inboxes {
         }
     }
 
-    /// Whoever claimed it meanwhile keeps it.
+    /// Fails handoffs with this outcome; a handoff claimed meanwhile keeps its claim.
     async fn end(&self, rows: Vec<OutboxRow>, outcome: Outcome, now: Micros) {
         let commands = rows.into_iter().map(|row| {
             tracing::warn!(handoff_id = %row.handoff_id, agent_id = %row.target, ?outcome, "a handoff that nobody takes ends");

@@ -1,6 +1,6 @@
-//! Lanes: one for each receiver, so that a slow or dead one never delays another. A lane bounds what
-//! is on its way, holds the circuit breaker, and remembers that more waits in the outbox. Pure but
-//! for its lock; time is handed in.
+//! Lanes: one for each receiver, so that a slow or dead receiver never delays another. A lane bounds the attempts in
+//! flight, holds the circuit breaker, and remembers whether more waits in the outbox. Pure except for its lock; the
+//! caller passes the time.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -13,16 +13,16 @@ use crate::domain::agent::Failing;
 use crate::domain::ids::Micros;
 use crate::store::Receiver;
 
-/// In flight to a receiver whose own limit is not known yet.
+/// Attempts in flight to a receiver whose own limit is not known yet.
 const FIRST_LIMIT: u32 = 16;
-/// Lanes kept although idle; beyond it the idle ones go.
+/// Idle lanes that are retained; further idle lanes are dropped.
 const MAX_IDLE: usize = 10_000;
 
 struct Lane {
     in_flight: u32,
     limit: u32,
     backlog: bool,
-    /// Counts those who found no place: whoever asked the outbox meanwhile may have missed them.
+    /// Counts the handoffs that found no slot: a concurrent read of the outbox may have missed them.
     asked: u64,
     breaker: Breaker,
     budget: Budget,
@@ -32,12 +32,11 @@ struct Lane {
 struct State {
     lanes: HashMap<Receiver, Lane>,
     in_flight: usize,
-    /// Receivers that found the whole broker full, or others waiting for room.
+    /// Receivers that found the whole broker full, or others waiting for a slot.
     turns: Turns,
     wakes: BTreeSet<(Micros, Receiver)>,
 }
 
-/// All lanes of one broker.
 pub(super) struct Lanes {
     state: Mutex<State>,
     max_in_flight: usize,
@@ -46,32 +45,32 @@ pub(super) struct Lanes {
     disable_after: u32,
 }
 
-/// How an attempt speaks of its receiver's health.
+/// An attempt's evidence about its receiver's health.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Health {
-    /// It answered.
+    /// The receiver answered.
     Well,
-    /// It did not, or with a failure.
+    /// The receiver did not answer, or answered with a failure.
     Ill,
-    /// Nothing was tried.
+    /// No request was sent.
     Unknown,
 }
 
-/// What the end of an attempt means for others.
+/// The consequences of an attempt's end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Over {
-    /// More waits in the outbox for this receiver, and it is its turn.
+    /// More waits in the outbox for this receiver, and it is the receiver's turn.
     pub(super) more: bool,
-    /// Operators are to be told of its endpoint.
+    /// A change of the endpoint's health that operators must learn.
     pub(super) told: Option<Told>,
 }
 
-/// What there is to tell of an endpoint.
+/// A change of an endpoint's health.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Told {
-    /// It is on its way to being disabled.
+    /// The endpoint is on its way to being disabled.
     Failing(Failing),
-    /// It was, and answers again.
+    /// The endpoint had been failing, and answers again.
     Answers,
 }
 
@@ -95,8 +94,7 @@ impl Lanes {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes a place for a handoff that is about to be committed. None where older ones wait: they
-    /// go first.
+    /// Reserves a slot for a handoff that is about to be committed. Fails where older handoffs wait: they go first.
     pub(super) fn reserve(&self, receiver: &Receiver, now: Micros) -> bool {
         let mut state = self.lock();
         // Who waits for room goes first, too.
@@ -121,9 +119,8 @@ impl Lanes {
         true
     }
 
-    /// Takes as many places as there are for what waits in the outbox, `most` at most, and no more than
-    /// its share where others wait for room; the caller gives back what it does not use, and
-    /// [`Lanes::drained`] the second number.
+    /// Reserves slots for handoffs in the outbox: `most` at most, and no more than the receiver's share where others
+    /// wait. The caller returns unused slots, and passes the second number to [`Lanes::drained`].
     pub(super) fn reserve_many(&self, receiver: &Receiver, now: Micros, most: u32) -> (u32, u64) {
         let mut state = self.lock();
         let room = self.max_in_flight.saturating_sub(state.in_flight);
@@ -153,8 +150,7 @@ impl Lanes {
         (taken, asked)
     }
 
-    /// Gives places back that nothing was sent with. Returns whether more waits and nobody is left
-    /// under way who would look for it.
+    /// Returns unused slots. The result says whether more waits and no attempt in flight would look for it.
     pub(super) fn give_back(&self, receiver: &Receiver, places: u32, now: Micros) -> bool {
         let mut state = self.lock();
         state.in_flight = state.in_flight.saturating_sub(places as usize);
@@ -167,36 +163,34 @@ impl Lanes {
         state.in_turn(receiver, more)
     }
 
-    /// Whose turn it is, now that there is room: as many as there are places.
+    /// Receivers whose turn has come, as many as there are free slots.
     pub(super) fn next_turns(&self) -> Vec<Receiver> {
         let mut state = self.lock();
         let room = self.max_in_flight.saturating_sub(state.in_flight);
         (0..room).map_while(|_| state.turns.pop()).collect()
     }
 
-    /// How many receivers wait for their turn.
     pub(super) fn waiting(&self) -> usize {
         self.lock().turns.len()
     }
 
-    /// What each of so many receivers may take of the room there is.
+    /// The slots that each of this many receivers may take of the free ones.
     pub(super) fn share(&self, receivers: usize) -> u32 {
         let room = self.max_in_flight.saturating_sub(self.lock().in_flight);
         u32::try_from(room.div_ceil(receivers.max(1))).unwrap_or(u32::MAX)
     }
 
-    /// Something is tried for the first time.
+    /// Counts a first attempt in the retry budget.
     pub(super) fn first(&self, receiver: &Receiver) {
         self.lock().lane(receiver, self).budget.first();
     }
 
-    /// When what failed and is wanted again at `wanted` may be tried: not before the retry budget pays
-    /// for it.
+    /// The time at which a retry that is due at `wanted` may start: not before the retry budget pays for it.
     pub(super) fn retry_at(&self, receiver: &Receiver, now: Micros, wanted: Micros) -> Micros {
         self.lock().lane(receiver, self).budget.retry(now, wanted)
     }
 
-    /// An attempt is over.
+    /// Ends an attempt.
     pub(super) fn done(&self, receiver: &Receiver, health: Health, now: Micros) -> Over {
         let mut state = self.lock();
         state.in_flight = state.in_flight.saturating_sub(1);
@@ -222,7 +216,7 @@ impl Lanes {
         Over { more: state.in_turn(receiver, more), told }
     }
 
-    /// What stands with the receiver: its own bound, and what was told of its endpoint.
+    /// Adopts the receiver's stored state: its own limit, and the notified step of its endpoint.
     pub(super) fn known(&self, receiver: &Receiver, limit: u32, failing: Option<Failing>) {
         let mut state = self.lock();
         let lane = state.lane(receiver, self);
@@ -230,8 +224,8 @@ impl Lanes {
         lane.streak.known(failing);
     }
 
-    /// The outbox was asked and gave all it had: nothing more waits, unless somebody came since
-    /// `asked` was taken. Returns whether the outbox must be asked again.
+    /// Records that the outbox returned all it had: nothing more waits, unless a handoff came after `asked` was taken.
+    /// Returns whether the outbox must be read again.
     pub(super) fn drained(&self, receiver: &Receiver, asked: u64) -> bool {
         let mut state = self.lock();
         let Some(lane) = state.lanes.get_mut(receiver) else { return false };
@@ -240,16 +234,16 @@ impl Lanes {
         missed
     }
 
-    /// The receiver takes no webhooks now: what waits for it is for its inbox, and looking for more would
-    /// claim the same again for ever. What is found as a webhook's later is looked at then.
+    /// Records that the receiver accepts no webhooks now: its handoffs belong to its inbox, and a further look would
+    /// claim the same ones forever. Handoffs for a webhook that come later are looked at then.
     pub(super) fn takes_none(&self, receiver: &Receiver) {
         if let Some(lane) = self.lock().lanes.get_mut(receiver) {
             lane.backlog = false;
         }
     }
 
-    /// Something was just committed that had no place. Returns whether the outbox must be asked now:
-    /// not where an attempt under way will do so when it ends.
+    /// Records that a committed handoff found no slot. Returns whether the outbox must be read now: not where an
+    /// attempt in flight does so at its end.
     pub(super) fn must_look(&self, receiver: &Receiver) -> bool {
         let mut state = self.lock();
         let lane = state.lane(receiver, self);
@@ -259,17 +253,17 @@ impl Lanes {
         !known
     }
 
-    /// More waits in the outbox.
+    /// Records that more waits in the outbox.
     pub(super) fn backlog(&self, receiver: &Receiver) {
         self.lock().lane(receiver, self).backlog = true;
     }
 
-    /// Look at that receiver's outbox again at `at`.
+    /// Schedules a look at the receiver's outbox.
     pub(super) fn wake_at(&self, receiver: &Receiver, at: Micros) {
         self.lock().wakes.insert((at, receiver.clone()));
     }
 
-    /// Receivers whose time has come, and when the next one's will.
+    /// Receivers whose scheduled time has come, and the next scheduled time.
     pub(super) fn due(&self, now: Micros) -> (Vec<Receiver>, Option<Micros>) {
         let mut state = self.lock();
         let mut due = Vec::new();
@@ -279,7 +273,7 @@ impl Lanes {
         (due, state.wakes.first().map(|(at, _)| *at))
     }
 
-    /// Receivers by breaker state: closed, open, half open. Idle lanes beyond a bound are let go.
+    /// Number of receivers by breaker state: closed, open, half open. Drops idle lanes beyond [`MAX_IDLE`].
     pub(super) fn census(&self) -> [(BreakerState, i64); 3] {
         let mut state = self.lock();
         if state.lanes.len() > MAX_IDLE {
@@ -295,7 +289,8 @@ impl Lanes {
 }
 
 impl State {
-    /// Whether a receiver with more may look at once; where others wait for room it waits behind them.
+    /// Whether a receiver with more may be read at once; where others wait for a slot, the receiver queues behind
+    /// them.
     fn in_turn(&mut self, receiver: &Receiver, more: bool) -> bool {
         let wait = more && !self.turns.is_empty();
         if wait {

@@ -74,7 +74,7 @@ async fn bound() -> (TcpListener, SocketAddr) {
     (listener, address)
 }
 
-/// Serves a router and gives its base URL.
+/// Serves a router and returns its base URL.
 async fn serve(router: Router) -> String {
     let (listener, address) = bound().await;
     tokio::spawn(async move {
@@ -84,7 +84,7 @@ async fn serve(router: Router) -> String {
     format!("http://{address}")
 }
 
-/// Answers every connection with fixed bytes once a request has come, then closes or stays silent.
+/// A server that answers every connection with fixed bytes after a request, then closes or stays silent.
 async fn raw(answer: Vec<u8>, close: bool) -> String {
     let (listener, address) = bound().await;
     tokio::spawn(async move {
@@ -112,7 +112,7 @@ fn answering(status: u16, headers: &'static [(&str, &str)], body: &'static str) 
     }))
 }
 
-/// Status, headers and body of an answer, and what it means.
+/// Status, headers and body of an answer, and the expected outcome.
 type Row = (u16, &'static [(&'static str, &'static str)], &'static str, AttemptOutcome);
 
 #[tokio::test]
@@ -301,7 +301,7 @@ async fn failures_before_the_request_left_are_known_as_such() {
     assert_eq!((failed.class, failed.reached), (FailureClass::Tls, false));
 }
 
-/// A resolver that fails, never answers, or gives one address after the other.
+/// A resolver that fails, never answers, or returns one address after the other.
 enum Scripted {
     Fails,
     Hangs,
