@@ -21,7 +21,7 @@ pub(super) async fn run(config: Config) -> Exit {
     };
     let running = tokio::select! {
         running = app::start(config) => running,
-        () = signals.asked_to_stop() => return Exit::Well,
+        () = signals.asked_to_stop() => return Exit::Success,
     };
     let running = match running {
         Ok(running) => running,
@@ -43,6 +43,6 @@ pub(super) async fn run(config: Config) -> Exit {
     signals.asked_to_stop().await;
     tracing::info!("stopping");
     match signals.within(bound, running.stop()).await {
-        Stopped::Orderly | Stopped::Cut => Exit::Well,
+        Stopped::Orderly | Stopped::Cut => Exit::Success,
     }
 }

@@ -16,14 +16,14 @@ pub const REASON_MAX_CHARS: usize = 2_000;
 
 /// Fields of an answer beside its verdict; stored with the verdict's record.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Said {
+pub struct AnswerFields {
     /// The answer's `details`, if present.
     pub details: Option<Value>,
     /// The answer's `metadata`, if present (seed 001).
     pub metadata: Option<Value>,
 }
 
-impl Said {
+impl AnswerFields {
     /// The record content of these fields; `None` where the answer had none of them.
     #[must_use]
     pub fn into_content(self) -> Option<serde_json::Map<String, Value>> {
@@ -38,13 +38,13 @@ impl Said {
 #[derive(Debug, Clone, PartialEq)]
 pub enum AttemptOutcome {
     /// The receiver accepted the handoff.
-    Accepted(Said),
+    Accepted(AnswerFields),
     /// The receiver rejected the handoff.
     Rejected {
         /// The answer's `reason` or `rejection_reason`, at most [`REASON_MAX_CHARS`] characters.
         reason: Option<String>,
         /// The answer's other fields.
-        said: Said,
+        said: AnswerFields,
     },
     /// Status 202: the receiver has the handoff and sends its verdict by callback.
     Received,
@@ -143,20 +143,24 @@ pub fn classify(status: u16, retry_after: Option<&str>, body: &[u8], now_s: i64)
     };
     match status {
         200..=299 => match (read_verdict(body), status) {
-            (Ok(Verdict::Accepted(said)), _) => AttemptOutcome::Accepted(said),
-            (Ok(Verdict::Rejected { reason, said }), _) => {
+            (Ok(AnswerVerdict::Accepted(said)), _) => AttemptOutcome::Accepted(said),
+            (Ok(AnswerVerdict::Rejected { reason, said }), _) => {
                 AttemptOutcome::Rejected { reason, said }
             }
             (_, 202) => AttemptOutcome::Received,
-            (Err(NoVerdict::Empty), 200 | 204) => AttemptOutcome::Accepted(Said::default()),
+            (Err(VerdictError::Empty), 200 | 204) => {
+                AttemptOutcome::Accepted(AnswerFields::default())
+            }
             (Err(why), _) => failed(FailureClass::Protocol, format!("{status}, but {why}")),
         },
         300..=399 => {
             failed(FailureClass::Redirect, format!("answered {status}; redirects are not followed"))
         }
         409 | 422 => match read_verdict(body) {
-            Ok(Verdict::Rejected { reason, said }) => AttemptOutcome::Rejected { reason, said },
-            Ok(Verdict::Accepted(_)) => failed(
+            Ok(AnswerVerdict::Rejected { reason, said }) => {
+                AttemptOutcome::Rejected { reason, said }
+            }
+            Ok(AnswerVerdict::Accepted(_)) => failed(
                 FailureClass::Status,
                 format!("answered {status}, yet the body says accepted"),
             ),
@@ -185,18 +189,18 @@ pub fn parse_retry_after(value: &str, now_s: i64) -> Option<Duration> {
     Some(wish.min(RETRY_AFTER_MAX))
 }
 
-enum Verdict {
-    Accepted(Said),
-    Rejected { reason: Option<String>, said: Said },
+enum AnswerVerdict {
+    Accepted(AnswerFields),
+    Rejected { reason: Option<String>, said: AnswerFields },
 }
 
 #[derive(Debug, thiserror::Error)]
-enum NoVerdict {
+enum VerdictError {
     #[error("there is no body")]
     Empty,
-    #[error("the body is no JSON object, or names a field twice")]
+    #[error("the body is not a JSON object, or repeats a field")]
     NotJson,
-    #[error("the body holds no verdict (`status` ACCEPTED or REJECTED, or boolean `accepted`)")]
+    #[error("the body contains no verdict (`status` ACCEPTED or REJECTED, or boolean `accepted`)")]
     Silent,
 }
 
@@ -214,28 +218,28 @@ struct AnswerBody {
 
 /// `accepted` decides where present: seed 001's answers carry a `status` of their own beside it, which is `PENDING`
 /// for an acceptance. Without `accepted`, `status` is the verdict.
-fn read_verdict(body: &[u8]) -> Result<Verdict, NoVerdict> {
+fn read_verdict(body: &[u8]) -> Result<AnswerVerdict, VerdictError> {
     let body = body.trim_ascii();
     if body.is_empty() {
-        return Err(NoVerdict::Empty);
+        return Err(VerdictError::Empty);
     }
     // Derived structs can also be read from arrays, which is not meant here.
     if body[0] != b'{' {
-        return Err(NoVerdict::NotJson);
+        return Err(VerdictError::NotJson);
     }
-    let answer: AnswerBody = serde_json::from_slice(body).map_err(|_| NoVerdict::NotJson)?;
+    let answer: AnswerBody = serde_json::from_slice(body).map_err(|_| VerdictError::NotJson)?;
     let accepted = match (&answer.accepted, &answer.status) {
         (Some(Value::Bool(flag)), _) => *flag,
         (None, Some(Value::String(word))) if word.eq_ignore_ascii_case("ACCEPTED") => true,
         (None, Some(Value::String(word))) if word.eq_ignore_ascii_case("REJECTED") => false,
-        _ => return Err(NoVerdict::Silent),
+        _ => return Err(VerdictError::Silent),
     };
-    let said = Said { details: answer.details, metadata: answer.metadata };
+    let said = AnswerFields { details: answer.details, metadata: answer.metadata };
     if accepted {
-        return Ok(Verdict::Accepted(said));
+        return Ok(AnswerVerdict::Accepted(said));
     }
     let reason = answer.reason.or(answer.rejection_reason).map(reason_text);
-    Ok(Verdict::Rejected { reason, said })
+    Ok(AnswerVerdict::Rejected { reason, said })
 }
 
 /// A reason that is not a string is stored as its JSON text.

@@ -29,13 +29,13 @@ impl Default for BudgetSettings {
 }
 
 #[derive(Debug, Clone)]
-pub(super) struct Budget {
+pub(super) struct RetryBudget {
     settings: BudgetSettings,
     tokens: f64,
     as_of: Option<Micros>,
 }
 
-impl Budget {
+impl RetryBudget {
     /// A budget with all its tokens saved.
     pub(super) fn new(settings: BudgetSettings) -> Self {
         Self { settings, tokens: settings.most, as_of: None }
@@ -68,7 +68,7 @@ mod tests {
 
     #[test]
     fn what_is_saved_is_spent_at_once_and_then_it_trickles() {
-        let mut budget = Budget::new(SETTINGS);
+        let mut budget = RetryBudget::new(SETTINGS);
         let now = Micros(1_000_000);
         let at: Vec<i64> = (0..7).map(|_| budget.retry(now, now).0 - now.0).collect();
         assert_eq!(at, [0, 0, 0, 0, 500_000, 1_000_000, 1_500_000]);
@@ -81,7 +81,7 @@ mod tests {
 
     #[test]
     fn a_later_wish_is_kept() {
-        let mut budget = Budget::new(SETTINGS);
+        let mut budget = RetryBudget::new(SETTINGS);
         for _ in 0..4 {
             budget.retry(Micros(0), Micros(0));
         }
@@ -95,7 +95,7 @@ mod tests {
         fn retries_stay_within_the_budget(
             steps in proptest::collection::vec((any::<bool>(), 0_i64..200_000, 0_i64..1_000_000), 1..200),
         ) {
-            let mut budget = Budget::new(SETTINGS);
+            let mut budget = RetryBudget::new(SETTINGS);
             let (mut now, mut firsts, mut due) = (Micros(0), 0.0, Vec::new());
             for (first, pause, wish) in steps {
                 now = Micros(now.0 + pause);

@@ -35,10 +35,10 @@ pub(super) fn describe(span: &Span, claim: &Claim) {
 fn conversation(body: &[u8]) -> Option<String> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
-    struct Members {
+    struct ConversationField {
         conversation_id: Option<String>,
     }
-    serde_json::from_slice::<Members>(body).ok()?.conversation_id
+    serde_json::from_slice::<ConversationField>(body).ok()?.conversation_id
 }
 
 pub(super) fn post(url: &str, attempt: i32) -> Span {

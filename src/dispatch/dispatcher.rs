@@ -24,7 +24,7 @@ use super::breaker::BreakerSettings;
 use super::budget::BudgetSettings;
 use super::conventions;
 use super::held::Claims;
-use super::lanes::{Health, Lanes, Told};
+use super::lanes::{EndpointHealthChange, Health, Lanes};
 use super::standard_webhooks::WebhookSecret;
 use super::turns::Turns;
 use super::webhook::{Encoded, HandoffHeaders, Post, VerdictClock, WebhookRequest};
@@ -68,7 +68,7 @@ const SETTLE_PAUSE_MAX: Duration = Duration::from_secs(5);
 
 /// Settings of the dispatcher.
 #[derive(Debug, Clone, Copy)]
-pub struct Settings {
+pub struct DispatcherSettings {
     /// Pauses and number of attempts.
     pub retry: RetryPolicy,
     /// Largest number of concurrent attempts.
@@ -92,7 +92,7 @@ pub struct Settings {
 }
 
 /// Dependencies of the dispatcher.
-pub struct Parts {
+pub struct DispatcherDependencies {
     /// Store that holds the outbox.
     pub store: Arc<dyn Store>,
     /// Directory of the receiving agents.
@@ -110,7 +110,7 @@ pub struct Parts {
     /// Redaction policy applied to stored answers.
     pub redaction: Arc<crate::domain::redaction::Policy>,
     /// Timeouts and limits.
-    pub settings: Settings,
+    pub settings: DispatcherSettings,
     /// This broker's name, under which claims are held.
     pub broker: String,
     /// Token that ends the dispatcher.
@@ -118,7 +118,7 @@ pub struct Parts {
 }
 
 /// A handoff's destination and the body in the receiver's form.
-struct Endpoint {
+struct HandoffEndpoint {
     url: String,
     timeout: Duration,
     secrets: Vec<WebhookSecret>,
@@ -128,7 +128,7 @@ struct Endpoint {
     coding: Option<Coding>,
 }
 
-struct Posted {
+struct AttemptResult {
     tried: AttemptOutcome,
     url: String,
     begun_at: Micros,
@@ -140,7 +140,7 @@ struct Posted {
 
 /// Why a handoff cannot be posted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Unsent {
+enum UnsentReason {
     /// The agent no longer exists.
     Deleted,
     /// The endpoint answered 410, or was disabled.
@@ -165,10 +165,10 @@ enum Nudge {
 
 /// Delivers handoffs to webhook receivers. Clones share all state.
 #[derive(Clone)]
-pub struct Dispatcher(Arc<Inner>);
+pub struct Dispatcher(Arc<DispatcherState>);
 
-struct Inner {
-    parts: Parts,
+struct DispatcherState {
+    parts: DispatcherDependencies,
     lanes: Lanes,
     claims: Claims,
     nudges: mpsc::UnboundedSender<Nudge>,
@@ -184,7 +184,7 @@ impl Dispatcher {
     /// A dispatcher that is not running yet: attempts are spawned on `tracker`, [`Dispatcher::run`] needs its own
     /// task.
     #[must_use]
-    pub fn new(parts: Parts, tracker: TaskTracker) -> (Self, Nudges) {
+    pub fn new(parts: DispatcherDependencies, tracker: TaskTracker) -> (Self, Nudges) {
         let (nudges, listen) = mpsc::unbounded_channel();
         let settings = &parts.settings;
         let lanes = Lanes::new(
@@ -193,7 +193,7 @@ impl Dispatcher {
             settings.budget,
             settings.disable_after,
         );
-        let inner = Inner {
+        let inner = DispatcherState {
             parts,
             lanes,
             claims: Claims::default(),
@@ -212,7 +212,7 @@ impl Dispatcher {
 
     /// Serves the outbox until the broker stops.
     pub async fn run(self, mut nudges: Nudges) {
-        let Inner { parts, lanes, .. } = &*self.0;
+        let DispatcherState { parts, lanes, .. } = &*self.0;
         let mut poll_at = tokio::time::Instant::now();
         let (mut look_at, mut doubt_until) = (poll_at + LOOK_FOR_FORGOTTEN, poll_at);
         let mut taken = Vec::with_capacity(NUDGES);
@@ -265,7 +265,7 @@ impl Dispatcher {
 
     /// Finds receivers with claimable handoffs.
     async fn poll(&self) {
-        let Inner { parts, lanes, .. } = &*self.0;
+        let DispatcherState { parts, lanes, .. } = &*self.0;
         for (state, count) in lanes.census() {
             parts.metrics.breakers.with_label_values(&[state.as_str()]).set(count);
         }
@@ -279,7 +279,7 @@ impl Dispatcher {
 
     /// Releases claims that the store holds under this broker's name and that this process does not know.
     async fn release_forgotten(&self) {
-        let Inner { parts, claims, .. } = &*self.0;
+        let DispatcherState { parts, claims, .. } = &*self.0;
         let freed = async {
             let forgotten = claims.forgotten(parts.store.list_claims(&parts.broker).await?);
             if forgotten.is_empty() {
@@ -289,7 +289,9 @@ impl Dispatcher {
         };
         match freed.await {
             Ok(0) => {}
-            Ok(claims) => tracing::warn!(claims, "freed claims whose commit was never answered"),
+            Ok(claims) => {
+                tracing::warn!(claims, "released claims whose commit was not acknowledged")
+            }
             Err(err) => tracing::warn!(error = %err, "this broker's claims cannot be read"),
         }
     }
@@ -322,7 +324,7 @@ impl Dispatcher {
 
     /// Claims as many handoffs of the receiver as there are free slots, at most `most`.
     async fn fill(&self, receiver: &Receiver, most: u32) {
-        let Inner { parts, lanes, claims: held, .. } = &*self.0;
+        let DispatcherState { parts, lanes, claims: held, .. } = &*self.0;
         if parts.stopping.is_cancelled() {
             return;
         }
@@ -348,13 +350,13 @@ impl Dispatcher {
         {
             Ok(Ok(claims)) => claims,
             Ok(Err(err)) => {
-                tracing::warn!(error = %err, "nothing could be claimed");
+                tracing::warn!(error = %err, "the claim failed");
                 held.lost(operation);
                 lanes.give_back(receiver, places, now);
                 return;
             }
             Err(_) => {
-                tracing::warn!("the store did not answer a claim");
+                tracing::warn!("the claim timed out");
                 held.lost(operation);
                 lanes.give_back(receiver, places, now);
                 return;
@@ -411,14 +413,15 @@ impl Dispatcher {
         if claim.attempt == 1 {
             self.0.lanes.first(&(claim.tenant.clone(), claim.target.clone()));
         }
-        let Posted { tried, url, begun_at, verdict_by, overdue } = match self.post(&claim).await {
-            Ok(posted) => posted,
-            Err(unsent) => {
-                self.not_sent(&claim, unsent).await;
-                self.over(&claim, Health::Unknown, None);
-                return;
-            }
-        };
+        let AttemptResult { tried, url, begun_at, verdict_by, overdue } =
+            match self.post(&claim).await {
+                Ok(posted) => posted,
+                Err(unsent) => {
+                    self.not_sent(&claim, unsent).await;
+                    self.over(&claim, Health::Unknown, None);
+                    return;
+                }
+            };
         conventions::conclude(&tried);
         let (mut outcome, said, health) = self.judge(&claim, &tried, verdict_by);
         if overdue {
@@ -446,22 +449,22 @@ impl Dispatcher {
         fault::at(Step::SettleDone);
         let told = self.over(&claim, health, wake);
         if let Some(told) = told {
-            self.tell_of(&claim, url, told).await;
+            self.report_health(&claim, url, told).await;
         }
     }
 
     /// Settles a handoff that could not be posted.
-    async fn not_sent(&self, claim: &Claim, unsent: Unsent) {
+    async fn not_sent(&self, claim: &Claim, unsent: UnsentReason) {
         let given_up = |why: &str| Outcome::GivenUp { why: why.to_owned() };
         let outcome = match unsent {
-            Unsent::Deleted => given_up("AGENT_DELETED"),
-            Unsent::Disabled => given_up("ENDPOINT_DISABLED"),
-            Unsent::Unreadable => given_up(SCHEMA_UNREADABLE),
-            Unsent::Secret => given_up("DELIVERY_REQUEST"),
-            Unsent::Unsettled => given_up("DELIVERY_UNKNOWN"),
-            Unsent::Pulls => Outcome::Moved { mode: DeliveryMode::Pull },
+            UnsentReason::Deleted => given_up("AGENT_DELETED"),
+            UnsentReason::Disabled => given_up("ENDPOINT_DISABLED"),
+            UnsentReason::Unreadable => given_up(SCHEMA_UNREADABLE),
+            UnsentReason::Secret => given_up("DELIVERY_REQUEST"),
+            UnsentReason::Unsettled => given_up("DELIVERY_UNKNOWN"),
+            UnsentReason::Pulls => Outcome::Moved { mode: DeliveryMode::Pull },
             // Its claim is handed back with the others.
-            Unsent::Stopping => return,
+            UnsentReason::Stopping => return,
         };
         tracing::info!(why = ?unsent, "not sent");
         self.0.parts.metrics.attempts.with_label_values(&["not_sent"]).inc();
@@ -474,8 +477,13 @@ impl Dispatcher {
 
     /// Frees the slot; `wake` is the time at which the receiver's outbox is read next. Returns a change of the
     /// endpoint's health that must be reported.
-    fn over(&self, claim: &Claim, health: Health, wake: Option<Micros>) -> Option<Told> {
-        let Inner { parts, lanes, .. } = &*self.0;
+    fn over(
+        &self,
+        claim: &Claim,
+        health: Health,
+        wake: Option<Micros>,
+    ) -> Option<EndpointHealthChange> {
+        let DispatcherState { parts, lanes, .. } = &*self.0;
         let receiver = (claim.tenant.clone(), claim.target.clone());
         let (key, attempt) = held_as(claim);
         self.0.claims.let_go(&key, attempt);
@@ -491,12 +499,12 @@ impl Dispatcher {
         over.told
     }
 
-    async fn post(&self, claim: &Claim) -> Result<Posted, Unsent> {
+    async fn post(&self, claim: &Claim) -> Result<AttemptResult, UnsentReason> {
         let parts = &self.0.parts;
         if claim.unsettled && !claim.idempotent {
-            return Err(Unsent::Unsettled);
+            return Err(UnsentReason::Unsettled);
         }
-        let Endpoint { url, timeout, secrets, body, coding } = self.endpoint(claim).await?;
+        let HandoffEndpoint { url, timeout, secrets, body, coding } = self.endpoint(claim).await?;
         let encoded = match coding.filter(|_| body.len() > parts.settings.compress_above) {
             Some(coding) => encoded(coding, body.clone()).await,
             None => None,
@@ -538,13 +546,13 @@ impl Dispatcher {
             VerdictClock::Running(left) => Some(begun.plus(left)),
             VerdictClock::FromFirstByte(all) => timing.sent.map(|sent| begun.plus(sent + all)),
         };
-        Ok(Posted { tried, url, begun_at, verdict_by, overdue: timing.overdue })
+        Ok(AttemptResult { tried, url, begun_at, verdict_by, overdue: timing.overdue })
     }
 
     /// Resolves a handoff's destination. A reason against delivery is refreshed from the store before it counts,
     /// because this broker's view may be older than another broker's change.
-    async fn endpoint(&self, claim: &Claim) -> Result<Endpoint, Unsent> {
-        let Inner { parts, .. } = &*self.0;
+    async fn endpoint(&self, claim: &Claim) -> Result<HandoffEndpoint, UnsentReason> {
+        let DispatcherState { parts, .. } = &*self.0;
         let mut fresh = false;
         loop {
             let why = match parts.directory.agents(&claim.tenant).await {
@@ -557,38 +565,46 @@ impl Dispatcher {
                 Err(_) => {
                     tokio::select! {
                         biased;
-                        () = parts.stopping.cancelled() => return Err(Unsent::Stopping),
+                        () = parts.stopping.cancelled() => return Err(UnsentReason::Stopping),
                         () = tokio::time::sleep(SETTLE_PAUSE_MAX) => continue,
                     }
                 }
             };
-            tracing::debug!(?why, "looking again");
+            tracing::debug!(?why, "refreshing the endpoint");
             parts.directory.agents_changed(&claim.tenant).await;
             fresh = true;
         }
     }
 
-    fn endpoint_of(&self, claim: &Claim, row: Option<&AgentRow>) -> Result<Endpoint, Unsent> {
-        let row = row.ok_or(Unsent::Deleted)?;
+    fn endpoint_of(
+        &self,
+        claim: &Claim,
+        row: Option<&AgentRow>,
+    ) -> Result<HandoffEndpoint, UnsentReason> {
+        let row = row.ok_or(UnsentReason::Deleted)?;
         let delivery = &row.agent.delivery;
         if delivery.disabled {
-            return Err(Unsent::Disabled);
+            return Err(UnsentReason::Disabled);
         }
         let url = delivery
             .url
             .clone()
             .filter(|_| delivery.mode == DeliveryMode::Webhook)
-            .ok_or(Unsent::Pulls)?;
-        let secrets = self.secrets(row, self.0.parts.clock.now()).ok_or(Unsent::Secret)?;
+            .ok_or(UnsentReason::Pulls)?;
+        let secrets = self.secrets(row, self.0.parts.clock.now()).ok_or(UnsentReason::Secret)?;
         let body = claim.delivered(row.agent.is_entitled());
-        let body =
-            self.0.parts.schemas.delivered(body, &row.agent).map_err(|_| Unsent::Unreadable)?;
-        tracing::trace!(handoff_id = %claim.handoff_id, "endpoint found");
+        let body = self
+            .0
+            .parts
+            .schemas
+            .delivered(body, &row.agent)
+            .map_err(|_| UnsentReason::Unreadable)?;
+        tracing::trace!(handoff_id = %claim.handoff_id, "endpoint resolved");
         let receiver = (claim.tenant.clone(), claim.target.clone());
         self.0.lanes.known(&receiver, delivery.max_in_flight, delivery.failing);
         let timeout = Duration::from_millis(delivery.timeout_ms);
         let coding = delivery.accept_encoding.first().copied();
-        Ok(Endpoint { url, timeout, secrets, body, coding })
+        Ok(HandoffEndpoint { url, timeout, secrets, body, coding })
     }
 
     fn secrets(&self, row: &AgentRow, now: Micros) -> Option<Vec<WebhookSecret>> {
@@ -636,25 +652,27 @@ impl Dispatcher {
             }
         };
         match tried {
-            AttemptOutcome::Accepted(said) => {
-                (Outcome::Accepted, said.clone().into_content().map(Value::Object), Health::Well)
-            }
+            AttemptOutcome::Accepted(said) => (
+                Outcome::Accepted,
+                said.clone().into_content().map(Value::Object),
+                Health::Answered,
+            ),
             AttemptOutcome::Rejected { reason, said } => {
                 let reason = reason.clone().unwrap_or_else(|| "REJECTED".to_owned());
                 let mut said = said.clone().into_content().unwrap_or_default();
                 said.insert("reason".to_owned(), reason.clone().into());
-                (Outcome::Rejected(reason), Some(Value::Object(said)), Health::Well)
+                (Outcome::Rejected(reason), Some(Value::Object(said)), Health::Answered)
             }
             AttemptOutcome::Received => {
                 // An answer without a byte sent before it is none; a person's time is not this one.
                 let verdict_by = verdict_by.unwrap_or_else(|| now.plus(settings.verdict));
-                (Outcome::Received { verdict_by }, None, Health::Well)
+                (Outcome::Received { verdict_by }, None, Health::Answered)
             }
             AttemptOutcome::Busy { retry_after } => {
-                (again(*retry_after, "RECEIVER_BUSY"), None, Health::Well)
+                (again(*retry_after, "RECEIVER_BUSY"), None, Health::Answered)
             }
             AttemptOutcome::Gone => {
-                (Outcome::GivenUp { why: "ENDPOINT_GONE".to_owned() }, None, Health::Well)
+                (Outcome::GivenUp { why: "ENDPOINT_GONE".to_owned() }, None, Health::Answered)
             }
             AttemptOutcome::Failed(failure) => {
                 let why = format!("DELIVERY_{}", failure.class.as_str().to_ascii_uppercase());
@@ -666,12 +684,12 @@ impl Dispatcher {
                 } else {
                     again(None, &why)
                 };
-                (outcome, None, if hopeless { Health::Unknown } else { Health::Ill })
+                (outcome, None, if hopeless { Health::Unknown } else { Health::Failed })
             }
         }
     }
 
-    pub(super) fn parts(&self) -> &Parts {
+    pub(super) fn parts(&self) -> &DispatcherDependencies {
         &self.0.parts
     }
 
@@ -687,7 +705,7 @@ impl Dispatcher {
         outcome: Outcome,
         said: Option<serde_json::Value>,
     ) {
-        let Inner { parts, ledger, .. } = &*self.0;
+        let DispatcherState { parts, ledger, .. } = &*self.0;
         let Some(ledger) = ledger.get() else { return };
         let now = parts.clock.now();
         let command = Command {
@@ -766,7 +784,7 @@ pub(super) fn label(tried: &AttemptOutcome) -> &'static str {
 
 impl Outbound for Dispatcher {
     fn reserve(&self, receiver: &Receiver) -> Option<Place> {
-        let Inner { parts, lanes, claims, .. } = &*self.0;
+        let DispatcherState { parts, lanes, claims, .. } = &*self.0;
         let kept = !parts.stopping.is_cancelled() && lanes.reserve(receiver, parts.clock.now());
         kept.then(|| claims.begin())
     }

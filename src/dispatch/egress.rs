@@ -28,7 +28,7 @@ pub struct EgressPolicy {
 /// An entry of `HANDOFFD_EGRESS_ALLOW` that is neither an address nor a CIDR.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{entry}` is neither a CIDR such as 10.0.0.0/8 or fd00::/8 nor an IP address")]
-pub struct BadCidr {
+pub struct CidrError {
     /// The entry as written.
     pub entry: String,
 }
@@ -65,12 +65,12 @@ impl EgressPolicy {
     }
 
     /// Reads `HANDOFFD_EGRESS_ALLOW`: CIDRs or single addresses, separated by commas or spaces.
-    pub fn parse(list: &str) -> Result<Self, BadCidr> {
+    pub fn parse(list: &str) -> Result<Self, CidrError> {
         Self::from_entries(list.split([',', ' ', '\t', '\n']))
     }
 
     /// Reads one CIDR or address per entry; empty entries are skipped.
-    pub fn from_entries<'a>(entries: impl IntoIterator<Item = &'a str>) -> Result<Self, BadCidr> {
+    pub fn from_entries<'a>(entries: impl IntoIterator<Item = &'a str>) -> Result<Self, CidrError> {
         entries
             .into_iter()
             .map(str::trim)
@@ -79,7 +79,7 @@ impl EgressPolicy {
                 entry
                     .parse::<IpNet>()
                     .or_else(|_| entry.parse::<IpAddr>().map(IpNet::from))
-                    .map_err(|_| BadCidr { entry: entry.to_owned() })
+                    .map_err(|_| CidrError { entry: entry.to_owned() })
             })
             .collect::<Result<Vec<_>, _>>()
             .map(Self::new)

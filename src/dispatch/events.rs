@@ -48,7 +48,7 @@ const REFUSALS: [u16; 5] = [400, 409, 413, 415, 422];
 
 /// Settings of event publication.
 #[derive(Debug, Clone, Copy)]
-pub struct Settings {
+pub struct PublisherSettings {
     /// Pauses between attempts at one event.
     pub retry: RetryPolicy,
     /// Timeout of one attempt.
@@ -66,7 +66,7 @@ pub struct Settings {
 }
 
 /// Dependencies of the event publisher.
-pub struct Parts {
+pub struct PublisherDependencies {
     /// Store of events and cursors.
     pub store: Arc<dyn Store>,
     /// Feed that renders events.
@@ -84,7 +84,7 @@ pub struct Parts {
     /// Ledger that signals new events and takes disabled endpoints.
     pub ledger: Ledger,
     /// Timeouts and limits.
-    pub settings: Settings,
+    pub settings: PublisherSettings,
     /// This broker's name, under which leases are held.
     pub broker: String,
     /// Token that ends the publisher.
@@ -93,17 +93,17 @@ pub struct Parts {
 
 /// Publishes events to subscribers. Clones share all state.
 #[derive(Clone)]
-pub struct Teller(Arc<Inner>);
+pub struct EventPublisher(Arc<PublisherState>);
 
-struct Inner {
-    parts: Parts,
+struct PublisherState {
+    parts: PublisherDependencies,
     busy: Mutex<HashSet<CursorKey>>,
     places: Arc<Semaphore>,
     tracker: TaskTracker,
 }
 
 /// A subscriber's URL, secrets and filter.
-struct Endpoint {
+struct SubscriberEndpoint {
     url: String,
     secrets: Vec<WebhookSecret>,
     filter: EventFilter,
@@ -113,7 +113,7 @@ struct Endpoint {
 }
 
 /// The consequence of one attempt for the subscriber's stream.
-enum Told {
+enum PublicationStep {
     /// Continue with the next event.
     Next,
     /// Retry after a pause.
@@ -123,32 +123,32 @@ enum Told {
 }
 
 /// The stream of one subscriber: its cursor now, and its cursor as last written.
-struct Line {
+struct SubscriberStream {
     cursor: CursorRow,
     written: Position,
     written_at: tokio::time::Instant,
     log: Vec<EventDeliveryRow>,
 }
 
-impl Teller {
+impl EventPublisher {
     /// A publisher that is not running yet; subscribers are served on `tracker`.
     #[must_use]
-    pub fn new(parts: Parts, tracker: TaskTracker) -> Self {
+    pub fn new(parts: PublisherDependencies, tracker: TaskTracker) -> Self {
         let places = Arc::new(Semaphore::new(parts.settings.at_once));
-        Self(Arc::new(Inner { parts, busy: Mutex::default(), places, tracker }))
+        Self(Arc::new(PublisherState { parts, busy: Mutex::default(), places, tracker }))
     }
 
     /// Publishes until the broker stops.
     pub async fn run(self) {
-        let Parts { ledger, settings, stopping, .. } = &self.0.parts;
+        let PublisherDependencies { ledger, settings, stopping, .. } = &self.0.parts;
         let mut renew_at = tokio::time::Instant::now() + settings.lease / 3;
         let mut poll_at = tokio::time::Instant::now();
         loop {
             tokio::select! {
                 () = stopping.cancelled() => return,
-                () = ledger.event_told() => self.look().await,
+                () = ledger.event_told() => self.find_subscribers().await,
                 () = tokio::time::sleep_until(poll_at) => {
-                    self.look().await;
+                    self.find_subscribers().await;
                     poll_at = tokio::time::Instant::now()
                         + settings.poll.mul_f64(1.0 + clock::random_fraction() / 2.0);
                 }
@@ -166,7 +166,7 @@ impl Teller {
 
     /// Renews the leases of the subscribers in service.
     async fn renew(&self) {
-        let Parts { store, clock, settings, broker, .. } = &self.0.parts;
+        let PublisherDependencies { store, clock, settings, broker, .. } = &self.0.parts;
         if self.busy().is_empty() {
             return;
         }
@@ -177,12 +177,12 @@ impl Teller {
     }
 
     /// Finds subscribers with unpublished events, and serves them.
-    async fn look(&self) {
-        let Parts { store, clock, .. } = &self.0.parts;
+    async fn find_subscribers(&self) {
+        let PublisherDependencies { store, clock, .. } = &self.0.parts;
         let due = match store.list_due_cursors(clock.now(), LOOK).await {
             Ok(due) => due,
             Err(err) => {
-                tracing::warn!(error = %err, "subscribers cannot be looked for");
+                tracing::warn!(error = %err, "subscribers cannot be listed");
                 return;
             }
         };
@@ -198,7 +198,7 @@ impl Teller {
                 let pause = this.serve(&key).await;
                 this.busy().remove(&key);
                 drop(place);
-                let Parts { ledger, stopping, .. } = &this.0.parts;
+                let PublisherDependencies { ledger, stopping, .. } = &this.0.parts;
                 // What was committed while the lease was held found it taken.
                 match pause {
                     Ok(None) => ledger.look_for_events(),
@@ -206,7 +206,7 @@ impl Teller {
                         () = tokio::time::sleep(pause) => ledger.look_for_events(),
                         () = stopping.cancelled() => {}
                     },
-                    Err(err) => tracing::warn!(error = %err, "a subscriber could not be told"),
+                    Err(err) => tracing::warn!(error = %err, "events could not be published to a subscriber"),
                 }
             });
         }
@@ -215,14 +215,14 @@ impl Teller {
     /// Takes the lease and publishes until no event is left or the endpoint fails. Returns the pause before the next
     /// look.
     async fn serve(&self, key: &CursorKey) -> Result<Option<Duration>, StoreError> {
-        let Parts { store, clock, settings, broker, stopping, .. } = &self.0.parts;
+        let PublisherDependencies { store, clock, settings, broker, stopping, .. } = &self.0.parts;
         let now = clock.now();
         let until = now.plus(settings.lease);
         let Some(cursor) = store.claim_cursor(key, broker, now, until).await? else {
             // Somebody else tells it; the poll comes back to it.
             return Ok(Some(settings.poll));
         };
-        let mut line = Line {
+        let mut line = SubscriberStream {
             written: cursor.position,
             written_at: tokio::time::Instant::now(),
             log: Vec::new(),
@@ -246,12 +246,12 @@ impl Teller {
                     line.cursor.position = row.position;
                     continue;
                 }
-                match self.tell(&mut line, &endpoint, &row).await? {
-                    Told::Next => {}
-                    Told::Later { pause } => {
-                        return self.hold(key, line, &endpoint, pause).await;
+                match self.publish(&mut line, &endpoint, &row).await? {
+                    PublicationStep::Next => {}
+                    PublicationStep::Later { pause } => {
+                        return self.pause_stream(key, line, &endpoint, pause).await;
                     }
-                    Told::Gone => {
+                    PublicationStep::Gone => {
                         self.write(&mut line, true).await?;
                         self.give_up(key, &endpoint, "ENDPOINT_GONE").await;
                         return Ok(None);
@@ -269,14 +269,14 @@ impl Teller {
     }
 
     /// Records that the endpoint failed: the stream pauses, or ends.
-    async fn hold(
+    async fn pause_stream(
         &self,
         key: &CursorKey,
-        mut line: Line,
-        endpoint: &Endpoint,
+        mut line: SubscriberStream,
+        endpoint: &SubscriberEndpoint,
         pause: Duration,
     ) -> Result<Option<Duration>, StoreError> {
-        let Parts { clock, settings, .. } = &self.0.parts;
+        let PublisherDependencies { clock, settings, .. } = &self.0.parts;
         let now = clock.now();
         line.cursor.next_at = now.plus(pause);
         self.write(&mut line, true).await?;
@@ -289,13 +289,13 @@ impl Teller {
     }
 
     /// One attempt at one event.
-    async fn tell(
+    async fn publish(
         &self,
-        line: &mut Line,
-        endpoint: &Endpoint,
+        line: &mut SubscriberStream,
+        endpoint: &SubscriberEndpoint,
         row: &EventRow,
-    ) -> Result<Told, StoreError> {
-        let Parts { feed, clock, metrics, .. } = &self.0.parts;
+    ) -> Result<PublicationStep, StoreError> {
+        let PublisherDependencies { feed, clock, metrics, .. } = &self.0.parts;
         let body = feed.tell(row, endpoint.format, endpoint.audience.as_ref()).await?;
         let attempt = line.cursor.failures.saturating_add(1);
         let (notice, elapsed) = self.post(endpoint, row, &body, attempt).await;
@@ -307,12 +307,12 @@ impl Teller {
             metrics.event_lag_seconds.observe(now.since(row.event.at).as_secs_f64());
         }
         match told {
-            Told::Next => {
+            PublicationStep::Next => {
                 line.cursor.position = row.position;
                 line.cursor.failures = 0;
                 line.cursor.failing_since = None;
             }
-            Told::Later { .. } | Told::Gone => {
+            PublicationStep::Later { .. } | PublicationStep::Gone => {
                 line.cursor.failures = attempt;
                 line.cursor.failing_since.get_or_insert(now);
             }
@@ -335,12 +335,12 @@ impl Teller {
 
     async fn post(
         &self,
-        endpoint: &Endpoint,
+        endpoint: &SubscriberEndpoint,
         row: &EventRow,
         body: &serde_json::Value,
         attempt: i32,
     ) -> (Notice, Duration) {
-        let Parts { clock, client, settings, .. } = &self.0.parts;
+        let PublisherDependencies { clock, client, settings, .. } = &self.0.parts;
         let request = WebhookRequest {
             encoded: None,
             url: endpoint.url.clone(),
@@ -367,25 +367,28 @@ impl Teller {
         &self,
         notice: Notice,
         attempt: i32,
-    ) -> (Told, &'static str, Option<u16>, Option<String>) {
+    ) -> (PublicationStep, &'static str, Option<u16>, Option<String>) {
         let settings = &self.0.parts.settings;
         let later = |retry_after| {
             let attempts = u32::try_from(attempt).unwrap_or(u32::MAX);
             let pause = settings.retry.next_delay(attempts, clock::random_fraction(), retry_after);
-            Told::Later { pause: pause.unwrap_or(settings.retry.cap) }
+            PublicationStep::Later { pause: pause.unwrap_or(settings.retry.cap) }
         };
         match notice {
             Notice::Answered { status, .. } if (200..300).contains(&status) => {
-                (Told::Next, "delivered", Some(status), None)
+                (PublicationStep::Next, "delivered", Some(status), None)
             }
-            Notice::Answered { status: 410, .. } => {
-                (Told::Gone, "gone", Some(410), Some("the endpoint says it is gone".to_owned()))
-            }
+            Notice::Answered { status: 410, .. } => (
+                PublicationStep::Gone,
+                "gone",
+                Some(410),
+                Some("the endpoint says it is gone".to_owned()),
+            ),
             Notice::Answered { status, .. }
                 if REFUSALS.contains(&status) && attempt >= settings.set_aside_after =>
             {
                 let detail = format!("refused with {status} {attempt} times");
-                (Told::Next, "set_aside", Some(status), Some(detail))
+                (PublicationStep::Next, "set_aside", Some(status), Some(detail))
             }
             Notice::Answered { status, retry_after } => {
                 (later(retry_after), "retry", Some(status), Some(format!("answered {status}")))
@@ -395,8 +398,12 @@ impl Teller {
     }
 
     /// Writes the cursor; `false` where another broker holds the lease.
-    async fn write(&self, line: &mut Line, give_back: bool) -> Result<bool, StoreError> {
-        let Parts { store, clock, settings, broker, .. } = &self.0.parts;
+    async fn write(
+        &self,
+        line: &mut SubscriberStream,
+        give_back: bool,
+    ) -> Result<bool, StoreError> {
+        let PublisherDependencies { store, clock, settings, broker, .. } = &self.0.parts;
         let now = clock.now();
         let cursor = &line.cursor;
         let key = (cursor.tenant.clone(), cursor.subscriber.clone());
@@ -416,15 +423,15 @@ impl Teller {
     }
 
     /// Resolves a subscriber's endpoint; `None` if it does not exist or is disabled.
-    async fn endpoint(&self, key: &CursorKey) -> Result<Option<Endpoint>, StoreError> {
-        let Parts { store, directory, .. } = &self.0.parts;
+    async fn endpoint(&self, key: &CursorKey) -> Result<Option<SubscriberEndpoint>, StoreError> {
+        let PublisherDependencies { store, directory, .. } = &self.0.parts;
         match &key.1 {
             Subscriber::Subscription(id) => {
                 let Some(row) = store.find_subscription(&(key.0.clone(), *id)).await? else {
                     return Ok(None);
                 };
                 let secrets = self.secrets(key, &row.secrets, &key.1);
-                Ok(secrets.filter(|_| row.subscription.enabled).map(|secrets| Endpoint {
+                Ok(secrets.filter(|_| row.subscription.enabled).map(|secrets| SubscriberEndpoint {
                     url: row.subscription.url,
                     secrets,
                     filter: row.subscription.filter,
@@ -437,12 +444,14 @@ impl Teller {
                     directory.agents(&key.0).await.map_err(|err| StoreError::clone(&err))?;
                 let Some(row) = agents.row(agent) else { return Ok(None) };
                 let secrets = self.secrets(key, &row.secrets, agent);
-                Ok(row.agent.callback_url.clone().zip(secrets).map(|(url, secrets)| Endpoint {
-                    url,
-                    secrets,
-                    filter: EventFilter::default(),
-                    format: EventFormat::Standard,
-                    audience: Some(agent.clone()),
+                Ok(row.agent.callback_url.clone().zip(secrets).map(|(url, secrets)| {
+                    SubscriberEndpoint {
+                        url,
+                        secrets,
+                        filter: EventFilter::default(),
+                        format: EventFormat::Standard,
+                        audience: Some(agent.clone()),
+                    }
                 }))
             }
         }
@@ -454,11 +463,11 @@ impl Teller {
         sealed: &str,
         owner: &impl std::fmt::Display,
     ) -> Option<Vec<WebhookSecret>> {
-        let Parts { vault, clock, .. } = &self.0.parts;
+        let PublisherDependencies { vault, clock, .. } = &self.0.parts;
         AgentSecrets::parse(sealed)
             .open(vault, &key.0, owner, SecretKind::Webhook, clock.now())
             .inspect_err(|err| {
-                tracing::error!(error = %err, subscriber = %key.1, "a secret does not open");
+                tracing::error!(error = %err, subscriber = %key.1, "a secret cannot be opened");
             })
             .ok()?
             .iter()
@@ -466,9 +475,9 @@ impl Teller {
             .collect()
     }
 
-    async fn give_up(&self, key: &CursorKey, endpoint: &Endpoint, reason: &'static str) {
-        let Parts { ledger, clock, metrics, directory, .. } = &self.0.parts;
-        tracing::error!(subscriber = %key.1, reason, "a subscriber is no longer told of events");
+    async fn give_up(&self, key: &CursorKey, endpoint: &SubscriberEndpoint, reason: &'static str) {
+        let PublisherDependencies { ledger, clock, metrics, directory, .. } = &self.0.parts;
+        tracing::error!(subscriber = %key.1, reason, "event publication to a subscriber is disabled");
         let now = clock.now();
         let said = serde_json::json!({ "subscriber": key.1.to_string(), "reason": reason });
         let command = Command {

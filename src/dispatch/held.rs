@@ -18,7 +18,7 @@ use crate::store::{HandoffKey, Held};
 pub(super) type Operation = u64;
 
 #[derive(Default)]
-struct State {
+struct ClaimTable {
     /// Known claims, with their attempt.
     live: HashMap<HandoffKey, i32>,
     begun: Operation,
@@ -30,10 +30,10 @@ struct State {
 
 /// All claims that this broker knows.
 #[derive(Default)]
-pub(super) struct Claims(Mutex<State>);
+pub(super) struct Claims(Mutex<ClaimTable>);
 
 impl Claims {
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, ClaimTable> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -77,7 +77,7 @@ impl Claims {
     /// become known. The caller releases each only if it still has that attempt.
     pub(super) fn forgotten(&self, found: Vec<Held>) -> Vec<Held> {
         let mut state = self.lock();
-        let State { live, begun, under_way, suspects, .. } = &mut *state;
+        let ClaimTable { live, begun, under_way, suspects, .. } = &mut *state;
         let oldest = under_way.first().copied().unwrap_or(Operation::MAX);
         let known = std::mem::take(suspects);
         found

@@ -59,7 +59,8 @@ impl Inboxes {
     /// Serves until the broker stops.
     pub async fn run(self) {
         let heard = Notify::new();
-        let work = async { tokio::join!(self.look(&heard), self.listen(&heard), self.tell()) };
+        let work =
+            async { tokio::join!(self.look(&heard), self.listen(&heard), self.notify_brokers()) };
         tokio::select! {
             biased;
             () = self.stopping.cancelled() => {}
@@ -68,11 +69,11 @@ impl Inboxes {
     }
 
     /// Notifies other brokers of commits here.
-    async fn tell(&self) {
+    async fn notify_brokers(&self) {
         loop {
             self.ledger.something_for_others().await;
             if let Err(err) = self.store.notify().await {
-                tracing::debug!(error = %err, "other brokers were not told; their poll will find it");
+                tracing::debug!(error = %err, "other brokers could not be notified; their poll finds the handoff");
             }
             tokio::time::sleep(TOGETHER).await;
         }
@@ -82,7 +83,7 @@ impl Inboxes {
     async fn listen(&self, heard: &Notify) {
         loop {
             if let Err(err) = self.listen_once(heard).await {
-                tracing::debug!(error = %err, "cannot listen; the poll goes on");
+                tracing::debug!(error = %err, "listening for notifications failed; the poll continues");
                 tokio::time::sleep(LISTEN_PAUSE).await;
             }
             // Whatever was said while nobody listened.
@@ -116,7 +117,7 @@ impl Inboxes {
             }
             if Instant::now() >= leftovers_at {
                 if let Err(err) = self.leftovers().await {
-                    tracing::warn!(error = %err, "what nobody pulls cannot be read");
+                    tracing::warn!(error = %err, "handoffs that are not pulled cannot be read");
                 }
                 leftovers_at = Instant::now() + self.period * LEFTOVERS_EVERY;
             }
@@ -182,7 +183,7 @@ impl Inboxes {
     /// Fails handoffs with this outcome; a handoff claimed meanwhile keeps its claim.
     async fn end(&self, rows: Vec<OutboxRow>, outcome: Outcome, now: Micros) {
         let commands = rows.into_iter().map(|row| {
-            tracing::warn!(handoff_id = %row.handoff_id, agent_id = %row.target, ?outcome, "a handoff that nobody takes ends");
+            tracing::warn!(handoff_id = %row.handoff_id, agent_id = %row.target, ?outcome, "a handoff without a receiver ends");
             self.ledger.handle(Command {
                 tenant: row.tenant,
                 at: now,
@@ -200,7 +201,7 @@ impl Inboxes {
         });
         for outcome in futures_util::future::join_all(commands).await {
             if let Err(err) = outcome {
-                tracing::warn!(error = %err, "a handoff that nobody takes could not be ended");
+                tracing::warn!(error = %err, "a handoff without a receiver could not be ended");
             }
         }
     }

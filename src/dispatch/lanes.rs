@@ -6,7 +6,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::breaker::{Breaker, BreakerSettings, BreakerState, Permit};
-use super::budget::{Budget, BudgetSettings};
+use super::budget::{BudgetSettings, RetryBudget};
 use super::failing::Streak;
 use super::turns::Turns;
 use crate::domain::agent::Failing;
@@ -25,11 +25,11 @@ struct Lane {
     /// Counts the handoffs that found no slot: a concurrent read of the outbox may have missed them.
     asked: u64,
     breaker: Breaker,
-    budget: Budget,
+    budget: RetryBudget,
     streak: Streak,
 }
 
-struct State {
+struct LaneTable {
     lanes: HashMap<Receiver, Lane>,
     in_flight: usize,
     /// Receivers that found the whole broker full, or others waiting for a slot.
@@ -38,7 +38,7 @@ struct State {
 }
 
 pub(super) struct Lanes {
-    state: Mutex<State>,
+    state: Mutex<LaneTable>,
     max_in_flight: usize,
     breaker: BreakerSettings,
     budget: BudgetSettings,
@@ -49,25 +49,25 @@ pub(super) struct Lanes {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Health {
     /// The receiver answered.
-    Well,
+    Answered,
     /// The receiver did not answer, or answered with a failure.
-    Ill,
+    Failed,
     /// No request was sent.
     Unknown,
 }
 
 /// The consequences of an attempt's end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Over {
+pub(super) struct AttemptEnd {
     /// More waits in the outbox for this receiver, and it is the receiver's turn.
     pub(super) more: bool,
     /// A change of the endpoint's health that operators must learn.
-    pub(super) told: Option<Told>,
+    pub(super) told: Option<EndpointHealthChange>,
 }
 
 /// A change of an endpoint's health.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Told {
+pub(super) enum EndpointHealthChange {
     /// The endpoint is on its way to being disabled.
     Failing(Failing),
     /// The endpoint had been failing, and answers again.
@@ -81,7 +81,7 @@ impl Lanes {
         budget: BudgetSettings,
         disable_after: u32,
     ) -> Self {
-        let state = State {
+        let state = LaneTable {
             lanes: HashMap::new(),
             in_flight: 0,
             turns: Turns::default(),
@@ -90,7 +90,7 @@ impl Lanes {
         Self { state: Mutex::new(state), max_in_flight, breaker, budget, disable_after }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, LaneTable> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -191,29 +191,29 @@ impl Lanes {
     }
 
     /// Ends an attempt.
-    pub(super) fn done(&self, receiver: &Receiver, health: Health, now: Micros) -> Over {
+    pub(super) fn done(&self, receiver: &Receiver, health: Health, now: Micros) -> AttemptEnd {
         let mut state = self.lock();
         state.in_flight = state.in_flight.saturating_sub(1);
         let Some(lane) = state.lanes.get_mut(receiver) else {
-            return Over { more: false, told: None };
+            return AttemptEnd { more: false, told: None };
         };
         lane.in_flight = lane.in_flight.saturating_sub(1);
         let told = match health {
-            Health::Well => {
+            Health::Answered => {
                 lane.breaker.on_success();
-                lane.streak.answered().then_some(Told::Answers)
+                lane.streak.answered().then_some(EndpointHealthChange::Answers)
             }
-            Health::Ill if lane.breaker.on_failure(now.0) => {
-                lane.streak.failed().map(Told::Failing)
+            Health::Failed if lane.breaker.on_failure(now.0) => {
+                lane.streak.failed().map(EndpointHealthChange::Failing)
             }
-            Health::Ill => None,
+            Health::Failed => None,
             Health::Unknown => {
                 lane.breaker.on_abandoned(now.0);
                 None
             }
         };
         let more = lane.backlog;
-        Over { more: state.in_turn(receiver, more), told }
+        AttemptEnd { more: state.in_turn(receiver, more), told }
     }
 
     /// Adopts the receiver's stored state: its own limit, and the notified step of its endpoint.
@@ -288,7 +288,7 @@ impl Lanes {
     }
 }
 
-impl State {
+impl LaneTable {
     /// Whether a receiver with more may be read at once; where others wait for a slot, the receiver queues behind
     /// them.
     fn in_turn(&mut self, receiver: &Receiver, more: bool) -> bool {
@@ -306,7 +306,7 @@ impl State {
             backlog: false,
             asked: 0,
             breaker: Breaker::new(lanes.breaker),
-            budget: Budget::new(lanes.budget),
+            budget: RetryBudget::new(lanes.budget),
             streak: Streak::new(lanes.disable_after),
         })
     }
@@ -342,7 +342,7 @@ mod tests {
         lanes.known(&one, 1, None);
         assert!(lanes.reserve(&one, Micros(0)));
         assert!(!lanes.reserve(&one, Micros(0)));
-        assert!(lanes.done(&one, Health::Well, Micros(0)).more, "something waits");
+        assert!(lanes.done(&one, Health::Answered, Micros(0)).more, "something waits");
         assert!(!lanes.reserve(&one, Micros(0)), "the waiting one is first");
         let (places, asked) = lanes.reserve_many(&one, Micros(0), 8);
         assert_eq!(places, 1);
@@ -383,14 +383,14 @@ mod tests {
         assert!(!lanes.reserve(&c, Micros(0)));
         assert_eq!(lanes.next_turns(), [], "no room");
         assert!(
-            !lanes.done(&a, Health::Well, Micros(0)).more,
+            !lanes.done(&a, Health::Answered, Micros(0)).more,
             "a has more, and waits behind the others"
         );
         assert_eq!(lanes.next_turns(), std::slice::from_ref(&b));
         assert!(!lanes.reserve(&receiver("new"), Micros(0)), "it is not before those who wait");
         assert_eq!(lanes.reserve_many(&b, Micros(0), 8).0, 1);
-        lanes.done(&a, Health::Well, Micros(0));
-        lanes.done(&a, Health::Well, Micros(0));
+        lanes.done(&a, Health::Answered, Micros(0));
+        lanes.done(&a, Health::Answered, Micros(0));
         assert_eq!(lanes.next_turns(), [c.clone(), a.clone()]);
         assert_eq!(lanes.reserve_many(&c, Micros(0), 8).0, 1, "its share of the room");
         assert_eq!(lanes.reserve_many(&a, Micros(0), 8).0, 1);
@@ -411,16 +411,16 @@ mod tests {
         let dead = receiver("dead");
         let (places, _) = lanes.reserve_many(&dead, Micros(0), 16);
         let told: Vec<_> =
-            (0..places).filter_map(|_| lanes.done(&dead, Health::Ill, Micros(0)).told).collect();
+            (0..places).filter_map(|_| lanes.done(&dead, Health::Failed, Micros(0)).told).collect();
         assert_eq!(
             told,
-            [Told::Failing(Failing { percent: 50, failures: 2 })],
+            [EndpointHealthChange::Failing(Failing { percent: 50, failures: 2 })],
             "of four, two counted"
         );
         let (_, probe) = lanes.due(Micros(0));
         assert_eq!(lanes.reserve_many(&dead, probe.unwrap_or(Micros(2_000_000)), 8).0, 1);
-        let over = lanes.done(&dead, Health::Well, Micros(2_000_000));
-        assert_eq!(over.told, Some(Told::Answers));
+        let over = lanes.done(&dead, Health::Answered, Micros(2_000_000));
+        assert_eq!(over.told, Some(EndpointHealthChange::Answers));
     }
 
     #[test]
@@ -429,7 +429,7 @@ mod tests {
         let dead = receiver("dead");
         for _ in 0..2 {
             assert!(lanes.reserve(&dead, Micros(0)));
-            lanes.done(&dead, Health::Ill, Micros(0));
+            lanes.done(&dead, Health::Failed, Micros(0));
         }
         assert!(!lanes.reserve(&dead, Micros(1)), "the breaker is open");
         let (_, next) = lanes.due(Micros(1));
@@ -437,7 +437,8 @@ mod tests {
         assert_eq!(lanes.due(at).0, std::slice::from_ref(&dead));
         assert_eq!(lanes.reserve_many(&dead, at, 8).0, 1, "one probe");
         assert!(
-            !lanes.done(&dead, Health::Well, at).more || lanes.reserve_many(&dead, at, 8).0 == 8
+            !lanes.done(&dead, Health::Answered, at).more
+                || lanes.reserve_many(&dead, at, 8).0 == 8
         );
     }
 }

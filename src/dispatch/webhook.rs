@@ -151,8 +151,8 @@ pub trait Post: Send + Sync {
 impl Post for WebhookClient {
     async fn send(&self, request: WebhookRequest) -> (AttemptOutcome, Timing) {
         let started = Instant::now();
-        let first_byte = Arc::new(FirstByte::default());
-        let limit = Limit::new(&request, started, Arc::clone(&first_byte));
+        let first_byte = Arc::new(FirstByteSent::default());
+        let limit = AttemptLimit::new(&request, started, Arc::clone(&first_byte));
         let mut overdue = false;
         let outcome = match self.attempt(request, started, &limit, &mut overdue).await {
             Ok(outcome) => outcome,
@@ -167,6 +167,7 @@ impl Post for WebhookClient {
 }
 
 impl WebhookClient {
+    /// A client that sends under the policy of `client`.
     pub fn new(client: GuardedClient) -> Self {
         Self { client }
     }
@@ -216,7 +217,7 @@ impl WebhookClient {
         &self,
         request: WebhookRequest,
         started: Instant,
-        limit: &Limit,
+        limit: &AttemptLimit,
         overdue: &mut bool,
     ) -> Result<AttemptOutcome, AttemptFailure> {
         let headers = signed_headers(&request)?;
@@ -225,7 +226,7 @@ impl WebhookClient {
             .request(Method::POST, &request.url)
             .map_err(denied)?
             .headers(headers)
-            .body(reqwest::Body::wrap(Watched::new(
+            .body(reqwest::Body::wrap(ObservedBody::new(
                 request.encoded.map_or(request.body, |encoded| encoded.bytes),
                 Arc::clone(&limit.first_byte),
             )))
@@ -271,24 +272,24 @@ impl WebhookClient {
 
 /// The time at which the first byte of a request's body left, and the tasks that wait for it.
 #[derive(Debug, Default)]
-struct FirstByte {
+struct FirstByteSent {
     left: OnceLock<Instant>,
     told: Notify,
 }
 
 /// A request body that records its first poll: at that time the connection exists and the headers are written.
-struct Watched {
+struct ObservedBody {
     rest: Option<Bytes>,
-    first_byte: Arc<FirstByte>,
+    first_byte: Arc<FirstByteSent>,
 }
 
-impl Watched {
-    fn new(body: Bytes, first_byte: Arc<FirstByte>) -> Self {
+impl ObservedBody {
+    fn new(body: Bytes, first_byte: Arc<FirstByteSent>) -> Self {
         Self { rest: (!body.is_empty()).then_some(body), first_byte }
     }
 }
 
-impl http_body::Body for Watched {
+impl http_body::Body for ObservedBody {
     type Data = Bytes;
     type Error = Infallible;
 
@@ -312,20 +313,20 @@ impl http_body::Body for Watched {
 }
 
 /// The limits of an attempt: its timeout, and the deadline of the verdict.
-struct Limit {
+struct AttemptLimit {
     attempt: Instant,
     verdict: VerdictClock,
     started: Instant,
-    first_byte: Arc<FirstByte>,
+    first_byte: Arc<FirstByteSent>,
 }
 
 /// An attempt that exceeded a limit.
-struct Ended {
+struct LimitExceeded {
     by_verdict: bool,
 }
 
-impl Limit {
-    fn new(request: &WebhookRequest, started: Instant, first_byte: Arc<FirstByte>) -> Self {
+impl AttemptLimit {
+    fn new(request: &WebhookRequest, started: Instant, first_byte: Arc<FirstByteSent>) -> Self {
         Self { attempt: started + request.timeout, verdict: request.verdict, started, first_byte }
     }
 
@@ -338,7 +339,7 @@ impl Limit {
         }
     }
 
-    async fn within<T>(&self, work: impl Future<Output = T>) -> Result<T, Ended> {
+    async fn within<T>(&self, work: impl Future<Output = T>) -> Result<T, LimitExceeded> {
         let mut work = std::pin::pin!(work);
         loop {
             let verdict = self.verdict();
@@ -347,7 +348,7 @@ impl Limit {
                 biased;
                 done = &mut work => return Ok(done),
                 () = sleep_until(until) => {
-                    return Err(Ended { by_verdict: verdict.is_some_and(|at| at <= until) });
+                    return Err(LimitExceeded { by_verdict: verdict.is_some_and(|at| at <= until) });
                 }
                 () = self.first_byte.told.notified(), if verdict.is_none() => {}
             }

@@ -201,7 +201,7 @@ impl Broker {
         let (tracker, stopping) = (TaskTracker::new(), CancellationToken::new());
         let directory = Arc::new(Directory::new(Arc::clone(&store), Arc::clone(&clock), CACHED));
         let (dispatcher, nudges) = Dispatcher::new(
-            dispatcher::Parts {
+            dispatcher::DispatcherDependencies {
                 store: Arc::clone(&store),
                 directory: Arc::clone(&directory),
                 vault: VAULT.clone(),
@@ -294,8 +294,8 @@ impl Broker {
     }
 }
 
-fn dispatcher_settings() -> dispatcher::Settings {
-    dispatcher::Settings {
+fn dispatcher_settings() -> dispatcher::DispatcherSettings {
+    dispatcher::DispatcherSettings {
         retry: RetryPolicy {
             base: Duration::from_millis(200),
             cap: Duration::from_secs(1),

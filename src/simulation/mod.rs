@@ -40,7 +40,7 @@ const REST: Duration = Duration::from_mins(1);
 
 /// How a schedule went.
 #[derive(Debug)]
-struct Ran {
+struct SimulationRun {
     violation: Option<String>,
     trace: String,
     handoffs: u64,
@@ -50,7 +50,7 @@ struct Ran {
 }
 
 /// Runs one schedule on this thread.
-fn run(seed: u64, traced: bool) -> Ran {
+fn run(seed: u64, traced: bool) -> SimulationRun {
     broker::prepare();
     let _seeded = Seeded::from(seed);
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -61,7 +61,7 @@ fn run(seed: u64, traced: bool) -> Ran {
     runtime.block_on(schedule(traced))
 }
 
-async fn schedule(traced: bool) -> Ran {
+async fn schedule(traced: bool) -> SimulationRun {
     let world = Arc::new(World::new(traced));
     world.note(|| format!("{:?}", world.weather));
     register(&world).await;
@@ -98,7 +98,7 @@ async fn schedule(traced: bool) -> Ran {
     }
     let records = settle_up(&world).await;
     let (handoffs, attempts) = world.books().counts();
-    let ran = Ran {
+    let ran = SimulationRun {
         violation: world.books().violation(),
         trace: world.trace(),
         handoffs: handoffs as u64,

@@ -1,4 +1,4 @@
-//! An answer as people read it: tables with columns, or a member a line.
+//! Printing of answers: tables with columns, or one member per line.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -18,10 +18,10 @@ const RULED: TableStyle = TableStyle::new()
     .header_separator(LineStyle::none().fill('═').junction('═'))
     .bottom_border(LineStyle::none().fill('─').junction('─'));
 
-/// What it is shown on.
+/// The output medium.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Paper {
-    /// A terminal with so many columns: lines, and texts that wrap.
+    /// A terminal of this width: ruled tables and wrapped texts.
     Terminal(u16),
     /// Anything else: one line a row, however long.
     Plain,

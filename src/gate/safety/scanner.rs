@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::fields::{Place, each_text};
+use super::fields::{TextLocation, each_text};
 use super::rules::{FieldClass, Rule, Rules};
 use super::sequence::{Fire, Memory};
 use super::views::look;
@@ -30,7 +30,7 @@ const EXCERPT: (usize, usize) = (80, 16);
 
 /// One rule that fired on one text.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Finding {
+pub struct SafetyFinding {
     /// The rule's id.
     pub rule: String,
     /// The rule's family.
@@ -79,7 +79,7 @@ impl Scanner {
     /// Scans every string of a message, keys included. Empty when no place scored [`THRESHOLD`]; at most
     /// [`MAX_FINDINGS`], in the order of the fields.
     #[must_use]
-    pub fn scan(&self, message: &Value) -> Vec<Finding> {
+    pub fn scan(&self, message: &Value) -> Vec<SafetyFinding> {
         self.scan_beside(message, &mut |_, _| {})
     }
 
@@ -87,8 +87,8 @@ impl Scanner {
     pub fn scan_beside(
         &self,
         message: &Value,
-        beside: &mut dyn FnMut(&Place<'_, '_>, &str),
-    ) -> Vec<Finding> {
+        beside: &mut dyn FnMut(&TextLocation<'_, '_>, &str),
+    ) -> Vec<SafetyFinding> {
         let mut findings = Vec::new();
         let mut memory = Memory::default();
         each_text(message, &mut |place, text, class| {
@@ -100,7 +100,7 @@ impl Scanner {
 
     /// Scans one text as a field of `class`; the findings have an empty pointer.
     #[must_use]
-    pub fn scan_text(&self, text: &str, class: FieldClass) -> Vec<Finding> {
+    pub fn scan_text(&self, text: &str, class: FieldClass) -> Vec<SafetyFinding> {
         let mut findings = Vec::new();
         self.judge(text, class, &mut Memory::default(), &mut findings, String::new);
         findings
@@ -111,7 +111,7 @@ impl Scanner {
         text: &str,
         class: FieldClass,
         memory: &mut Memory,
-        findings: &mut Vec<Finding>,
+        findings: &mut Vec<SafetyFinding>,
         pointer: impl Fn() -> String,
     ) {
         if text.len() < MIN_TEXT || findings.len() >= MAX_FINDINGS {
@@ -126,7 +126,7 @@ impl Scanner {
             if findings.len() >= MAX_FINDINGS {
                 return;
             }
-            findings.push(Finding {
+            findings.push(SafetyFinding {
                 rule: rules[rule].id.clone(),
                 family: rules[rule].family.clone(),
                 pointer: pointer(),

@@ -9,7 +9,7 @@
 
 use std::collections::BTreeMap;
 
-use super::lexicon::{Hit, Languages, Lexicon, MAX_CONCEPTS, MAX_WORDS};
+use super::lexicon::{Languages, Lexicon, MAX_CONCEPTS, MAX_WORDS, WordMatch};
 use super::normalize::fold;
 use super::reading::Reading;
 
@@ -299,7 +299,7 @@ pub struct Run<'a> {
 
 impl Run<'_> {
     /// Takes a word; words come in the order of their ends. `fired` is told of each sequence it completes.
-    pub fn take(&mut self, hit: &Hit, mut fired: impl FnMut(Fire)) {
+    pub fn take(&mut self, hit: &WordMatch, mut fired: impl FnMut(Fire)) {
         self.broken.0 = usize::MAX;
         if hit.from > self.epoch {
             self.epoch = hit.from + EPOCH;
@@ -329,7 +329,7 @@ impl Run<'_> {
         }
     }
 
-    fn step(&mut self, index: usize, hit: &Hit, fired: &mut impl FnMut(Fire)) {
+    fn step(&mut self, index: usize, hit: &WordMatch, fired: &mut impl FnMut(Fire)) {
         let step = &self.machine.steps[index];
         let (start, negated) = if step.first {
             let negated = match step.after {
@@ -372,7 +372,7 @@ impl Run<'_> {
     /// The languages in which a negation turns the sense of a word: it stands before it in its clause, with
     /// nothing but words that carry it on between them. Where words have no borders none is told from the
     /// end of another word.
-    fn negated(&self, hit: &Hit) -> Languages {
+    fn negated(&self, hit: &WordMatch) -> Languages {
         let Some(negation) = self.negation.filter(|_| !self.closed_up) else { return 0 };
         if negation.end >= hit.start || hit.start - negation.end > NEGATED {
             return 0;
@@ -428,7 +428,7 @@ impl Run<'_> {
         added
     }
 
-    fn stands(&self, at: At, hit: &Hit) -> bool {
+    fn stands(&self, at: At, hit: &WordMatch) -> bool {
         if at == At::Anywhere || self.closed_up {
             return true;
         }
@@ -468,7 +468,7 @@ impl Run<'_> {
         hit.start <= 12
     }
 
-    fn followed(&self, then: Then, hit: &Hit) -> bool {
+    fn followed(&self, then: Then, hit: &WordMatch) -> bool {
         if then == Then::Anything {
             return true;
         }
