@@ -42,21 +42,21 @@ impl Signals {
     }
 
     /// Runs an orderly stop, unless a second signal or the bound ends it.
-    pub async fn within(&mut self, bound: Duration, stop: impl Future<Output = ()>) -> Stopped {
+    pub async fn within(&mut self, bound: Duration, stop: impl Future<Output = ()>) -> StopResult {
         tokio::select! {
-            () = stop => Stopped::Orderly,
+            () = stop => StopResult::Orderly,
             () = tokio::time::sleep(bound) => {
                 tracing::warn!("the stop took too long; what was not finished is taken up at the next start");
-                Stopped::Cut
+                StopResult::Cut
             }
-            () = self.asked_to_stop() => Stopped::Cut,
+            () = self.asked_to_stop() => StopResult::Cut,
         }
     }
 }
 
 /// The end of a stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stopped {
+pub enum StopResult {
     /// All tasks ended in order.
     Orderly,
     /// A second signal or the time limit ended the stop.

@@ -6,7 +6,7 @@ use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
 
 use crate::config::{Config, LogFormat};
 use crate::fault;
-use crate::telemetry::{Spans, Telemetry};
+use crate::telemetry::{SpanExport, Telemetry};
 
 mod admin;
 mod archive;
@@ -169,7 +169,7 @@ pub fn main() -> i32 {
             return Exit::Unreachable as i32;
         }
     };
-    let spans = if serving { Spans::Exported } else { Spans::Kept };
+    let spans = if serving { SpanExport::Collector } else { SpanExport::Disabled };
     let entered = runtime.enter();
     let telemetry = match Telemetry::start(&filter, json, spans) {
         Ok(telemetry) => telemetry,

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::Exit;
 use crate::app::{self, StartError};
 use crate::config::Config;
-use crate::lifecycle::{Signals, Stopped};
+use crate::lifecycle::{Signals, StopResult};
 
 /// Runs the broker until it is asked to stop.
 pub(super) async fn run(config: Config) -> Exit {
@@ -43,6 +43,6 @@ pub(super) async fn run(config: Config) -> Exit {
     signals.asked_to_stop().await;
     tracing::info!("stopping");
     match signals.within(bound, running.stop()).await {
-        Stopped::Orderly | Stopped::Cut => Exit::Success,
+        StopResult::Orderly | StopResult::Cut => Exit::Success,
     }
 }

@@ -1,4 +1,4 @@
-//! Receivers: what they answer to a webhook, what they pull, and what they do with what they took.
+//! Receivers: their answers to webhooks, their pulls, and their work on accepted handoffs.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::evidence::record::Actor;
 use crate::ledger::command::{Kind, Lease, Reply, Word};
 use crate::store::Store;
 
-/// Something of a task in a receiver's hands.
+/// A receiver's accepted handoff.
 #[derive(Debug, Clone)]
 struct HeldHandoff {
     who: AgentId,
@@ -27,7 +27,7 @@ const fn answer(status: u16, body: &'static str) -> Answer {
     Answer { status, retry_after: None, body }
 }
 
-/// A webhook receiver reads an attempt and answers.
+/// A webhook receiver's answer to an attempt.
 pub(super) async fn receive(world: &Arc<World>, arrival: &Arrival) -> Answer {
     let Arrival { receiver, task, handoff, token, .. } = arrival.clone();
     let held = HeldHandoff { who: receiver, task, handoff, token };
@@ -73,7 +73,7 @@ fn later(world: &Arc<World>, held: HeldHandoff) {
     });
 }
 
-/// Says it, now and then with the token of somebody else's claim first.
+/// Sends a verdict, sometimes first with the token of another claim.
 async fn speak(world: &Arc<World>, held: &HeldHandoff, word: Word) -> bool {
     let on = (held.task, held.handoff);
     if world.fails(world.weather.stale) {
@@ -83,7 +83,7 @@ async fn speak(world: &Arc<World>, held: &HeldHandoff, word: Word) -> bool {
     say(world, &held.who, on, held.token, word).await
 }
 
-/// Works on what it accepted, as long as it takes, and says so or does not.
+/// Works on an accepted handoff for a drawn time, and reports its end or fails to.
 fn work(world: &Arc<World>, held: HeldHandoff) {
     let world = Arc::clone(world);
     tokio::spawn(async move {
@@ -141,7 +141,7 @@ fn next_hop(world: &Arc<World>, held: &HeldHandoff, got: &Handoff) -> Draft {
     }
 }
 
-/// A pull receiver asks for its inbox as `http/inbox.rs` serves it: a claim, then a token of its own.
+/// A pull receiver's request for its inbox, as `http/inbox.rs` serves it: a claim, then a token of its own.
 pub(super) async fn pull(world: Arc<World>, who: AgentId) {
     loop {
         let broker = world.any_broker();
@@ -209,7 +209,6 @@ pub(super) async fn pull(world: Arc<World>, who: AgentId) {
     }
 }
 
-/// Who pulls.
 pub(super) fn puller() -> AgentId {
     agent("p")
 }

@@ -7,9 +7,9 @@ use std::time::Duration;
 use clap::{Arg as ClapArg, ArgAction, ArgMatches, Args, Command, FromArgMatches, Subcommand};
 use serde_json::Value;
 
-use self::request::Given;
+use self::request::ArgValues;
 use self::resource::{Action, Arg, Kind, Pages, Resource, Shape};
-use self::show::Paper;
+use self::show::OutputMedium;
 use super::client::{Client, ClientError, Reach, Request};
 use super::plain;
 use super::{Exit, Output};
@@ -231,8 +231,8 @@ async fn carry_out(
 }
 
 /// Reads the arguments and the files that they name.
-fn given(action: &Action, matches: &ArgMatches) -> Result<Given, AdminError> {
-    let mut given = Given::default();
+fn given(action: &Action, matches: &ArgMatches) -> Result<ArgValues, AdminError> {
+    let mut given = ArgValues::default();
     for arg in action.args {
         if arg.kind == Kind::Flag {
             if matches.get_flag(arg.name) {
@@ -351,9 +351,9 @@ impl<'a> Printer<'a> {
         }
         let paper = if self.terminal {
             let width = terminal_size::terminal_size().map_or(80, |(width, _)| width.0);
-            Paper::Terminal(width.max(20))
+            OutputMedium::Terminal(width.max(20))
         } else {
-            Paper::Plain
+            OutputMedium::Plain
         };
         let text = show::show(answer, self.shape, paper);
         let coloured = self.terminal && std::env::var_os("NO_COLOR").is_none_or(|no| no.is_empty());

@@ -9,9 +9,9 @@ use crate::cli::client::{Body, Request};
 
 /// Values by argument name; the content for a file.
 #[derive(Debug, Default)]
-pub(super) struct Given(pub(super) BTreeMap<&'static str, Vec<String>>);
+pub(super) struct ArgValues(pub(super) BTreeMap<&'static str, Vec<String>>);
 
-impl Given {
+impl ArgValues {
     /// Everything that was said under a name.
     pub(super) fn all(&self, name: &str) -> &[String] {
         self.0.get(name).map_or(&[], Vec::as_slice)
@@ -24,7 +24,7 @@ impl Given {
 }
 
 /// The request of an action that is no more than its table.
-pub(super) fn plain(action: &Action, given: &Given) -> Result<Request, String> {
+pub(super) fn plain(action: &Action, given: &ArgValues) -> Result<Request, String> {
     let mut body = None;
     for arg in action.args.iter().filter(|arg| arg.goes == ArgTarget::Whole) {
         if let Some(text) = given.one(arg.name) {
@@ -64,7 +64,7 @@ pub(super) fn plain(action: &Action, given: &Given) -> Result<Request, String> {
 /// The action's request with this body.
 pub(super) fn addressed(
     action: &Action,
-    given: &Given,
+    given: &ArgValues,
     body: Option<Body>,
 ) -> Result<Request, String> {
     let query = action.args.iter().filter_map(|arg| match arg.goes {
@@ -104,7 +104,7 @@ pub(super) fn path<'a>(
 }
 
 /// What was said, as JSON.
-fn value(arg: &Arg, given: &Given) -> Option<Value> {
+fn value(arg: &Arg, given: &ArgValues) -> Option<Value> {
     let said = given.all(arg.name);
     let first = said.first()?;
     Some(match arg.kind {
@@ -150,8 +150,8 @@ mod tests {
         ..Action::READ
     };
 
-    fn given(said: &[(&'static str, &str)]) -> Given {
-        let mut given = Given::default();
+    fn given(said: &[(&'static str, &str)]) -> ArgValues {
+        let mut given = ArgValues::default();
         for (name, text) in said {
             given.0.entry(name).or_default().push((*text).to_owned());
         }

@@ -4,7 +4,7 @@
 use reqwest::Method;
 use serde_json::Value;
 
-use super::request::{self, Given};
+use super::request::{self, ArgValues};
 use crate::cli::client::Request;
 
 /// A collection of the API.
@@ -57,7 +57,7 @@ pub(super) struct Action {
     /// Body members that the action itself implies, as pointers and texts.
     pub(super) fixed: &'static [(&'static str, &'static str)],
     /// Builds the request from the arguments.
-    pub(super) plan: fn(&Action, &Given) -> Result<Request, String>,
+    pub(super) plan: fn(&Action, &ArgValues) -> Result<Request, String>,
     /// Form of the printed answer.
     pub(super) shape: Shape,
     /// Whether the answer is a success; otherwise the command exits with 1.

@@ -10,7 +10,7 @@ use std::sync::{Arc, LazyLock};
 use serde::Deserialize;
 
 use super::lexicon::{Lexicon, LexiconError, Words};
-use super::sequence::{Machine, SequenceError};
+use super::sequence::{SequenceError, SequenceMachine};
 use super::structure::Form;
 
 /// The rules that are compiled in.
@@ -128,7 +128,7 @@ pub struct Rules {
     /// For each rule, the one that it does not count beside ([`Rule::unless`]).
     unless: Vec<Option<u16>>,
     pub(super) lexicon: Lexicon,
-    pub(super) machine: Machine,
+    pub(super) machine: SequenceMachine,
 }
 
 impl Rules {
@@ -154,7 +154,7 @@ impl Rules {
     pub fn load(text: &str) -> Result<Self, RulesError> {
         let file: RulesFile = serde_json::from_str(text)?;
         let lexicon = Lexicon::new(&file.lexicon, &file.anchors)?;
-        let mut machine = Machine::new(&lexicon);
+        let mut machine = SequenceMachine::new(&lexicon);
         machine.carry(&file.negation_carriers, &lexicon);
         for (index, rule) in file.rules.iter().enumerate() {
             let idle = rule.near.is_empty() && rule.form.is_none();

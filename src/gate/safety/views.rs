@@ -6,7 +6,7 @@ use super::lexicon::LexiconMatch;
 use super::normalize::{self, View};
 use super::reading::Reading;
 use super::rules::{FieldClass, Rules};
-use super::sequence::{Fire, Memory};
+use super::sequence::{ScanMemory, SequenceMatch};
 use super::structure::{Form, forms};
 
 /// Layers of encoding that are undone.
@@ -31,13 +31,13 @@ const TURNED: usize = 4;
 #[derive(Debug, Default)]
 pub(super) struct ViewScan {
     /// Rules that fired, with their offsets in the text.
-    pub fires: Vec<Fire>,
+    pub fires: Vec<SequenceMatch>,
     /// Bytes read and steps tried.
     pub work: u64,
 }
 
 /// Reads a text in all its views.
-pub(super) fn look(rules: &Rules, text: &str, memory: &mut Memory) -> ViewScan {
+pub(super) fn look(rules: &Rules, text: &str, memory: &mut ScanMemory) -> ViewScan {
     let mut looker = ViewScanner { rules, memory, seen: ViewScan::default() };
     looker.forms(text, &|offset| offset);
     looker.view(text, 0, false, &|offset| offset);
@@ -46,7 +46,7 @@ pub(super) fn look(rules: &Rules, text: &str, memory: &mut Memory) -> ViewScan {
 
 struct ViewScanner<'a> {
     rules: &'a Rules,
-    memory: &'a mut Memory,
+    memory: &'a mut ScanMemory,
     seen: ViewScan,
 }
 
@@ -119,7 +119,7 @@ impl ViewScanner<'_> {
             let mut reading = self.reading(&run.text);
             self.words(&run.text, &mut reading, PassKind::Changed, &back);
             // What shows in the text as it is was not concealed by its lines.
-            let new = |fire: &&Fire| known.binary_search(&fire.rule).is_err();
+            let new = |fire: &&SequenceMatch| known.binary_search(&fire.rule).is_err();
             if let Some(first) = self.seen.fires[before..].iter().find(new).copied() {
                 self.concealed(first.start);
             }
@@ -308,7 +308,7 @@ impl ViewScanner<'_> {
 
     fn concealed(&mut self, start: usize) {
         for rule in self.rules.of_form(Form::Concealed) {
-            self.seen.fires.push(Fire { rule: rule as u16, start });
+            self.seen.fires.push(SequenceMatch { rule: rule as u16, start });
         }
     }
 
@@ -316,7 +316,7 @@ impl ViewScanner<'_> {
         let (rules, fires) = (self.rules, &mut self.seen.fires);
         forms(text, |form, at| {
             for rule in rules.of_form(form) {
-                fires.push(Fire { rule: rule as u16, start: original(at) });
+                fires.push(SequenceMatch { rule: rule as u16, start: original(at) });
             }
         });
         self.seen.work += text.len() as u64;
@@ -324,8 +324,9 @@ impl ViewScanner<'_> {
 }
 
 /// Keeps a fire of the pass that began at `before`, unless its rule fired close by.
-fn keep(fires: &mut Vec<Fire>, before: usize, fire: Fire) {
-    let near = |known: &Fire| known.rule == fire.rule && fire.start.abs_diff(known.start) < APART;
+fn keep(fires: &mut Vec<SequenceMatch>, before: usize, fire: SequenceMatch) {
+    let near =
+        |known: &SequenceMatch| known.rule == fire.rule && fire.start.abs_diff(known.start) < APART;
     if !fires[before..].iter().rev().take(16).any(near) {
         fires.push(fire);
     }
