@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use handoffd::contract;
 use handoffd::contract::catalog::Catalog;
 use handoffd::contract::document::Document;
-use handoffd::contract::enforce::Ready;
+use handoffd::contract::enforce::CompiledContract;
 use handoffd::domain::agent::{Agent, Target};
 use handoffd::domain::canonical::CanonicalObject;
 use handoffd::domain::handoff::{Cost, DeliveryMode, Handoff, HandoffStatus, Priority};
@@ -34,7 +34,9 @@ use handoffd::evidence::record::{
     Actor, LogHead, RecordContent, RecordDraft, RecordKind, RecordParty,
 };
 use handoffd::gate::safety::{FieldClass, Scanner};
-use handoffd::gate::{Gate, Lookup, Verdict, address, budget, completeness, json, signature};
+use handoffd::gate::{
+    Gate, GateLookup, GateVerdict, address, budget, completeness, json, signature,
+};
 use handoffd::ledger::command::{Command, Kind, Submit};
 use handoffd::ledger::context::{Context, Rules, Spare};
 use handoffd::ledger::decide::decide;
@@ -115,7 +117,7 @@ impl Tenant {
                 },
             });
             let (contract, _) = contract::read(&Document::from_value(doc.clone()));
-            Arc::new(Ready::new(contract, doc.to_string(), String::new(), Micros(0)))
+            Arc::new(CompiledContract::new(contract, doc.to_string(), String::new(), Micros(0)))
         });
         Self {
             name: "default".parse().unwrap(),
@@ -125,8 +127,8 @@ impl Tenant {
         }
     }
 
-    fn lookup<'a>(&'a self, secrets: &'a [&'a [u8]]) -> Lookup<'a> {
-        Lookup {
+    fn lookup<'a>(&'a self, secrets: &'a [&'a [u8]]) -> GateLookup<'a> {
+        GateLookup {
             tenant: &self.name,
             at: Micros(1),
             caller: Some(&self.caller),
@@ -254,15 +256,15 @@ fn stages(gate: &Gate, tenant: &Tenant, body: &[u8]) {
     let message = made();
     let envelope = message.envelope();
     let source = tenant.roster.find(&tenant.caller).unwrap();
-    let readers = address::Readers::new(&gate.schemas, message.value());
+    let readers = address::ReceiverForms::new(&gate.schemas, message.value());
     let route =
         || address::resolve(source, &envelope.to_agent, &[], &tenant.roster, &readers, None);
     row("address", median(route));
     let target = route().target.unwrap();
-    let terms = handoffd::gate::contract::Terms {
+    let terms = handoffd::gate::contract::ContractTerms {
         required: true,
         minimum_level: None,
-        pinned: handoffd::contract::catalog::Pinned::Refused,
+        pinned: handoffd::contract::catalog::PinnedVersionRule::Refused,
         at: lookup.at,
     };
     row(
@@ -283,11 +285,11 @@ fn stages(gate: &Gate, tenant: &Tenant, body: &[u8]) {
     );
 }
 
-fn passes(gate: &Gate, body: &[u8], lookup: &Lookup<'_>) {
+fn passes(gate: &Gate, body: &[u8], lookup: &GateLookup<'_>) {
     match gate.run(black_box(body), lookup) {
-        Verdict::Pass(passed) => drop(black_box(passed)),
-        Verdict::Malformed(why) => panic!("{why:?}"),
-        Verdict::Refused(refused) => panic!("{:?}", refused.failures),
+        GateVerdict::Pass(passed) => drop(black_box(passed)),
+        GateVerdict::Malformed(why) => panic!("{why:?}"),
+        GateVerdict::Refused(refused) => panic!("{:?}", refused.failures),
     }
 }
 

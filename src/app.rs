@@ -23,7 +23,7 @@ use crate::dispatch::breaker::BreakerSettings;
 use crate::dispatch::budget::BudgetSettings;
 use crate::dispatch::dispatcher::{self, Dispatcher};
 use crate::dispatch::egress::{self, ClientSettings, EgressPolicy};
-use crate::dispatch::events::{self, Teller};
+use crate::dispatch::events::{self, EventPublisher};
 use crate::dispatch::inboxes::Inboxes;
 use crate::dispatch::webhook::WebhookClient;
 use crate::domain::ids::TenantId;
@@ -272,7 +272,7 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
     let client = WebhookClient::new(client);
     let redaction = Arc::new(config.redaction.policy());
     let (dispatcher, nudges) = Dispatcher::new(
-        dispatcher::Parts {
+        dispatcher::DispatcherDependencies {
             store: Arc::clone(&store),
             directory: Arc::clone(&directory),
             vault: vault.clone(),
@@ -325,7 +325,7 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
         .run(),
     );
     background.spawn(
-        brokers::Watch {
+        brokers::BrokerMonitor {
             store: Arc::clone(&store),
             outbound,
             timeout: Duration::from_millis(config.delivery.broker_timeout_ms),
@@ -354,8 +354,8 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
     spawn_archive(&config, &archive, &store, &clock, &metrics, &background, &stopping);
     let feed = Feed::new(Arc::clone(&store));
     background.spawn(
-        Teller::new(
-            events::Parts {
+        EventPublisher::new(
+            events::PublisherDependencies {
                 store: Arc::clone(&store),
                 feed: feed.clone(),
                 directory: Arc::clone(&directory),
@@ -568,9 +568,9 @@ impl Running {
     }
 }
 
-fn teller_settings(config: &Config) -> events::Settings {
+fn teller_settings(config: &Config) -> events::PublisherSettings {
     let events = &config.events;
-    events::Settings {
+    events::PublisherSettings {
         retry: RetryPolicy {
             base: Duration::from_millis(events.retry_base_ms),
             cap: Duration::from_millis(events.retry_cap_ms),
@@ -587,12 +587,12 @@ fn teller_settings(config: &Config) -> events::Settings {
 }
 
 /// What is asked of the contracts of edges.
-fn requirement(config: &Config) -> contract::Requirement {
+fn requirement(config: &Config) -> contract::ContractRequirement {
     let required = config.gate.contract_exceptions.iter().map(|one| {
         let (tenant, agent, to) = (one.tenant.clone(), one.agent.clone(), one.to.clone());
-        (contract::Edges { tenant, agent, to, until: one.until }, one.require_contract)
+        (contract::EdgeFilter { tenant, agent, to, until: one.until }, one.require_contract)
     });
-    let edges = |one: &ContractsException| contract::Edges {
+    let edges = |one: &ContractsException| contract::EdgeFilter {
         tenant: one.tenant.clone(),
         agent: one.agent.clone(),
         to: one.to.clone(),
@@ -606,19 +606,19 @@ fn requirement(config: &Config) -> contract::Requirement {
     };
     let contracts = &config.contracts;
     let said = contracts.exceptions.iter();
-    contract::Requirement {
-        required: contract::ByEdge {
+    contract::ContractRequirement {
+        required: contract::EdgeRule {
             default: config.gate.require_contract,
             exceptions: required.collect(),
         },
-        minimum_level: contract::ByEdge {
+        minimum_level: contract::EdgeRule {
             default: level(contracts.minimum_level),
             exceptions: said
                 .clone()
                 .filter_map(|one| Some((edges(one), level(one.minimum_level?))))
                 .collect(),
         },
-        accept_pinned: contract::ByEdge {
+        accept_pinned: contract::EdgeRule {
             default: contracts.accept_pinned,
             exceptions: said.filter_map(|one| Some((edges(one), one.accept_pinned?))).collect(),
         },
@@ -648,9 +648,9 @@ fn erasure_settings(config: &Config) -> erasure::ErasureSettings {
     }
 }
 
-fn dispatcher_settings(config: &Config) -> dispatcher::Settings {
+fn dispatcher_settings(config: &Config) -> dispatcher::DispatcherSettings {
     let delivery = &config.delivery;
-    dispatcher::Settings {
+    dispatcher::DispatcherSettings {
         retry: RetryPolicy {
             base: Duration::from_millis(delivery.retry_base_ms),
             cap: Duration::from_millis(delivery.retry_cap_ms),

@@ -18,7 +18,7 @@ use crate::fault::{self, Step};
 use crate::ledger::Outbound;
 use crate::store::{ClaimRelease, Result, Store};
 
-/// Looks and heartbeats in the time that a broker may be silent.
+/// Looks and heartbeats per allowed time of silence.
 const BEATS: u32 = 5;
 /// Looks between two searches for claims of brokers that have no heartbeat at all; each reads the
 /// whole outbox. There are such claims only where a broker was taken for dead, woke, claimed, and died
@@ -26,9 +26,10 @@ const BEATS: u32 = 5;
 const STRANGERS_EVERY: u32 = 30;
 
 /// A broker's heartbeat as read; `None` where it has claims and no heartbeat.
-type Beat = (String, Option<Micros>);
+type Heartbeat = (String, Option<Micros>);
 
-/// Says that this broker lives, whatever else is slow: others take its claims when it falls silent.
+/// Writes this broker's heartbeat, independently of slow work: other brokers release its claims when the heartbeat
+/// stops.
 pub async fn beat(
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
@@ -52,15 +53,15 @@ pub async fn beat(
     }
 }
 
-/// What has been seen of the others' heartbeats.
-struct Heard {
+/// The observed heartbeats of other brokers.
+struct HeartbeatHistory {
     timeout: Duration,
-    /// The value, and since when it has been the same.
+    /// The value, and the time since which it has not changed.
     beats: HashMap<String, (Option<Micros>, Instant)>,
     last: Option<Instant>,
 }
 
-impl Heard {
+impl HeartbeatHistory {
     fn new(timeout: Duration) -> Self {
         Self { timeout, beats: HashMap::new(), last: None }
     }
@@ -69,7 +70,12 @@ impl Heard {
     ///
     /// Where this broker itself did not look for a while (the store was away, the process stood
     /// still), the others may not have been able to say anything either: their silence begins anew.
-    fn judge(&mut self, beats: Vec<Beat>, asked: Instant, answered: Instant) -> Vec<Beat> {
+    fn judge(
+        &mut self,
+        beats: Vec<Heartbeat>,
+        asked: Instant,
+        answered: Instant,
+    ) -> Vec<Heartbeat> {
         if self.last.is_some_and(|last| asked.duration_since(last) > self.timeout / 2) {
             self.beats.clear();
         }
@@ -90,24 +96,24 @@ impl Heard {
     }
 }
 
-/// Listens to the other brokers, and frees what silent ones hold.
-pub struct Watch {
-    /// Where heartbeats and claims are.
+/// The task that observes other brokers and releases the claims of silent ones.
+pub struct BrokerMonitor {
+    /// Store of heartbeats and claims.
     pub store: Arc<dyn Store>,
-    /// Who takes over what was freed.
+    /// Delivers the released handoffs.
     pub outbound: Arc<dyn Outbound>,
-    /// How long a broker may be silent.
+    /// Longest allowed silence of a broker.
     pub timeout: Duration,
-    /// What ends it.
+    /// Token that ends the task.
     pub stopping: CancellationToken,
 }
 
-impl Watch {
-    /// Listens until the broker stops.
+impl BrokerMonitor {
+    /// Observes until the broker stops.
     pub async fn run(self) {
-        let mut heard = Heard::new(self.timeout);
+        let mut heard = HeartbeatHistory::new(self.timeout);
         // Brokers without a heartbeat are looked at rarely, so their silence is counted apart.
-        let mut strangers = Heard::new(self.timeout * STRANGERS_EVERY);
+        let mut strangers = HeartbeatHistory::new(self.timeout * STRANGERS_EVERY);
         let mut look = 0;
         loop {
             if let Err(err) = self.look(&mut heard, false).await {
@@ -128,7 +134,7 @@ impl Watch {
         }
     }
 
-    async fn look(&self, heard: &mut Heard, strangers: bool) -> Result<()> {
+    async fn look(&self, heard: &mut HeartbeatHistory, strangers: bool) -> Result<()> {
         let asked = Instant::now();
         let beats = if strangers {
             let found = self.store.list_strangers().await?;
@@ -156,17 +162,17 @@ mod tests {
 
     const TIMEOUT: Duration = Duration::from_secs(5);
 
-    fn beats(beats: &[(&str, i64)]) -> Vec<Beat> {
+    fn beats(beats: &[(&str, i64)]) -> Vec<Heartbeat> {
         beats.iter().map(|(broker, at)| ((*broker).to_owned(), Some(Micros(*at)))).collect()
     }
 
-    fn names(silent: &[Beat]) -> Vec<&str> {
+    fn names(silent: &[Heartbeat]) -> Vec<&str> {
         silent.iter().map(|(broker, _)| broker.as_str()).collect()
     }
 
     #[test]
     fn silence_is_counted_by_the_listeners_own_clock_and_nobody_elses() {
-        let mut heard = Heard::new(TIMEOUT);
+        let mut heard = HeartbeatHistory::new(TIMEOUT);
         let start = Instant::now();
         // One clock is in 1970, one far ahead; what counts is only whether they move.
         let (mut past, future) = (7, i64::MAX);
@@ -181,7 +187,7 @@ mod tests {
 
     #[test]
     fn who_speaks_again_is_alive() {
-        let mut heard = Heard::new(TIMEOUT);
+        let mut heard = HeartbeatHistory::new(TIMEOUT);
         let start = Instant::now();
         for (second, value, silent) in
             [(0, 1, 0), (2, 1, 0), (4, 1, 0), (5, 2, 0), (7, 2, 0), (9, 2, 0), (10, 2, 1)]
@@ -193,7 +199,7 @@ mod tests {
 
     #[test]
     fn who_could_not_listen_judges_nobody() {
-        let mut heard = Heard::new(TIMEOUT);
+        let mut heard = HeartbeatHistory::new(TIMEOUT);
         let start = Instant::now();
         assert!(heard.judge(beats(&[("b", 1)]), start, start).is_empty());
         let later = start + Duration::from_mins(1);
@@ -208,7 +214,7 @@ mod tests {
 
     #[test]
     fn a_slow_answer_counts_for_the_one_who_is_asked_about() {
-        let mut heard = Heard::new(TIMEOUT);
+        let mut heard = HeartbeatHistory::new(TIMEOUT);
         let start = Instant::now();
         let answered = start + Duration::from_secs(2);
         heard.judge(beats(&[("b", 1)]), start, answered);
@@ -223,7 +229,7 @@ mod tests {
         /// is, once it has stood for the whole time.
         #[test]
         fn only_silence_counts(skews in proptest::collection::vec(any::<i64>(), 1..5), dead in 0_usize..5) {
-            let mut heard = Heard::new(TIMEOUT);
+            let mut heard = HeartbeatHistory::new(TIMEOUT);
             let start = Instant::now();
             for second in 0..12_i64 {
                 let at = start + Duration::from_secs(second.unsigned_abs());

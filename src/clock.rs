@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use crate::domain::ids::Micros;
 
-/// Tells the time.
+/// Source of the present time.
 pub trait Clock: Send + Sync {
     /// Now, in microseconds since the Unix epoch.
     fn now(&self) -> Micros;
@@ -32,13 +32,13 @@ impl Clock for SystemClock {
 pub struct ManualClock(AtomicI64);
 
 impl ManualClock {
-    /// Stands at `at`.
+    /// A clock that stands at `at`.
     #[must_use]
     pub const fn new(at: Micros) -> Self {
         Self(AtomicI64::new(at.0))
     }
 
-    /// Moves on.
+    /// Advances the clock.
     pub fn advance(&self, by: std::time::Duration) {
         self.0.fetch_add(i64::try_from(by.as_micros()).unwrap_or(i64::MAX), Ordering::Relaxed);
     }
@@ -96,7 +96,7 @@ pub(crate) mod seeded {
         static GENERATOR: RefCell<Option<StdRng>> = const { RefCell::new(None) };
     }
 
-    /// As long as it lives, this thread's randomness follows from the seed.
+    /// While this value lives, the thread's randomness follows from the seed.
     #[derive(Debug)]
     pub(crate) struct Seeded(());
 
@@ -113,7 +113,7 @@ pub(crate) mod seeded {
         }
     }
 
-    /// Fills from the seed, where there is one.
+    /// Fills the bytes from the seed; `false` without a seed.
     pub(super) fn fill(bytes: &mut [u8]) -> bool {
         GENERATOR.with_borrow_mut(|known| {
             let Some(generator) = known else { return false };

@@ -1,5 +1,5 @@
-//! Who is who: keys and agents as a broker looks them up for each request. Read through a short
-//! cache; this broker's own changes count at once, another broker's within `auth.cache_ttl_ms`.
+//! Directory of keys and agents, read for each request through a short cache. This broker's own changes take effect at
+//! once, another broker's within `auth.cache_ttl_ms`.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,8 +13,8 @@ use crate::clock::Clock;
 use crate::contract;
 use crate::contract::catalog::Catalog;
 use crate::contract::document::Document;
-use crate::contract::enforce::Ready;
-use crate::contract::shelf::{SchemaName, Shelf};
+use crate::contract::enforce::CompiledContract;
+use crate::contract::shelf::{SchemaName, SchemaRegistry};
 use crate::domain::agent::Agent;
 use crate::domain::ids::{AgentId, Micros, TenantId};
 use crate::domain::relevance::Relevance;
@@ -24,23 +24,23 @@ use crate::store::schemas::PayloadSchemaRow;
 use crate::store::{AgentRow, KeyRow, Role, Store, StoreError};
 use crate::vault::hash_api_key;
 
-/// Who calls.
+/// The authenticated caller.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Principal {
-    /// For which organisation.
+    /// The caller's tenant.
     pub tenant: TenantId,
-    /// As what.
+    /// The caller's role.
     pub role: Role,
-    /// As which agent, for [`Role::Agent`].
+    /// The caller's agent, for [`Role::Agent`].
     pub agent: Option<AgentId>,
-    /// With which key.
+    /// Id of the API key.
     pub key_id: String,
 }
 
-/// The agents of one tenant with what the store keeps of each.
+/// The agents of one tenant with their stored rows.
 #[derive(Debug, Default)]
 pub struct Agents {
-    /// For routing.
+    /// The routing view of the agents.
     pub roster: Roster,
     rows: HashMap<AgentId, Arc<AgentRow>>,
     relevance: OnceLock<Relevance>,
@@ -53,7 +53,7 @@ impl Agents {
         Self { roster, rows: rows.collect(), relevance: OnceLock::new() }
     }
 
-    /// The same with these as they are now; it shares the others.
+    /// A copy with changed rows; unchanged ones are shared.
     fn with(&self, changed: Vec<(AgentId, Option<AgentRow>)>) -> Self {
         let (mut roster, mut rows) = (self.roster.clone(), self.rows.clone());
         for (id, row) in changed {
@@ -76,33 +76,33 @@ impl Agents {
         self.rows.get(id).map(Arc::as_ref)
     }
 
-    /// By which text they are found; made when it is first asked for.
+    /// Text index of the agents, built at the first call.
     pub fn relevance(&self) -> &Relevance {
         self.relevance.get_or_init(|| Relevance::of(self.roster.iter()))
     }
 }
 
-/// Agents by how well they fit, the best first, each with its score.
+/// Agents with their scores, best first.
 pub type Ranking = Vec<(f64, AgentId)>;
 
-/// Someone outside who ranks agents for a task.
+/// An external service that ranks agents for a task.
 #[async_trait]
 pub trait Matcher: Send + Sync {
-    /// How many agents it is shown at most.
+    /// Largest number of agents in one request.
     fn most(&self) -> usize;
-    /// Who it is; a code.
+    /// The matcher's code name.
     fn name(&self) -> &str;
-    /// Those of the agents that fit, scored over 0 to 1, within a bounded time.
+    /// Ranks the agents with scores from 0 to 1, within a bounded time.
     ///
     /// # Errors
-    /// Why there is no answer, in words.
+    /// The reason why no answer came.
     async fn rank(&self, task: &str, agents: &[&Agent]) -> Result<Ranking, String>;
 }
 
-/// A tenant's agents, as of so many changes.
-type Known = (i64, Arc<Agents>);
+/// A tenant's agents, and the change count at which they were read.
+type VersionedAgents = (i64, Arc<Agents>);
 
-/// The cached lookups.
+/// Cached look-ups of keys, agents and contracts.
 pub struct Directory {
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
@@ -110,7 +110,7 @@ pub struct Directory {
     /// With what `changes` was when they were looked at.
     agents: Cache<TenantId, (u64, Arc<Agents>)>,
     /// As read last, and kept longer: most often nothing has changed since.
-    known: Cache<TenantId, Known>,
+    known: Cache<TenantId, VersionedAgents>,
     /// Changes of agents by this broker. What was looked at before the last one does not count: a look
     /// may have begun before a change and ended after it.
     changes: AtomicU64,
@@ -122,7 +122,11 @@ pub struct Directory {
 }
 
 /// A contract from its row, or as it was made ready before.
-fn ready(row: &ContractRow, before: &Catalog, shelf: &Shelf) -> Result<Arc<Ready>, StoreError> {
+fn ready(
+    row: &ContractRow,
+    before: &Catalog,
+    shelf: &SchemaRegistry,
+) -> Result<Arc<CompiledContract>, StoreError> {
     let sha256 = hex::encode(row.sha256);
     let version = row.version.parse().ok();
     let known = version.and_then(|version| before.find(&row.id, Some(&version)));
@@ -135,15 +139,15 @@ fn ready(row: &ContractRow, before: &Catalog, shelf: &Shelf) -> Result<Arc<Ready
     // What is wrong with it was said when it was put.
     let (mut contract, _) = contract::read(&Document::from_value(value));
     shelf.complete(&mut contract);
-    Ok(Arc::new(Ready::new(contract, row.doc.clone(), sha256, row.created_at)))
+    Ok(Arc::new(CompiledContract::new(contract, row.doc.clone(), sha256, row.created_at)))
 }
 
 /// Payload schemas from their rows.
 ///
 /// # Errors
 /// What is kept is no version of a schema.
-pub fn shelf(rows: &[PayloadSchemaRow]) -> Result<Shelf, StoreError> {
-    let mut shelf = Shelf::default();
+pub fn shelf(rows: &[PayloadSchemaRow]) -> Result<SchemaRegistry, StoreError> {
+    let mut shelf = SchemaRegistry::default();
     for row in rows {
         let wrong = |why: String| {
             StoreError::Refused(format!("payload schema {} {}: {why}", row.id, row.version))
@@ -154,20 +158,20 @@ pub fn shelf(rows: &[PayloadSchemaRow]) -> Result<Shelf, StoreError> {
     Ok(shelf)
 }
 
-/// How long a tenant's agents and contracts are kept in memory unused.
+/// Time after which unused agents and contracts of a tenant leave memory.
 const KEPT_UNUSED: Duration = Duration::from_hours(1);
 /// How far back contracts are looked at once more, in microseconds: clocks of brokers differ, and who
 /// began first may commit last. What is older all the same is missing in the count, and all are read.
 const CLOCKS_APART: i64 = 600_000_000;
-/// Keys and unknown keys remembered at most.
+/// Largest number of cached keys, unknown ones included.
 const MAX_KEYS: u64 = 100_000;
-/// How often the open handoffs are counted: the count reads them all, and routing only prefers by it.
+/// Interval of the count of open handoffs: the count reads all of them, and routing uses it only as a preference.
 const COUNT_EVERY: Duration = Duration::from_secs(5);
-/// Tenants remembered at most.
+/// Largest number of cached tenants.
 const MAX_TENANTS: u64 = 10_000;
 
 impl Directory {
-    /// Over a store; `ttl` bounds how old an answer may be.
+    /// A directory over a store; `ttl` bounds the age of an answer.
     #[must_use]
     pub fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>, ttl: Duration) -> Self {
         let keys = Cache::builder().max_capacity(MAX_KEYS).time_to_live(ttl).build();
@@ -180,10 +184,10 @@ impl Directory {
         Self { store, clock, keys, agents, known, changes, contracts, read, counted }
     }
 
-    /// Who uses this key; `None` if nobody may.
+    /// Resolves an API key; `None` if the key is unknown, expired or revoked.
     ///
     /// # Errors
-    /// When the store cannot say.
+    /// The store is not available.
     pub async fn authenticate(&self, key: &str) -> Result<Option<Principal>, Arc<StoreError>> {
         let hash = hash_api_key(key);
         let store = Arc::clone(&self.store);
@@ -211,7 +215,7 @@ impl Directory {
     /// The agents of a tenant.
     ///
     /// # Errors
-    /// When the store cannot say.
+    /// The store is not available.
     pub async fn agents(&self, tenant: &TenantId) -> Result<Arc<Agents>, Arc<StoreError>> {
         let changes = self.changes.load(Ordering::Acquire);
         loop {
@@ -219,7 +223,7 @@ impl Directory {
                 .agents
                 .try_get_with_by_ref(tenant, async {
                     let seen = self.changes.load(Ordering::Acquire);
-                    Ok((seen, self.look(tenant).await?))
+                    Ok((seen, self.refresh_agents(tenant).await?))
                 })
                 .await?;
             if seen >= changes {
@@ -229,9 +233,8 @@ impl Directory {
         }
     }
 
-    /// A tenant's agents as they are now: those known, where nothing has changed; else what changed is
-    /// read.
-    async fn look(&self, tenant: &TenantId) -> Result<Arc<Agents>, StoreError> {
+    /// Refreshes a tenant's agents: reads the changed rows only.
+    async fn refresh_agents(&self, tenant: &TenantId) -> Result<Arc<Agents>, StoreError> {
         // Before the agents: what changes meanwhile is read again with the next look, and does no harm.
         let changes = self.store.count_agent_changes(tenant).await?;
         let known = self.known.get(tenant).await;
@@ -258,7 +261,7 @@ impl Directory {
         Ok(agents)
     }
 
-    /// Counts the open handoffs now and then, and lets nobody wait for it.
+    /// Counts the open handoffs from time to time, without delaying a caller.
     async fn count_open(&self, tenant: &TenantId, agents: &Arc<Agents>) {
         if self.counted.contains_key(tenant) {
             return;
@@ -274,10 +277,10 @@ impl Directory {
         });
     }
 
-    /// The contracts of a tenant. Where there are more versions than at the last look, those are read.
+    /// The contracts of a tenant. New versions since the last read are loaded.
     ///
     /// # Errors
-    /// When the store cannot say.
+    /// The store is not available.
     pub async fn contracts(&self, tenant: &TenantId) -> Result<Arc<Catalog>, Arc<StoreError>> {
         self.contracts
             .try_get_with_by_ref(tenant, async {
@@ -310,7 +313,7 @@ impl Directory {
             let since = Micros(newest.0.saturating_sub(CLOCKS_APART));
             let rows = self.store.list_contracts(tenant, Some(since)).await?;
             let contracts = self.made_ready(tenant, &rows, &before).await?;
-            let known = |ready: &&Arc<Ready>| {
+            let known = |ready: &&Arc<CompiledContract>| {
                 let contract = ready.contract();
                 before.find(&contract.id, Some(&contract.version())).is_some()
             };
@@ -330,33 +333,33 @@ impl Directory {
         tenant: &TenantId,
         rows: &[ContractRow],
         before: &Catalog,
-    ) -> Result<Vec<Arc<Ready>>, StoreError> {
+    ) -> Result<Vec<Arc<CompiledContract>>, StoreError> {
         // Read after the contracts: whatever they name was registered before them.
-        let asked = rows.iter().any(|row| Shelf::is_asked(&row.doc));
-        let shelf = if asked { self.shelf(tenant).await? } else { Shelf::default() };
+        let asked = rows.iter().any(|row| SchemaRegistry::is_asked(&row.doc));
+        let shelf = if asked { self.shelf(tenant).await? } else { SchemaRegistry::default() };
         rows.iter().map(|row| ready(row, before, &shelf)).collect()
     }
 
-    /// The payload schemas of a tenant, as they are now.
+    /// The current payload schemas of a tenant.
     ///
     /// # Errors
-    /// When the store cannot say.
-    pub async fn shelf(&self, tenant: &TenantId) -> Result<Shelf, StoreError> {
+    /// The store is not available.
+    pub async fn shelf(&self, tenant: &TenantId) -> Result<SchemaRegistry, StoreError> {
         shelf(&self.store.list_payload_schemas(tenant, None).await?)
     }
 
-    /// Looks for a tenant's contracts anew after a change.
+    /// Invalidates a tenant's cached contracts.
     pub async fn contracts_changed(&self, tenant: &TenantId) {
         self.contracts.invalidate(tenant).await;
     }
 
-    /// Looks for a tenant's agents anew after a change.
+    /// Invalidates a tenant's cached agents.
     pub async fn agents_changed(&self, tenant: &TenantId) {
         self.changes.fetch_add(1, Ordering::AcqRel);
         self.agents.invalidate(tenant).await;
     }
 
-    /// Forgets a key after a change.
+    /// Invalidates a cached key.
     pub async fn key_changed(&self, row: &KeyRow) {
         self.keys.invalidate(&row.hash).await;
     }

@@ -8,7 +8,7 @@
 //! `commit.written=7*off->return` lets the step pass seven times and ends the process at the eighth,
 //! as SIGKILL would: at once, without a destructor. `sleep(ms)` and `pause` work at each step too.
 
-/// A step at which the process can be made to end.
+/// A step at which a test can end the process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
     /// The ledger has taken a batch; its transaction has not begun.
@@ -19,11 +19,11 @@ pub enum Step {
     CommitWritten,
     /// Within the transaction: everything written, COMMIT not said.
     CommitSealed,
-    /// Committed; nobody was answered, and nothing was handed to the dispatcher.
+    /// Committed; no caller was answered, and no handoff reached the dispatcher.
     CommitDone,
     /// Within a transaction that rolls a task back: decided, nothing written.
     RollbackDecided,
-    /// A rollback was committed; nobody knows.
+    /// A rollback was committed; no caller was answered.
     RollbackDone,
     /// A submission was committed and went to the dispatcher; its tree head is not signed.
     HeadSign,
@@ -43,13 +43,13 @@ pub enum Step {
     InboxClaimed,
     /// A puller's claims have their tokens; the puller has no answer.
     InboxLeased,
-    /// The sweeper found something overdue; nothing was done about it.
+    /// The sweeper found an overdue handoff and has not acted.
     SweepFound,
     /// What the sweeper found has been expired.
     SweepDone,
-    /// A silent broker's claims were freed; nobody was told to look for them.
+    /// A silent broker's claims were released; no dispatcher was notified.
     TakeoverFreed,
-    /// A subscriber was told of an event; its cursor has not moved.
+    /// An event was delivered to a subscriber; its cursor has not moved.
     EventTold,
     /// A segment is in the archive, its manifest is not.
     SegmentPut,
@@ -73,13 +73,13 @@ pub enum Step {
     EraseVacuumed,
     /// The files are clean; no record says that the erasure is done.
     EraseScrubbed,
-    /// The record of an erasure's end was committed; nobody knows.
+    /// The record of an erasure's end was committed; no caller was answered.
     EraseDone,
-    /// A page of what is past its time was committed; the next has not begun.
+    /// A page of a purge was committed; the next has not begun.
     PurgePage,
-    /// The rows and the archive hold nothing of what is past its time; the database's files may.
+    /// Rows and archive hold no purged data; the database's files may.
     PurgeForgotten,
-    /// The files are clean of what is past its time; the mark does not say so.
+    /// The files hold no purged data; the mark does not say so.
     PurgeScrubbed,
     /// A log in a database of its own: its part of a batch is prepared, and nothing is decided.
     ApartPrepared,
@@ -88,7 +88,7 @@ pub enum Step {
 }
 
 impl Step {
-    /// Every step from a submission to its verdict and what is told of it, with one database.
+    /// Every step from a submission to its verdict and the publication of its events, with one database.
     pub const ALL: [Self; 20] = [
         Self::CommitBegin,
         Self::CommitDecided,
@@ -140,7 +140,7 @@ impl Step {
         Self::PurgeScrubbed,
     ];
 
-    /// Those between two databases.
+    /// The steps between two databases.
     pub const APART: [Self; 2] = [Self::ApartPrepared, Self::ApartDecided];
 
     /// Its name in `FAILPOINTS`.
@@ -214,13 +214,13 @@ impl Io {
     }
 }
 
-/// Whether this build has the steps.
+/// Whether this build contains the steps.
 #[must_use]
 pub const fn compiled_in() -> bool {
     fail::has_failpoints()
 }
 
-/// What `FAILPOINTS` asked for, until it is dropped.
+/// The armed steps of `FAILPOINTS`, until dropped.
 pub struct Armed(
     #[expect(dead_code, reason = "held for its drop")] Option<fail::FailScenario<'static>>,
 );
@@ -234,7 +234,7 @@ pub fn arm() -> Armed {
     Armed(compiled_in().then(fail::FailScenario::setup))
 }
 
-/// The process ends here if a test says so.
+/// Ends the process here if a test armed the step.
 #[inline]
 #[allow(unused_variables, reason = "without the steps there is nothing to look up")]
 pub fn at(step: Step) {

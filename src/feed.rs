@@ -1,8 +1,7 @@
-//! The feed: events as they are told to the outside, to readers and to subscribers alike.
+//! The feed: events as published to readers and subscribers.
 //!
-//! What is kept of an event holds no words. Those that go with it (a summary, a reason, what a receiver
-//! said, a checkpoint) are read here from where they are kept, at the moment of telling: once erased
-//! there, they are told no more.
+//! A stored event holds no text. The texts that belong to the event (a summary, a reason, a receiver's answer, a
+//! checkpoint) are read at publication from their own tables: once erased there, they are no longer published.
 
 use std::sync::Arc;
 
@@ -17,18 +16,18 @@ use crate::store::{ContentStorage, Result, Store};
 /// The largest checkpoint that goes along with a rollback, in bytes; a larger one is fetched.
 const MAX_STATE: usize = 256 * 1024;
 
-/// Events looked at in one read of the store.
+/// Events examined in one read of the store.
 const SCAN: i64 = 500;
 
 /// Reads of the store for one page: bounds what a filter that takes hardly anything costs.
 const SCANS: usize = 10;
 
-/// How far brokers' clocks may lie apart: events of that long before a time are looked at one by one.
+/// Largest assumed difference between brokers' clocks: events within this time of a boundary are examined one by one.
 const SKEW_US: i64 = 5_000_000;
 
 macro_rules! documents {
     ($($kind:ident: $file:literal),+ $(,)?) => {
-        /// The JSON Schema of a type's events, as told in the standard format.
+        /// The JSON Schema of an event type in the standard format.
         #[must_use]
         pub const fn schema(kind: EventType) -> &'static str {
             match kind {
@@ -61,20 +60,20 @@ documents! {
 /// A page of the feed.
 #[derive(Debug)]
 pub struct FeedPage {
-    /// The events.
+    /// Events of the page.
     pub items: Vec<EventRow>,
-    /// Where to go on from: behind everything that was looked at.
+    /// Position of the next page, behind all examined events.
     pub next: Position,
 }
 
-/// Reads events and puts them into words. Cheap to clone.
+/// Reads events and adds their texts.
 #[derive(Clone)]
 pub struct Feed {
     store: Arc<dyn Store>,
 }
 
 impl Feed {
-    /// Over a store.
+    /// A feed over a store.
     #[must_use]
     pub fn new(store: Arc<dyn Store>) -> Self {
         Self { store }

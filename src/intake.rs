@@ -9,7 +9,7 @@ use tracing::field::Empty;
 use tracing::{Instrument, Span};
 
 use crate::clock::{self, Clock};
-use crate::contract::enforce::{Ready, TraceField, clause_of};
+use crate::contract::enforce::{CompiledContract, TraceField, clause_of};
 use crate::contract::payload;
 use crate::directory::{Agents, Directory, Principal};
 use crate::domain::agent::Agent;
@@ -30,7 +30,9 @@ use crate::domain::warning::Warning;
 use crate::evidence::append::LoggedRecord;
 use crate::evidence::commitment::{CommitmentSubject, PackedContent, commit};
 use crate::evidence::record::{Actor, PersonalPart, RecordParty, SafetyFacts};
-use crate::gate::{Gate, Lookup, Passed, Refused, Unread, Verdict, budget};
+use crate::gate::{
+    Gate, GateLookup, GateVerdict, PassedMessage, RefusedMessage, UnreadMessage, budget,
+};
 use crate::ledger::command::{
     Command, Counted, DeadLetter, Kind, LedgerError, Refuse, Repeat, Reply, Submit, Undone, content,
 };
@@ -70,7 +72,7 @@ pub enum Answer {
         /// It was there already.
         replayed: bool,
         /// The contract that rules its edge.
-        contract: Option<Arc<Ready>>,
+        contract: Option<Arc<CompiledContract>>,
         /// Told of everything since before it was committed, where [`Request::awaited`] asked for that.
         watch: Option<HandoffWatch>,
         /// What of the message does not hold in full.
@@ -194,19 +196,21 @@ impl Intake {
         *noticed = Noticed::of(&verdict);
         let now = self.clock.now();
         match verdict {
-            Verdict::Pass(passed) => self.commit(principal, *passed, safety, request, now).await,
-            Verdict::Malformed(failure) => {
+            GateVerdict::Pass(passed) => {
+                self.commit(principal, *passed, safety, request, now).await
+            }
+            GateVerdict::Malformed(failure) => {
                 let refuse = bare_refusal(vec![failure.clone()], (None, None), now);
                 self.record(principal, refuse, now).await?;
                 Ok(Answer::Malformed(failure))
             }
-            Verdict::Refused(refused) => {
+            GateVerdict::Refused(refused) => {
                 self.refuse(principal, *refused, safety, request, now).await
             }
         }
     }
 
-    async fn judge(&self, principal: &Principal, body: Body) -> Result<Verdict, IntakeError> {
+    async fn judge(&self, principal: &Principal, body: Body) -> Result<GateVerdict, IntakeError> {
         self.judge_for(principal, None, body).await
     }
 
@@ -216,7 +220,7 @@ impl Intake {
         principal: &Principal,
         receiver: Option<AgentId>,
         body: Body,
-    ) -> Result<Verdict, IntakeError> {
+    ) -> Result<GateVerdict, IntakeError> {
         let agents = self.directory.agents(&principal.tenant).await?;
         let contracts = self.directory.contracts(&principal.tenant).await?;
         let secrets = self.signing_secrets(principal, &agents);
@@ -233,7 +237,7 @@ impl Intake {
             let Body { bytes, guard } = body;
             let verdict = gate.run(
                 &bytes,
-                &Lookup {
+                &GateLookup {
                     tenant: &tenant,
                     at,
                     caller: caller.as_ref(),
@@ -289,19 +293,26 @@ impl Intake {
     async fn commit(
         &self,
         principal: &Principal,
-        passed: Passed,
+        passed: PassedMessage,
         safety: Option<SafetyFacts>,
         request: Request,
         now: Micros,
     ) -> Result<Answer, IntakeError> {
-        let Passed { message, target, to_itself, contract, observed: _, warnings, residency } =
-            passed;
+        let PassedMessage {
+            message,
+            target,
+            to_itself,
+            contract,
+            observed: _,
+            warnings,
+            residency,
+        } = passed;
         let policy = contract.as_ref().map(|ready| ready.policy().clone()).unwrap_or_default();
         if let Some(failure) = self.oversized(&message) {
-            let refused = Refused {
+            let refused = RefusedMessage {
                 failures: vec![failure],
                 ids: (Some(message.envelope().task_id), Some(message.envelope().handoff_id)),
-                unread: Unread::default(),
+                unread: UnreadMessage::default(),
                 message: Some(message),
                 target: Some(target),
                 findings: Vec::new(),
@@ -356,10 +367,10 @@ impl Intake {
             reply = self.ledger.submit(command, outgoing).await;
         }
         if let Err(LedgerError::Refused(failures)) = reply {
-            let refused = Refused {
+            let refused = RefusedMessage {
                 failures,
                 ids: (Some(message.envelope().task_id), Some(message.envelope().handoff_id)),
-                unread: Unread::default(),
+                unread: UnreadMessage::default(),
                 message: Some(message),
                 target: Some(target),
                 findings: Vec::new(),
@@ -388,7 +399,7 @@ impl Intake {
         &self,
         principal: &Principal,
         first: HandoffId,
-        contract: Option<Arc<Ready>>,
+        contract: Option<Arc<CompiledContract>>,
         warnings: Vec<Warning>,
     ) -> Result<Answer, IntakeError> {
         let found = self.store.find_handoff(&(principal.tenant.clone(), first)).await;
@@ -432,7 +443,7 @@ impl Intake {
         now: Micros,
     ) -> Result<Answer, IntakeError> {
         let envelope = message.envelope();
-        let refused = Refused {
+        let refused = RefusedMessage {
             failures: vec![Failure::new(
                 Stage::Identity,
                 Code::Forbidden,
@@ -440,7 +451,7 @@ impl Intake {
                 LedgerError::NotHolder.to_string(),
             )],
             ids: (Some(envelope.task_id), Some(envelope.handoff_id)),
-            unread: Unread::default(),
+            unread: UnreadMessage::default(),
             message: Some(message),
             target: Some(target),
             contract: None,
@@ -454,7 +465,7 @@ impl Intake {
     async fn refuse(
         &self,
         principal: &Principal,
-        refused: Refused,
+        refused: RefusedMessage,
         safety: Option<SafetyFacts>,
         request: Request,
         now: Micros,
@@ -570,7 +581,7 @@ impl Intake {
     }
 
     /// How a refusal counts: as its sender's failure. Who speaks in another's name is not its sender.
-    fn counted(&self, principal: &Principal, refused: &Refused) -> Option<Counted> {
+    fn counted(&self, principal: &Principal, refused: &RefusedMessage) -> Option<Counted> {
         let by = principal.agent.clone()?;
         let target = refused.target.as_ref().map(|agent| agent.agent_id.clone());
         let (from, to, run, own) = if let Some(message) = &refused.message {
@@ -581,7 +592,7 @@ impl Intake {
             let from = &envelope.from_agent;
             (Some(&from.agent_id), to, Some(from.execution_id), Some(own))
         } else {
-            let Unread { from, run, to, checkpoint } = &refused.unread;
+            let UnreadMessage { from, run, to, checkpoint } = &refused.unread;
             let own = checkpoint.as_ref().map(canonical::to_vec);
             (from.as_ref(), to.clone(), *run, own)
         };
@@ -639,13 +650,13 @@ impl Intake {
 }
 
 /// From here on nothing sees what must not be kept.
-fn redacted(verdict: Verdict, policy: &RedactionPolicy) -> Verdict {
+fn redacted(verdict: GateVerdict, policy: &RedactionPolicy) -> GateVerdict {
     match verdict {
-        Verdict::Pass(passed) => {
+        GateVerdict::Pass(passed) => {
             let message = passed.message.redacted(policy);
-            Verdict::Pass(Box::new(Passed { message, ..*passed }))
+            GateVerdict::Pass(Box::new(PassedMessage { message, ..*passed }))
         }
-        Verdict::Refused(mut refused) => {
+        GateVerdict::Refused(mut refused) => {
             refused.message = refused.message.map(|message| message.redacted(policy));
             if policy.secrets != SecretPolicy::Warn {
                 for finding in &mut refused.findings {
@@ -657,9 +668,9 @@ fn redacted(verdict: Verdict, policy: &RedactionPolicy) -> Verdict {
             if let Some(kept) = &mut refused.unread.checkpoint {
                 policy.redact_checkpoint(kept);
             }
-            Verdict::Refused(refused)
+            GateVerdict::Refused(refused)
         }
-        malformed @ Verdict::Malformed(_) => malformed,
+        malformed @ GateVerdict::Malformed(_) => malformed,
     }
 }
 
@@ -734,7 +745,7 @@ struct Ruled<'a> {
     target: &'a Agent,
     to_itself: bool,
     policy: EdgePolicy,
-    ready: Option<&'a Arc<Ready>>,
+    ready: Option<&'a Arc<CompiledContract>>,
     require_checkpoint: bool,
     safety: Option<SafetyFacts>,
     residency: Option<ResidencyFacts>,

@@ -1,9 +1,10 @@
-//! Signals: the first asks for an orderly stop within a bound, the second ends at once.
+//! Signal handling: the first signal requests an orderly stop within a time limit, the second ends the process at
+//! once.
 
 use std::time::Duration;
 
-/// Listens for what asks the process to stop. Made before the broker says that it is ready: from then
-/// on no signal ends it hard.
+/// Listens for the signals that stop the process. Created before the broker reports ready: from then on no signal
+/// kills the process without an orderly stop.
 pub struct Signals {
     #[cfg(unix)]
     terminate: tokio::signal::unix::Signal,
@@ -12,10 +13,10 @@ pub struct Signals {
 }
 
 impl Signals {
-    /// Begins to listen.
+    /// Installs the signal handlers.
     ///
     /// # Errors
-    /// When the operating system refuses a handler.
+    /// The operating system refuses a handler.
     pub fn listen() -> std::io::Result<Self> {
         #[cfg(unix)]
         {
@@ -41,23 +42,23 @@ impl Signals {
     }
 
     /// Runs an orderly stop, unless a second signal or the bound ends it.
-    pub async fn within(&mut self, bound: Duration, stop: impl Future<Output = ()>) -> Stopped {
+    pub async fn within(&mut self, bound: Duration, stop: impl Future<Output = ()>) -> StopResult {
         tokio::select! {
-            () = stop => Stopped::Orderly,
+            () = stop => StopResult::Orderly,
             () = tokio::time::sleep(bound) => {
                 tracing::warn!("the stop took too long; what was not finished is taken up at the next start");
-                Stopped::Cut
+                StopResult::Cut
             }
-            () = self.asked_to_stop() => Stopped::Cut,
+            () = self.asked_to_stop() => StopResult::Cut,
         }
     }
 }
 
-/// How a stop ended.
+/// The end of a stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stopped {
-    /// In order.
+pub enum StopResult {
+    /// All tasks ended in order.
     Orderly,
-    /// Cut short: by a second signal or by the bound.
+    /// A second signal or the time limit ended the stop.
     Cut,
 }

@@ -21,7 +21,7 @@ use crate::domain::policy::{EdgePolicy, Moment};
 /// Every instrument of one broker.
 pub struct Metrics {
     registry: Registry,
-    described: Vec<Described>,
+    described: Vec<InstrumentDescription>,
     /// Submissions by result, each once; see [`RESULTS`].
     pub submissions: IntCounterVec,
     /// Refused submissions by reason, once under each that was found.
@@ -34,15 +34,15 @@ pub struct Metrics {
     pub safety_flagged: IntCounter,
     /// Safety findings by rule.
     pub safety_findings: IntCounterVec,
-    /// Submissions refused because a rolling cap has no room, by whose cap.
+    /// Submissions refused because a rolling cap has no room, by the cap's scope.
     pub cap_refusals: IntCounterVec,
-    /// How full rolling caps are whenever something is entered, as shares of one.
+    /// Use of rolling caps at each entry, as shares of one.
     pub cap_use: HistogramVec,
     /// Findings that were only observed, by rule.
     pub safety_observed: IntCounterVec,
-    /// What the safety classifier said.
+    /// Verdicts of the safety classifier.
     pub classifier_verdicts: IntCounterVec,
-    /// What the external matcher said.
+    /// Answers of the external matcher.
     pub matcher_answers: IntCounterVec,
     /// Allowlist refusals.
     pub allowlist_violations: IntCounter,
@@ -54,9 +54,9 @@ pub struct Metrics {
     pub ledger_batch_size: Histogram,
     /// Commands refused because the queue was full.
     pub ledger_overloads: IntCounter,
-    /// Batches that stood prepared on the log's database when it was last looked.
+    /// Batches prepared on the log's database at the last check.
     pub ledger_in_doubt: IntGauge,
-    /// Batches of other brokers that this one ended.
+    /// Prepared batches of other brokers that this broker ended.
     pub ledger_in_doubt_ended: IntCounter,
     /// Records appended.
     pub records_total: IntCounter,
@@ -66,9 +66,9 @@ pub struct Metrics {
     pub attempt_seconds: HistogramVec,
     /// The request's first byte to acceptance, in seconds, by transport.
     latency_seconds: HistogramVec,
-    /// The broker's share of it, until the receiver could take the handoff.
+    /// The broker's share of the latency, until the receiver could take the handoff.
     broker_seconds: HistogramVec,
-    /// The receiver's share of it.
+    /// The receiver's share of the latency.
     receiver_seconds: HistogramVec,
     /// Handoffs that took longer than a limit of their transport.
     latency_over: IntCounterVec,
@@ -79,9 +79,9 @@ pub struct Metrics {
     /// Accepted or ended handoffs by pair of agents and status.
     pub pair_handoffs: IntCounterVec,
     pairs: Pairs,
-    /// What contracts have counted, by contract and metric; see `contracts`.
+    /// Counts of contracts' metrics, by contract and metric; see `contracts`.
     pub contract_metrics: IntCounterVec,
-    /// What contracts have timed: the latency, in seconds.
+    /// Latencies of contracts' metrics, in seconds.
     pub contract_seconds: HistogramVec,
     series: Series,
     /// Connections to the store by state: `busy`, `idle`.
@@ -92,12 +92,11 @@ pub struct Metrics {
     pub rollbacks: IntCounter,
     /// Events by type.
     pub events: IntCounterVec,
-    /// Attempts at telling a subscriber of an event, by outcome: `delivered`, `retry`, `set_aside`,
-    /// `gone`.
+    /// Attempts to deliver an event to a subscriber, by outcome: `delivered`, `retry`, `set_aside`, `gone`.
     pub event_deliveries: IntCounterVec,
     /// From an event to its delivery to a subscriber, in seconds.
     pub event_lag_seconds: Histogram,
-    /// Subscribers that the broker stopped telling.
+    /// Subscribers whose event delivery the broker disabled.
     pub subscribers_disabled: IntCounter,
     /// Decisions on dead letters by result: `released`, `refused`, `discarded`.
     pub dead_letter_decisions: IntCounterVec,
@@ -107,7 +106,7 @@ pub struct Metrics {
     pub escalations_resolved: IntCounter,
     /// Escalations that wait for a person.
     pub escalations: IntGauge,
-    /// Dead letters made.
+    /// Dead letters created.
     pub dead_letters_total: IntCounter,
     /// Dead letters that wait for a person.
     pub dead_letters: IntGauge,
@@ -119,11 +118,11 @@ pub struct Metrics {
     pub log_records: IntGauge,
     /// Receivers by the state of their circuit breaker.
     pub breakers: IntGaugeVec,
-    /// Receivers that wait for their turn because the broker has no room.
+    /// Receivers that wait because the broker has no free delivery slot.
     pub receivers_waiting: IntGauge,
-    /// Retries put off because their receiver's retry budget was spent.
+    /// Retries deferred because their receiver's retry budget was spent.
     pub retries_put_off: IntCounter,
-    /// What operators were told of receivers' endpoints: `failing`, `disabled`, `recovered`.
+    /// Alerts on receivers' endpoints: `failing`, `disabled`, `recovered`.
     pub endpoint_alerts: IntCounterVec,
     /// HTTP requests by method, route and status class.
     pub http_requests: IntCounterVec,
@@ -131,62 +130,62 @@ pub struct Metrics {
     pub http_seconds: HistogramVec,
     /// Erasures of data subjects carried out.
     pub erasures: IntCounter,
-    /// Personal data erased.
+    /// Erased entries of personal data.
     pub personal_data_erased: IntCounter,
     /// 1 while the store answers.
     pub store_up: IntGauge,
-    /// The cold tier.
+    /// Instruments of the archive.
     pub archive: ArchiveMetrics,
-    /// The end of retention.
+    /// Instruments of the retention purge.
     pub retention: RetentionMetrics,
-    /// Tree heads on their way out.
+    /// Instruments of tree head publication.
     pub witness: WitnessMetrics,
 }
 
-/// What an instrument is.
+/// The description of an instrument.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Described {
-    /// Its name.
+pub struct InstrumentDescription {
+    /// Metric name.
     pub name: String,
-    /// What it tells.
+    /// Help text.
     pub help: String,
     /// `counter`, `gauge` or `histogram`.
     pub kind: &'static str,
-    /// Its labels.
+    /// Label names.
     pub labels: Vec<String>,
 }
 
-/// What is counted about the publication of tree heads.
+/// Instruments of tree head publication.
 #[derive(Clone)]
 pub struct WitnessMetrics {
     /// Tree heads by kind of place and outcome: `published`, `failed`, `refused`.
     pub published: IntCounterVec,
-    /// When a place of a kind last took one, in seconds since the epoch.
+    /// Unix time at which a kind of destination last accepted a tree head.
     pub last: IntGaugeVec,
     /// Records in the trees of all logs.
     pub tree_size: IntGauge,
-    /// Times a log was found not to continue what was published of it.
+    /// Times a log was found inconsistent with its published tree head.
     pub forks: IntCounter,
 }
 
-/// The instruments of retention's end.
+/// Instruments of the retention purge.
 #[derive(Clone)]
 pub struct RetentionMetrics {
-    /// Contents of records that went.
+    /// Purged contents of records.
     pub contents: IntCounter,
-    /// Personal data that went.
+    /// Purged entries of personal data.
     pub personal_data: IntCounter,
-    /// Checkpoints that went.
+    /// Purged checkpoints.
     pub checkpoints: IntCounter,
-    /// Runs that failed, for a tenant.
+    /// Failed runs, counted by tenant.
     pub failures: IntCounter,
-    /// When the last run ended well for all tenants, in seconds since the epoch.
+    /// Unix time of the last run without errors for all tenants.
     pub last_run: IntGauge,
-    /// Records past their time that the last full look held back.
+    /// Records past their retention time that the last full run retained.
     pub held: IntGauge,
 }
 
-/// The cold tier's instruments.
+/// Instruments of the archive.
 #[derive(Clone)]
 pub struct ArchiveMetrics {
     /// Contents moved to the archive.
@@ -197,11 +196,11 @@ pub struct ArchiveMetrics {
     pub segments: IntCounter,
     /// Erased contents whose frames were removed from segments.
     pub forgotten: IntCounter,
-    /// Runs that failed, for a tenant.
+    /// Failed runs, counted by tenant.
     pub failures: IntCounter,
-    /// When the last run ended well for all tenants, in seconds since the epoch.
+    /// Unix time of the last run without errors for all tenants.
     pub last_run: IntGauge,
-    /// Contents old enough that the last run held back.
+    /// Contents old enough for the archive that the last run retained.
     pub held: IntGauge,
 }
 
@@ -227,7 +226,7 @@ impl Metrics {
         let registry = Registry::new();
         let described = RefCell::new(Vec::new());
         let describe = |name: &str, help: &str, kind, labels: &[&str]| {
-            described.borrow_mut().push(Described {
+            described.borrow_mut().push(InstrumentDescription {
                 name: name.to_owned(),
                 help: help.to_owned(),
                 kind,
@@ -281,7 +280,7 @@ impl Metrics {
             Ok::<_, prometheus::Error>(made)
         };
         let build =
-            gauges("handoff_build_info", "Always 1; the labels tell the build.", &["version"])?;
+            gauges("handoff_build_info", "Always 1; the labels identify the build.", &["version"])?;
         build.with_label_values(&[env!("CARGO_PKG_VERSION")]).set(1);
         let breakers = gauges(
             "handoff_breakers",
@@ -290,7 +289,7 @@ impl Metrics {
         )?;
         let published_at = gauges(
             "handoff_audit_published_timestamp_seconds",
-            "When a kind of place last took a tree head.",
+            "Unix time at which a kind of destination last accepted a tree head.",
             &["destination"],
         )?;
         let latency_over = counters(
@@ -317,22 +316,22 @@ impl Metrics {
             events: counters("handoff_events_total", "Events by type.", &["type"])?,
             event_deliveries: counters(
                 "handoff_event_deliveries_total",
-                "Attempts at telling a subscriber of an event, by outcome.",
+                "Attempts to deliver an event to a subscriber, by outcome.",
                 &["outcome"],
             )?,
             event_lag_seconds: histogram(
                 "handoff_event_lag_seconds",
-                "From an event to its delivery to a subscriber.",
+                "Time from an event to its delivery to a subscriber.",
                 &SECONDS,
             )?,
             subscribers_disabled: counter(
                 "handoff_event_subscribers_disabled_total",
-                "Subscribers that the broker stopped telling.",
+                "Subscribers whose event delivery the broker disabled.",
             )?,
             submissions: from_zero(
                 counters(
                     "handoff_submissions_total",
-                    "Submissions by result, each once, after the ledger's word: accepted, no_op, refused; replayed (answered as the first time); conflict, unavailable, failed (nothing was recorded).",
+                    "Submissions by result, each counted once, after the ledger's commit: accepted, no_op, refused; replayed (the first answer repeated); conflict, unavailable, failed (nothing was recorded).",
                     &["result"],
                 )?,
                 &RESULTS,
@@ -375,7 +374,7 @@ impl Metrics {
             ),
             cap_use: histograms(
                 "handoff_cap_use_ratio",
-                "How full a rolling cap is (spent and reserved, of what it allows) when something is entered, by whose (tenant or agent) and of what (usd or tokens).",
+                "How full a rolling cap is (spent and reserved, of what it allows) at each entry, by scope (tenant or agent) and unit (usd or tokens).",
                 &SHARES,
                 &["scope", "unit"],
             )?,
@@ -386,17 +385,17 @@ impl Metrics {
             )?,
             safety_observed: counters(
                 "handoff_safety_observed_total",
-                "Safety findings that were recorded and let pass, by rule.",
+                "Safety findings that were recorded without refusing the handoff, by rule.",
                 &["rule"],
             )?,
             classifier_verdicts: counters(
                 "handoff_safety_classifier_verdicts_total",
-                "What the external safety classifier said: SAFE, UNSAFE, or NONE where it did not answer.",
+                "Verdicts of the external safety classifier: SAFE, UNSAFE, or NONE where it did not answer.",
                 &["verdict"],
             )?,
             matcher_answers: counters(
                 "handoff_matcher_answers_total",
-                "Questions to the external matcher: ranked, or none where text relevance ranked in its place.",
+                "Requests to the external matcher: ranked, or none where the broker ranked by text relevance instead.",
                 &["outcome"],
             )?,
             allowlist_violations: counter(
@@ -405,7 +404,7 @@ impl Metrics {
             )?,
             gate_seconds: histogram(
                 "handoff_gate_duration_seconds",
-                "Time the gate took over one message.",
+                "Time that the gate took for one message.",
                 &FINE_SECONDS,
             )?,
             ledger_commit_seconds: histogram(
@@ -424,11 +423,11 @@ impl Metrics {
             )?,
             ledger_in_doubt: gauge(
                 "handoff_ledger_batches_prepared",
-                "Batches between two databases (audit.database_url) at the last look; one that stays is in doubt.",
+                "Batches prepared on the log's database (audit.database_url) at the last check; a batch that stays is in doubt.",
             )?,
             ledger_in_doubt_ended: counter(
                 "handoff_ledger_batches_in_doubt_ended_total",
-                "Batches between two databases that another broker left, and this one ended.",
+                "Prepared batches that another broker left and this broker ended.",
             )?,
             records_total: counter("handoff_records_total", "Audit records appended.")?,
             attempts: counters(
@@ -456,7 +455,7 @@ impl Metrics {
             )?),
             receiver_seconds: observed(histograms(
                 "handoff_receiver_duration_seconds",
-                "The receiver's share of the latency: from there to acceptance, further attempts and the wait in an inbox included; by transport.",
+                "The receiver's share of the latency: from the end of the broker's share to acceptance, further attempts and the wait in an inbox included; by transport.",
                 &SECONDS,
                 &["transport"],
             )?),
@@ -490,7 +489,7 @@ impl Metrics {
             )?,
             rollbacks: counter(
                 "handoff_rollbacks_total",
-                "Tasks given back to their sender's checkpoint.",
+                "Tasks rolled back to their sender's checkpoint.",
             )?,
             dead_letter_decisions: counters(
                 "handoff_dead_letter_decisions_total",
@@ -503,7 +502,7 @@ impl Metrics {
                 "Escalations decided, by a person or by time.",
             )?,
             escalations: gauge("handoff_escalations", "Escalations that wait for a person.")?,
-            dead_letters_total: counter("handoff_dead_letters_total", "Dead letters made.")?,
+            dead_letters_total: counter("handoff_dead_letters_total", "Dead letters created.")?,
             dead_letters: gauge("handoff_dead_letters", "Dead letters that wait for a person.")?,
             outbox_depth: gauge("handoff_outbox_depth", "Handoffs that wait for delivery.")?,
             outbox_oldest_seconds: gauge(
@@ -514,16 +513,16 @@ impl Metrics {
             breakers,
             receivers_waiting: gauge(
                 "handoff_receivers_waiting",
-                "Receivers that wait for their turn because the broker has no room.",
+                "Receivers that wait because the broker has no free delivery slot.",
             )?,
             retries_put_off: counter(
                 "handoff_retries_put_off_total",
-                "Retries put off because their receiver's retry budget was spent.",
+                "Retries deferred because their receiver's retry budget was spent.",
             )?,
             endpoint_alerts: from_zero(
                 counters(
                     "handoff_endpoint_alerts_total",
-                    "What operators were told of receivers' endpoints.",
+                    "Alerts on receivers' endpoints.",
                     &["what"],
                 )?,
                 &["failing", "disabled"],
@@ -539,29 +538,26 @@ impl Metrics {
                 &SECONDS,
                 &["route"],
             )?,
-            erasures: counter(
-                "handoff_erasures_total",
-                "Erasures of data subjects carried out to their end.",
-            )?,
+            erasures: counter("handoff_erasures_total", "Completed erasures of data subjects.")?,
             personal_data_erased: counter(
                 "handoff_personal_data_erased_total",
-                "Personal data erased.",
+                "Erased entries of personal data.",
             )?,
             store_up: gauge("handoff_store_up", "1 while the store answers, else 0.")?,
             witness: WitnessMetrics {
                 published: counters(
                     "handoff_audit_published_total",
-                    "Tree heads by kind of place and outcome.",
+                    "Published tree heads by kind of destination and outcome.",
                     &["destination", "outcome"],
                 )?,
                 last: published_at,
                 tree_size: gauge(
                     "handoff_audit_tree_size",
-                    "Records in the Merkle trees of all logs, at the last look.",
+                    "Records in the Merkle trees of all logs, at the last check.",
                 )?,
                 forks: counter(
                     "handoff_audit_forks_total",
-                    "Times a log was found not to continue what was published of it.",
+                    "Times a log was found inconsistent with its published tree head.",
                 )?,
             },
             archive: ArchiveMetrics {
@@ -587,21 +583,21 @@ impl Metrics {
                 )?,
                 last_run: gauge(
                     "handoff_archive_last_run_timestamp_seconds",
-                    "When the archive last ran well for all tenants; 0: never.",
+                    "Unix time of the archive's last run without errors for all tenants; 0: never.",
                 )?,
                 held: gauge(
                     "handoff_archive_held_contents",
-                    "Contents old enough for the archive that the last full look held back.",
+                    "Contents old enough for the archive that the last full run retained.",
                 )?,
             },
             contract_metrics: counters(
                 "handoff_contract_metrics_total",
-                "What contracts have counted (observability.metrics), by contract and metric; beyond 200 series other.",
+                "Counts of contracts' metrics (observability.metrics), by contract and metric; beyond 200 series other.",
                 &["contract", "metric"],
             )?,
             contract_seconds: histograms(
                 "handoff_contract_metric_seconds",
-                "What contracts have timed, from a handoff's first byte to its acceptance, by contract and metric; beyond 200 series other.",
+                "Durations of contracts' metrics, from a handoff's first byte to its acceptance, by contract and metric; beyond 200 series other.",
                 &SECONDS,
                 &["contract", "metric"],
             )?,
@@ -609,15 +605,15 @@ impl Metrics {
             retention: RetentionMetrics {
                 contents: counter(
                     "handoff_retention_contents_total",
-                    "Contents of records that went because they were past their time.",
+                    "Contents of records purged after their retention time.",
                 )?,
                 personal_data: counter(
                     "handoff_retention_personal_data_total",
-                    "Personal data that went because they were past their time.",
+                    "Entries of personal data purged after their retention time.",
                 )?,
                 checkpoints: counter(
                     "handoff_retention_checkpoints_total",
-                    "Checkpoints that went because they were past their time.",
+                    "Checkpoints purged after their retention time.",
                 )?,
                 failures: counter(
                     "handoff_retention_failures_total",
@@ -625,11 +621,11 @@ impl Metrics {
                 )?,
                 last_run: gauge(
                     "handoff_retention_last_run_timestamp_seconds",
-                    "When the purge last ran well for all tenants; 0: never.",
+                    "Unix time of the purge's last run without errors for all tenants; 0: never.",
                 )?,
                 held: gauge(
                     "handoff_retention_held_records",
-                    "Records past their time that the last full look held back.",
+                    "Records past their retention time that the last full run retained.",
                 )?,
             },
             described: described.into_inner(),
@@ -639,7 +635,7 @@ impl Metrics {
 
     /// Every instrument, in the order of their names.
     #[must_use]
-    pub fn described(&self) -> Vec<&Described> {
+    pub fn described(&self) -> Vec<&InstrumentDescription> {
         let mut all: Vec<_> = self.described.iter().collect();
         all.sort_by(|a, b| a.name.cmp(&b.name));
         all
@@ -670,7 +666,7 @@ impl Metrics {
         });
     }
 
-    /// Counts what became of a handoff.
+    /// Counts a handoff's transition to its new status.
     pub fn count_transition(&self, handoff: &Handoff) {
         if handoff.status == HandoffStatus::Pending {
             return;
@@ -693,7 +689,7 @@ impl Metrics {
         });
     }
 
-    /// Observes what became known of a handoff's latency.
+    /// Observes the known latencies of a handoff.
     pub fn observe_latency(&self, handoff: &Handoff, sample: &LatencySample) {
         let transport = handoff.mode.as_str();
         if let Some((broker, receiver)) = sample.shares {
@@ -722,7 +718,7 @@ impl Metrics {
         });
     }
 
-    /// Counts a submission by its result, and what was found where it was refused.
+    /// Counts a submission by its result, and its findings where it was refused.
     pub fn count_submission(&self, result: &str, failures: &[Failure]) {
         self.submissions.with_label_values(&[result]).inc();
         let mut counted: Vec<Code> = Vec::new();
@@ -749,7 +745,7 @@ impl Metrics {
     }
 }
 
-/// What becomes of a submission.
+/// Values of the label `result`.
 pub const RESULTS: [&str; 7] =
     ["accepted", "no_op", "refused", "replayed", "conflict", "unavailable", "failed"];
 

@@ -21,16 +21,16 @@ pub use spans::{exporting, gen_ai, link, own, root, under};
 /// How long a stop waits for the last spans to leave; a collector that is away gets no more.
 const LAST_SPANS: Duration = Duration::from_secs(3);
 
-/// Where spans may go, from the standard variables.
+/// Export of spans; the standard environment variables name the collector.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Spans {
-    /// To the collector that is named, if one is.
-    Exported,
-    /// Nowhere: a command that answers and ends.
-    Kept,
+pub enum SpanExport {
+    /// Spans go to the configured collector, if one is set.
+    Collector,
+    /// Spans are not exported, as in a short-lived command.
+    Disabled,
 }
 
-/// What must be shut down at the end, so that the last spans leave.
+/// Handle of logging and tracing; its shutdown exports the last spans.
 #[derive(Default)]
 pub struct Telemetry {
     provider: Option<SdkTracerProvider>,
@@ -42,7 +42,7 @@ impl Telemetry {
     ///
     /// # Errors
     /// A sentence: the filter cannot be read, or the exporter cannot be built.
-    pub fn start(filter: &str, json: bool, spans: Spans) -> Result<Self, String> {
+    pub fn start(filter: &str, json: bool, spans: SpanExport) -> Result<Self, String> {
         let filter =
             EnvFilter::try_new(filter).map_err(|err| format!("log.filter is malformed: {err}"))?;
         let lines = if json {
@@ -68,8 +68,8 @@ impl Telemetry {
         let lines = lines.with_filter(filter.or(named).and(fit));
 
         let settings = match spans {
-            Spans::Exported => export::Settings::read(|name| std::env::var(name).ok())?,
-            Spans::Kept => None,
+            SpanExport::Collector => export::Settings::read(|name| std::env::var(name).ok())?,
+            SpanExport::Disabled => None,
         };
         let provider = settings.as_ref().map(export::provider).transpose()?;
         let traced = provider.as_ref().map(|provider| {

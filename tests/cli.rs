@@ -30,7 +30,7 @@ handoffd completions bash > /etc/bash_completion.d/handoffd      # or zsh, fish,
 
 | exit code | |
 |---|---|
-| 0 | well |
+| 0 | success |
 | 1 | the answer is no: refused with 4xx; in bulk, one was refused or failed; a finding is an error |
 | 2 | the words or settings are wrong |
 | 3 | could not reach or read: no connection, 408, 429 or 5xx, a file that cannot be read |

@@ -64,7 +64,7 @@ fn the_demo_is_one_json_document_and_its_store_can_be_kept() {
         .output()
         .expect("verify runs");
     assert_eq!(verify.status.code(), Some(0), "{}", text(&verify.stdout));
-    assert!(text(&verify.stdout).starts_with("well: tenant default"));
+    assert!(text(&verify.stdout).starts_with("ok: tenant default"));
 
     let again = demo(&["--keep", kept]);
     assert_eq!(again.status.code(), Some(2), "a store is not told over");

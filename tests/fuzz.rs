@@ -13,7 +13,7 @@ use std::fmt::Debug;
 use std::time::Duration;
 
 use handoffd::contract::document::Document;
-use handoffd::contract::lint::{Around, SchemaFile, Subject, lint};
+use handoffd::contract::lint::{LintContext, LintSubject, SchemaFile, lint};
 use handoffd::contract::predicate::{Facts, Predicate};
 use handoffd::contract::read;
 use handoffd::domain::canonical;
@@ -351,8 +351,8 @@ fn contracts_are_read_or_named_unreadable() {
         Ok(document) => {
             let _ = read(&document);
             let schema = SchemaFile::NotLooked;
-            let subject = Subject { file: "f".to_owned(), document: Ok(document), schema };
-            lint(&[subject], Around::default()).len()
+            let subject = LintSubject { file: "f".to_owned(), document: Ok(document), schema };
+            lint(&[subject], LintContext::default()).len()
         }
         Err(_) => 0,
     };

@@ -103,7 +103,7 @@ fn the_session_works_as_written() {
         .output()
         .expect("verify runs");
     assert_eq!(verify.status.code(), Some(0));
-    assert!(String::from_utf8_lossy(&verify.stdout).starts_with("well: tenant default"));
+    assert!(String::from_utf8_lossy(&verify.stdout).starts_with("ok: tenant default"));
     let task = task["taskId"].as_str().expect("a task");
     let shown = Command::new(env!("CARGO_BIN_EXE_handoffd"))
         .args(["trace", task])

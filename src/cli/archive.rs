@@ -40,7 +40,7 @@ pub(super) async fn run(args: Args, config: Config, output: Output) -> Exit {
     match archive(&args, &config).await {
         Ok(moved) => {
             show(&moved, args.dry_run, output);
-            Exit::Well
+            Exit::Success
         }
         Err(err @ ArchiveError::Config(_)) => {
             eprintln!("handoffd: {err}");

@@ -13,10 +13,10 @@ use crate::ledger::{Ledger, Outbound, Place};
 use crate::metrics::Metrics;
 use crate::store::{Claim, ReceiverKey, Store};
 
-/// Nothing is delivered from here.
-struct Nowhere;
+/// A dispatcher that delivers nothing.
+struct NoDelivery;
 
-impl Outbound for Nowhere {
+impl Outbound for NoDelivery {
     fn reserve(&self, _: &ReceiverKey) -> Option<Place> {
         None
     }
@@ -26,14 +26,14 @@ impl Outbound for Nowhere {
     fn nudge_all(&self) {}
 }
 
-/// A store and a ledger of the command line's own.
-pub(super) struct Bench {
+/// A store and a ledger for one command.
+pub(super) struct LocalLedger {
     pub(super) store: Arc<dyn Store>,
     pub(super) ledger: Ledger,
     tracker: TaskTracker,
 }
 
-impl Bench {
+impl LocalLedger {
     /// Opens the store; one that may be made is brought up to this version's schema.
     pub(super) async fn open(config: &Config, access: Access) -> Result<Self, String> {
         let text = |err: &dyn std::fmt::Display| err.to_string();
@@ -45,7 +45,7 @@ impl Bench {
         let tracker = TaskTracker::new();
         let ledger = Ledger::start(
             Arc::clone(&store),
-            Arc::new(Nowhere),
+            Arc::new(NoDelivery),
             metrics,
             ledger_settings(config),
             "command-line".to_owned(),
@@ -54,7 +54,7 @@ impl Bench {
         Ok(Self { store, ledger, tracker })
     }
 
-    /// Carries a command out, in an operator's name.
+    /// Applies a command in an operator's name.
     pub(super) async fn handle(
         &self,
         tenant: TenantId,

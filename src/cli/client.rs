@@ -1,4 +1,4 @@
-//! How commands talk to a running broker.
+//! HTTP client of the commands.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -12,9 +12,9 @@ use super::Exit;
 use super::plain::plain;
 use crate::config::Config;
 
-/// The longest that an ordinary answer may take.
+/// Timeout of an ordinary request.
 const PATIENCE: Duration = Duration::from_mins(1);
-/// The longest that a connection may take.
+/// Timeout of a connection.
 const CONNECT_PATIENCE: Duration = Duration::from_secs(10);
 
 // Which broker, and with which key. The key is no argument: arguments stand in the list of processes and in
@@ -29,18 +29,18 @@ pub(super) struct Reach {
     pub(super) key_file: Option<PathBuf>,
 }
 
-/// What to ask.
+/// A request to the broker.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Request {
-    /// How.
+    /// HTTP method.
     pub(super) method: Method,
-    /// The path's segments, as they are.
+    /// Path segments, not encoded.
     pub(super) path: Vec<String>,
     /// Parameters by name.
     pub(super) query: Vec<(String, String)>,
-    /// The body.
+    /// Request body.
     pub(super) body: Option<Body>,
-    /// Longer than an ordinary answer takes.
+    /// Timeout, where longer than that of an ordinary request.
     pub(super) patience: Option<Duration>,
 }
 
@@ -66,34 +66,34 @@ impl Request {
     }
 }
 
-/// A client of one broker, with one key.
+/// A client of one broker with one key.
 pub(super) struct Client {
     http: reqwest::Client,
     base: Url,
     key: String,
 }
 
-/// What went wrong.
+/// Why a request failed.
 #[derive(Debug)]
 pub(super) enum ClientError {
-    /// What was said about the broker or the key cannot be.
+    /// The broker's URL or the key is invalid.
     Usage(String),
     /// The key cannot be read.
     NoKey(String),
-    /// The broker cannot be reached, or is none.
+    /// The broker cannot be reached, or did not answer with HTTP.
     Unreachable(String),
-    /// It said no.
+    /// The broker answered with an error.
     Refused(Box<Refusal>),
 }
 
-/// An answer that is an error.
+/// An error answer.
 #[derive(Debug)]
 pub(super) struct Refusal {
     /// The HTTP status.
     pub(super) status: u16,
     /// The problem (RFC 9457); null where the answer was none.
     pub(super) problem: Value,
-    /// When to ask again, as the answer says.
+    /// The answer's `Retry-After`.
     retry_after: Option<String>,
 }
 

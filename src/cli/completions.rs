@@ -20,5 +20,5 @@ pub(super) fn run(args: &Args) -> Exit {
     clap_complete::generate(args.shell, &mut command(), "handoffd", &mut script);
     // Who reads may stop reading.
     let _ = std::io::stdout().write_all(&script);
-    Exit::Well
+    Exit::Success
 }

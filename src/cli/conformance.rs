@@ -8,18 +8,18 @@ use clap::Args as ClapArgs;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use super::lint::{Schemas, gather, read_registry, with_schema};
+use super::lint::{SchemaFolders, gather, read_registry, with_schema};
 use super::{Exit, Output};
 use crate::app::{Access, open_archive, open_store};
 use crate::archive::Contents;
 use crate::bundle::read_log;
 use crate::config::Config;
 use crate::contract::catalog::Catalog;
-use crate::contract::conformance::{Finding, Replay, Report};
+use crate::contract::conformance::{ConformanceFinding, ConformanceReplay, ConformanceReport};
 use crate::contract::document::Document;
-use crate::contract::enforce::Ready;
-use crate::contract::shelf::{SchemaName, Shelf};
-use crate::contract::{FaultKind, read};
+use crate::contract::enforce::CompiledContract;
+use crate::contract::shelf::{SchemaName, SchemaRegistry};
+use crate::contract::{DefectKind, read};
 use crate::directory::shelf;
 use crate::domain::canonical;
 use crate::domain::ids::{Micros, TenantId};
@@ -58,7 +58,7 @@ pub(super) async fn run(args: Args, config: Config, output: Output) -> Exit {
                 Output::Json => println!("{}", report.json()),
                 Output::Text => print!("{}", render(&report)),
             }
-            if report.has_errors() { Exit::No } else { Exit::Well }
+            if report.has_errors() { Exit::No } else { Exit::Success }
         }
         Err(why) => {
             eprintln!("handoffd: {why}");
@@ -70,7 +70,7 @@ pub(super) async fn run(args: Args, config: Config, output: Output) -> Exit {
 /// What the command line gives: contracts, where it names some, and agents' types.
 fn given(
     args: &Args,
-    shelf: &Shelf,
+    shelf: &SchemaRegistry,
 ) -> Result<(Option<Catalog>, BTreeMap<String, String>), String> {
     let registry = args.registry.as_deref().map(read_registry).transpose()?.unwrap_or_default();
     let types = registry.agents.into_iter();
@@ -79,7 +79,7 @@ fn given(
         return Ok((None, types));
     }
     let mut contracts = Vec::new();
-    for subject in gather(&args.contracts, &Schemas::default())? {
+    for subject in gather(&args.contracts, &SchemaFolders::default())? {
         let document = subject.document.map_err(|err| format!("{}: {err}", subject.file))?;
         let document = with_schema(document, Path::new(&subject.file));
         contracts
@@ -89,33 +89,33 @@ fn given(
 }
 
 /// A contract from a file: what could not be put is not judged by.
-fn written(document: &Document, shelf: &Shelf) -> Result<Arc<Ready>, String> {
+fn written(document: &Document, shelf: &SchemaRegistry) -> Result<Arc<CompiledContract>, String> {
     let (_, faults) = read(document);
-    match faults.iter().find(|fault| fault.kind == FaultKind::Invalid) {
+    match faults.iter().find(|fault| fault.kind == DefectKind::Invalid) {
         Some(fault) => Err(format!("{}: {}", fault.pointer, fault.message)),
         None => Ok(ready(document, shelf)),
     }
 }
 
 /// A contract as the broker makes it ready. What was put once rules, whatever would be refused today.
-fn ready(document: &Document, shelf: &Shelf) -> Arc<Ready> {
+fn ready(document: &Document, shelf: &SchemaRegistry) -> Arc<CompiledContract> {
     let (mut contract, _) = read(document);
     shelf.complete(&mut contract);
     let doc = canonical::to_vec(document.value());
     let sha256 = hex::encode(Sha256::digest(&doc));
     let doc = String::from_utf8_lossy(&doc).into_owned();
-    Arc::new(Ready::new(contract, doc, sha256, Micros(0)))
+    Arc::new(CompiledContract::new(contract, doc, sha256, Micros(0)))
 }
 
 /// An exported log: once for its contracts, and once for its handoffs.
-fn of_file(file: &Path, args: &Args) -> Result<Report, String> {
+fn of_file(file: &Path, args: &Args) -> Result<ConformanceReport, String> {
     let wrong = |why: &dyn std::fmt::Display| format!("{}: {why}", file.display());
     let whole = |visit: &mut dyn FnMut(&Value, Option<&Value>)| {
         let read = read_log(file, |record, content| visit(record, content));
         let read = read.map_err(|err| err.to_string())?;
         read.map(|_| ()).map_err(|fault| wrong(&format!("{}: {}", fault.fault, fault.detail)))
     };
-    let (mut put, mut parties, mut shelf) = (Vec::new(), Vec::new(), Shelf::default());
+    let (mut put, mut parties, mut shelf) = (Vec::new(), Vec::new(), SchemaRegistry::default());
     whole(&mut |record, content| {
         let text = |pointer: &str| record.pointer(pointer).and_then(Value::as_str);
         if text("/kind") == Some("CONTRACT_PUT") {
@@ -141,12 +141,12 @@ fn of_file(file: &Path, args: &Args) -> Result<Report, String> {
     } else {
         Catalog::new(put.iter().map(|document| ready(document, &shelf)).collect())
     };
-    let mut replay = Replay::new(&catalog, types);
+    let mut replay = ConformanceReplay::new(&catalog, types);
     whole(&mut |record, content| replay.record(record, content))?;
     Ok(replay.finish())
 }
 
-async fn of_database(args: &Args, config: &Config) -> Result<Report, String> {
+async fn of_database(args: &Args, config: &Config) -> Result<ConformanceReport, String> {
     let archive = open_archive(config).map_err(|err| err.to_string())?;
     let store = open_store(config, Access::Beside).await.map_err(|err| err.to_string())?;
     let contents = archive.contents(Arc::clone(&store));
@@ -161,7 +161,7 @@ async fn replay(
     contents: &Contents,
     tenant: &TenantId,
     args: &Args,
-) -> Result<Report, String> {
+) -> Result<ConformanceReport, String> {
     let schemas = store.list_payload_schemas(tenant, None).await.map_err(|err| err.to_string())?;
     let shelf = shelf(&schemas).map_err(|err| err.to_string())?;
     let (catalog, mut types) = given(args, &shelf)?;
@@ -182,7 +182,7 @@ async fn replay(
         });
         Catalog::new(contracts.collect::<Result<_, String>>()?)
     };
-    let mut replay = Replay::new(&catalog, types);
+    let mut replay = ConformanceReplay::new(&catalog, types);
     let mut from = 0;
     loop {
         let page = contents.list_records(tenant, None, from, PAGE).await;
@@ -209,11 +209,19 @@ fn message_of(stored: &StoredRecord) -> Option<Value> {
 }
 
 /// For people: a line for each finding, then the counts.
-fn render(report: &Report) -> String {
+fn render(report: &ConformanceReport) -> String {
     use std::fmt::Write;
     let mut out = String::new();
-    for Finding { rule, severity, contract, edge, message, handoffs, first_leaf_index, .. } in
-        &report.findings
+    for ConformanceFinding {
+        rule,
+        severity,
+        contract,
+        edge,
+        message,
+        handoffs,
+        first_leaf_index,
+        ..
+    } in &report.findings
     {
         let about = match (contract, edge) {
             (Some(contract), _) => contract.clone(),

@@ -43,7 +43,7 @@ pub(super) struct Args {
 }
 
 /// What was written.
-struct Written {
+struct ExportSummary {
     bytes: u64,
     /// Of a log.
     records: Option<u64>,
@@ -52,7 +52,7 @@ struct Written {
 /// Exports; prints what was written.
 pub(super) async fn run(args: Args, config: Config, output: Output) -> Exit {
     match export(&args, &config).await {
-        Ok(Some(Written { bytes, records })) => {
+        Ok(Some(ExportSummary { bytes, records })) => {
             let file = args.file.display();
             match (output, records) {
                 (Output::Json, None) => println!(
@@ -70,7 +70,7 @@ pub(super) async fn run(args: Args, config: Config, output: Output) -> Exit {
                     println!("{file}: {records} records, {bytes} bytes");
                 }
             }
-            Exit::Well
+            Exit::Success
         }
         Ok(None) => {
             let task = args.task.map(|task| task.to_string()).unwrap_or_default();
@@ -84,7 +84,7 @@ pub(super) async fn run(args: Args, config: Config, output: Output) -> Exit {
     }
 }
 
-async fn export(args: &Args, config: &Config) -> Result<Option<Written>, String> {
+async fn export(args: &Args, config: &Config) -> Result<Option<ExportSummary>, String> {
     let tenant = args.tenant.as_ref().unwrap_or(&config.auth.tenant);
     let archive = open_archive(config).map_err(|err| err.to_string())?;
     let store = open_store(config, Access::Beside).await.map_err(|err| err.to_string())?;
@@ -116,7 +116,7 @@ async fn export(args: &Args, config: &Config) -> Result<Option<Written>, String>
         let mut file = beside(&args.file).map_err(|err| wrong(&args.file, &err))?;
         let copied = io::copy(&mut bundle, &mut file).and_then(|bytes| {
             keep(file, &args.file)?;
-            Ok(Written { bytes, records: None })
+            Ok(ExportSummary { bytes, records: None })
         });
         copied.map(Some).map_err(|err| wrong(&args.file, &err))
     }
@@ -140,7 +140,7 @@ fn keep(file: tempfile::NamedTempFile, path: &Path) -> io::Result<()> {
     file.persist(path).map(drop).map_err(|err| err.error)
 }
 
-async fn write_log(order: &LogExport<'_>, path: &Path) -> Result<Written, WriteError> {
+async fn write_log(order: &LogExport<'_>, path: &Path) -> Result<ExportSummary, WriteError> {
     let packed = path.extension().is_some_and(|extension| extension == "zst");
     let mut tries = 1;
     loop {
@@ -151,7 +151,7 @@ async fn write_log(order: &LogExport<'_>, path: &Path) -> Result<Written, WriteE
                 out.finish()?;
                 let bytes = file.as_file().metadata()?.len();
                 keep(file, path)?;
-                return Ok(Written { bytes, records: Some(records) });
+                return Ok(ExportSummary { bytes, records: Some(records) });
             }
             Err(WriteError::Moved) if tries < TRIES => tries += 1,
             Err(err) => return Err(err),

@@ -13,7 +13,7 @@ pub(super) async fn run(config: Config) -> Exit {
         return Exit::Unreachable;
     };
     match client.get(format!("http://{}/readyz", reachable(&config))).send().await {
-        Ok(answer) if answer.status().is_success() => Exit::Well,
+        Ok(answer) if answer.status().is_success() => Exit::Success,
         Ok(answer) => {
             eprintln!("handoffd: not ready: {}", answer.status());
             Exit::No

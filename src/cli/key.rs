@@ -4,7 +4,7 @@
 use clap::{Args as ClapArgs, Subcommand};
 use serde_json::json;
 
-use super::beside::Bench;
+use super::beside::LocalLedger;
 use super::{Exit, Output};
 use crate::app::{Access, tree_key};
 use crate::clock::{self, Clock, SystemClock};
@@ -77,7 +77,7 @@ pub(super) async fn run(command: Commands, config: Config, output: Output) -> Ex
         }),
     };
     match done {
-        Ok(()) => Exit::Well,
+        Ok(()) => Exit::Success,
         Err(why) => {
             eprintln!("handoffd: {why}");
             Exit::Unreachable
@@ -90,7 +90,7 @@ fn text(err: &dyn std::fmt::Display) -> String {
 }
 
 async fn create(args: CreateArgs, config: &Config) -> Result<(KeyRow, String), String> {
-    let bench = Bench::open(config, Access::Create).await?;
+    let bench = LocalLedger::open(config, Access::Create).await?;
     let now = SystemClock::default().now();
     let tenant = args.tenant.unwrap_or_else(|| config.auth.tenant.clone());
     bench
@@ -129,7 +129,7 @@ async fn tree_head(
         set_aside(config)?;
     }
     let notary = tree_key(config).map_err(|err| text(&err))?;
-    let bench = Bench::open(config, Access::Create).await?;
+    let bench = LocalLedger::open(config, Access::Create).await?;
     let store = &bench.store;
     let now = SystemClock::default().now();
     let public = notary.public_bytes();

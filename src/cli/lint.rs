@@ -17,7 +17,7 @@ use crate::config::Config;
 use crate::contract::document::Document;
 use crate::contract::level::Level;
 use crate::contract::lint::{
-    Around, Report, SchemaFile, Severity, Subject, lint, schema_name, schema_path,
+    LintContext, LintReport, LintSubject, SchemaFile, Severity, lint, schema_name, schema_path,
 };
 use crate::contract::registry::Registry;
 use crate::contract::shelf::SchemaName;
@@ -52,16 +52,16 @@ pub(super) struct Args {
     reach: Reach,
 }
 
-/// Why nothing could be linted.
+/// Why the lint could not run.
 #[derive(Debug)]
-enum Trouble {
+enum LintError {
     /// Files.
     Files(String),
     /// The broker.
     Broker(ClientError),
 }
 
-impl std::fmt::Display for Trouble {
+impl std::fmt::Display for LintError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Files(why) => f.write_str(why),
@@ -70,7 +70,7 @@ impl std::fmt::Display for Trouble {
     }
 }
 
-impl Trouble {
+impl LintError {
     /// A no is what a linter says of contracts; whatever kept it from them is another matter.
     const fn exit(&self) -> Exit {
         match self {
@@ -80,13 +80,13 @@ impl Trouble {
     }
 }
 
-impl From<String> for Trouble {
+impl From<String> for LintError {
     fn from(why: String) -> Self {
         Self::Files(why)
     }
 }
 
-impl From<ClientError> for Trouble {
+impl From<ClientError> for LintError {
     fn from(err: ClientError) -> Self {
         Self::Broker(err)
     }
@@ -98,14 +98,14 @@ pub(super) async fn run(args: Args, config: Config, form: Form) -> Exit {
         Ok(reports) => {
             show(&reports, form);
             let below = below(&reports, args.level);
-            if below.is_some() || reports.iter().any(Report::has_errors) {
+            if below.is_some() || reports.iter().any(LintReport::has_errors) {
                 // Standard output is the report's.
                 if let Some(told) = below {
                     eprintln!("handoffd: {told}");
                 }
                 Exit::No
             } else {
-                Exit::Well
+                Exit::Success
             }
         }
         Err(why) => {
@@ -116,7 +116,7 @@ pub(super) async fn run(args: Args, config: Config, form: Form) -> Exit {
 }
 
 /// The contracts that do not reach a level, in a sentence.
-fn below(reports: &[Report], least: Option<Level>) -> Option<String> {
+fn below(reports: &[LintReport], least: Option<Level>) -> Option<String> {
     let least = least?;
     let names: Vec<&str> = reports
         .iter()
@@ -126,35 +126,35 @@ fn below(reports: &[Report], least: Option<Level>) -> Option<String> {
     (!names.is_empty()).then(|| format!("below {}: {}", least.as_str(), names.join(", ")))
 }
 
-async fn examine(args: &Args, config: &Config) -> Result<Vec<Report>, Trouble> {
+async fn examine(args: &Args, config: &Config) -> Result<Vec<LintReport>, LintError> {
     let registry = args.registry.as_deref().map(read_registry).transpose()?;
-    let schemas = Schemas::of(args)?;
+    let schemas = SchemaFolders::of(args)?;
     let mut subjects =
         if args.paths.is_empty() { Vec::new() } else { gather(&args.paths, &schemas)? };
     let now = Some(SystemClock::default().now().seconds());
     if !args.broker {
-        let around = Around { registry: registry.as_ref(), now, ..Around::default() };
+        let around = LintContext { registry: registry.as_ref(), now, ..LintContext::default() };
         return Ok(lint(&subjects, around));
     }
     let client = reach(&args.reach, config)?;
-    let mut held = Held::ask(&client).await?;
+    let mut held = BrokerContracts::ask(&client).await?;
     for subject in subjects.iter_mut().chain(&mut held.contracts) {
         ask_schema(&client, subject).await?;
     }
     let registry = registry.unwrap_or(held.registry);
-    let around = Around { registry: Some(&registry), now, ..Around::default() };
+    let around = LintContext { registry: Some(&registry), now, ..LintContext::default() };
     if subjects.is_empty() {
         return Ok(lint(&held.contracts, around));
     }
     let contracts: Vec<Contract> = held.contracts.iter().filter_map(contract).collect();
     let contracts: Vec<&Contract> = contracts.iter().collect();
-    Ok(lint(&subjects, Around { in_force: &contracts, versions: &contracts, ..around }))
+    Ok(lint(&subjects, LintContext { in_force: &contracts, versions: &contracts, ..around }))
 }
 
-/// What a broker holds.
-struct Held {
+/// The contracts and agents of a broker.
+struct BrokerContracts {
     /// Its contracts, each in its highest version.
-    contracts: Vec<Subject>,
+    contracts: Vec<LintSubject>,
     /// Its agents, as a linter sees them.
     registry: Registry,
 }
@@ -165,7 +165,7 @@ fn reach(reach: &Reach, config: &Config) -> Result<Client, ClientError> {
 }
 
 /// Asks a broker for the registered schema that was not found in a file.
-async fn ask_schema(client: &Client, subject: &mut Subject) -> Result<(), ClientError> {
+async fn ask_schema(client: &Client, subject: &mut LintSubject) -> Result<(), ClientError> {
     if !matches!(subject.schema, SchemaFile::Unchecked(_)) {
         return Ok(());
     }
@@ -184,7 +184,7 @@ async fn ask_schema(client: &Client, subject: &mut Subject) -> Result<(), Client
     Ok(())
 }
 
-impl Held {
+impl BrokerContracts {
     async fn ask(client: &Client) -> Result<Self, ClientError> {
         let agents = client.call(&Request::get(&["agents"])).await?;
         let agents: Vec<Agent> = items(&agents)
@@ -208,7 +208,7 @@ fn items(page: &Value) -> &[Value] {
 
 /// A contract of a broker, placed in its document as it is printed: indented JSON without the broker's
 /// own `meta`.
-fn held(shown: &Value) -> Subject {
+fn held(shown: &Value) -> LintSubject {
     let mut value = shown.clone();
     if let Some(clauses) = value.as_object_mut() {
         clauses.remove("meta");
@@ -222,10 +222,10 @@ fn held(shown: &Value) -> Subject {
         Some(_) => SchemaFile::Unchecked("nobody asked".to_owned()),
         None => SchemaFile::NotLooked,
     };
-    Subject { file, document: Ok(document), schema }
+    LintSubject { file, document: Ok(document), schema }
 }
 
-fn contract(subject: &Subject) -> Option<Contract> {
+fn contract(subject: &LintSubject) -> Option<Contract> {
     Some(read_contract(subject.document.as_ref().ok()?).0)
 }
 
@@ -248,7 +248,10 @@ pub(in crate::cli) fn with_schema(document: Document, file: &Path) -> Document {
 }
 
 /// The contracts in files and folders; at least one.
-pub(super) fn gather(paths: &[PathBuf], schemas: &Schemas) -> Result<Vec<Subject>, String> {
+pub(super) fn gather(
+    paths: &[PathBuf],
+    schemas: &SchemaFolders,
+) -> Result<Vec<LintSubject>, String> {
     let mut subjects = Vec::new();
     for path in paths {
         if path.is_dir() {
@@ -325,14 +328,14 @@ fn looks_like_a_contract(document: &Document) -> bool {
 
 /// Where files of registered payload schemas are looked for.
 #[derive(Debug, Default)]
-pub(super) struct Schemas {
+pub(super) struct SchemaFolders {
     /// Here, and nowhere else.
     named: Option<PathBuf>,
     /// The folder of the registry file.
     registry: Option<PathBuf>,
 }
 
-impl Schemas {
+impl SchemaFolders {
     /// What is kept beside contracts and registry.
     const FOLDER: &str = "schemas";
 
@@ -372,7 +375,7 @@ impl Schemas {
     }
 }
 
-fn subject(path: &Path, schemas: &Schemas) -> Result<Subject, String> {
+fn subject(path: &Path, schemas: &SchemaFolders) -> Result<LintSubject, String> {
     let document = Document::parse(&read(path)?);
     let folder = path.parent().unwrap_or_else(|| Path::new("."));
     let schema = match document.as_ref() {
@@ -386,10 +389,10 @@ fn subject(path: &Path, schemas: &Schemas) -> Result<Subject, String> {
             (None, None) => SchemaFile::NotLooked,
         },
     };
-    Ok(Subject { file: path.display().to_string(), document, schema })
+    Ok(LintSubject { file: path.display().to_string(), document, schema })
 }
 
-fn show(reports: &[Report], form: Form) {
+fn show(reports: &[LintReport], form: Form) {
     match form {
         Form::Json => println!("{}", report::json(reports)),
         Form::Sarif => println!("{}", report::sarif(reports, env!("CARGO_PKG_VERSION"))),
@@ -398,7 +401,7 @@ fn show(reports: &[Report], form: Form) {
 }
 
 /// For people: `file:line:column: severity rule: message`, then the level.
-fn render(reports: &[Report]) -> String {
+fn render(reports: &[LintReport]) -> String {
     use std::fmt::Write;
     let mut out = String::new();
     for report in reports {

@@ -24,7 +24,7 @@ pub(super) fn run(args: &Args) -> Exit {
         None => page().map_err(|err| err.to_string()),
     };
     match written {
-        Ok(()) => Exit::Well,
+        Ok(()) => Exit::Success,
         Err(why) => {
             eprintln!("handoffd: {why}");
             Exit::Unreachable

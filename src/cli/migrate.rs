@@ -26,7 +26,7 @@ pub(super) async fn run(args: Args, config: Config, output: Output) -> Exit {
     match migrate(&config, role).await {
         Ok(new) => {
             say(new, role, output);
-            Exit::Well
+            Exit::Success
         }
         Err(err) => {
             eprintln!("handoffd: {err}");

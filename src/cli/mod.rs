@@ -1,5 +1,4 @@
-//! The commands, one file each. Exit codes: 0 well, 1 the answer is no, 2 usage, 3 could not reach or
-//! read.
+//! The commands, one file each. Exit codes: 0 success, 1 negative result, 2 usage, 3 unreachable or unreadable.
 
 use std::path::PathBuf;
 
@@ -7,7 +6,7 @@ use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
 
 use crate::config::{Config, LogFormat};
 use crate::fault;
-use crate::telemetry::{Spans, Telemetry};
+use crate::telemetry::{SpanExport, Telemetry};
 
 mod admin;
 mod archive;
@@ -34,17 +33,17 @@ mod verify;
 /// How a command ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Exit {
-    /// Well.
-    Well = 0,
-    /// The answer is no.
+    /// The command succeeded.
+    Success = 0,
+    /// The command completed with a negative result.
     No = 1,
-    /// The command's words are wrong.
+    /// The command line or the settings are invalid.
     Usage = 2,
-    /// Could not reach or read.
+    /// The broker, the database or a file could not be read.
     Unreachable = 3,
 }
 
-/// How to print.
+/// Output format of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Output {
     /// For people.
@@ -53,7 +52,7 @@ pub enum Output {
     Json,
 }
 
-/// The forms that a command can be asked for; not every command has each.
+/// Output formats; not every command supports each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Form {
     /// For people.
@@ -71,10 +70,10 @@ struct Cli {
     /// A file with settings; see config/default.toml
     #[arg(long, global = true, env = "HANDOFFD_CONFIG", value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Where the data is, instead of HANDOFFD_DATABASE_URL
+    /// Database URL, instead of HANDOFFD_DATABASE_URL
     #[arg(long, global = true, value_name = "URL")]
     database_url: Option<String>,
-    /// How to print
+    /// Output format
     #[arg(long, global = true, value_enum, default_value = "text")]
     output: Form,
     #[command(subcommand)]
@@ -85,7 +84,7 @@ struct Cli {
 enum Commands {
     /// Run the broker
     Serve,
-    /// See it work: a throw-away broker, four agents, a contract review, a rejection, an injection
+    /// Run a demonstration: a throw-away broker, four agents, a contract review, a rejection, an injection
     Demo(demo::Args),
     /// Apply the database migrations; on Postgres, make the role that serves
     Migrate(migrate::Args),
@@ -96,23 +95,23 @@ enum Commands {
     Export(export::Args),
     /// Move contents of old records to the archive
     Archive(archive::Args),
-    /// Take away what is past its time: contents, personal data and checkpoints; records stay
+    /// Purge contents, personal data and checkpoints past their retention time; records stay
     Purge(purge::Args),
-    /// Show what happened on a task, from a running broker
+    /// Show the history of a task, from a running broker
     Trace(trace::Args),
     /// Check contracts, in files or of a running broker; exit 1 on errors
     Lint(lint::Args),
-    /// Hold an audit log, or an exported one, against the contracts; exit 1 if something does not conform
+    /// Check an audit log, or an exported one, against the contracts; exit 1 if something does not conform
     Conformance(conformance::Args),
     /// Check a message file against schema, completeness, budget and safety rules
     Validate(validate::Args),
     /// Scan texts with the safety rules, exit 1 if anything is found; or measure the rules on labelled texts
     Scan(scan::Args),
-    /// Make API keys
+    /// Create API keys
     #[command(subcommand)]
     Key(key::Commands),
     #[command(flatten)]
-    Admin(admin::Asked),
+    Admin(admin::ActionRequest),
     /// Print the completions of a shell
     Completions(completions::Args),
     /// Print the manual page, or write one for each command
@@ -123,7 +122,7 @@ enum Commands {
     Healthcheck,
 }
 
-/// The command line, as it is parsed: manual, completions and reference are made from it.
+/// The command line's definition; manual, completions and reference are generated from it.
 #[must_use]
 pub fn command() -> clap::Command {
     Cli::command()
@@ -139,7 +138,7 @@ fn environment(database_url: Option<String>) -> impl Iterator<Item = (String, St
         .chain(database_url.map(|url| ("HANDOFFD_DATABASE_URL".to_owned(), url)))
 }
 
-/// Parses the command line, runs the command, says how it ended.
+/// Parses the command line, runs the command, and returns the exit code.
 #[must_use]
 pub fn main() -> i32 {
     // Only the first provider counts, and it is ours.
@@ -148,7 +147,7 @@ pub fn main() -> i32 {
         Ok(cli) => cli,
         Err(err) => {
             let _ = err.print();
-            return if err.use_stderr() { Exit::Usage as i32 } else { Exit::Well as i32 };
+            return if err.use_stderr() { Exit::Usage as i32 } else { Exit::Success as i32 };
         }
     };
     let config = match Config::load(cli.config.as_deref(), environment(cli.database_url)) {
@@ -170,7 +169,7 @@ pub fn main() -> i32 {
             return Exit::Unreachable as i32;
         }
     };
-    let spans = if serving { Spans::Exported } else { Spans::Kept };
+    let spans = if serving { SpanExport::Collector } else { SpanExport::Disabled };
     let entered = runtime.enter();
     let telemetry = match Telemetry::start(&filter, json, spans) {
         Ok(telemetry) => telemetry,

@@ -8,7 +8,7 @@ pub(super) fn run() -> Exit {
     match router::openapi().to_pretty_json() {
         Ok(text) => {
             println!("{text}");
-            Exit::Well
+            Exit::Success
         }
         Err(err) => {
             eprintln!("handoffd: {err}");

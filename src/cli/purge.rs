@@ -1,4 +1,4 @@
-//! `handoffd purge`: takes away what is past its time now.
+//! `handoffd purge`: purges data past its retention time now.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use clap::Args as ClapArgs;
 use serde_json::json;
 
 use super::archive::moment;
-use super::beside::Bench;
+use super::beside::LocalLedger;
 use super::{Exit, Output};
 use crate::app::{Access, open_archive};
 use crate::archive::cutoff;
@@ -25,12 +25,12 @@ pub(super) struct Args {
     /// Only this tenant's
     #[arg(long)]
     tenant: Option<TenantId>,
-    /// Say what would go, and take nothing away
+    /// Print what would be purged, and purge nothing
     #[arg(long)]
     dry_run: bool,
 }
 
-/// Purges; prints what went for each tenant.
+/// Purges; prints the counts of each tenant.
 pub(super) async fn run(args: Args, config: Config, output: Output) -> Exit {
     let now = SystemClock::default().now();
     let before = match (args.before, config.retention.delete_after_days) {
@@ -44,7 +44,7 @@ pub(super) async fn run(args: Args, config: Config, output: Output) -> Exit {
     match purge(&args, before, &config).await {
         Ok(taken) => {
             show(&taken, args.dry_run, output);
-            Exit::Well
+            Exit::Success
         }
         Err(why) => {
             eprintln!("handoffd: {why}");
@@ -60,7 +60,7 @@ async fn purge(
 ) -> Result<Vec<(TenantId, PurgeCounts)>, String> {
     let archive = open_archive(config).map_err(|err| err.to_string())?;
     let metrics = Metrics::new().map_err(|err| err.to_string())?;
-    let bench = Bench::open(config, Access::Beside).await?;
+    let bench = LocalLedger::open(config, Access::Beside).await?;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
     let store = Arc::clone(&bench.store);
     let cold = archive.archivist(Arc::clone(&store), Arc::clone(&clock), metrics.archive);

@@ -98,7 +98,7 @@ fn scan(args: &Args, output: Output) -> Result<Exit, String> {
             }
         }
     }
-    Ok(if all.is_empty() { Exit::Well } else { Exit::No })
+    Ok(if all.is_empty() { Exit::Success } else { Exit::No })
 }
 
 /// A line of an evaluation; other members are left alone.
@@ -166,7 +166,7 @@ fn evaluate(files: &[PathBuf], output: Output) -> Result<Exit, String> {
         }
     }
     tally.print(output);
-    Ok(Exit::Well)
+    Ok(Exit::Success)
 }
 
 impl Tally {

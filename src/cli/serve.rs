@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::Exit;
 use crate::app::{self, StartError};
 use crate::config::Config;
-use crate::lifecycle::{Signals, Stopped};
+use crate::lifecycle::{Signals, StopResult};
 
 /// Runs the broker until it is asked to stop.
 pub(super) async fn run(config: Config) -> Exit {
@@ -21,7 +21,7 @@ pub(super) async fn run(config: Config) -> Exit {
     };
     let running = tokio::select! {
         running = app::start(config) => running,
-        () = signals.asked_to_stop() => return Exit::Well,
+        () = signals.asked_to_stop() => return Exit::Success,
     };
     let running = match running {
         Ok(running) => running,
@@ -43,6 +43,6 @@ pub(super) async fn run(config: Config) -> Exit {
     signals.asked_to_stop().await;
     tracing::info!("stopping");
     match signals.within(bound, running.stop()).await {
-        Stopped::Orderly | Stopped::Cut => Exit::Well,
+        StopResult::Orderly | StopResult::Cut => Exit::Success,
     }
 }

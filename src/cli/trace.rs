@@ -1,4 +1,4 @@
-//! `handoffd trace TASK`: what happened, for people.
+//! `handoffd trace TASK`: the history of a task as text.
 
 use std::borrow::Cow;
 
@@ -33,7 +33,7 @@ pub(super) async fn run(args: Args, config: Config, output: Output) -> Exit {
                 Output::Json => println!("{}", plain::json(&trace, false)),
                 Output::Text => print!("{}", render(&trace)),
             }
-            Exit::Well
+            Exit::Success
         }
         Err(err) => {
             eprintln!("handoffd: {err}");
@@ -54,7 +54,7 @@ fn list<'a>(value: &'a Value, pointer: &str) -> &'a [Value] {
     value.pointer(pointer).and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
 
-/// A trace so that a person understands it.
+/// A trace as text.
 pub(super) fn render(trace: &Value) -> String {
     use std::fmt::Write;
     let mut out = String::new();
@@ -120,12 +120,12 @@ pub(super) fn render(trace: &Value) -> String {
         "\nVerification: {}",
         if well {
             format!(
-                "{} records and {} contents recomputed, all well",
+                "{} records and {} contents recomputed: ok",
                 trace.pointer("/verification/records").and_then(Value::as_u64).unwrap_or(0),
                 trace.pointer("/verification/contents").and_then(Value::as_u64).unwrap_or(0),
             )
         } else {
-            format!("BAD: {}", trace.pointer("/verification/firstBad").unwrap_or(&Value::Null))
+            format!("FAILED: {}", trace.pointer("/verification/firstBad").unwrap_or(&Value::Null))
         }
     );
     out

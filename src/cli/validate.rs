@@ -40,7 +40,7 @@ pub(super) fn run(args: &Args, output: Output) -> Exit {
             }
         }
     }
-    if failures.is_empty() { Exit::Well } else { Exit::No }
+    if failures.is_empty() { Exit::Success } else { Exit::No }
 }
 
 fn judge(bytes: &[u8]) -> Vec<Failure> {

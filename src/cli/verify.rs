@@ -104,7 +104,7 @@ fn verify_bundle(path: &Path, options: &bundle::VerifyOptions, output: Output) -
         }
         Output::Text => tell_bundle(path, &report),
     }
-    if well { Exit::Well } else { Exit::No }
+    if well { Exit::Success } else { Exit::No }
 }
 
 /// Whether a file is an exported log: lines of JSON, compressed or not. All else is taken for a bundle.
@@ -134,7 +134,7 @@ fn verify_export(path: &Path, options: &bundle::VerifyOptions, output: Output) -
         Output::Json => println!("{}", json!({ "ok": well, "export": path, "report": report })),
         Output::Text => tell_export(path, &report),
     }
-    if well { Exit::Well } else { Exit::No }
+    if well { Exit::Success } else { Exit::No }
 }
 
 fn tell_export(path: &Path, report: &bundle::LogReport) {
@@ -145,10 +145,10 @@ fn tell_export(path: &Path, report: &bundle::LogReport) {
     let (tenant, log) = (&report.tenant, &report.origin);
     let met = match report.tree_heads {
         0 => String::new(),
-        count => format!(", {count} kept tree heads met"),
+        count => format!(", {count} saved tree heads matched"),
     };
     println!(
-        "well: {file}: log {log} of tenant {tenant}: {} records, {} contents ({} erased, {} withheld){met}",
+        "ok: {file}: log {log} of tenant {tenant}: {} records, {} contents ({} erased, {} withheld){met}",
         report.records, report.contents, report.erased, report.withheld,
     );
     tell_signer(report.signed_by.as_deref(), report.key_given);
@@ -156,7 +156,7 @@ fn tell_export(path: &Path, report: &bundle::LogReport) {
 
 fn tell_fault(path: &Path, fault: &bundle::BundleDefect) {
     let at = fault.leaf_index.map_or_else(String::new, |leaf| format!("record {leaf}: "));
-    println!("BAD: {}: {at}{}: {}", path.display(), fault.fault, fault.detail);
+    println!("FAILED: {}: {at}{}: {}", path.display(), fault.fault, fault.detail);
 }
 
 fn tell_signer(signer: Option<&str>, given: bool) {
@@ -178,7 +178,7 @@ fn tell_bundle(path: &Path, report: &bundle::BundleReport) {
     }
     let (task, tenant, log) = (&report.task_id, &report.tenant, &report.origin);
     println!(
-        "well: {file}: task {task} of tenant {tenant}: {} records are in log {log} of {}, {} contents ({} erased, {} withheld)",
+        "ok: {file}: task {task} of tenant {tenant}: {} records are in log {log} of {}, {} contents ({} erased, {} withheld)",
         report.records, report.tree_size, report.contents, report.erased, report.withheld,
     );
     tell_signer(report.signed_by.as_deref(), report.key_given);
@@ -187,10 +187,10 @@ fn tell_bundle(path: &Path, report: &bundle::BundleReport) {
     }
 }
 
-/// Verifies the logs of a store, without tree heads from elsewhere.
+/// Verifies the logs of a store, without external tree heads.
 ///
 /// # Errors
-/// When the store cannot be read.
+/// The store cannot be read.
 pub(super) async fn verify_store(
     store: &Arc<dyn Store>,
     contents: &Contents,
@@ -283,7 +283,7 @@ async fn signed(
     Ok(Err(format!("the tree head of {} records: {why}", stated.size)))
 }
 
-/// Drawn where someone watches.
+/// A progress bar, drawn only on a terminal.
 pub(super) fn progress_bar() -> ProgressBar {
     if !std::io::stderr().is_terminal() {
         return ProgressBar::hidden();
@@ -306,14 +306,14 @@ fn show(reports: &[(TenantId, VerificationReport)], output: Output) -> Exit {
         }
         Output::Text => reports.iter().for_each(|(tenant, report)| tell(tenant, report)),
     }
-    if well { Exit::Well } else { Exit::No }
+    if well { Exit::Success } else { Exit::No }
 }
 
 fn tell(tenant: &TenantId, report: &VerificationReport) {
     let log = &report.log_id;
     if let Some(fault) = &report.first_fault {
         let (at, what, detail) = (fault.leaf_index, fault.fault, &fault.detail);
-        println!("BAD: tenant {tenant}, log {log}: record {at}: {what}: {detail}");
+        println!("FAILED: tenant {tenant}, log {log}: record {at}: {what}: {detail}");
         return;
     }
     let erased = match report.erased {
@@ -322,10 +322,10 @@ fn tell(tenant: &TenantId, report: &VerificationReport) {
     };
     let met = match report.tree_heads {
         0 => String::new(),
-        count => format!(", {count} kept tree heads met"),
+        count => format!(", {count} saved tree heads matched"),
     };
     println!(
-        "well: tenant {tenant}, log {log}: {} records, {} contents{erased}{met}, head {}",
+        "ok: tenant {tenant}, log {log}: {} records, {} contents{erased}{met}, head {}",
         report.records,
         report.contents,
         report.head.as_deref().unwrap_or("none"),

@@ -1,4 +1,4 @@
-//! Reading the settings, and what is wrong with them.
+//! Loading and validation of settings.
 
 use std::path::PathBuf;
 

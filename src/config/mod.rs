@@ -24,7 +24,7 @@ mod tests;
 /// The defaults, as shipped and documented.
 pub const DEFAULTS: &str = include_str!("../../config/default.toml");
 
-/// What is wrong with the settings.
+/// An error in the settings, as a sentence that names the key.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("configuration: {0}")]
 pub struct ConfigError(pub String);
@@ -158,7 +158,7 @@ pub struct Gate {
     pub max_edge_repeats: u32,
 }
 
-/// One of `gate.contract_exceptions`.
+/// An entry of `gate.contract_exceptions`.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[expect(missing_docs, reason = "config/default.toml documents every key")]
@@ -181,10 +181,10 @@ pub struct Contracts {
     pub exceptions: Vec<ContractsException>,
 }
 
-/// The least level of a contract that may rule.
+/// The lowest level of a contract that may rule an edge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 pub enum MinimumLevel {
-    /// Any contract may.
+    /// Every contract may rule.
     #[serde(rename = "none")]
     None,
     /// Every required clause.
@@ -195,7 +195,7 @@ pub enum MinimumLevel {
     L3,
 }
 
-/// One of `contracts.exceptions`.
+/// An entry of `contracts.exceptions`.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[expect(missing_docs, reason = "config/default.toml documents every key")]
@@ -230,13 +230,13 @@ impl Budget {
     }
 }
 
-/// What handoffs side by side may spend of what their sender was handed.
+/// Limit on the spending of handoffs that share a parent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum FanOut {
-    /// No more than that, all together.
+    /// All together stay within the parent's amount.
     Reserve,
-    /// As much each.
+    /// Each stays within the parent's amount.
     Share,
 }
 
@@ -250,19 +250,19 @@ pub struct Safety {
     pub classifier: Classifier,
 }
 
-/// What becomes of a finding.
+/// The effect of a safety finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum SafetyMode {
-    /// It refuses the handoff.
+    /// The handoff is refused.
     Enforce,
-    /// It is recorded, and the handoff passes.
+    /// The finding is recorded, and the handoff passes.
     Observe,
-    /// It does not count.
+    /// The finding is ignored.
     Allow,
 }
 
-/// One of `safety.exceptions`.
+/// An entry of `safety.exceptions`.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[expect(missing_docs, reason = "config/default.toml documents every key")]
@@ -300,20 +300,20 @@ impl std::fmt::Debug for Classifier {
     }
 }
 
-/// What a classifier speaks.
+/// Protocol of a classifier.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ClassifierStyle {
     /// The broker's own request and answer.
     Handoffd,
-    /// A moderation endpoint as OpenAI has it.
+    /// A moderation endpoint after OpenAI.
     OpenaiModeration,
-    /// A chat endpoint as OpenAI has it.
+    /// A chat endpoint after OpenAI.
     OpenaiChat,
 }
 
 impl ClassifierStyle {
-    /// As it is set.
+    /// The name in the settings.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -324,13 +324,13 @@ impl ClassifierStyle {
     }
 }
 
-/// What a classifier's silence means.
+/// The effect of a classifier that does not answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum FailureMode {
     /// The handoff passes.
     Open,
-    /// The handoff waits: 503, nothing is written.
+    /// The handoff is refused with 503, and nothing is written.
     Closed,
 }
 
@@ -362,18 +362,18 @@ impl std::fmt::Debug for Matcher {
     }
 }
 
-/// What a matcher speaks.
+/// Protocol of a matcher.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum MatcherStyle {
     /// The broker's own request and answer.
     Handoffd,
-    /// A chat endpoint as OpenAI has it.
+    /// A chat endpoint after OpenAI.
     OpenaiChat,
 }
 
 impl MatcherStyle {
-    /// As it is set.
+    /// The name in the settings.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -441,9 +441,9 @@ pub struct Delivery {
 }
 
 impl Delivery {
-    /// How long a broker's own claim lasts: longer than any attempt can take (120 s) with its
-    /// settlement. Claims of a dead broker are released much sooner, by its silence; this bounds what
-    /// a living one can forget, e.g. after a commit whose answer was lost.
+    /// Lifetime of the broker's own claim: longer than any attempt (120 s) and its settlement. The claims of a dead
+    /// broker are released much sooner, when its heartbeat stops; this time bounds claims that a living broker lost,
+    /// e.g. after a commit whose answer was lost.
     #[must_use]
     pub const fn broker_claim(&self) -> Duration {
         Duration::from_secs(150)
@@ -539,13 +539,13 @@ pub struct Log {
     pub format: LogFormat,
 }
 
-/// How log lines are written.
+/// Format of log lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LogFormat {
     /// One JSON object a line.
     Json,
-    /// For people.
+    /// Plain text for terminals.
     Text,
 }
 

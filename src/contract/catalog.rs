@@ -12,24 +12,24 @@ use std::sync::Arc;
 use semver::Version;
 use serde_json::Value;
 
-use super::enforce::Ready;
+use super::enforce::CompiledContract;
 use super::read::is_tool_name;
 use super::{Contract, SchemaRef};
 use crate::domain::agent::Agent;
 use crate::domain::handoff_tool::ContractTool;
 use crate::domain::ids::Micros;
 
-/// The contracts at one moment.
+/// The contracts of a tenant at one moment.
 #[derive(Debug, Default)]
 pub struct Catalog {
-    by_id: BTreeMap<String, BTreeMap<Version, Arc<Ready>>>,
-    by_edge: HashMap<(String, String), Vec<Arc<Ready>>>,
+    by_id: BTreeMap<String, BTreeMap<Version, Arc<CompiledContract>>>,
+    by_edge: HashMap<(String, String), Vec<Arc<CompiledContract>>>,
 }
 
 impl Catalog {
     /// Indexes contracts; all versions of each.
     #[must_use]
-    pub fn new(contracts: Vec<Arc<Ready>>) -> Self {
+    pub fn new(contracts: Vec<Arc<CompiledContract>>) -> Self {
         let mut catalog = Self::default();
         for ready in contracts {
             let contract = ready.contract();
@@ -44,9 +44,9 @@ impl Catalog {
         catalog
     }
 
-    /// One version; the highest where none is named.
+    /// One version of a contract; the highest where `version` is `None`.
     #[must_use]
-    pub fn find(&self, id: &str, version: Option<&Version>) -> Option<&Arc<Ready>> {
+    pub fn find(&self, id: &str, version: Option<&Version>) -> Option<&Arc<CompiledContract>> {
         let versions = self.by_id.get(id)?;
         match version {
             Some(version) => versions.get(version),
@@ -55,12 +55,12 @@ impl Catalog {
     }
 
     /// The versions of a contract, oldest first.
-    pub fn versions(&self, id: &str) -> impl Iterator<Item = &Arc<Ready>> {
+    pub fn versions(&self, id: &str) -> impl Iterator<Item = &Arc<CompiledContract>> {
         self.by_id.get(id).into_iter().flat_map(BTreeMap::values)
     }
 
     /// The highest version of each contract, by id.
-    pub fn iter(&self) -> impl Iterator<Item = &Arc<Ready>> {
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<CompiledContract>> {
         self.by_id.values().filter_map(|versions| versions.values().next_back())
     }
 
@@ -86,19 +86,19 @@ impl Catalog {
     }
 
     /// All versions of all contracts.
-    pub fn all(&self) -> impl Iterator<Item = &Arc<Ready>> {
+    pub fn all(&self) -> impl Iterator<Item = &Arc<CompiledContract>> {
         self.by_id.values().flat_map(BTreeMap::values)
     }
 
-    /// When the newest was put, by the clock of whoever put it.
+    /// Creation time of the newest version, by the clock of the broker that stored it.
     #[must_use]
     pub fn newest(&self) -> Option<Micros> {
         self.all().map(|ready| ready.created_at()).max()
     }
 
-    /// The same with more, or with these in the places of their versions.
+    /// A catalog with further versions; a version that exists is replaced.
     #[must_use]
-    pub fn with(&self, more: impl IntoIterator<Item = Arc<Ready>>) -> Self {
+    pub fn with(&self, more: impl IntoIterator<Item = Arc<CompiledContract>>) -> Self {
         Self::new(self.all().cloned().chain(more).collect())
     }
 
@@ -115,7 +115,7 @@ impl Catalog {
                     let mut contract = contract.clone();
                     contract.schemas.insert(name.clone(), schema.clone());
                     let (doc, sha256) = (ready.doc().to_owned(), ready.sha256().to_owned());
-                    Arc::new(Ready::new(contract, doc, sha256, ready.created_at()))
+                    Arc::new(CompiledContract::new(contract, doc, sha256, ready.created_at()))
                 }
                 _ => Arc::clone(ready),
             }
@@ -133,8 +133,8 @@ impl Catalog {
         &self,
         source: &Agent,
         target: &Agent,
-        asked: Asked<'_>,
-    ) -> Result<Option<&Arc<Ready>>, NotInForce> {
+        asked: RulingRequest<'_>,
+    ) -> Result<Option<&Arc<CompiledContract>>, RulingError> {
         let named = asked.named.filter(|named| self.knows(named));
         let found = match named {
             Some(named) => Some(self.named(source, target, named, asked.pinned)?),
@@ -153,7 +153,7 @@ impl Catalog {
         match heir {
             // Who names no contract follows what the edge has now.
             Some(heir) if named.is_none() => Ok(Some(heir)),
-            _ => Err(NotInForce {
+            _ => Err(RulingError {
                 clause: "deprecation.sunset",
                 why: match next {
                     Some(next) => {
@@ -167,7 +167,7 @@ impl Catalog {
         }
     }
 
-    fn of_edge(&self, source: &Agent, target: &Agent) -> Option<&Arc<Ready>> {
+    fn of_edge(&self, source: &Agent, target: &Agent) -> Option<&Arc<CompiledContract>> {
         let (source_id, target_id) = (source.agent_id.as_str(), target.agent_id.as_str());
         let edges = [
             (source_id, target_id),
@@ -180,7 +180,7 @@ impl Catalog {
         })
     }
 
-    /// Whether a name is that of a contract, with or without a version.
+    /// Whether a contract has this name, with or without a version.
     #[must_use]
     pub fn knows(&self, named: &str) -> bool {
         self.by_id.contains_key(named.split('@').next().unwrap_or_default())
@@ -191,9 +191,9 @@ impl Catalog {
         source: &Agent,
         target: &Agent,
         named: &str,
-        pinned: Pinned,
-    ) -> Result<&Arc<Ready>, NotInForce> {
-        let wrong = |clause, why| NotInForce { clause, why };
+        pinned: PinnedVersionRule,
+    ) -> Result<&Arc<CompiledContract>, RulingError> {
+        let wrong = |clause, why| RulingError { clause, why };
         let (id, version) = match named.split_once('@') {
             Some((id, version)) => (
                 id,
@@ -210,10 +210,12 @@ impl Catalog {
             Some(version) => {
                 let asked = self.find(id, Some(&version)).ok_or_else(missing)?;
                 match pinned {
-                    Pinned::Accepted => asked,
-                    Pinned::Ignored => current,
-                    Pinned::Refused if version == current.contract().version() => current,
-                    Pinned::Refused => {
+                    PinnedVersionRule::Accepted => asked,
+                    PinnedVersionRule::Ignored => current,
+                    PinnedVersionRule::Refused if version == current.contract().version() => {
+                        current
+                    }
+                    PinnedVersionRule::Refused => {
                         let now = current.contract().version();
                         let why = format!("`{named}` is not in force; {id} rules in version {now}");
                         return Err(wrong("version", why));
@@ -233,20 +235,20 @@ impl Catalog {
     }
 }
 
-/// What a sender asks for, and when.
+/// A sender's reference to a contract, and the time of the request.
 #[derive(Debug, Clone, Copy)]
-pub struct Asked<'a> {
+pub struct RulingRequest<'a> {
     /// The message's `contractId`.
     pub named: Option<&'a str>,
-    /// What becomes of the version in it.
-    pub pinned: Pinned,
-    /// Now.
+    /// The rule for a version in `named`.
+    pub pinned: PinnedVersionRule,
+    /// The time of the request.
     pub at: Micros,
 }
 
-/// What becomes of a version that a sender names and that is not the one in force.
+/// The rule for a version that a sender names and that is not in force.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Pinned {
+pub enum PinnedVersionRule {
     /// The handoff is refused.
     #[default]
     Refused,
@@ -256,16 +258,16 @@ pub enum Pinned {
     Ignored,
 }
 
-/// Why no contract can rule.
+/// Why no contract can rule the edge.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NotInForce {
-    /// The clause that says so.
+pub struct RulingError {
+    /// Name of the clause that refuses.
     pub clause: &'static str,
-    /// In words.
+    /// The reason, as a sentence.
     pub why: String,
 }
 
-/// Whether a contract is about that edge, by ids or types.
+/// Whether a contract declares the edge, by ids or types.
 #[must_use]
 pub fn speaks_of(contract: &Contract, source: &Agent, target: &Agent) -> bool {
     let is =
@@ -278,7 +280,7 @@ mod tests {
     use super::*;
     use crate::contract::Deprecation;
 
-    fn ready(id: &str, version: &str, source: &str, target: &str) -> Arc<Ready> {
+    fn ready(id: &str, version: &str, source: &str, target: &str) -> Arc<CompiledContract> {
         let contract = Contract {
             id: id.to_owned(),
             version: Some(version.parse().unwrap()),
@@ -286,7 +288,7 @@ mod tests {
             target: target.to_owned(),
             ..Contract::default()
         };
-        Arc::new(Ready::new(contract, String::new(), String::new(), Micros(0)))
+        Arc::new(CompiledContract::new(contract, String::new(), String::new(), Micros(0)))
     }
 
     fn agent(id: &str, kind: &str) -> Agent {
@@ -300,7 +302,7 @@ mod tests {
         let named = |id: &str, schema: &str| {
             let mut contract = ready(id, "1.0.0", "a", "b").contract().clone();
             contract.payload.schema = Some(SchemaRef::Named(schema.to_owned()));
-            Arc::new(Ready::new(contract, String::new(), String::new(), Micros(0)))
+            Arc::new(CompiledContract::new(contract, String::new(), String::new(), Micros(0)))
         };
         let catalog = Catalog::new(vec![
             named("one", "registry:refund@1.0.0"),
@@ -326,12 +328,12 @@ mod tests {
             let replacement_id = replacement.map(str::to_owned);
             contract.deprecation =
                 Some(Deprecation { since: None, sunset: Some(100), replacement_id });
-            Arc::new(Ready::new(contract, String::new(), String::new(), Micros(0)))
+            Arc::new(CompiledContract::new(contract, String::new(), String::new(), Micros(0)))
         };
         let (a, b) = (agent("a", "x"), agent("b", "y"));
         let rules = |catalog: &Catalog, named: Option<&str>, seconds: i64| {
             let at = Micros(seconds * 1_000_000);
-            let asked = Asked { named, pinned: Pinned::Refused, at };
+            let asked = RulingRequest { named, pinned: PinnedVersionRule::Refused, at };
             let found = catalog.ruling(&a, &b, asked);
             found.map(|found| found.map(|ready| ready.contract().id.clone())).map_err(|no| no.why)
         };
@@ -352,14 +354,15 @@ mod tests {
             ready("to-one", "1.0.0", "triage", "refund-2"),
             ready("exact", "1.0.0", "triage-1", "refund-2"),
         ]);
-        let asked = |source: &Agent, target: &Agent, named: Option<&str>, pinned: Pinned| {
-            catalog
-                .ruling(source, target, Asked { named, pinned, at: Micros(0) })
-                .map(|found| found.map(|ready| ready.contract().to_string()))
-                .map_err(|no| no.why)
-        };
+        let asked =
+            |source: &Agent, target: &Agent, named: Option<&str>, pinned: PinnedVersionRule| {
+                catalog
+                    .ruling(source, target, RulingRequest { named, pinned, at: Micros(0) })
+                    .map(|found| found.map(|ready| ready.contract().to_string()))
+                    .map_err(|no| no.why)
+            };
         let rules = |source: &Agent, target: &Agent, named: Option<&str>| {
-            asked(source, target, named, Pinned::Refused)
+            asked(source, target, named, PinnedVersionRule::Refused)
         };
         let (t1, t2) = (agent("triage-1", "triage"), agent("triage-2", "triage"));
         let (r1, r2) = (agent("refund-1", "refund"), agent("refund-2", "refund"));
@@ -369,9 +372,12 @@ mod tests {
         assert_eq!(rules(&r1, &t1, None), Ok(None));
         let old = Some("roles@2.0.0");
         assert!(rules(&t1, &r2, old).unwrap_err().contains("rules in version 10.0.0"));
-        assert_eq!(asked(&t1, &r2, old, Pinned::Accepted), Ok(Some("roles 2.0.0".to_owned())));
+        assert_eq!(
+            asked(&t1, &r2, old, PinnedVersionRule::Accepted),
+            Ok(Some("roles 2.0.0".to_owned()))
+        );
         let now = Ok(Some("roles 10.0.0".to_owned()));
-        assert_eq!(asked(&t1, &r2, old, Pinned::Ignored), now);
+        assert_eq!(asked(&t1, &r2, old, PinnedVersionRule::Ignored), now);
         assert_eq!(rules(&t1, &r2, Some("roles@10.0.0")), now);
         assert!(rules(&r1, &t1, Some("roles")).unwrap_err().contains("is about"));
         assert!(rules(&t1, &r1, Some("roles@3.0.0")).unwrap_err().contains("no contract"));

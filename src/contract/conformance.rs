@@ -13,53 +13,54 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::catalog::Catalog;
-use super::enforce::{Ready, clause_of};
-use super::lint::{Rule, Severity};
+use super::enforce::{CompiledContract, clause_of};
+use super::lint::{LintRule, Severity};
 use crate::domain::failure::Failure;
-use course::Courses;
+use course::OpenCourses;
 
 mod course;
 
-const fn error(name: &'static str, about: &'static str) -> Rule {
-    Rule { name, severity: Severity::Error, about }
+const fn error(name: &'static str, about: &'static str) -> LintRule {
+    LintRule { name, severity: Severity::Error, about }
 }
 
-const fn warning(name: &'static str, about: &'static str) -> Rule {
-    Rule { name, severity: Severity::Warning, about }
+const fn warning(name: &'static str, about: &'static str) -> LintRule {
+    LintRule { name, severity: Severity::Warning, about }
 }
 
-const UNDECLARED: Rule =
+const UNDECLARED: LintRule =
     error("undeclared-edge", "Handoffs went along an edge that no contract declares.");
-const UNKNOWN: Rule =
+const UNKNOWN: LintRule =
     error("unknown-contract", "Records name a contract or version that is not there.");
-const PAYLOAD: Rule = error("payload-drift", "Messages do not fit the contract that ruled them.");
-const PREDICATE: Rule =
+const PAYLOAD: LintRule =
+    error("payload-drift", "Messages do not fit the contract that ruled them.");
+const PREDICATE: LintRule =
     error("predicate-drift", "Handoffs went although a predicate of their contract did not hold.");
-const EARLY: Rule = error(
+const EARLY: LintRule = error(
     "early-timeout",
     "Handoffs ended for want of a verdict before the contract's time was over.",
 );
-const RECOVERY: Rule =
+const RECOVERY: LintRule =
     error("recovery-drift", "Control went elsewhere than the contract's recovery says.");
-const LATE: Rule = warning(
+const LATE: LintRule = warning(
     "late-verdict",
     "A verdict came later after the commit than the contract's time; the log does not tell when the receiver had it.",
 );
-const RETRIES: Rule = warning(
+const RETRIES: LintRule = warning(
     "retry-drift",
     "More attempts than the contract's retries; attempts put off by a busy receiver or repeated after a broker's end count.",
 );
-const OUTGROWN: Rule =
+const OUTGROWN: LintRule =
     warning("payload-outgrown", "Messages under an older version do not fit the current one.");
-const VERSION: Rule =
+const VERSION: LintRule =
     warning("version-drift", "Records name another version than the current one.");
-const UNRULED: Rule =
+const UNRULED: LintRule =
     warning("unruled-handoff", "A contract declares the edge, and the record names none.");
-const DEAD: Rule =
+const DEAD: LintRule =
     warning("dead-contract", "No handoff ever went along the edge that it declares.");
 
-/// All rules, in the order in which they are told.
-pub const RULES: [Rule; 12] = [
+/// All rules, in the order of the report.
+pub const RULES: [LintRule; 12] = [
     UNDECLARED, UNKNOWN, PAYLOAD, PREDICATE, EARLY, RECOVERY, LATE, RETRIES, OUTGROWN, VERSION,
     UNRULED, DEAD,
 ];
@@ -67,7 +68,7 @@ pub const RULES: [Rule; 12] = [
 /// Handoffs that broke one rule in one way.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Finding {
+pub struct ConformanceFinding {
     /// The rule's name.
     pub rule: &'static str,
     /// `error` or `warning`.
@@ -75,91 +76,91 @@ pub struct Finding {
     /// The contract, `id version`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub contract: Option<String>,
-    /// From whom to whom.
+    /// Source and target of the edge.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub edge: Option<[String; 2]>,
-    /// In words; of the first handoff, where they differ.
+    /// The deviation as a sentence; that of the first handoff, where they differ.
     pub message: String,
-    /// How many handoffs.
+    /// Number of handoffs.
     pub handoffs: u64,
-    /// The record of the first.
+    /// Leaf index of the first handoff's record.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub first_leaf_index: Option<i64>,
-    /// The record of the last.
+    /// Leaf index of the last handoff's record.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_leaf_index: Option<i64>,
 }
 
-/// What a replay came to.
+/// The result of a replay.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Report {
+pub struct ConformanceReport {
     /// Records read.
     pub records: u64,
     /// Handoffs among them.
     pub handoffs: u64,
-    /// Handoffs whose message was held against its contract.
+    /// Handoffs whose message was checked against its contract.
     pub messages: u64,
     /// Handoffs whose message is erased, is not in what was read, or came with personal data, which is
     /// kept apart: its fields cannot be told to be missing.
     pub unseen: u64,
-    /// Clauses that were not asked, because they speak of what stands in no record.
+    /// Clauses that were not checked, because no record holds their facts.
     pub unasked: u64,
-    /// Contracts, each in its current version.
+    /// Contracts, each counted once.
     pub contracts: u64,
-    /// What was found, by rule.
-    pub findings: Vec<Finding>,
+    /// The deviations, in the order of the rules.
+    pub findings: Vec<ConformanceFinding>,
 }
 
-impl Report {
-    /// Whether something is an error.
+impl ConformanceReport {
+    /// Whether a finding is an error.
     #[must_use]
     pub fn has_errors(&self) -> bool {
         let error = Severity::Error.as_str();
         self.findings.iter().any(|finding| finding.severity == error)
     }
 
-    /// For programs.
+    /// The report as JSON.
     #[must_use]
     pub fn json(&self) -> Value {
         json!({ "ok": !self.has_errors(), "report": self })
     }
 }
 
-/// What tells findings apart: the rule's place, the contract, the edge.
-type Key = (usize, Option<String>, Option<[String; 2]>);
+/// Identity of a finding: index of the rule, contract, edge.
+type FindingKey = (usize, Option<String>, Option<[String; 2]>);
 
-/// A replay under way.
+/// A replay in progress.
 #[derive(Debug)]
-pub struct Replay<'a> {
+pub struct ConformanceReplay<'a> {
     catalog: &'a Catalog,
     /// Types of agents, by id.
     types: BTreeMap<String, String>,
     used: BTreeMap<String, u64>,
-    courses: Courses,
-    findings: BTreeMap<Key, Finding>,
-    report: Report,
+    courses: OpenCourses,
+    findings: BTreeMap<FindingKey, ConformanceFinding>,
+    report: ConformanceReport,
 }
 
 /// How the contract that a handoff is held against stands to what its record names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Standing {
-    /// It is that one, in the current version.
+enum VersionStanding {
+    /// The contract is the named one, in the current version.
     Current,
-    /// It is that one, in an older version.
+    /// The contract is the named one, in an older version.
     Older,
     /// The record names none, or a version that is not there.
     Unruled,
 }
 
-/// What a `HANDOFF` record tells.
-struct Passage<'a> {
+/// The fields of a `HANDOFF` record.
+struct HandoffRecord<'a> {
     leaf_index: i64,
     source: &'a str,
     target: &'a str,
 }
 
-impl Passage<'_> {
+impl HandoffRecord<'_> {
     fn edge(&self) -> [String; 2] {
         [self.source.to_owned(), self.target.to_owned()]
     }
@@ -169,23 +170,26 @@ fn text<'a>(record: &'a Value, pointer: &str) -> Option<&'a str> {
     record.pointer(pointer).and_then(Value::as_str)
 }
 
-impl<'a> Replay<'a> {
+impl<'a> ConformanceReplay<'a> {
     /// Against these contracts; `types` are the types of agents by id, as far as they are known. What
     /// records tell of a receiver's type is learned on the way.
     #[must_use]
     pub fn new(catalog: &'a Catalog, types: BTreeMap<String, String>) -> Self {
-        let report = Report { contracts: catalog.iter().count() as u64, ..Report::default() };
+        let report = ConformanceReport {
+            contracts: catalog.iter().count() as u64,
+            ..ConformanceReport::default()
+        };
         Self {
             catalog,
             types,
             used: BTreeMap::new(),
-            courses: Courses::default(),
+            courses: OpenCourses::default(),
             findings: BTreeMap::new(),
             report,
         }
     }
 
-    /// Takes the next record, with what it commits to where that is there.
+    /// Checks the next record, and its content where available.
     pub fn record(&mut self, record: &Value, content: Option<&Value>) {
         self.report.records += 1;
         if text(record, "/kind") != Some("HANDOFF") {
@@ -206,13 +210,13 @@ impl<'a> Replay<'a> {
             }
         }
         let leaf_index = record.get("leafIndex").and_then(Value::as_i64).unwrap_or_default();
-        let passage = Passage { leaf_index, source, target };
+        let passage = HandoffRecord { leaf_index, source, target };
         self.go_on(record);
         let named = text(record, "/contract/id").zip(text(record, "/contract/version"));
         let Some((ready, standing)) = self.covering(&passage, named) else { return };
         *self.used.entry(ready.contract().id.clone()).or_default() += 1;
         let message = content.filter(|_| record.get("personalDataCommitments").is_none());
-        if standing != Standing::Unruled {
+        if standing != VersionStanding::Unruled {
             self.courses.begin(record, &ready, content);
         }
         match message {
@@ -221,7 +225,7 @@ impl<'a> Replay<'a> {
         }
     }
 
-    /// What the record tells of a handoff before it.
+    /// Applies a record to the handoff that it follows.
     fn go_on(&mut self, record: &Value) {
         if let Some((rule, drift)) = self.courses.go_on(record) {
             let (contract, message) = (drift.contract.clone(), drift.message.clone());
@@ -232,9 +236,9 @@ impl<'a> Replay<'a> {
     /// The contract that a handoff is held against, and how that stands to what its record names.
     fn covering(
         &mut self,
-        passage: &Passage<'_>,
+        passage: &HandoffRecord<'_>,
         named: Option<(&str, &str)>,
-    ) -> Option<(Arc<Ready>, Standing)> {
+    ) -> Option<(Arc<CompiledContract>, VersionStanding)> {
         let catalog = self.catalog;
         let Some((id, version)) = named else {
             let ready = self.declaring(passage).map(Arc::clone);
@@ -247,7 +251,7 @@ impl<'a> Replay<'a> {
             let contract = ready.contract().to_string();
             let why = format!("{contract} declares the edge; the record names no contract");
             self.found(UNRULED, Some(contract), Some(passage), why);
-            return Some((ready, Standing::Unruled));
+            return Some((ready, VersionStanding::Unruled));
         };
         let known = version.parse().ok().and_then(|version| catalog.find(id, Some(&version)));
         let Some(ready) = catalog.find(id, None) else {
@@ -257,27 +261,27 @@ impl<'a> Replay<'a> {
         };
         let current = ready.contract().version().to_string();
         if current == version {
-            return Some((Arc::clone(ready), Standing::Current));
+            return Some((Arc::clone(ready), VersionStanding::Current));
         }
         let contract = Some(format!("{id} {version}"));
         let Some(known) = known else {
             let why =
                 format!("contract {id} has no version {version}; {current} is the current one");
             self.found(UNKNOWN, contract, Some(passage), why);
-            return Some((Arc::clone(ready), Standing::Unruled));
+            return Some((Arc::clone(ready), VersionStanding::Unruled));
         };
         let why = format!("{current} is the current version of {id}");
         self.found(VERSION, contract, Some(passage), why);
-        Some((Arc::clone(known), Standing::Older))
+        Some((Arc::clone(known), VersionStanding::Older))
     }
 
     /// A contract that declares the edge, by ids or types; the most specific one.
-    fn declaring(&self, passage: &Passage<'_>) -> Option<&'a Arc<Ready>> {
+    fn declaring(&self, passage: &HandoffRecord<'_>) -> Option<&'a Arc<CompiledContract>> {
         let catalog = self.catalog;
         let is = |name: &str, id: &str| {
             name == id || self.types.get(id).is_some_and(|kind| kind == name)
         };
-        let by_id = |ready: &&Arc<Ready>| {
+        let by_id = |ready: &&Arc<CompiledContract>| {
             let contract = ready.contract();
             u8::from(contract.source == passage.source) * 2
                 + u8::from(contract.target == passage.target)
@@ -294,10 +298,10 @@ impl<'a> Replay<'a> {
     /// A message, by the version that ruled it and, where that is an older one, by the current one.
     fn message(
         &mut self,
-        passage: &Passage<'_>,
+        passage: &HandoffRecord<'_>,
         record: &Value,
-        ready: &Ready,
-        standing: Standing,
+        ready: &CompiledContract,
+        standing: VersionStanding,
         message: &Value,
     ) {
         self.report.messages += 1;
@@ -315,7 +319,7 @@ impl<'a> Replay<'a> {
         let told = |failure: &Failure| format!("{} (at `{}`)", failure.message, failure.pointer);
         let contract = ready.contract().to_string();
         let other = failures.iter().find(|failure| !is_predicate(failure));
-        if standing == Standing::Unruled {
+        if standing == VersionStanding::Unruled {
             if let Some(first) = other {
                 self.found(OUTGROWN, Some(contract), Some(passage), told(first));
             }
@@ -326,7 +330,7 @@ impl<'a> Replay<'a> {
         }
         if let Some(first) = other {
             self.found(PAYLOAD, Some(contract), Some(passage), told(first));
-        } else if standing == Standing::Older
+        } else if standing == VersionStanding::Older
             && let Some(current) = self.catalog.find(&ready.contract().id, None)
         {
             let (failures, _) = current.replay(message, &source, &target);
@@ -339,16 +343,16 @@ impl<'a> Replay<'a> {
 
     fn found(
         &mut self,
-        rule: Rule,
+        rule: LintRule,
         contract: Option<String>,
-        passage: Option<&Passage<'_>>,
+        passage: Option<&HandoffRecord<'_>>,
         message: String,
     ) {
         let place = RULES.iter().position(|known| known.name == rule.name).unwrap_or_default();
-        let edge = passage.map(Passage::edge);
+        let edge = passage.map(HandoffRecord::edge);
         let leaf = passage.map(|passage| passage.leaf_index);
         let key = (place, contract.clone(), edge.clone());
-        let finding = self.findings.entry(key).or_insert_with(|| Finding {
+        let finding = self.findings.entry(key).or_insert_with(|| ConformanceFinding {
             rule: rule.name,
             severity: rule.severity.as_str(),
             contract,
@@ -362,9 +366,9 @@ impl<'a> Replay<'a> {
         finding.last_leaf_index = leaf;
     }
 
-    /// What it came to.
+    /// Ends the replay.
     #[must_use]
-    pub fn finish(mut self) -> Report {
+    pub fn finish(mut self) -> ConformanceReport {
         let catalog = self.catalog;
         for ready in catalog.iter() {
             let contract = ready.contract();
@@ -386,13 +390,13 @@ mod tests {
     use crate::contract::read;
     use crate::domain::ids::Micros;
 
-    fn ready(id: &str, version: &str, edge: [&str; 2], more: &str) -> Arc<Ready> {
+    fn ready(id: &str, version: &str, edge: [&str; 2], more: &str) -> Arc<CompiledContract> {
         let [source, target] = edge;
         let text = format!(
             "{{id: {id}, version: {version}, source: {source}, target: {target}, trigger: {{intent: x}}, {more}}}"
         );
         let (contract, _) = read(&Document::parse(&text).unwrap());
-        Arc::new(Ready::new(contract, String::new(), String::new(), Micros(0)))
+        Arc::new(CompiledContract::new(contract, String::new(), String::new(), Micros(0)))
     }
 
     fn record(leaf: i64, edge: [&str; 2], kind: &str, contract: Option<[&str; 2]>) -> Value {
@@ -406,7 +410,7 @@ mod tests {
         record
     }
 
-    fn rules(report: &Report) -> Vec<(&str, u64)> {
+    fn rules(report: &ConformanceReport) -> Vec<(&str, u64)> {
         report.findings.iter().map(|one| (one.rule, one.handoffs)).collect()
     }
 
@@ -421,7 +425,7 @@ mod tests {
         let fits = json!({ "currentState": { "order_id": 7 } });
         let lacks = json!({ "currentState": {} });
         let replay = |records: &[(Value, &Value)]| {
-            let mut replay = Replay::new(&catalog, BTreeMap::new());
+            let mut replay = ConformanceReplay::new(&catalog, BTreeMap::new());
             replay.record(&json!({ "kind": "REFUSED" }), None);
             for (record, content) in records {
                 replay.record(record, Some(content));
@@ -469,7 +473,7 @@ mod tests {
     fn what_cannot_be_seen_is_counted_and_not_judged() {
         let needs = "payload: {schema: s, required: [order_id]}";
         let catalog = Catalog::new(vec![ready("a-to-b", "1.0.0", ["a", "b"], needs)]);
-        let mut replay = Replay::new(&catalog, BTreeMap::new());
+        let mut replay = ConformanceReplay::new(&catalog, BTreeMap::new());
         let mut apart = record(1, ["a", "b"], "b", Some(["a-to-b", "1.0.0"]));
         replay.record(&apart, None);
         apart["personalDataCommitments"] = json!(["sha256:00"]);

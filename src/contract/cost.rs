@@ -33,18 +33,17 @@ const WITHIN: [&str; 9] = [
     "patternProperties",
 ];
 
-/// One subschema.
 #[derive(Debug, Default)]
-struct Node<'a> {
+struct SchemaNode<'a> {
     beside: Vec<usize>,
     by_name: Vec<(&'a str, usize)>,
     within: Vec<usize>,
 }
 
-/// A schema as what leads where.
+/// A payload schema as a graph: which subschema applies which.
 #[derive(Debug, Default)]
 pub struct Graph<'a> {
-    nodes: Vec<Node<'a>>,
+    nodes: Vec<SchemaNode<'a>>,
     pointers: Vec<String>,
     /// Each after all that apply it beside themselves.
     order: Vec<usize>,
@@ -54,8 +53,8 @@ pub struct Graph<'a> {
     back: HashSet<(usize, usize)>,
 }
 
-/// Subschemas that apply to a value, each with how often.
-type Place = BTreeMap<usize, u64>;
+/// Subschemas that apply to one value, each with its number of applications.
+type SubschemaCounts = BTreeMap<usize, u64>;
 
 impl<'a> Graph<'a> {
     /// Reads a schema whose references lead only within it.
@@ -63,8 +62,12 @@ impl<'a> Graph<'a> {
     /// # Errors
     /// A sentence: a subschema leads back to itself without going into the message.
     pub fn of(root: &'a Value) -> Result<Self, String> {
-        let mut reader =
-            Reader { root, graph: Self::default(), known: HashMap::new(), waiting: Vec::new() };
+        let mut reader = SchemaReader {
+            root,
+            graph: Self::default(),
+            known: HashMap::new(),
+            waiting: Vec::new(),
+        };
         reader.node(root, String::new());
         while let Some((at, schema, pointer)) = reader.waiting.pop() {
             reader.read(at, schema, &pointer);
@@ -137,7 +140,7 @@ impl<'a> Graph<'a> {
     #[must_use]
     pub fn too_deep(&self, remembered: bool) -> Option<(usize, &str)> {
         let (mut seen, mut looks) = (HashSet::new(), 0);
-        let mut level = vec![Place::from([(0, 1)])];
+        let mut level = vec![SubschemaCounts::from([(0, 1)])];
         for depth in 0.. {
             let mut next = Vec::new();
             for place in level {
@@ -163,16 +166,24 @@ impl<'a> Graph<'a> {
         None
     }
 
-    fn add(&self, place: &mut Place, from: usize, to: usize, times: u64, remembered: bool) {
+    fn add(
+        &self,
+        place: &mut SubschemaCounts,
+        from: usize,
+        to: usize,
+        times: u64,
+        remembered: bool,
+    ) {
         let times = if remembered && self.back.contains(&(from, to)) { 1 } else { times };
         let known = place.entry(to).or_default();
         *known = known.saturating_add(times);
     }
 
     /// With all that apply beside.
-    fn whole(&self, place: &Place, remembered: bool) -> Vec<(usize, u64)> {
+    fn whole(&self, place: &SubschemaCounts, remembered: bool) -> Vec<(usize, u64)> {
         // By rank: whoever applies one beside itself is done before it.
-        let mut open: Place = place.iter().map(|(at, times)| (self.rank[*at], *times)).collect();
+        let mut open: SubschemaCounts =
+            place.iter().map(|(at, times)| (self.rank[*at], *times)).collect();
         let mut whole = Vec::new();
         while let Some((rank, times)) = open.pop_first() {
             let at = self.order[rank];
@@ -187,9 +198,9 @@ impl<'a> Graph<'a> {
     }
 
     /// The places within: of each property that is named, and of all others.
-    fn below(&self, place: &[(usize, u64)], remembered: bool) -> Vec<Place> {
-        let mut others = Place::new();
-        let mut named: BTreeMap<&str, Place> = BTreeMap::new();
+    fn below(&self, place: &[(usize, u64)], remembered: bool) -> Vec<SubschemaCounts> {
+        let mut others = SubschemaCounts::new();
+        let mut named: BTreeMap<&str, SubschemaCounts> = BTreeMap::new();
         for &(at, times) in place {
             for &to in &self.nodes[at].within {
                 self.add(&mut others, at, to, times, remembered);
@@ -208,7 +219,7 @@ impl<'a> Graph<'a> {
     }
 }
 
-impl Node<'_> {
+impl SchemaNode<'_> {
     fn all(&self) -> impl Iterator<Item = usize> + '_ {
         let named = self.by_name.iter().map(|(_, to)| *to);
         self.beside.iter().copied().chain(named).chain(self.within.iter().copied())
@@ -220,20 +231,20 @@ fn shown(pointer: &str) -> &str {
     if pointer.is_empty() { "#" } else { &pointer[..pointer.floor_char_boundary(120)] }
 }
 
-struct Reader<'a> {
+struct SchemaReader<'a> {
     root: &'a Value,
     graph: Graph<'a>,
-    /// By where they stand in memory: the same text at two places is two subschemas.
+    /// Index by address: the same text at two positions is two subschemas.
     known: HashMap<*const Value, usize>,
     waiting: Vec<(usize, &'a Value, String)>,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> SchemaReader<'a> {
     fn node(&mut self, schema: &'a Value, pointer: String) -> usize {
         let next = self.graph.nodes.len();
         let at = *self.known.entry(std::ptr::from_ref(schema)).or_insert(next);
         if at == next {
-            self.graph.nodes.push(Node::default());
+            self.graph.nodes.push(SchemaNode::default());
             self.graph.pointers.push(pointer.clone());
             self.waiting.push((at, schema, pointer));
         }

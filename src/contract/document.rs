@@ -15,35 +15,35 @@ const MAX_REGISTRY: usize = 64 * 1024 * 1024;
 /// The most nodes of a contract.
 const MAX_NODES: usize = 20_000;
 
-/// A place in a text; both count from 1.
+/// A position in a text; line and column count from 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Place {
-    /// The line.
+pub struct DocumentPosition {
+    /// Line number, from 1.
     pub line: u64,
-    /// The column, in characters.
+    /// Column in characters, from 1.
     pub column: u64,
 }
 
-impl Place {
-    /// Where a text begins.
+impl DocumentPosition {
+    /// The first character of a text.
     pub const START: Self = Self { line: 1, column: 1 };
 }
 
-/// Why a text is no document.
+/// Why a text is not a document.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
-pub struct Unreadable {
-    /// Where.
-    pub place: Place,
-    /// What is wrong.
+pub struct DocumentError {
+    /// Position of the error.
+    pub place: DocumentPosition,
+    /// The error as a sentence.
     pub message: String,
 }
 
-/// A text that was read.
+/// A parsed document with the position of each value.
 #[derive(Debug, Clone)]
 pub struct Document {
     value: Value,
-    places: BTreeMap<String, Place>,
+    places: BTreeMap<String, DocumentPosition>,
     commented: Vec<bool>,
 }
 
@@ -51,8 +51,8 @@ impl Document {
     /// Reads YAML or JSON: one document, no key twice, within bounds of size and depth.
     ///
     /// # Errors
-    /// [`Unreadable`], with the place.
-    pub fn parse(text: &str) -> Result<Self, Unreadable> {
+    /// [`DocumentError`], with the place.
+    pub fn parse(text: &str) -> Result<Self, DocumentError> {
         Self::parse_within(text, MAX_TEXT, MAX_NODES)
     }
 
@@ -60,17 +60,18 @@ impl Document {
     ///
     /// # Errors
     /// As [`Document::parse`].
-    pub fn parse_large(text: &str) -> Result<Self, Unreadable> {
+    pub fn parse_large(text: &str) -> Result<Self, DocumentError> {
         Self::parse_within(text, MAX_REGISTRY, MAX_REGISTRY)
     }
 
-    fn parse_within(text: &str, most: usize, nodes: usize) -> Result<Self, Unreadable> {
-        let refuse = |message: String| Unreadable { place: Place::START, message };
+    fn parse_within(text: &str, most: usize, nodes: usize) -> Result<Self, DocumentError> {
+        let refuse = |message: String| DocumentError { place: DocumentPosition::START, message };
         if text.len() > most {
             return Err(refuse(format!("larger than {most} bytes")));
         }
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-        let node = match serde_saphyr::from_str_with_options::<Node>(text, options(nodes)) {
+        let node = match serde_saphyr::from_str_with_options::<PositionedNode>(text, options(nodes))
+        {
             Ok(node) => node,
             // JSON knows escapes that YAML does not (a pair of surrogates); places are lost then.
             Err(err) => match serde_json::from_str::<Value>(text) {
@@ -83,21 +84,21 @@ impl Document {
         Ok(Self { value, places, commented: text.lines().map(has_comment).collect() })
     }
 
-    /// A value without a text: every place is its beginning.
+    /// A document from a value: every position is [`DocumentPosition::START`].
     #[must_use]
     pub const fn from_value(value: Value) -> Self {
         Self { value, places: BTreeMap::new(), commented: Vec::new() }
     }
 
-    /// What it says.
+    /// The document's value.
     #[must_use]
     pub const fn value(&self) -> &Value {
         &self.value
     }
 
-    /// Where `pointer` (RFC 6901) stands: its key, or the nearest that is there above it.
+    /// Position of the key at `pointer` (RFC 6901), or of its nearest existing ancestor.
     #[must_use]
-    pub fn place(&self, pointer: &str) -> Place {
+    pub fn place(&self, pointer: &str) -> DocumentPosition {
         let mut at = pointer;
         loop {
             if let Some(place) = self.places.get(at) {
@@ -105,7 +106,7 @@ impl Document {
             }
             match at.rfind('/') {
                 Some(end) => at = &at[..end],
-                None => return Place::START,
+                None => return DocumentPosition::START,
             }
         }
     }
@@ -154,34 +155,39 @@ fn options(nodes: usize) -> serde_saphyr::Options {
     options
 }
 
-fn unreadable(err: &serde_saphyr::Error) -> Unreadable {
-    let place = err
-        .location()
-        .map_or(Place::START, |at| Place { line: at.line().max(1), column: at.column().max(1) });
+fn unreadable(err: &serde_saphyr::Error) -> DocumentError {
+    let place = err.location().map_or(DocumentPosition::START, |at| DocumentPosition {
+        line: at.line().max(1),
+        column: at.column().max(1),
+    });
     let text = err.without_snippet().to_string();
     let message = text.lines().next().unwrap_or("it cannot be read").chars().take(300).collect();
-    Unreadable { place, message }
+    DocumentError { place, message }
 }
 
-/// A value with its places.
-struct Node {
-    shape: Shape,
-    place: Place,
+/// A value with its positions.
+struct PositionedNode {
+    shape: DocumentShape,
+    place: DocumentPosition,
 }
 
-enum Shape {
+enum DocumentShape {
     Plain(Value),
-    List(Vec<Node>),
-    Object(Vec<(String, Place, Node)>),
+    List(Vec<PositionedNode>),
+    Object(Vec<(String, DocumentPosition, PositionedNode)>),
 }
 
-impl Node {
-    fn settle(self, pointer: &mut String, places: &mut BTreeMap<String, Place>) -> Value {
+impl PositionedNode {
+    fn settle(
+        self,
+        pointer: &mut String,
+        places: &mut BTreeMap<String, DocumentPosition>,
+    ) -> Value {
         places.entry(pointer.clone()).or_insert(self.place);
         let length = pointer.len();
         match self.shape {
-            Shape::Plain(value) => value,
-            Shape::List(items) => Value::Array(
+            DocumentShape::Plain(value) => value,
+            DocumentShape::List(items) => Value::Array(
                 items
                     .into_iter()
                     .enumerate()
@@ -194,7 +200,7 @@ impl Node {
                     })
                     .collect(),
             ),
-            Shape::Object(members) => {
+            DocumentShape::Object(members) => {
                 let mut object = Map::new();
                 for (name, place, member) in members {
                     pointer.push('/');
@@ -210,20 +216,20 @@ impl Node {
     }
 }
 
-fn place_of<T>(spanned: &Spanned<T>) -> Place {
+fn place_of<T>(spanned: &Spanned<T>) -> DocumentPosition {
     let at = &spanned.referenced;
-    Place { line: at.line().max(1), column: at.column().max(1) }
+    DocumentPosition { line: at.line().max(1), column: at.column().max(1) }
 }
 
-impl<'de> Deserialize<'de> for Node {
+impl<'de> Deserialize<'de> for PositionedNode {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        let spanned = Spanned::<Shape>::deserialize(from)?;
+        let spanned = Spanned::<DocumentShape>::deserialize(from)?;
         let place = place_of(&spanned);
         Ok(Self { shape: spanned.value, place })
     }
 }
 
-impl<'de> Deserialize<'de> for Shape {
+impl<'de> Deserialize<'de> for DocumentShape {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         from.deserialize_any(ShapeVisitor)
     }
@@ -232,61 +238,61 @@ impl<'de> Deserialize<'de> for Shape {
 struct ShapeVisitor;
 
 impl<'de> Visitor<'de> for ShapeVisitor {
-    type Value = Shape;
+    type Value = DocumentShape;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a value that JSON knows")
     }
 
-    fn visit_bool<E>(self, value: bool) -> Result<Shape, E> {
-        Ok(Shape::Plain(value.into()))
+    fn visit_bool<E>(self, value: bool) -> Result<DocumentShape, E> {
+        Ok(DocumentShape::Plain(value.into()))
     }
 
-    fn visit_i64<E>(self, value: i64) -> Result<Shape, E> {
-        Ok(Shape::Plain(value.into()))
+    fn visit_i64<E>(self, value: i64) -> Result<DocumentShape, E> {
+        Ok(DocumentShape::Plain(value.into()))
     }
 
-    fn visit_u64<E>(self, value: u64) -> Result<Shape, E> {
-        Ok(Shape::Plain(value.into()))
+    fn visit_u64<E>(self, value: u64) -> Result<DocumentShape, E> {
+        Ok(DocumentShape::Plain(value.into()))
     }
 
-    fn visit_f64<E: serde::de::Error>(self, value: f64) -> Result<Shape, E> {
+    fn visit_f64<E: serde::de::Error>(self, value: f64) -> Result<DocumentShape, E> {
         let number = serde_json::Number::from_f64(value)
             .ok_or_else(|| E::custom("a number must be finite"))?;
-        Ok(Shape::Plain(number.into()))
+        Ok(DocumentShape::Plain(number.into()))
     }
 
-    fn visit_str<E>(self, value: &str) -> Result<Shape, E> {
-        Ok(Shape::Plain(value.into()))
+    fn visit_str<E>(self, value: &str) -> Result<DocumentShape, E> {
+        Ok(DocumentShape::Plain(value.into()))
     }
 
-    fn visit_unit<E>(self) -> Result<Shape, E> {
-        Ok(Shape::Plain(Value::Null))
+    fn visit_unit<E>(self) -> Result<DocumentShape, E> {
+        Ok(DocumentShape::Plain(Value::Null))
     }
 
-    fn visit_none<E>(self) -> Result<Shape, E> {
-        Ok(Shape::Plain(Value::Null))
+    fn visit_none<E>(self) -> Result<DocumentShape, E> {
+        Ok(DocumentShape::Plain(Value::Null))
     }
 
-    fn visit_some<D: Deserializer<'de>>(self, from: D) -> Result<Shape, D::Error> {
-        Shape::deserialize(from)
+    fn visit_some<D: Deserializer<'de>>(self, from: D) -> Result<DocumentShape, D::Error> {
+        DocumentShape::deserialize(from)
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Shape, A::Error> {
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<DocumentShape, A::Error> {
         let mut list = Vec::new();
-        while let Some(item) = items.next_element::<Node>()? {
+        while let Some(item) = items.next_element::<PositionedNode>()? {
             list.push(item);
         }
-        Ok(Shape::List(list))
+        Ok(DocumentShape::List(list))
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Shape, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<DocumentShape, A::Error> {
         let mut object = Vec::new();
         while let Some(key) = members.next_key::<Spanned<String>>()? {
             let place = place_of(&key);
-            object.push((key.value, place, members.next_value::<Node>()?));
+            object.push((key.value, place, members.next_value::<PositionedNode>()?));
         }
-        Ok(Shape::Object(object))
+        Ok(DocumentShape::Object(object))
     }
 }
 
@@ -307,8 +313,8 @@ mod tests {
         )
         .unwrap();
         assert_eq!(yaml.value(), json.value());
-        assert_eq!(yaml.place("/recovery/max_retries"), Place { line: 3, column: 3 });
-        assert_eq!(yaml.place("/recovery/absent/deep"), Place { line: 2, column: 1 });
+        assert_eq!(yaml.place("/recovery/max_retries"), DocumentPosition { line: 3, column: 3 });
+        assert_eq!(yaml.place("/recovery/absent/deep"), DocumentPosition { line: 2, column: 1 });
         assert_eq!(json.place("/recovery/on_reject").line, 3);
         assert!(yaml.is_commented("/recovery/max_retries"));
         assert!(!yaml.is_commented("/id"));

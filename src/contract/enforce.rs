@@ -6,7 +6,7 @@ use jsonschema::Validator;
 use serde_json::{Value, json};
 
 use super::document::Document;
-use super::history::{Carried, Limits};
+use super::history::{CarriedHistory, HistoryLimits};
 use super::level::Level;
 use super::predicate::{Facts, Predicate};
 use super::{Contract, cost, lint, payload, schema};
@@ -17,11 +17,11 @@ use crate::domain::policy::{EdgePolicy, LoopGuard};
 use crate::domain::trace_context::TraceParent;
 use crate::domain::warning::{Warning, WarningCode};
 
-/// The most faults of a payload that are told.
+/// Largest number of reported payload errors.
 const MAX_FAULTS: usize = 20;
 
-/// A contract with its rules. Predicates and schema are compiled at the first use, once.
-pub struct Ready {
+/// A contract with its compiled rules. Predicates and schema are compiled once, at the first use.
+pub struct CompiledContract {
     contract: Contract,
     policy: EdgePolicy,
     doc: String,
@@ -29,36 +29,36 @@ pub struct Ready {
     created_at: Micros,
     trigger: OnceLock<Option<Predicate>>,
     domain: OnceLock<Option<Predicate>>,
-    schema: OnceLock<Option<Payload>>,
+    schema: OnceLock<Option<PayloadValidator>>,
     level: OnceLock<Option<Level>>,
     /// Whether a message must say where its content comes from.
     sourced: OnceLock<bool>,
 }
 
 /// A payload schema that was compiled.
-struct Payload {
+struct PayloadValidator {
     validator: Validator,
     names: Vec<String>,
     /// See [`schema::told_to`].
     told_to: usize,
 }
 
-impl std::fmt::Debug for Ready {
+impl std::fmt::Debug for CompiledContract {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Ready").field("contract", &self.contract).finish_non_exhaustive()
+        f.debug_struct("CompiledContract").field("contract", &self.contract).finish_non_exhaustive()
     }
 }
 
-/// What a message is held against besides the contract.
+/// The sending and the receiving agent of a message.
 #[derive(Debug, Clone, Copy)]
-pub struct Edge<'a> {
-    /// Who sends.
+pub struct HandoffEdge<'a> {
+    /// The sending agent.
     pub source: &'a Agent,
-    /// Who receives.
+    /// The receiving agent.
     pub target: &'a Agent,
 }
 
-impl Ready {
+impl CompiledContract {
     /// Makes a contract ready: with its canonical document, the document's SHA-256 in hexadecimal, and
     /// when it was put.
     #[must_use]
@@ -88,7 +88,7 @@ impl Ready {
         })
     }
 
-    /// The contract.
+    /// The contract's parsed document.
     #[must_use]
     pub const fn contract(&self) -> &Contract {
         &self.contract
@@ -106,7 +106,7 @@ impl Ready {
         &self.doc
     }
 
-    /// When it was put.
+    /// Creation time, by the clock of the broker that stored the contract.
     #[must_use]
     pub const fn created_at(&self) -> Micros {
         self.created_at
@@ -120,7 +120,7 @@ impl Ready {
 
     /// Everything in which a message breaks the contract, each naming its clause.
     #[must_use]
-    pub fn check(&self, message: &Value, edge: Edge<'_>) -> Vec<Failure> {
+    pub fn check(&self, message: &Value, edge: HandoffEdge<'_>) -> Vec<Failure> {
         let mut failures = Vec::new();
         let source = facts_of(edge.source);
         let target = facts_of(edge.target);
@@ -356,9 +356,9 @@ impl Ready {
         let compiled = self.schema.get_or_init(|| {
             let validator = schema::compile(document).ok()?;
             let (names, told_to) = (schema::names(document), schema::told_to(document));
-            Some(Payload { validator, names, told_to })
+            Some(PayloadValidator { validator, names, told_to })
         });
-        let Some(Payload { validator, names, told_to }) = compiled else {
+        let Some(PayloadValidator { validator, names, told_to }) = compiled else {
             failures.push(self.violation("payload.schema", "", "the schema cannot be compiled"));
             return;
         };
@@ -397,9 +397,9 @@ impl Ready {
     /// A sender may carry over less of a conversation than the contract says, never more: neither by what
     /// the message says of itself, nor by what it carries.
     fn history(&self, message: &Value, failures: &mut Vec<Failure>) {
-        let Some(limits) = Limits::of(&self.contract) else { return };
+        let Some(limits) = HistoryLimits::of(&self.contract) else { return };
         let clause = "payload.history_strategy";
-        if let Some(used) = Limits::claimed(message)
+        if let Some(used) = HistoryLimits::claimed(message)
             && used > limits.strategy
         {
             let why = format!(
@@ -410,7 +410,7 @@ impl Ready {
             failures.push(self.violation(clause, "/historyStrategy", &why));
             return;
         }
-        if let Some((pointer, why)) = limits.exceeded(&Carried::by(message)) {
+        if let Some((pointer, why)) = limits.exceeded(&CarriedHistory::by(message)) {
             failures.push(self.violation(clause, pointer, &why));
         }
     }
@@ -462,12 +462,12 @@ impl<'a> PredicateClause<'a> {
     }
 }
 
-/// What a contract's `trace_id_field` holds.
+/// The value of a contract's `trace_id_field`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TraceField {
-    /// A trace's id.
+    /// A trace id.
     Id([u8; 16]),
-    /// A whole `traceparent`.
+    /// A full `traceparent`.
     Parent(TraceParent),
 }
 
@@ -500,10 +500,10 @@ mod tests {
     use crate::contract::read;
     use crate::contract::tests::WORKED_EXAMPLE;
 
-    fn ready(text: &str) -> Ready {
+    fn ready(text: &str) -> CompiledContract {
         let (contract, faults) = read(&Document::parse(text).unwrap());
         assert_eq!(faults, []);
-        Ready::new(contract, String::new(), String::new(), Micros(0))
+        CompiledContract::new(contract, String::new(), String::new(), Micros(0))
     }
 
     fn message() -> Value {
@@ -516,7 +516,7 @@ mod tests {
     }
 
     fn told(
-        ready: &Ready,
+        ready: &CompiledContract,
         message: &Value,
         change: impl FnOnce(&mut Agent),
     ) -> Vec<(String, String)> {
@@ -526,7 +526,7 @@ mod tests {
         target.permissions = vec!["perm:refund:read".to_owned()];
         change(&mut target);
         ready
-            .check(message, Edge { source: &source, target: &target })
+            .check(message, HandoffEdge { source: &source, target: &target })
             .into_iter()
             .map(|failure| {
                 let clause = clause_of(&failure).unwrap_or_default().to_owned();

@@ -17,10 +17,10 @@ const LAST_TURNS: u64 = 50;
 /// Bytes of so many turns: some 32 000 tokens.
 const LAST_BYTES: u64 = 128 * 1_024;
 
-/// What a message carries.
+/// The measured history of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Carried {
-    /// Turns word for word.
+pub struct CarriedHistory {
+    /// Number of verbatim turns.
     pub turns: u64,
     /// Bytes of these turns and of the summary, as JSON.
     pub bytes: u64,
@@ -28,7 +28,7 @@ pub struct Carried {
     pointer: &'static str,
 }
 
-impl Carried {
+impl CarriedHistory {
     /// Measures a message.
     #[must_use]
     pub fn by(message: &Value) -> Self {
@@ -61,17 +61,17 @@ fn bytes(value: &Value) -> usize {
     }
 }
 
-/// The most that a contract lets a message carry.
+/// Largest history that a contract allows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
-    /// The strategy.
+pub struct HistoryLimits {
+    /// The contract's strategy.
     pub strategy: HistoryStrategy,
     turns: Option<u64>,
     bytes: Option<u64>,
 }
 
-impl Limits {
-    /// A contract's; none where it states no strategy.
+impl HistoryLimits {
+    /// The limits of a contract; `None` where it states no strategy.
     #[must_use]
     pub fn of(contract: &Contract) -> Option<Self> {
         let payload = &contract.payload;
@@ -89,15 +89,15 @@ impl Limits {
         })
     }
 
-    /// What a message says of itself.
+    /// The strategy that a message declares.
     #[must_use]
     pub fn claimed(message: &Value) -> Option<HistoryStrategy> {
         message.get("historyStrategy").and_then(Value::as_str).and_then(HistoryStrategy::parse)
     }
 
-    /// Where a message carries more, and how much.
+    /// Pointer to the excess and its description, where a message exceeds the limits.
     #[must_use]
-    pub fn exceeded(&self, carried: &Carried) -> Option<(&'static str, String)> {
+    pub fn exceeded(&self, carried: &CarriedHistory) -> Option<(&'static str, String)> {
         let strategy = self.strategy.as_str();
         if let Some(most) = self.turns.filter(|most| carried.turns > *most) {
             let turns = carried.turns;
@@ -130,7 +130,10 @@ mod tests {
         let exceeded = |strategy, message: &Value| {
             let mut contract = Contract::default();
             contract.payload.history_strategy = Some(strategy);
-            Limits::of(&contract).unwrap().exceeded(&Carried::by(message)).map(|(at, _)| at)
+            HistoryLimits::of(&contract)
+                .unwrap()
+                .exceeded(&CarriedHistory::by(message))
+                .map(|(at, _)| at)
         };
         let verbatim = Some("/conversationHistoryVerbatim");
         for (strategy, most) in [
@@ -152,7 +155,7 @@ mod tests {
         let mut contract = Contract::default();
         contract.payload.history_strategy = Some(HistoryStrategy::LastK);
         contract.payload.history_turns = Some(2);
-        let limits = Limits::of(&contract).unwrap();
-        assert!(limits.exceeded(&Carried::by(&turns(3, "a"))).is_some());
+        let limits = HistoryLimits::of(&contract).unwrap();
+        assert!(limits.exceeded(&CarriedHistory::by(&turns(3, "a"))).is_some());
     }
 }

@@ -1,20 +1,20 @@
 //! Conformance levels (seed 002 §6), and what is missing for the next.
 
-use super::{Contract, Fault, FaultKind};
+use super::{Contract, ContractDefect, DefectKind};
 
-/// How far a contract goes.
+/// The conformance level of a contract.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
     /// Every required clause of §3.
     L1,
-    /// And observability, version, idempotency.
+    /// L1, and observability, version, idempotency.
     L2,
-    /// And a reviewer, frozen schemas, a lint without errors.
+    /// L2, and a reviewer, frozen schemas, a lint without errors.
     L3,
 }
 
 impl Level {
-    /// As written.
+    /// The name in the API.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -36,14 +36,14 @@ impl std::str::FromStr for Level {
     }
 }
 
-/// What was found out about a contract outside of it.
+/// Facts from outside of the contract's document.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Outside {
+pub struct ReviewEvidence {
     /// The payload schema is at hand and has a hash at review, which is its own.
     pub frozen: bool,
     /// A reviewer's entry says who, when, and that hash.
     pub signed: bool,
-    /// The lint found an error.
+    /// Whether the lint found an error.
     pub errors: bool,
 }
 
@@ -52,8 +52,8 @@ pub struct Outside {
 #[must_use]
 pub fn grade(
     contract: &Contract,
-    faults: &[Fault],
-    outside: Outside,
+    faults: &[ContractDefect],
+    outside: ReviewEvidence,
 ) -> (Option<Level>, Vec<String>) {
     let missing = first(contract, faults);
     if !missing.is_empty() {
@@ -70,11 +70,11 @@ pub fn grade(
     (Some(Level::L3), Vec::new())
 }
 
-fn first(contract: &Contract, faults: &[Fault]) -> Vec<String> {
+fn first(contract: &Contract, faults: &[ContractDefect]) -> Vec<String> {
     let mut missing: Vec<String> = Vec::new();
     for fault in faults.iter().filter(|fault| fault.kind.breaks_a_must()) {
         let name = fault.pointer.trim_start_matches('/').replace('/', ".");
-        if fault.kind == FaultKind::MissingRecovery && name == "recovery" {
+        if fault.kind == DefectKind::MissingRecovery && name == "recovery" {
             let recovery = &contract.recovery;
             let ways = [
                 ("on_reject", &recovery.on_reject),
@@ -115,7 +115,7 @@ fn second(contract: &Contract) -> Vec<String> {
     missing
 }
 
-fn third(outside: Outside) -> Vec<String> {
+fn third(outside: ReviewEvidence) -> Vec<String> {
     let mut missing = Vec::new();
     if !outside.signed {
         missing.push("reviewed_by".to_owned());

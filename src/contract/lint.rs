@@ -6,36 +6,38 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use super::document::{Document, Place, Unreadable};
-use super::level::{Level, Outside, grade, is_url};
+use super::document::{Document, DocumentError, DocumentPosition};
+use super::level::{Level, ReviewEvidence, grade, is_url};
 use super::registry::Registry;
 use super::shelf::SchemaName;
-use super::{Contract, Fault, FaultKind, HistoryStrategy, SchemaRef, read, schema, versions};
+use super::{
+    Contract, ContractDefect, DefectKind, HistoryStrategy, SchemaRef, read, schema, versions,
+};
 use crate::domain::canonical;
 use crate::domain::policy::Recovery;
 
-/// A rule: its name (fixed), how grave it is, and what it finds.
+/// A lint rule: name (stable), severity and description.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Rule {
-    /// The name.
+pub struct LintRule {
+    /// Stable name.
     pub name: &'static str,
     /// `error` or `warning`.
     pub severity: Severity,
-    /// What it finds, in a sentence.
+    /// The description as a sentence.
     pub about: &'static str,
 }
 
-/// How grave a finding is.
+/// Severity of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
     /// The contract does not conform.
     Error,
-    /// It should be looked at.
+    /// The contract conforms and deserves a review.
     Warning,
 }
 
 impl Severity {
-    /// As written.
+    /// The name in reports.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -45,16 +47,16 @@ impl Severity {
     }
 }
 
-const fn error(name: &'static str, about: &'static str) -> Rule {
-    Rule { name, severity: Severity::Error, about }
+const fn error(name: &'static str, about: &'static str) -> LintRule {
+    LintRule { name, severity: Severity::Error, about }
 }
 
-const fn warning(name: &'static str, about: &'static str) -> Rule {
-    Rule { name, severity: Severity::Warning, about }
+const fn warning(name: &'static str, about: &'static str) -> LintRule {
+    LintRule { name, severity: Severity::Warning, about }
 }
 
 /// All rules. The first eight are the seed's.
-pub const RULES: [Rule; 23] = [
+pub const RULES: [LintRule; 23] = [
     error("orphan-target", "The target does not appear in the agent registry."),
     error("unreachable-handoff", "No prompt or tool of the source exposes a path to this trigger."),
     error("missing-recovery", "One of on_reject, on_timeout and on_error is absent."),
@@ -96,60 +98,60 @@ pub const RULES: [Rule; 23] = [
 ];
 
 /// A rule by its name; an unknown name is a slip of this file, and counts as the gravest.
-fn rule(name: &'static str) -> Rule {
+fn rule(name: &'static str) -> LintRule {
     RULES.into_iter().find(|rule| rule.name == name).unwrap_or(error(name, ""))
 }
 
-/// Something that a rule found.
+/// A finding of a rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Finding {
-    /// The rule.
-    pub rule: Rule,
-    /// Where.
-    pub place: Place,
+pub struct LintFinding {
+    /// The violated rule.
+    pub rule: LintRule,
+    /// Position in the document.
+    pub place: DocumentPosition,
     /// RFC 6901 pointer into the document.
     pub pointer: String,
-    /// In words.
+    /// The finding as a sentence.
     pub message: String,
 }
 
-/// A document to be linted.
+/// A document to lint.
 #[derive(Debug)]
-pub struct Subject {
-    /// The file's name, as it is shown.
+pub struct LintSubject {
+    /// The file's displayed name.
     pub file: String,
     /// The document, or why there is none.
-    pub document: Result<Document, Unreadable>,
+    pub document: Result<Document, DocumentError>,
     /// What there is of the payload schema that the document names.
     pub schema: SchemaFile,
 }
 
-/// A payload schema, as far as whoever reads files found it.
+/// The result of looking for a payload schema.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub enum SchemaFile {
-    /// Nobody looked: it comes with the contract, or is nowhere.
+    /// No look-up took place: the contract embeds the schema, or names none.
     #[default]
     NotLooked,
     /// There is no such file, or no such schema is registered.
     Missing,
-    /// A registered schema, and nowhere to look for it: what would help.
+    /// The schema is registered and no registry is available: the text names the remedy.
     Unchecked(String),
-    /// It is there and cannot be enforced: which file, and why it will not do.
+    /// The schema exists and cannot be enforced: file and reason.
     Unfit(String),
-    /// It is there.
-    Found(Box<FoundSchema>),
+    /// The schema exists and can be enforced.
+    ContractFindings(Box<EnforceableSchema>),
 }
 
 /// A payload schema that can be enforced.
 #[derive(Debug, Clone, PartialEq)]
-pub struct FoundSchema {
+pub struct EnforceableSchema {
     /// SHA-256 of its file, where it is one, and of its canonical form, in hexadecimal.
     hashes: Vec<String>,
     /// The schema.
     document: Value,
 }
 
-impl FoundSchema {
+impl EnforceableSchema {
     /// SHA-256 of its canonical form, as a broker shows it.
     fn sha256(&self) -> &str {
         self.hashes.last().map_or("", String::as_str)
@@ -174,9 +176,9 @@ impl SchemaFile {
             Err(why) => return Self::Unfit(format!("`{name}` cannot be enforced: {why}")),
         };
         match document {
-            Self::Found(mut found) => {
+            Self::ContractFindings(mut found) => {
                 found.hashes.insert(0, hex::encode(Sha256::digest(bytes)));
-                Self::Found(found)
+                Self::ContractFindings(found)
             }
             other => other,
         }
@@ -195,7 +197,10 @@ impl SchemaFile {
     #[must_use]
     pub fn of(document: &Value) -> Self {
         let sha256 = hex::encode(Sha256::digest(canonical::to_vec(document)));
-        Self::Found(Box::new(FoundSchema { hashes: vec![sha256], document: document.clone() }))
+        Self::ContractFindings(Box::new(EnforceableSchema {
+            hashes: vec![sha256],
+            document: document.clone(),
+        }))
     }
 }
 
@@ -218,22 +223,22 @@ pub fn schema_path(document: &Document) -> Option<&str> {
     (path_like && !is_url(name) && !local && !registered).then_some(name)
 }
 
-/// What became of one document.
+/// Id of the contract; `None` where it could not be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Report {
-    /// The contract's id; `None` where it could not be read.
+pub struct LintReport {
+    /// The file's displayed name.
     pub id: Option<String>,
-    /// The file's name, as it is shown.
+    /// The level that the contract reaches.
     pub file: String,
-    /// The level it reaches.
+    /// Clauses that the next level requires.
     pub level: Option<Level>,
-    /// What is missing for the next level.
+    /// All findings, in document order.
     pub missing: Vec<String>,
-    /// Everything that was found, in the order of the text.
-    pub findings: Vec<Finding>,
+    /// Whether a finding is an error.
+    pub findings: Vec<LintFinding>,
 }
 
-impl Report {
+impl LintReport {
     /// Whether an error was found.
     #[must_use]
     pub fn has_errors(&self) -> bool {
@@ -242,23 +247,23 @@ impl Report {
 }
 
 /// A document that could be read.
-struct Known<'a> {
+struct LintedContract<'a> {
     at: usize,
     document: &'a Document,
     schema: SchemaFile,
     contract: Contract,
-    faults: Vec<Fault>,
+    faults: Vec<ContractDefect>,
 }
 
-impl<'a> Known<'a> {
-    fn of(at: usize, subject: &'a Subject) -> Option<Self> {
+impl<'a> LintedContract<'a> {
+    fn of(at: usize, subject: &'a LintSubject) -> Option<Self> {
         let document = subject.document.as_ref().ok()?;
         let (mut contract, faults) = read(document);
         let schema = match (&subject.schema, contract.local_schema()) {
             (SchemaFile::NotLooked, Some(own)) => SchemaFile::of(own),
             (looked, _) => looked.clone(),
         };
-        if let (SchemaFile::Found(found), Some(SchemaRef::Named(name))) =
+        if let (SchemaFile::ContractFindings(found), Some(SchemaRef::Named(name))) =
             (&schema, &contract.payload.schema)
         {
             let name = name.clone();
@@ -268,25 +273,28 @@ impl<'a> Known<'a> {
     }
 }
 
-/// What a linter knows besides the documents. What is not known is not asked for.
+/// Context of a lint run; unknown facts are not checked.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Around<'a> {
-    /// The agents and their permissions.
+pub struct LintContext<'a> {
+    /// Agents and their permissions.
     pub registry: Option<&'a Registry>,
     /// Contracts in force that are not linted, but may lead back, or replace another.
     pub in_force: &'a [&'a Contract],
-    /// Versions of contracts that are there.
+    /// Existing versions of contracts.
     pub versions: &'a [&'a Contract],
-    /// Now, in seconds since the epoch.
+    /// Present time, in seconds since the epoch.
     pub now: Option<i64>,
 }
 
 /// Lints documents together: what leads from one edge to another is seen over all of them.
 #[must_use]
-pub fn lint(subjects: &[Subject], around: Around<'_>) -> Vec<Report> {
-    let mut reports: Vec<Report> = subjects.iter().map(unread).collect();
-    let mut known: Vec<Known<'_>> =
-        subjects.iter().enumerate().filter_map(|(at, subject)| Known::of(at, subject)).collect();
+pub fn lint(subjects: &[LintSubject], around: LintContext<'_>) -> Vec<LintReport> {
+    let mut reports: Vec<LintReport> = subjects.iter().map(unread).collect();
+    let mut known: Vec<LintedContract<'_>> = subjects
+        .iter()
+        .enumerate()
+        .filter_map(|(at, subject)| LintedContract::of(at, subject))
+        .collect();
     for one in &mut known {
         payload_parts(one);
     }
@@ -297,7 +305,7 @@ pub fn lint(subjects: &[Subject], around: Around<'_>) -> Vec<Report> {
         .chain(around.in_force.iter().map(|contract| of(contract)))
         .collect();
     for one in &known {
-        let mut found = Found { document: one.document, findings: Vec::new() };
+        let mut found = ContractFindings { document: one.document, findings: Vec::new() };
         found.faults(&one.faults);
         found.duplicates(one, &known);
         found.loops(&one.contract, &edges, around.registry);
@@ -318,7 +326,7 @@ pub fn lint(subjects: &[Subject], around: Around<'_>) -> Vec<Report> {
         let report = &mut reports[one.at];
         report.id = Some(one.contract.id.clone()).filter(|id| !id.is_empty());
         report.findings = findings;
-        let outside = Outside { errors: report.has_errors(), ..review };
+        let outside = ReviewEvidence { errors: report.has_errors(), ..review };
         (report.level, report.missing) = grade(&one.contract, &one.faults, outside);
     }
     reports
@@ -328,12 +336,12 @@ pub fn lint(subjects: &[Subject], around: Around<'_>) -> Vec<Report> {
 #[must_use]
 pub fn level_of(contract: &Contract, document: Document) -> Option<Level> {
     let schema = contract.local_schema().map_or(SchemaFile::NotLooked, SchemaFile::of);
-    let subject = Subject { file: String::new(), document: Ok(document), schema };
-    lint(&[subject], Around::default()).first().and_then(|report| report.level)
+    let subject = LintSubject { file: String::new(), document: Ok(document), schema };
+    lint(&[subject], LintContext::default()).first().and_then(|report| report.level)
 }
 
 /// The parts that a payload must have, by its list or by its schema (seed 002 §3.4).
-fn payload_parts(one: &mut Known<'_>) {
+fn payload_parts(one: &mut LintedContract<'_>) {
     let Contract { payload, .. } = &one.contract;
     let unknown = matches!(one.schema, SchemaFile::Unchecked(_)) && payload.required.is_none();
     if payload.schema.is_none() && payload.required.is_none() || unknown {
@@ -345,8 +353,8 @@ fn payload_parts(one: &mut Known<'_>) {
             let message = format!(
                 "the payload must include `{part}`: list it in `payload.required`, or require it in the schema"
             );
-            let (kind, pointer) = (FaultKind::Missing, pointer.to_owned());
-            one.faults.push(Fault { kind, pointer, message });
+            let (kind, pointer) = (DefectKind::Missing, pointer.to_owned());
+            one.faults.push(ContractDefect { kind, pointer, message });
         }
     }
     let described = one
@@ -356,32 +364,32 @@ fn payload_parts(one: &mut Known<'_>) {
     if !described && !one.contract.requires("constraints") {
         let message = "the payload has no `constraints`: policy, budget or deadline".to_owned();
         let (kind, pointer) = (super::read::RECOMMENDED, pointer.to_owned());
-        one.faults.push(Fault { kind, pointer, message });
+        one.faults.push(ContractDefect { kind, pointer, message });
     }
 }
 
-fn unread(subject: &Subject) -> Report {
+fn unread(subject: &LintSubject) -> LintReport {
     let findings = match &subject.document {
         Ok(_) => Vec::new(),
-        Err(why) => vec![Finding {
+        Err(why) => vec![LintFinding {
             rule: rule("unreadable"),
             place: why.place,
             pointer: String::new(),
             message: why.message.clone(),
         }],
     };
-    Report { id: None, file: subject.file.clone(), level: None, missing: Vec::new(), findings }
+    LintReport { id: None, file: subject.file.clone(), level: None, missing: Vec::new(), findings }
 }
 
 /// The findings on one document.
-struct Found<'a> {
+struct ContractFindings<'a> {
     document: &'a Document,
-    findings: Vec<Finding>,
+    findings: Vec<LintFinding>,
 }
 
-impl Found<'_> {
+impl ContractFindings<'_> {
     fn add(&mut self, name: &'static str, pointer: &str, message: String) {
-        self.findings.push(Finding {
+        self.findings.push(LintFinding {
             rule: rule(name),
             place: self.document.place(pointer),
             pointer: pointer.to_owned(),
@@ -389,21 +397,21 @@ impl Found<'_> {
         });
     }
 
-    fn faults(&mut self, faults: &[Fault]) {
+    fn faults(&mut self, faults: &[ContractDefect]) {
         for fault in faults {
             let name = match fault.kind {
-                FaultKind::Invalid => "invalid-clause",
-                FaultKind::Missing => "missing-clause",
-                FaultKind::MissingRecovery => "missing-recovery",
-                FaultKind::Unknown => "unknown-field",
-                FaultKind::Noted(name) => name,
+                DefectKind::Invalid => "invalid-clause",
+                DefectKind::Missing => "missing-clause",
+                DefectKind::MissingRecovery => "missing-recovery",
+                DefectKind::Unknown => "unknown-field",
+                DefectKind::Noted(name) => name,
             };
             self.add(name, &fault.pointer, fault.message.clone());
         }
     }
 
-    fn duplicates(&mut self, one: &Known<'_>, all: &[Known<'_>]) {
-        let same = |other: &&Known<'_>| {
+    fn duplicates(&mut self, one: &LintedContract<'_>, all: &[LintedContract<'_>]) {
+        let same = |other: &&LintedContract<'_>| {
             other.at < one.at
                 && other.contract.id == one.contract.id
                 && other.contract.version() == one.contract.version()
@@ -514,7 +522,7 @@ impl Found<'_> {
     }
 
     /// The highest version below this one: what it breaks of that moves the major (seed 002 §4.2).
-    fn before(&mut self, one: &Known<'_>, all: &[Known<'_>], held: &[&Contract]) {
+    fn before(&mut self, one: &LintedContract<'_>, all: &[LintedContract<'_>], held: &[&Contract]) {
         let version = one.contract.version();
         let others = all.iter().map(|other| &other.contract).chain(held.iter().copied());
         let before = others
@@ -529,7 +537,7 @@ impl Found<'_> {
         if versions::may_break(&then, &version) {
             return;
         }
-        for versions::Break { pointer, what } in versions::breaks(before, &one.contract) {
+        for versions::BreakingChange { pointer, what } in versions::breaks(before, &one.contract) {
             let why =
                 format!("{version} breaks {then} ({what}): a breaking change moves the major");
             self.add("breaking-change", pointer, why);
@@ -537,7 +545,12 @@ impl Found<'_> {
     }
 
     /// Where it is on its way out.
-    fn ending(&mut self, one: &Known<'_>, all: &[Known<'_>], around: Around<'_>) {
+    fn ending(
+        &mut self,
+        one: &LintedContract<'_>,
+        all: &[LintedContract<'_>],
+        around: LintContext<'_>,
+    ) {
         let Some(word) = &one.contract.deprecation else { return };
         if around.now.is_some_and(|now| one.contract.has_ended(now)) {
             let next = word
@@ -559,7 +572,12 @@ impl Found<'_> {
     }
 
     /// A tool that leads to two receivers is offered for the first contract by id.
-    fn tools(&mut self, one: &Known<'_>, all: &[Known<'_>], in_force: &[&Contract]) {
+    fn tools(
+        &mut self,
+        one: &LintedContract<'_>,
+        all: &[LintedContract<'_>],
+        in_force: &[&Contract],
+    ) {
         let Some(tool) = &one.contract.trigger.tool_call else { return };
         let others = all.iter().map(|other| &other.contract).chain(in_force.iter().copied());
         let first = others
@@ -580,8 +598,8 @@ impl Found<'_> {
     }
 
     /// Finds the schema, and holds it against its reviews.
-    fn review(&mut self, one: &Known<'_>, registry: Option<&Registry>) -> Outside {
-        let mut outside = Outside::default();
+    fn review(&mut self, one: &LintedContract<'_>, registry: Option<&Registry>) -> ReviewEvidence {
+        let mut outside = ReviewEvidence::default();
         let pointer = "/payload/schema";
         let name = match &one.contract.payload.schema {
             None => return outside,
@@ -590,7 +608,7 @@ impl Found<'_> {
         };
         let shown = name.map_or("the schema", String::as_str);
         let found = match &one.schema {
-            SchemaFile::Found(found) => found,
+            SchemaFile::ContractFindings(found) => found,
             SchemaFile::NotLooked => {
                 let why = if is_url(shown) {
                     "is a URL: a frozen schema lies in a file, in `schemas`, or in the registry"

@@ -29,12 +29,12 @@ pub mod versions;
 
 use crate::domain::ids::AgentId;
 use crate::domain::policy::{ContractRef, Dedupe, EdgePolicy, HumanTarget, LoopGuard, Recovery};
-pub use read::{Fault, FaultKind, read};
+pub use read::{ContractDefect, DefectKind, read};
 
 /// The version of a contract that states none.
 pub const UNVERSIONED: Version = Version::new(0, 0, 0);
 
-/// A contract as its document says it; what is absent is `None`.
+/// A contract as in its document; an absent clause is `None`.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Contract {
     /// Kebab-case, unique in the system (§3.1).
@@ -45,85 +45,85 @@ pub struct Contract {
     pub source: String,
     /// An agent's id or type (§3.2).
     pub target: String,
-    /// When the source hands off (§3.3).
-    pub trigger: Trigger,
-    /// What it sends (§3.4).
-    pub payload: Payload,
-    /// What must hold before the target starts (§3.5).
-    pub acceptance: Acceptance,
-    /// What happens otherwise (§3.6).
+    /// Condition under which the source hands off (§3.3).
+    pub trigger: TriggerClause,
+    /// Data that the source sends (§3.4).
+    pub payload: PayloadClause,
+    /// Conditions that hold before the target starts (§3.5).
+    pub acceptance: AcceptanceClause,
+    /// Recovery of a handoff that fails (§3.6).
     pub recovery: RecoveryClause,
-    /// What is watched (§4.1).
+    /// Trace and metrics (§4.1).
     pub observability: Option<Observability>,
-    /// What a repeat does (§4.3).
+    /// Treatment of repeats (§4.3).
     pub idempotency: Option<Idempotency>,
-    /// Whether the target may be a person, and how it is reached (§4.4); `None`: nothing is said.
-    pub human: Option<Human>,
-    /// It is on its way out (§4.2).
+    /// Human target and its channel (§4.4); `None` where the contract is silent.
+    pub human: Option<HumanClause>,
+    /// Announced end of the contract (§4.2).
     pub deprecation: Option<Deprecation>,
-    /// Who reviewed it, when, and what (§6, L3).
+    /// Review entries (§6, L3).
     pub reviews: Vec<Review>,
-    /// Refuse a handoff without a checkpoint of its own (specification §2.3).
+    /// Whether a handoff without a checkpoint of its own is refused (specification §2.3).
     pub require_checkpoint: bool,
-    /// Payload schemas registered with the contract, by the name that `payload.schema` uses.
+    /// PayloadClause schemas registered with the contract, by the name that `payload.schema` uses.
     pub schemas: BTreeMap<String, Value>,
 }
 
-/// When the source hands off.
+/// Condition under which the source hands off.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Trigger {
-    /// In words.
+pub struct TriggerClause {
+    /// Intent in natural language.
     pub intent: Option<String>,
-    /// As a predicate over the state.
+    /// Predicate over the state.
     pub predicate: Option<String>,
-    /// The tool whose call it is.
+    /// Name of the tool whose call hands off.
     pub tool_call: Option<String>,
 }
 
-/// What the source sends.
+/// Data that the source sends.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Payload {
-    /// Its schema.
+pub struct PayloadClause {
+    /// Reference to the payload schema.
     pub schema: Option<SchemaRef>,
-    /// Dotted names that must be there; `None`: the schema says it all.
+    /// Dotted names of required fields; `None` where the schema decides.
     pub required: Option<Vec<String>>,
-    /// How the conversation is carried over.
+    /// Strategy for the conversation history.
     pub history_strategy: Option<HistoryStrategy>,
-    /// Why the whole history is needed, where a document has no comments.
+    /// Reason for the full history, where a document has no comments.
     pub history_justification: Option<String>,
-    /// Turns that a message may carry word for word; `None`: what the strategy allows.
+    /// Largest number of verbatim turns; `None` for the strategy's default.
     pub history_turns: Option<u64>,
-    /// Bytes that its conversation may take; `None`: what the strategy allows.
+    /// Largest size of the history in bytes; `None` for the strategy's default.
     pub history_bytes: Option<u64>,
 }
 
-/// Where a payload's schema is.
+/// Location of a payload schema.
 #[derive(Debug, Clone, PartialEq)]
 pub enum SchemaRef {
     /// A path, a name or a URL.
     Named(String),
-    /// In the contract itself.
+    /// The contract embeds the schema.
     Inline(Value),
 }
 
-/// How much of a conversation goes along, from least to most (§3.4).
+/// Amount of the conversation that a message carries, from least to most (§3.4).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum HistoryStrategy {
-    /// Just where it is.
+    /// A reference to the conversation only.
     Pointer,
-    /// In short.
+    /// A summary.
     Summary,
-    /// The last turns.
+    /// The last k turns.
     LastK,
-    /// All of it.
+    /// The full conversation.
     Full,
 }
 
 impl HistoryStrategy {
-    /// All, from least to most.
+    /// All strategies, from least to most.
     pub const ALL: [Self; 4] = [Self::Pointer, Self::Summary, Self::LastK, Self::Full];
 
-    /// As written.
+    /// The name in documents.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -134,100 +134,100 @@ impl HistoryStrategy {
         }
     }
 
-    /// Reads one.
+    /// Parses the name of a strategy.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|strategy| strategy.as_str() == text)
     }
 }
 
-/// A reviewer's signature.
+/// A reviewer's entry.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Review {
-    /// Who.
+    /// The reviewer's name.
     pub name: String,
-    /// When, in seconds since the epoch.
+    /// Time of the review, in seconds since the epoch.
     pub at: Option<i64>,
     /// SHA-256 of the payload schema that was reviewed, in hexadecimal.
     pub sha256: Option<String>,
 }
 
-/// What must hold before the target starts.
+/// Conditions that hold before the target starts.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Acceptance {
-    /// Dotted names that must not be null.
+pub struct AcceptanceClause {
+    /// Dotted names of fields that must not be null.
     pub required_fields: Option<Vec<String>>,
-    /// The task falls into the target's scope.
+    /// Scope that must contain the task.
     pub domain_match: Option<String>,
     /// The permission that the target needs.
     pub permission_check: Option<String>,
 }
 
-/// What happens when a handoff does not complete cleanly.
+/// Recovery of a handoff that does not complete.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RecoveryClause {
-    /// Acceptance failed.
+    /// Recovery after a refused acceptance.
     pub on_reject: Option<Recovery>,
-    /// No verdict in time.
+    /// Recovery after a missing verdict.
     pub on_timeout: Option<Recovery>,
-    /// The receiver failed.
+    /// Recovery after a failure of the receiver.
     pub on_error: Option<Recovery>,
-    /// What "in time" is, in milliseconds.
+    /// Time for the verdict, in milliseconds.
     pub timeout_ms: Option<u64>,
-    /// Attempts after the first.
+    /// Number of attempts after the first.
     pub max_retries: Option<u32>,
-    /// What keeps the task from going in circles.
-    pub loop_guard: Option<Guard>,
+    /// Guard against loops.
+    pub loop_guard: Option<LoopGuardClause>,
 }
 
-/// A guard against circles, as written.
+/// A loop guard as written.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Guard {
-    /// Where the sender keeps it, a dotted name; empty for a bare number.
+pub struct LoopGuardClause {
+    /// Dotted name of the sender's counter or list; empty for a bare number.
     pub reference: String,
-    /// What the broker makes of it.
+    /// The rule that the broker enforces.
     pub rule: LoopGuard,
 }
 
-/// What is watched.
+/// Trace and metrics of the edge.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Observability {
     /// The payload's key that carries the trace id.
     pub trace_id_field: Option<String>,
-    /// The event told to auditors.
+    /// Name of the audit event.
     pub audit_event: Option<String>,
-    /// Counters and histograms.
+    /// Names of counters and histograms.
     pub metrics: Vec<String>,
 }
 
-/// What a repeat does.
+/// Treatment of repeats.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Idempotency {
-    /// A repeat has the same outcome.
+    /// Whether a repeat has the same outcome.
     pub idempotent: Option<bool>,
-    /// The dotted name whose value tells repeats.
+    /// Dotted name of the field that identifies repeats.
     pub dedupe_key: Option<String>,
-    /// For how long, in milliseconds.
+    /// Lifetime of a dedupe key, in milliseconds.
     pub replay_window_ms: Option<u64>,
 }
 
 /// A target that may be a person.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Human {
+pub struct HumanClause {
     /// `human_target`.
     pub target: bool,
-    /// How the person is reached, and who resumes.
+    /// Channel to the person, and the agent that resumes.
     pub how: HumanTarget,
 }
 
-/// A contract on its way out.
+/// The announced end of a contract.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Deprecation {
-    /// Since when, in seconds since the epoch.
+    /// Start of the deprecation, in seconds since the epoch.
     pub since: Option<i64>,
-    /// When it ends, in seconds since the epoch.
+    /// End of validity, in seconds since the epoch.
     pub sunset: Option<i64>,
-    /// What takes its place.
+    /// Id of the replacing contract.
     pub replacement_id: Option<String>,
 }
 
@@ -238,7 +238,7 @@ impl Contract {
         self.version.clone().unwrap_or(UNVERSIONED)
     }
 
-    /// How records name it.
+    /// The contract's reference in records.
     #[must_use]
     pub fn reference(&self) -> ContractRef {
         ContractRef { id: self.id.clone(), version: self.version().to_string() }

@@ -42,26 +42,26 @@ const FUNCTIONS: [&str; 9] =
 
 static ENVIRONMENT: LazyLock<Arc<Env>> = LazyLock::new(|| Arc::new(Env::stdlib()));
 
-/// Why a text is no predicate.
+/// Why a text is not a predicate.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PredicateError {
-    /// Too long, too deep, too much.
+    /// The text exceeds a limit.
     #[error("the predicate is too large: {0}")]
     TooLarge(String),
-    /// Not CEL.
+    /// The text is not valid CEL.
     #[error("the predicate cannot be read: {0}")]
     Syntax(String),
-    /// It speaks of something that is not there.
+    /// The predicate reads an unknown root.
     #[error(
         "the predicate speaks of `{0}`; it may speak of state, payload, message, source and target"
     )]
     Unknown(String),
-    /// It calls what it may not.
+    /// The predicate uses a forbidden function or form.
     #[error("the predicate uses `{0}`, which is not allowed here")]
     Forbidden(String),
 }
 
-/// What the five roots stand for in one evaluation.
+/// Values of the five roots in one evaluation.
 #[derive(Debug, Clone, Copy)]
 pub struct Facts<'a> {
     /// `currentState`.
@@ -124,12 +124,12 @@ impl Predicate {
         let parsed = catch_unwind(AssertUnwindSafe(|| ENVIRONMENT.compile(&text)))
             .map_err(|_| unreadable("it is malformed"))?;
         let program = parsed.map_err(|errors| unreadable(&first_line(&errors.to_string())))?;
-        let mut guard = Guard::default();
+        let mut guard = PredicateGuard::default();
         guard.walk(program.expression(), 0, None)?;
         Ok(Self { program, reads: guard.reads })
     }
 
-    /// The members of a root that it reads.
+    /// Members of a root that the predicate reads.
     #[must_use]
     pub fn reads_of(&self, root: &str) -> Vec<String> {
         self.reads
@@ -139,10 +139,10 @@ impl Predicate {
             .collect()
     }
 
-    /// Whether it holds.
+    /// Evaluates the predicate.
     ///
     /// # Errors
-    /// A sentence: what it reads is missing, of another kind than it needs, or too large.
+    /// A sentence: a value is missing, has the wrong type, or is too large.
     pub fn holds(&self, facts: &Facts<'_>) -> Result<bool, String> {
         let mut context = Context::with_env(Arc::clone(&ENVIRONMENT));
         context.add_function(HOLDS, holds).map_err(|err| err.to_string())?;
@@ -197,17 +197,17 @@ fn holds(whole: Cel, part: Cel) -> Result<bool, ExecutionError> {
 
 /// Walks a syntax tree: how large, how deep, what it reads, what it calls.
 #[derive(Default)]
-struct Guard {
+struct PredicateGuard {
     nodes: usize,
     bound: Vec<String>,
     reads: BTreeSet<Vec<String>>,
 }
 
-type Walked = Result<(), PredicateError>;
+type ExpressionSize = Result<(), PredicateError>;
 
-impl Guard {
+impl PredicateGuard {
     /// `looping` is the accumulator of the loop that this stands in.
-    fn walk(&mut self, expr: &IdedExpr, depth: usize, looping: Option<&str>) -> Walked {
+    fn walk(&mut self, expr: &IdedExpr, depth: usize, looping: Option<&str>) -> ExpressionSize {
         self.nodes += 1;
         if self.nodes > MAX_NODES || depth > MAX_DEPTH {
             return Err(PredicateError::TooLarge(format!(
@@ -257,7 +257,7 @@ impl Guard {
         inner: &ComprehensionExpr,
         depth: usize,
         looping: Option<&str>,
-    ) -> Walked {
+    ) -> ExpressionSize {
         if looping.is_some() {
             return Err(PredicateError::Forbidden("a loop inside a loop".to_owned()));
         }

@@ -8,8 +8,9 @@ use super::document::Document;
 use super::predicate::Predicate;
 use super::shelf::SchemaName;
 use super::{
-    Acceptance, Contract, Deprecation, Guard, HistoryStrategy, Human, Idempotency, Observability,
-    Payload, RecoveryClause, Review, SchemaRef, Trigger, agent_id,
+    AcceptanceClause, Contract, Deprecation, HistoryStrategy, HumanClause, Idempotency,
+    LoopGuardClause, Observability, PayloadClause, RecoveryClause, Review, SchemaRef,
+    TriggerClause, agent_id,
 };
 use crate::domain::agent::is_type_name;
 use crate::domain::policy::{HumanTarget, LoopGuard, Moment, Recovery};
@@ -29,65 +30,65 @@ const MAX_TURNS: u64 = 10_000;
 /// The most bytes of a conversation that a contract may allow: the largest body, by default.
 const MAX_HISTORY: u64 = 10 * 1024 * 1024;
 
-/// What is wrong with a document.
+/// A defect of a document.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Fault {
-    /// Of what sort.
-    pub kind: FaultKind,
-    /// RFC 6901 pointer to it, or to where it should be.
+pub struct ContractDefect {
+    /// Kind of the defect.
+    pub kind: DefectKind,
+    /// RFC 6901 pointer to the defective value, or to its expected position.
     pub pointer: String,
-    /// In words.
+    /// The defect as a sentence.
     pub message: String,
 }
 
-/// The sorts of faults.
+/// Kinds of defects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum FaultKind {
-    /// It cannot be enforced: a wrong type, an unreadable predicate, no id.
+pub enum DefectKind {
+    /// The value cannot be enforced: wrong type, unreadable predicate, no id.
     Invalid,
     /// A required clause is absent (seed 002 §3).
     Missing,
     /// One of the three recoveries is absent (seed 002 §7).
     MissingRecovery,
-    /// A field that no contract has: a slip, or a note.
+    /// No contract has this field: a typing error, or a note.
     Unknown,
-    /// What a contract SHOULD say and does not, or says without full effect; by the rule that tells it.
+    /// A recommended clause is absent, or has no full effect; named after the lint rule.
     Noted(&'static str),
 }
 
 /// A clause that the seed recommends is absent.
-pub(super) const RECOMMENDED: FaultKind = FaultKind::Noted("recommended-clause");
+pub(super) const RECOMMENDED: DefectKind = DefectKind::Noted("recommended-clause");
 /// A clause that has no effect as it stands.
-pub(super) const WITHOUT_EFFECT: FaultKind = FaultKind::Noted("without-effect");
+pub(super) const WITHOUT_EFFECT: DefectKind = DefectKind::Noted("without-effect");
 
-impl FaultKind {
-    /// Whether a MUST of the seed is broken.
+impl DefectKind {
+    /// Whether the defect violates a MUST of the seed.
     #[must_use]
     pub const fn breaks_a_must(self) -> bool {
         matches!(self, Self::Invalid | Self::Missing | Self::MissingRecovery)
     }
 }
 
-/// Reads a contract.
+/// Reads a contract and collects its defects.
 #[must_use]
-pub fn read(document: &Document) -> (Contract, Vec<Fault>) {
-    let mut reader = Reader { faults: Vec::new() };
+pub fn read(document: &Document) -> (Contract, Vec<ContractDefect>) {
+    let mut reader = ContractReader { faults: Vec::new() };
     let Some(root) = document.value().as_object() else {
         reader.invalid("", "a contract is a mapping of clauses".to_owned());
         return (Contract::default(), reader.faults);
     };
-    let root = At { object: root, pointer: String::new() };
+    let root = ObjectCursor { object: root, pointer: String::new() };
     let contract = reader.contract(&root);
     (contract, reader.faults)
 }
 
 /// An object and where it stands.
-struct At<'a> {
+struct ObjectCursor<'a> {
     object: &'a Map<String, Value>,
     pointer: String,
 }
 
-impl<'a> At<'a> {
+impl<'a> ObjectCursor<'a> {
     fn get(&self, name: &str) -> Option<&'a Value> {
         self.object.get(name).filter(|value| !value.is_null())
     }
@@ -97,24 +98,24 @@ impl<'a> At<'a> {
     }
 }
 
-struct Reader {
-    faults: Vec<Fault>,
+struct ContractReader {
+    faults: Vec<ContractDefect>,
 }
 
-impl Reader {
-    fn fault(&mut self, kind: FaultKind, pointer: impl Into<String>, message: String) {
-        self.faults.push(Fault { kind, pointer: pointer.into(), message });
+impl ContractReader {
+    fn fault(&mut self, kind: DefectKind, pointer: impl Into<String>, message: String) {
+        self.faults.push(ContractDefect { kind, pointer: pointer.into(), message });
     }
 
     fn invalid(&mut self, pointer: impl Into<String>, message: String) {
-        self.fault(FaultKind::Invalid, pointer, message);
+        self.fault(DefectKind::Invalid, pointer, message);
     }
 
     fn missing(&mut self, pointer: impl Into<String>, message: &str) {
-        self.fault(FaultKind::Missing, pointer, message.to_owned());
+        self.fault(DefectKind::Missing, pointer, message.to_owned());
     }
 
-    fn contract(&mut self, root: &At<'_>) -> Contract {
+    fn contract(&mut self, root: &ObjectCursor<'_>) -> Contract {
         const KNOWN: [&str; 23] = [
             "id",
             "version",
@@ -181,7 +182,7 @@ impl Reader {
         }
     }
 
-    fn unknown(&mut self, at: &At<'_>, known: &[&str]) {
+    fn unknown(&mut self, at: &ObjectCursor<'_>, known: &[&str]) {
         for name in at.object.keys() {
             if known.contains(&name.as_str()) || name.starts_with("x-") || name.starts_with("x_") {
                 continue;
@@ -195,17 +196,17 @@ impl Reader {
                 near.map_or_else(String::new, |(_, known)| format!("; did you mean `{known}`?"));
             let shown: String = name.chars().take(80).collect();
             self.fault(
-                FaultKind::Unknown,
+                DefectKind::Unknown,
                 at.pointer(name),
                 format!("`{shown}` is not a field of a contract{hint}"),
             );
         }
     }
 
-    fn id(&mut self, root: &At<'_>) -> String {
+    fn id(&mut self, root: &ObjectCursor<'_>) -> String {
         let Some(id) = self.text(root, "id") else {
             if root.get("id").is_none() {
-                self.fault(FaultKind::Invalid, "/id", "the contract has no `id`".to_owned());
+                self.fault(DefectKind::Invalid, "/id", "the contract has no `id`".to_owned());
             }
             return String::new();
         };
@@ -218,7 +219,7 @@ impl Reader {
         id
     }
 
-    fn version(&mut self, root: &At<'_>) -> Option<Version> {
+    fn version(&mut self, root: &ObjectCursor<'_>) -> Option<Version> {
         let Some(stated) = root.get("version") else {
             let why = "the contract states no `version`";
             self.fault(RECOMMENDED, "/version", why.to_owned());
@@ -235,7 +236,7 @@ impl Reader {
         version
     }
 
-    fn party(&mut self, root: &At<'_>, name: &str) -> String {
+    fn party(&mut self, root: &ObjectCursor<'_>, name: &str) -> String {
         let Some(text) = self.text(root, name) else {
             if root.get(name).is_none() {
                 self.invalid(root.pointer(name), format!("the contract has no `{name}`"));
@@ -252,15 +253,15 @@ impl Reader {
         plain.to_owned()
     }
 
-    fn trigger(&mut self, root: &At<'_>) -> Trigger {
+    fn trigger(&mut self, root: &ObjectCursor<'_>) -> TriggerClause {
         let Some(at) = self.object(root, "trigger") else {
             if root.get("trigger").is_none() {
                 self.missing("/trigger", "`trigger` is absent: say when the source hands off");
             }
-            return Trigger::default();
+            return TriggerClause::default();
         };
         self.unknown(&at, &["intent", "predicate", "tool_call"]);
-        let trigger = Trigger {
+        let trigger = TriggerClause {
             intent: self.text(&at, "intent"),
             predicate: self.predicate(&at, "predicate"),
             tool_call: self.text(&at, "tool_call"),
@@ -288,12 +289,12 @@ impl Reader {
         trigger
     }
 
-    fn payload(&mut self, root: &At<'_>) -> Payload {
+    fn payload(&mut self, root: &ObjectCursor<'_>) -> PayloadClause {
         let Some(at) = self.object(root, "payload") else {
             if root.get("payload").is_none() {
                 self.missing("/payload", "`payload` is absent: name its schema");
             }
-            return Payload::default();
+            return PayloadClause::default();
         };
         self.unknown(
             &at,
@@ -348,7 +349,7 @@ impl Reader {
                 "`history_turns` and `history_bytes` bound a `history_strategy`, and there is none";
             self.fault(WITHOUT_EFFECT, "/payload", why.to_owned());
         }
-        Payload {
+        PayloadClause {
             schema,
             required,
             history_strategy,
@@ -358,12 +359,12 @@ impl Reader {
         }
     }
 
-    fn acceptance(&mut self, root: &At<'_>) -> Acceptance {
+    fn acceptance(&mut self, root: &ObjectCursor<'_>) -> AcceptanceClause {
         let Some(at) = self.object(root, "acceptance_criteria") else {
             if root.get("acceptance_criteria").is_none() {
                 self.missing("/acceptance_criteria", "`acceptance_criteria` is absent");
             }
-            return Acceptance::default();
+            return AcceptanceClause::default();
         };
         let names = ["required_fields", "domain_match", "permission_check"];
         self.unknown(&at, &names);
@@ -372,19 +373,19 @@ impl Reader {
                 self.missing(at.pointer(name), &format!("`acceptance_criteria.{name}` is absent"));
             }
         }
-        Acceptance {
+        AcceptanceClause {
             required_fields: self.names(&at, "required_fields"),
             domain_match: self.predicate(&at, "domain_match"),
             permission_check: self.text(&at, "permission_check"),
         }
     }
 
-    fn recovery(&mut self, root: &At<'_>) -> RecoveryClause {
+    fn recovery(&mut self, root: &ObjectCursor<'_>) -> RecoveryClause {
         const ON: [&str; 3] = ["on_reject", "on_timeout", "on_error"];
         let Some(at) = self.object(root, "recovery") else {
             if root.get("recovery").is_none() {
                 self.fault(
-                    FaultKind::MissingRecovery,
+                    DefectKind::MissingRecovery,
                     "/recovery",
                     "`recovery` is absent: say on_reject, on_timeout and on_error".to_owned(),
                 );
@@ -398,7 +399,7 @@ impl Reader {
         let absent: Vec<&str> = ON.into_iter().filter(|name| at.get(name).is_none()).collect();
         if !absent.is_empty() {
             self.fault(
-                FaultKind::MissingRecovery,
+                DefectKind::MissingRecovery,
                 "/recovery",
                 format!("`recovery` does not say {}", absent.join(", ")),
             );
@@ -425,7 +426,7 @@ impl Reader {
         }
     }
 
-    fn way(&mut self, at: &At<'_>, name: &str) -> Option<Recovery> {
+    fn way(&mut self, at: &ObjectCursor<'_>, name: &str) -> Option<Recovery> {
         let text = self.text(at, name)?;
         match text.parse() {
             Ok(way) => Some(way),
@@ -436,9 +437,9 @@ impl Reader {
         }
     }
 
-    fn loop_guard(&mut self, at: &At<'_>) -> Option<Guard> {
+    fn loop_guard(&mut self, at: &ObjectCursor<'_>) -> Option<LoopGuardClause> {
         let pointer = at.pointer("loop_guard");
-        let counter = |reference: &str, max| Guard {
+        let counter = |reference: &str, max| LoopGuardClause {
             reference: reference.to_owned(),
             rule: LoopGuard::Counter { max },
         };
@@ -446,7 +447,7 @@ impl Reader {
             Value::String(text) if !text.trim().is_empty() => {
                 let last = text.rsplit('.').next().unwrap_or_default().to_ascii_lowercase();
                 Some(if last.contains("visit") || last.contains("agents") {
-                    Guard { reference: text.clone(), rule: LoopGuard::Visited }
+                    LoopGuardClause { reference: text.clone(), rule: LoopGuard::Visited }
                 } else {
                     counter(text, COUNTER)
                 })
@@ -459,10 +460,10 @@ impl Reader {
                 }
             },
             Value::Object(object) => {
-                let guard = At { object, pointer };
+                let guard = ObjectCursor { object, pointer };
                 self.unknown(&guard, &["visited", "counter", "max"]);
                 if let Some(reference) = self.text(&guard, "visited") {
-                    return Some(Guard { reference, rule: LoopGuard::Visited });
+                    return Some(LoopGuardClause { reference, rule: LoopGuard::Visited });
                 }
                 let reference = self.text(&guard, "counter").unwrap_or_default();
                 let max = self.number(&guard, "max", 1, 1_000).unwrap_or(u64::from(COUNTER));
@@ -478,7 +479,7 @@ impl Reader {
         }
     }
 
-    fn observability(&mut self, root: &At<'_>) -> Option<Observability> {
+    fn observability(&mut self, root: &ObjectCursor<'_>) -> Option<Observability> {
         let at = self.object(root, "observability")?;
         self.unknown(&at, &["trace_id_field", "audit_event", "metrics"]);
         let trace_id_field = self.dotted(&at, "trace_id_field");
@@ -502,7 +503,7 @@ impl Reader {
                     "a metric must be a name: letters, digits, `.`, `_`, `:` and `-`, 128 at most";
                 self.invalid(format!("/observability/metrics/{place}"), why.to_owned());
             } else if Moment::of_metric(name).is_none() {
-                let kind = FaultKind::Noted("unknown-metric");
+                let kind = DefectKind::Noted("unknown-metric");
                 let why = format!(
                     "no moment of a handoff is called `{name}`: each handoff that is committed counts"
                 );
@@ -513,7 +514,7 @@ impl Reader {
         Some(Observability { trace_id_field, audit_event, metrics })
     }
 
-    fn idempotency(&mut self, root: &At<'_>) -> Option<Idempotency> {
+    fn idempotency(&mut self, root: &ObjectCursor<'_>) -> Option<Idempotency> {
         let at = self.object(root, "idempotency")?;
         self.unknown(&at, &["idempotent", "dedupe_key", "replay_window_ms"]);
         let dedupe_key = self.dotted(&at, "dedupe_key");
@@ -538,9 +539,9 @@ impl Reader {
         Some(Idempotency { idempotent: self.flag(&at, "idempotent"), dedupe_key, replay_window_ms })
     }
 
-    fn human(&mut self, root: &At<'_>) -> Option<Human> {
+    fn human(&mut self, root: &ObjectCursor<'_>) -> Option<HumanClause> {
         let human = self.human_clause(root);
-        if let Some(Human { target: true, how }) = &human {
+        if let Some(HumanClause { target: true, how }) = &human {
             let said = [
                 ("channel", how.channel.is_some()),
                 ("timeout_ms", how.timeout_ms.is_some()),
@@ -562,15 +563,15 @@ impl Reader {
         human
     }
 
-    fn human_clause(&mut self, root: &At<'_>) -> Option<Human> {
+    fn human_clause(&mut self, root: &ObjectCursor<'_>) -> Option<HumanClause> {
         let stated = self.flag(root, "human_target");
         match root.get("human_in_the_loop") {
-            None => stated.map(|target| Human { target, how: HumanTarget::default() }),
+            None => stated.map(|target| HumanClause { target, how: HumanTarget::default() }),
             Some(Value::Bool(target)) => {
-                Some(Human { target: stated.unwrap_or(*target), how: HumanTarget::default() })
+                Some(HumanClause { target: stated.unwrap_or(*target), how: HumanTarget::default() })
             }
             Some(Value::Object(object)) => {
-                let at = At { object, pointer: "/human_in_the_loop".to_owned() };
+                let at = ObjectCursor { object, pointer: "/human_in_the_loop".to_owned() };
                 self.unknown(
                     &at,
                     &["human_target", "channel", "timeout_ms", "resume_as", "synthetic_agent"],
@@ -597,7 +598,7 @@ impl Reader {
                     resume_as,
                     ..HumanTarget::default()
                 };
-                Some(Human { target: target.unwrap_or(false), how })
+                Some(HumanClause { target: target.unwrap_or(false), how })
             }
             Some(_) => {
                 self.invalid(
@@ -609,7 +610,7 @@ impl Reader {
         }
     }
 
-    fn deprecation(&mut self, root: &At<'_>) -> Option<Deprecation> {
+    fn deprecation(&mut self, root: &ObjectCursor<'_>) -> Option<Deprecation> {
         if matches!(root.get("deprecation")?, Value::Bool(false)) {
             return None;
         }
@@ -630,7 +631,7 @@ impl Reader {
         })
     }
 
-    fn reviews(&mut self, root: &At<'_>) -> Vec<Review> {
+    fn reviews(&mut self, root: &ObjectCursor<'_>) -> Vec<Review> {
         match root.get("reviewed_by") {
             None => Vec::new(),
             Some(Value::Array(entries)) => entries
@@ -648,7 +649,7 @@ impl Reader {
                 Review { name: name.clone(), ..Review::default() }
             }
             Value::Object(object) => {
-                let at = At { object, pointer: pointer.clone() };
+                let at = ObjectCursor { object, pointer: pointer.clone() };
                 self.unknown(&at, &["name", "at", "sha256"]);
                 let sha256 = self.text(&at, "sha256").and_then(|text| {
                     let hash = text.strip_prefix("sha256:").unwrap_or(&text);
@@ -670,12 +671,12 @@ impl Reader {
         }
         if review.at.is_none() || review.sha256.is_none() {
             let why = "a reviewer's entry says who (`name`), when (`at`) and what (`sha256` of the payload schema); this one counts for no level";
-            self.fault(FaultKind::Noted("unsigned-review"), pointer, why.to_owned());
+            self.fault(DefectKind::Noted("unsigned-review"), pointer, why.to_owned());
         }
         Some(review)
     }
 
-    fn dotted(&mut self, at: &At<'_>, name: &str) -> Option<String> {
+    fn dotted(&mut self, at: &ObjectCursor<'_>, name: &str) -> Option<String> {
         self.text(at, name).filter(|text| {
             let well = is_path(text);
             if !well {
@@ -685,16 +686,16 @@ impl Reader {
         })
     }
 
-    fn object<'a>(&mut self, at: &At<'a>, name: &str) -> Option<At<'a>> {
+    fn object<'a>(&mut self, at: &ObjectCursor<'a>, name: &str) -> Option<ObjectCursor<'a>> {
         let pointer = at.pointer(name);
         let object = at.get(name)?.as_object();
         if object.is_none() {
             self.invalid(pointer.clone(), format!("`{name}` must be a mapping"));
         }
-        object.map(|object| At { object, pointer })
+        object.map(|object| ObjectCursor { object, pointer })
     }
 
-    fn text(&mut self, at: &At<'_>, name: &str) -> Option<String> {
+    fn text(&mut self, at: &ObjectCursor<'_>, name: &str) -> Option<String> {
         match at.get(name)? {
             Value::String(text) if text.len() <= 4_096 && !text.contains('\0') => {
                 Some(text.clone())
@@ -709,7 +710,7 @@ impl Reader {
         }
     }
 
-    fn flag(&mut self, at: &At<'_>, name: &str) -> Option<bool> {
+    fn flag(&mut self, at: &ObjectCursor<'_>, name: &str) -> Option<bool> {
         let value = at.get(name)?;
         if value.as_bool().is_none() {
             self.invalid(at.pointer(name), format!("`{name}` must be true or false"));
@@ -717,7 +718,7 @@ impl Reader {
         value.as_bool()
     }
 
-    fn number(&mut self, at: &At<'_>, name: &str, least: u64, most: u64) -> Option<u64> {
+    fn number(&mut self, at: &ObjectCursor<'_>, name: &str, least: u64, most: u64) -> Option<u64> {
         let number = at.get(name)?.as_u64().filter(|number| (least..=most).contains(number));
         if number.is_none() {
             self.invalid(
@@ -728,7 +729,7 @@ impl Reader {
         number
     }
 
-    fn names(&mut self, at: &At<'_>, name: &str) -> Option<Vec<String>> {
+    fn names(&mut self, at: &ObjectCursor<'_>, name: &str) -> Option<Vec<String>> {
         let items = at.get(name)?.as_array();
         let names = items.filter(|items| items.len() <= MAX_NAMES).and_then(|items| {
             items
@@ -745,7 +746,7 @@ impl Reader {
         names
     }
 
-    fn predicate(&mut self, at: &At<'_>, name: &str) -> Option<String> {
+    fn predicate(&mut self, at: &ObjectCursor<'_>, name: &str) -> Option<String> {
         let text = self.text(at, name)?;
         match Predicate::compile(&text) {
             Ok(_) => Some(text),
@@ -757,7 +758,7 @@ impl Reader {
     }
 
     /// RFC 3339, or a plain date: its midnight in UTC.
-    fn date(&mut self, at: &At<'_>, name: &str) -> Option<i64> {
+    fn date(&mut self, at: &ObjectCursor<'_>, name: &str) -> Option<i64> {
         use time::format_description::well_known::Rfc3339;
         let text = self.text(at, name)?;
         let whole = if text.len() == 10 { format!("{text}T00:00:00Z") } else { text };

@@ -12,9 +12,9 @@ use crate::domain::agent::Agent;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct Registry {
-    /// The agents.
-    pub agents: Vec<Registered>,
-    /// Names of permission rules; `None`: they are not known, and not checked.
+    /// Agents of the system.
+    pub agents: Vec<RegisteredAgent>,
+    /// Names of permission rules; `None` where unknown, and then not checked.
     #[serde(deserialize_with = "names")]
     pub permissions: Option<BTreeSet<String>>,
     /// The agents say who supervises them: a `supervisor` that nobody has is a finding.
@@ -24,26 +24,26 @@ pub struct Registry {
     pub reviewed: BTreeMap<String, String>,
 }
 
-/// An agent as a linter sees it.
+/// An agent as the linter sees it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Registered {
-    /// Its id.
+pub struct RegisteredAgent {
+    /// Agent id.
     #[serde(alias = "agent_id", alias = "id")]
     pub agent_id: String,
-    /// Its type.
+    /// Agent type.
     #[serde(alias = "agent_type", alias = "type")]
     pub agent_type: Option<String>,
-    /// Fields of knowledge.
+    /// Domains of knowledge.
     pub domains: Vec<String>,
-    /// The tools that it can call.
+    /// Names of tools that the agent can call.
     #[serde(deserialize_with = "tools")]
     pub tools: Vec<String>,
-    /// Its prompt.
+    /// The agent's prompt.
     pub prompt: Option<String>,
     /// Ids and types that it may hand off to, as a broker's allowlist has them.
     pub handoff_targets: Vec<String>,
-    /// Who supervises it.
+    /// Id of the supervising agent.
     #[serde(alias = "supervisor_id")]
     pub supervisor_id: Option<String>,
 }
@@ -72,13 +72,13 @@ impl Registry {
         let mut registry = Self { permissions, supervisors: true, ..Self::default() };
         for agent in agents {
             registry.permissions.get_or_insert_default().extend(agent.permissions.iter().cloned());
-            registry.agents.push(Registered::of(agent));
+            registry.agents.push(RegisteredAgent::of(agent));
         }
         registry
     }
 
     /// Agents of that id or type.
-    pub fn named<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a Registered> + 'a {
+    pub fn named<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a RegisteredAgent> + 'a {
         self.agents.iter().filter(move |agent| agent.is(name))
     }
 
@@ -102,7 +102,7 @@ impl Registry {
     }
 }
 
-impl Registered {
+impl RegisteredAgent {
     /// An agent as a broker holds it; its tools and its prompt stand in its metadata, where they do.
     fn of(agent: &Agent) -> Self {
         let text = |name: &str| agent.metadata.get(name).and_then(Value::as_str).map(str::to_owned);

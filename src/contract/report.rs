@@ -2,13 +2,13 @@
 
 use serde_json::{Value, json};
 
-use super::lint::{RULES, Report, Severity};
+use super::lint::{LintReport, RULES, Severity};
 use crate::domain::warning::{Warning, WarningCode};
 
 /// What of a contract is taken and does not hold in full: each finding, by its rule's name and its place.
 #[must_use]
-pub fn warnings(report: &Report) -> Vec<Warning> {
-    let warning = |finding: &super::lint::Finding| {
+pub fn warnings(report: &LintReport) -> Vec<Warning> {
+    let warning = |finding: &super::lint::LintFinding| {
         let code = match finding.rule.name {
             "without-effect" | "unknown-field" | "unchecked-schema" | "no-supervisor" => {
                 WarningCode::WithoutEffect
@@ -24,7 +24,7 @@ pub fn warnings(report: &Report) -> Vec<Warning> {
 /// `{"contracts": [{id, file, level, missing, findings: [{rule, severity, line, column, message}]}]}`, with
 /// `warnings: [{code, pointer, message}]` where there are any.
 #[must_use]
-pub fn json(reports: &[Report]) -> Value {
+pub fn json(reports: &[LintReport]) -> Value {
     let contracts: Vec<Value> = reports
         .iter()
         .map(|report| {
@@ -60,7 +60,7 @@ pub fn json(reports: &[Report]) -> Value {
 
 /// SARIF 2.1.0, for code hosts and editors.
 #[must_use]
-pub fn sarif(reports: &[Report], tool_version: &str) -> Value {
+pub fn sarif(reports: &[LintReport], tool_version: &str) -> Value {
     let level = |severity: Severity| severity.as_str();
     let rules: Vec<Value> = RULES
         .iter()

@@ -61,23 +61,23 @@ impl fmt::Display for SchemaName {
     }
 }
 
-/// Registered schemas.
+/// Registered schemas, by name and version.
 #[derive(Debug, Clone, Default)]
-pub struct Shelf(HashMap<SchemaName, Value>);
+pub struct SchemaRegistry(HashMap<SchemaName, Value>);
 
-impl Shelf {
+impl SchemaRegistry {
     /// Whether a document may name a registered schema: looked for before the registry is read.
     #[must_use]
     pub fn is_asked(document: &str) -> bool {
         document.contains("\"registry:")
     }
 
-    /// Puts a schema there.
+    /// Adds a schema.
     pub fn put(&mut self, name: SchemaName, schema: Value) {
         self.0.insert(name, schema);
     }
 
-    /// Whether it is there.
+    /// Whether a schema has this name.
     #[must_use]
     pub fn has(&self, name: &SchemaName) -> bool {
         self.0.contains_key(name)
@@ -139,7 +139,7 @@ mod tests {
 
     #[test]
     fn a_contract_gets_the_schema_that_it_names_and_no_other() {
-        let mut shelf = Shelf::default();
+        let mut shelf = SchemaRegistry::default();
         shelf.put(SchemaName::new("refund", "1.0.0").unwrap(), json!({"type": "object"}));
         let mut contract = Contract::default();
         for (named, found) in [

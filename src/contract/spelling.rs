@@ -9,7 +9,7 @@ pub(super) const HOLDS: &str = "holds";
 
 /// One word of a predicate.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Word<'a> {
+pub(super) struct PredicateToken<'a> {
     /// As written.
     pub(super) text: &'a str,
     /// It is an identifier or a keyword.
@@ -17,7 +17,7 @@ pub(super) struct Word<'a> {
 }
 
 /// Splits into words; white space and comments go. `None` where a text has no end.
-pub(super) fn words(source: &str) -> Option<Vec<Word<'_>>> {
+pub(super) fn words(source: &str) -> Option<Vec<PredicateToken<'_>>> {
     let bytes = source.as_bytes();
     let mut words = Vec::new();
     let mut at = 0;
@@ -60,7 +60,7 @@ pub(super) fn words(source: &str) -> Option<Vec<Word<'_>>> {
                 };
             }
         }
-        words.push(Word { text: &source[start..at], is_name });
+        words.push(PredicateToken { text: &source[start..at], is_name });
     }
     Some(words)
 }
@@ -83,7 +83,7 @@ fn end_of_text(bytes: &[u8], start: usize) -> Option<usize> {
 }
 
 /// The words as CEL.
-pub(super) fn translate(words: &[Word<'_>]) -> String {
+pub(super) fn translate(words: &[PredicateToken<'_>]) -> String {
     let mut out: Vec<String> = Vec::with_capacity(words.len());
     for (at, word) in words.iter().enumerate() {
         let member = at > 0 && words[at - 1].text == ".";

@@ -10,10 +10,10 @@ use super::{Contract, HistoryStrategy, evolution};
 
 /// One breaking change.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Break {
+pub struct BreakingChange {
     /// RFC 6901 pointer into the new document.
     pub pointer: &'static str,
-    /// What changed.
+    /// The change as a sentence.
     pub what: String,
 }
 
@@ -26,11 +26,11 @@ pub fn may_break(before: &Version, after: &Version) -> bool {
 
 /// The breaking changes from one version to a later one.
 #[must_use]
-pub fn breaks(before: &Contract, after: &Contract) -> Vec<Break> {
+pub fn breaks(before: &Contract, after: &Contract) -> Vec<BreakingChange> {
     let mut found = Vec::new();
     let mut changed = |pointer: &'static str, same: bool, what: &str| {
         if !same {
-            found.push(Break { pointer, what: what.to_owned() });
+            found.push(BreakingChange { pointer, what: what.to_owned() });
         }
     };
     changed("/source", before.source == after.source, "another source");
@@ -71,7 +71,7 @@ pub fn breaks(before: &Contract, after: &Contract) -> Vec<Break> {
         let first = breaking.iter().find(|change| change.kind.needs() == evolution::Bump::Major);
         if let Some(change) = first {
             let what = format!("the schema, at `{}`: {}", change.pointer, change.reason);
-            found.push(Break { pointer: "/payload/schema", what });
+            found.push(BreakingChange { pointer: "/payload/schema", what });
         }
     }
     found

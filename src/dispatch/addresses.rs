@@ -1,13 +1,13 @@
-//! Which IP addresses a broker must not be talked into calling.
+//! IP addresses that the broker refuses to call. Pure.
 //!
-//! Pure. For IPv4 a list of special ranges; for IPv6 only what is allocated as global unicast is
-//! fit at all, less the special ranges in it, and addresses that carry an IPv4 address are judged
-//! by that one. Sources: IANA IPv4 and IPv6 Special-Purpose Address Registries (RFC 6890, RFC
-//! 8190), RFC 6052 (NAT64), RFC 3056 (6to4), RFC 4380 (Teredo), RFC 9637 (documentation).
+//! IPv4 addresses are checked against a list of special ranges. Of IPv6 only global unicast space is eligible, less
+//! the special ranges in it; an address that embeds an IPv4 address is judged by that one. Sources: IANA IPv4 and IPv6
+//! Special-Purpose Address Registries (RFC 6890, RFC 8190), RFC 6052 (NAT64), RFC 3056 (6to4), RFC 4380 (Teredo), RFC
+//! 9637 (documentation).
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Special IPv4 ranges as (network, prefix length in bits, word for people).
+/// Special IPv4 ranges as (network, prefix length in bits, label).
 const SPECIAL_V4: [(Ipv4Addr, u32, &str); 17] = [
     (Ipv4Addr::UNSPECIFIED, 8, "unspecified"),
     (Ipv4Addr::new(10, 0, 0, 0), 8, "private"),
@@ -29,7 +29,7 @@ const SPECIAL_V4: [(Ipv4Addr, u32, &str); 17] = [
     (Ipv4Addr::new(240, 0, 0, 0), 4, "reserved"),
 ];
 
-/// Special IPv6 ranges, first match counts. Teredo is taken out before.
+/// Special IPv6 ranges; the first match decides. Teredo is handled before this table.
 const SPECIAL_V6: [(Ipv6Addr, u32, &str); 13] = [
     (Ipv6Addr::UNSPECIFIED, 128, "unspecified"),
     (Ipv6Addr::LOCALHOST, 128, "loopback"),
@@ -50,10 +50,10 @@ const fn v6(head: [u16; 4]) -> Ipv6Addr {
     Ipv6Addr::new(head[0], head[1], head[2], head[3], 0, 0, 0, 0)
 }
 
-/// Names the special range an address lies in; `None` for an ordinary public address.
+/// Names the special range that contains an address; `None` for an ordinary public address.
 ///
-/// IPv4-mapped addresses count as the IPv4 address they hold, as the operating system takes them.
-/// NAT64 (64:ff9b::/96), 6to4 and Teredo addresses are special when an address inside is.
+/// An IPv4-mapped address counts as the IPv4 address that it holds, as in the operating system. NAT64 (64:ff9b::/96),
+/// 6to4 and Teredo addresses are special when an embedded address is.
 pub fn special_range(ip: IpAddr) -> Option<&'static str> {
     match ip.to_canonical() {
         IpAddr::V4(v4) => special_v4(v4),
@@ -64,11 +64,11 @@ pub fn special_range(ip: IpAddr) -> Option<&'static str> {
     }
 }
 
-/// The IPv4 addresses that traffic to this IPv6 address would really go to or through.
+/// The IPv4 addresses that traffic to this IPv6 address reaches or passes through.
 ///
-/// One for NAT64 and 6to4, two for Teredo (server, client), else none. The local-use NAT64 prefix
-/// 64:ff9b:1::/48 is not taken apart: where the IPv4 address sits in it is a site's own choice
-/// (RFC 8215), so such addresses are special as a whole.
+/// One for NAT64 and 6to4, two for Teredo (server, client), otherwise none. The local-use NAT64 prefix 64:ff9b:1::/48
+/// is not decoded: each site chooses where the IPv4 address sits in it (RFC 8215), so such addresses are special as a
+/// whole.
 pub fn embedded_v4(ip: Ipv6Addr) -> Vec<Ipv4Addr> {
     let low = Ipv4Addr::from_bits(ip.to_bits() as u32);
     match ip.segments() {

@@ -1,31 +1,30 @@
-//! What a receiver's answer means: the table of the product specification, section 3.
+//! The meaning of a receiver's answer: the table of the product specification, section 3.
 //!
-//! Pure: status, `Retry-After` and body go in, an [`AttemptOutcome`] comes out. A delivery that
-//! fails is an outcome, not an error. The rule behind the table: nothing counts as a verdict that
-//! does not say so. An HTML page served with 200 by some proxy is a failed attempt.
+//! Pure: status, `Retry-After` and body go in, an [`AttemptOutcome`] comes out. A failed delivery is an outcome, not
+//! an error. Only an explicit verdict counts as one: an HTML page that a proxy serves with 200 is a failed attempt.
 
 use std::time::{Duration, UNIX_EPOCH};
 
 use serde::Deserialize;
 use serde_json::Value;
 
-/// Longest pause that a receiver can ask for with `Retry-After`.
+/// Longest pause that a receiver can request with `Retry-After`.
 pub const RETRY_AFTER_MAX: Duration = Duration::from_hours(1);
 
-/// Longest rejection reason that is kept, in characters; the rest is cut off.
+/// Longest stored rejection reason, in characters; the rest is truncated.
 pub const REASON_MAX_CHARS: usize = 2_000;
 
-/// What an answer says beside its verdict; kept with the verdict's record.
+/// Fields of an answer beside its verdict; stored with the verdict's record.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Said {
-    /// The answer's `details`, if any.
+pub struct AnswerFields {
+    /// The answer's `details`, if present.
     pub details: Option<Value>,
-    /// The answer's `metadata`, if any (seed 001).
+    /// The answer's `metadata`, if present (seed 001).
     pub metadata: Option<Value>,
 }
 
-impl Said {
-    /// As the record's content has it; nothing where nothing was said.
+impl AnswerFields {
+    /// The record content of these fields; `None` where the answer had none of them.
     #[must_use]
     pub fn into_content(self) -> Option<serde_json::Map<String, Value>> {
         let named = [("details", self.details), ("metadata", self.metadata)];
@@ -35,72 +34,72 @@ impl Said {
     }
 }
 
-/// How one attempt ended.
+/// The end of one attempt.
 #[derive(Debug, Clone, PartialEq)]
 pub enum AttemptOutcome {
-    /// The receiver took the handoff.
-    Accepted(Said),
-    /// The receiver refused the handoff.
+    /// The receiver accepted the handoff.
+    Accepted(AnswerFields),
+    /// The receiver rejected the handoff.
     Rejected {
-        /// The answer's `reason` or `rejection_reason`, at most [`REASON_MAX_CHARS`] long.
+        /// The answer's `reason` or `rejection_reason`, at most [`REASON_MAX_CHARS`] characters.
         reason: Option<String>,
-        /// What else it says.
-        said: Said,
+        /// The answer's other fields.
+        said: AnswerFields,
     },
-    /// 202: received, the verdict follows by callback.
+    /// Status 202: the receiver has the handoff and sends its verdict by callback.
     Received,
-    /// 429 or 503: alive, but not now.
+    /// Status 429 or 503: the receiver is alive and overloaded.
     Busy {
         /// The receiver's `Retry-After`, at most [`RETRY_AFTER_MAX`].
         retry_after: Option<Duration>,
     },
-    /// 410: the endpoint is gone for good.
+    /// Status 410: the endpoint is permanently gone.
     Gone,
-    /// No usable answer.
+    /// The attempt brought no usable answer.
     Failed(AttemptFailure),
 }
 
 /// Why an attempt brought no usable answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AttemptFailure {
-    /// The kind of failure, for metrics and rules.
+    /// The failure class, used as metric label.
     pub class: FailureClass,
-    /// `false` only where no byte of the request can have reached the receiver; only then may a
-    /// handoff that is not idempotent be tried again.
+    /// `false` only where no byte of the request can have reached the receiver; a handoff that is not idempotent is
+    /// retried only then.
     pub reached: bool,
-    /// The HTTP status, where one came.
+    /// The HTTP status, where the receiver sent one.
     pub status: Option<u16>,
-    /// One sentence for people. Holds nothing of either body, no secret and no URL.
+    /// One sentence for operators. Contains no part of either body, no secret and no URL.
     pub detail: String,
 }
 
-/// Kinds of failed attempts.
+/// Classes of failed attempts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum FailureClass {
     /// The request could not be built (illegal header value, no signing secret).
     Request,
-    /// The egress guard refused the URL or every address behind the name.
+    /// The egress guard refused the URL or every address of the name.
     Egress,
     /// The name did not resolve.
     Dns,
-    /// No connection: refused, reset or unreachable.
+    /// The connection was refused, reset or unreachable.
     Connect,
     /// The TLS handshake failed, or the certificate is not trusted.
     Tls,
-    /// No connection, or no complete answer, in time.
+    /// No connection, or no complete answer, within the timeout.
     Timeout,
-    /// A status outside the table.
+    /// The status is not in the table.
     Status,
-    /// A redirect, which is never followed.
+    /// The receiver redirected; the broker never follows.
     Redirect,
-    /// The connection broke, or the answer says nothing that the table knows.
+    /// The connection broke, or the answer does not match the table.
     Protocol,
-    /// The answer is larger than is read.
+    /// The answer exceeds the size limit.
     BodyTooLarge,
 }
 
 impl FailureClass {
-    /// The word used for metric labels and records.
+    /// The value of the metric label and of records.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Request => "request",
@@ -118,46 +117,50 @@ impl FailureClass {
 }
 
 impl AttemptFailure {
-    /// A failure before any byte of the request can have left for the receiver.
+    /// A failure before any byte of the request left for the receiver.
     pub fn unreached(class: FailureClass, detail: impl Into<String>) -> Self {
         Self { class, reached: false, status: None, detail: detail.into() }
     }
 
-    /// A failure after, or perhaps after, the receiver saw the request.
+    /// A failure after the receiver saw the request, or may have seen it.
     pub fn reached(class: FailureClass, status: Option<u16>, detail: impl Into<String>) -> Self {
         Self { class, reached: true, status, detail: detail.into() }
     }
 }
 
-/// Does the body matter for this status? If not, an attempt need not read it.
+/// Whether the outcome for this status depends on the answer's body. If not, an attempt skips reading it.
 pub fn body_matters(status: u16) -> bool {
     matches!(status, 200..=299 | 409 | 422)
 }
 
-/// What the answer means.
+/// Maps an answer to its outcome.
 ///
-/// `retry_after` is that header's value as received, `now_s` the time in Unix seconds against which
-/// a `Retry-After` date is measured.
+/// `retry_after` is the header value as received, `now_s` the time in Unix seconds against which a `Retry-After` date
+/// is measured.
 pub fn classify(status: u16, retry_after: Option<&str>, body: &[u8], now_s: i64) -> AttemptOutcome {
     let failed = |class, detail: String| {
         AttemptOutcome::Failed(AttemptFailure::reached(class, Some(status), detail))
     };
     match status {
         200..=299 => match (read_verdict(body), status) {
-            (Ok(Verdict::Accepted(said)), _) => AttemptOutcome::Accepted(said),
-            (Ok(Verdict::Rejected { reason, said }), _) => {
+            (Ok(AnswerVerdict::Accepted(said)), _) => AttemptOutcome::Accepted(said),
+            (Ok(AnswerVerdict::Rejected { reason, said }), _) => {
                 AttemptOutcome::Rejected { reason, said }
             }
             (_, 202) => AttemptOutcome::Received,
-            (Err(NoVerdict::Empty), 200 | 204) => AttemptOutcome::Accepted(Said::default()),
+            (Err(VerdictError::Empty), 200 | 204) => {
+                AttemptOutcome::Accepted(AnswerFields::default())
+            }
             (Err(why), _) => failed(FailureClass::Protocol, format!("{status}, but {why}")),
         },
         300..=399 => {
             failed(FailureClass::Redirect, format!("answered {status}; redirects are not followed"))
         }
         409 | 422 => match read_verdict(body) {
-            Ok(Verdict::Rejected { reason, said }) => AttemptOutcome::Rejected { reason, said },
-            Ok(Verdict::Accepted(_)) => failed(
+            Ok(AnswerVerdict::Rejected { reason, said }) => {
+                AttemptOutcome::Rejected { reason, said }
+            }
+            Ok(AnswerVerdict::Accepted(_)) => failed(
                 FailureClass::Status,
                 format!("answered {status}, yet the body says accepted"),
             ),
@@ -171,8 +174,8 @@ pub fn classify(status: u16, retry_after: Option<&str>, body: &[u8], now_s: i64)
     }
 }
 
-/// Reads `Retry-After` (RFC 9110, 10.2.3): seconds or an HTTP date, clamped to
-/// [`RETRY_AFTER_MAX`]. A date in the past is zero; anything else that is malformed is no wish.
+/// Reads `Retry-After` (RFC 9110, 10.2.3): seconds or an HTTP date, clamped to [`RETRY_AFTER_MAX`]. A date in the past
+/// is zero; a malformed value is ignored.
 pub fn parse_retry_after(value: &str, now_s: i64) -> Option<Duration> {
     let value = value.trim();
     let wish = if !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -186,23 +189,23 @@ pub fn parse_retry_after(value: &str, now_s: i64) -> Option<Duration> {
     Some(wish.min(RETRY_AFTER_MAX))
 }
 
-enum Verdict {
-    Accepted(Said),
-    Rejected { reason: Option<String>, said: Said },
+enum AnswerVerdict {
+    Accepted(AnswerFields),
+    Rejected { reason: Option<String>, said: AnswerFields },
 }
 
 #[derive(Debug, thiserror::Error)]
-enum NoVerdict {
+enum VerdictError {
     #[error("there is no body")]
     Empty,
-    #[error("the body is no JSON object, or names a field twice")]
+    #[error("the body is not a JSON object, or repeats a field")]
     NotJson,
-    #[error("the body holds no verdict (`status` ACCEPTED or REJECTED, or boolean `accepted`)")]
+    #[error("the body contains no verdict (`status` ACCEPTED or REJECTED, or boolean `accepted`)")]
     Silent,
 }
 
-/// The fields of an answer that mean something. Others are let through; a repeated one of these is
-/// an error, since it would say two things at once.
+/// The fields of an answer that carry a verdict. Others are ignored; a repeated field is an error, because its two
+/// values could differ.
 #[derive(Deserialize)]
 struct AnswerBody {
     status: Option<Value>,
@@ -213,33 +216,33 @@ struct AnswerBody {
     metadata: Option<Value>,
 }
 
-/// `accepted` decides where it is there: seed 001's answers carry a `status` of their own beside it, which is
-/// `PENDING` for an acceptance. Without it `status` is the verdict.
-fn read_verdict(body: &[u8]) -> Result<Verdict, NoVerdict> {
+/// `accepted` decides where present: seed 001's answers carry a `status` of their own beside it, which is `PENDING`
+/// for an acceptance. Without `accepted`, `status` is the verdict.
+fn read_verdict(body: &[u8]) -> Result<AnswerVerdict, VerdictError> {
     let body = body.trim_ascii();
     if body.is_empty() {
-        return Err(NoVerdict::Empty);
+        return Err(VerdictError::Empty);
     }
     // Derived structs can also be read from arrays, which is not meant here.
     if body[0] != b'{' {
-        return Err(NoVerdict::NotJson);
+        return Err(VerdictError::NotJson);
     }
-    let answer: AnswerBody = serde_json::from_slice(body).map_err(|_| NoVerdict::NotJson)?;
+    let answer: AnswerBody = serde_json::from_slice(body).map_err(|_| VerdictError::NotJson)?;
     let accepted = match (&answer.accepted, &answer.status) {
         (Some(Value::Bool(flag)), _) => *flag,
         (None, Some(Value::String(word))) if word.eq_ignore_ascii_case("ACCEPTED") => true,
         (None, Some(Value::String(word))) if word.eq_ignore_ascii_case("REJECTED") => false,
-        _ => return Err(NoVerdict::Silent),
+        _ => return Err(VerdictError::Silent),
     };
-    let said = Said { details: answer.details, metadata: answer.metadata };
+    let said = AnswerFields { details: answer.details, metadata: answer.metadata };
     if accepted {
-        return Ok(Verdict::Accepted(said));
+        return Ok(AnswerVerdict::Accepted(said));
     }
     let reason = answer.reason.or(answer.rejection_reason).map(reason_text);
-    Ok(Verdict::Rejected { reason, said })
+    Ok(AnswerVerdict::Rejected { reason, said })
 }
 
-/// A reason that is not a string is kept as its JSON text rather than lost.
+/// A reason that is not a string is stored as its JSON text.
 fn reason_text(reason: Value) -> String {
     let text = match reason {
         Value::String(text) => text,

@@ -1,4 +1,4 @@
-//! Every row of the answer table, and what lies between the rows.
+//! Every row of the answer table, and the cases between rows.
 
 use std::time::Duration;
 
@@ -11,13 +11,13 @@ use super::*;
 const NOW_S: i64 = 1_795_262_400;
 
 fn accepted() -> AttemptOutcome {
-    AttemptOutcome::Accepted(Said::default())
+    AttemptOutcome::Accepted(AnswerFields::default())
 }
 
 fn rejected(reason: &str, details: Option<Value>) -> AttemptOutcome {
     AttemptOutcome::Rejected {
         reason: Some(reason.to_owned()),
-        said: Said { details, ..Said::default() },
+        said: AnswerFields { details, ..AnswerFields::default() },
     }
 }
 
@@ -27,7 +27,7 @@ fn plain(status: u16, body: &str) -> AttemptOutcome {
 
 #[test]
 fn verdicts() {
-    let bare_no = AttemptOutcome::Rejected { reason: None, said: Said::default() };
+    let bare_no = AttemptOutcome::Rejected { reason: None, said: AnswerFields::default() };
     let rows = [
         (200, r#"{"status":"ACCEPTED"}"#, accepted()),
         (200, r#"{"status":"accepted","other":[1]}"#, accepted()),
@@ -41,7 +41,10 @@ fn verdicts() {
         (
             200,
             r#"{"status":"ACCEPTED","details":{"eta":3}}"#,
-            AttemptOutcome::Accepted(Said { details: Some(json!({"eta":3})), ..Said::default() }),
+            AttemptOutcome::Accepted(AnswerFields {
+                details: Some(json!({"eta":3})),
+                ..AnswerFields::default()
+            }),
         ),
         (200, r#"{"status":"REJECTED"}"#, bare_no.clone()),
         (200, r#"{"accepted":false,"details":null}"#, bare_no),
@@ -184,7 +187,7 @@ proptest! {
 
 #[test]
 fn f2_6_accepted_decides_over_status_and_metadata_is_kept() {
-    let meta = |value| Said { metadata: Some(value), ..Said::default() };
+    let meta = |value| AnswerFields { metadata: Some(value), ..AnswerFields::default() };
     for status in ["PENDING", "REJECTED", "QUEUED", "ACCEPTED"] {
         let yes = json!({"status": status, "accepted": true, "metadata": {"agent": "b"}});
         let said = AttemptOutcome::Accepted(meta(json!({"agent": "b"})));
@@ -192,8 +195,8 @@ fn f2_6_accepted_decides_over_status_and_metadata_is_kept() {
         let no = json!({"status": status, "accepted": false, "rejection_reason": "full"});
         assert_eq!(plain(200, &no.to_string()), rejected("full", None), "{status}");
     }
-    let all = Said { details: Some(json!({"eta": 3})), metadata: Some(json!([1])) };
+    let all = AnswerFields { details: Some(json!({"eta": 3})), metadata: Some(json!([1])) };
     let kept = json!({"details": {"eta": 3}, "metadata": [1]});
     assert_eq!(all.into_content().map(Value::Object), Some(kept));
-    assert_eq!(Said::default().into_content(), None);
+    assert_eq!(AnswerFields::default().into_content(), None);
 }

@@ -1,21 +1,21 @@
-//! When a failed delivery is tried again: exponential back-off with full jitter.
+//! Retry schedule of a failed delivery: exponential back-off with full jitter. Pure: the caller passes the random
+//! number.
 //!
-//! Full jitter (a delay drawn evenly between zero and the exponential bound) spreads receivers'
-//! load best of the common schemes. Source: AWS Architecture Blog, "Exponential Backoff and
-//! Jitter". The random number comes in from outside, so the function is pure.
+//! Full jitter (a delay drawn evenly between zero and the exponential bound) spreads the load on receivers best among
+//! the common schemes. Source: AWS Architecture Blog, "Exponential Backoff and Jitter".
 
 use std::time::Duration;
 
 use super::answer::RETRY_AFTER_MAX;
 
-/// How often, and how soon, a delivery is tried again.
+/// Delays and number of attempts of a delivery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RetryPolicy {
     /// Upper bound of the first delay.
     pub base: Duration,
-    /// Upper bound of every delay, however many attempts have failed.
+    /// Upper bound of every delay.
     pub cap: Duration,
-    /// How many attempts are made in all, the first one included.
+    /// Number of attempts in all, the first one included.
     pub max_attempts: u32,
 }
 
@@ -27,18 +27,18 @@ impl Default for RetryPolicy {
 }
 
 impl RetryPolicy {
-    /// The same, with as many attempts as a contract's `max_retries` says, where it says so.
+    /// The policy with a contract's `max_retries` in place of its own, where the contract states it.
     #[must_use]
     pub fn within(self, max_retries: Option<u32>) -> Self {
         let max_attempts = max_retries.map_or(self.max_attempts, |n| n.saturating_add(1));
         Self { max_attempts, ..self }
     }
 
-    /// How long to wait before the next attempt; `None` when no attempt is left.
+    /// The delay before the next attempt; `None` when no attempt is left.
     ///
-    /// `failed_attempts` counts those already made, from 1. `random` lies in `[0, 1)`; anything
-    /// outside is brought inside. `retry_after`, the receiver's wish, is a floor under the drawn
-    /// delay and may exceed `cap`, but not [`RETRY_AFTER_MAX`].
+    /// `failed_attempts` counts the attempts made, from 1. `random` lies in `[0, 1)`; other values are clamped.
+    /// `retry_after`, the receiver's request, is a lower bound of the delay and may exceed `cap`, but not
+    /// [`RETRY_AFTER_MAX`].
     pub fn next_delay(
         &self,
         failed_attempts: u32,
@@ -51,7 +51,7 @@ impl RetryPolicy {
         Some(self.pause(failed_attempts, random, retry_after))
     }
 
-    /// The same, however many attempts are left.
+    /// As [`Self::next_delay`], without the limit on attempts.
     pub fn pause(
         &self,
         failed_attempts: u32,
@@ -64,7 +64,7 @@ impl RetryPolicy {
         drawn.max(floor)
     }
 
-    /// The largest delay that can be drawn after so many failed attempts.
+    /// The largest delay that can be drawn after this many failed attempts.
     pub fn bound(&self, failed_attempts: u32) -> Duration {
         let doublings = failed_attempts.saturating_sub(1).min(31);
         self.base.saturating_mul(1 << doublings).min(self.cap)

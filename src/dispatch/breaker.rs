@@ -1,4 +1,4 @@
-//! A circuit breaker for one receiver: a dead receiver is asked rarely, not by every delivery.
+//! A circuit breaker for one receiver: a dead receiver gets single probes, not every delivery.
 //!
 //! ```text
 //!            threshold failures in a row              cool-down over, next permit
@@ -8,27 +8,27 @@
 //!     └──────────── success (from anywhere) ───────────────────────────────────────┘
 //! ```
 //!
-//! Pure: the time comes in as microseconds since any fixed epoch. The caller holds one breaker for
-//! each receiver behind a lock, asks [`Breaker::permits`] before an attempt and reports its end.
+//! Pure: the caller passes the time as microseconds since any fixed epoch. The caller holds one breaker per receiver
+//! behind a lock, asks [`Breaker::permits`] before an attempt and reports its end.
 
 use std::time::Duration;
 
 /// Thresholds and times of a [`Breaker`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BreakerSettings {
-    /// Failures in a row that open the breaker; 0 counts as 1.
+    /// Consecutive failures that open the breaker; 0 counts as 1.
     pub failure_threshold: u32,
-    /// How long the breaker stays open the first time.
+    /// Cool-down after the first opening.
     pub cool_down_base: Duration,
     /// Upper bound of the cool-down, which doubles with each failed probe.
     pub cool_down_cap: Duration,
-    /// After this long a probe that never reported counts as lost and another may start. Should be
-    /// longer than the whole-attempt timeout of the receiver.
+    /// A probe that has not reported after this time counts as lost, and another may start. Must exceed the
+    /// whole-attempt timeout of the receiver.
     pub probe_timeout: Duration,
 }
 
 impl Default for BreakerSettings {
-    /// 5 failures; 1 s doubled up to 60 s; a probe is lost after 120 s.
+    /// 5 failures; cool-down 1 s, doubled up to 60 s; a probe is lost after 120 s.
     fn default() -> Self {
         Self {
             failure_threshold: 5,
@@ -39,16 +39,16 @@ impl Default for BreakerSettings {
     }
 }
 
-/// What the breaker says to an attempt that wants to start.
+/// The breaker's decision on one attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Permit {
-    /// Go ahead.
+    /// The attempt may start.
     Granted,
-    /// Go ahead as the single probe; its end decides whether the breaker closes.
+    /// The attempt may start as the single probe; its end decides whether the breaker closes.
     Probe,
-    /// Not now. Worth asking again at `retry_at_us` (microseconds, the caller's epoch).
+    /// The attempt must wait.
     Denied {
-        /// The earliest time at which the answer can differ without a report coming in.
+        /// Earliest time, in microseconds of the caller's epoch, at which the decision can change without a report.
         retry_at_us: i64,
     },
 }
@@ -56,16 +56,16 @@ pub enum Permit {
 /// The breaker's state, for metrics and operators.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum BreakerState {
-    /// Attempts flow.
+    /// Attempts pass.
     Closed,
-    /// Nothing is sent until the cool-down is over.
+    /// No attempt passes until the cool-down ends.
     Open,
-    /// One probe is under way.
+    /// One probe is in flight.
     HalfOpen,
 }
 
 impl BreakerState {
-    /// The word used for metric labels.
+    /// The value of the metric label.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Closed => "closed",
@@ -95,7 +95,7 @@ impl Breaker {
         Self { settings, phase: Phase::Closed { failures: 0 } }
     }
 
-    /// May an attempt start now? Takes the probe's place if this is the probe.
+    /// Decides on an attempt that starts now. Occupies the probe's place if the attempt is the probe.
     pub fn permits(&mut self, now_us: i64) -> Permit {
         match self.phase {
             Phase::Closed { .. } => Permit::Granted,
@@ -113,18 +113,18 @@ impl Breaker {
         }
     }
 
-    /// The receiver answered sensibly (a rejection is an answer too): closed, all counts forgotten.
+    /// Records a sensible answer, a rejection included: the breaker closes and all counts reset.
     ///
-    /// An attempt that started before the breaker opened may report here while it is open; that is
-    /// fresh proof of life and closes it as well.
+    /// An attempt that started before the breaker opened may report here while it is open; the answer proves that the
+    /// receiver is alive and closes the breaker too.
     pub fn on_success(&mut self) {
         self.phase = Phase::Closed { failures: 0 };
     }
 
-    /// An attempt failed at `now_us`. Returns whether it counted.
+    /// Records a failed attempt at `now_us`. Returns whether the failure counted.
     ///
-    /// While open, late reports of attempts that started earlier change nothing: otherwise the
-    /// last stragglers of one burst would stretch the cool-down several times over.
+    /// While the breaker is open, late reports of attempts that started earlier change nothing: otherwise the
+    /// stragglers of one burst would extend the cool-down several times.
     pub fn on_failure(&mut self, now_us: i64) -> bool {
         match self.phase {
             Phase::Closed { failures } => {
@@ -141,8 +141,8 @@ impl Breaker {
         true
     }
 
-    /// An attempt ended without saying anything about the receiver (cancelled before it was sent):
-    /// if it was the probe, the next caller may probe at once.
+    /// Records an attempt that ended without evidence about the receiver (cancelled before it was sent). If the
+    /// attempt was the probe, the next caller may probe at once.
     pub fn on_abandoned(&mut self, now_us: i64) {
         if let Phase::HalfOpen { openings, .. } = self.phase {
             self.phase = Phase::Open { openings, until_us: now_us };
@@ -158,7 +158,7 @@ impl Breaker {
         }
     }
 
-    /// When the next probe may start, in microseconds; `None` while closed.
+    /// The time at which the next probe may start, in microseconds; `None` while closed.
     pub fn next_probe_at(&self) -> Option<i64> {
         match self.phase {
             Phase::Closed { .. } => None,
@@ -268,8 +268,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever happens: between two probes lies a cool-down or an end of the first, a denial
-        /// names a later time, and at that time the answer is no denial.
+        /// In any order of events, two probes are separated by a cool-down or by the end of the first, a denial names
+        /// a later time, and at that time the breaker does not deny.
         #[test]
         fn never_locks_up(steps in proptest::collection::vec((0_u8..4, 0_i64..5 * SECOND), 1..200)) {
             let mut breaker = Breaker::new(BreakerSettings::default());

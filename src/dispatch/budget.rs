@@ -1,54 +1,52 @@
-//! The retry budget of one receiver: however many deliveries fail, what is tried again stays a fraction
-//! of what is tried for the first time, plus a trickle. A receiver that fails under load gets its
-//! usual load and a little more, instead of a multiple of it.
+//! The retry budget of one receiver: retries stay a fraction of first attempts, plus a constant rate. A receiver that
+//! fails under load gets its usual load and a little more, not a multiple of it.
 //!
-//! A token bucket that may go into debt. Each first attempt pays in a fraction of a token, and time a
-//! few; each retry takes one. Where none is left the retry is put off to the time at which the trickle
-//! alone will have paid for it: put off, never dropped, so a debt is also a queue. Pure: time comes in
-//! from outside. After Finagle's `RetryBudget` (20 % and ten a second), which drops instead.
+//! The budget is a token bucket that may go into debt. Each first attempt adds a fraction of a token, and each second
+//! adds a few; each retry takes one. Where no token is left, the retry is deferred to the time at which the constant
+//! rate alone will have paid for it. Retries are deferred, never dropped, so a debt is also a queue. Pure: the caller
+//! passes the time. After Finagle's `RetryBudget` (20 % and ten a second), which drops instead.
 
 use std::time::Duration;
 
 use crate::domain::ids::Micros;
 
-/// How much may be tried again.
+/// Rates and bound of a receiver's retry budget.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct BudgetSettings {
     /// Retries for each first attempt.
     pub share: f64,
     /// Retries a second in any case; more than 0.
     pub floor: f64,
-    /// Tokens that can be saved up.
+    /// Largest number of saved tokens.
     pub most: f64,
 }
 
 impl Default for BudgetSettings {
-    /// A fifth, ten a second, a hundred saved.
+    /// 0.2 retries for each first attempt, 10 a second, 100 saved.
     fn default() -> Self {
         Self { share: 0.2, floor: 10.0, most: 100.0 }
     }
 }
 
-/// The budget of one receiver.
 #[derive(Debug, Clone)]
-pub(super) struct Budget {
+pub(super) struct RetryBudget {
     settings: BudgetSettings,
     tokens: f64,
     as_of: Option<Micros>,
 }
 
-impl Budget {
-    /// Begins with everything saved.
+impl RetryBudget {
+    /// A budget with all its tokens saved.
     pub(super) fn new(settings: BudgetSettings) -> Self {
         Self { settings, tokens: settings.most, as_of: None }
     }
 
-    /// Something is tried for the first time.
+    /// Records a first attempt.
     pub(super) fn first(&mut self) {
         self.tokens = (self.tokens + self.settings.share).min(self.settings.most);
     }
 
-    /// When what is to be tried again at `wanted` may be.
+    /// The earliest time at which a retry that is due at `wanted` may start.
     pub(super) fn retry(&mut self, now: Micros, wanted: Micros) -> Micros {
         let passed = self.as_of.map_or(Duration::ZERO, |before| now.since(before));
         self.as_of = Some(self.as_of.map_or(now, |before| before.max(now)));
@@ -70,7 +68,7 @@ mod tests {
 
     #[test]
     fn what_is_saved_is_spent_at_once_and_then_it_trickles() {
-        let mut budget = Budget::new(SETTINGS);
+        let mut budget = RetryBudget::new(SETTINGS);
         let now = Micros(1_000_000);
         let at: Vec<i64> = (0..7).map(|_| budget.retry(now, now).0 - now.0).collect();
         assert_eq!(at, [0, 0, 0, 0, 500_000, 1_000_000, 1_500_000]);
@@ -83,7 +81,7 @@ mod tests {
 
     #[test]
     fn a_later_wish_is_kept() {
-        let mut budget = Budget::new(SETTINGS);
+        let mut budget = RetryBudget::new(SETTINGS);
         for _ in 0..4 {
             budget.retry(Micros(0), Micros(0));
         }
@@ -91,13 +89,13 @@ mod tests {
     }
 
     proptest! {
-        /// However it goes: within any time, no more retries fall due than were saved, paid for by
-        /// first attempts, and trickled; and none before it was wanted.
+        /// Within any interval, no more retries fall due than tokens were saved, earned by first attempts, and added
+        /// by the constant rate; and no retry falls due before its wanted time.
         #[test]
         fn retries_stay_within_the_budget(
             steps in proptest::collection::vec((any::<bool>(), 0_i64..200_000, 0_i64..1_000_000), 1..200),
         ) {
-            let mut budget = Budget::new(SETTINGS);
+            let mut budget = RetryBudget::new(SETTINGS);
             let (mut now, mut firsts, mut due) = (Micros(0), 0.0, Vec::new());
             for (first, pause, wish) in steps {
                 now = Micros(now.0 + pause);

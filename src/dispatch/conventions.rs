@@ -1,5 +1,5 @@
-//! A delivery in traces: names and attributes after OpenTelemetry's conventions for HTTP clients and,
-//! where they are asked for, for agents; and the trace context that goes out with it.
+//! A delivery in traces: names and attributes of OpenTelemetry's conventions for HTTP clients and, where configured,
+//! for agents; and the outgoing trace context.
 
 use serde::Deserialize;
 use tracing::Span;
@@ -35,13 +35,12 @@ pub(super) fn describe(span: &Span, claim: &Claim) {
 fn conversation(body: &[u8]) -> Option<String> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
-    struct Members {
+    struct ConversationField {
         conversation_id: Option<String>,
     }
-    serde_json::from_slice::<Members>(body).ok()?.conversation_id
+    serde_json::from_slice::<ConversationField>(body).ok()?.conversation_id
 }
 
-/// The span of one request.
 pub(super) fn post(url: &str, attempt: i32) -> Span {
     let span = tracing::debug_span!(
         "http.post",
@@ -68,7 +67,7 @@ pub(super) fn post(url: &str, attempt: i32) -> Span {
     span
 }
 
-/// The headers of a request: under its own span where spans leave this process, else as they came.
+/// The trace headers of a request: under its own span where spans are exported, otherwise as received.
 pub(super) fn outbound(claim: &Claim, span: &Span) -> (String, Option<String>) {
     let came = claim.trace().map(|context| context.parent);
     let parent = match (telemetry::own(span), came) {
@@ -79,7 +78,7 @@ pub(super) fn outbound(claim: &Claim, span: &Span) -> (String, Option<String>) {
     (parent, Some(claim.tracestate.clone()).filter(|state| !state.is_empty()))
 }
 
-/// Says in the delivery's span what came of it.
+/// Records the outcome in the delivery's span.
 pub(super) fn conclude(tried: &AttemptOutcome) {
     let span = Span::current();
     span.record("handoff.outcome", label(tried));
@@ -89,7 +88,7 @@ pub(super) fn conclude(tried: &AttemptOutcome) {
     }
 }
 
-/// Says in the request's span what was answered.
+/// Records the answer's status in the request's span.
 pub(super) fn answered(status: u16) {
     let span = Span::current();
     span.record("http.response.status_code", status);
@@ -99,7 +98,7 @@ pub(super) fn answered(status: u16) {
     }
 }
 
-/// Says in the request's span that there is no whole answer.
+/// Records in the request's span that no complete answer came.
 pub(super) fn broke(failure: &AttemptFailure) {
     let span = Span::current();
     span.record("error.type", failure.class.as_str());

@@ -1,10 +1,10 @@
-//! The dispatcher: takes what the ledger just committed, and what waits in the outbox, to its
-//! receivers, and says to the ledger what came of it.
+//! The dispatcher delivers what the ledger just committed, and what waits in the outbox, and reports each outcome to
+//! the ledger.
 //!
-//! What was just committed comes claimed and in memory ([`Outbound::deliver`]); nothing is polled for
-//! it. The outbox is asked only for what had no place then: a backlog, a retry whose time has come,
-//! what another broker or a crash left behind. A claim carries an attempt number, and settling carries
-//! it back: whoever was superseded meanwhile changes nothing.
+//! A handoff that was just committed arrives claimed and in memory ([`Outbound::deliver`]), without polling. The
+//! outbox is read only for handoffs that had no free slot at commit: a backlog, a due retry, or the handoffs of
+//! another broker or of a crash. A claim carries an attempt number, and the settlement carries the number back: a
+//! superseded claim changes nothing.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -24,7 +24,7 @@ use super::breaker::BreakerSettings;
 use super::budget::BudgetSettings;
 use super::conventions;
 use super::held::Claims;
-use super::lanes::{Health, Lanes, Told};
+use super::lanes::{EndpointHealthChange, Health, Lanes};
 use super::standard_webhooks::WebhookSecret;
 use super::turns::Turns;
 use super::webhook::{Encoded, HandoffHeaders, Post, VerdictClock, WebhookRequest};
@@ -47,115 +47,114 @@ use crate::vault::{AgentSecrets, SecretKind, Vault};
 
 /// Handoffs claimed for one receiver at once.
 const CLAIM_BATCH: u32 = 32;
-/// Receivers whose outbox is read at once.
+/// Receivers whose outbox is read concurrently.
 const CLAIMS_AT_ONCE: usize = 4;
-/// Nudges taken at once.
+/// Nudges received at once.
 const NUDGES: usize = 256;
-/// Receivers looked at in one poll.
+/// Receivers returned by one poll.
 const POLL_RECEIVERS: i64 = 512;
-/// How long the store may take to answer what is not a commit.
+/// Timeout of store calls other than commits.
 const STORE_PATIENCE: Duration = Duration::from_secs(35);
-/// How often this broker looks for claims of its own that it does not know of. Each look reads the whole
-/// outbox, and there are none unless an answer of the store was lost.
+/// Interval at which this broker looks for its own unknown claims. Each look reads the whole outbox, and such claims
+/// exist only where an answer of the store was lost.
 const LOOK_FOR_FORGOTTEN: Duration = Duration::from_mins(1);
-/// For how long after a lost answer it looks at every poll: a commit may take effect long after its
-/// client gave up on it (the store's own time-out of a statement, and room).
+/// After a lost answer, every poll looks for unknown claims during this time: a commit may take effect long after its
+/// client gave up (the store's own statement timeout, and a margin).
 const DOUBT: Duration = Duration::from_mins(1);
-/// First pause before a settlement that the ledger could not take is said again.
+/// First pause before a settlement that the ledger could not take is repeated.
 const SETTLE_PAUSE: Duration = Duration::from_millis(100);
-/// The longest such pause.
+/// Longest such pause.
 const SETTLE_PAUSE_MAX: Duration = Duration::from_secs(5);
 
-/// How the dispatcher works.
+/// Settings of the dispatcher.
 #[derive(Debug, Clone, Copy)]
-pub struct Settings {
-    /// Pauses and the number of attempts.
+pub struct DispatcherSettings {
+    /// Pauses and number of attempts.
     pub retry: RetryPolicy,
-    /// Attempts under way at once.
+    /// Largest number of concurrent attempts.
     pub max_in_flight: usize,
-    /// When a receiver is left alone.
+    /// Circuit breaker of each receiver.
     pub breaker: BreakerSettings,
-    /// Failures in a row, as the breaker counts them, after which an endpoint is disabled; 0 is never.
+    /// Consecutive failures, as the breaker counts them, after which an endpoint is disabled; 0 means never.
     pub disable_after: u32,
-    /// How much may be tried again.
+    /// Retry budget of each receiver.
     pub budget: BudgetSettings,
-    /// How often to look for what was left behind.
+    /// Interval between two polls of the outbox.
     pub poll: Duration,
-    /// How long a claim lasts.
+    /// Lifetime of a claim.
     pub claim: Duration,
-    /// How long a receiver that has a handoff may take for its verdict.
+    /// Time that a receiver has for its verdict, from the first byte of the request.
     pub verdict: Duration,
-    /// How long an acceptance is leased.
+    /// Lease of an accepted handoff.
     pub lease: Duration,
-    /// Bodies above this many bytes go compressed to receivers that take them so.
+    /// Bodies larger than this many bytes are compressed for receivers that accept a coding.
     pub compress_above: usize,
 }
 
-/// What the dispatcher works with.
-pub struct Parts {
-    /// Where the outbox is.
+/// Dependencies of the dispatcher.
+pub struct DispatcherDependencies {
+    /// Store that holds the outbox.
     pub store: Arc<dyn Store>,
-    /// Who receives.
+    /// Directory of the receiving agents.
     pub directory: Arc<Directory>,
-    /// Opens webhook secrets.
+    /// Vault that opens webhook secrets.
     pub vault: Vault,
-    /// Tells the time.
+    /// The broker's clock.
     pub clock: Arc<dyn Clock>,
-    /// Counts.
+    /// The broker's metrics.
     pub metrics: Arc<Metrics>,
-    /// Posts.
+    /// Client that sends the requests.
     pub post: Arc<dyn Post>,
-    /// Tell the form of a message that a receiver takes.
+    /// Message schemas, which convert a message to a form that the receiver accepts.
     pub schemas: Arc<Schemas>,
-    /// What must not be kept of an answer.
+    /// Redaction policy applied to stored answers.
     pub redaction: Arc<crate::domain::redaction::RedactionPolicy>,
-    /// How.
-    pub settings: Settings,
-    /// This broker's name.
+    /// Timeouts and limits.
+    pub settings: DispatcherSettings,
+    /// This broker's name, under which claims are held.
     pub broker: String,
-    /// What ends its work.
+    /// Token that ends the dispatcher.
     pub stopping: CancellationToken,
 }
 
-/// Where a handoff goes, and in which form.
-struct Endpoint {
+/// A handoff's destination and the body in the receiver's form.
+struct HandoffEndpoint {
     url: String,
     timeout: Duration,
     secrets: Vec<WebhookSecret>,
-    /// The message in the form that the receiver takes.
+    /// The message in a form that the receiver accepts.
     body: Vec<u8>,
-    /// The coding that it takes for large bodies.
+    /// Content coding that the receiver accepts for large bodies.
     coding: Option<Coding>,
 }
 
-/// An attempt that was made.
-struct Posted {
+struct AttemptResult {
     tried: AttemptOutcome,
     url: String,
     begun_at: Micros,
-    /// By when the receiver owes its verdict, once a byte has left for it.
+    /// Deadline of the receiver's verdict, once a byte has left for it.
     verdict_by: Option<Micros>,
-    /// That time is over.
+    /// Whether that deadline has passed.
     overdue: bool,
 }
 
 /// Why a handoff cannot be posted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Unsent {
-    /// There is no such agent any more.
+enum UnsentReason {
+    /// The agent no longer exists.
     Deleted,
-    /// Its endpoint said it is gone, or was given up.
+    /// The endpoint answered 410, or was disabled.
     Disabled,
-    /// It pulls now.
+    /// The agent now pulls.
     Pulls,
-    /// It takes no version of the schema that the message has a form in: it changed since the gate, or is not the
-    /// agent that the gate saw.
+    /// The agent accepts no schema version to which the message converts: the agent changed after the gate, or is not
+    /// the agent that the gate checked.
     Unreadable,
-    /// Its webhook secret does not open.
+    /// The webhook secret cannot be opened.
     Secret,
-    /// The attempt before may have reached the receiver, and it must not be made twice.
+    /// The attempt before may have reached the receiver, and the handoff must not be sent twice.
     Unsettled,
-    /// Nothing was looked up: the broker stops.
+    /// The broker stops; nothing was looked up.
     Stopping,
 }
 
@@ -164,12 +163,12 @@ enum Nudge {
     All,
 }
 
-/// The dispatcher. Clones share everything.
+/// Delivers handoffs to webhook receivers. Clones share all state.
 #[derive(Clone)]
-pub struct Dispatcher(Arc<Inner>);
+pub struct Dispatcher(Arc<DispatcherState>);
 
-struct Inner {
-    parts: Parts,
+struct DispatcherState {
+    parts: DispatcherDependencies,
     lanes: Lanes,
     claims: Claims,
     nudges: mpsc::UnboundedSender<Nudge>,
@@ -178,13 +177,14 @@ struct Inner {
     look_pending: AtomicBool,
 }
 
-/// The end that [`Dispatcher::run`] listens on.
+/// The channel of wake-ups that [`Dispatcher::run`] reads.
 pub struct Nudges(mpsc::UnboundedReceiver<Nudge>);
 
 impl Dispatcher {
-    /// Not running yet: attempts are spawned on `tracker`, [`Dispatcher::run`] needs a task of its own.
+    /// A dispatcher that is not running yet: attempts are spawned on `tracker`, [`Dispatcher::run`] needs its own
+    /// task.
     #[must_use]
-    pub fn new(parts: Parts, tracker: TaskTracker) -> (Self, Nudges) {
+    pub fn new(parts: DispatcherDependencies, tracker: TaskTracker) -> (Self, Nudges) {
         let (nudges, listen) = mpsc::unbounded_channel();
         let settings = &parts.settings;
         let lanes = Lanes::new(
@@ -193,7 +193,7 @@ impl Dispatcher {
             settings.budget,
             settings.disable_after,
         );
-        let inner = Inner {
+        let inner = DispatcherState {
             parts,
             lanes,
             claims: Claims::default(),
@@ -205,14 +205,14 @@ impl Dispatcher {
         (Self(Arc::new(inner)), Nudges(listen))
     }
 
-    /// Where settlements go; set once, before anything is delivered.
+    /// Sets the ledger that takes settlements; called once, before the first delivery.
     pub fn settle_with(&self, ledger: Ledger) {
         let _ = self.0.ledger.set(ledger);
     }
 
     /// Serves the outbox until the broker stops.
     pub async fn run(self, mut nudges: Nudges) {
-        let Inner { parts, lanes, .. } = &*self.0;
+        let DispatcherState { parts, lanes, .. } = &*self.0;
         let mut poll_at = tokio::time::Instant::now();
         let (mut look_at, mut doubt_until) = (poll_at + LOOK_FOR_FORGOTTEN, poll_at);
         let mut taken = Vec::with_capacity(NUDGES);
@@ -263,9 +263,9 @@ impl Dispatcher {
         }
     }
 
-    /// Looks for receivers with something claimable.
+    /// Finds receivers with claimable handoffs.
     async fn poll(&self) {
-        let Inner { parts, lanes, .. } = &*self.0;
+        let DispatcherState { parts, lanes, .. } = &*self.0;
         for (state, count) in lanes.census() {
             parts.metrics.breakers.with_label_values(&[state.as_str()]).set(count);
         }
@@ -277,9 +277,9 @@ impl Dispatcher {
         }
     }
 
-    /// Frees what the store has under this broker's name and nobody here knows of.
+    /// Releases claims that the store holds under this broker's name and that this process does not know.
     async fn release_forgotten(&self) {
-        let Inner { parts, claims, .. } = &*self.0;
+        let DispatcherState { parts, claims, .. } = &*self.0;
         let freed = async {
             let forgotten = claims.forgotten(parts.store.list_claims(&parts.broker).await?);
             if forgotten.is_empty() {
@@ -289,14 +289,15 @@ impl Dispatcher {
         };
         match freed.await {
             Ok(0) => {}
-            Ok(claims) => tracing::warn!(claims, "freed claims whose commit was never answered"),
+            Ok(claims) => {
+                tracing::warn!(claims, "released claims whose commit was not acknowledged")
+            }
             Err(err) => tracing::warn!(error = %err, "this broker's claims cannot be read"),
         }
     }
 
-    /// Reads the outbox of several receivers, a few at once, so that one whose backlog is slow to
-    /// read does not hold up the others; tenants take turns, and each receiver is read once, however
-    /// often it was asked for.
+    /// Reads the outbox of several receivers concurrently, so that a slow backlog does not delay the others. Tenants
+    /// take turns, and each receiver is read once, however often it was requested.
     async fn fill_all(&self, receivers: Vec<ReceiverKey>) {
         let mut turns = Turns::default();
         for receiver in receivers {
@@ -313,7 +314,7 @@ impl Dispatcher {
             .await;
     }
 
-    /// Lets those look for whom there is room now.
+    /// Wakes the next receivers in turn while slots are free.
     fn next_turns(&self) {
         for receiver in self.0.lanes.next_turns() {
             // The loop lives as long as the broker.
@@ -321,9 +322,9 @@ impl Dispatcher {
         }
     }
 
-    /// Claims what there is room for.
+    /// Claims as many handoffs of the receiver as there are free slots, at most `most`.
     async fn fill(&self, receiver: &ReceiverKey, most: u32) {
-        let Inner { parts, lanes, claims: held, .. } = &*self.0;
+        let DispatcherState { parts, lanes, claims: held, .. } = &*self.0;
         if parts.stopping.is_cancelled() {
             return;
         }
@@ -349,13 +350,13 @@ impl Dispatcher {
         {
             Ok(Ok(claims)) => claims,
             Ok(Err(err)) => {
-                tracing::warn!(error = %err, "nothing could be claimed");
+                tracing::warn!(error = %err, "the claim failed");
                 held.lost(operation);
                 lanes.give_back(receiver, places, now);
                 return;
             }
             Err(_) => {
-                tracing::warn!("the store did not answer a claim");
+                tracing::warn!("the claim timed out");
                 held.lost(operation);
                 lanes.give_back(receiver, places, now);
                 return;
@@ -405,21 +406,22 @@ impl Dispatcher {
         self.0.tracker.spawn(async move { this.attempt(claim).await }.instrument(span));
     }
 
-    /// One attempt, from the lane's place to the settled outcome.
+    /// One attempt, from the reserved slot to the settled outcome.
     async fn attempt(&self, claim: Claim) {
         let parts = &self.0.parts;
         fault::at(Step::SendBegin);
         if claim.attempt == 1 {
             self.0.lanes.first(&(claim.tenant.clone(), claim.target.clone()));
         }
-        let Posted { tried, url, begun_at, verdict_by, overdue } = match self.post(&claim).await {
-            Ok(posted) => posted,
-            Err(unsent) => {
-                self.not_sent(&claim, unsent).await;
-                self.over(&claim, Health::Unknown, None);
-                return;
-            }
-        };
+        let AttemptResult { tried, url, begun_at, verdict_by, overdue } =
+            match self.post(&claim).await {
+                Ok(posted) => posted,
+                Err(unsent) => {
+                    self.not_sent(&claim, unsent).await;
+                    self.over(&claim, Health::Unknown, None);
+                    return;
+                }
+            };
         conventions::conclude(&tried);
         let (mut outcome, said, health) = self.judge(&claim, &tried, verdict_by);
         if overdue {
@@ -447,22 +449,22 @@ impl Dispatcher {
         fault::at(Step::SettleDone);
         let told = self.over(&claim, health, wake);
         if let Some(told) = told {
-            self.tell_of(&claim, url, told).await;
+            self.report_health(&claim, url, told).await;
         }
     }
 
-    /// What becomes of a handoff that could not be posted at all.
-    async fn not_sent(&self, claim: &Claim, unsent: Unsent) {
+    /// Settles a handoff that could not be posted.
+    async fn not_sent(&self, claim: &Claim, unsent: UnsentReason) {
         let given_up = |why: &str| Outcome::GivenUp { why: why.to_owned() };
         let outcome = match unsent {
-            Unsent::Deleted => given_up("AGENT_DELETED"),
-            Unsent::Disabled => given_up("ENDPOINT_DISABLED"),
-            Unsent::Unreadable => given_up(SCHEMA_UNREADABLE),
-            Unsent::Secret => given_up("DELIVERY_REQUEST"),
-            Unsent::Unsettled => given_up("DELIVERY_UNKNOWN"),
-            Unsent::Pulls => Outcome::Moved { mode: DeliveryMode::Pull },
+            UnsentReason::Deleted => given_up("AGENT_DELETED"),
+            UnsentReason::Disabled => given_up("ENDPOINT_DISABLED"),
+            UnsentReason::Unreadable => given_up(SCHEMA_UNREADABLE),
+            UnsentReason::Secret => given_up("DELIVERY_REQUEST"),
+            UnsentReason::Unsettled => given_up("DELIVERY_UNKNOWN"),
+            UnsentReason::Pulls => Outcome::Moved { mode: DeliveryMode::Pull },
             // Its claim is handed back with the others.
-            Unsent::Stopping => return,
+            UnsentReason::Stopping => return,
         };
         tracing::info!(why = ?unsent, "not sent");
         self.0.parts.metrics.attempts.with_label_values(&["not_sent"]).inc();
@@ -473,10 +475,15 @@ impl Dispatcher {
         }
     }
 
-    /// The place is free again; `wake` says when the receiver's outbox is to be read next. Returns what
-    /// there is to tell of the endpoint.
-    fn over(&self, claim: &Claim, health: Health, wake: Option<Micros>) -> Option<Told> {
-        let Inner { parts, lanes, .. } = &*self.0;
+    /// Frees the slot; `wake` is the time at which the receiver's outbox is read next. Returns a change of the
+    /// endpoint's health that must be reported.
+    fn over(
+        &self,
+        claim: &Claim,
+        health: Health,
+        wake: Option<Micros>,
+    ) -> Option<EndpointHealthChange> {
+        let DispatcherState { parts, lanes, .. } = &*self.0;
         let receiver = (claim.tenant.clone(), claim.target.clone());
         let (key, attempt) = held_as(claim);
         self.0.claims.let_go(&key, attempt);
@@ -492,13 +499,12 @@ impl Dispatcher {
         over.told
     }
 
-    /// Posts a handoff.
-    async fn post(&self, claim: &Claim) -> Result<Posted, Unsent> {
+    async fn post(&self, claim: &Claim) -> Result<AttemptResult, UnsentReason> {
         let parts = &self.0.parts;
         if claim.unsettled && !claim.idempotent {
-            return Err(Unsent::Unsettled);
+            return Err(UnsentReason::Unsettled);
         }
-        let Endpoint { url, timeout, secrets, body, coding } = self.endpoint(claim).await?;
+        let HandoffEndpoint { url, timeout, secrets, body, coding } = self.endpoint(claim).await?;
         let encoded = match coding.filter(|_| body.len() > parts.settings.compress_above) {
             Some(coding) => encoded(coding, body.clone()).await,
             None => None,
@@ -540,13 +546,13 @@ impl Dispatcher {
             VerdictClock::Running(left) => Some(begun.plus(left)),
             VerdictClock::FromFirstByte(all) => timing.sent.map(|sent| begun.plus(sent + all)),
         };
-        Ok(Posted { tried, url, begun_at, verdict_by, overdue: timing.overdue })
+        Ok(AttemptResult { tried, url, begun_at, verdict_by, overdue: timing.overdue })
     }
 
-    /// Where a handoff goes and how. What speaks against it is looked up anew before it counts: this
-    /// broker's view may be older than another's change.
-    async fn endpoint(&self, claim: &Claim) -> Result<Endpoint, Unsent> {
-        let Inner { parts, .. } = &*self.0;
+    /// Resolves a handoff's destination. A reason against delivery is refreshed from the store before it counts,
+    /// because this broker's view may be older than another broker's change.
+    async fn endpoint(&self, claim: &Claim) -> Result<HandoffEndpoint, UnsentReason> {
+        let DispatcherState { parts, .. } = &*self.0;
         let mut fresh = false;
         loop {
             let why = match parts.directory.agents(&claim.tenant).await {
@@ -559,38 +565,46 @@ impl Dispatcher {
                 Err(_) => {
                     tokio::select! {
                         biased;
-                        () = parts.stopping.cancelled() => return Err(Unsent::Stopping),
+                        () = parts.stopping.cancelled() => return Err(UnsentReason::Stopping),
                         () = tokio::time::sleep(SETTLE_PAUSE_MAX) => continue,
                     }
                 }
             };
-            tracing::debug!(?why, "looking again");
+            tracing::debug!(?why, "refreshing the endpoint");
             parts.directory.agents_changed(&claim.tenant).await;
             fresh = true;
         }
     }
 
-    fn endpoint_of(&self, claim: &Claim, row: Option<&AgentRow>) -> Result<Endpoint, Unsent> {
-        let row = row.ok_or(Unsent::Deleted)?;
+    fn endpoint_of(
+        &self,
+        claim: &Claim,
+        row: Option<&AgentRow>,
+    ) -> Result<HandoffEndpoint, UnsentReason> {
+        let row = row.ok_or(UnsentReason::Deleted)?;
         let delivery = &row.agent.delivery;
         if delivery.disabled {
-            return Err(Unsent::Disabled);
+            return Err(UnsentReason::Disabled);
         }
         let url = delivery
             .url
             .clone()
             .filter(|_| delivery.mode == DeliveryMode::Webhook)
-            .ok_or(Unsent::Pulls)?;
-        let secrets = self.secrets(row, self.0.parts.clock.now()).ok_or(Unsent::Secret)?;
+            .ok_or(UnsentReason::Pulls)?;
+        let secrets = self.secrets(row, self.0.parts.clock.now()).ok_or(UnsentReason::Secret)?;
         let body = claim.delivered(row.agent.is_entitled());
-        let body =
-            self.0.parts.schemas.delivered(body, &row.agent).map_err(|_| Unsent::Unreadable)?;
-        tracing::trace!(handoff_id = %claim.handoff_id, "endpoint found");
+        let body = self
+            .0
+            .parts
+            .schemas
+            .delivered(body, &row.agent)
+            .map_err(|_| UnsentReason::Unreadable)?;
+        tracing::trace!(handoff_id = %claim.handoff_id, "endpoint resolved");
         let receiver = (claim.tenant.clone(), claim.target.clone());
         self.0.lanes.known(&receiver, delivery.max_in_flight, delivery.failing);
         let timeout = Duration::from_millis(delivery.timeout_ms);
         let coding = delivery.accept_encoding.first().copied();
-        Ok(Endpoint { url, timeout, secrets, body, coding })
+        Ok(HandoffEndpoint { url, timeout, secrets, body, coding })
     }
 
     fn secrets(&self, row: &AgentRow, now: Micros) -> Option<Vec<WebhookSecret>> {
@@ -603,7 +617,7 @@ impl Dispatcher {
             .collect()
     }
 
-    /// What an attempt means for the handoff, what to keep of what was said, and for the lane.
+    /// Translates an attempt's outcome for the handoff, the stored answer, and the lane.
     fn judge(
         &self,
         claim: &Claim,
@@ -638,25 +652,27 @@ impl Dispatcher {
             }
         };
         match tried {
-            AttemptOutcome::Accepted(said) => {
-                (Outcome::Accepted, said.clone().into_content().map(Value::Object), Health::Well)
-            }
+            AttemptOutcome::Accepted(said) => (
+                Outcome::Accepted,
+                said.clone().into_content().map(Value::Object),
+                Health::Answered,
+            ),
             AttemptOutcome::Rejected { reason, said } => {
                 let reason = reason.clone().unwrap_or_else(|| "REJECTED".to_owned());
                 let mut said = said.clone().into_content().unwrap_or_default();
                 said.insert("reason".to_owned(), reason.clone().into());
-                (Outcome::Rejected(reason), Some(Value::Object(said)), Health::Well)
+                (Outcome::Rejected(reason), Some(Value::Object(said)), Health::Answered)
             }
             AttemptOutcome::Received => {
                 // An answer without a byte sent before it is none; a person's time is not this one.
                 let verdict_by = verdict_by.unwrap_or_else(|| now.plus(settings.verdict));
-                (Outcome::Received { verdict_by }, None, Health::Well)
+                (Outcome::Received { verdict_by }, None, Health::Answered)
             }
             AttemptOutcome::Busy { retry_after } => {
-                (again(*retry_after, "RECEIVER_BUSY"), None, Health::Well)
+                (again(*retry_after, "RECEIVER_BUSY"), None, Health::Answered)
             }
             AttemptOutcome::Gone => {
-                (Outcome::GivenUp { why: "ENDPOINT_GONE".to_owned() }, None, Health::Well)
+                (Outcome::GivenUp { why: "ENDPOINT_GONE".to_owned() }, None, Health::Answered)
             }
             AttemptOutcome::Failed(failure) => {
                 let why = format!("DELIVERY_{}", failure.class.as_str().to_ascii_uppercase());
@@ -668,22 +684,20 @@ impl Dispatcher {
                 } else {
                     again(None, &why)
                 };
-                (outcome, None, if hopeless { Health::Unknown } else { Health::Ill })
+                (outcome, None, if hopeless { Health::Unknown } else { Health::Failed })
             }
         }
     }
 
-    /// What it works with.
-    pub(super) fn parts(&self) -> &Parts {
+    pub(super) fn parts(&self) -> &DispatcherDependencies {
         &self.0.parts
     }
 
-    /// Where commands go.
     pub(super) fn ledger(&self) -> Option<&Ledger> {
         self.0.ledger.get()
     }
 
-    /// Says what came of it until the ledger has it; a broker that stops leaves the claim to run out.
+    /// Repeats the settlement until the ledger has it; a broker that stops leaves the claim to expire.
     async fn settle(
         &self,
         claim: &Claim,
@@ -691,7 +705,7 @@ impl Dispatcher {
         outcome: Outcome,
         said: Option<serde_json::Value>,
     ) {
-        let Inner { parts, ledger, .. } = &*self.0;
+        let DispatcherState { parts, ledger, .. } = &*self.0;
         let Some(ledger) = ledger.get() else { return };
         let now = parts.clock.now();
         let command = Command {
@@ -746,7 +760,7 @@ impl Dispatcher {
     }
 }
 
-/// A body in a coding, made on a thread of its own; none where that fails, for it can be sent plain.
+/// Encodes a body on a blocking thread; `None` on failure, because the body can be sent plain.
 async fn encoded(coding: Coding, body: Vec<u8>) -> Option<Encoded> {
     let encoding = tokio::task::spawn_blocking(move || coding.encode(&body));
     let bytes = encoding.await.ok()?.ok()?;
@@ -770,7 +784,7 @@ pub(super) fn label(tried: &AttemptOutcome) -> &'static str {
 
 impl Outbound for Dispatcher {
     fn reserve(&self, receiver: &ReceiverKey) -> Option<Place> {
-        let Inner { parts, lanes, claims, .. } = &*self.0;
+        let DispatcherState { parts, lanes, claims, .. } = &*self.0;
         let kept = !parts.stopping.is_cancelled() && lanes.reserve(receiver, parts.clock.now());
         kept.then(|| claims.begin())
     }

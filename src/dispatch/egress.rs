@@ -1,11 +1,10 @@
-//! The egress guard: the one door through which the broker calls out.
+//! The egress guard: the only way by which the broker calls out.
 //!
-//! Whoever registers an agent chooses the address the broker will call, so without a guard every
-//! tenant could reach the broker's own network (server-side request forgery). Names are judged
-//! after resolution, in the resolver itself: the addresses that passed are the addresses that are
-//! connected to, so a name that changes its answer between check and use gains nothing. URLs that
-//! hold an address never reach a resolver, so they are judged before; [`GuardedClient::request`]
-//! does both, and hands out nothing that skips it.
+//! The address of an agent comes from its registration, so without a guard every tenant could reach the broker's own
+//! network (server-side request forgery). The guard judges names after resolution, in the resolver itself: the
+//! addresses that passed are the addresses that are connected to, so a name that changes its answer between check and
+//! use gains nothing. URLs with a literal address never reach a resolver and are judged before;
+//! [`GuardedClient::request`] does both, and returns no request without them.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -17,27 +16,27 @@ use url::{Host, Url};
 
 use super::addresses::{embedded_v4, special_range};
 
-/// What is sent as `User-Agent`.
+/// Value of the `User-Agent` header.
 pub const USER_AGENT: &str = concat!("handoffd/", env!("CARGO_PKG_VERSION"));
 
-/// Which addresses may be called: ordinary public ones, and what the operator allowed besides.
+/// The callable addresses: ordinary public ones, and the networks that the operator allows.
 #[derive(Debug, Clone, Default)]
 pub struct EgressPolicy {
     allowed: Vec<IpNet>,
 }
 
-/// An entry of `HANDOFFD_EGRESS_ALLOW` that is no address and no CIDR.
+/// An entry of `HANDOFFD_EGRESS_ALLOW` that is neither an address nor a CIDR.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{entry}` is neither a CIDR such as 10.0.0.0/8 or fd00::/8 nor an IP address")]
-pub struct BadCidr {
-    /// The entry as it was written.
+pub struct CidrError {
+    /// The entry as written.
     pub entry: String,
 }
 
-/// Why a target may not be called. The text names no address that the caller did not know before.
+/// Why a target is refused. The text names no address that the caller did not supply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum EgressDenied {
-    /// The address lies in a range that is refused.
+    /// The address lies in a refused range.
     #[error("{range} addresses are refused unless HANDOFFD_EGRESS_ALLOW names them")]
     Address {
         /// The refused address, in canonical form. For the operator's log, not for a tenant.
@@ -45,33 +44,33 @@ pub enum EgressDenied {
         /// The range's name, such as `loopback`.
         range: &'static str,
     },
-    /// The text is no absolute URL.
+    /// The text is not an absolute URL.
     #[error("not an absolute URL: {0}")]
     Syntax(url::ParseError),
-    /// Neither `http` nor `https`.
+    /// The scheme is neither `http` nor `https`.
     #[error("only http and https URLs can be called")]
     Scheme,
     /// The URL carries a user name or password.
     #[error("a URL with a user name or password is refused")]
     Userinfo,
-    /// Port 0, which nothing can listen on.
+    /// The port is 0.
     #[error("port 0 cannot be called")]
     Port,
 }
 
 impl EgressPolicy {
-    /// A policy from networks that are allowed although special.
+    /// A policy that allows these networks although they are special.
     pub fn new(allowed: Vec<IpNet>) -> Self {
         Self { allowed: allowed.into_iter().map(unmapped).collect() }
     }
 
     /// Reads `HANDOFFD_EGRESS_ALLOW`: CIDRs or single addresses, separated by commas or spaces.
-    pub fn parse(list: &str) -> Result<Self, BadCidr> {
+    pub fn parse(list: &str) -> Result<Self, CidrError> {
         Self::from_entries(list.split([',', ' ', '\t', '\n']))
     }
 
-    /// Reads one CIDR or address an entry; empty entries are passed over.
-    pub fn from_entries<'a>(entries: impl IntoIterator<Item = &'a str>) -> Result<Self, BadCidr> {
+    /// Reads one CIDR or address per entry; empty entries are skipped.
+    pub fn from_entries<'a>(entries: impl IntoIterator<Item = &'a str>) -> Result<Self, CidrError> {
         entries
             .into_iter()
             .map(str::trim)
@@ -80,16 +79,15 @@ impl EgressPolicy {
                 entry
                     .parse::<IpNet>()
                     .or_else(|_| entry.parse::<IpAddr>().map(IpNet::from))
-                    .map_err(|_| BadCidr { entry: entry.to_owned() })
+                    .map_err(|_| CidrError { entry: entry.to_owned() })
             })
             .collect::<Result<Vec<_>, _>>()
             .map(Self::new)
     }
 
-    /// May this address be connected to?
+    /// Decides on a connection to this address.
     ///
-    /// An allowed network opens its addresses, and also IPv6 addresses that carry only addresses
-    /// it holds (NAT64, 6to4, Teredo).
+    /// An allowed network also covers IPv6 addresses that embed only addresses of that network (NAT64, 6to4, Teredo).
     pub fn permits(&self, ip: IpAddr) -> Result<(), EgressDenied> {
         let address = ip.to_canonical();
         let Some(range) = special_range(address) else {
@@ -111,10 +109,10 @@ impl EgressPolicy {
         }
     }
 
-    /// Checks all of a URL that can be checked before resolution, and parses it.
+    /// Parses a URL and checks all that can be checked before resolution.
     ///
-    /// Fit both for an attempt and for telling someone who registers a URL early. A name that
-    /// passes here is still judged by its addresses when it is called.
+    /// Registration uses the same check for an early answer. A name that passes here is judged by its addresses when
+    /// it is called.
     pub fn check_url(&self, text: &str) -> Result<Url, EgressDenied> {
         let url = Url::parse(text).map_err(EgressDenied::Syntax)?;
         if !matches!(url.scheme(), "http" | "https") {
@@ -141,7 +139,7 @@ impl EgressPolicy {
     }
 }
 
-/// An IPv6 network of mapped addresses becomes the IPv4 network that is meant.
+/// An IPv6 network of mapped addresses becomes the IPv4 network that it denotes.
 fn unmapped(network: IpNet) -> IpNet {
     if let IpNet::V6(v6) = network
         && let Some(v4) = v6.network().to_ipv4_mapped()
@@ -153,7 +151,7 @@ fn unmapped(network: IpNet) -> IpNet {
     network.trunc()
 }
 
-/// A resolver that drops every address the policy refuses; what is left is what is connected to.
+/// A resolver that drops every address that the policy refuses.
 struct GuardedResolver {
     policy: Arc<EgressPolicy>,
     inner: Arc<dyn Resolve>,
@@ -194,21 +192,21 @@ impl Resolve for SystemResolver {
     }
 }
 
-/// Times and sizes of the connection pool.
+/// Timeouts and sizes of the connection pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClientSettings {
-    /// For resolution, TCP and TLS together. Keep it below the attempts' timeouts: only a connect
-    /// that fails by its own timeout is known not to have reached the receiver.
+    /// Bounds resolution, TCP and TLS together. Must stay below the attempts' timeouts: only a connection that fails
+    /// by this timeout is known not to have reached the receiver.
     pub connect_timeout: Duration,
-    /// How long an unused connection is kept.
+    /// Lifetime of an idle connection.
     pub pool_idle_timeout: Duration,
-    /// How many unused connections are kept for each receiver.
+    /// Largest number of idle connections per receiver.
     pub pool_max_idle_per_host: usize,
 }
 
 impl Default for ClientSettings {
-    /// 5 s to connect; idle connections for 30 s (shorter than most servers' own limit, so that
-    /// they rarely close one under us), 16 for each receiver.
+    /// 5 s to connect; idle connections for 30 s (shorter than most servers' own limit, so that servers rarely close a
+    /// connection in use), 16 per receiver.
     fn default() -> Self {
         Self {
             connect_timeout: Duration::from_secs(5),
@@ -218,10 +216,10 @@ impl Default for ClientSettings {
     }
 }
 
-/// An HTTP client that can only call what its policy permits. Cheap to clone; clones share a pool.
+/// An HTTP client that calls only what its policy permits. Clones share a pool.
 ///
-/// No proxies (one would resolve names behind our back), no redirects, no retries of its own, TLS
-/// certificates checked against the system's roots or, where a system has none (bare containers),
+/// The client uses no proxies (a proxy would resolve names outside of the guard), follows no redirects and does not
+/// retry. TLS certificates are checked against the system's roots or, where a system has none (bare containers),
 /// against Mozilla's compiled-in roots.
 #[derive(Debug, Clone)]
 pub struct GuardedClient {
@@ -229,7 +227,7 @@ pub struct GuardedClient {
     policy: Arc<EgressPolicy>,
 }
 
-/// Builds the guarded client. Fails only where TLS cannot be set up at all.
+/// Builds the guarded client. Fails only where TLS cannot be set up.
 pub fn client(
     policy: EgressPolicy,
     settings: &ClientSettings,
@@ -275,7 +273,7 @@ fn compiled_in_roots() -> rustls::ClientConfig {
 }
 
 impl GuardedClient {
-    /// Starts a request, once the URL has passed [`EgressPolicy::check_url`].
+    /// Starts a request after [`EgressPolicy::check_url`] passed its URL.
     pub fn request(
         &self,
         method: reqwest::Method,
@@ -285,7 +283,7 @@ impl GuardedClient {
         Ok(self.http.request(method, url))
     }
 
-    /// The policy in force, for early checks of URLs that someone registers.
+    /// The policy in force, for early checks of registered URLs.
     pub fn policy(&self) -> &EgressPolicy {
         &self.policy
     }

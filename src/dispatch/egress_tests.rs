@@ -112,10 +112,10 @@ fn urls_are_checked_before_anything_is_resolved() {
     }
 }
 
-/// Answers every name with fixed addresses.
-struct Fixed(&'static [&'static str]);
+/// A resolver that answers every name with fixed addresses.
+struct FixedResolver(&'static [&'static str]);
 
-impl Resolve for Fixed {
+impl Resolve for FixedResolver {
     fn resolve(&self, _: Name) -> Resolving {
         let found: Vec<_> = self.0.iter().map(|text| SocketAddr::new(ip(text), 0)).collect();
         Box::pin(async move { Ok(Box::new(found.into_iter()) as Addrs) })
@@ -125,7 +125,7 @@ impl Resolve for Fixed {
 async fn resolved(addresses: &'static [&'static str]) -> Result<Vec<IpAddr>, String> {
     let resolver = GuardedResolver {
         policy: Arc::new(EgressPolicy::default()),
-        inner: Arc::new(Fixed(addresses)),
+        inner: Arc::new(FixedResolver(addresses)),
     };
     match resolver.resolve("example.com".parse().expect("a name")).await {
         Ok(found) => Ok(found.map(|address| address.ip()).collect()),

@@ -1,29 +1,33 @@
-//! What the dispatcher learns of a receiver's endpoint, told to the ledger: that it is gone, is on its way
-//! to being disabled, or answers again.
+//! Reports of the dispatcher to the ledger on a receiver's endpoint: gone, about to be disabled, or recovered.
 
 use super::dispatcher::Dispatcher;
-use super::lanes::Told;
+use super::lanes::EndpointHealthChange;
 use crate::evidence::record::Actor;
 use crate::ledger::command::{AgentChange, ChangeAgent, Command, Kind};
 use crate::store::Claim;
 
 impl Dispatcher {
-    /// The endpoint said so itself.
+    /// Reports that the endpoint answered 410.
     pub(super) async fn gone(&self, claim: &Claim, url: &str) {
         tracing::error!(
             event = "agent.endpoint_disabled",
             agent_id = %claim.target,
-            "the endpoint says it is gone: delivery to this agent is disabled"
+            "the endpoint answered 410: delivery to this agent is disabled"
         );
         self.count("disabled");
         self.change(claim, AgentChange::DisableDelivery { url: url.to_owned() }).await;
     }
 
-    /// It failed so often in a row that operators are told, or answers again after that.
-    pub(super) async fn tell_of(&self, claim: &Claim, url: String, told: Told) {
+    /// Reports consecutive failures of the endpoint, or its recovery after them.
+    pub(super) async fn report_health(
+        &self,
+        claim: &Claim,
+        url: String,
+        told: EndpointHealthChange,
+    ) {
         let agent_id = &claim.target;
         match told {
-            Told::Failing(step) => {
+            EndpointHealthChange::Failing(step) => {
                 let (failures, percent) = (step.failures, step.percent);
                 self.count(if percent >= 100 { "disabled" } else { "failing" });
                 if percent >= 100 {
@@ -31,7 +35,7 @@ impl Dispatcher {
                         event = "agent.endpoint_disabled",
                         %agent_id,
                         failures,
-                        "delivery to this agent is disabled: its endpoint only fails"
+                        "delivery to this agent is disabled: its endpoint keeps failing"
                     );
                 } else {
                     tracing::warn!(
@@ -44,7 +48,7 @@ impl Dispatcher {
                 }
                 self.change(claim, AgentChange::Failing { url, step }).await;
             }
-            Told::Answers => {
+            EndpointHealthChange::Answers => {
                 self.count("recovered");
                 tracing::info!(%agent_id, "the endpoint answers again");
                 self.change(claim, AgentChange::Answers { url }).await;
@@ -67,7 +71,7 @@ impl Dispatcher {
         if let Some(ledger) = self.ledger()
             && let Err(err) = ledger.handle(command).await
         {
-            tracing::warn!(error = %err, "what became of an endpoint could not be written");
+            tracing::warn!(error = %err, "the state of an endpoint could not be written");
         }
         parts.directory.agents_changed(&claim.tenant).await;
     }

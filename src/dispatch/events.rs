@@ -1,11 +1,10 @@
-//! Telling subscribers of events: operators at their subscriptions, agents at their `callbackUrl`.
+//! Publication of events: to operators' subscriptions and to agents' `callbackUrl`.
 //!
-//! Each subscriber has a cursor in the store, and is told of one event after the other, in the feed's
-//! order, at least once. The broker that tells it holds the cursor's lease; when it dies, another goes
-//! on from the cursor within seconds. Each subscriber is served by a task of its own, so a slow one
-//! delays nobody else. An endpoint that does not answer well holds its own line, with growing pauses,
-//! until it does or is given up; an event that the endpoint refuses as such is set aside after a few
-//! attempts.
+//! Each subscriber has a cursor in the store and receives one event after the other, in the feed's order, at least
+//! once. The publishing broker holds the cursor's lease; when that broker dies, another continues from the cursor
+//! within seconds. Each subscriber is served by its own task, so a slow one delays no other. A failing endpoint blocks
+//! only its own stream, with growing pauses, until it answers or is disabled; an event that the endpoint refuses as
+//! such is set aside after a few attempts.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -37,119 +36,119 @@ use crate::vault::{AgentSecrets, SecretKind, Vault};
 
 /// Events read at once for one subscriber.
 const PAGE: i64 = 64;
-/// Subscribers looked for at once.
+/// Subscribers returned by one look-up.
 const LOOK: i64 = 256;
-/// The longest that what was delivered stays unwritten while more is being delivered: as much may be
-/// delivered again after a crash.
+/// Longest time between two writes of a cursor while events are delivered: the events of this time may be delivered
+/// again after a crash.
 const WRITE_EVERY: Duration = Duration::from_millis(250);
-/// How soon a subscriber is looked at again whose endpoint cannot be found.
+/// Pause before a subscriber without an endpoint is looked up again.
 const NO_ENDPOINT_PAUSE: Duration = Duration::from_secs(5);
-/// Statuses by which an endpoint refuses this one event.
+/// Statuses by which an endpoint refuses a single event.
 const REFUSALS: [u16; 5] = [400, 409, 413, 415, 422];
 
-/// How subscribers are told.
+/// Settings of event publication.
 #[derive(Debug, Clone, Copy)]
-pub struct Settings {
+pub struct PublisherSettings {
     /// Pauses between attempts at one event.
     pub retry: RetryPolicy,
-    /// For one attempt.
+    /// Timeout of one attempt.
     pub timeout: Duration,
-    /// Attempts at an event that the endpoint refuses, before it is set aside.
+    /// Attempts at an event that the endpoint refuses, before the event is set aside.
     pub set_aside_after: i32,
-    /// An endpoint that fails for so long is given up.
+    /// An endpoint that fails for this long is disabled.
     pub disable_after: Duration,
-    /// How long a subscriber belongs to a broker that is silent.
+    /// Lifetime of a cursor's lease without renewal.
     pub lease: Duration,
-    /// How often to look for what other brokers left behind.
+    /// Interval between two looks for subscribers that no broker serves.
     pub poll: Duration,
-    /// Subscribers told at once.
+    /// Largest number of subscribers served concurrently.
     pub at_once: usize,
 }
 
-/// What the teller works with.
-pub struct Parts {
-    /// Where events and cursors are.
+/// Dependencies of the event publisher.
+pub struct PublisherDependencies {
+    /// Store of events and cursors.
     pub store: Arc<dyn Store>,
-    /// Puts events into words.
+    /// Feed that renders events.
     pub feed: Feed,
-    /// Agents and their callbacks.
+    /// Directory of agents and their callbacks.
     pub directory: Arc<Directory>,
-    /// Opens secrets.
+    /// Vault that opens signing secrets.
     pub vault: Vault,
-    /// Tells the time.
+    /// The broker's clock.
     pub clock: Arc<dyn Clock>,
-    /// Counts.
+    /// The broker's metrics.
     pub metrics: Arc<Metrics>,
-    /// Posts.
+    /// Client that sends the requests.
     pub client: WebhookClient,
-    /// Says when there is something to tell; takes what was given up.
+    /// Ledger that signals new events and takes disabled endpoints.
     pub ledger: Ledger,
-    /// How.
-    pub settings: Settings,
-    /// This broker's name.
+    /// Timeouts and limits.
+    pub settings: PublisherSettings,
+    /// This broker's name, under which leases are held.
     pub broker: String,
-    /// What ends its work.
+    /// Token that ends the publisher.
     pub stopping: CancellationToken,
 }
 
-/// The teller. Clones share everything.
+/// Publishes events to subscribers. Clones share all state.
 #[derive(Clone)]
-pub struct Teller(Arc<Inner>);
+pub struct EventPublisher(Arc<PublisherState>);
 
-struct Inner {
-    parts: Parts,
+struct PublisherState {
+    parts: PublisherDependencies,
     busy: Mutex<HashSet<CursorKey>>,
     places: Arc<Semaphore>,
     tracker: TaskTracker,
 }
 
-/// Where a subscriber is told, and of what.
-struct Endpoint {
+/// A subscriber's URL, secrets and filter.
+struct SubscriberEndpoint {
     url: String,
     secrets: Vec<WebhookSecret>,
     filter: EventFilter,
     format: EventFormat,
-    /// Told of what is addressed to it, not of everything.
+    /// Limits publication to events that are addressed to this agent.
     audience: Option<AgentId>,
 }
 
-/// What one attempt means for the subscriber's line.
-enum Told {
-    /// Go on with the next.
+/// The consequence of one attempt for the subscriber's stream.
+enum PublicationStep {
+    /// Continue with the next event.
     Next,
-    /// Not now.
+    /// Retry after a pause.
     Later { pause: Duration },
-    /// Never again.
+    /// Disable the endpoint.
     Gone,
 }
 
-/// One subscriber being told: its cursor as it is, and as it was when last written.
-struct Line {
+/// The stream of one subscriber: its cursor now, and its cursor as last written.
+struct SubscriberStream {
     cursor: CursorRow,
     written: Position,
     written_at: tokio::time::Instant,
     log: Vec<EventDeliveryRow>,
 }
 
-impl Teller {
-    /// Not running yet; subscribers are served on `tracker`.
+impl EventPublisher {
+    /// A publisher that is not running yet; subscribers are served on `tracker`.
     #[must_use]
-    pub fn new(parts: Parts, tracker: TaskTracker) -> Self {
+    pub fn new(parts: PublisherDependencies, tracker: TaskTracker) -> Self {
         let places = Arc::new(Semaphore::new(parts.settings.at_once));
-        Self(Arc::new(Inner { parts, busy: Mutex::default(), places, tracker }))
+        Self(Arc::new(PublisherState { parts, busy: Mutex::default(), places, tracker }))
     }
 
-    /// Tells until the broker stops.
+    /// Publishes until the broker stops.
     pub async fn run(self) {
-        let Parts { ledger, settings, stopping, .. } = &self.0.parts;
+        let PublisherDependencies { ledger, settings, stopping, .. } = &self.0.parts;
         let mut renew_at = tokio::time::Instant::now() + settings.lease / 3;
         let mut poll_at = tokio::time::Instant::now();
         loop {
             tokio::select! {
                 () = stopping.cancelled() => return,
-                () = ledger.event_told() => self.look().await,
+                () = ledger.event_told() => self.find_subscribers().await,
                 () = tokio::time::sleep_until(poll_at) => {
-                    self.look().await;
+                    self.find_subscribers().await;
                     poll_at = tokio::time::Instant::now()
                         + settings.poll.mul_f64(1.0 + clock::random_fraction() / 2.0);
                 }
@@ -165,9 +164,9 @@ impl Teller {
         self.0.busy.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Keeps the leases of those who are being told.
+    /// Renews the leases of the subscribers in service.
     async fn renew(&self) {
-        let Parts { store, clock, settings, broker, .. } = &self.0.parts;
+        let PublisherDependencies { store, clock, settings, broker, .. } = &self.0.parts;
         if self.busy().is_empty() {
             return;
         }
@@ -177,13 +176,13 @@ impl Teller {
         }
     }
 
-    /// Looks for subscribers behind whose cursor there is something, and serves them.
-    async fn look(&self) {
-        let Parts { store, clock, .. } = &self.0.parts;
+    /// Finds subscribers with unpublished events, and serves them.
+    async fn find_subscribers(&self) {
+        let PublisherDependencies { store, clock, .. } = &self.0.parts;
         let due = match store.list_due_cursors(clock.now(), LOOK).await {
             Ok(due) => due,
             Err(err) => {
-                tracing::warn!(error = %err, "subscribers cannot be looked for");
+                tracing::warn!(error = %err, "subscribers cannot be listed");
                 return;
             }
         };
@@ -199,7 +198,7 @@ impl Teller {
                 let pause = this.serve(&key).await;
                 this.busy().remove(&key);
                 drop(place);
-                let Parts { ledger, stopping, .. } = &this.0.parts;
+                let PublisherDependencies { ledger, stopping, .. } = &this.0.parts;
                 // What was committed while the lease was held found it taken.
                 match pause {
                     Ok(None) => ledger.look_for_events(),
@@ -207,23 +206,23 @@ impl Teller {
                         () = tokio::time::sleep(pause) => ledger.look_for_events(),
                         () = stopping.cancelled() => {}
                     },
-                    Err(err) => tracing::warn!(error = %err, "a subscriber could not be told"),
+                    Err(err) => tracing::warn!(error = %err, "events could not be published to a subscriber"),
                 }
             });
         }
     }
 
-    /// Takes the lease and tells until there is nothing left or the endpoint fails. Returns how long to
-    /// wait before looking again.
+    /// Takes the lease and publishes until no event is left or the endpoint fails. Returns the pause before the next
+    /// look.
     async fn serve(&self, key: &CursorKey) -> Result<Option<Duration>, StoreError> {
-        let Parts { store, clock, settings, broker, stopping, .. } = &self.0.parts;
+        let PublisherDependencies { store, clock, settings, broker, stopping, .. } = &self.0.parts;
         let now = clock.now();
         let until = now.plus(settings.lease);
         let Some(cursor) = store.claim_cursor(key, broker, now, until).await? else {
             // Somebody else tells it; the poll comes back to it.
             return Ok(Some(settings.poll));
         };
-        let mut line = Line {
+        let mut line = SubscriberStream {
             written: cursor.position,
             written_at: tokio::time::Instant::now(),
             log: Vec::new(),
@@ -247,12 +246,12 @@ impl Teller {
                     line.cursor.position = row.position;
                     continue;
                 }
-                match self.tell(&mut line, &endpoint, &row).await? {
-                    Told::Next => {}
-                    Told::Later { pause } => {
-                        return self.hold(key, line, &endpoint, pause).await;
+                match self.publish(&mut line, &endpoint, &row).await? {
+                    PublicationStep::Next => {}
+                    PublicationStep::Later { pause } => {
+                        return self.pause_stream(key, line, &endpoint, pause).await;
                     }
-                    Told::Gone => {
+                    PublicationStep::Gone => {
                         self.write(&mut line, true).await?;
                         self.give_up(key, &endpoint, "ENDPOINT_GONE").await;
                         return Ok(None);
@@ -269,15 +268,15 @@ impl Teller {
         }
     }
 
-    /// The endpoint failed: its line stands still for a while, or for good.
-    async fn hold(
+    /// Records that the endpoint failed: the stream pauses, or ends.
+    async fn pause_stream(
         &self,
         key: &CursorKey,
-        mut line: Line,
-        endpoint: &Endpoint,
+        mut line: SubscriberStream,
+        endpoint: &SubscriberEndpoint,
         pause: Duration,
     ) -> Result<Option<Duration>, StoreError> {
-        let Parts { clock, settings, .. } = &self.0.parts;
+        let PublisherDependencies { clock, settings, .. } = &self.0.parts;
         let now = clock.now();
         line.cursor.next_at = now.plus(pause);
         self.write(&mut line, true).await?;
@@ -290,13 +289,13 @@ impl Teller {
     }
 
     /// One attempt at one event.
-    async fn tell(
+    async fn publish(
         &self,
-        line: &mut Line,
-        endpoint: &Endpoint,
+        line: &mut SubscriberStream,
+        endpoint: &SubscriberEndpoint,
         row: &EventRow,
-    ) -> Result<Told, StoreError> {
-        let Parts { feed, clock, metrics, .. } = &self.0.parts;
+    ) -> Result<PublicationStep, StoreError> {
+        let PublisherDependencies { feed, clock, metrics, .. } = &self.0.parts;
         let body = feed.tell(row, endpoint.format, endpoint.audience.as_ref()).await?;
         let attempt = line.cursor.failures.saturating_add(1);
         let (notice, elapsed) = self.post(endpoint, row, &body, attempt).await;
@@ -308,12 +307,12 @@ impl Teller {
             metrics.event_lag_seconds.observe(now.since(row.event.at).as_secs_f64());
         }
         match told {
-            Told::Next => {
+            PublicationStep::Next => {
                 line.cursor.position = row.position;
                 line.cursor.failures = 0;
                 line.cursor.failing_since = None;
             }
-            Told::Later { .. } | Told::Gone => {
+            PublicationStep::Later { .. } | PublicationStep::Gone => {
                 line.cursor.failures = attempt;
                 line.cursor.failing_since.get_or_insert(now);
             }
@@ -336,12 +335,12 @@ impl Teller {
 
     async fn post(
         &self,
-        endpoint: &Endpoint,
+        endpoint: &SubscriberEndpoint,
         row: &EventRow,
         body: &serde_json::Value,
         attempt: i32,
     ) -> (Notice, Duration) {
-        let Parts { clock, client, settings, .. } = &self.0.parts;
+        let PublisherDependencies { clock, client, settings, .. } = &self.0.parts;
         let request = WebhookRequest {
             encoded: None,
             url: endpoint.url.clone(),
@@ -363,30 +362,33 @@ impl Teller {
         client.notify(request, content_type).await
     }
 
-    /// What an answer means: the line's next step, the word for it, the status, what went wrong.
+    /// Translates an answer: the stream's next step, the outcome label, the status, and the error text.
     fn judge(
         &self,
         notice: Notice,
         attempt: i32,
-    ) -> (Told, &'static str, Option<u16>, Option<String>) {
+    ) -> (PublicationStep, &'static str, Option<u16>, Option<String>) {
         let settings = &self.0.parts.settings;
         let later = |retry_after| {
             let attempts = u32::try_from(attempt).unwrap_or(u32::MAX);
             let pause = settings.retry.next_delay(attempts, clock::random_fraction(), retry_after);
-            Told::Later { pause: pause.unwrap_or(settings.retry.cap) }
+            PublicationStep::Later { pause: pause.unwrap_or(settings.retry.cap) }
         };
         match notice {
             Notice::Answered { status, .. } if (200..300).contains(&status) => {
-                (Told::Next, "delivered", Some(status), None)
+                (PublicationStep::Next, "delivered", Some(status), None)
             }
-            Notice::Answered { status: 410, .. } => {
-                (Told::Gone, "gone", Some(410), Some("the endpoint says it is gone".to_owned()))
-            }
+            Notice::Answered { status: 410, .. } => (
+                PublicationStep::Gone,
+                "gone",
+                Some(410),
+                Some("the endpoint says it is gone".to_owned()),
+            ),
             Notice::Answered { status, .. }
                 if REFUSALS.contains(&status) && attempt >= settings.set_aside_after =>
             {
                 let detail = format!("refused with {status} {attempt} times");
-                (Told::Next, "set_aside", Some(status), Some(detail))
+                (PublicationStep::Next, "set_aside", Some(status), Some(detail))
             }
             Notice::Answered { status, retry_after } => {
                 (later(retry_after), "retry", Some(status), Some(format!("answered {status}")))
@@ -395,9 +397,13 @@ impl Teller {
         }
     }
 
-    /// Writes where the line stands; `false` where it is no longer this broker's to tell.
-    async fn write(&self, line: &mut Line, give_back: bool) -> Result<bool, StoreError> {
-        let Parts { store, clock, settings, broker, .. } = &self.0.parts;
+    /// Writes the cursor; `false` where another broker holds the lease.
+    async fn write(
+        &self,
+        line: &mut SubscriberStream,
+        give_back: bool,
+    ) -> Result<bool, StoreError> {
+        let PublisherDependencies { store, clock, settings, broker, .. } = &self.0.parts;
         let now = clock.now();
         let cursor = &line.cursor;
         let key = (cursor.tenant.clone(), cursor.subscriber.clone());
@@ -416,16 +422,16 @@ impl Teller {
         Ok(kept)
     }
 
-    /// Where a subscriber is told; `None` if it is not there, or not to be told.
-    async fn endpoint(&self, key: &CursorKey) -> Result<Option<Endpoint>, StoreError> {
-        let Parts { store, directory, .. } = &self.0.parts;
+    /// Resolves a subscriber's endpoint; `None` if it does not exist or is disabled.
+    async fn endpoint(&self, key: &CursorKey) -> Result<Option<SubscriberEndpoint>, StoreError> {
+        let PublisherDependencies { store, directory, .. } = &self.0.parts;
         match &key.1 {
             Subscriber::Subscription(id) => {
                 let Some(row) = store.find_subscription(&(key.0.clone(), *id)).await? else {
                     return Ok(None);
                 };
                 let secrets = self.secrets(key, &row.secrets, &key.1);
-                Ok(secrets.filter(|_| row.subscription.enabled).map(|secrets| Endpoint {
+                Ok(secrets.filter(|_| row.subscription.enabled).map(|secrets| SubscriberEndpoint {
                     url: row.subscription.url,
                     secrets,
                     filter: row.subscription.filter,
@@ -438,12 +444,14 @@ impl Teller {
                     directory.agents(&key.0).await.map_err(|err| StoreError::clone(&err))?;
                 let Some(row) = agents.row(agent) else { return Ok(None) };
                 let secrets = self.secrets(key, &row.secrets, agent);
-                Ok(row.agent.callback_url.clone().zip(secrets).map(|(url, secrets)| Endpoint {
-                    url,
-                    secrets,
-                    filter: EventFilter::default(),
-                    format: EventFormat::Standard,
-                    audience: Some(agent.clone()),
+                Ok(row.agent.callback_url.clone().zip(secrets).map(|(url, secrets)| {
+                    SubscriberEndpoint {
+                        url,
+                        secrets,
+                        filter: EventFilter::default(),
+                        format: EventFormat::Standard,
+                        audience: Some(agent.clone()),
+                    }
                 }))
             }
         }
@@ -455,11 +463,11 @@ impl Teller {
         sealed: &str,
         owner: &impl std::fmt::Display,
     ) -> Option<Vec<WebhookSecret>> {
-        let Parts { vault, clock, .. } = &self.0.parts;
+        let PublisherDependencies { vault, clock, .. } = &self.0.parts;
         AgentSecrets::parse(sealed)
             .open(vault, &key.0, owner, SecretKind::Webhook, clock.now())
             .inspect_err(|err| {
-                tracing::error!(error = %err, subscriber = %key.1, "a secret does not open");
+                tracing::error!(error = %err, subscriber = %key.1, "a secret cannot be opened");
             })
             .ok()?
             .iter()
@@ -467,9 +475,9 @@ impl Teller {
             .collect()
     }
 
-    async fn give_up(&self, key: &CursorKey, endpoint: &Endpoint, reason: &'static str) {
-        let Parts { ledger, clock, metrics, directory, .. } = &self.0.parts;
-        tracing::error!(subscriber = %key.1, reason, "a subscriber is no longer told of events");
+    async fn give_up(&self, key: &CursorKey, endpoint: &SubscriberEndpoint, reason: &'static str) {
+        let PublisherDependencies { ledger, clock, metrics, directory, .. } = &self.0.parts;
+        tracing::error!(subscriber = %key.1, reason, "event publication to a subscriber is disabled");
         let now = clock.now();
         let said = serde_json::json!({ "subscriber": key.1.to_string(), "reason": reason });
         let command = Command {

@@ -1,22 +1,22 @@
-//! An endpoint on its way to being disabled: failures in a row, counted, and the steps at which operators
-//! are told. Pure.
+//! The path of an endpoint to being disabled: consecutive failures, and the steps at which operators are notified.
+//! Pure.
 //!
-//! What is counted is what moved the circuit breaker: the failures that opened it and then each failed
-//! probe. A burst of attempts under way when a receiver goes down counts as a few failures, not as a
-//! hundred, so the count grows with the length of an outage and not with the traffic.
+//! Only failures that moved the circuit breaker count: those that opened it, and then each failed probe. A burst of
+//! attempts in flight when a receiver goes down counts as a few failures, not as a hundred, so the count follows the
+//! length of an outage and not the traffic.
 
 use crate::domain::agent::Failing;
 
-/// Where on the way to disabling operators are told, in percent; at the last it is disabled.
+/// Steps at which operators are notified, in percent of the limit; the last step disables the endpoint.
 pub(super) const STEPS: [u8; 4] = [50, 70, 90, 100];
 
-/// Failures in a row of one endpoint, as one broker sees them.
+/// Consecutive failures of one endpoint, as one broker counts them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Streak {
-    /// At so many it is disabled; 0 is never.
+    /// Failures at which the endpoint is disabled; 0 means never.
     limit: u32,
     failures: u32,
-    /// The highest step told.
+    /// The highest step already notified.
     told: u8,
 }
 
@@ -25,8 +25,8 @@ impl Streak {
         Self { limit, failures: 0, told: 0 }
     }
 
-    /// What stands with the agent: told before this broker started, or by another, or taken back since (by
-    /// an answer that another saw, by an operator who set the delivery anew).
+    /// Adopts the step stored with the agent: notified before this broker started, or by another broker, or reset
+    /// since (by an answer that another broker received, or by an operator who configured the delivery again).
     pub(super) fn known(&mut self, told: Option<Failing>) {
         match told {
             Some(told) if told.failures > self.failures => {
@@ -38,7 +38,7 @@ impl Streak {
         }
     }
 
-    /// One more failure. Returns the step that it reached; of several at once the highest.
+    /// Counts a failure. Returns the step that it reached; the highest of several.
     pub(super) fn failed(&mut self) -> Option<Failing> {
         if self.limit == 0 {
             return None;
@@ -52,7 +52,7 @@ impl Streak {
         })
     }
 
-    /// It answered. Returns whether anybody was told that it fails.
+    /// Resets the count. Returns whether a failing step had been notified.
     pub(super) fn answered(&mut self) -> bool {
         let was_told = self.told > 0;
         *self = Self::new(self.limit);
@@ -107,8 +107,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever the limit: the last step comes with the failure that reaches it, and percentages
-        /// only grow.
+        /// For every limit, the last step comes with the failure that reaches it, and percentages only grow.
         #[test]
         fn the_last_step_is_the_limit(limit in 1_u32..500) {
             let told = steps(&mut Streak::new(limit), limit);

@@ -1,13 +1,13 @@
-//! What this broker knows that it holds, to find what it holds without knowing.
+//! The claims that this broker knows to hold, to find those that it holds without knowing.
 //!
-//! A claim whose commit went through although its answer was lost belongs to this broker, and nobody
-//! here will send it. It would wait until the claim runs out. So the claims that the store has under
-//! this broker's name are compared with those known here, and what nobody knows of is released.
+//! A claim whose commit succeeded although its answer was lost belongs to this broker, and no task here sends it; it
+//! would wait until the claim expires. So the claims that the store has under this broker's name are compared with the
+//! known ones, and the rest is released.
 //!
-//! The race to avoid: a claim is in the store before it is known here. Whoever may be about to claim is
-//! therefore counted as an operation under way from before it asks the store until what it got is
-//! known; a claim that nobody knows of is forgotten only once every operation that was under way when
-//! it was seen has ended. An operation ends in the same step in which its claims become known.
+//! The race to avoid: a claim is in the store before it is known here. Every operation that may claim is therefore
+//! counted as in flight from before it calls the store until its claims are known. An unknown claim is released only
+//! after every operation that was in flight when the claim was seen has ended. An operation ends in the same step in
+//! which its claims become known.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -18,26 +18,26 @@ use crate::store::{ClaimKey, HandoffKey};
 pub(super) type Operation = u64;
 
 #[derive(Default)]
-struct State {
+struct ClaimTable {
     /// Known claims, with their attempt.
     live: HashMap<HandoffKey, i32>,
     begun: Operation,
     under_way: BTreeSet<Operation>,
-    /// Claims that nobody knew of when they were seen, and the last operation begun by then.
+    /// Claims that were unknown when they were seen, and the last operation begun by then.
     suspects: HashMap<HandoffKey, (i32, Operation)>,
     doubt: bool,
 }
 
-/// All claims that this broker knows of.
+/// All claims that this broker knows.
 #[derive(Default)]
-pub(super) struct Claims(Mutex<State>);
+pub(super) struct Claims(Mutex<ClaimTable>);
 
 impl Claims {
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, ClaimTable> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Something begins that may bring claims.
+    /// Begins an operation that may bring claims.
     pub(super) fn begin(&self) -> Operation {
         let mut state = self.lock();
         state.begun += 1;
@@ -46,21 +46,21 @@ impl Claims {
         operation
     }
 
-    /// It ended, and brought these.
+    /// Ends an operation, which brought these claims.
     pub(super) fn end(&self, operation: Operation, brought: impl IntoIterator<Item = ClaimKey>) {
         let mut state = self.lock();
         state.under_way.remove(&operation);
         state.live.extend(brought);
     }
 
-    /// It ended without an answer: it may have brought something that nobody will know of.
+    /// Ends an operation whose answer was lost: it may have brought claims that this broker does not know.
     pub(super) fn lost(&self, operation: Operation) {
         let mut state = self.lock();
         state.under_way.remove(&operation);
         state.doubt = true;
     }
 
-    /// A claim is settled, or will never be.
+    /// Removes a claim that is settled, or never will be.
     pub(super) fn let_go(&self, key: &HandoffKey, attempt: i32) {
         let mut state = self.lock();
         if state.live.get(key) == Some(&attempt) {
@@ -68,16 +68,16 @@ impl Claims {
         }
     }
 
-    /// Whether an answer was lost since this was asked last.
+    /// Whether an answer was lost since the last call.
     pub(super) fn take_doubt(&self) -> bool {
         std::mem::take(&mut self.lock().doubt)
     }
 
-    /// Of the claims that the store has under this broker's name, just read: those that nobody knows of
-    /// and nobody is about to. The caller releases them, each only if it still has that attempt.
+    /// Of the claims that the store has under this broker's name, just read: those that are neither known nor about to
+    /// become known. The caller releases each only if it still has that attempt.
     pub(super) fn forgotten(&self, found: Vec<ClaimKey>) -> Vec<ClaimKey> {
         let mut state = self.lock();
-        let State { live, begun, under_way, suspects, .. } = &mut *state;
+        let ClaimTable { live, begun, under_way, suspects, .. } = &mut *state;
         let oldest = under_way.first().copied().unwrap_or(Operation::MAX);
         let known = std::mem::take(suspects);
         found
@@ -147,7 +147,7 @@ mod tests {
     #[derive(Debug, Clone)]
     enum Step {
         Begin,
-        /// The store takes the claim of an operation under way.
+        /// The store commits the claim of an operation in flight.
         Commit(usize),
         Answer(usize),
         Lose(usize),
@@ -165,8 +165,8 @@ mod tests {
     }
 
     proptest! {
-        /// In any order of events: nothing that somebody holds, or will, is ever taken from it, and
-        /// whatever was lost is found once all is quiet.
+        /// In any order of events, a claim that is held or about to be held is never released, and every lost claim is
+        /// found once all operations have ended.
         #[test]
         fn only_what_nobody_holds_is_released(steps in proptest::collection::vec(step(), 1..60)) {
             let claims = Claims::default();

@@ -1,10 +1,9 @@
-//! What wakes the long polls of pull receivers, and what becomes of handoffs that nobody pulls.
+//! Wake-ups of the long polls of pull receivers, and the end of handoffs that are never pulled.
 //!
-//! A handoff committed here wakes its receiver here, in memory. One that finds nobody waiting here may be
-//! waited for at another broker: the others are told that there is something, not what (a
-//! notification has no payload, and many at once are one), and each looks for the receivers that
-//! wait there. The poll is the net below: for claims that ran out, lost notifications, and databases
-//! without any.
+//! A handoff committed here wakes its receiver here, in memory. The receiver may wait at another broker instead: the
+//! other brokers are notified that something was committed, without a payload (many notifications may merge into one),
+//! and each looks for the receivers that wait there. The poll covers the rest: expired claims, lost notifications, and
+//! databases without notifications.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -23,37 +22,36 @@ use crate::ledger::command::{Command, Kind, Outcome, Settle};
 use crate::ledger::{Ledger, Outbound};
 use crate::store::{OutboxRow, ReceiverKey, Result, Store};
 
-/// Between two notifications to other brokers, and between two looks: what comes meanwhile shares the
-/// next one.
+/// Interval between two notifications to other brokers, and between two looks: commits in between share the next one.
 const TOGETHER: Duration = Duration::from_millis(20);
-/// Receivers asked about at once.
+/// Receivers in one query.
 const ASK: usize = 500;
-/// Periods between two looks for handoffs that nobody will pull; each reads the whole outbox.
+/// Periods between two looks for handoffs that will not be pulled; each look reads the whole outbox.
 const LEFTOVERS_EVERY: u32 = 15;
-/// Receivers and handoffs looked at in one such look.
+/// Receivers and handoffs read in one such look.
 const LEFTOVERS: i64 = 256;
-/// A listening connection is made anew after this long: one that was cut without a word looks alive.
+/// Lifetime of a listening connection: one that was cut silently still looks alive.
 const LISTEN_ANEW: Duration = Duration::from_mins(5);
-/// Pause before listening again where it failed.
+/// Pause before listening again after an error.
 const LISTEN_PAUSE: Duration = Duration::from_secs(2);
 
-/// What the inboxes need.
+/// The task that serves pull receivers.
 pub struct Inboxes {
-    /// Where the outbox is.
+    /// Store that holds the outbox.
     pub store: Arc<dyn Store>,
-    /// How agents receive.
+    /// Directory of the agents and their delivery modes.
     pub directory: Arc<Directory>,
-    /// Who waits, and where failures go.
+    /// Ledger, which holds the waiting polls and takes failures.
     pub ledger: Ledger,
-    /// Who delivers to those that no longer pull.
+    /// Delivers handoffs of agents that no longer pull.
     pub outbound: Arc<dyn Outbound>,
-    /// Tells the time.
+    /// The broker's clock.
     pub clock: Arc<dyn Clock>,
-    /// How often to look in any case.
+    /// Longest interval between two looks.
     pub period: Duration,
-    /// How long a handoff may wait to be claimed.
+    /// Time after which a handoff that was never claimed fails.
     pub unclaimed: Duration,
-    /// What ends it.
+    /// Token that ends the task.
     pub stopping: CancellationToken,
 }
 
@@ -61,7 +59,8 @@ impl Inboxes {
     /// Serves until the broker stops.
     pub async fn run(self) {
         let heard = Notify::new();
-        let work = async { tokio::join!(self.look(&heard), self.listen(&heard), self.tell()) };
+        let work =
+            async { tokio::join!(self.look(&heard), self.listen(&heard), self.notify_brokers()) };
         tokio::select! {
             biased;
             () = self.stopping.cancelled() => {}
@@ -69,22 +68,22 @@ impl Inboxes {
         }
     }
 
-    /// Tells other brokers of what was committed here.
-    async fn tell(&self) {
+    /// Notifies other brokers of commits here.
+    async fn notify_brokers(&self) {
         loop {
             self.ledger.something_for_others().await;
             if let Err(err) = self.store.notify().await {
-                tracing::debug!(error = %err, "other brokers were not told; their poll will find it");
+                tracing::debug!(error = %err, "other brokers could not be notified; their poll finds the handoff");
             }
             tokio::time::sleep(TOGETHER).await;
         }
     }
 
-    /// Hears of what was committed elsewhere.
+    /// Listens for notifications of other brokers.
     async fn listen(&self, heard: &Notify) {
         loop {
             if let Err(err) = self.listen_once(heard).await {
-                tracing::debug!(error = %err, "cannot listen; the poll goes on");
+                tracing::debug!(error = %err, "listening for notifications failed; the poll continues");
                 tokio::time::sleep(LISTEN_PAUSE).await;
             }
             // Whatever was said while nobody listened.
@@ -118,7 +117,7 @@ impl Inboxes {
             }
             if Instant::now() >= leftovers_at {
                 if let Err(err) = self.leftovers().await {
-                    tracing::warn!(error = %err, "what nobody pulls cannot be read");
+                    tracing::warn!(error = %err, "handoffs that are not pulled cannot be read");
                 }
                 leftovers_at = Instant::now() + self.period * LEFTOVERS_EVERY;
             }
@@ -126,7 +125,7 @@ impl Inboxes {
         }
     }
 
-    /// Wakes who waits here and has something to claim.
+    /// Wakes the receivers that wait here and have claimable handoffs.
     async fn wake(&self) -> Result<()> {
         let awaited = self.ledger.awaited_inboxes();
         let now = self.clock.now();
@@ -138,8 +137,8 @@ impl Inboxes {
         Ok(())
     }
 
-    /// Handoffs that wait to be pulled, and will not be: their agent takes webhooks now, or is gone, or
-    /// has been silent for too long.
+    /// Ends or forwards handoffs that will not be pulled: the agent takes webhooks now, was deleted, or did not poll
+    /// for too long.
     async fn leftovers(&self) -> Result<()> {
         let now = self.clock.now();
         let mut fresh = HashSet::new();
@@ -161,7 +160,8 @@ impl Inboxes {
         Ok(())
     }
 
-    /// How an agent receives; `None` where there is none, which is looked up anew before it counts.
+    /// The delivery mode of an agent; `None` where the agent does not exist, which is refreshed from the store before
+    /// it counts.
     async fn mode_of(
         &self,
         receiver: &ReceiverKey,
@@ -180,10 +180,10 @@ impl Inboxes {
         }
     }
 
-    /// Whoever claimed it meanwhile keeps it.
+    /// Fails handoffs with this outcome; a handoff claimed meanwhile keeps its claim.
     async fn end(&self, rows: Vec<OutboxRow>, outcome: Outcome, now: Micros) {
         let commands = rows.into_iter().map(|row| {
-            tracing::warn!(handoff_id = %row.handoff_id, agent_id = %row.target, ?outcome, "a handoff that nobody takes ends");
+            tracing::warn!(handoff_id = %row.handoff_id, agent_id = %row.target, ?outcome, "a handoff without a receiver ends");
             self.ledger.handle(Command {
                 tenant: row.tenant,
                 at: now,
@@ -201,7 +201,7 @@ impl Inboxes {
         });
         for outcome in futures_util::future::join_all(commands).await {
             if let Err(err) = outcome {
-                tracing::warn!(error = %err, "a handoff that nobody takes could not be ended");
+                tracing::warn!(error = %err, "a handoff without a receiver could not be ended");
             }
         }
     }

@@ -1,5 +1,5 @@
-//! A service outside that answers JSON with JSON, asked through the egress guard: a classifier, a matcher,
-//! a model behind either.
+//! An external service that answers JSON with JSON through the egress guard: a classifier, a matcher, or a model
+//! behind either.
 
 use reqwest::{Method, StatusCode, header};
 use serde_json::{Value, json};
@@ -9,25 +9,25 @@ use super::egress::GuardedClient;
 /// Largest answer read, in bytes.
 const MAX_ANSWER: usize = 1 << 20;
 
-/// A service, and how it is reached.
+/// An external JSON service and its address.
 pub struct JsonService {
     client: GuardedClient,
     url: String,
-    /// Sent as a bearer token; empty: none.
+    /// Sent as a bearer token; empty means none.
     api_key: String,
 }
 
 impl JsonService {
-    /// At an address.
+    /// A service at this URL.
     #[must_use]
     pub fn new(client: GuardedClient, url: &str, api_key: &str) -> Self {
         Self { client, url: url.to_owned(), api_key: api_key.to_owned() }
     }
 
-    /// Its answer to a question. The caller bounds the time.
+    /// Sends a question and returns the answer. The caller bounds the time.
     ///
     /// # Errors
-    /// Why there is none, in words that name no address.
+    /// The cause, without an address.
     pub async fn ask(&self, question: &Value) -> Result<Value, String> {
         let mut request = self
             .client
@@ -47,7 +47,7 @@ impl JsonService {
     }
 }
 
-/// An answer's bytes, as long as they are few.
+/// Reads an answer of at most [`MAX_ANSWER`] bytes.
 async fn body(mut response: reqwest::Response) -> Result<Vec<u8>, String> {
     let mut body = Vec::new();
     while let Some(chunk) = response.chunk().await.map_err(|err| err.without_url().to_string())? {
@@ -59,8 +59,8 @@ async fn body(mut response: reqwest::Response) -> Result<Vec<u8>, String> {
     Ok(body)
 }
 
-/// A question to a chat endpoint as OpenAI has it: what the model is to do, and on what, which it is shown
-/// as JSON. It is asked to answer with JSON.
+/// A request for a chat endpoint after OpenAI: the task as the system message, `shown` as JSON, and the demand for a
+/// JSON answer.
 #[must_use]
 pub fn chat(model: &str, task: &str, shown: &Value) -> Value {
     json!({
@@ -74,10 +74,10 @@ pub fn chat(model: &str, task: &str, shown: &Value) -> Value {
     })
 }
 
-/// What a chat endpoint's model answered, as JSON.
+/// The JSON answer of a chat endpoint's model.
 ///
 /// # Errors
-/// What is wrong with the answer, in words.
+/// The defect of the answer.
 pub fn chat_answer(value: &Value) -> Result<Value, String> {
     let said = value
         .pointer("/choices/0/message/content")

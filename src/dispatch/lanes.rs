@@ -1,77 +1,76 @@
-//! Lanes: one for each receiver, so that a slow or dead one never delays another. A lane bounds what
-//! is on its way, holds the circuit breaker, and remembers that more waits in the outbox. Pure but
-//! for its lock; time is handed in.
+//! Lanes: one for each receiver, so that a slow or dead receiver never delays another. A lane bounds the attempts in
+//! flight, holds the circuit breaker, and remembers whether more waits in the outbox. Pure except for its lock; the
+//! caller passes the time.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::breaker::{Breaker, BreakerSettings, BreakerState, Permit};
-use super::budget::{Budget, BudgetSettings};
+use super::budget::{BudgetSettings, RetryBudget};
 use super::failing::Streak;
 use super::turns::Turns;
 use crate::domain::agent::Failing;
 use crate::domain::ids::Micros;
 use crate::store::ReceiverKey;
 
-/// In flight to a receiver whose own limit is not known yet.
+/// Attempts in flight to a receiver whose own limit is not known yet.
 const FIRST_LIMIT: u32 = 16;
-/// Lanes kept although idle; beyond it the idle ones go.
+/// Idle lanes that are retained; further idle lanes are dropped.
 const MAX_IDLE: usize = 10_000;
 
 struct Lane {
     in_flight: u32,
     limit: u32,
     backlog: bool,
-    /// Counts those who found no place: whoever asked the outbox meanwhile may have missed them.
+    /// Counts the handoffs that found no slot: a concurrent read of the outbox may have missed them.
     asked: u64,
     breaker: Breaker,
-    budget: Budget,
+    budget: RetryBudget,
     streak: Streak,
 }
 
-struct State {
+struct LaneTable {
     lanes: HashMap<ReceiverKey, Lane>,
     in_flight: usize,
-    /// Receivers that found the whole broker full, or others waiting for room.
+    /// Receivers that found the whole broker full, or others waiting for a slot.
     turns: Turns,
     wakes: BTreeSet<(Micros, ReceiverKey)>,
 }
 
-/// All lanes of one broker.
 pub(super) struct Lanes {
-    state: Mutex<State>,
+    state: Mutex<LaneTable>,
     max_in_flight: usize,
     breaker: BreakerSettings,
     budget: BudgetSettings,
     disable_after: u32,
 }
 
-/// How an attempt speaks of its receiver's health.
+/// An attempt's evidence about its receiver's health.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Health {
-    /// It answered.
-    Well,
-    /// It did not, or with a failure.
-    Ill,
-    /// Nothing was tried.
+    /// The receiver answered.
+    Answered,
+    /// The receiver did not answer, or answered with a failure.
+    Failed,
+    /// No request was sent.
     Unknown,
 }
 
-/// What the end of an attempt means for others.
+/// The consequences of an attempt's end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Over {
-    /// More waits in the outbox for this receiver, and it is its turn.
+pub(super) struct AttemptEnd {
+    /// More waits in the outbox for this receiver, and it is the receiver's turn.
     pub(super) more: bool,
-    /// Operators are to be told of its endpoint.
-    pub(super) told: Option<Told>,
+    /// A change of the endpoint's health that operators must learn.
+    pub(super) told: Option<EndpointHealthChange>,
 }
 
-/// What there is to tell of an endpoint.
+/// A change of an endpoint's health.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Told {
-    /// It is on its way to being disabled.
+pub(super) enum EndpointHealthChange {
+    /// The endpoint is on its way to being disabled.
     Failing(Failing),
-    /// It was, and answers again.
+    /// The endpoint had been failing, and answers again.
     Answers,
 }
 
@@ -82,7 +81,7 @@ impl Lanes {
         budget: BudgetSettings,
         disable_after: u32,
     ) -> Self {
-        let state = State {
+        let state = LaneTable {
             lanes: HashMap::new(),
             in_flight: 0,
             turns: Turns::default(),
@@ -91,12 +90,11 @@ impl Lanes {
         Self { state: Mutex::new(state), max_in_flight, breaker, budget, disable_after }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, LaneTable> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes a place for a handoff that is about to be committed. None where older ones wait: they
-    /// go first.
+    /// Reserves a slot for a handoff that is about to be committed. Fails where older handoffs wait: they go first.
     pub(super) fn reserve(&self, receiver: &ReceiverKey, now: Micros) -> bool {
         let mut state = self.lock();
         // Who waits for room goes first, too.
@@ -121,9 +119,8 @@ impl Lanes {
         true
     }
 
-    /// Takes as many places as there are for what waits in the outbox, `most` at most, and no more than
-    /// its share where others wait for room; the caller gives back what it does not use, and
-    /// [`Lanes::drained`] the second number.
+    /// Reserves slots for handoffs in the outbox: `most` at most, and no more than the receiver's share where others
+    /// wait. The caller returns unused slots, and passes the second number to [`Lanes::drained`].
     pub(super) fn reserve_many(
         &self,
         receiver: &ReceiverKey,
@@ -158,8 +155,7 @@ impl Lanes {
         (taken, asked)
     }
 
-    /// Gives places back that nothing was sent with. Returns whether more waits and nobody is left
-    /// under way who would look for it.
+    /// Returns unused slots. The result says whether more waits and no attempt in flight would look for it.
     pub(super) fn give_back(&self, receiver: &ReceiverKey, places: u32, now: Micros) -> bool {
         let mut state = self.lock();
         state.in_flight = state.in_flight.saturating_sub(places as usize);
@@ -172,62 +168,60 @@ impl Lanes {
         state.in_turn(receiver, more)
     }
 
-    /// Whose turn it is, now that there is room: as many as there are places.
+    /// Receivers whose turn has come, as many as there are free slots.
     pub(super) fn next_turns(&self) -> Vec<ReceiverKey> {
         let mut state = self.lock();
         let room = self.max_in_flight.saturating_sub(state.in_flight);
         (0..room).map_while(|_| state.turns.pop()).collect()
     }
 
-    /// How many receivers wait for their turn.
     pub(super) fn waiting(&self) -> usize {
         self.lock().turns.len()
     }
 
-    /// What each of so many receivers may take of the room there is.
+    /// The slots that each of this many receivers may take of the free ones.
     pub(super) fn share(&self, receivers: usize) -> u32 {
         let room = self.max_in_flight.saturating_sub(self.lock().in_flight);
         u32::try_from(room.div_ceil(receivers.max(1))).unwrap_or(u32::MAX)
     }
 
-    /// Something is tried for the first time.
+    /// Counts a first attempt in the retry budget.
     pub(super) fn first(&self, receiver: &ReceiverKey) {
         self.lock().lane(receiver, self).budget.first();
     }
 
-    /// When what failed and is wanted again at `wanted` may be tried: not before the retry budget pays
-    /// for it.
+    /// The time at which a retry that is due at `wanted` may start: not before the retry budget pays for it.
     pub(super) fn retry_at(&self, receiver: &ReceiverKey, now: Micros, wanted: Micros) -> Micros {
         self.lock().lane(receiver, self).budget.retry(now, wanted)
     }
 
-    /// An attempt is over.
-    pub(super) fn done(&self, receiver: &ReceiverKey, health: Health, now: Micros) -> Over {
+    /// Ends an attempt.
+    pub(super) fn done(&self, receiver: &ReceiverKey, health: Health, now: Micros) -> AttemptEnd {
         let mut state = self.lock();
         state.in_flight = state.in_flight.saturating_sub(1);
         let Some(lane) = state.lanes.get_mut(receiver) else {
-            return Over { more: false, told: None };
+            return AttemptEnd { more: false, told: None };
         };
         lane.in_flight = lane.in_flight.saturating_sub(1);
         let told = match health {
-            Health::Well => {
+            Health::Answered => {
                 lane.breaker.on_success();
-                lane.streak.answered().then_some(Told::Answers)
+                lane.streak.answered().then_some(EndpointHealthChange::Answers)
             }
-            Health::Ill if lane.breaker.on_failure(now.0) => {
-                lane.streak.failed().map(Told::Failing)
+            Health::Failed if lane.breaker.on_failure(now.0) => {
+                lane.streak.failed().map(EndpointHealthChange::Failing)
             }
-            Health::Ill => None,
+            Health::Failed => None,
             Health::Unknown => {
                 lane.breaker.on_abandoned(now.0);
                 None
             }
         };
         let more = lane.backlog;
-        Over { more: state.in_turn(receiver, more), told }
+        AttemptEnd { more: state.in_turn(receiver, more), told }
     }
 
-    /// What stands with the receiver: its own bound, and what was told of its endpoint.
+    /// Adopts the receiver's stored state: its own limit, and the notified step of its endpoint.
     pub(super) fn known(&self, receiver: &ReceiverKey, limit: u32, failing: Option<Failing>) {
         let mut state = self.lock();
         let lane = state.lane(receiver, self);
@@ -235,8 +229,8 @@ impl Lanes {
         lane.streak.known(failing);
     }
 
-    /// The outbox was asked and gave all it had: nothing more waits, unless somebody came since
-    /// `asked` was taken. Returns whether the outbox must be asked again.
+    /// Records that the outbox returned all it had: nothing more waits, unless a handoff came after `asked` was taken.
+    /// Returns whether the outbox must be read again.
     pub(super) fn drained(&self, receiver: &ReceiverKey, asked: u64) -> bool {
         let mut state = self.lock();
         let Some(lane) = state.lanes.get_mut(receiver) else { return false };
@@ -245,16 +239,16 @@ impl Lanes {
         missed
     }
 
-    /// The receiver takes no webhooks now: what waits for it is for its inbox, and looking for more would
-    /// claim the same again for ever. What is found as a webhook's later is looked at then.
+    /// Records that the receiver accepts no webhooks now: its handoffs belong to its inbox, and a further look would
+    /// claim the same ones forever. Handoffs for a webhook that come later are looked at then.
     pub(super) fn takes_none(&self, receiver: &ReceiverKey) {
         if let Some(lane) = self.lock().lanes.get_mut(receiver) {
             lane.backlog = false;
         }
     }
 
-    /// Something was just committed that had no place. Returns whether the outbox must be asked now:
-    /// not where an attempt under way will do so when it ends.
+    /// Records that a committed handoff found no slot. Returns whether the outbox must be read now: not where an
+    /// attempt in flight does so at its end.
     pub(super) fn must_look(&self, receiver: &ReceiverKey) -> bool {
         let mut state = self.lock();
         let lane = state.lane(receiver, self);
@@ -264,17 +258,17 @@ impl Lanes {
         !known
     }
 
-    /// More waits in the outbox.
+    /// Records that more waits in the outbox.
     pub(super) fn backlog(&self, receiver: &ReceiverKey) {
         self.lock().lane(receiver, self).backlog = true;
     }
 
-    /// Look at that receiver's outbox again at `at`.
+    /// Schedules a look at the receiver's outbox.
     pub(super) fn wake_at(&self, receiver: &ReceiverKey, at: Micros) {
         self.lock().wakes.insert((at, receiver.clone()));
     }
 
-    /// Receivers whose time has come, and when the next one's will.
+    /// Receivers whose scheduled time has come, and the next scheduled time.
     pub(super) fn due(&self, now: Micros) -> (Vec<ReceiverKey>, Option<Micros>) {
         let mut state = self.lock();
         let mut due = Vec::new();
@@ -284,7 +278,7 @@ impl Lanes {
         (due, state.wakes.first().map(|(at, _)| *at))
     }
 
-    /// Receivers by breaker state: closed, open, half open. Idle lanes beyond a bound are let go.
+    /// Number of receivers by breaker state: closed, open, half open. Drops idle lanes beyond [`MAX_IDLE`].
     pub(super) fn census(&self) -> [(BreakerState, i64); 3] {
         let mut state = self.lock();
         if state.lanes.len() > MAX_IDLE {
@@ -299,8 +293,9 @@ impl Lanes {
     }
 }
 
-impl State {
-    /// Whether a receiver with more may look at once; where others wait for room it waits behind them.
+impl LaneTable {
+    /// Whether a receiver with more may be read at once; where others wait for a slot, the receiver queues behind
+    /// them.
     fn in_turn(&mut self, receiver: &ReceiverKey, more: bool) -> bool {
         let wait = more && !self.turns.is_empty();
         if wait {
@@ -316,7 +311,7 @@ impl State {
             backlog: false,
             asked: 0,
             breaker: Breaker::new(lanes.breaker),
-            budget: Budget::new(lanes.budget),
+            budget: RetryBudget::new(lanes.budget),
             streak: Streak::new(lanes.disable_after),
         })
     }
@@ -352,7 +347,7 @@ mod tests {
         lanes.known(&one, 1, None);
         assert!(lanes.reserve(&one, Micros(0)));
         assert!(!lanes.reserve(&one, Micros(0)));
-        assert!(lanes.done(&one, Health::Well, Micros(0)).more, "something waits");
+        assert!(lanes.done(&one, Health::Answered, Micros(0)).more, "something waits");
         assert!(!lanes.reserve(&one, Micros(0)), "the waiting one is first");
         let (places, asked) = lanes.reserve_many(&one, Micros(0), 8);
         assert_eq!(places, 1);
@@ -393,14 +388,14 @@ mod tests {
         assert!(!lanes.reserve(&c, Micros(0)));
         assert_eq!(lanes.next_turns(), [], "no room");
         assert!(
-            !lanes.done(&a, Health::Well, Micros(0)).more,
+            !lanes.done(&a, Health::Answered, Micros(0)).more,
             "a has more, and waits behind the others"
         );
         assert_eq!(lanes.next_turns(), std::slice::from_ref(&b));
         assert!(!lanes.reserve(&receiver("new"), Micros(0)), "it is not before those who wait");
         assert_eq!(lanes.reserve_many(&b, Micros(0), 8).0, 1);
-        lanes.done(&a, Health::Well, Micros(0));
-        lanes.done(&a, Health::Well, Micros(0));
+        lanes.done(&a, Health::Answered, Micros(0));
+        lanes.done(&a, Health::Answered, Micros(0));
         assert_eq!(lanes.next_turns(), [c.clone(), a.clone()]);
         assert_eq!(lanes.reserve_many(&c, Micros(0), 8).0, 1, "its share of the room");
         assert_eq!(lanes.reserve_many(&a, Micros(0), 8).0, 1);
@@ -421,16 +416,16 @@ mod tests {
         let dead = receiver("dead");
         let (places, _) = lanes.reserve_many(&dead, Micros(0), 16);
         let told: Vec<_> =
-            (0..places).filter_map(|_| lanes.done(&dead, Health::Ill, Micros(0)).told).collect();
+            (0..places).filter_map(|_| lanes.done(&dead, Health::Failed, Micros(0)).told).collect();
         assert_eq!(
             told,
-            [Told::Failing(Failing { percent: 50, failures: 2 })],
+            [EndpointHealthChange::Failing(Failing { percent: 50, failures: 2 })],
             "of four, two counted"
         );
         let (_, probe) = lanes.due(Micros(0));
         assert_eq!(lanes.reserve_many(&dead, probe.unwrap_or(Micros(2_000_000)), 8).0, 1);
-        let over = lanes.done(&dead, Health::Well, Micros(2_000_000));
-        assert_eq!(over.told, Some(Told::Answers));
+        let over = lanes.done(&dead, Health::Answered, Micros(2_000_000));
+        assert_eq!(over.told, Some(EndpointHealthChange::Answers));
     }
 
     #[test]
@@ -439,7 +434,7 @@ mod tests {
         let dead = receiver("dead");
         for _ in 0..2 {
             assert!(lanes.reserve(&dead, Micros(0)));
-            lanes.done(&dead, Health::Ill, Micros(0));
+            lanes.done(&dead, Health::Failed, Micros(0));
         }
         assert!(!lanes.reserve(&dead, Micros(1)), "the breaker is open");
         let (_, next) = lanes.due(Micros(1));
@@ -447,7 +442,8 @@ mod tests {
         assert_eq!(lanes.due(at).0, std::slice::from_ref(&dead));
         assert_eq!(lanes.reserve_many(&dead, at, 8).0, 1, "one probe");
         assert!(
-            !lanes.done(&dead, Health::Well, at).more || lanes.reserve_many(&dead, at, 8).0 == 8
+            !lanes.done(&dead, Health::Answered, at).more
+                || lanes.reserve_many(&dead, at, 8).0 == 8
         );
     }
 }

@@ -1,9 +1,8 @@
-//! The delivery edge: what leaves the broker, and what may come back.
+//! The delivery edge: requests that leave the broker, and the answers that may come back.
 //!
-//! The rooms below know neither the store nor the ledger. An attempt goes in as a request and
-//! comes out as an [`answer::AttemptOutcome`]; what that means for the handoff is decided
-//! elsewhere. `addresses`, `answer`, `backoff`, `breaker`, `budget`, `failing`, `turns` and `standard_webhooks`
-//! are pure: time and randomness are handed to them.
+//! The transport files know neither the store nor the ledger. An attempt goes in as a request and comes out as an
+//! [`answer::AttemptOutcome`]; the dispatcher decides its meaning for the handoff. `addresses`, `answer`, `backoff`,
+//! `breaker`, `budget`, `failing`, `turns` and `standard_webhooks` are pure: the caller passes time and randomness.
 
 pub mod addresses;
 pub mod answer;

@@ -1,9 +1,9 @@
-//! Signing and checking after Standard Webhooks 1.0.1, symmetric scheme (`v1`).
+//! Signatures of Standard Webhooks 1.0.1, symmetric scheme (`v1`).
 //!
-//! What is signed is `{webhook-id}.{webhook-timestamp}.{body}`, with HMAC-SHA256 under the decoded
-//! bytes of the `whsec_` key. The header carries one `v1,<base64>` for each key that is valid, with
-//! spaces between, so that a receiver can change keys without losing a delivery.
-//! Source: <https://www.standardwebhooks.com>, specification, "Signature scheme".
+//! The signed text is `{webhook-id}.{webhook-timestamp}.{body}`, with HMAC-SHA256 under the decoded bytes of the
+//! `whsec_` key. The header carries one `v1,<base64>` for each valid key, separated by spaces, so that a receiver can
+//! rotate keys without losing a delivery. Source: <https://www.standardwebhooks.com>, specification, "Signature
+//! scheme".
 
 use std::fmt;
 use std::time::Duration;
@@ -20,7 +20,7 @@ pub const HEADER_ID: &str = "webhook-id";
 pub const HEADER_TIMESTAMP: &str = "webhook-timestamp";
 /// Header with the space-separated signatures.
 pub const HEADER_SIGNATURE: &str = "webhook-signature";
-/// How far a timestamp may lie from the checker's clock, as the reference libraries have it.
+/// Largest distance of a timestamp from the checker's clock, as in the reference libraries.
 pub const TOLERANCE: Duration = Duration::from_mins(5);
 
 const KEY_PREFIX: &str = "whsec_";
@@ -28,17 +28,17 @@ const VERSION_PREFIX: &str = "v1,";
 /// Bounds of the key's length in bytes, from the specification.
 const KEY_BYTES: std::ops::RangeInclusive<usize> = 24..=64;
 
-/// A symmetric signing key, 24 to 64 bytes. Wiped when dropped, never shown by `Debug`.
+/// A symmetric signing key, 24 to 64 bytes. Zeroized on drop; `Debug` never shows the key.
 #[derive(Clone)]
 pub struct WebhookSecret(Zeroizing<Vec<u8>>);
 
-/// Why a text or byte string is no [`WebhookSecret`]. Carries nothing of the input.
+/// Why an input is not a [`WebhookSecret`]. Carries no part of the input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum SecretError {
     /// The text does not start with `whsec_`.
     #[error("a webhook secret starts with `whsec_`")]
     Prefix,
-    /// What follows the prefix is not standard base64.
+    /// The text after the prefix is not standard base64.
     #[error("a webhook secret is `whsec_` and then standard base64")]
     Base64,
     /// The decoded key is shorter than 24 or longer than 64 bytes.
@@ -57,7 +57,7 @@ impl WebhookSecret {
         Self::from_bytes(&bytes)
     }
 
-    /// Takes raw key bytes, as a generator of keys has them.
+    /// A secret from raw key bytes.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, SecretError> {
         if KEY_BYTES.contains(&bytes.len()) {
             Ok(Self(Zeroizing::new(bytes.to_vec())))
@@ -66,7 +66,7 @@ impl WebhookSecret {
         }
     }
 
-    /// The text form `whsec_<base64>`, to be shown once to the key's owner or stored sealed.
+    /// The text form `whsec_<base64>`, for the key's owner or for sealed storage.
     pub fn expose(&self) -> Zeroizing<String> {
         let mut text =
             Zeroizing::new(String::with_capacity(KEY_PREFIX.len() + self.0.len().div_ceil(3) * 4));
@@ -94,8 +94,8 @@ impl fmt::Debug for WebhookSecret {
 
 /// The value of `webhook-signature`: one `v1,<base64>` for each secret, in the given order.
 ///
-/// `timestamp_s` is in whole Unix seconds and must be the value sent as `webhook-timestamp`.
-/// Without secrets the answer is empty; callers treat that as "cannot be sent".
+/// `timestamp_s` is in whole Unix seconds and must equal the sent `webhook-timestamp`. Without secrets the result is
+/// empty; callers treat that as "cannot be sent".
 pub fn signature(secrets: &[WebhookSecret], id: &str, timestamp_s: i64, body: &[u8]) -> String {
     let timestamp = timestamp_s.to_string();
     let mut header = String::new();
@@ -110,27 +110,27 @@ pub fn signature(secrets: &[WebhookSecret], id: &str, timestamp_s: i64, body: &[
     header
 }
 
-/// Why a signed request is not believed.
+/// Why a signed request is not authentic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum VerifyError {
     /// `webhook-timestamp` is not a whole number of seconds.
     #[error("webhook-timestamp is not a whole number of seconds")]
     Timestamp,
-    /// The timestamp lies too far in the past: perhaps a replay.
+    /// The timestamp lies too far in the past: a possible replay.
     #[error("webhook-timestamp is too old")]
     TooOld,
     /// The timestamp lies too far in the future.
     #[error("webhook-timestamp lies in the future")]
     TooNew,
-    /// No `v1` signature fits any of the secrets.
+    /// No `v1` signature matches a secret.
     #[error("no signature matches")]
     Mismatch,
 }
 
-/// Checks a received request: some `v1` signature must fit some secret, compared in constant time.
+/// Checks a received request: some `v1` signature must match some secret, compared in constant time.
 ///
-/// `timestamp` and `signatures` are the header values as received, `now_s` the checker's clock in
-/// Unix seconds. Entries of other versions (`v1a`) and broken ones are passed over.
+/// `timestamp` and `signatures` are the header values as received, `now_s` the checker's clock in Unix seconds.
+/// Entries of other versions (`v1a`) and malformed ones are skipped.
 pub fn verify(
     secrets: &[WebhookSecret],
     id: &str,

@@ -1,12 +1,12 @@
-//! Whose turn it is: round robin over the tenants, and over the receivers of each. A tenant with a
-//! thousand receivers that wait gets no more turns than one with a single receiver. Pure.
+//! The order of waiting receivers: round robin over the tenants, and over the receivers of each. A tenant with a
+//! thousand waiting receivers gets no more turns than a tenant with one. Pure.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
 use crate::domain::ids::{AgentId, TenantId};
 use crate::store::ReceiverKey;
 
-/// Receivers in the order of their turns; each is there once.
+/// Receivers in the order of their turns, without duplicates.
 #[derive(Debug, Default)]
 pub(super) struct Turns {
     tenants: VecDeque<TenantId>,
@@ -15,7 +15,7 @@ pub(super) struct Turns {
 }
 
 impl Turns {
-    /// Waits for its turn, unless it does already.
+    /// Queues a receiver, unless it is queued already.
     pub(super) fn push(&mut self, receiver: ReceiverKey) {
         if !self.known.insert(receiver.clone()) {
             return;
@@ -28,7 +28,7 @@ impl Turns {
         of_tenant.push_back(agent);
     }
 
-    /// Whose turn it is.
+    /// Removes the receiver whose turn has come.
     pub(super) fn pop(&mut self) -> Option<ReceiverKey> {
         let tenant = self.tenants.pop_front()?;
         let of_tenant = self.receivers.get_mut(&tenant)?;
@@ -43,12 +43,10 @@ impl Turns {
         Some(receiver)
     }
 
-    /// How many wait.
     pub(super) fn len(&self) -> usize {
         self.known.len()
     }
 
-    /// Nobody waits.
     pub(super) fn is_empty(&self) -> bool {
         self.known.is_empty()
     }
@@ -93,8 +91,7 @@ mod tests {
     }
 
     proptest! {
-        /// Everyone gets a turn, once; and between two turns of one tenant every other tenant that
-        /// waits has one.
+        /// Every receiver gets one turn; and between two turns of one tenant every other waiting tenant has one.
         #[test]
         fn nobody_is_passed_over(names in proptest::collection::vec((0_u8..5, 0_u8..8), 0..60)) {
             let mut turns = Turns::default();

@@ -1,8 +1,7 @@
-//! One attempt at delivering by webhook: sign, POST, read the answer, say what it means.
+//! One attempt at delivery by webhook: sign, POST, read the answer, classify it.
 //!
-//! The request follows Standard Webhooks 1.0.1 and the product specification, section 3. Every way
-//! in which it can end is an [`AttemptOutcome`]; nothing here returns an error or panics on what a
-//! receiver does.
+//! The request follows Standard Webhooks 1.0.1 and the product specification, section 3. Every end of an attempt is an
+//! [`AttemptOutcome`]; no behaviour of a receiver causes an error or a panic here.
 
 use std::convert::Infallible;
 use std::error::Error;
@@ -34,10 +33,10 @@ use super::standard_webhooks::{
 use crate::domain::content_coding::Coding;
 use crate::fault::{self, Step};
 
-/// How much of an answer is read, in bytes.
+/// Largest number of bytes read of an answer.
 pub const ANSWER_MAX_BYTES: usize = 1024 * 1024;
 
-/// Sends webhooks through the guarded client. Cheap to clone; clones share connections.
+/// Sends webhooks through the guarded client. Clones share connections.
 #[derive(Debug, Clone)]
 pub struct WebhookClient {
     client: GuardedClient,
@@ -45,43 +44,42 @@ pub struct WebhookClient {
 
 /// One attempt, ready to be signed and sent.
 pub struct WebhookRequest {
-    /// Where to, as the receiver registered it; checked by the egress guard at each attempt.
+    /// The URL as the receiver registered it; the egress guard checks it at each attempt.
     pub url: String,
-    /// The JSON document, exactly the bytes that are signed, and sent unless `encoded` is.
+    /// The JSON document, byte for byte as signed; sent unless `encoded` is set.
     pub body: Bytes,
-    /// The same document in a content coding that the receiver takes: sent in its place. The signature stays over
-    /// `body`, for HTTP servers decode before an application sees a byte.
+    /// The same document in a content coding that the receiver accepts; sent instead of `body`. The signature still
+    /// covers `body`, because HTTP servers decode before an application sees a byte.
     pub encoded: Option<Encoded>,
-    /// `webhook-id`: the same for every attempt at this delivery, so that receivers can drop
-    /// repeats.
+    /// `webhook-id`: the same for every attempt at this delivery, so that receivers can drop repeats.
     pub id: String,
-    /// `webhook-timestamp`: the time of this attempt, Unix seconds.
+    /// `webhook-timestamp`: the time of this attempt in Unix seconds.
     pub timestamp_s: i64,
-    /// Signing secrets, at least one; two while one is rotated out.
+    /// Signing secrets, at least one; two during a rotation.
     pub secrets: Vec<WebhookSecret>,
-    /// What else the receiver is told.
+    /// Further headers.
     pub headers: HandoffHeaders,
-    /// For the whole attempt, from resolution to the last byte of the answer.
+    /// Bounds the whole attempt, from resolution to the last byte of the answer.
     pub timeout: Duration,
-    /// What is left of the receiver's time for its verdict; ends an attempt before its own time-out does.
+    /// The remaining time for the verdict; it can end an attempt before `timeout` does.
     pub verdict: VerdictClock,
 }
 
-/// The receiver's time for its verdict, as an attempt finds it.
+/// The receiver's time for its verdict, as seen by one attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum VerdictClock {
-    /// An attempt before this one reached the receiver: this much is left.
+    /// An earlier attempt reached the receiver: this time is left.
     Running(Duration),
-    /// It starts with the first byte of this request that leaves.
+    /// The time starts with the first byte of this request that leaves.
     FromFirstByte(Duration),
-    /// A person decides, in a time of its own.
+    /// A person decides, under a separate deadline.
     Stopped,
 }
 
 /// A body in a content coding.
 #[derive(Debug, Clone)]
 pub struct Encoded {
-    /// Which.
+    /// The content coding.
     pub coding: Coding,
     /// The coded bytes.
     pub bytes: Bytes,
@@ -104,34 +102,33 @@ pub struct HandoffHeaders {
     pub fencing_token: Option<i64>,
 }
 
-/// What came of a post that asks for no verdict.
+/// The outcome of a request that asks for no verdict.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Notice {
-    /// There was an answer.
+    /// The receiver answered.
     Answered {
-        /// Its status.
+        /// HTTP status of the answer.
         status: u16,
-        /// Its `Retry-After`.
+        /// The answer's `Retry-After`.
         retry_after: Option<Duration>,
     },
-    /// There was none.
+    /// No answer came.
     Failed(AttemptFailure),
 }
 
-/// How long an attempt took.
+/// Duration of an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Timing {
     /// From the start of signing to the outcome.
     pub elapsed: Duration,
-    /// From the start of signing to the first byte of the body that left; none where none did.
+    /// From the start of signing to the first byte of the body that left; `None` where none left.
     pub sent: Option<Duration>,
-    /// The receiver's time for its verdict ended the attempt.
+    /// Whether the deadline of the verdict ended the attempt.
     pub overdue: bool,
 }
 
 impl fmt::Debug for WebhookRequest {
-    /// Leaves out the body and the URL's path and query: content and capability URLs stay out of
-    /// logs.
+    /// Omits the body and the URL's path and query: content and capability URLs stay out of logs.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("WebhookRequest")
             .field("id", &self.id)
@@ -143,10 +140,10 @@ impl fmt::Debug for WebhookRequest {
     }
 }
 
-/// Takes an attempt to its receiver: over the network, or over what a test puts in its place.
+/// Sends an attempt to its receiver: over the network, or over a test's replacement.
 #[async_trait]
 pub trait Post: Send + Sync {
-    /// Makes one attempt. Dropping the future abandons it; the receiver may have seen it then.
+    /// Makes one attempt. Dropping the future abandons the attempt, which the receiver may have seen.
     async fn send(&self, request: WebhookRequest) -> (AttemptOutcome, Timing);
 }
 
@@ -154,8 +151,8 @@ pub trait Post: Send + Sync {
 impl Post for WebhookClient {
     async fn send(&self, request: WebhookRequest) -> (AttemptOutcome, Timing) {
         let started = Instant::now();
-        let first_byte = Arc::new(FirstByte::default());
-        let limit = Limit::new(&request, started, Arc::clone(&first_byte));
+        let first_byte = Arc::new(FirstByteSent::default());
+        let limit = AttemptLimit::new(&request, started, Arc::clone(&first_byte));
         let mut overdue = false;
         let outcome = match self.attempt(request, started, &limit, &mut overdue).await {
             Ok(outcome) => outcome,
@@ -170,13 +167,12 @@ impl Post for WebhookClient {
 }
 
 impl WebhookClient {
-    /// Sends through this client, under its policy.
+    /// A client that sends under the policy of `client`.
     pub fn new(client: GuardedClient) -> Self {
         Self { client }
     }
 
-    /// Posts something that asks for no verdict: only the answer's status counts, its body is not
-    /// read.
+    /// Posts a document that asks for no verdict: only the answer's status counts, and its body is not read.
     pub async fn notify(
         &self,
         request: WebhookRequest,
@@ -221,7 +217,7 @@ impl WebhookClient {
         &self,
         request: WebhookRequest,
         started: Instant,
-        limit: &Limit,
+        limit: &AttemptLimit,
         overdue: &mut bool,
     ) -> Result<AttemptOutcome, AttemptFailure> {
         let headers = signed_headers(&request)?;
@@ -230,7 +226,7 @@ impl WebhookClient {
             .request(Method::POST, &request.url)
             .map_err(denied)?
             .headers(headers)
-            .body(reqwest::Body::wrap(Watched::new(
+            .body(reqwest::Body::wrap(ObservedBody::new(
                 request.encoded.map_or(request.body, |encoded| encoded.bytes),
                 Arc::clone(&limit.first_byte),
             )))
@@ -274,27 +270,26 @@ impl WebhookClient {
     }
 }
 
-/// When the first byte of a request's body left, and who waits for that.
+/// The time at which the first byte of a request's body left, and the tasks that wait for it.
 #[derive(Debug, Default)]
-struct FirstByte {
+struct FirstByteSent {
     left: OnceLock<Instant>,
     told: Notify,
 }
 
-/// A request's body that notes when it is first asked for: the connection is there then, and the headers
-/// are written.
-struct Watched {
+/// A request body that records its first poll: at that time the connection exists and the headers are written.
+struct ObservedBody {
     rest: Option<Bytes>,
-    first_byte: Arc<FirstByte>,
+    first_byte: Arc<FirstByteSent>,
 }
 
-impl Watched {
-    fn new(body: Bytes, first_byte: Arc<FirstByte>) -> Self {
+impl ObservedBody {
+    fn new(body: Bytes, first_byte: Arc<FirstByteSent>) -> Self {
         Self { rest: (!body.is_empty()).then_some(body), first_byte }
     }
 }
 
-impl http_body::Body for Watched {
+impl http_body::Body for ObservedBody {
     type Data = Bytes;
     type Error = Infallible;
 
@@ -317,25 +312,25 @@ impl http_body::Body for Watched {
     }
 }
 
-/// Until when an attempt may last: its own time-out, and the receiver's time for its verdict.
-struct Limit {
+/// The limits of an attempt: its timeout, and the deadline of the verdict.
+struct AttemptLimit {
     attempt: Instant,
     verdict: VerdictClock,
     started: Instant,
-    first_byte: Arc<FirstByte>,
+    first_byte: Arc<FirstByteSent>,
 }
 
-/// An attempt that took too long.
-struct Ended {
+/// An attempt that exceeded a limit.
+struct LimitExceeded {
     by_verdict: bool,
 }
 
-impl Limit {
-    fn new(request: &WebhookRequest, started: Instant, first_byte: Arc<FirstByte>) -> Self {
+impl AttemptLimit {
+    fn new(request: &WebhookRequest, started: Instant, first_byte: Arc<FirstByteSent>) -> Self {
         Self { attempt: started + request.timeout, verdict: request.verdict, started, first_byte }
     }
 
-    /// When the verdict's time is over, as far as it runs.
+    /// The deadline of the verdict, once its time runs.
     fn verdict(&self) -> Option<Instant> {
         match self.verdict {
             VerdictClock::Running(left) => Some(self.started + left),
@@ -344,7 +339,7 @@ impl Limit {
         }
     }
 
-    async fn within<T>(&self, work: impl Future<Output = T>) -> Result<T, Ended> {
+    async fn within<T>(&self, work: impl Future<Output = T>) -> Result<T, LimitExceeded> {
         let mut work = std::pin::pin!(work);
         loop {
             let verdict = self.verdict();
@@ -353,7 +348,7 @@ impl Limit {
                 biased;
                 done = &mut work => return Ok(done),
                 () = sleep_until(until) => {
-                    return Err(Ended { by_verdict: verdict.is_some_and(|at| at <= until) });
+                    return Err(LimitExceeded { by_verdict: verdict.is_some_and(|at| at <= until) });
                 }
                 () = self.first_byte.told.notified(), if verdict.is_none() => {}
             }
@@ -433,10 +428,10 @@ fn denied(why: EgressDenied) -> AttemptFailure {
     AttemptFailure::unreached(FailureClass::Egress, why.to_string())
 }
 
-/// What a client error says about the attempt.
+/// Classifies a client error.
 ///
-/// "Connect" errors cover resolution, TCP and the TLS handshake, all of which end before the first
-/// byte of the request is written. Whatever else happened may have happened after: `reached` then.
+/// "Connect" errors cover resolution, TCP and the TLS handshake, all of which end before the first byte of the request
+/// is written. Any other error may have happened afterwards and counts as `reached`.
 fn failure_of(error: &reqwest::Error) -> AttemptFailure {
     if let Some(why) = find::<EgressDenied>(error) {
         return denied(*why);
@@ -472,8 +467,8 @@ fn failure_of(error: &reqwest::Error) -> AttemptFailure {
 
 /// Finds an error of type `E` among an error and its causes.
 ///
-/// An `io::Error` that wraps another error names as its source that error's source and skips the
-/// error itself, so it is opened by hand.
+/// An `io::Error` that wraps another error names that error's source as its own and skips the error itself, so the
+/// wrapper is opened explicitly.
 fn find<'a, E: Error + 'static>(error: &'a (dyn Error + 'static)) -> Option<&'a E> {
     let mut next = Some(error);
     while let Some(error) = next {

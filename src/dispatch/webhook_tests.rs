@@ -14,7 +14,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 
 use super::*;
-use crate::dispatch::answer::Said;
+use crate::dispatch::answer::AnswerFields;
 use crate::dispatch::egress::{self, ClientSettings, EgressPolicy};
 use crate::dispatch::standard_webhooks::{TOLERANCE, verify};
 
@@ -74,7 +74,7 @@ async fn bound() -> (TcpListener, SocketAddr) {
     (listener, address)
 }
 
-/// Serves a router and gives its base URL.
+/// Serves a router and returns its base URL.
 async fn serve(router: Router) -> String {
     let (listener, address) = bound().await;
     tokio::spawn(async move {
@@ -84,7 +84,7 @@ async fn serve(router: Router) -> String {
     format!("http://{address}")
 }
 
-/// Answers every connection with fixed bytes once a request has come, then closes or stays silent.
+/// A server that answers every connection with fixed bytes after a request, then closes or stays silent.
 async fn raw(answer: Vec<u8>, close: bool) -> String {
     let (listener, address) = bound().await;
     tokio::spawn(async move {
@@ -112,20 +112,20 @@ fn answering(status: u16, headers: &'static [(&str, &str)], body: &'static str) 
     }))
 }
 
-/// Status, headers and body of an answer, and what it means.
-type Row = (u16, &'static [(&'static str, &'static str)], &'static str, AttemptOutcome);
+/// Status, headers and body of an answer, and the expected outcome.
+type AnswerCase = (u16, &'static [(&'static str, &'static str)], &'static str, AttemptOutcome);
 
 #[tokio::test]
 async fn the_answer_table_holds_over_the_wire() {
     let client = client(LOOPBACK);
-    let accepted = AttemptOutcome::Accepted(Said::default());
+    let accepted = AttemptOutcome::Accepted(AnswerFields::default());
     let rejected = AttemptOutcome::Rejected {
         reason: Some("NO_SKILL".to_owned()),
-        said: Said { details: Some(json!({"missing":["law"]})), ..Said::default() },
+        said: AnswerFields { details: Some(json!({"missing":["law"]})), ..AnswerFields::default() },
     };
     let busy = |secs| AttemptOutcome::Busy { retry_after: Some(Duration::from_secs(secs)) };
     let no = r#"{"status":"REJECTED","reason":"NO_SKILL","details":{"missing":["law"]}}"#;
-    let rows: [Row; 10] = [
+    let rows: [AnswerCase; 10] = [
         (200, &[], r#"{"status":"ACCEPTED"}"#, accepted.clone()),
         (200, &[], r#"{"accepted":true}"#, accepted.clone()),
         (200, &[], "", accepted.clone()),
@@ -179,7 +179,7 @@ async fn the_request_is_signed_and_labelled() {
         fencing_token: Some(41),
     };
     let answer = outcome(&client(LOOPBACK), sent).await;
-    assert_eq!(answer, AttemptOutcome::Accepted(Said::default()));
+    assert_eq!(answer, AttemptOutcome::Accepted(AnswerFields::default()));
     let (uri, headers, body) = seen.lock().expect("lock").take().expect("a request");
     let header =
         |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
@@ -301,14 +301,14 @@ async fn failures_before_the_request_left_are_known_as_such() {
     assert_eq!((failed.class, failed.reached), (FailureClass::Tls, false));
 }
 
-/// A resolver that fails, never answers, or gives one address after the other.
-enum Scripted {
+/// A resolver that fails, never answers, or returns one address after the other.
+enum ScriptedResolver {
     Fails,
     Hangs,
     Gives(Mutex<Vec<IpAddr>>),
 }
 
-impl Resolve for Scripted {
+impl Resolve for ScriptedResolver {
     fn resolve(&self, _: Name) -> Resolving {
         match self {
             Self::Fails => Box::pin(async { Err("no such name".into()) }),
@@ -325,10 +325,11 @@ impl Resolve for Scripted {
 #[tokio::test]
 async fn resolution_that_fails_or_hangs_never_reached_the_receiver() {
     let failed =
-        failure(&resolving_by(Scripted::Fails, ""), request("http://agent.example/")).await;
+        failure(&resolving_by(ScriptedResolver::Fails, ""), request("http://agent.example/")).await;
     assert_eq!((failed.class, failed.reached), (FailureClass::Dns, false));
     let failed =
-        failure(&resolving_by(Scripted::Hangs, ""), request("https://agent.example/")).await;
+        failure(&resolving_by(ScriptedResolver::Hangs, ""), request("https://agent.example/"))
+            .await;
     assert_eq!((failed.class, failed.reached), (FailureClass::Timeout, false));
 }
 
@@ -343,10 +344,10 @@ async fn a_name_that_changes_its_address_is_judged_at_every_connection() {
     let port = listener.local_addr().expect("its address").port();
     tokio::spawn(async move { axum::serve(listener, router).await });
     let script = vec![IpAddr::from([127, 0, 0, 2]), IpAddr::from(Ipv4Addr::LOCALHOST)];
-    let client = resolving_by(Scripted::Gives(Mutex::new(script)), "127.0.0.1/32");
+    let client = resolving_by(ScriptedResolver::Gives(Mutex::new(script)), "127.0.0.1/32");
     let url = format!("http://agent.example:{port}/");
     let first = outcome(&client, request(&url)).await;
-    assert_eq!(first, AttemptOutcome::Accepted(Said::default()));
+    assert_eq!(first, AttemptOutcome::Accepted(AnswerFields::default()));
     let failed = failure(&client, request(&url)).await;
     assert_eq!((failed.class, failed.reached), (FailureClass::Egress, false));
     assert_eq!(hits.load(Ordering::SeqCst), 1);
@@ -364,7 +365,7 @@ async fn loopback_is_refused_unless_allowed_by_name_and_by_number() {
         assert_eq!((failed.class, failed.reached), (FailureClass::Egress, false), "{host}");
         assert_eq!(
             outcome(&client(LOOPBACK), request(&url)).await,
-            AttemptOutcome::Accepted(Said::default()),
+            AttemptOutcome::Accepted(AnswerFields::default()),
             "{host}"
         );
     }
@@ -399,7 +400,7 @@ async fn oversized_and_broken_answers_fail() {
     let url = serve(Router::new().fallback(any(move || async move { exact }))).await;
     assert_eq!(
         outcome(&client(LOOPBACK), request(url)).await,
-        AttemptOutcome::Accepted(Said::default())
+        AttemptOutcome::Accepted(AnswerFields::default())
     );
 }
 

@@ -1,4 +1,4 @@
-//! TLS certificates are checked: a receiver that nobody vouches for gets nothing.
+//! TLS certificates are checked: a receiver with an untrusted certificate gets no byte of a request.
 
 use std::io::Read as _;
 use std::net::{Ipv4Addr, TcpListener};
@@ -10,8 +10,8 @@ use rustls::pki_types::PrivateKeyDer;
 use super::*;
 use crate::dispatch::egress::{self, ClientSettings, EgressPolicy};
 
-/// A TLS server with a certificate for `localhost` that it signed itself. The thread ends with the
-/// bytes of the request that it got to read.
+/// A TLS server with a self-signed certificate for `localhost`. The thread returns the bytes of the request that it
+/// could read.
 fn self_signed() -> (u16, thread::JoinHandle<Vec<u8>>) {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let made = rcgen::generate_simple_self_signed(["localhost".to_owned(), "127.0.0.1".to_owned()])

@@ -1,5 +1,5 @@
-//! Allowlist and route: whom a handoff may go to, and who of those takes it (specification §2.2
-//! stages 5 and 6, §4.1, §4.2).
+//! Allowlist and route: the agents to which a handoff may go, and the one that receives it (specification §2.2 stages
+//! 5 and 6, §4.1, §4.2).
 
 use std::cell::RefCell;
 use std::collections::HashSet;
@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::AllowlistViolation;
 use super::schema::Schemas;
-use super::schema::older::NoForm;
+use super::schema::older::FormError;
 use crate::domain::agent::{Agent, AgentState, Target};
 use crate::domain::failure::{Code, Failure, Stage};
 use crate::domain::ids::AgentId;
@@ -22,18 +22,18 @@ use crate::domain::version_range::VersionRange;
 pub const NOT_ON_ALLOWLIST: &str =
     "The target agent is not on the source agent's handoff_targets allowlist.";
 
-/// What came of an address.
+/// The result of routing an address.
 #[derive(Debug, Default)]
-pub struct Found {
-    /// Who takes it.
+pub struct ResolvedReceiver {
+    /// The receiving agent; `None` where no agent is eligible.
     pub target: Option<Arc<Agent>>,
-    /// Why nobody does, or may.
+    /// The reasons against a receiver.
     pub failures: Vec<Failure>,
     /// An allowlist refusal, for the log.
     pub violation: Option<AllowlistViolation>,
 }
 
-impl Found {
+impl ResolvedReceiver {
     /// The sender is not registered.
     pub(super) fn stranger(sender: &AgentId, to: &Address) -> Self {
         let mut found = Self::default();
@@ -79,25 +79,25 @@ fn describe(to: &Address) -> String {
     }
 }
 
-/// Who may read a message: agents say which versions of its schema they take. Many share a range, so what was
-/// found for one is kept for the next.
-pub struct Readers<'a> {
+/// Cache of a message's form by receiver: agents declare the schema versions that they accept, and many declare the
+/// same range.
+pub struct ReceiverForms<'a> {
     schemas: &'a Schemas,
     message: &'a Value,
-    found: RefCell<Vec<(Reading, Option<NoForm>)>>,
+    found: RefCell<Vec<(FormKey, Option<FormError>)>>,
 }
 
 /// What a message's form for an agent depends on: its range, and whether it is entitled to personal data.
-type Reading = (VersionRange, bool);
+type FormKey = (VersionRange, bool);
 
-impl<'a> Readers<'a> {
+impl<'a> ReceiverForms<'a> {
     /// The readers of a message that was held against its own schema.
     #[must_use]
     pub fn new(schemas: &'a Schemas, message: &'a Value) -> Self {
         Self { schemas, message, found: RefCell::default() }
     }
 
-    fn lack(&self, agent: &Agent) -> Option<NoForm> {
+    fn lack(&self, agent: &Agent) -> Option<FormError> {
         let range = agent.schema_versions.as_ref()?;
         let entitled = agent.is_entitled();
         let mut found = self.found.borrow_mut();
@@ -111,12 +111,12 @@ impl<'a> Readers<'a> {
     }
 }
 
-/// What is asked of whoever takes a handoff.
-struct Wanted<'a> {
+/// Requirements on the receiver of a handoff.
+struct ReceiverRequirements<'a> {
     to: &'a Address,
     required: &'a [String],
     range: Option<VersionRange>,
-    readers: &'a Readers<'a>,
+    readers: &'a ReceiverForms<'a>,
     /// The agent itself asks: whether it takes more work now does not count.
     by_itself: bool,
 }
@@ -130,10 +130,10 @@ pub fn resolve(
     to: &Address,
     required: &[String],
     roster: &Roster,
-    readers: &Readers<'_>,
+    readers: &ReceiverForms<'_>,
     asking: Option<&AgentId>,
-) -> Found {
-    let mut found = Found::default();
+) -> ResolvedReceiver {
+    let mut found = ResolvedReceiver::default();
     if to.agent_id.as_ref() == Some(&source.agent_id) {
         let registered = roster.member(&source.agent_id).map(|member| Arc::clone(member.agent()));
         found.target = Some(registered.unwrap_or_else(|| Arc::new(source.clone())));
@@ -166,7 +166,7 @@ pub fn resolve(
     }
     let range = to.agent_version.as_deref().and_then(|text| text.parse().ok());
     let by_itself = asking.is_some() && asking == to.agent_id.as_ref();
-    let wanted = Wanted { to, required, range, readers, by_itself };
+    let wanted = ReceiverRequirements { to, required, range, readers, by_itself };
     let able = candidates.iter().copied().filter(|member| unfit(member.agent(), &wanted).is_none());
     let best = able.min_by(|a, b| {
         let (one, other) = (a.agent(), b.agent());
@@ -181,7 +181,9 @@ pub fn resolve(
     } else {
         let last = candidates.iter().max_by_key(|member| &member.agent().agent_id);
         match last.and_then(|member| unfit(member.agent(), &wanted)) {
-            Some(lack @ Lack::Schema(..)) => found.nobody("/schemaVersion", lack.to_string()),
+            Some(lack @ IneligibilityReason::Schema(..)) => {
+                found.nobody("/schemaVersion", lack.to_string())
+            }
             Some(lack) => found.nobody(pointer(to), lack.to_string()),
             None => {
                 found.nobody(pointer(to), format!("no agent is registered for {}", describe(to)));
@@ -252,13 +254,13 @@ const ALL_UNAVAILABLE: &str = "All preferred agents unavailable";
 /// can take the handoff now, the first of them that can does (seed 001, rejection handling).
 #[must_use]
 pub fn or_preferred(
-    mut found: Found,
+    mut found: ResolvedReceiver,
     source: &Agent,
     preferred: &[AgentId],
     required: &[String],
     roster: &Roster,
-    readers: &Readers<'_>,
-) -> Found {
+    readers: &ReceiverForms<'_>,
+) -> ResolvedReceiver {
     if preferred.is_empty() {
         return found;
     }
@@ -291,7 +293,8 @@ pub fn or_preferred(
     let able = preferred.iter().filter_map(|id| roster.member(id)).find(|member| {
         let id = Some(member.agent().agent_id.clone());
         let to = Address { agent_id: id, agent_type: None, agent_version: None, capability: None };
-        let wanted = Wanted { to: &to, required, range: None, readers, by_itself: false };
+        let wanted =
+            ReceiverRequirements { to: &to, required, range: None, readers, by_itself: false };
         unfit(member.agent(), &wanted).is_none()
     });
     found.failures.clear();
@@ -308,19 +311,19 @@ pub fn or_preferred(
 }
 
 /// Why an agent cannot take it; told in the words of seed 001.
-enum Lack<'a> {
+enum IneligibilityReason<'a> {
     Type(&'a Agent, &'a str),
     Version(&'a Agent, &'a VersionRange),
     PreRelease(&'a Agent),
     Capability(&'a Agent, &'a str),
-    Schema(&'a Agent, &'a VersionRange, NoForm),
+    Schema(&'a Agent, &'a VersionRange, FormError),
     AcceptsNone(&'a AgentId),
     Busy(&'a AgentId),
     Paused(&'a AgentId),
     Disabled(&'a AgentId),
 }
 
-impl fmt::Display for Lack<'_> {
+impl fmt::Display for IneligibilityReason<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Type(agent, name) => {
@@ -337,14 +340,14 @@ impl fmt::Display for Lack<'_> {
                     "agent {id} has version {version}, a pre-release that toAgent.agentVersion does not ask for"
                 )
             }
-            Self::Schema(agent, range, NoForm::NoVersion) => {
+            Self::Schema(agent, range, FormError::NoVersion) => {
                 write!(
                     f,
                     "agent {} takes schema versions {range}, not this message's",
                     agent.agent_id
                 )
             }
-            Self::Schema(agent, range, NoForm::Field(version, pointer)) => {
+            Self::Schema(agent, range, FormError::Field(version, pointer)) => {
                 let id = &agent.agent_id;
                 write!(
                     f,
@@ -364,22 +367,25 @@ impl fmt::Display for Lack<'_> {
     }
 }
 
-fn unfit<'a>(agent: &'a Agent, wanted: &'a Wanted<'a>) -> Option<Lack<'a>> {
+fn unfit<'a>(
+    agent: &'a Agent,
+    wanted: &'a ReceiverRequirements<'a>,
+) -> Option<IneligibilityReason<'a>> {
     let (id, to) = (&agent.agent_id, wanted.to);
     if let Some(name) = &to.agent_type
         && agent.agent_type != *name
     {
-        return Some(Lack::Type(agent, name));
+        return Some(IneligibilityReason::Type(agent, name));
     }
     // One agent by its id is itself asked for, pre-release or not.
     let named = to.agent_id.is_some();
     match &wanted.range {
         Some(range) if named && range.is_any() => {}
         Some(range) if !range.matches(&agent.agent_version) => {
-            return Some(Lack::Version(agent, range));
+            return Some(IneligibilityReason::Version(agent, range));
         }
         None if !named && !agent.agent_version.pre.is_empty() => {
-            return Some(Lack::PreRelease(agent));
+            return Some(IneligibilityReason::PreRelease(agent));
         }
         _ => {}
     }
@@ -389,19 +395,19 @@ fn unfit<'a>(agent: &'a Agent, wanted: &'a Wanted<'a>) -> Option<Lack<'a>> {
         .chain(wanted.required)
         .find(|capability| !agent.capabilities.contains(capability))
     {
-        return Some(Lack::Capability(agent, missing));
+        return Some(IneligibilityReason::Capability(agent, missing));
     }
     if let Some(range) = &agent.schema_versions
         && let Some(lack) = wanted.readers.lack(agent)
     {
-        return Some(Lack::Schema(agent, range, lack));
+        return Some(IneligibilityReason::Schema(agent, range, lack));
     }
     match agent.state {
         _ if wanted.by_itself => None,
-        _ if !agent.accepts_handoffs => Some(Lack::AcceptsNone(id)),
-        AgentState::Busy => Some(Lack::Busy(id)),
-        AgentState::Paused => Some(Lack::Paused(id)),
-        AgentState::Runnable if agent.delivery.disabled => Some(Lack::Disabled(id)),
+        _ if !agent.accepts_handoffs => Some(IneligibilityReason::AcceptsNone(id)),
+        AgentState::Busy => Some(IneligibilityReason::Busy(id)),
+        AgentState::Paused => Some(IneligibilityReason::Paused(id)),
+        AgentState::Runnable if agent.delivery.disabled => Some(IneligibilityReason::Disabled(id)),
         AgentState::Runnable => None,
     }
 }
@@ -421,9 +427,14 @@ mod tests {
         serde_json::from_str(text).unwrap()
     }
 
-    fn resolve(source: &Agent, to: &Address, required: &[String], roster: &Roster) -> Found {
+    fn resolve(
+        source: &Agent,
+        to: &Address,
+        required: &[String],
+        roster: &Roster,
+    ) -> ResolvedReceiver {
         let message = message();
-        super::resolve(source, to, required, roster, &Readers::new(&SCHEMAS, &message), None)
+        super::resolve(source, to, required, roster, &ReceiverForms::new(&SCHEMAS, &message), None)
     }
 
     fn agent(id: &str, kind: &str, version: &str, capabilities: &[&str]) -> Agent {
@@ -467,7 +478,7 @@ mod tests {
         ])
     }
 
-    fn codes(found: &Found) -> Vec<Code> {
+    fn codes(found: &ResolvedReceiver) -> Vec<Code> {
         found.failures.iter().map(|failure| failure.code).collect()
     }
 

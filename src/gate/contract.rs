@@ -4,8 +4,8 @@
 
 use std::sync::Arc;
 
-use crate::contract::catalog::{Asked, Catalog, NotInForce, Pinned};
-use crate::contract::enforce::{Edge, Ready};
+use crate::contract::catalog::{Catalog, PinnedVersionRule, RulingError, RulingRequest};
+use crate::contract::enforce::{CompiledContract, HandoffEdge};
 use crate::contract::level::Level;
 use crate::domain::agent::Agent;
 use crate::domain::failure::{Code, Failure, Stage};
@@ -13,44 +13,44 @@ use crate::domain::ids::{AgentId, Micros, TenantId};
 use crate::domain::message::Message;
 use crate::domain::warning::{Warning, WarningCode};
 
-/// What is asked of the contracts of edges.
+/// The operator's requirements on the contracts of edges.
 #[derive(Debug, Clone, Default)]
-pub struct Requirement {
-    /// Which edges must have one.
-    pub required: ByEdge<bool>,
-    /// The level that one must reach to rule; `None`: any.
-    pub minimum_level: ByEdge<Option<Level>>,
-    /// Whether a sender may ask for a version that is not in force.
-    pub accept_pinned: ByEdge<bool>,
+pub struct ContractRequirement {
+    /// The edges that must have a contract.
+    pub required: EdgeRule<bool>,
+    /// The level that a ruling contract must reach; `None` for any.
+    pub minimum_level: EdgeRule<Option<Level>>,
+    /// Whether a sender may name a version that is not in force.
+    pub accept_pinned: EdgeRule<bool>,
 }
 
-/// A rule that may differ by edge.
+/// A setting with exceptions by edge.
 #[derive(Debug, Clone, Default)]
-pub struct ByEdge<T> {
-    /// Where nothing else is said.
+pub struct EdgeRule<T> {
+    /// The value without a matching exception.
     pub default: T,
-    /// The last that fits an edge decides.
-    pub exceptions: Vec<(Edges, T)>,
+    /// Exceptions; the last match decides.
+    pub exceptions: Vec<(EdgeFilter, T)>,
 }
 
-/// Edges. What is not named is not asked for.
+/// A filter of edges; an absent field matches every edge.
 #[derive(Debug, Clone, Default)]
-pub struct Edges {
-    /// Of this tenant.
+pub struct EdgeFilter {
+    /// The tenant.
     pub tenant: Option<TenantId>,
-    /// From this sender.
+    /// The sending agent.
     pub agent: Option<AgentId>,
-    /// To this receiver.
+    /// The receiving agent.
     pub to: Option<AgentId>,
-    /// From when on nothing is said of them any more.
+    /// End of the exception.
     pub until: Option<Micros>,
 }
 
-impl<T: Copy> ByEdge<T> {
-    /// What rules an edge of a tenant at that time.
+impl<T: Copy> EdgeRule<T> {
+    /// The value for an edge of a tenant at a time.
     #[must_use]
     pub fn of(&self, tenant: &TenantId, source: &AgentId, target: &AgentId, at: Micros) -> T {
-        let fits = |(edges, _): &&(Edges, T)| {
+        let fits = |(edges, _): &&(EdgeFilter, T)| {
             edges.until.is_none_or(|until| at < until)
                 && edges.tenant.as_ref().is_none_or(|own| own == tenant)
                 && edges.agent.as_ref().is_none_or(|own| own == source)
@@ -60,20 +60,20 @@ impl<T: Copy> ByEdge<T> {
     }
 }
 
-/// What is asked of the contract of one edge, now.
+/// The requirements on one edge at one time.
 #[derive(Debug, Clone, Copy)]
-pub struct Terms {
-    /// It must have one.
+pub struct ContractTerms {
+    /// Whether the edge must have a contract.
     pub required: bool,
-    /// The level that it must reach.
+    /// The level that the contract must reach.
     pub minimum_level: Option<Level>,
-    /// What becomes of a version that is not in force.
-    pub pinned: Pinned,
-    /// Now.
+    /// The rule for a version that is not in force.
+    pub pinned: PinnedVersionRule,
+    /// The time of the check.
     pub at: Micros,
 }
 
-impl Requirement {
+impl ContractRequirement {
     /// What is asked of an edge. `again`: the message was judged before, by what was in force then.
     #[must_use]
     pub fn terms(
@@ -83,28 +83,28 @@ impl Requirement {
         target: &AgentId,
         at: Micros,
         again: bool,
-    ) -> Terms {
-        Terms {
+    ) -> ContractTerms {
+        ContractTerms {
             required: self.required.of(tenant, source, target, at),
             minimum_level: self.minimum_level.of(tenant, source, target, at),
             pinned: match self.accept_pinned.of(tenant, source, target, at) {
-                true => Pinned::Accepted,
-                false if again => Pinned::Ignored,
-                false => Pinned::Refused,
+                true => PinnedVersionRule::Accepted,
+                false if again => PinnedVersionRule::Ignored,
+                false => PinnedVersionRule::Refused,
             },
             at,
         }
     }
 }
 
-/// What came of it.
+/// The result of the contract stage.
 #[derive(Debug, Default)]
-pub struct Found {
-    /// The contract that rules.
-    pub ruling: Option<Arc<Ready>>,
-    /// In what the message breaks it.
+pub struct ContractCheck {
+    /// The ruling contract.
+    pub ruling: Option<Arc<CompiledContract>>,
+    /// The violated clauses.
     pub failures: Vec<Failure>,
-    /// What of it does not hold in full.
+    /// Clauses that do not hold in full.
     pub warnings: Vec<Warning>,
 }
 
@@ -115,12 +115,12 @@ pub fn check(
     source: &Agent,
     target: &Agent,
     catalog: &Catalog,
-    terms: Terms,
-) -> Found {
+    terms: ContractTerms,
+) -> ContractCheck {
     let named = message.envelope().contract_id.as_deref();
     let violation =
         |pointer: &str, why| Failure::new(Stage::Contract, Code::ContractViolation, pointer, why);
-    let mut found = Found::default();
+    let mut found = ContractCheck::default();
     if named.is_some_and(|named| !catalog.knows(named)) {
         found.warnings.push(Warning::new(
             WarningCode::ContractUnknown,
@@ -128,10 +128,14 @@ pub fn check(
             "this broker has no contract of that name; the contract of the edge rules, where there is one",
         ));
     }
-    match catalog.ruling(source, target, Asked { named, pinned: terms.pinned, at: terms.at }) {
+    match catalog.ruling(
+        source,
+        target,
+        RulingRequest { named, pinned: terms.pinned, at: terms.at },
+    ) {
         Ok(Some(ready)) => {
             found.failures.extend(below(ready, terms.minimum_level));
-            found.failures.extend(ready.check(message.value(), Edge { source, target }));
+            found.failures.extend(ready.check(message.value(), HandoffEdge { source, target }));
             found.warnings.extend(ready.warnings(message.value()));
             found.ruling = Some(Arc::clone(ready));
         }
@@ -143,7 +147,7 @@ pub fn check(
             ),
         )),
         Ok(None) => {}
-        Err(NotInForce { clause, why }) => {
+        Err(RulingError { clause, why }) => {
             let pointer = if named.is_some() { "/contractId" } else { "/toAgent" };
             found.failures.push(violation(pointer, format!("Clause `{clause}`: {why}.")));
         }
@@ -152,7 +156,7 @@ pub fn check(
 }
 
 /// A contract that does not go as far as its edge asks.
-fn below(ready: &Ready, minimum: Option<Level>) -> Option<Failure> {
+fn below(ready: &CompiledContract, minimum: Option<Level>) -> Option<Failure> {
     let minimum = minimum?;
     let level = ready.level();
     (level < Some(minimum)).then(|| {
@@ -173,13 +177,19 @@ mod tests {
     #[test]
     fn the_last_exception_that_fits_decides_until_it_ends() {
         let name = |text: &str| text.parse::<AgentId>().unwrap();
-        let of = |tenant: &str| Edges { tenant: Some(tenant.parse().unwrap()), ..Edges::default() };
-        let rule = ByEdge {
+        let of = |tenant: &str| EdgeFilter {
+            tenant: Some(tenant.parse().unwrap()),
+            ..EdgeFilter::default()
+        };
+        let rule = EdgeRule {
             default: false,
             exceptions: vec![
                 (of("bank"), true),
-                (Edges { agent: Some(name("pilot")), ..of("bank") }, false),
-                (Edges { to: Some(name("vault")), until: Some(Micros(10)), ..of("shop") }, true),
+                (EdgeFilter { agent: Some(name("pilot")), ..of("bank") }, false),
+                (
+                    EdgeFilter { to: Some(name("vault")), until: Some(Micros(10)), ..of("shop") },
+                    true,
+                ),
             ],
         };
         let must = |tenant: &str, from: &str, to: &str, at: i64| {

@@ -1,4 +1,4 @@
-//! Strict JSON: the one way in for a message body.
+//! StrictValue JSON: the one way in for a message body.
 //!
 //! What two readers could understand differently (duplicate keys, integers that a double cannot
 //! hold, lone surrogates) never gets as far as a hash or a signature. RFC 8259 and RFC 7493 (I-JSON),
@@ -22,10 +22,10 @@ pub const MAX_SAFE_INTEGER: u64 = 9_007_199_254_740_991;
 /// Longest text from the body that a message repeats, in characters.
 const MAX_ECHO: usize = 80;
 
-/// Why a body was not taken. Both hold a [`Stage::Schema`] failure with [`Code::SchemaInvalid`]; the
-/// difference is the HTTP status.
+/// Why a body was refused. Both variants hold a [`Stage::Schema`] failure with [`Code::SchemaInvalid`]; they differ in
+/// the HTTP status.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum JsonFault {
+pub enum JsonError {
     /// No unambiguous JSON text: broken syntax, invalid UTF-8, duplicate keys, nesting over
     /// [`MAX_DEPTH`], lone surrogates, numbers outside the range of a double. HTTP 400.
     #[error("{}", .0.message)]
@@ -36,7 +36,7 @@ pub enum JsonFault {
     Unacceptable(Failure),
 }
 
-impl JsonFault {
+impl JsonError {
     /// The failure to report.
     #[must_use]
     pub const fn failure(&self) -> &Failure {
@@ -64,8 +64,8 @@ impl JsonFault {
 ///
 /// # Errors
 ///
-/// [`JsonFault`], with a JSON pointer where one is known and the line and column otherwise.
-pub fn parse(bytes: &[u8]) -> Result<Value, JsonFault> {
+/// [`JsonError`], with a JSON pointer where one is known and the line and column otherwise.
+pub fn parse(bytes: &[u8]) -> Result<Value, JsonError> {
     let text = std::str::from_utf8(bytes).map_err(|error| {
         let (line, column) = position(bytes, error.valid_up_to());
         malformed("", format!("The body is not valid UTF-8 at line {line}, column {column}."))
@@ -88,9 +88,9 @@ pub fn parse(bytes: &[u8]) -> Result<Value, JsonFault> {
         }
         Prescan::Passed { unsafe_integer } => unsafe_integer,
     };
-    let mut state = State::default();
+    let mut state = DuplicateKeyTrail::default();
     let mut reader = serde_json::Deserializer::from_str(text);
-    let parsed = Strict(&mut state)
+    let parsed = StrictValue(&mut state)
         .deserialize(&mut reader)
         .and_then(|value| reader.end().map(|()| value))
         .map_err(|error| state.into_fault(&error))?;
@@ -112,12 +112,12 @@ pub fn parse(bytes: &[u8]) -> Result<Value, JsonFault> {
     Ok(parsed)
 }
 
-fn malformed(pointer: &str, message: String) -> JsonFault {
-    JsonFault::Malformed(Failure::new(Stage::Schema, Code::SchemaInvalid, pointer, message))
+fn malformed(pointer: &str, message: String) -> JsonError {
+    JsonError::Malformed(Failure::new(Stage::Schema, Code::SchemaInvalid, pointer, message))
 }
 
-fn unacceptable(pointer: &str, message: String) -> JsonFault {
-    JsonFault::Unacceptable(Failure::new(Stage::Schema, Code::SchemaInvalid, pointer, message))
+fn unacceptable(pointer: &str, message: String) -> JsonError {
+    JsonError::Unacceptable(Failure::new(Stage::Schema, Code::SchemaInvalid, pointer, message))
 }
 
 const fn kind(value: &Value) -> &'static str {
@@ -217,29 +217,29 @@ fn is_safe(literal: &[u8]) -> bool {
 
 /// The JSON pointer of the value that starts at `offset` in a text already known to be valid.
 fn pointer_at(bytes: &[u8], offset: usize) -> String {
-    enum Level {
+    enum NestingLevel {
         Array(usize),
         Object(String),
     }
-    let mut levels: Vec<Level> = Vec::new();
+    let mut levels: Vec<NestingLevel> = Vec::new();
     let mut expects_key = false;
     let mut at = 0;
     while at < offset {
         match bytes[at] {
             b'"' => {
                 let end = string_end(bytes, at);
-                if expects_key && let Some(Level::Object(key)) = levels.last_mut() {
+                if expects_key && let Some(NestingLevel::Object(key)) = levels.last_mut() {
                     *key = serde_json::from_slice(&bytes[at..=end]).unwrap_or_default();
                     expects_key = false;
                 }
                 at = end;
             }
             b'{' => {
-                levels.push(Level::Object(String::new()));
+                levels.push(NestingLevel::Object(String::new()));
                 expects_key = true;
             }
             b'[' => {
-                levels.push(Level::Array(0));
+                levels.push(NestingLevel::Array(0));
                 expects_key = false;
             }
             b']' | b'}' => {
@@ -247,8 +247,8 @@ fn pointer_at(bytes: &[u8], offset: usize) -> String {
                 expects_key = false;
             }
             b',' => match levels.last_mut() {
-                Some(Level::Array(index)) => *index += 1,
-                Some(Level::Object(_)) => expects_key = true,
+                Some(NestingLevel::Array(index)) => *index += 1,
+                Some(NestingLevel::Object(_)) => expects_key = true,
                 None => {}
             },
             _ => {}
@@ -257,8 +257,8 @@ fn pointer_at(bytes: &[u8], offset: usize) -> String {
     }
     levels.iter().fold(String::new(), |mut pointer, level| {
         match level {
-            Level::Array(index) => push_segment(&mut pointer, &index.to_string()),
-            Level::Object(key) => push_segment(&mut pointer, key),
+            NestingLevel::Array(index) => push_segment(&mut pointer, &index.to_string()),
+            NestingLevel::Object(key) => push_segment(&mut pointer, key),
         }
         pointer
     })
@@ -279,14 +279,14 @@ pub fn push_segment(pointer: &mut String, segment: &str) {
 /// Where in the document a duplicate key was found: filled in while the error travels outwards, so
 /// that a document without faults pays nothing for it.
 #[derive(Default)]
-struct State {
+struct DuplicateKeyTrail {
     duplicate: Option<String>,
     /// From the inside out.
     trail: Vec<String>,
 }
 
-impl State {
-    fn into_fault(self, error: &serde_json::Error) -> JsonFault {
+impl DuplicateKeyTrail {
+    fn into_fault(self, error: &serde_json::Error) -> JsonError {
         let (line, column) = (error.line(), error.column());
         let Some(key) = self.duplicate else {
             let detail = error.to_string();
@@ -310,9 +310,9 @@ impl State {
 }
 
 /// Builds a [`Value`] and refuses duplicate keys.
-struct Strict<'s>(&'s mut State);
+struct StrictValue<'s>(&'s mut DuplicateKeyTrail);
 
-impl<'de> DeserializeSeed<'de> for Strict<'_> {
+impl<'de> DeserializeSeed<'de> for StrictValue<'_> {
     type Value = Value;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
@@ -320,7 +320,7 @@ impl<'de> DeserializeSeed<'de> for Strict<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for Strict<'_> {
+impl<'de> Visitor<'de> for StrictValue<'_> {
     type Value = Value;
 
     fn expecting(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -360,7 +360,7 @@ impl<'de> Visitor<'de> for Strict<'_> {
     fn visit_seq<A: SeqAccess<'de>>(self, mut access: A) -> Result<Value, A::Error> {
         let mut items = Vec::new();
         loop {
-            match access.next_element_seed(Strict(self.0)) {
+            match access.next_element_seed(StrictValue(self.0)) {
                 Ok(Some(item)) => items.push(item),
                 Ok(None) => return Ok(Value::Array(items)),
                 Err(error) => {
@@ -378,7 +378,7 @@ impl<'de> Visitor<'de> for Strict<'_> {
                 self.0.duplicate = Some(key);
                 return Err(A::Error::custom("duplicate key"));
             }
-            match access.next_value_seed(Strict(self.0)) {
+            match access.next_value_seed(StrictValue(self.0)) {
                 Ok(value) => members.insert(key, value),
                 Err(error) => {
                     self.0.trail.push(key);

@@ -1,5 +1,5 @@
-//! The gate: proves a message fit to act on (specification §2.2). One file a stage, each a pure
-//! function of the message and of what was looked up for it; this file runs them in order.
+//! The gate: decides whether the broker accepts a message (specification §2.2). One file per stage, each a pure
+//! function of the message and of looked-up facts; this file runs the stages in order.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ pub mod signature;
 pub mod unheld;
 
 use crate::contract::catalog::Catalog;
-use crate::contract::enforce::Ready;
+use crate::contract::enforce::CompiledContract;
 use crate::domain::agent::Agent;
 use crate::domain::canonical::CanonicalObject;
 use crate::domain::credential::{self, CredentialForms, SecretPolicy};
@@ -31,7 +31,7 @@ use crate::domain::policy::VersionClaims;
 use crate::domain::residency::{Crossing, CrossingParty, Residency, ResidencyFacts};
 use crate::domain::roster::Roster;
 use crate::domain::warning::{Warning, WarningCode};
-use schema::older::Form;
+use schema::older::MessageForm;
 
 /// The span of one stage, for traces only; it names what the stage found, by a code.
 macro_rules! stage {
@@ -51,95 +51,95 @@ fn noted<T>(result: Result<T, Vec<Failure>>) -> Result<T, Vec<Failure>> {
     result.inspect_err(|failures| note(failures))
 }
 
-/// What does not change between messages: compiled schemas and rules.
+/// The configuration of the gate, constant between messages: compiled schemas and rules.
 pub struct Gate {
-    /// The message schemas.
+    /// Compiled message schemas.
     pub schemas: Arc<schema::Schemas>,
-    /// The safety rules.
+    /// Compiled safety rules.
     pub scanner: safety::Scanner,
-    /// What their findings are worth.
+    /// Policies on safety findings.
     pub policies: safety::policy::Policies,
-    /// What is asked of the contracts of edges.
-    pub requirement: contract::Requirement,
-    /// Where data may go.
+    /// Requirements on the contracts of edges.
+    pub requirement: contract::ContractRequirement,
+    /// Region rules.
     pub residency: Residency,
-    /// What becomes of a message that claims another version of its sender than the registered one.
+    /// Treatment of a message that claims another version of its sender than the registered one.
     pub versions: VersionClaims,
-    /// What becomes of credentials in a message.
+    /// SecretPolicy of credentials in a message.
     pub credentials: SecretPolicy,
 }
 
-/// What was looked up for one message.
-pub struct Lookup<'a> {
-    /// Whose message it is.
+/// The facts looked up for one message.
+pub struct GateLookup<'a> {
+    /// The tenant of the message.
     pub tenant: &'a TenantId,
-    /// Now: exceptions from the safety rules end.
+    /// The time of the check, at which exceptions from rules may have ended.
     pub at: Micros,
-    /// The agent that the key is bound to; `None` for a person's key.
+    /// The agent of the API key; `None` for a person's key.
     pub caller: Option<&'a AgentId>,
-    /// In a dry run, the agent that looks at the message as its receiver; `caller` is then its sender.
+    /// In a dry run, the agent that reads the message as its receiver; `caller` is then the sender.
     pub receiver: Option<&'a AgentId>,
-    /// The agents of the tenant.
+    /// Agents of the tenant.
     pub roster: &'a Roster,
-    /// The contracts of the tenant.
+    /// Contracts of the tenant.
     pub contracts: &'a Catalog,
-    /// The caller's valid signing secrets.
+    /// Valid signing secrets of the caller.
     pub signing_secrets: &'a [&'a [u8]],
 }
 
-/// What the gate says.
-pub enum Verdict {
-    /// Fit to act on.
-    Pass(Box<Passed>),
-    /// Not JSON: there is nothing to speak of.
+/// The gate's decision.
+pub enum GateVerdict {
+    /// The message is accepted.
+    Pass(Box<PassedMessage>),
+    /// The body is not valid JSON.
     Malformed(Failure),
-    /// Not fit.
-    Refused(Box<Refused>),
+    /// The message is refused.
+    Refused(Box<RefusedMessage>),
 }
 
-/// A message that passed.
-pub struct Passed {
-    /// The message.
+/// An accepted message.
+pub struct PassedMessage {
+    /// The parsed message.
     pub message: Message,
-    /// Where it goes.
+    /// The receiving agent.
     pub target: Arc<Agent>,
-    /// It is addressed to its own sender.
+    /// Whether the sender is the receiver.
     pub to_itself: bool,
-    /// The contract that rules its edge.
-    pub contract: Option<Arc<Ready>>,
-    /// Rules that fired and are only observed.
-    pub observed: Vec<safety::Finding>,
-    /// What the broker takes and does not hold in full.
+    /// The contract that rules the edge.
+    pub contract: Option<Arc<CompiledContract>>,
+    /// Safety findings that are recorded only.
+    pub observed: Vec<safety::SafetyFinding>,
+    /// Fields that the broker accepts without full effect.
     pub warnings: Vec<Warning>,
-    /// The regions between which its data go.
+    /// The regions between which the data moves.
     pub residency: Option<ResidencyFacts>,
 }
 
-/// A message that did not.
-pub struct Refused {
-    /// Everything that was found, in stage order.
+/// A refused message.
+pub struct RefusedMessage {
+    /// All failures, in stage order.
     pub failures: Vec<Failure>,
-    /// The message, where its schema held.
+    /// The message, where the schema stage passed.
     pub message: Option<Message>,
-    /// Where it would have gone, where the route was found.
+    /// The receiver, where the route was resolved.
     pub target: Option<Arc<Agent>>,
-    /// The contract that rules its edge.
-    pub contract: Option<Arc<Ready>>,
-    /// Rules that fired.
-    pub findings: Vec<safety::Finding>,
-    /// Rules that fired and are only observed.
-    pub observed: Vec<safety::Finding>,
-    /// For the log line of an allowlist refusal.
+    /// The contract that rules the edge.
+    pub contract: Option<Arc<CompiledContract>>,
+    /// Safety findings that refuse.
+    pub findings: Vec<safety::SafetyFinding>,
+    /// Safety findings that are recorded only.
+    pub observed: Vec<safety::SafetyFinding>,
+    /// Details of an allowlist refusal, for the log.
     pub allowlist: Option<AllowlistViolation>,
-    /// `taskId` and `handoffId`, where they could be read though the schema did not hold.
+    /// `taskId` and `handoffId`, where readable although the schema stage failed.
     pub ids: (Option<TaskId>, Option<HandoffId>),
-    /// To whom it was meant, where the message's schema did not hold.
-    pub unread: Unread,
+    /// The readable fields, where the schema stage failed.
+    pub unread: UnreadMessage,
 }
 
-/// What could be read of a message whose schema did not hold, as far as its refusal counts.
+/// The fields of a message that are readable although the schema stage failed, as far as the refusal counts them.
 #[derive(Debug, Clone, Default)]
-pub struct Unread {
+pub struct UnreadMessage {
     /// `fromAgent.agentId`.
     pub from: Option<AgentId>,
     /// `fromAgent.executionId`.
@@ -150,7 +150,7 @@ pub struct Unread {
     pub checkpoint: Option<Value>,
 }
 
-impl Unread {
+impl UnreadMessage {
     fn of(value: &Value) -> Self {
         let text = |pointer| value.pointer(pointer).and_then(Value::as_str);
         // As long as an id may be, and free of what no store takes.
@@ -169,19 +169,19 @@ impl Unread {
     }
 }
 
-/// A handoff to a target that the sender may not hand off to.
+/// A handoff to a target outside of the sender's allowlist.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AllowlistViolation {
-    /// Who tried.
+    /// The sending agent.
     pub source: AgentId,
-    /// To whom, as addressed.
+    /// The target as addressed.
     pub target: String,
-    /// How many entries the sender's list has.
+    /// Number of entries of the sender's allowlist.
     pub allowlist_size: usize,
 }
 
-impl Refused {
-    fn early(failures: Vec<Failure>, value: Option<&Value>) -> Verdict {
+impl RefusedMessage {
+    fn early(failures: Vec<Failure>, value: Option<&Value>) -> GateVerdict {
         let ids = value.map_or((None, None), |value| {
             let text = |name| value.get(name).and_then(Value::as_str);
             (
@@ -189,9 +189,9 @@ impl Refused {
                 text("handoffId").and_then(|id| id.parse().ok()),
             )
         });
-        Verdict::Refused(Box::new(Self {
+        GateVerdict::Refused(Box::new(Self {
             ids,
-            unread: value.map(Unread::of).unwrap_or_default(),
+            unread: value.map(UnreadMessage::of).unwrap_or_default(),
             failures,
             message: None,
             target: None,
@@ -202,13 +202,17 @@ impl Refused {
         }))
     }
 
-    /// A message that passed, and of which someone else says that it is an attack.
+    /// Refuses an accepted message on the finding of an external classifier.
     #[must_use]
-    pub fn unsafe_text(passed: Passed, finding: safety::Finding, failure: Failure) -> Self {
+    pub fn unsafe_text(
+        passed: PassedMessage,
+        finding: safety::SafetyFinding,
+        failure: Failure,
+    ) -> Self {
         let envelope = passed.message.envelope();
         Self {
             ids: (Some(envelope.task_id), Some(envelope.handoff_id)),
-            unread: Unread::default(),
+            unread: UnreadMessage::default(),
             failures: vec![failure],
             message: Some(passed.message),
             target: Some(passed.target),
@@ -251,17 +255,20 @@ impl Default for Gate {
 }
 
 impl Gate {
-    /// Compiles schemas and rules; some milliseconds, once.
+    /// Compiles schemas and rules; takes some milliseconds.
     #[must_use]
     pub fn new() -> Self {
         let policies = safety::policy::Policies::default();
-        Self::with(policies, contract::Requirement::default())
+        Self::with(policies, contract::ContractRequirement::default())
     }
 
     /// The same, with these policies about the findings of the safety rules, and about the contracts of
     /// edges.
     #[must_use]
-    pub fn with(policies: safety::policy::Policies, requirement: contract::Requirement) -> Self {
+    pub fn with(
+        policies: safety::policy::Policies,
+        requirement: contract::ContractRequirement,
+    ) -> Self {
         let scanner = safety::Scanner::builtin();
         Self {
             schemas: Arc::new(schema::Schemas::new()),
@@ -276,14 +283,16 @@ impl Gate {
 
     /// Runs every stage after the key.
     #[must_use]
-    pub fn run(&self, body: &[u8], lookup: &Lookup<'_>) -> Verdict {
+    pub fn run(&self, body: &[u8], lookup: &GateLookup<'_>) -> GateVerdict {
         let value = match stage!("gate.json").in_scope(|| json::parse(body)) {
             Ok(value) => value,
-            Err(fault) if fault.is_malformed() => return Verdict::Malformed(fault.into_failure()),
-            Err(fault) => return Refused::early(vec![fault.into_failure()], None),
+            Err(fault) if fault.is_malformed() => {
+                return GateVerdict::Malformed(fault.into_failure());
+            }
+            Err(fault) => return RefusedMessage::early(vec![fault.into_failure()], None),
         };
         let Some(canonical) = CanonicalObject::from_value(&value) else {
-            return Refused::early(
+            return RefusedMessage::early(
                 vec![Failure::new(
                     Stage::Schema,
                     Code::SchemaInvalid,
@@ -305,15 +314,15 @@ impl Gate {
             )
         });
         if let Err(failures) = signed {
-            return Refused::early(failures, Some(&value));
+            return RefusedMessage::early(failures, Some(&value));
         }
         let fits = stage!("gate.schema").in_scope(|| noted(self.schemas.check(&value)));
         if let Err(failures) = fits {
-            return Refused::early(failures, Some(&value));
+            return RefusedMessage::early(failures, Some(&value));
         }
         match Message::new(value, canonical) {
             Ok(message) => self.judge(message, lookup, false),
-            Err(why) => Refused::early(
+            Err(why) => RefusedMessage::early(
                 vec![Failure::new(Stage::Schema, Code::SchemaInvalid, "", why)],
                 None,
             ),
@@ -323,18 +332,18 @@ impl Gate {
     /// Runs the stages from the schema on over a message that was kept: its sender's key and signature
     /// were checked when it came.
     #[must_use]
-    pub fn again(&self, value: Value, lookup: &Lookup<'_>) -> Verdict {
+    pub fn again(&self, value: Value, lookup: &GateLookup<'_>) -> GateVerdict {
         let Some(canonical) = CanonicalObject::from_value(&value) else {
             let why = Failure::new(Stage::Schema, Code::SchemaInvalid, "", "not an object");
-            return Verdict::Malformed(why);
+            return GateVerdict::Malformed(why);
         };
         if let Err(failures) = self.schemas.check(&value) {
-            return Refused::early(failures, Some(&value));
+            return RefusedMessage::early(failures, Some(&value));
         }
         match Message::new(value, canonical) {
             Ok(message) => self.judge(message, lookup, true),
             Err(why) => {
-                Verdict::Malformed(Failure::new(Stage::Schema, Code::SchemaInvalid, "", why))
+                GateVerdict::Malformed(Failure::new(Stage::Schema, Code::SchemaInvalid, "", why))
             }
         }
     }
@@ -342,14 +351,14 @@ impl Gate {
     /// What of a message that passed does not hold in full.
     fn warnings(&self, message: &Message, target: &Agent) -> Vec<Warning> {
         let mut warnings = unheld::warnings(message.value());
-        if let Ok(Form::Older(older)) = self.schemas.form_for(message.value(), target) {
+        if let Ok(MessageForm::Older(older)) = self.schemas.form_for(message.value(), target) {
             warnings.push(unheld::downgraded(target, &older));
         }
         warnings
     }
 
     /// From identity on all stages run, and all failures are reported.
-    fn judge(&self, message: Message, lookup: &Lookup<'_>, again: bool) -> Verdict {
+    fn judge(&self, message: Message, lookup: &GateLookup<'_>, again: bool) -> GateVerdict {
         let envelope = message.envelope();
         let sender = &envelope.from_agent.agent_id;
         let mut failures = Vec::new();
@@ -367,12 +376,12 @@ impl Gate {
             .find(sender)
             .map(|source| claims::check(&envelope.from_agent, source, self.versions));
         match claim {
-            Some(claims::Claim::Differs(warning)) => warnings.push(warning),
-            Some(claims::Claim::Refused(failure)) => failures.push(failure),
-            Some(claims::Claim::Fits) | None => {}
+            Some(claims::VersionClaimCheck::Differs(warning)) => warnings.push(warning),
+            Some(claims::VersionClaimCheck::Refused(failure)) => failures.push(failure),
+            Some(claims::VersionClaimCheck::Fits) | None => {}
         }
         let on_address = stage!("gate.address").entered();
-        let readers = address::Readers::new(&self.schemas, message.value());
+        let readers = address::ReceiverForms::new(&self.schemas, message.value());
         let asking = lookup.receiver.and_then(|id| lookup.roster.find(id));
         let mut to = Cow::Borrowed(&envelope.to_agent);
         if let Some(agent) = asking {
@@ -405,7 +414,7 @@ impl Gate {
                 &readers,
             ),
             // Whoever is not registered has no allowlist.
-            None => address::Found::stranger(sender, &envelope.to_agent),
+            None => address::ResolvedReceiver::stranger(sender, &envelope.to_agent),
         };
         drop(readers);
         note(&found.failures);
@@ -424,7 +433,7 @@ impl Gate {
                 let terms = self.requirement.terms(tenant, sender, &target.agent_id, at, again);
                 contract::check(&message, source, target, lookup.contracts, terms)
             }
-            _ => contract::Found::default(),
+            _ => contract::ContractCheck::default(),
         };
         note(&ruled.failures);
         drop(on_contract);
@@ -440,7 +449,7 @@ impl Gate {
             note(&found);
             found
         }));
-        let case = safety::policy::Case {
+        let case = safety::policy::PolicyContext {
             tenant: lookup.tenant,
             agent: sender,
             to: found.target.as_ref().map(|target| &target.agent_id),
@@ -464,7 +473,7 @@ impl Gate {
             kept => warnings.extend(sightings.iter().map(|one| unheld::credential(one, kept))),
         }
         match found.target {
-            Some(target) if failures.is_empty() => Verdict::Pass(Box::new(Passed {
+            Some(target) if failures.is_empty() => GateVerdict::Pass(Box::new(PassedMessage {
                 warnings: [
                     warnings,
                     self.warnings(&message, &target),
@@ -479,9 +488,9 @@ impl Gate {
                 contract: ruled.ruling,
                 observed,
             })),
-            target => Verdict::Refused(Box::new(Refused {
+            target => GateVerdict::Refused(Box::new(RefusedMessage {
                 ids: (Some(envelope.task_id), Some(envelope.handoff_id)),
-                unread: Unread::default(),
+                unread: UnreadMessage::default(),
                 failures,
                 message: Some(message),
                 target,

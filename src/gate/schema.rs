@@ -62,7 +62,7 @@ pub struct SchemaVersion {
 }
 
 /// One compiled schema.
-struct Compiled {
+struct CompiledSchema {
     version: &'static str,
     validator: Validator,
     /// Its top-level fields.
@@ -73,7 +73,7 @@ struct Compiled {
     of_target: Vec<String>,
 }
 
-impl Compiled {
+impl CompiledSchema {
     fn new(version: &'static str, schema: &Value) -> Self {
         let validator = jsonschema::draft202012::options()
             .offline()
@@ -101,9 +101,9 @@ impl Compiled {
 /// All schemas, compiled. Build one and share it; checking takes `&self`.
 pub struct Schemas {
     /// As in [`VERSIONS`].
-    known: Vec<Compiled>,
+    known: Vec<CompiledSchema>,
     /// The newest known schema, open at the top level and for any `schemaVersion`: for newer minors.
-    open: Compiled,
+    open: CompiledSchema,
 }
 
 impl std::fmt::Debug for Schemas {
@@ -133,12 +133,14 @@ impl Schemas {
                 (*version, serde_json::from_str(text).expect("the compiled-in schemas are JSON"))
             })
             .collect();
-        let known =
-            documents.iter().map(|(version, schema)| Compiled::new(version, schema)).collect();
+        let known = documents
+            .iter()
+            .map(|(version, schema)| CompiledSchema::new(version, schema))
+            .collect();
         let (newest, mut schema) = documents.last().cloned().expect("there is a schema");
         schema["additionalProperties"] = Value::Bool(true);
         schema["properties"]["schemaVersion"] = serde_json::json!({"type": "string"});
-        Self { known, open: Compiled::new(newest, &schema) }
+        Self { known, open: CompiledSchema::new(newest, &schema) }
     }
 
     /// Checks a message against the schema of the version it claims.
@@ -158,7 +160,7 @@ impl Schemas {
                 .as_str()
                 .map_or(Some(Err(value)), |text| Some(parse_version(text).ok_or(value))),
         };
-        let mut found = Found::default();
+        let mut found = SchemaFailures::default();
         let (compiled, minor) = match claimed {
             Some(Ok((MAJOR, minor))) => (self.compiled(minor), minor),
             Some(Ok((major, _))) => {
@@ -191,12 +193,12 @@ impl Schemas {
     }
 
     /// What a message of that minor is held against.
-    fn compiled(&self, minor: u32) -> &Compiled {
+    fn compiled(&self, minor: u32) -> &CompiledSchema {
         let known = usize::try_from(minor).ok().and_then(|minor| self.known.get(minor));
         known.unwrap_or(&self.open)
     }
 
-    fn collect(&self, compiled: &Compiled, message: &Value, found: &mut Found) {
+    fn collect(&self, compiled: &CompiledSchema, message: &Value, found: &mut SchemaFailures) {
         if compiled.validator.is_valid(message) {
             return;
         }
@@ -210,7 +212,12 @@ impl Schemas {
     }
 
     /// Turns one error of the validator into failures.
-    fn explain(&self, compiled: &Compiled, error: &ValidationError<'_>, found: &mut Found) {
+    fn explain(
+        &self,
+        compiled: &CompiledSchema,
+        error: &ValidationError<'_>,
+        found: &mut SchemaFailures,
+    ) {
         let at = error.instance_path().as_str();
         if at == VERSION && found.failures.iter().any(|failure| failure.pointer == VERSION) {
             // Said already, with what would be right.
@@ -236,7 +243,7 @@ impl Schemas {
         }
     }
 
-    fn unknown_field(&self, compiled: &Compiled, name: &str) -> String {
+    fn unknown_field(&self, compiled: &CompiledSchema, name: &str) -> String {
         let echo: String = name.chars().take(MAX_ECHO).collect();
         let version = compiled.version;
         if let Some(other) =
@@ -258,12 +265,12 @@ impl Schemas {
 
 /// Failures so far, each pair of pointer and sentence once.
 #[derive(Default)]
-struct Found {
+struct SchemaFailures {
     failures: Vec<Failure>,
     seen: BTreeSet<(String, String)>,
 }
 
-impl Found {
+impl SchemaFailures {
     fn add(&mut self, pointer: String, message: String) {
         if self.failures.len() < MAX_FAILURES
             && self.seen.insert((pointer.clone(), message.clone()))
@@ -296,7 +303,7 @@ fn parse_version(text: &str) -> Option<(u32, u32)> {
 /// A copy of the message in which arrays over the schema's limit are cut, so that ten megabytes of
 /// bad items do not become as many errors; each cut is itself a failure. `names` are the schema's own
 /// top-level fields. `None` if no array is so long.
-fn sampled(message: &Value, names: &[String], found: &mut Found) -> Option<Value> {
+fn sampled(message: &Value, names: &[String], found: &mut SchemaFailures) -> Option<Value> {
     const LIMIT: usize = 10_000; // `maxItems` of every array in the schemas
     let mut long: Vec<String> = Vec::new();
     for name in names {
@@ -324,7 +331,7 @@ fn sampled(message: &Value, names: &[String], found: &mut Found) -> Option<Value
 }
 
 /// What a schema cannot say: versions are semantic versions, ranges are ranges of them.
-fn semantic(message: &Value, found: &mut Found) {
+fn semantic(message: &Value, found: &mut SchemaFailures) {
     let from = "/fromAgent/agentVersion";
     if let Some(text) = message.pointer(from).and_then(Value::as_str)
         && !text.is_empty()

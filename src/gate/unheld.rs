@@ -1,9 +1,9 @@
-//! What the broker takes and does not hold in full: fields that it does not act on, and what reaches the receiver
-//! in another form. Each is named in `warnings`.
+//! Fields that the broker accepts without full effect: fields that it does not act on, and fields that reach the
+//! receiver in another form. Each is named in `warnings`.
 
 use serde_json::Value;
 
-use super::schema::older::Older;
+use super::schema::older::OlderForm;
 use crate::domain::agent::Agent;
 use crate::domain::credential::{CredentialMatch, SecretPolicy};
 use crate::domain::failure::{Code, Failure, Stage};
@@ -12,7 +12,7 @@ use crate::domain::warning::{Warning, WarningCode};
 
 /// The receiver gets the message in an older minor.
 #[must_use]
-pub fn downgraded(target: &Agent, older: &Older) -> Warning {
+pub fn downgraded(target: &Agent, older: &OlderForm) -> Warning {
     let (id, version) = (&target.agent_id, older.version);
     let without = match older.dropped.as_slice() {
         [] => String::new(),

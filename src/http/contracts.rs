@@ -11,13 +11,13 @@ use super::Api;
 use super::auth::{Anyone, Auditor, Operator, limited_to};
 use super::extract::{Id, Params, Text};
 use super::problem::{BadBody, Busy, NoKey, Problem, ProblemDetails, WarningView};
-use crate::contract::document::{Document, Unreadable};
-use crate::contract::enforce::Ready;
+use crate::contract::document::{Document, DocumentError};
+use crate::contract::enforce::CompiledContract;
 use crate::contract::level::Level;
-use crate::contract::lint::{Around, Report, SchemaFile, Subject, lint};
+use crate::contract::lint::{LintContext, LintReport, LintSubject, SchemaFile, lint};
 use crate::contract::registry::Registry;
 use crate::contract::shelf::SchemaName;
-use crate::contract::{Contract, Deprecation, FaultKind, SchemaRef, read, report};
+use crate::contract::{Contract, DefectKind, Deprecation, SchemaRef, read, report};
 use crate::directory::{Agents, Principal};
 use crate::domain::canonical;
 use crate::domain::failure::{Code, Failure, Stage};
@@ -29,7 +29,7 @@ use crate::store::contracts::ContractRow;
 /// The most contracts that one call lints.
 const MAX_LINTED: usize = 1_000;
 
-fn unreadable(err: &Unreadable) -> Problem {
+fn unreadable(err: &DocumentError) -> Problem {
     let at = err.place;
     let message = format!("line {}, column {}: {}", at.line, at.column, err.message);
     Problem::malformed(Failure::new(Stage::Schema, Code::SchemaInvalid, "", message))
@@ -40,7 +40,7 @@ fn wrong(pointer: &str, message: String) -> Failure {
 }
 
 /// A contract as shown: its document, and what the broker knows of it as `meta`.
-fn view(ready: &Ready, versions: Option<Vec<String>>) -> Value {
+fn view(ready: &CompiledContract, versions: Option<Vec<String>>) -> Value {
     let mut shown: Value = serde_json::from_str(ready.doc()).unwrap_or_default();
     let contract = ready.contract();
     shown["version"] = json!(contract.version().to_string());
@@ -57,7 +57,7 @@ fn view(ready: &Ready, versions: Option<Vec<String>>) -> Value {
 }
 
 /// An agent sees the contracts that speak of it.
-fn concerns(principal: &Principal, agents: &Agents, ready: &Ready) -> bool {
+fn concerns(principal: &Principal, agents: &Agents, ready: &CompiledContract) -> bool {
     let Some(id) = limited_to(principal) else { return true };
     let contract = ready.contract();
     agents.roster.find(&id).is_some_and(|agent| {
@@ -100,7 +100,7 @@ pub async fn put(
     let (mut contract, faults) = read(&document);
     let mut failures: Vec<Failure> = faults
         .iter()
-        .filter(|fault| fault.kind == FaultKind::Invalid)
+        .filter(|fault| fault.kind == DefectKind::Invalid)
         .map(|fault| wrong(&fault.pointer, fault.message.clone()))
         .collect();
     if failures.is_empty() && contract.id != id {
@@ -144,7 +144,7 @@ pub async fn put(
         return Err(Problem::new(Code::Internal, "unexpected reply"));
     };
     let judged = judge(&api, &principal, vec![(row.id.clone(), document)], None).await?;
-    let ready = Ready::new(contract, row.doc, hex::encode(row.sha256), row.created_at);
+    let ready = CompiledContract::new(contract, row.doc, hex::encode(row.sha256), row.created_at);
     let mut shown = view(&ready, None);
     if let Some(judged) = report::json(&judged)["contracts"].get(0) {
         for name in ["level", "missing", "findings"] {
@@ -178,7 +178,7 @@ pub(super) fn unresolved(contract: &Contract) -> Option<Failure> {
 
 /// A contract that would not rule: where its own edge asks for more than it reaches. A role's edge is asked
 /// about under the role's name, which no exception by agent fits.
-fn below_minimum(api: &Api, principal: &Principal, ready: &Ready) -> Option<Warning> {
+fn below_minimum(api: &Api, principal: &Principal, ready: &CompiledContract) -> Option<Warning> {
     let contract = ready.contract();
     let (source, target) = (contract.source.parse().ok()?, contract.target.parse().ok()?);
     let terms =
@@ -199,7 +199,7 @@ async fn judge(
     principal: &Principal,
     documents: Vec<(String, Document)>,
     registry: Option<Registry>,
-) -> Result<Vec<Report>, Problem> {
+) -> Result<Vec<LintReport>, Problem> {
     let agents = api.intake.directory.agents(&principal.tenant).await?;
     let catalog = api.intake.directory.contracts(&principal.tenant).await?;
     let registry = registry.unwrap_or_else(|| Registry::of(agents.roster.iter()));
@@ -208,7 +208,7 @@ async fn judge(
     super::extract::heavy(documents.len() * 4_096, move || {
         let in_force: Vec<&Contract> = catalog.iter().map(|ready| ready.contract()).collect();
         let versions: Vec<&Contract> = catalog.all().map(|ready| ready.contract()).collect();
-        let subjects: Vec<Subject> = documents
+        let subjects: Vec<LintSubject> = documents
             .into_iter()
             .map(|(file, document)| {
                 let named = document.value().pointer("/payload/schema").and_then(Value::as_str);
@@ -219,10 +219,10 @@ async fn judge(
                         .and_then(|name| shelf.find(&name))
                         .map_or(SchemaFile::Missing, SchemaFile::of),
                 };
-                Subject { file, document: Ok(document), schema }
+                LintSubject { file, document: Ok(document), schema }
             })
             .collect();
-        let around = Around {
+        let around = LintContext {
             registry: Some(&registry),
             in_force: &in_force,
             versions: &versions,

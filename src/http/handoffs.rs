@@ -28,7 +28,7 @@ use crate::domain::ids::{AgentId, HandoffId, TaskId};
 use crate::domain::warning::Warning;
 use crate::evidence;
 use crate::fault::{self, Step};
-use crate::gate::schema::older::Form;
+use crate::gate::schema::older::MessageForm;
 use crate::intake::{Answer, Request};
 use crate::ledger::HandoffWatch;
 use crate::store::{HandoffFilter, Role};
@@ -402,7 +402,7 @@ pub async fn get(
 /// The message as its receiver gets it: in the older form where it takes an older schema only, and there is one.
 fn as_delivered(api: &Api, receiver: Option<&Agent>, message: &mut serde_json::Value) {
     let Some(receiver) = receiver else { return };
-    if let Ok(Form::Older(older)) = api.intake.gate.schemas.form_for(message, receiver) {
+    if let Ok(MessageForm::Older(older)) = api.intake.gate.schemas.form_for(message, receiver) {
         *message = older.message;
     }
 }

@@ -17,9 +17,9 @@ use super::problem::{BadBody, NoKey, Problem, ProblemDetails};
 use crate::config::{SafetyException, SafetyMode};
 use crate::contract::catalog::Catalog;
 use crate::contract::document::Document;
-use crate::contract::enforce::Ready;
-use crate::contract::shelf::Shelf;
-use crate::contract::{FaultKind, read, schema};
+use crate::contract::enforce::CompiledContract;
+use crate::contract::shelf::SchemaRegistry;
+use crate::contract::{DefectKind, read, schema};
 use crate::directory::Principal;
 use crate::domain::canonical;
 use crate::domain::failure::{Code, Failure, Stage};
@@ -224,15 +224,15 @@ fn contract_of(
     api: &Api,
     catalog: &Catalog,
     document: Value,
-    shelf: &Shelf,
+    shelf: &SchemaRegistry,
     brought: Option<&str>,
-) -> Result<Ready, Problem> {
+) -> Result<CompiledContract, Problem> {
     let at = |pointer: &str| format!("/candidate/contract{pointer}");
     let document = Document::from_value(document);
     let (mut contract, faults) = read(&document);
     let invalid: Vec<Failure> = faults
         .iter()
-        .filter(|fault| fault.kind == FaultKind::Invalid)
+        .filter(|fault| fault.kind == DefectKind::Invalid)
         .map(|fault| {
             let pointer = at(&fault.pointer);
             Failure::new(Stage::Schema, Code::SchemaInvalid, pointer, fault.message.clone())
@@ -264,7 +264,7 @@ fn contract_of(
         }
     }
     let doc = String::from_utf8_lossy(&doc).into_owned();
-    Ok(Ready::new(contract, doc, sha256, api.now()))
+    Ok(CompiledContract::new(contract, doc, sha256, api.now()))
 }
 
 fn view(outcome: &Outcome) -> Value {

@@ -10,7 +10,7 @@ use crate::domain::failure::{Failure, Stage};
 use crate::domain::handoff::{Handoff, Priority};
 use crate::domain::ids::HandoffId;
 use crate::domain::residency::Residency;
-use crate::gate::{Lookup, Passed, Verdict};
+use crate::gate::{GateLookup, GateVerdict, PassedMessage};
 use crate::ledger::command::{Command, Discard, Kind, LedgerError, Release, Reply, content};
 use crate::store::{DeadLetterRow, StoreError};
 
@@ -97,7 +97,7 @@ impl Intake {
         let value = self.message_of(&handoff, kept).await?;
         let agents = self.directory.agents(&principal.tenant).await?;
         let contracts = self.directory.contracts(&principal.tenant).await?;
-        let lookup = Lookup {
+        let lookup = GateLookup {
             tenant: &principal.tenant,
             at: self.clock.now(),
             caller: Some(&handoff.source),
@@ -107,14 +107,14 @@ impl Intake {
             contracts: &contracts,
         };
         let (message, target, contract, mut failures) = match self.gate.again(value, &lookup) {
-            Verdict::Pass(passed) => {
-                let Passed { message, target, contract, .. } = *passed;
+            GateVerdict::Pass(passed) => {
+                let PassedMessage { message, target, contract, .. } = *passed;
                 (Some(message), Some(target), contract, Vec::new())
             }
-            Verdict::Refused(refused) => {
+            GateVerdict::Refused(refused) => {
                 (refused.message, refused.target, refused.contract, refused.failures)
             }
-            Verdict::Malformed(failure) => (None, None, None, vec![failure]),
+            GateVerdict::Malformed(failure) => (None, None, None, vec![failure]),
         };
         if let (Some(message), Some(target)) = (&message, &target) {
             let guarded =

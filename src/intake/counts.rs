@@ -6,8 +6,8 @@ use std::slice;
 use super::{Answer, Intake, IntakeError};
 use crate::domain::failure::{Code, Failure};
 use crate::domain::handoff::HandoffStatus;
-use crate::gate::Verdict;
-use crate::gate::safety::Finding;
+use crate::gate::GateVerdict;
+use crate::gate::safety::SafetyFinding;
 use crate::ledger::command::LedgerError;
 
 /// What the gate noticed of a submission.
@@ -19,12 +19,15 @@ pub(super) struct Noticed {
 }
 
 impl Noticed {
-    pub(super) fn of(verdict: &Verdict) -> Self {
-        let rules = |findings: &[Finding]| findings.iter().map(|one| one.rule.clone()).collect();
+    pub(super) fn of(verdict: &GateVerdict) -> Self {
+        let rules =
+            |findings: &[SafetyFinding]| findings.iter().map(|one| one.rule.clone()).collect();
         match verdict {
-            Verdict::Pass(passed) => Self { observed: rules(&passed.observed), ..Self::default() },
-            Verdict::Malformed(_) => Self::default(),
-            Verdict::Refused(refused) => Self {
+            GateVerdict::Pass(passed) => {
+                Self { observed: rules(&passed.observed), ..Self::default() }
+            }
+            GateVerdict::Malformed(_) => Self::default(),
+            GateVerdict::Refused(refused) => Self {
                 fired: rules(&refused.findings),
                 observed: rules(&refused.observed),
                 off_the_allowlist: refused.allowlist.is_some(),

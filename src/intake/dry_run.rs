@@ -17,8 +17,8 @@ use crate::domain::failure::{Code, Failure, Stage};
 use crate::domain::ids::{AgentId, HandoffId};
 use crate::domain::message::Message;
 use crate::domain::warning::Warning;
-use crate::gate::schema::older::Form;
-use crate::gate::{Lookup, Verdict, json};
+use crate::gate::schema::older::MessageForm;
+use crate::gate::{GateLookup, GateVerdict, json};
 use crate::ledger::command::LedgerError;
 use crate::store::StoreError;
 
@@ -97,7 +97,7 @@ impl Intake {
     ) -> Result<Outcome, IntakeError> {
         let verdict = self.judge_for(principal, receiver, body).await?;
         Ok(match self.with_second_opinion(principal, verdict).await?.0 {
-            Verdict::Pass(passed) => {
+            GateVerdict::Pass(passed) => {
                 let failures = self
                     .guarded(
                         &principal.tenant,
@@ -108,8 +108,8 @@ impl Intake {
                     .await?;
                 if failures.is_empty() { Ok(passed.warnings) } else { Err(failures) }
             }
-            Verdict::Malformed(failure) => Err(vec![failure]),
-            Verdict::Refused(refused) => {
+            GateVerdict::Malformed(failure) => Err(vec![failure]),
+            GateVerdict::Refused(refused) => {
                 let mut failures = refused.failures;
                 if let (Some(message), Some(target)) = (&refused.message, &refused.target) {
                     let contract = refused.contract.as_ref();
@@ -135,7 +135,7 @@ impl Intake {
         let (tenant, caller, at) = (sender.tenant.clone(), sender.agent.clone(), self.clock.now());
         let large = body.bytes.len() > INLINE_LIMIT;
         let run = move || {
-            let lookup = Lookup {
+            let lookup = GateLookup {
                 tenant: &tenant,
                 at,
                 caller: caller.as_ref(),
@@ -155,9 +155,9 @@ impl Intake {
             run()
         };
         Ok(match self.with_second_opinion(sender, verdict).await?.0 {
-            Verdict::Pass(passed) => Ok(passed.warnings),
-            Verdict::Malformed(failure) => Err(vec![failure]),
-            Verdict::Refused(refused) => Err(refused.failures),
+            GateVerdict::Pass(passed) => Ok(passed.warnings),
+            GateVerdict::Malformed(failure) => Err(vec![failure]),
+            GateVerdict::Refused(refused) => Err(refused.failures),
         })
     }
 
@@ -189,7 +189,7 @@ impl Intake {
             let stored: Value = serde_json::from_slice(&bytes).ok()?;
             let older =
                 agent.and_then(|agent: Agent| match gate.schemas.form_for(&stored, &agent) {
-                    Ok(Form::Older(older)) => Some(older.message),
+                    Ok(MessageForm::Older(older)) => Some(older.message),
                     _ => None,
                 });
             let kept = shown(&came)?;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::{Intake, IntakeError, ruling, subtasks};
 use crate::clock;
-use crate::contract::enforce::Ready;
+use crate::contract::enforce::CompiledContract;
 use crate::domain::agent::Agent;
 use crate::domain::cap::room::{self, CapRequest};
 use crate::domain::cap::{CapExceeded, CapScope};
@@ -34,7 +34,7 @@ impl Intake {
         tenant: &TenantId,
         message: &Message,
         target: &Agent,
-        contract: Option<&Arc<Ready>>,
+        contract: Option<&Arc<CompiledContract>>,
     ) -> std::result::Result<Vec<Failure>, IntakeError> {
         let envelope = message.envelope();
         let source = &envelope.from_agent.agent_id;

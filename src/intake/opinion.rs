@@ -6,9 +6,9 @@ use super::{Intake, IntakeError};
 use crate::directory::Principal;
 use crate::domain::message::Message;
 use crate::evidence::record::{ClassifierFacts, SafetyFacts};
-use crate::gate::safety::policy::{CLASSIFIER, Case, Mode};
-use crate::gate::safety::{Finding, to_failure};
-use crate::gate::{Refused, Verdict};
+use crate::gate::safety::policy::{CLASSIFIER, FindingMode, PolicyContext};
+use crate::gate::safety::{SafetyFinding, to_failure};
+use crate::gate::{GateVerdict, RefusedMessage};
 
 /// What is said of a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -45,9 +45,9 @@ impl Intake {
     pub(super) async fn with_second_opinion(
         &self,
         principal: &Principal,
-        verdict: Verdict,
-    ) -> Result<(Verdict, Option<SafetyFacts>), IntakeError> {
-        let Verdict::Pass(mut passed) = verdict else { return Ok((verdict, None)) };
+        verdict: GateVerdict,
+    ) -> Result<(GateVerdict, Option<SafetyFacts>), IntakeError> {
+        let GateVerdict::Pass(mut passed) = verdict else { return Ok((verdict, None)) };
         let mut observed: Vec<String> =
             passed.observed.iter().map(|finding| finding.rule.clone()).collect();
         observed.sort();
@@ -59,7 +59,7 @@ impl Intake {
         };
         let Some(asked) = &self.second_opinion else {
             let said = !facts.observed.is_empty();
-            return Ok((Verdict::Pass(passed), said.then_some(facts)));
+            return Ok((GateVerdict::Pass(passed), said.then_some(facts)));
         };
         let opinion = asked.ask(&passed.message).await;
         let (word, label) = match &opinion {
@@ -82,31 +82,33 @@ impl Intake {
         });
         let verdict = match opinion {
             Opinion::None(_) if asked.required() => return Err(IntakeError::Classifier),
-            Opinion::None(_) | Opinion::Safe => Verdict::Pass(passed),
+            Opinion::None(_) | Opinion::Safe => GateVerdict::Pass(passed),
             Opinion::Unsafe { label, pointer } => {
-                let finding = Finding {
+                let finding = SafetyFinding {
                     rule: CLASSIFIER.to_owned(),
                     family: if label.is_empty() { "unsafe".to_owned() } else { label },
                     pointer,
                     offset: 0,
                     excerpt: String::new(),
                 };
-                let case = Case {
+                let case = PolicyContext {
                     tenant: &principal.tenant,
                     agent: &passed.message.envelope().from_agent.agent_id,
                     to: Some(&passed.target.agent_id),
                     at: self.clock.now(),
                 };
                 match self.gate.policies.of_classifier(&case, &finding) {
-                    Mode::Enforce => {
+                    FindingMode::Enforce => {
                         let failure = to_failure(&finding);
-                        Verdict::Refused(Box::new(Refused::unsafe_text(*passed, finding, failure)))
+                        GateVerdict::Refused(Box::new(RefusedMessage::unsafe_text(
+                            *passed, finding, failure,
+                        )))
                     }
-                    Mode::Observe => {
+                    FindingMode::Observe => {
                         passed.observed.push(finding);
-                        Verdict::Pass(passed)
+                        GateVerdict::Pass(passed)
                     }
-                    Mode::Allow => Verdict::Pass(passed),
+                    FindingMode::Allow => GateVerdict::Pass(passed),
                 }
             }
         };

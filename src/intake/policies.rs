@@ -1,22 +1,22 @@
 //! The policies about safety findings as settings say them.
 
 use crate::config::{SafetyException, SafetyMode};
-use crate::gate::safety::policy::{Exception, Mode, Policies};
+use crate::gate::safety::policy::{FindingMode, Policies, PolicyException};
 
 /// What becomes of a finding, as the gate calls it.
 #[must_use]
-pub const fn mode(mode: SafetyMode) -> Mode {
+pub const fn mode(mode: SafetyMode) -> FindingMode {
     match mode {
-        SafetyMode::Enforce => Mode::Enforce,
-        SafetyMode::Observe => Mode::Observe,
-        SafetyMode::Allow => Mode::Allow,
+        SafetyMode::Enforce => FindingMode::Enforce,
+        SafetyMode::Observe => FindingMode::Observe,
+        SafetyMode::Allow => FindingMode::Allow,
     }
 }
 
 /// An exception, as the gate knows it.
 #[must_use]
-pub fn exception(one: &SafetyException) -> Exception {
-    Exception {
+pub fn exception(one: &SafetyException) -> PolicyException {
+    PolicyException {
         tenant: one.tenant.clone(),
         agent: one.agent.clone(),
         to: one.to.clone(),

@@ -21,8 +21,8 @@ use crate::domain::failure::{Code, Failure, Stage, primary};
 use crate::domain::handoff::{Handoff, HandoffStatus};
 use crate::domain::ids::{HandoffId, Micros, TaskId, TenantId};
 use crate::evidence::commitment::unpack;
-use crate::gate::safety::Finding;
-use crate::gate::{Gate, Lookup, Verdict};
+use crate::gate::safety::SafetyFinding;
+use crate::gate::{Gate, GateLookup, GateVerdict};
 use crate::ledger::command::LedgerError;
 use crate::store::{ContentStorage, Cursor, DeadLetterFilter, HandoffFilter, StoreError};
 
@@ -188,8 +188,8 @@ enum Message {
     Archived,
 }
 
-fn judged(verdict: Verdict) -> Judged {
-    let of = |failures: &[Failure], findings: &[Finding]| -> BTreeSet<Found> {
+fn judged(verdict: GateVerdict) -> Judged {
+    let of = |failures: &[Failure], findings: &[SafetyFinding]| -> BTreeSet<Found> {
         let stages = failures.iter().filter(|failure| failure.stage != Stage::Safety);
         let stages = stages.map(|failure| Found {
             stage: failure.stage,
@@ -206,7 +206,7 @@ fn judged(verdict: Verdict) -> Judged {
         stages.chain(safety).collect()
     };
     match verdict {
-        Verdict::Pass(passed) => Judged {
+        GateVerdict::Pass(passed) => Judged {
             reason: None,
             found: BTreeSet::new(),
             observed: passed
@@ -216,13 +216,13 @@ fn judged(verdict: Verdict) -> Judged {
                 .collect(),
             contract: passed.contract.map(|ready| ready.contract().to_string()),
         },
-        Verdict::Refused(refused) => Judged {
+        GateVerdict::Refused(refused) => Judged {
             reason: Some(refused.reason()),
             found: of(&refused.failures, &refused.findings),
             observed: BTreeSet::new(),
             contract: refused.contract.map(|ready| ready.contract().to_string()),
         },
-        Verdict::Malformed(failure) => Judged {
+        GateVerdict::Malformed(failure) => Judged {
             reason: primary(std::slice::from_ref(&failure)),
             found: of(std::slice::from_ref(&failure), &[]),
             observed: BTreeSet::new(),
@@ -235,7 +235,7 @@ impl Replay {
     fn judge(&self, handoff: &Handoff, value: Value, regime: &Regime) -> Judged {
         judged(regime.gate.again(
             value,
-            &Lookup {
+            &GateLookup {
                 tenant: &self.tenant,
                 at: self.now,
                 caller: Some(&handoff.source),
@@ -493,7 +493,7 @@ mod tests {
             "/currentState/order_id",
             "Contract a-to-b 1.0.0, clause `payload.schema`: secret",
         );
-        let judged = judged(Verdict::Malformed(failure));
+        let judged = judged(GateVerdict::Malformed(failure));
         assert_eq!(judged.reason, Some(Code::ContractViolation));
         let found = judged.found.into_iter().next().unwrap();
         assert_eq!(found.rule.as_deref(), Some("payload.schema"));

@@ -5,7 +5,7 @@ use semver::Version;
 use super::command::{Command, LedgerError, PutPayloadSchema, Reply};
 use super::decide::Decision;
 use super::plan::Change;
-use crate::contract::evolution::{Assessment, Known, assess};
+use crate::contract::evolution::{Assessment, SchemaRelease, assess};
 use crate::domain::failure::{Code, Failure, Stage};
 use crate::evidence::record::{PayloadSchemaRef, RecordDraft, RecordKind};
 use crate::store::BatchState;
@@ -18,11 +18,11 @@ const MAX_VERSIONS: usize = 256;
 ///
 /// # Errors
 /// What is kept is no version of a schema.
-pub fn known(row: &PayloadSchemaRow) -> Result<Known, LedgerError> {
+pub fn known(row: &PayloadSchemaRow) -> Result<SchemaRelease, LedgerError> {
     let wrong = |why: &dyn std::fmt::Display| {
         LedgerError::Internal(format!("payload schema {} {}: {why}", row.id, row.version))
     };
-    Ok(Known {
+    Ok(SchemaRelease {
         version: row.version.parse::<Version>().map_err(|err| wrong(&err))?,
         schema: serde_json::from_str(&row.doc).map_err(|err| wrong(&err))?,
     })

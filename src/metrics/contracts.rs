@@ -1,5 +1,5 @@
-//! Which metrics of contracts have series of their own. Contracts are written by operators, and there may be
-//! many: the first names that are seen get series, all others are counted as `other`.
+//! The bound on series of contracts' metrics. Operators write contracts, and there may be many: the first names get
+//! series of their own, all others are counted as `other`.
 
 use std::collections::HashSet;
 use std::sync::{PoisonError, RwLock};
@@ -9,7 +9,7 @@ use crate::domain::policy::EdgePolicy;
 /// Metrics of contracts with series of their own, at most. One that is timed has a histogram of 16 buckets.
 pub(super) const MAX_SERIES: usize = 200;
 
-/// What a metric beyond them is called.
+/// Labels of a metric beyond the limit.
 const OTHER: [&str; 2] = ["other", "other"];
 
 /// The metrics seen so far, by contract.

@@ -1,5 +1,5 @@
-//! Which pairs of agents have series of their own. Labels must come from bounded sets, and agents are made
-//! by whoever may: the first pairs that are seen get their names, all others are counted as `other`.
+//! The bound on series of agent pairs. Labels must come from bounded sets, and tenants create agents freely: the first
+//! pairs get their names, all others are counted as `other`.
 
 use std::collections::HashSet;
 use std::sync::{PoisonError, RwLock};
@@ -9,7 +9,7 @@ use crate::domain::handoff::Handoff;
 /// Pairs with series of their own, at most. Each has a histogram of eight buckets and some counters.
 pub(super) const MAX_PAIRS: usize = 200;
 
-/// What a pair beyond them is called.
+/// Labels of a pair beyond the limit.
 const OTHER: [&str; 3] = ["other", "other", "other"];
 
 /// The pairs seen so far.

@@ -1,4 +1,4 @@
-//! Commands as the API's handlers build them, and callers that say a thing until it is answered.
+//! Commands as the API's handlers build them, and callers that repeat a command until it is answered.
 
 use std::sync::{Arc, LazyLock};
 
@@ -18,19 +18,18 @@ use crate::evidence::record::{Actor, RecordContent, RecordParty};
 use crate::ledger::Outgoing;
 use crate::ledger::command::{Command, Kind, LedgerError, Reply, Submit, Verdict, Word};
 
-/// Salt of what a schedule submits: commitments are other tests' business.
+/// Salt of every submitted content: other tests cover commitments.
 const SALT: [u8; 16] = [7; 16];
 
-/// Words that stand beside a decision, committed to once.
+/// Text of a decision, with its commitment computed once.
 static WORDS: LazyLock<PackedContent> =
     LazyLock::new(|| PackedContent::new(CommitmentSubject::Message, SALT, br#"{"why":"so"}"#));
 
-/// Words as a record's content.
+/// A decision's text as a record's content.
 pub(super) fn words(now: Micros) -> RecordContent {
     RecordContent { id: ContentId(clock::time_ordered_id(now)), part: WORDS.clone() }
 }
 
-/// Somebody with a key.
 pub(super) fn actor(role: &str, id: Option<&AgentId>) -> Actor {
     Actor { role: role.to_owned(), agent_id: id.cloned(), key_id: Some("k".to_owned()) }
 }
@@ -40,7 +39,7 @@ pub(super) fn command(now: Micros, actor: Actor, kind: Kind) -> Command {
     Command { tenant: tenant(), at: now, actor, kind }
 }
 
-/// A handoff as its sender means it.
+/// A handoff as its sender describes it.
 #[derive(Debug, Clone)]
 pub(super) struct Draft {
     pub(super) handoff: HandoffId,
@@ -74,7 +73,7 @@ impl Draft {
         }
     }
 
-    /// The row that the gate would make of it.
+    /// The row that the gate would derive.
     pub(super) fn row(&self, status: HandoffStatus, now: Micros) -> Handoff {
         let cost = Cost {
             spent: Usd(self.spent),
@@ -120,18 +119,18 @@ impl Draft {
         }
     }
 
-    /// Its message, to be kept.
+    /// The message as stored content.
     pub(super) fn content(&self, now: Micros) -> RecordContent {
         let part = PackedContent::new(CommitmentSubject::Message, SALT, &self.body);
         RecordContent { id: ContentId(clock::time_ordered_id(now)), part }
     }
 
-    /// Its sender's state, to be kept.
+    /// The sender's checkpoint as stored content.
     pub(super) fn state(&self) -> PackedContent {
         PackedContent::new(CommitmentSubject::Checkpoint, SALT, &self.body)
     }
 
-    /// As it enters the ledger.
+    /// The submission as a ledger command.
     pub(super) fn submission(&self, now: Micros) -> Command {
         let submit = Submit {
             safety: None,
@@ -159,13 +158,12 @@ impl Draft {
     }
 }
 
-/// A message's bytes, unlike any other's.
+/// A unique message body.
 pub(super) fn body(id: HandoffId, more: u64) -> Vec<u8> {
     canonical::to_vec(&serde_json::json!({ "handoffId": id, "n": more }))
 }
 
-/// Submits until there is an answer, now and then once more or twice at once; returns the handoff where
-/// it was committed.
+/// Submits until answered, sometimes repeatedly or concurrently; returns the committed handoff.
 pub(super) async fn submit(world: &Arc<World>, draft: &Draft) -> Option<Handoff> {
     if world.fails(150) {
         // A copy overtakes it, at whichever broker.
@@ -220,7 +218,7 @@ async fn submit_once(world: &Arc<World>, draft: &Draft) -> Option<Result<Reply, 
     reply
 }
 
-/// A receiver's word, said until it is answered; true where it was taken.
+/// Sends a receiver's verdict until answered; true where the ledger accepted it.
 pub(super) async fn say(
     world: &Arc<World>,
     who: &AgentId,

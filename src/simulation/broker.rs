@@ -32,24 +32,24 @@ use crate::store::memory::{StoreEffect, StoreLine};
 use crate::store::{Result, Store, StoreError};
 use crate::vault::Vault;
 
-/// How long a receiver that has a handoff may take for its verdict.
+/// Time for a verdict.
 pub(super) const VERDICT: Duration = Duration::from_secs(1);
-/// How long an acceptance is leased.
+/// Lease of an acceptance.
 pub(super) const LEASE: Duration = Duration::from_secs(2);
-/// How long a claim lasts, a broker's or a pull receiver's.
+/// Lifetime of a claim of a broker or a pull receiver.
 pub(super) const CLAIM: Duration = Duration::from_millis(2_500);
-/// How long a broker may be silent.
+/// Longest allowed silence of a broker.
 pub(super) const SILENCE: Duration = Duration::from_millis(1_500);
-/// How often to look for what was left behind.
+/// Interval of all polls.
 const PERIOD: Duration = Duration::from_secs(1);
-/// How long an escalation waits for a person.
+/// Time for the decision on an escalation.
 const ESCALATION: Duration = Duration::from_secs(2);
-/// How long a handoff may wait to be pulled.
+/// Time for a pull receiver to claim a handoff.
 const UNCLAIMED: Duration = Duration::from_secs(10);
 /// What a cache keeps it keeps for a whole schedule: its own clock is not the schedule's.
 const CACHED: Duration = Duration::from_hours(1);
 
-/// Made once: counting decides nothing.
+/// Shared by all schedules: counters influence no decision.
 static METRICS: LazyLock<Arc<Metrics>> =
     LazyLock::new(|| Arc::new(Metrics::new().expect("the metrics")));
 static SCHEMAS: LazyLock<Arc<Schemas>> = LazyLock::new(|| Arc::new(Schemas::new()));
@@ -66,7 +66,7 @@ pub(super) fn prepare() {
 /// The machine and the network under a broker.
 pub(super) struct Host {
     pub(super) name: String,
-    /// Nothing leaves it or reaches it any more.
+    /// Ends all traffic of the host.
     pub(super) dead: CancellationToken,
     stalled_until: Mutex<Option<Instant>>,
     away_until: Mutex<Option<Instant>>,
@@ -77,19 +77,19 @@ fn until(place: &Mutex<Option<Instant>>) -> Option<Instant> {
 }
 
 impl Host {
-    /// It stands still, as in a long pause of its machine, and goes on as if nothing had been.
+    /// Suspends the host, as in a long pause of its machine.
     pub(super) fn stall(&self, time: Duration) {
         *self.stalled_until.lock().unwrap_or_else(PoisonError::into_inner) =
             Some(Instant::now() + time);
     }
 
-    /// It does not reach the store.
+    /// Cuts the connection to the store.
     pub(super) fn cut_off(&self, time: Duration) {
         *self.away_until.lock().unwrap_or_else(PoisonError::into_inner) =
             Some(Instant::now() + time);
     }
 
-    /// Returns only while it lives and moves.
+    /// Returns only while the host is alive and not suspended.
     pub(super) async fn moves(&self) {
         while let Some(until) = until(&self.stalled_until).filter(|at| *at > Instant::now()) {
             tokio::time::sleep_until(until).await;
@@ -100,14 +100,14 @@ impl Host {
     }
 }
 
-/// A broker's line to the store.
-struct BadLine {
+/// A broker's connection to the store.
+struct FaultyStoreConnection {
     world: Arc<World>,
     host: Arc<Host>,
 }
 
-impl BadLine {
-    /// `usual`: milliseconds at most, where the store is quick.
+impl FaultyStoreConnection {
+    /// `usual` is the largest delay in milliseconds of a fast store.
     async fn travel(&self, usual: u64) {
         let slow = self.world.fails(self.world.weather.store_slow);
         let pause = if slow { pause(5, 400) } else { Duration::from_millis(below(usual)) };
@@ -124,7 +124,7 @@ impl BadLine {
 }
 
 #[async_trait]
-impl StoreLine for BadLine {
+impl StoreLine for FaultyStoreConnection {
     async fn asked(&self, what: &'static str) -> Result<()> {
         self.travel(4).await;
         let cut_off = until(&self.host.away_until).is_some_and(|at| at > Instant::now());
@@ -166,7 +166,7 @@ pub(super) struct Broker {
 }
 
 impl Broker {
-    /// Puts one together and lets it work, once it could say that it lives; or it dies before.
+    /// Starts a broker after its first heartbeat; the broker may die before.
     pub(super) async fn start(world: &Arc<World>, name: String) -> Self {
         let host = Arc::new(Host {
             name,
@@ -174,7 +174,7 @@ impl Broker {
             stalled_until: Mutex::default(),
             away_until: Mutex::default(),
         });
-        let line = BadLine { world: Arc::clone(world), host: Arc::clone(&host) };
+        let line = FaultyStoreConnection { world: Arc::clone(world), host: Arc::clone(&host) };
         let store: Arc<dyn Store> = Arc::new(world.store.over(Arc::new(line)));
         let ahead = Duration::from_millis(below(world.weather.skew_ms.max(1)));
         let clock: Arc<dyn Clock> = Arc::new(SkewedClock { world: Arc::clone(world), ahead });
@@ -201,7 +201,7 @@ impl Broker {
         let (tracker, stopping) = (TaskTracker::new(), CancellationToken::new());
         let directory = Arc::new(Directory::new(Arc::clone(&store), Arc::clone(&clock), CACHED));
         let (dispatcher, nudges) = Dispatcher::new(
-            dispatcher::Parts {
+            dispatcher::DispatcherDependencies {
                 store: Arc::clone(&store),
                 directory: Arc::clone(&directory),
                 vault: VAULT.clone(),
@@ -240,7 +240,7 @@ impl Broker {
             stopping: stopping.clone(),
         };
         tracker.spawn(inboxes.run());
-        let watch = brokers::Watch {
+        let watch = brokers::BrokerMonitor {
             store: Arc::clone(&store),
             outbound,
             timeout: SILENCE,
@@ -258,15 +258,14 @@ impl Broker {
         Self { host, store, clock, ledger, stopping }
     }
 
-    /// Ends at once, as by SIGKILL: what it did is done, and nothing else will be.
+    /// Ends the broker at once, as SIGKILL does: completed operations stay, no other follows.
     pub(super) fn kill(&self) {
         self.host.dead.cancel();
         // Its loops cannot do anything any more; this only spares stepping through them.
         self.stopping.cancel();
     }
 
-    /// Asks this broker for something, over a network that may lose the request or the answer. `None`:
-    /// nobody knows what became of it.
+    /// Sends a request over a network that may lose the request or the answer. `None` where the outcome is unknown.
     pub(super) async fn call(
         &self,
         world: &World,
@@ -294,8 +293,8 @@ impl Broker {
     }
 }
 
-fn dispatcher_settings() -> dispatcher::Settings {
-    dispatcher::Settings {
+fn dispatcher_settings() -> dispatcher::DispatcherSettings {
+    dispatcher::DispatcherSettings {
         retry: RetryPolicy {
             base: Duration::from_millis(200),
             cap: Duration::from_secs(1),

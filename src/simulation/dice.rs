@@ -1,5 +1,4 @@
-//! Chance. It comes from `clock.rs` as all randomness does, so a schedule's seed is the seed of every
-//! draw: what the simulation does to the product and what the product draws for itself.
+//! Random draws. All come from `clock.rs`, so a schedule's seed determines the simulation's draws and the product's.
 
 use std::time::Duration;
 
@@ -10,17 +9,16 @@ pub(super) fn below(bound: u64) -> u64 {
     u64::from_le_bytes(clock::random()) % bound.max(1)
 }
 
-/// True so many times in a thousand.
+/// True with a probability in thousandths.
 pub(super) fn chance(per_mille: u64) -> bool {
     per_mille > 0 && below(1_000) < per_mille
 }
 
-/// One of them.
 pub(super) fn one_of<T>(of: &[T]) -> &T {
     &of[below(of.len() as u64) as usize]
 }
 
-/// Which of the weights was hit.
+/// The index of a weight, drawn in proportion.
 pub(super) fn weighted(weights: &[u64]) -> usize {
     let mut left = below(weights.iter().sum());
     for (at, weight) in weights.iter().enumerate() {

@@ -32,15 +32,15 @@ use broker::Broker;
 use dice::{below, pause};
 use world::{World, tenant};
 
-/// Schedules of a run that says nothing else.
+/// Schedules of a run without a setting.
 const SCHEDULES: u64 = 2_000;
-/// How long everything may take to come to rest once nothing goes wrong any more: leases, verdicts,
-/// claims, escalations and what follows from them, several times over.
+/// Time within which everything comes to rest after the last fault: leases, verdicts, claims, escalations and their
+/// consequences, several times over.
 const REST: Duration = Duration::from_mins(1);
 
-/// How a schedule went.
+/// The result of a schedule.
 #[derive(Debug)]
-struct Ran {
+struct SimulationRun {
     violation: Option<String>,
     trace: String,
     handoffs: u64,
@@ -50,7 +50,7 @@ struct Ran {
 }
 
 /// Runs one schedule on this thread.
-fn run(seed: u64, traced: bool) -> Ran {
+fn run(seed: u64, traced: bool) -> SimulationRun {
     broker::prepare();
     let _seeded = Seeded::from(seed);
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -61,7 +61,7 @@ fn run(seed: u64, traced: bool) -> Ran {
     runtime.block_on(schedule(traced))
 }
 
-async fn schedule(traced: bool) -> Ran {
+async fn schedule(traced: bool) -> SimulationRun {
     let world = Arc::new(World::new(traced));
     world.note(|| format!("{:?}", world.weather));
     register(&world).await;
@@ -98,7 +98,7 @@ async fn schedule(traced: bool) -> Ran {
     }
     let records = settle_up(&world).await;
     let (handoffs, attempts) = world.books().counts();
-    let ran = Ran {
+    let ran = SimulationRun {
         violation: world.books().violation(),
         trace: world.trace(),
         handoffs: handoffs as u64,
@@ -111,7 +111,7 @@ async fn schedule(traced: bool) -> Ran {
     ran
 }
 
-/// Agents are there from the beginning.
+/// Registers the agents.
 async fn register(world: &World) {
     let (tenant, now) = (tenant(), world.now());
     world.store.ensure_tenant(&tenant, "log", now).await.expect("a log");
@@ -130,7 +130,7 @@ async fn register(world: &World) {
     world.store.transact(&needs, &mut |_| writes.clone()).await.expect("agents");
 }
 
-/// The end of a schedule: what was acknowledged is there once, and the log verifies.
+/// Ends a schedule: checks that each acknowledged handoff exists once, and that the log verifies.
 async fn settle_up(world: &World) -> u64 {
     if world.books().violation().is_some() {
         return 0;
@@ -158,7 +158,7 @@ fn number(name: &str) -> Option<u64> {
     Some(text.parse().unwrap_or_else(|_| panic!("{name} must be a number, not {text:?}")))
 }
 
-/// Runs a failed schedule again to write its steps down, and tells of it.
+/// Repeats a failed schedule with a trace, and reports the violation.
 fn tell(seed: u64, violation: &str) -> ! {
     let again = run(seed, true);
     let same = again.violation.as_deref() == Some(violation);

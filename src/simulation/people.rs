@@ -1,5 +1,4 @@
-//! Operators, who decide what no program may, and trouble: brokers that die, stand still, or lose
-//! their store.
+//! Operators, who take the decisions reserved for people, and faults: brokers that die, stall, or lose their store.
 
 use std::sync::Arc;
 
@@ -33,7 +32,7 @@ pub(super) fn registered(id: &AgentId) -> Agent {
     }
 }
 
-/// Decides now and then, as long as the weather lasts.
+/// Takes decisions from time to time while faults occur.
 pub(super) async fn operate(world: Arc<World>) {
     while !world.is_calm() {
         tokio::time::sleep(pause(200, 900)).await;
@@ -51,7 +50,7 @@ pub(super) async fn operate(world: Arc<World>) {
 
 type Decision = Box<dyn FnOnce(Micros) -> Kind + Send>;
 
-/// What an operator sees, it sees without faults: what it does with it is what counts.
+/// Reads the operator's view without faults: only decisions are subject to faults.
 async fn decision(world: &World) -> Option<Decision> {
     match below(10) {
         0..=4 => resolution(world).await,
@@ -143,7 +142,7 @@ async fn about_a_task(world: &World, which: u64) -> Option<Decision> {
     }))
 }
 
-/// Keeps a broker in its place: when one dies, the next starts after a while.
+/// Replaces a broker that died, after a pause.
 pub(super) async fn keep_alive(world: Arc<World>, place: usize) {
     let mut life = 0;
     loop {
@@ -159,7 +158,7 @@ pub(super) async fn keep_alive(world: Arc<World>, place: usize) {
     }
 }
 
-/// Makes trouble as long as the weather lasts.
+/// Causes faults of brokers.
 pub(super) async fn trouble(world: Arc<World>) {
     loop {
         tokio::time::sleep(pause(200, 2_000)).await;

@@ -1,4 +1,4 @@
-//! Receivers: what they answer to a webhook, what they pull, and what they do with what they took.
+//! Receivers: their answers to webhooks, their pulls, and their work on accepted handoffs.
 
 use std::sync::Arc;
 
@@ -14,9 +14,9 @@ use crate::evidence::record::Actor;
 use crate::ledger::command::{Kind, Lease, Reply, Word};
 use crate::store::Store;
 
-/// Something of a task in a receiver's hands.
+/// A receiver's accepted handoff.
 #[derive(Debug, Clone)]
-struct Held {
+struct HeldHandoff {
     who: AgentId,
     task: TaskId,
     handoff: HandoffId,
@@ -27,10 +27,10 @@ const fn answer(status: u16, body: &'static str) -> Answer {
     Answer { status, retry_after: None, body }
 }
 
-/// A webhook receiver reads an attempt and answers.
+/// A webhook receiver's answer to an attempt.
 pub(super) async fn receive(world: &Arc<World>, arrival: &Arrival) -> Answer {
     let Arrival { receiver, task, handoff, token, .. } = arrival.clone();
-    let held = Held { who: receiver, task, handoff, token };
+    let held = HeldHandoff { who: receiver, task, handoff, token };
     tokio::time::sleep(pause(1, 40)).await;
     if world.fails(50) {
         // Longer than anybody waits.
@@ -56,7 +56,7 @@ pub(super) async fn receive(world: &Arc<World>, arrival: &Arrival) -> Answer {
 }
 
 /// A verdict that follows by callback.
-fn later(world: &Arc<World>, held: Held) {
+fn later(world: &Arc<World>, held: HeldHandoff) {
     let world = Arc::clone(world);
     tokio::spawn(async move {
         let unwilling = world.fails(world.weather.unwilling / 2);
@@ -73,8 +73,8 @@ fn later(world: &Arc<World>, held: Held) {
     });
 }
 
-/// Says it, now and then with the token of somebody else's claim first.
-async fn speak(world: &Arc<World>, held: &Held, word: Word) -> bool {
+/// Sends a verdict, sometimes first with the token of another claim.
+async fn speak(world: &Arc<World>, held: &HeldHandoff, word: Word) -> bool {
     let on = (held.task, held.handoff);
     if world.fails(world.weather.stale) {
         let wrong = held.token + if below(2) == 0 { 1 } else { -1 };
@@ -83,8 +83,8 @@ async fn speak(world: &Arc<World>, held: &Held, word: Word) -> bool {
     say(world, &held.who, on, held.token, word).await
 }
 
-/// Works on what it accepted, as long as it takes, and says so or does not.
-fn work(world: &Arc<World>, held: Held) {
+/// Works on an accepted handoff for a drawn time, and reports its end or fails to.
+fn work(world: &Arc<World>, held: HeldHandoff) {
     let world = Arc::clone(world);
     tokio::spawn(async move {
         tokio::time::sleep(pause(10, 900)).await;
@@ -111,7 +111,7 @@ fn work(world: &Arc<World>, held: Held) {
 }
 
 /// The next hop of the task, with what is left of the budget.
-async fn hand_on(world: &Arc<World>, held: &Held) {
+async fn hand_on(world: &Arc<World>, held: &HeldHandoff) {
     // It knows the figures from the message that it got.
     let key = (tenant(), held.handoff);
     let Ok(Some(got)) = world.store.find_handoff(&key).await else { return };
@@ -119,7 +119,7 @@ async fn hand_on(world: &Arc<World>, held: &Held) {
     submit(world, &next).await;
 }
 
-fn next_hop(world: &Arc<World>, held: &Held, got: &Handoff) -> Draft {
+fn next_hop(world: &Arc<World>, held: &HeldHandoff, got: &Handoff) -> Draft {
     let others: Vec<_> = agents().into_iter().filter(|id| *id != held.who).collect();
     let handoff = fresh_id(world);
     let cost = below(100) as i64;
@@ -141,7 +141,7 @@ fn next_hop(world: &Arc<World>, held: &Held, got: &Handoff) -> Draft {
     }
 }
 
-/// A pull receiver asks for its inbox as `http/inbox.rs` serves it: a claim, then a token of its own.
+/// A pull receiver's request for its inbox, as `http/inbox.rs` serves it: a claim, then a token of its own.
 pub(super) async fn pull(world: Arc<World>, who: AgentId) {
     loop {
         let broker = world.any_broker();
@@ -185,7 +185,7 @@ pub(super) async fn pull(world: Arc<World>, who: AgentId) {
                 let id = super::books::short(handoff.id);
                 format!("{who} pulled {id} with token {}", handoff.fencing_token)
             });
-            let held = Held {
+            let held = HeldHandoff {
                 who: who.clone(),
                 task: handoff.task_id,
                 handoff: handoff.id,
@@ -209,7 +209,6 @@ pub(super) async fn pull(world: Arc<World>, who: AgentId) {
     }
 }
 
-/// Who pulls.
 pub(super) fn puller() -> AgentId {
     agent("p")
 }

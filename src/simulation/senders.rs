@@ -1,4 +1,4 @@
-//! Senders: each begins a task, hands it off, and goes on with what comes back.
+//! Senders: each begins a task, hands it off, and continues when the task returns.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,7 +15,7 @@ use crate::domain::task::TaskStatus;
 use crate::ledger::command::{DeadLetter, Kind, Refuse};
 use crate::store::Store;
 
-/// What a task may cost, in nano-dollars.
+/// Budget of a task, in nano-dollars.
 const BUDGET: i64 = 1_000;
 
 /// The next id of this schedule: they count up, so that a trace can be read.
@@ -38,7 +38,7 @@ fn recovery() -> Recovery {
     }
 }
 
-/// What rules the end of a handoff: most often nothing but the defaults.
+/// The ruling on a handoff's end: mostly the defaults.
 pub(super) fn ruling() -> Option<Box<Ruling>> {
     if chance(500) {
         return None;
@@ -94,7 +94,7 @@ fn draft(world: &World, source: &AgentId, task: TaskId, spent: i64, completed: i
     }
 }
 
-/// Begins a task and sees to it while there is something to do.
+/// Begins a task and continues it until its end.
 pub(super) async fn send(world: Arc<World>) {
     let me = agent("a");
     let task = TaskId(numbered(&world.ids));
@@ -117,7 +117,7 @@ pub(super) async fn send(world: Arc<World>) {
     }
 }
 
-/// Waits for the task to come back; false where it went another way.
+/// Waits for the task's return; false where it ended elsewhere.
 async fn comes_back(world: &World, me: &AgentId, task: TaskId) -> bool {
     for _ in 0..20 {
         tokio::time::sleep(pause(100, 600)).await;
@@ -134,7 +134,7 @@ async fn comes_back(world: &World, me: &AgentId, task: TaskId) -> bool {
     false
 }
 
-/// A message that the safety stage refused: nobody delivers it until a person decides.
+/// A message that the safety stage refused: not delivered until a person decides.
 async fn keep_for_a_person(world: &Arc<World>, me: &AgentId, task: TaskId) {
     let draft = draft(world, me, task, 0, 0);
     let found =

@@ -1,5 +1,5 @@
-//! The network between brokers and webhook receivers: refuses, loses, delays and doubles, and knows of
-//! each attempt whether it reached anybody.
+//! The network between brokers and webhook receivers: refuses, loses, delays and duplicates requests, and knows of
+//! each attempt whether it reached a receiver.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::dispatch::answer::{AttemptFailure, AttemptOutcome, FailureClass, clas
 use crate::dispatch::webhook::{Post, Timing, VerdictClock, WebhookRequest};
 use crate::domain::ids::{AgentId, HandoffId, TaskId};
 
-/// What a receiver sees of an attempt.
+/// An attempt as its receiver sees it.
 #[derive(Debug, Clone)]
 pub(super) struct Arrival {
     pub(super) receiver: AgentId,
@@ -25,7 +25,6 @@ pub(super) struct Arrival {
     pub(super) token: i64,
 }
 
-/// What a receiver answers.
 #[derive(Debug, Clone)]
 pub(super) struct Answer {
     pub(super) status: u16,
@@ -33,7 +32,7 @@ pub(super) struct Answer {
     pub(super) body: &'static str,
 }
 
-/// A broker's way to its receivers.
+/// A broker's connection to its receivers.
 pub(super) struct Wire {
     pub(super) world: Arc<World>,
     pub(super) host: Arc<Host>,
@@ -51,7 +50,7 @@ fn arrival(request: &WebhookRequest) -> Option<Arrival> {
     })
 }
 
-/// When the receiver's time for its verdict is over.
+/// The deadline of the receiver's verdict.
 fn verdict_ends(
     request: &WebhookRequest,
     started: Instant,

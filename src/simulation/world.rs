@@ -1,4 +1,4 @@
-//! One schedule's world: the store, the weather, time, and what is written down of it.
+//! The world of one schedule: store, faults, time, and trace.
 
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -14,36 +14,35 @@ use crate::clock::Clock;
 use crate::domain::ids::{AgentId, Micros, TenantId};
 use crate::store::memory::MemoryStore;
 
-/// When every schedule begins.
+/// Start time of every schedule.
 const EPOCH: Micros = Micros(1_700_000_000_000_000);
 
-/// How bad it gets, in times out of a thousand; drawn for each schedule, some at zero, so that not
-/// every schedule drowns in every fault.
+/// Fault rates in thousandths, drawn for each schedule; some are zero, so that not every schedule has every fault.
 #[derive(Debug)]
 pub(super) struct Weather {
-    /// A caller's request, or its answer, is lost between it and the broker.
+    /// A request or its answer is lost between caller and broker.
     pub(super) call_lost: u64,
-    /// The store cannot be reached: nothing was done.
+    /// The store is unreachable; no operation took place.
     pub(super) store_away: u64,
-    /// The store did it, and its answer is lost.
+    /// The store operated, and its answer is lost.
     pub(super) store_lost: u64,
-    /// A batch meets a concurrent writer.
+    /// A batch conflicts with a concurrent writer.
     pub(super) collides: u64,
-    /// The store takes its time.
+    /// The store answers slowly.
     pub(super) store_slow: u64,
-    /// The broker dies between what it did and the answer.
+    /// The broker dies between an operation and its answer.
     pub(super) crash: u64,
     /// No connection to a receiver.
     pub(super) refused: u64,
-    /// A request reaches its receiver, or does not, and there is no answer in time.
+    /// A request reaches its receiver, or does not, and no answer comes in time.
     pub(super) unanswered: u64,
     /// A request arrives twice.
     pub(super) twice: u64,
-    /// Receivers say no, are busy, fail, or forget.
+    /// Receivers reject, are busy, fail, or send no verdict.
     pub(super) unwilling: u64,
-    /// A word comes with a token that is not the current one.
+    /// A verdict carries a superseded token.
     pub(super) stale: u64,
-    /// How far brokers' clocks are apart, in milliseconds.
+    /// Largest difference between brokers' clocks, in milliseconds.
     pub(super) skew_ms: u64,
 }
 
@@ -67,11 +66,11 @@ impl Weather {
     }
 }
 
-/// What everybody in a schedule shares.
+/// State shared by all participants of a schedule.
 pub(super) struct World {
     pub(super) store: MemoryStore,
     pub(super) weather: Weather,
-    /// Ids given out so far.
+    /// Number of ids drawn so far.
     pub(super) ids: AtomicU64,
     started: Instant,
     quiet: AtomicBool,
@@ -102,12 +101,12 @@ impl World {
         }
     }
 
-    /// Since the schedule began.
+    /// Time since the schedule's start.
     pub(super) fn elapsed(&self) -> Duration {
         self.started.elapsed()
     }
 
-    /// The time as it is, without anybody's skew.
+    /// The true time, without clock skew.
     pub(super) fn now(&self) -> Micros {
         EPOCH.plus(self.elapsed())
     }
@@ -116,7 +115,7 @@ impl World {
         self.books.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// From here on nothing goes wrong any more.
+    /// Ends all faults.
     pub(super) fn calm(&self) {
         self.quiet.store(true, Ordering::Relaxed);
         self.note(|| "calm: nothing goes wrong from here on".to_owned());
@@ -126,23 +125,23 @@ impl World {
         self.quiet.load(Ordering::Relaxed)
     }
 
-    /// Whether this goes wrong now.
+    /// Draws whether a fault occurs.
     pub(super) fn fails(&self, per_mille: u64) -> bool {
         !self.is_calm() && chance(per_mille)
     }
 
-    /// The brokers that serve now.
+    /// The brokers in service.
     pub(super) fn brokers(&self) -> MutexGuard<'_, Vec<Arc<Broker>>> {
         self.brokers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Some broker, dead or alive: callers cannot know.
+    /// A broker, dead or alive: callers cannot know.
     pub(super) fn any_broker(&self) -> Arc<Broker> {
         let brokers = self.brokers();
         Arc::clone(&brokers[below(brokers.len() as u64) as usize])
     }
 
-    /// Writes a step down, where somebody reads it.
+    /// Adds a step to the trace, if one is written.
     pub(super) fn note(&self, step: impl FnOnce() -> String) {
         if let Some(trace) = &self.trace {
             let mut trace = trace.lock().unwrap_or_else(PoisonError::into_inner);
@@ -151,7 +150,7 @@ impl World {
         }
     }
 
-    /// The steps so far.
+    /// The trace so far.
     pub(super) fn trace(&self) -> String {
         let trace = self.trace.as_ref();
         trace.map_or_else(String::new, |trace| {

@@ -189,7 +189,7 @@ mod tests {
         let page = page(
             NEED,
             ExpiredPage::new(NEED, records),
-            PurgeContext { sharing, ..Beside::default() },
+            PurgeContext { sharing, ..PurgeContext::default() },
         );
         assert_eq!(page.contents, [(0, content(0)), (1, content(0))]);
         assert!(page.ends);

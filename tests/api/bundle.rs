@@ -632,7 +632,7 @@ both! {
         assert!(served == exported);
         let said = broker.command(&["verify", file]).await;
         let text = String::from_utf8(said.stdout).unwrap();
-        assert!(text.starts_with("well: ") && text.contains("not who signed it"), "{text}");
+        assert!(text.starts_with("ok: ") && text.contains("not who signed it"), "{text}");
         std::fs::write(&path, &bytes[..bytes.len() / 2]).unwrap();
         let said = broker.command(&["verify", file]).await;
         assert_eq!(said.status.code(), Some(3), "half a zip is no bundle");

@@ -337,7 +337,7 @@ both! {
             assert_eq!((&report["signedBy"], &report["keyGiven"]), (&json!(key), &json!(true)));
             let said = broker.command(&["verify", path.to_str().unwrap()]).await;
             let text = String::from_utf8(said.stdout).unwrap();
-            assert!(text.starts_with("well: ") && text.contains("not who signed it"), "{text}");
+            assert!(text.starts_with("ok: ") && text.contains("not who signed it"), "{text}");
         }
         let packed = std::fs::read(folder.path().join("log.jsonl.zst")).unwrap();
         let cut = judge_bytes(&packed[..packed.len() - 9], &VerifyOptions::default());

@@ -53,7 +53,7 @@ both! {
         assert_eq!(records[0]["content"], Value::Null, "the message stands in the log as a commitment");
         let shown = broker.command(&["trace", &message.task(), "--url", &broker.admin.base, "--key", broker.admin.key.as_ref().unwrap()]).await;
         let text = String::from_utf8(shown.stdout).unwrap();
-        assert!(text.contains("a -> b  ACCEPTED") && text.contains("all well"), "{text}");
+        assert!(text.contains("a -> b  ACCEPTED") && text.contains("recomputed: ok"), "{text}");
         let nothing = Message::initial("a", "b");
         broker.admin.get(&format!("{}/trace", nothing.task_path())).await.refused(404, "NOT_FOUND");
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use handoffd::domain::handoff::{DeliveryMode, HandoffStatus, Priority};
 use handoffd::domain::ids::{HandoffId, Micros};
-use handoffd::store::{Claim, ClaimRelease, HandoffKey, Kept, ReturnRow, Store, Writes};
+use handoffd::store::{Claim, ClaimRelease, ContentStorage, HandoffKey, ReturnRow, Store, Writes};
 
 use crate::fixture::{
     Given, agent, all_different, given, handoff_id, needs, see, settle, submit, transact, write,

@@ -1,6 +1,6 @@
 //! `handoffd agents`.
 
-use super::resource::{Action, Arg, Column, Goes, Kind, Resource, Shape, Verb};
+use super::resource::{Action, Arg, ArgTarget, Column, Kind, Resource, Shape, Verb};
 
 const AGENT: Arg = Arg::path("AGENT", "The agent's id");
 const STATES: Kind = Kind::Choice(&["RUNNABLE", "BUSY", "PAUSED"]);
@@ -99,7 +99,11 @@ pub(super) const RESOURCE: Resource = Resource {
             about: "Register an agent; its key and secrets are shown this once",
             verb: Verb::Post,
             path: "/agents",
-            args: with_members!(Arg { goes: Goes::Body("/agentId"), required: false, ..AGENT }),
+            args: with_members!(Arg {
+                goes: ArgTarget::Body("/agentId"),
+                required: false,
+                ..AGENT
+            }),
             ..Action::READ
         },
         Action {

@@ -1,6 +1,6 @@
 //! `handoffd allowlist`.
 
-use super::resource::{Action, Arg, Column, Goes, Kind, Resource, Shape, Verb};
+use super::resource::{Action, Arg, ArgTarget, Column, Kind, Resource, Shape, Verb};
 
 const AGENT: Arg = Arg::path("AGENT", "The agent that hands off");
 const TARGET: Arg = Arg::path("TARGET", "An agent's id, or type:NAME");
@@ -38,7 +38,10 @@ pub(super) const RESOURCE: Resource = Resource {
             about: "Replace an agent's allowlist",
             verb: Verb::Put,
             path: "/agents/{AGENT}/handoff-targets",
-            args: &[AGENT, Arg { kind: Kind::List, goes: Goes::Body("/handoffTargets"), ..TARGET }],
+            args: &[
+                AGENT,
+                Arg { kind: Kind::List, goes: ArgTarget::Body("/handoffTargets"), ..TARGET },
+            ],
             ..Action::READ
         },
         Action {

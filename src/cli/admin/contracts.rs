@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use super::request::{Given, addressed, path};
+use super::request::{ArgValues, addressed, path};
 use super::resource::{Action, Arg, Column, Kind, Resource, Shape, Verb};
 use crate::cli::client::{Body, Request};
 use crate::cli::lint::with_schema;
@@ -107,7 +107,7 @@ pub(super) fn whole(text: String, path: &str) -> String {
     if with.value().get("schemas") == brought.as_ref() { text } else { with.value().to_string() }
 }
 
-fn document(given: &Given) -> Result<Value, String> {
+fn document(given: &ArgValues) -> Result<Value, String> {
     let document = Document::parse(given.one("FILE").unwrap_or_default()).map_err(|err| {
         format!("the file, line {}, column {}: {}", err.place.line, err.place.column, err.message)
     })?;
@@ -121,7 +121,7 @@ fn place(action: &Action, document: &Value) -> Result<Vec<String>, String> {
 }
 
 /// The file goes as it is: the broker says what is wrong with it.
-fn put(action: &Action, given: &Given) -> Result<Request, String> {
+fn put(action: &Action, given: &ArgValues) -> Result<Request, String> {
     let path = place(action, &document(given)?)?;
     let body = given.one("FILE").map(|text| Body::Yaml(text.to_owned()));
     let method = action.verb.method();
@@ -129,7 +129,7 @@ fn put(action: &Action, given: &Given) -> Result<Request, String> {
 }
 
 /// A version that was put stays as it is, so the word goes into the next.
-fn deprecate(action: &Action, given: &Given) -> Result<Request, String> {
+fn deprecate(action: &Action, given: &ArgValues) -> Result<Request, String> {
     let mut contract = document(given)?;
     let path = place(action, &contract)?;
     let version = match given.one("as-version") {
@@ -177,8 +177,8 @@ fn without_errors(report: &Value) -> bool {
 mod tests {
     use super::*;
 
-    fn given(said: &[(&'static str, &str)]) -> Given {
-        Given(said.iter().map(|(name, text)| (*name, vec![(*text).to_owned()])).collect())
+    fn given(said: &[(&'static str, &str)]) -> ArgValues {
+        ArgValues(said.iter().map(|(name, text)| (*name, vec![(*text).to_owned()])).collect())
     }
 
     #[test]

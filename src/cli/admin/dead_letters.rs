@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::request::{Given, plain};
+use super::request::{ArgValues, plain};
 use super::resource::{Action, Arg, CURSOR, Column, Kind, REASON, Resource, Shape, Verb};
 use crate::cli::client::{Body, Request};
 
@@ -139,7 +139,7 @@ pub(super) const RESOURCE: Resource = Resource {
 };
 
 /// A call on many takes as long as its rate says.
-fn bulk(action: &Action, given: &Given) -> Result<Request, String> {
+fn bulk(action: &Action, given: &ArgValues) -> Result<Request, String> {
     let mut request = plain(action, given)?;
     let Some(Body::Json(body)) = &mut request.body else { return Ok(request) };
     // That nothing was said of which is for the broker to refuse.

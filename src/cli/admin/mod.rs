@@ -1,5 +1,5 @@
-//! The commands for operators, over the API of a running broker: `handoffd agents list` and so on. What
-//! there is stands in tables (`resource.rs`), one file a resource; this makes commands of them.
+//! The commands for operators, over the API of a running broker: `handoffd agents list` and so on. Tables describe the
+//! commands (`resource.rs`), one file per resource; this file builds the commands from them.
 
 use std::io::{self, IsTerminal, Read, Write};
 use std::time::Duration;
@@ -7,9 +7,9 @@ use std::time::Duration;
 use clap::{Arg as ClapArg, ArgAction, ArgMatches, Args, Command, FromArgMatches, Subcommand};
 use serde_json::Value;
 
-use self::request::Given;
+use self::request::ArgValues;
 use self::resource::{Action, Arg, Kind, Pages, Resource, Shape};
-use self::show::Paper;
+use self::show::OutputMedium;
 use super::client::{Client, ClientError, Reach, Request};
 use super::plain;
 use super::{Exit, Output};
@@ -45,24 +45,24 @@ const RESOURCES: [&Resource; 11] = [
     &subscriptions::RESOURCE,
 ];
 
-/// Rows that a page is asked for: the most that the API gives.
+/// Rows requested per page: the largest page of the API.
 const PAGE: usize = 500;
-/// Seconds between two looks of `--watch`, unless said.
+/// Default interval of `--watch`, in seconds.
 const LOOK: &str = "2";
 /// Bold, and back: what the headings of a table are on a terminal.
 const BOLD: [&str; 2] = ["\u{1b}[1m", "\u{1b}[0m"];
 /// To the upper left corner, and everything away.
 const CLEAR: &str = "\u{1b}[H\u{1b}[2J\u{1b}[3J";
 
-/// An action that was asked for.
+/// An action and its parsed arguments.
 #[derive(Debug)]
-pub(super) struct Asked {
+pub(super) struct ActionRequest {
     resource: &'static Resource,
     action: &'static Action,
     matches: ArgMatches,
 }
 
-impl FromArgMatches for Asked {
+impl FromArgMatches for ActionRequest {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
         let missing = || clap::Error::new(clap::error::ErrorKind::MissingSubcommand);
         let (name, matches) = matches.subcommand().ok_or_else(missing)?;
@@ -78,7 +78,7 @@ impl FromArgMatches for Asked {
     }
 }
 
-impl Subcommand for Asked {
+impl Subcommand for ActionRequest {
     fn augment_subcommands(command: Command) -> Command {
         command.subcommands(RESOURCES.map(command_of))
     }
@@ -152,66 +152,73 @@ fn number(text: &str) -> Result<f64, String> {
     serde_json::from_str(text).map_err(|_| "must be a number such as 12.5".to_owned())
 }
 
-/// Carries it out.
-pub(super) async fn run(asked: Asked, config: Config, output: Output) -> Exit {
+/// Runs the action.
+pub(super) async fn run(asked: ActionRequest, config: Config, output: Output) -> Exit {
     match carry_out(&asked, &config, output).await {
         Ok(exit) => exit,
-        Err(Trouble::Output(err)) if err.kind() == io::ErrorKind::BrokenPipe => Exit::Well,
+        Err(AdminError::Output(err)) if err.kind() == io::ErrorKind::BrokenPipe => Exit::Success,
         Err(trouble) => {
             complain(&trouble, output);
             match trouble {
-                Trouble::Usage(_) => Exit::Usage,
-                Trouble::Api(err) => err.exit(),
-                Trouble::Input(_) | Trouble::Output(_) => Exit::Unreachable,
+                AdminError::Usage(_) => Exit::Usage,
+                AdminError::Api(err) => err.exit(),
+                AdminError::Input(_) | AdminError::Output(_) => Exit::Unreachable,
             }
         }
     }
 }
 
-/// Why it could not be carried out.
-enum Trouble {
-    /// What was said does not fit.
+/// Why an action failed.
+enum AdminError {
+    /// The arguments are invalid.
     Usage(String),
     /// A file could not be read.
     Input(String),
     /// The answer could not be written.
     Output(io::Error),
-    /// The broker, or the way to it.
+    /// The request failed.
     Api(ClientError),
 }
 
-/// Says what went wrong: for programs the problem as the broker gave it.
-fn complain(trouble: &Trouble, output: Output) {
+/// Prints the error; as JSON the problem document of the broker.
+fn complain(trouble: &AdminError, output: Output) {
     let said = match trouble {
-        Trouble::Api(ClientError::Refused(refusal))
+        AdminError::Api(ClientError::Refused(refusal))
             if output == Output::Json && refusal.problem.is_object() =>
         {
             plain::json(&refusal.problem, false)
         }
-        Trouble::Usage(why) | Trouble::Input(why) => format!("handoffd: {}", plain::plain(why)),
-        Trouble::Output(err) => format!("handoffd: the answer cannot be written: {err}"),
-        Trouble::Api(err) => format!("handoffd: {err}"),
+        AdminError::Usage(why) | AdminError::Input(why) => {
+            format!("handoffd: {}", plain::plain(why))
+        }
+        AdminError::Output(err) => format!("handoffd: the answer cannot be written: {err}"),
+        AdminError::Api(err) => format!("handoffd: {err}"),
     };
     let _ = writeln!(io::stderr(), "{said}");
 }
 
-async fn carry_out(asked: &Asked, config: &Config, output: Output) -> Result<Exit, Trouble> {
-    let Asked { resource, action, matches } = asked;
+async fn carry_out(
+    asked: &ActionRequest,
+    config: &Config,
+    output: Output,
+) -> Result<Exit, AdminError> {
+    let ActionRequest { resource, action, matches } = asked;
     let given = given(action, matches)?;
-    let request = (action.plan)(action, &given).map_err(Trouble::Usage)?;
+    let request = (action.plan)(action, &given).map_err(AdminError::Usage)?;
     let number = |name: &str| matches.try_get_one::<u64>(name).ok().flatten().copied();
     let limit =
         number("limit").map_or(usize::MAX, |most| usize::try_from(most).unwrap_or(usize::MAX));
-    let reach = Reach::from_arg_matches(matches).map_err(|err| Trouble::Usage(err.to_string()))?;
+    let reach =
+        Reach::from_arg_matches(matches).map_err(|err| AdminError::Usage(err.to_string()))?;
     let key = std::env::var("HANDOFFD_API_KEY").ok().filter(|key| !key.is_empty());
-    let client = Client::new(&reach, key, config).map_err(Trouble::Api)?;
+    let client = Client::new(&reach, key, config).map_err(AdminError::Api)?;
     let ask = async || fetch(&client, &request, action.pages, limit).await;
     let printer = Printer::new(output, &action.shape);
     if let Some(seconds) = number("watch") {
         return watch(&printer, Duration::from_secs(seconds), ask).await;
     }
-    let answer = ask().await.map_err(Trouble::Api)?;
-    printer.print(&answer).map_err(Trouble::Output)?;
+    let answer = ask().await.map_err(AdminError::Api)?;
+    printer.print(&answer).map_err(AdminError::Output)?;
     let mut aside = io::stderr();
     if output == Output::Text && printer.is_empty(&answer) {
         let _ =
@@ -220,12 +227,12 @@ async fn carry_out(asked: &Asked, config: &Config, output: Output) -> Result<Exi
     for name in show::secrets(&answer) {
         let _ = writeln!(aside, "handoffd: {name} is shown this once: keep it now");
     }
-    Ok(if (action.well)(&answer) { Exit::Well } else { Exit::No })
+    Ok(if (action.well)(&answer) { Exit::Success } else { Exit::No })
 }
 
-/// Reads what was said, and the files that it names.
-fn given(action: &Action, matches: &ArgMatches) -> Result<Given, Trouble> {
-    let mut given = Given::default();
+/// Reads the arguments and the files that they name.
+fn given(action: &Action, matches: &ArgMatches) -> Result<ArgValues, AdminError> {
+    let mut given = ArgValues::default();
     for arg in action.args {
         if arg.kind == Kind::Flag {
             if matches.get_flag(arg.name) {
@@ -237,10 +244,10 @@ fn given(action: &Action, matches: &ArgMatches) -> Result<Given, Trouble> {
         let texts = raw.map(|text| text.to_str().map(str::to_owned));
         let mut texts = texts
             .collect::<Option<Vec<_>>>()
-            .ok_or_else(|| Trouble::Usage(format!("{} is not UTF-8", arg.name)))?;
+            .ok_or_else(|| AdminError::Usage(format!("{} is not UTF-8", arg.name)))?;
         if matches!(arg.kind, Kind::File | Kind::Contract) {
             for path in &mut texts {
-                let text = read(path).map_err(|err| Trouble::Input(format!("{path}: {err}")))?;
+                let text = read(path).map_err(|err| AdminError::Input(format!("{path}: {err}")))?;
                 *path = match arg.kind {
                     Kind::Contract => contracts::whole(text, path),
                     _ => text,
@@ -261,7 +268,7 @@ fn read(path: &str) -> io::Result<String> {
     std::fs::read_to_string(path)
 }
 
-/// The answer; of a list all pages as one, up to so many rows.
+/// Fetches the answer; all pages of a list as one, up to a number of rows.
 async fn fetch(
     client: &Client,
     request: &Request,
@@ -295,24 +302,24 @@ async fn watch(
     printer: &Printer<'_>,
     pause: Duration,
     ask: impl AsyncFn() -> Result<Value, ClientError>,
-) -> Result<Exit, Trouble> {
+) -> Result<Exit, AdminError> {
     let stop = tokio::signal::ctrl_c();
     tokio::pin!(stop);
     let mut before = None;
     loop {
         let answer = tokio::select! {
             biased;
-            _ = &mut stop => return Ok(Exit::Well),
+            _ = &mut stop => return Ok(Exit::Success),
             answer = ask() => answer,
         };
         match answer {
             Ok(answer) if before.as_ref() != Some(&answer) => {
-                printer.renew(&answer).map_err(Trouble::Output)?;
+                printer.renew(&answer).map_err(AdminError::Output)?;
                 before = Some(answer);
             }
             Ok(_) => {}
             Err(err) if before.is_none() || err.exit() != Exit::Unreachable => {
-                return Err(Trouble::Api(err));
+                return Err(AdminError::Api(err));
             }
             Err(err) => {
                 let _ = writeln!(io::stderr(), "handoffd: {err}");
@@ -320,7 +327,7 @@ async fn watch(
         }
         tokio::select! {
             biased;
-            _ = &mut stop => return Ok(Exit::Well),
+            _ = &mut stop => return Ok(Exit::Success),
             () = tokio::time::sleep(pause) => {}
         }
     }
@@ -344,9 +351,9 @@ impl<'a> Printer<'a> {
         }
         let paper = if self.terminal {
             let width = terminal_size::terminal_size().map_or(80, |(width, _)| width.0);
-            Paper::Terminal(width.max(20))
+            OutputMedium::Terminal(width.max(20))
         } else {
-            Paper::Plain
+            OutputMedium::Plain
         };
         let text = show::show(answer, self.shape, paper);
         let coloured = self.terminal && std::env::var_os("NO_COLOR").is_none_or(|no| no.is_empty());
@@ -390,7 +397,7 @@ fn bold_head(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::resource::Goes;
+    use super::resource::ArgTarget;
     use super::*;
 
     #[test]
@@ -407,10 +414,10 @@ mod tests {
             let has: Vec<_> = action
                 .args
                 .iter()
-                .filter(|arg| arg.goes == Goes::Path)
+                .filter(|arg| arg.goes == ArgTarget::Path)
                 .map(|arg| arg.name)
                 .collect();
-            let planned = action.args.iter().any(|arg| arg.goes == Goes::Plan);
+            let planned = action.args.iter().any(|arg| arg.goes == ArgTarget::Plan);
             assert!(wanted == has || planned, "{at}: {wanted:?} {has:?}");
         }
     }
@@ -452,7 +459,7 @@ mod tests {
                 .filter_map(|one| one["name"].as_str())
                 .collect();
             for arg in action.args {
-                if let Goes::Query(name) = arg.goes {
+                if let ArgTarget::Query(name) = arg.goes {
                     assert!(parameters.contains(&name), "{at}: {name} is not in {parameters:?}");
                 }
             }

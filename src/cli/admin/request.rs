@@ -1,17 +1,17 @@
-//! From what was said on the command line to a request. Pure: files are read before.
+//! Translation of arguments to a request. Pure: files are read before.
 
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
-use super::resource::{Action, Arg, Goes, Kind};
+use super::resource::{Action, Arg, ArgTarget, Kind};
 use crate::cli::client::{Body, Request};
 
-/// What was said, by the arguments' names; of a file its content.
+/// Values by argument name; the content for a file.
 #[derive(Debug, Default)]
-pub(super) struct Given(pub(super) BTreeMap<&'static str, Vec<String>>);
+pub(super) struct ArgValues(pub(super) BTreeMap<&'static str, Vec<String>>);
 
-impl Given {
+impl ArgValues {
     /// Everything that was said under a name.
     pub(super) fn all(&self, name: &str) -> &[String] {
         self.0.get(name).map_or(&[], Vec::as_slice)
@@ -24,9 +24,9 @@ impl Given {
 }
 
 /// The request of an action that is no more than its table.
-pub(super) fn plain(action: &Action, given: &Given) -> Result<Request, String> {
+pub(super) fn plain(action: &Action, given: &ArgValues) -> Result<Request, String> {
     let mut body = None;
-    for arg in action.args.iter().filter(|arg| arg.goes == Goes::Whole) {
+    for arg in action.args.iter().filter(|arg| arg.goes == ArgTarget::Whole) {
         if let Some(text) = given.one(arg.name) {
             let value: Value = serde_json::from_str(text)
                 .map_err(|err| format!("--{} is no JSON: {err}", arg.name))?;
@@ -44,7 +44,7 @@ pub(super) fn plain(action: &Action, given: &Given) -> Result<Request, String> {
         set(body.get_or_insert_with(|| json!({})), pointer, value);
     }
     for arg in action.args {
-        if let (Goes::Body(pointer), Some(value)) = (arg.goes, value(arg, given)) {
+        if let (ArgTarget::Body(pointer), Some(value)) = (arg.goes, value(arg, given)) {
             let body = body.get_or_insert_with(|| json!({}));
             set(body, pointer, value);
             if let Some((pointer, text)) = arg.implies {
@@ -53,7 +53,8 @@ pub(super) fn plain(action: &Action, given: &Given) -> Result<Request, String> {
         }
     }
     // A body that may be empty is an object all the same.
-    let takes = action.args.iter().any(|arg| matches!(arg.goes, Goes::Body(_) | Goes::Whole));
+    let takes =
+        action.args.iter().any(|arg| matches!(arg.goes, ArgTarget::Body(_) | ArgTarget::Whole));
     if takes && body.is_none() {
         body = Some(json!({}));
     }
@@ -63,11 +64,11 @@ pub(super) fn plain(action: &Action, given: &Given) -> Result<Request, String> {
 /// The action's request with this body.
 pub(super) fn addressed(
     action: &Action,
-    given: &Given,
+    given: &ArgValues,
     body: Option<Body>,
 ) -> Result<Request, String> {
     let query = action.args.iter().filter_map(|arg| match arg.goes {
-        Goes::Query(parameter) => Some((parameter, given.all(arg.name))),
+        ArgTarget::Query(parameter) => Some((parameter, given.all(arg.name))),
         _ => None,
     });
     let query = query
@@ -103,7 +104,7 @@ pub(super) fn path<'a>(
 }
 
 /// What was said, as JSON.
-fn value(arg: &Arg, given: &Given) -> Option<Value> {
+fn value(arg: &Arg, given: &ArgValues) -> Option<Value> {
     let said = given.all(arg.name);
     let first = said.first()?;
     Some(match arg.kind {
@@ -149,8 +150,8 @@ mod tests {
         ..Action::READ
     };
 
-    fn given(said: &[(&'static str, &str)]) -> Given {
-        let mut given = Given::default();
+    fn given(said: &[(&'static str, &str)]) -> ArgValues {
+        let mut given = ArgValues::default();
         for (name, text) in said {
             given.0.entry(name).or_default().push((*text).to_owned());
         }

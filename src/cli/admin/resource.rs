@@ -1,24 +1,24 @@
-//! The waist of the commands for operators: a resource is a name, actions and columns. Everything else
-//! (arguments, requests, pages, tables, help, completions) follows from these tables.
+//! The table form of the commands for operators: a resource has a name, actions and columns. Arguments, requests,
+//! pages, tables, help and completions are derived from these tables.
 
 use reqwest::Method;
 use serde_json::Value;
 
-use super::request::{self, Given};
+use super::request::{self, ArgValues};
 use crate::cli::client::Request;
 
-/// What the API keeps many of.
+/// A collection of the API.
 #[derive(Debug)]
 pub(super) struct Resource {
-    /// The command.
+    /// Command name.
     pub(super) name: &'static str,
     /// One line of help.
     pub(super) about: &'static str,
-    /// What can be done.
+    /// Actions of the resource.
     pub(super) actions: &'static [Action],
 }
 
-/// The methods that the API has.
+/// HTTP methods of the API.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Verb {
     Get,
@@ -41,10 +41,10 @@ impl Verb {
     }
 }
 
-/// One thing to do.
+/// An action on a resource.
 #[derive(Debug)]
 pub(super) struct Action {
-    /// The subcommand.
+    /// Subcommand name.
     pub(super) name: &'static str,
     /// One line of help.
     pub(super) about: &'static str,
@@ -52,19 +52,19 @@ pub(super) struct Action {
     pub(super) verb: Verb,
     /// The request's path; `{name}` stands for the argument of that name.
     pub(super) path: &'static str,
-    /// What can be said.
+    /// Arguments.
     pub(super) args: &'static [Arg],
     /// Body members that the action itself implies, as pointers and texts.
     pub(super) fixed: &'static [(&'static str, &'static str)],
-    /// From what was said to the request.
-    pub(super) plan: fn(&Action, &Given) -> Result<Request, String>,
-    /// How the answer is shown.
+    /// Builds the request from the arguments.
+    pub(super) plan: fn(&Action, &ArgValues) -> Result<Request, String>,
+    /// Form of the printed answer.
     pub(super) shape: Shape,
-    /// The answer is well; else the command ends with 1.
+    /// Whether the answer is a success; otherwise the command exits with 1.
     pub(super) well: fn(&Value) -> bool,
-    /// The answer is a page of many.
+    /// Pagination of the answer.
     pub(super) pages: Option<Pages>,
-    /// It can be repeated until stopped.
+    /// Whether the action accepts `--watch`.
     pub(super) watch: bool,
 }
 
@@ -85,12 +85,12 @@ impl Action {
     };
 }
 
-/// How to go on after a page.
+/// Pagination of a list.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Pages {
-    /// The parameter that asks for the next one.
+    /// Query parameter of the next page.
     pub(super) parameter: &'static str,
-    /// What it is, from the page; none on the last.
+    /// Reads the value of that parameter from a page; `None` on the last.
     pub(super) next: fn(&Value) -> Option<String>,
 }
 
@@ -100,21 +100,21 @@ pub(super) const CURSOR: Option<Pages> = Some(Pages {
     next: |page| page.get("nextCursor").and_then(Value::as_str).map(str::to_owned),
 });
 
-/// How an answer is shown to people.
+/// The form in which an answer is printed.
 #[derive(Debug)]
 pub(super) enum Shape {
     /// A table of the list at the pointer, and what stands beside it as a last line.
     Rows {
-        /// Where the list is.
+        /// Pointer to the list.
         at: &'static str,
-        /// What is shown of each.
+        /// Columns of the table.
         columns: &'static [Column],
-        /// What is shown of the whole.
+        /// Values of the last line.
         foot: &'static [Column],
     },
     /// Every member, one a line.
     One,
-    /// These words, for an answer without content.
+    /// A fixed text, for an answer without content.
     Done(&'static str),
 }
 
@@ -122,26 +122,26 @@ pub(super) enum Shape {
 #[derive(Debug)]
 pub(super) struct Column(pub(super) &'static str, pub(super) &'static str);
 
-/// Something to say.
+/// An argument of an action.
 #[derive(Debug)]
 pub(super) struct Arg {
-    /// Its name: of the option, or in capitals of the place.
+    /// Name of the option, or of the positional argument in capitals.
     pub(super) name: &'static str,
     /// One line of help.
     pub(super) help: &'static str,
-    /// Said by its place and not by `--name`.
+    /// Whether the argument is positional.
     pub(super) positional: bool,
-    /// It must be said.
+    /// Whether the argument is required.
     pub(super) required: bool,
-    /// What it is.
+    /// Type of the value.
     pub(super) kind: Kind,
-    /// Where it goes.
-    pub(super) goes: Goes,
-    /// A member of the body, as pointer and text, that goes with it.
+    /// Part of the request that takes the value.
+    pub(super) goes: ArgTarget,
+    /// A body member that the argument implies, as pointer and text.
     pub(super) implies: Option<(&'static str, &'static str)>,
 }
 
-/// What an argument is.
+/// Type of an argument's value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     /// A text.
@@ -152,11 +152,11 @@ pub(super) enum Kind {
     Whole,
     /// `true` or `false`.
     Truth,
-    /// Said or not.
+    /// A flag without a value.
     Flag,
-    /// One of these.
+    /// One of these values.
     Choice(&'static [&'static str]),
-    /// Texts, by saying it several times.
+    /// A repeatable text.
     List,
     /// A file's content; `-` is the standard input.
     File,
@@ -164,29 +164,29 @@ pub(super) enum Kind {
     Contract,
 }
 
-/// Where an argument goes.
+/// Part of the request that takes an argument.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Goes {
-    /// Into the path, in the place of its name.
+pub(super) enum ArgTarget {
+    /// A path segment.
     Path,
-    /// Into the query, as this parameter.
+    /// A query parameter.
     Query(&'static str),
-    /// Into the body, at this pointer.
+    /// The body member at this pointer.
     Body(&'static str),
-    /// It is the body, a JSON object, under what goes there besides.
+    /// The whole body, a JSON object.
     Whole,
-    /// The plan knows.
+    /// The action's plan places the value.
     Plan,
 }
 
 impl Arg {
-    const fn new(name: &'static str, help: &'static str, kind: Kind, goes: Goes) -> Self {
+    const fn new(name: &'static str, help: &'static str, kind: Kind, goes: ArgTarget) -> Self {
         Self { name, help, positional: false, required: false, kind, goes, implies: None }
     }
 
     /// A segment of the path, said first.
     pub(super) const fn path(name: &'static str, help: &'static str) -> Self {
-        let arg = Self::new(name, help, Kind::Text, Goes::Path);
+        let arg = Self::new(name, help, Kind::Text, ArgTarget::Path);
         Self { positional: true, required: true, ..arg }
     }
 
@@ -197,7 +197,7 @@ impl Arg {
         kind: Kind,
         help: &'static str,
     ) -> Self {
-        Self::new(name, help, kind, Goes::Query(parameter))
+        Self::new(name, help, kind, ArgTarget::Query(parameter))
     }
 
     /// A member of the body.
@@ -207,17 +207,17 @@ impl Arg {
         kind: Kind,
         help: &'static str,
     ) -> Self {
-        Self::new(name, help, kind, Goes::Body(pointer))
+        Self::new(name, help, kind, ArgTarget::Body(pointer))
     }
 
     /// The body, from a file.
     pub(super) const fn file(help: &'static str) -> Self {
-        Self::new("file", help, Kind::File, Goes::Whole)
+        Self::new("file", help, Kind::File, ArgTarget::Whole)
     }
 
     /// What the plan asks for.
     pub(super) const fn planned(name: &'static str, kind: Kind, help: &'static str) -> Self {
-        Self::new(name, help, kind, Goes::Plan)
+        Self::new(name, help, kind, ArgTarget::Plan)
     }
 
     /// The same, needed.

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::request::{Given, addressed};
+use super::request::{ArgValues, addressed};
 use super::resource::{Action, Arg, Column, Kind, Resource, Shape, Verb};
 use crate::cli::client::{Body, Request};
 
@@ -107,7 +107,7 @@ pub(super) const RESOURCE: Resource = Resource {
 };
 
 /// The file becomes a member of the body.
-fn plan(action: &Action, given: &Given) -> Result<Request, String> {
+fn plan(action: &Action, given: &ArgValues) -> Result<Request, String> {
     let text = given.one("FILE").unwrap_or_default();
     let schema: Value =
         serde_json::from_str(text).map_err(|err| format!("the file is no JSON: {err}"))?;
@@ -124,8 +124,8 @@ fn plan(action: &Action, given: &Given) -> Result<Request, String> {
 mod tests {
     use super::*;
 
-    fn given(said: &[(&'static str, &str)]) -> Given {
-        Given(said.iter().map(|(name, text)| (*name, vec![(*text).to_owned()])).collect())
+    fn given(said: &[(&'static str, &str)]) -> ArgValues {
+        ArgValues(said.iter().map(|(name, text)| (*name, vec![(*text).to_owned()])).collect())
     }
 
     #[test]

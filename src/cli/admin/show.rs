@@ -1,4 +1,4 @@
-//! An answer as people read it: tables with columns, or a member a line.
+//! Printing of answers: tables with columns, or one member per line.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -18,17 +18,17 @@ const RULED: TableStyle = TableStyle::new()
     .header_separator(LineStyle::none().fill('═').junction('═'))
     .bottom_border(LineStyle::none().fill('─').junction('─'));
 
-/// What it is shown on.
+/// The output medium.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Paper {
-    /// A terminal with so many columns: lines, and texts that wrap.
+pub(super) enum OutputMedium {
+    /// A terminal of this width: ruled tables and wrapped texts.
     Terminal(u16),
     /// Anything else: one line a row, however long.
     Plain,
 }
 
 /// An answer as text, with a line break at its end where there is something.
-pub(super) fn show(answer: &Value, shape: &Shape, paper: Paper) -> String {
+pub(super) fn show(answer: &Value, shape: &Shape, paper: OutputMedium) -> String {
     match shape {
         Shape::Done(words) => format!("{words}\n"),
         Shape::One => {
@@ -65,15 +65,15 @@ pub(super) fn secrets(answer: &Value) -> Vec<&'static str> {
     SECRETS.into_iter().filter(|name| answer.get(name).is_some_and(Value::is_string)).collect()
 }
 
-fn render(head: Option<Vec<&str>>, rows: Vec<Vec<String>>, paper: Paper) -> String {
+fn render(head: Option<Vec<&str>>, rows: Vec<Vec<String>>, paper: OutputMedium) -> String {
     let mut table = Table::new();
     match paper {
-        Paper::Terminal(width) => {
+        OutputMedium::Terminal(width) => {
             let preset = if head.is_some() { RULED } else { presets::NOTHING };
             table.load_style(preset).set_width(width);
             table.set_content_arrangement(ContentArrangement::Dynamic);
         }
-        Paper::Plain => {
+        OutputMedium::Plain => {
             table.load_style(presets::NOTHING);
             table.set_content_arrangement(ContentArrangement::Disabled);
         }
@@ -167,7 +167,7 @@ mod tests {
             { "name": long, "at": "2026-01-02T03:04:05.678901Z", "tags": ["a", "b"] },
             { "name": "two\nlines", "at": null, "tags": [] },
         ]});
-        let text = show(&answer, &SHAPE, Paper::Plain);
+        let text = show(&answer, &SHAPE, OutputMedium::Plain);
         let lines: Vec<Vec<&str>> = text
             .lines()
             .map(|line| line.split("  ").map(str::trim).filter(|part| !part.is_empty()).collect())
@@ -182,7 +182,7 @@ mod tests {
     fn no_line_is_wider_than_the_terminal() {
         let answer = json!({ "matched": 1, "items": [{ "name": "word ".repeat(60), "at": "名".repeat(90) }] });
         for width in [20, 80] {
-            let text = show(&answer, &SHAPE, Paper::Terminal(width));
+            let text = show(&answer, &SHAPE, OutputMedium::Terminal(width));
             for line in text.lines() {
                 assert!(line.chars().count() <= usize::from(width), "{line}");
             }
@@ -194,7 +194,7 @@ mod tests {
     fn one_is_shown_with_all_that_it_has() {
         let answer =
             json!({ "id": 7, "list": ["x"], "deep": { "a\u{1b}": [{ "b": false }], "none": {} } });
-        let text = show(&answer, &Shape::One, Paper::Plain);
+        let text = show(&answer, &Shape::One, OutputMedium::Plain);
         let mut lines: Vec<Vec<&str>> =
             text.lines().map(|line| line.split_whitespace().collect()).collect();
         lines.sort();

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::request::{Given, addressed};
+use super::request::{ArgValues, addressed};
 use super::resource::{Action, Arg, Column, Kind, Resource, Shape, Verb};
 use crate::cli::client::{Body, Request};
 use crate::contract::document::Document;
@@ -113,20 +113,20 @@ fn nothing_refused(answer: &Value) -> bool {
     ["handoffs", "deadLetters"].iter().all(|part| answer[part]["newlyRefused"] == 0)
 }
 
-fn contract(action: &Action, given: &Given) -> Result<Request, String> {
+fn contract(action: &Action, given: &ArgValues) -> Result<Request, String> {
     let document = Document::parse(given.one("FILE").unwrap_or_default()).map_err(|err| {
         format!("the file, line {}, column {}: {}", err.place.line, err.place.column, err.message)
     })?;
     ask(action, given, &json!({ "contract": document.value() }))
 }
 
-fn schema(action: &Action, given: &Given) -> Result<Request, String> {
+fn schema(action: &Action, given: &ArgValues) -> Result<Request, String> {
     let document = json_of(given, "FILE")?.unwrap_or_default();
     let id = given.one("SCHEMA").unwrap_or_default();
     ask(action, given, &json!({ "schema": { "schemaId": id, "schema": document } }))
 }
 
-fn safety(action: &Action, given: &Given) -> Result<Request, String> {
+fn safety(action: &Action, given: &ArgValues) -> Result<Request, String> {
     let mut safety = json!({});
     for name in ["rules", "exceptions"] {
         if let Some(document) = json_of(given, name)? {
@@ -142,14 +142,14 @@ fn safety(action: &Action, given: &Given) -> Result<Request, String> {
     ask(action, given, &json!({ "safety": safety }))
 }
 
-fn json_of(given: &Given, name: &str) -> Result<Option<Value>, String> {
+fn json_of(given: &ArgValues, name: &str) -> Result<Option<Value>, String> {
     let read =
         |text: &str| serde_json::from_str(text).map_err(|err| format!("{name} is no JSON: {err}"));
     given.one(name).map(read).transpose()
 }
 
 /// The broker judges for as long as it was told to.
-fn ask(action: &Action, given: &Given, candidate: &Value) -> Result<Request, String> {
+fn ask(action: &Action, given: &ArgValues, candidate: &Value) -> Result<Request, String> {
     let mut body = json!({ "candidate": candidate });
     for (said, name) in
         [("handoffs", "handoffs"), ("dead-letters", "deadLetters"), ("seconds", "seconds")]
@@ -168,8 +168,8 @@ fn ask(action: &Action, given: &Given, candidate: &Value) -> Result<Request, Str
 mod tests {
     use super::*;
 
-    fn given(said: &[(&'static str, &str)]) -> Given {
-        Given(said.iter().map(|(name, text)| (*name, vec![(*text).to_owned()])).collect())
+    fn given(said: &[(&'static str, &str)]) -> ArgValues {
+        ArgValues(said.iter().map(|(name, text)| (*name, vec![(*text).to_owned()])).collect())
     }
 
     fn body(action: usize, said: &[(&'static str, &str)]) -> Result<Value, String> {

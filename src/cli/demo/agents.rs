@@ -1,5 +1,5 @@
-//! The demo's agents: each an HTTP server that receives webhooks, and a client with its own key. They
-//! share nothing with the broker but HTTP.
+//! The demo's agents: each is an HTTP server for webhooks and a client with its own key. The agents share only HTTP
+//! with the broker.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -23,20 +23,20 @@ use crate::dispatch::standard_webhooks::{
 use crate::domain::canonical::CanonicalObject;
 use crate::gate::signature;
 
-/// Whoever talks to the broker: its address and one key.
+/// An HTTP client of the broker: its address and one key.
 pub(super) struct Caller {
     http: reqwest::Client,
     base: String,
     key: String,
 }
 
-/// What the broker answered.
-pub(super) struct Answer {
+/// An answer of the broker.
+pub(super) struct BrokerAnswer {
     pub(super) status: u16,
     pub(super) body: Value,
 }
 
-impl Answer {
+impl BrokerAnswer {
     /// A text in the body; empty where there is none.
     pub(super) fn text(&self, pointer: &str) -> &str {
         self.body.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
@@ -58,81 +58,81 @@ impl Caller {
         Ok(Self { http, base: format!("http://{broker}"), key: key.to_owned() })
     }
 
-    pub(super) async fn get(&self, path: &str) -> Result<Answer, String> {
+    pub(super) async fn get(&self, path: &str) -> Result<BrokerAnswer, String> {
         self.send(self.http.get(format!("{}{path}", self.base))).await
     }
 
-    pub(super) async fn post(&self, path: &str, body: &Value) -> Result<Answer, String> {
+    pub(super) async fn post(&self, path: &str, body: &Value) -> Result<BrokerAnswer, String> {
         self.send(self.http.post(format!("{}{path}", self.base)).json(body)).await
     }
 
-    pub(super) async fn put(&self, path: &str, body: &Value) -> Result<Answer, String> {
+    pub(super) async fn put(&self, path: &str, body: &Value) -> Result<BrokerAnswer, String> {
         self.send(self.http.put(format!("{}{path}", self.base)).json(body)).await
     }
 
-    async fn send(&self, request: reqwest::RequestBuilder) -> Result<Answer, String> {
+    async fn send(&self, request: reqwest::RequestBuilder) -> Result<BrokerAnswer, String> {
         let answer = request.bearer_auth(&self.key).send().await.map_err(|err| err.to_string())?;
         let status = answer.status().as_u16();
         let body = answer.json().await.map_err(|err| err.to_string())?;
-        Ok(Answer { status, body })
+        Ok(BrokerAnswer { status, body })
     }
 }
 
-/// How an agent answers a delivery, after looking at the message.
+/// An agent's answer to a delivery.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Verdict {
-    /// 200: taken.
+pub(super) enum DemoVerdict {
+    /// 200: accepted.
     Accept,
     /// 202: received; the verdict follows by callback.
     Later,
-    /// 200: refused, with a code and what is wrong.
+    /// 200: rejected, with a code and details.
     Reject(&'static str, Value),
 }
 
 /// A handoff as it arrived.
 #[derive(Debug)]
-pub(super) struct Delivery {
+pub(super) struct ReceivedDelivery {
     pub(super) handoff_id: String,
     pub(super) fencing_token: String,
     pub(super) message: Value,
-    pub(super) verdict: Verdict,
+    pub(super) verdict: DemoVerdict,
 }
 
-/// What an agent's webhook endpoint works with.
-struct Desk {
+/// State of an agent's webhook endpoint.
+struct WebhookState {
     secret: WebhookSecret,
-    judge: fn(&Value) -> Verdict,
-    deliveries: mpsc::UnboundedSender<Delivery>,
+    judge: fn(&Value) -> DemoVerdict,
+    deliveries: mpsc::UnboundedSender<ReceivedDelivery>,
     received: AtomicUsize,
     refused: AtomicUsize,
 }
 
-/// One agent.
-pub(super) struct Agent {
+/// An agent of the demo.
+pub(super) struct DemoAgent {
     pub(super) id: &'static str,
     /// This run of the agent.
     pub(super) execution_id: String,
     caller: Caller,
     signing_secret: String,
-    desk: Arc<Desk>,
-    inbox: mpsc::UnboundedReceiver<Delivery>,
+    desk: Arc<WebhookState>,
+    inbox: mpsc::UnboundedReceiver<ReceivedDelivery>,
     _server: AbortOnDropHandle<()>,
 }
 
-/// Whom the operator registers.
-pub(super) struct Role {
+/// The registration of an agent.
+pub(super) struct DemoRole {
     pub(super) id: &'static str,
     pub(super) version: &'static str,
     pub(super) description: &'static str,
     /// Members that it needs in a message's `currentState`.
     pub(super) required_state: &'static [&'static str],
-    pub(super) judge: fn(&Value) -> Verdict,
+    pub(super) judge: fn(&Value) -> DemoVerdict,
 }
 
-impl Agent {
+impl DemoAgent {
     /// Listens, is registered by the operator, and starts to serve.
     pub(super) async fn start(
-        role: &Role,
+        role: &DemoRole,
         operator: &Caller,
         broker: SocketAddr,
     ) -> Result<Self, String> {
@@ -156,7 +156,7 @@ impl Agent {
                 .ok_or_else(|| format!("registering an agent: no {name} in the answer"))
         };
         let (deliveries, inbox) = mpsc::unbounded_channel();
-        let desk = Arc::new(Desk {
+        let desk = Arc::new(WebhookState {
             secret: WebhookSecret::parse(&secret("webhookSecret")?)
                 .map_err(|err| err.to_string())?,
             judge: role.judge,
@@ -181,7 +181,11 @@ impl Agent {
     }
 
     /// Signs a message and submits it; with `wait`, the broker holds its answer for the verdict.
-    pub(super) async fn submit(&self, mut message: Value, wait: bool) -> Result<Answer, String> {
+    pub(super) async fn submit(
+        &self,
+        mut message: Value,
+        wait: bool,
+    ) -> Result<BrokerAnswer, String> {
         let canonical =
             CanonicalObject::from_value(&message).ok_or("a message is a JSON object")?;
         let signature = signature::sign(&canonical, self.signing_secret.as_bytes());
@@ -195,14 +199,14 @@ impl Agent {
     }
 
     /// The next handoff that arrives here.
-    pub(super) async fn next(&mut self) -> Result<Delivery, String> {
+    pub(super) async fn next(&mut self) -> Result<ReceivedDelivery, String> {
         self.inbox.recv().await.ok_or_else(|| format!("{} no longer listens", self.id))
     }
 
-    /// A word about a delivery, by callback and under its fencing token.
+    /// Reports a verdict by callback, under the delivery's fencing token.
     pub(super) async fn say(
         &self,
-        delivery: &Delivery,
+        delivery: &ReceivedDelivery,
         word: &str,
         mut said: Value,
     ) -> Result<Value, String> {
@@ -228,7 +232,11 @@ impl Agent {
 }
 
 /// The webhook endpoint: believe the signature first, then look at the message, then answer.
-async fn receive(State(desk): State<Arc<Desk>>, headers: HeaderMap, body: Bytes) -> Response {
+async fn receive(
+    State(desk): State<Arc<WebhookState>>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Response {
     let header =
         |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let believed = verify(
@@ -250,14 +258,14 @@ async fn receive(State(desk): State<Arc<Desk>>, headers: HeaderMap, body: Bytes)
     desk.received.fetch_add(1, Ordering::Relaxed);
     let verdict = (desk.judge)(&message);
     let answer = match &verdict {
-        Verdict::Accept => axum::Json(json!({ "status": "ACCEPTED" })).into_response(),
-        Verdict::Later => StatusCode::ACCEPTED.into_response(),
-        Verdict::Reject(reason, details) => {
+        DemoVerdict::Accept => axum::Json(json!({ "status": "ACCEPTED" })).into_response(),
+        DemoVerdict::Later => StatusCode::ACCEPTED.into_response(),
+        DemoVerdict::Reject(reason, details) => {
             axum::Json(json!({ "status": "REJECTED", "reason": reason, "details": details }))
                 .into_response()
         }
     };
-    let delivery = Delivery {
+    let delivery = ReceivedDelivery {
         handoff_id: header("handoff-id").to_owned(),
         fencing_token: header("handoff-fencing-token").to_owned(),
         message,

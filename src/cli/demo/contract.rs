@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::agents::{Agent, Role, Verdict};
+use super::agents::{DemoAgent, DemoRole, DemoVerdict};
 use crate::clock::{self, Clock, SystemClock};
 
 /// The document.
@@ -48,49 +48,49 @@ const CLAUSES: [(&str, u32, &str, &str); 4] = [
 pub(super) const UNREADABLE: &str = "9.3";
 
 /// The four, in the order of the pipeline.
-pub(super) const ROLES: [Role; 4] = [
-    Role {
+pub(super) const ROLES: [DemoRole; 4] = [
+    DemoRole {
         id: "intake-agent",
         version: "1.2.0",
         description: "Takes contracts in and says what is to be done with them",
         required_state: &[],
-        judge: |_| Verdict::Accept,
+        judge: |_| DemoVerdict::Accept,
     },
-    Role {
+    DemoRole {
         id: "clause-extraction-agent",
         version: "2.0.1",
         description: "Finds the clauses that matter and their exact text",
         required_state: &["documentId"],
-        judge: |_| Verdict::Accept,
+        judge: |_| DemoVerdict::Accept,
     },
-    Role {
+    DemoRole {
         id: "risk-scoring-agent",
         version: "1.5.0",
         description: "Scores each clause for liability risk after ISO 31000",
         required_state: &["extractedClauses"],
         judge: risk_scoring,
     },
-    Role {
+    DemoRole {
         id: "summary-agent",
         version: "1.0.3",
         description: "Writes the summary that a person decides on",
         required_state: &["riskScores"],
-        judge: |_| Verdict::Accept,
+        judge: |_| DemoVerdict::Accept,
     },
 ];
 
 /// The risk agent scores text, so a clause without any is no use to it. Scoring takes its time:
 /// what is complete gets its verdict later.
-fn risk_scoring(message: &Value) -> Verdict {
+fn risk_scoring(message: &Value) -> DemoVerdict {
     let clauses = message.pointer("/currentState/extractedClauses").and_then(Value::as_array);
     let empty = clauses.into_iter().flatten().find(|clause| {
         clause.get("text").and_then(Value::as_str).is_none_or(|text| text.trim().is_empty())
     });
     match empty {
         Some(clause) => {
-            Verdict::Reject("MISSING_CLAUSE_TEXT", json!({ "clause": clause.get("number") }))
+            DemoVerdict::Reject("MISSING_CLAUSE_TEXT", json!({ "clause": clause.get("number") }))
         }
-        None => Verdict::Later,
+        None => DemoVerdict::Later,
     }
 }
 
@@ -133,7 +133,7 @@ pub(super) fn summary() -> Value {
 pub(super) struct Draft<'a> {
     pub(super) task: &'a str,
     pub(super) parent: Option<&'a str>,
-    pub(super) from: &'a Agent,
+    pub(super) from: &'a DemoAgent,
     pub(super) to: &'a str,
     pub(super) description: &'a str,
     pub(super) done: Vec<(&'a str, &'a str, Value)>,

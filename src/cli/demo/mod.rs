@@ -12,7 +12,7 @@ use super::verify::verify_store;
 use super::{Exit, Output};
 use crate::app::{self, Access, open_store};
 use crate::config::Config;
-use report::Report;
+use report::DemoReport;
 
 mod agents;
 mod contract;
@@ -30,9 +30,9 @@ pub(super) struct Args {
     keep: Option<PathBuf>,
 }
 
-/// Tells the story; well only if everything came out as told.
+/// Runs the demo; succeeds only if every check holds.
 pub(super) async fn run(args: Args, output: Output) -> Exit {
-    let mut report = Report::new(output);
+    let mut report = DemoReport::new(output);
     let (folder, _throw_away) = match folder(args.keep.as_deref()) {
         Ok(folder) => folder,
         Err((exit, why)) => {
@@ -78,7 +78,7 @@ pub(super) async fn run(args: Args, output: Output) -> Exit {
         report.kept(&folder);
     }
     let well = report.finish(&trace, &verification, began.elapsed());
-    if well { Exit::Well } else { Exit::No }
+    if well { Exit::Success } else { Exit::No }
 }
 
 fn cannot(why: &str) -> Exit {
@@ -118,7 +118,7 @@ fn config(folder: &Path) -> Result<Config, String> {
 }
 
 /// Recomputes the whole log from the file that the broker left.
-async fn verification(report: &mut Report, config: &Config) -> Result<Value, String> {
+async fn verification(report: &mut DemoReport, config: &Config) -> Result<Value, String> {
     report.step("The broker is stopped, and its log recomputed from the file alone");
     let store = open_store(config, Access::Beside).await.map_err(|err| err.to_string())?;
     let archive = app::open_archive(config).map_err(|err| err.to_string())?;

@@ -1,4 +1,4 @@
-//! What the demo tells, and whether it was true: steps for people, checks for the exit code.
+//! The demo's report: steps for the reader, checks for the exit code.
 
 use std::path::Path;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::cli::{Output, trace};
 
 #[derive(Debug, Serialize)]
-struct Step {
+struct DemoStep {
     title: String,
     lines: Vec<String>,
 }
@@ -22,15 +22,15 @@ struct Check {
     found: Value,
 }
 
-/// The telling.
-pub(super) struct Report {
+/// The report in progress.
+pub(super) struct DemoReport {
     output: Output,
-    steps: Vec<Step>,
+    steps: Vec<DemoStep>,
     checks: Vec<Check>,
     kept: Option<String>,
 }
 
-impl Report {
+impl DemoReport {
     pub(super) fn new(output: Output) -> Self {
         if output == Output::Text {
             println!("handoffd demo: four agents review a contract, over real HTTP");
@@ -44,7 +44,7 @@ impl Report {
         if self.output == Output::Text {
             println!("\n{:>2}  {title}", self.steps.len() + 1);
         }
-        self.steps.push(Step { title, lines: Vec::new() });
+        self.steps.push(DemoStep { title, lines: Vec::new() });
     }
 
     /// Adds a line to the step.
@@ -58,7 +58,7 @@ impl Report {
         }
     }
 
-    /// Holds what was found against what the story says; only a difference is shown.
+    /// Compares a value with the expected one; only a difference is printed.
     pub(super) fn check(
         &mut self,
         what: impl Into<String>,
@@ -82,7 +82,7 @@ impl Report {
         }
     }
 
-    /// Says where the store was left.
+    /// Prints the folder of the store.
     pub(super) fn kept(&mut self, folder: &Path) {
         let folder = folder.display();
         self.step("The store is kept");
@@ -91,7 +91,7 @@ impl Report {
         self.kept = Some(folder.to_string());
     }
 
-    /// Says how it ended; true if every check held.
+    /// Prints the result; true if every check held.
     pub(super) fn finish(&self, trace: &Value, verification: &Value, took: Duration) -> bool {
         let off: Vec<&Check> = self.checks.iter().filter(|check| !check.ok).collect();
         let well = off.is_empty();

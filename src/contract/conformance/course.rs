@@ -8,17 +8,17 @@ use serde_json::{Value, json};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-use super::{EARLY, LATE, Passage, RECOVERY, RETRIES, Ready, Rule, text};
+use super::{CompiledContract, EARLY, HandoffRecord, LATE, LintRule, RECOVERY, RETRIES, text};
 use crate::domain::policy::Recovery;
 
-/// Handoffs under way, by id.
+/// Handoffs in progress, by id.
 #[derive(Debug, Default)]
-pub(super) struct Courses(HashMap<String, Course>);
+pub(super) struct OpenCourses(HashMap<String, HandoffCourse>);
 
-/// One handoff under way.
+/// One handoff in progress.
 #[derive(Debug)]
-struct Course {
-    ready: Arc<Ready>,
+struct HandoffCourse {
+    ready: Arc<CompiledContract>,
     leaf_index: i64,
     edge: [String; 2],
     began: Option<OffsetDateTime>,
@@ -30,19 +30,19 @@ struct Course {
     failed: Option<(&'static str, Recovery)>,
 }
 
-/// What is not as the contract says.
+/// A deviation from the contract.
 #[derive(Debug)]
-pub(super) struct Drift {
+pub(super) struct CourseDeviation {
     pub(super) contract: String,
     pub(super) message: String,
     leaf_index: i64,
     edge: [String; 2],
 }
 
-impl Drift {
-    pub(super) fn passage(&self) -> Passage<'_> {
+impl CourseDeviation {
+    pub(super) fn passage(&self) -> HandoffRecord<'_> {
         let [source, target] = &self.edge;
-        Passage { leaf_index: self.leaf_index, source, target }
+        HandoffRecord { leaf_index: self.leaf_index, source, target }
     }
 }
 
@@ -67,20 +67,20 @@ fn time_of(record: &Value) -> Option<OffsetDateTime> {
     OffsetDateTime::parse(text(record, "/time")?, &Rfc3339).ok()
 }
 
-impl Course {
-    fn drift(&self, message: String) -> Drift {
+impl HandoffCourse {
+    fn drift(&self, message: String) -> CourseDeviation {
         let (contract, edge) = (self.ready.contract().to_string(), self.edge.clone());
-        Drift { contract, message, leaf_index: self.leaf_index, edge }
+        CourseDeviation { contract, message, leaf_index: self.leaf_index, edge }
     }
 
-    /// Milliseconds from the commit to a record.
+    /// Milliseconds from the handoff's commit to a record.
     fn lasted(&self, record: &Value) -> Option<u64> {
         let lasted = time_of(record)? - self.began?;
         u64::try_from(lasted.whole_milliseconds()).ok()
     }
 
     /// Time and attempts, once the receiver's verdict, or its want, is recorded.
-    fn ended(&self, record: &Value, kind: &str) -> Option<(Rule, Drift)> {
+    fn ended(&self, record: &Value, kind: &str) -> Option<(LintRule, CourseDeviation)> {
         let policy = self.ready.policy();
         if let (Some(granted), Some(lasted)) = (policy.timeout_ms, self.lasted(record)) {
             let silent = text(record, "/reason") == Some("VERDICT_TIMEOUT");
@@ -103,7 +103,7 @@ impl Course {
         })
     }
 
-    /// What the contract says of a failure of that kind.
+    /// The contract's clause for a failure of that kind.
     fn clause(&self, kind: &str, reason: Option<&str>) -> Option<(&'static str, Recovery)> {
         let policy = self.ready.policy();
         Some(match (kind, reason) {
@@ -119,7 +119,7 @@ impl Course {
     /// Where control went is where the contract sends it. An agent that takes no handoffs then, and a
     /// supervisor that nobody has, leave the task to its source; the third failure of an edge calls a
     /// person whatever the contract says.
-    fn followed(&self, kind: &str, to: Option<&str>) -> Option<(Rule, Drift)> {
+    fn followed(&self, kind: &str, to: Option<&str>) -> Option<(LintRule, CourseDeviation)> {
         let (clause, way) = self.failed.as_ref()?;
         let preferred = to.is_some_and(|to| self.preferred.iter().any(|one| one == to));
         let well = match (kind, way) {
@@ -139,9 +139,14 @@ impl Course {
     }
 }
 
-impl Courses {
-    /// A handoff that went under a contract.
-    pub(super) fn begin(&mut self, record: &Value, ready: &Arc<Ready>, message: Option<&Value>) {
+impl OpenCourses {
+    /// Starts to follow a handoff under a contract.
+    pub(super) fn begin(
+        &mut self,
+        record: &Value,
+        ready: &Arc<CompiledContract>,
+        message: Option<&Value>,
+    ) {
         let (Some(id), Some(source), Some(target)) = (
             text(record, "/handoffId"),
             text(record, "/fromAgent/agentId"),
@@ -152,7 +157,7 @@ impl Courses {
         let own = message.and_then(|message| message.get("preferredAgents"));
         let own = own.and_then(Value::as_array).into_iter().flatten();
         let preferred = own.filter_map(Value::as_str).map(str::to_owned).collect();
-        let course = Course {
+        let course = HandoffCourse {
             ready: Arc::clone(ready),
             leaf_index: record.get("leafIndex").and_then(Value::as_i64).unwrap_or_default(),
             edge: [source.to_owned(), target.to_owned()],
@@ -164,8 +169,8 @@ impl Courses {
         self.0.insert(id.to_owned(), course);
     }
 
-    /// The next record.
-    pub(super) fn go_on(&mut self, record: &Value) -> Option<(Rule, Drift)> {
+    /// Applies the next record.
+    pub(super) fn go_on(&mut self, record: &Value) -> Option<(LintRule, CourseDeviation)> {
         let kind = text(record, "/kind")?;
         let by_broker = text(record, "/actor/role") == Some("broker");
         let id = match kind {
@@ -201,12 +206,12 @@ mod tests {
     use crate::contract::read;
     use crate::domain::ids::Micros;
 
-    fn ready(recovery: &str) -> Arc<Ready> {
+    fn ready(recovery: &str) -> Arc<CompiledContract> {
         let text = format!(
             "{{id: a-to-b, version: 1.0.0, source: a, target: b, recovery: {{timeout_ms: 1000, {recovery}}}}}"
         );
         let (contract, _) = read(&Document::parse(&text).unwrap());
-        Arc::new(Ready::new(contract, String::new(), String::new(), Micros(0)))
+        Arc::new(CompiledContract::new(contract, String::new(), String::new(), Micros(0)))
     }
 
     fn record(kind: &str, second: u32, more: &Value) -> Value {
@@ -223,7 +228,7 @@ mod tests {
 
     /// The rules that fire on a handoff with these records behind it.
     fn fired(recovery: &str, then: &[Value]) -> Vec<&'static str> {
-        let mut courses = Courses::default();
+        let mut courses = OpenCourses::default();
         let message = json!({ "preferredAgents": ["p"] });
         courses.begin(&record("HANDOFF", 0, &json!({})), &ready(recovery), Some(&message));
         then.iter().filter_map(|record| courses.go_on(record)).map(|(rule, _)| rule.name).collect()

@@ -11,41 +11,41 @@ use serde_json::Value;
 
 use super::{Bump, Change, Kind, compare};
 
-/// A version that is there.
+/// A released version of a schema.
 #[derive(Debug, Clone)]
-pub struct Known {
-    /// Its number.
+pub struct SchemaRelease {
+    /// Version number.
     pub version: Version,
-    /// Its document.
+    /// The schema document.
     pub schema: Value,
 }
 
-/// What is to be said of a new version.
+/// The assessment of a new version.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Assessment {
-    /// The release that it was held against; none where it is the first.
+    /// The release to which the version was compared; `None` for the first.
     pub against: Option<Version>,
-    /// What it changes.
+    /// The changes from that release.
     pub changes: Vec<Change>,
-    /// The part of the version number that this moves; none where there is nothing to compare with.
+    /// The version part that the changes require; `None` without a comparison.
     pub needs: Option<Bump>,
-    /// The least version that would do.
+    /// The lowest version that satisfies the rules.
     pub next: Version,
-    /// Why it may not be registered so; empty where it may.
-    pub faults: Vec<Fault>,
+    /// Violated rules; empty where the version may be registered.
+    pub faults: Vec<VersionDefect>,
 }
 
-/// A rule that is broken.
+/// A violated version rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Fault {
+pub struct VersionDefect {
     /// `/version`, `/migration`, or a place in `/schema`.
     pub pointer: String,
-    /// In words.
+    /// The violation as a sentence.
     pub message: String,
 }
 
-fn fault(pointer: impl Into<String>, message: impl Into<String>) -> Fault {
-    Fault { pointer: pointer.into(), message: message.into() }
+fn fault(pointer: impl Into<String>, message: impl Into<String>) -> VersionDefect {
+    VersionDefect { pointer: pointer.into(), message: message.into() }
 }
 
 /// Holds a new version against those that are there. Without a `version`, against the highest release,
@@ -53,7 +53,7 @@ fn fault(pointer: impl Into<String>, message: impl Into<String>) -> Fault {
 /// senders have to do.
 #[must_use]
 pub fn assess(
-    known: &[Known],
+    known: &[SchemaRelease],
     version: Option<&Version>,
     schema: &Value,
     migration: bool,
@@ -122,7 +122,10 @@ pub fn assess(
 }
 
 /// What goes, or becomes another type, must have been marked `deprecated` in a release before.
-fn unannounced<'a>(changes: &'a [Change], before: &'a Version) -> impl Iterator<Item = Fault> + 'a {
+fn unannounced<'a>(
+    changes: &'a [Change],
+    before: &'a Version,
+) -> impl Iterator<Item = VersionDefect> + 'a {
     changes
         .iter()
         .filter(|change| matches!(change.kind, Kind::PropertyRemoved | Kind::TypeChanged))
@@ -141,7 +144,7 @@ fn unannounced<'a>(changes: &'a [Change], before: &'a Version) -> impl Iterator<
 /// A release below others must not leave the next one with a number that is too low.
 fn between<'a>(
     mut assessment: Assessment,
-    releases: impl Iterator<Item = &'a Known>,
+    releases: impl Iterator<Item = &'a SchemaRelease>,
     version: Option<&Version>,
     schema: &Value,
 ) -> Assessment {

@@ -82,9 +82,16 @@ pub fn compare(old: &Value, new: &Value) -> Vec<Change> {
     if old == new {
         return Vec::new();
     }
-    let mut walk = Walk { old, new, seen: HashSet::new(), changes: Vec::new(), steps: MAX_STEPS };
+    let mut walk =
+        SchemaComparison { old, new, seen: HashSet::new(), changes: Vec::new(), steps: MAX_STEPS };
     walk.seen.insert((String::new(), String::new(), false));
-    walk.schema(At { old, new, old_at: String::new(), new_at: String::new(), announced: false });
+    walk.schema(SchemaPair {
+        old,
+        new,
+        old_at: String::new(),
+        new_at: String::new(),
+        announced: false,
+    });
     if walk.steps == 0 {
         let reason = format!("more than {MAX_STEPS} places would have to be compared");
         walk.changes.push(Change {
@@ -98,9 +105,9 @@ pub fn compare(old: &Value, new: &Value) -> Vec<Change> {
     walk.changes
 }
 
-/// A place in both.
+/// A position in both schemas.
 #[derive(Clone)]
-struct At<'a> {
+struct SchemaPair<'a> {
     old: &'a Value,
     new: &'a Value,
     old_at: String,
@@ -118,7 +125,7 @@ fn below(pointer: &str, keyword: &str, name: Option<&str>) -> String {
     pointer
 }
 
-impl<'a> At<'a> {
+impl<'a> SchemaPair<'a> {
     /// Both under the same keyword; what is absent means anything.
     fn under(&self, keyword: &str, name: Option<&str>) -> Self {
         let part = |schema: &'a Value| {
@@ -138,16 +145,16 @@ impl<'a> At<'a> {
         (self.old.get(keyword), self.new.get(keyword))
     }
 
-    fn maps(&self, keyword: &str) -> (Members<'a>, Members<'a>) {
+    fn maps(&self, keyword: &str) -> (SchemaMembers<'a>, SchemaMembers<'a>) {
         let map = |schema: &'a Value| schema.get(keyword).and_then(Value::as_object);
         (map(self.old), map(self.new))
     }
 }
 
 /// The members of an object, where a schema has one there.
-type Members<'a> = Option<&'a Map<String, Value>>;
+type SchemaMembers<'a> = Option<&'a Map<String, Value>>;
 
-struct Walk<'a> {
+struct SchemaComparison<'a> {
     old: &'a Value,
     new: &'a Value,
     /// Pairs of definitions that were compared, or are being compared: a schema may contain itself.
@@ -156,10 +163,10 @@ struct Walk<'a> {
     steps: usize,
 }
 
-impl<'a> Walk<'a> {
+impl<'a> SchemaComparison<'a> {
     fn say(
         &mut self,
-        at: &At<'_>,
+        at: &SchemaPair<'_>,
         keyword: &str,
         kind: Kind,
         breaks: &'static [Side],
@@ -176,7 +183,7 @@ impl<'a> Walk<'a> {
         });
     }
 
-    fn schema(&mut self, at: At<'a>) {
+    fn schema(&mut self, at: SchemaPair<'a>) {
         let Some(steps) = self.steps.checked_sub(1) else { return };
         self.steps = steps;
         let Some(at) = self.followed(at) else { return };
@@ -217,7 +224,7 @@ impl<'a> Walk<'a> {
 
     /// The place that references lead to; none where it was looked at before, or where a reference cannot
     /// be followed, which is told.
-    fn followed(&mut self, mut at: At<'a>) -> Option<At<'a>> {
+    fn followed(&mut self, mut at: SchemaPair<'a>) -> Option<SchemaPair<'a>> {
         let (old, new) = (hop(self.old, at.old, &at.old_at), hop(self.new, at.new, &at.new_at));
         let (Ok(old), Ok(new)) = (old, new) else {
             let why = "a reference cannot be followed: only `#` and JSON pointers after it are";
@@ -248,7 +255,7 @@ impl<'a> Walk<'a> {
                         let fresh = (old_at.clone(), new_at.clone(), at.announced);
                         if self.seen.insert(fresh) {
                             let announced = at.announced;
-                            self.schema(At { old, new, old_at, new_at, announced });
+                            self.schema(SchemaPair { old, new, old_at, new_at, announced });
                         }
                     }
                     None => self.say(
@@ -271,7 +278,7 @@ impl<'a> Walk<'a> {
         Some(at)
     }
 
-    fn types(&mut self, at: &At<'_>) {
+    fn types(&mut self, at: &SchemaPair<'_>) {
         let (old, new) = (types(at.old), types(at.new));
         if old == new {
             return;
@@ -290,7 +297,7 @@ impl<'a> Walk<'a> {
         self.say(at, "type", Kind::TypeChanged, breaks, reason);
     }
 
-    fn values(&mut self, at: &At<'_>) {
+    fn values(&mut self, at: &SchemaPair<'_>) {
         let keyword = if at.new.get("const").is_some() { "const" } else { "enum" };
         match (allowed(at.old), allowed(at.new)) {
             (None, None) => {}
@@ -327,7 +334,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    fn bounds(&mut self, at: &At<'_>) {
+    fn bounds(&mut self, at: &SchemaPair<'_>) {
         for (keyword, absent) in LEAST {
             let bound = |schema: &Value| {
                 schema.get(keyword).and_then(Value::as_number).cloned().or(absent.map(Number::from))
@@ -368,7 +375,7 @@ impl<'a> Walk<'a> {
     /// `tighter` is how a tighter bound compares with a looser one.
     fn bound(
         &mut self,
-        at: &At<'_>,
+        at: &SchemaPair<'_>,
         keyword: &str,
         old: Option<Number>,
         new: Option<Number>,
@@ -398,7 +405,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    fn plain(&mut self, at: &At<'_>) {
+    fn plain(&mut self, at: &SchemaPair<'_>) {
         for keyword in PLAIN {
             match at.both(keyword) {
                 (None, Some(_)) => {
@@ -438,7 +445,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    fn items(&mut self, at: &At<'a>) {
+    fn items(&mut self, at: &SchemaPair<'a>) {
         let prefix = |schema: &'a Value| {
             schema.get("prefixItems").and_then(Value::as_array).map_or(&[][..], Vec::as_slice)
         };
@@ -453,7 +460,7 @@ impl<'a> Walk<'a> {
             };
             let (old, old_at) = one(old, &at.old_at, (rest.old, &rest.old_at));
             let (new, new_at) = one(new, &at.new_at, (rest.new, &rest.new_at));
-            self.schema(At { old, new, old_at, new_at, announced: at.announced });
+            self.schema(SchemaPair { old, new, old_at, new_at, announced: at.announced });
         }
         if at.both("items") != (None, None) {
             self.schema(rest);
@@ -461,7 +468,7 @@ impl<'a> Walk<'a> {
     }
 
     /// `allOf`, `anyOf`, `oneOf`: part by part, where there are as many as before.
-    fn combined(&mut self, at: &At<'a>) {
+    fn combined(&mut self, at: &SchemaPair<'a>) {
         for keyword in COMBINED {
             let (old, new) = at.both(keyword);
             if old.is_none() && new.is_none() {
@@ -476,7 +483,7 @@ impl<'a> Walk<'a> {
             let before = self.changes.len();
             for (place, (old, new)) in old.iter().zip(new).enumerate() {
                 let index = place.to_string();
-                self.schema(At {
+                self.schema(SchemaPair {
                     old,
                     new,
                     old_at: below(&at.old_at, keyword, Some(&index)),
@@ -494,7 +501,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    fn opaque(&mut self, at: &At<'_>) {
+    fn opaque(&mut self, at: &SchemaPair<'_>) {
         for keyword in OPAQUE {
             let (old, new) = at.both(keyword);
             let refers = |part: Option<&Value>| part.is_some_and(has_reference);
@@ -509,7 +516,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    fn annotations(&mut self, at: &At<'_>) {
+    fn annotations(&mut self, at: &SchemaPair<'_>) {
         let known = |name: &str| {
             OWN.contains(&name)
                 || COMBINED.contains(&name)

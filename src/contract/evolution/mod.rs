@@ -12,22 +12,22 @@ mod compare;
 #[cfg(test)]
 mod tests;
 
-pub use assess::{Assessment, Fault, Known, assess};
+pub use assess::{Assessment, SchemaRelease, VersionDefect, assess};
 pub use compare::compare;
 
-/// Which part of a version number a change moves, from least to most.
+/// The part of a version number that a change increments, from least to greatest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Bump {
-    /// Words only.
+    /// Descriptions changed only.
     Patch,
-    /// More is allowed than before.
+    /// The schema allows more than before.
     Minor,
-    /// Somebody breaks.
+    /// The change breaks a side.
     Major,
 }
 
 impl Bump {
-    /// As written.
+    /// The name in the API.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -38,17 +38,17 @@ impl Bump {
     }
 }
 
-/// Who lives with a schema.
+/// A party that depends on a schema.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Side {
-    /// Who makes payloads for the old version.
+    /// Senders, which create payloads for the old version.
     Senders,
-    /// Who reads payloads by the old version.
+    /// Receivers, which read payloads by the old version.
     Receivers,
 }
 
 impl Side {
-    /// As written.
+    /// The name in the API.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -58,7 +58,7 @@ impl Side {
     }
 }
 
-/// What kind of change it is.
+/// The kind of a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// A property that may be left out is described anew.
@@ -69,22 +69,22 @@ pub enum Kind {
     RequiredAdded,
     /// A property may be left out from now on.
     RequiredRemoved,
-    /// Other types than before.
+    /// The allowed types differ.
     TypeChanged,
-    /// Less is allowed than before.
+    /// The schema allows less than before.
     Narrowed,
-    /// More is allowed than before.
+    /// The schema allows more than before.
     Widened,
-    /// It cannot be told what the change does.
+    /// The effect cannot be determined.
     Incomparable,
-    /// Marked as on its way out.
+    /// The property is marked as deprecated.
     Deprecated,
-    /// Words for people: titles, descriptions, examples, defaults.
+    /// Titles, descriptions, examples or defaults changed.
     Annotation,
 }
 
 impl Kind {
-    /// As written.
+    /// The name in the API.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -101,7 +101,7 @@ impl Kind {
         }
     }
 
-    /// Which part of the version number it moves.
+    /// The version part that this kind increments.
     #[must_use]
     pub const fn needs(self) -> Bump {
         match self {
@@ -117,17 +117,17 @@ impl Kind {
     }
 }
 
-/// One change.
+/// One change between two versions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Change {
     /// RFC 6901 pointer into the new schema; into the old one for what is no longer there.
     pub pointer: String,
-    /// What kind it is.
+    /// Kind of the change.
     pub kind: Kind,
-    /// Who breaks.
+    /// The sides that the change breaks.
     pub breaks: &'static [Side],
-    /// Why, in words.
+    /// The reason as a sentence.
     pub reason: String,
-    /// The old version says of this place, or of one around it, that it is `deprecated`.
+    /// The old version marks this property, or one around it, as `deprecated`.
     pub announced: bool,
 }

@@ -180,14 +180,14 @@ fn version(text: &str) -> semver::Version {
     text.parse().unwrap()
 }
 
-fn shelf(versions: &[(&str, Value)]) -> Vec<Known> {
+fn shelf(versions: &[(&str, Value)]) -> Vec<SchemaRelease> {
     versions
         .iter()
-        .map(|(number, schema)| Known { version: version(number), schema: schema.clone() })
+        .map(|(number, schema)| SchemaRelease { version: version(number), schema: schema.clone() })
         .collect()
 }
 
-fn faults(known: &[Known], number: &str, schema: &Value, migration: bool) -> Vec<String> {
+fn faults(known: &[SchemaRelease], number: &str, schema: &Value, migration: bool) -> Vec<String> {
     let found = assess(known, Some(&version(number)), schema, migration);
     found.faults.into_iter().map(|fault| fault.pointer).collect()
 }
@@ -432,7 +432,7 @@ proptest! {
     #[test]
     fn a_schema_is_compatible_with_itself_under_any_number(schema in schemas()) {
         prop_assert_eq!(compare(&schema, &schema), []);
-        let known = [Known { version: semver::Version::new(1, 0, 0), schema: schema.clone() }];
+        let known = [SchemaRelease { version: semver::Version::new(1, 0, 0), schema: schema.clone() }];
         let next = semver::Version::new(1, 0, 1);
         prop_assert_eq!(assess(&known, Some(&next), &schema, false).faults, []);
     }

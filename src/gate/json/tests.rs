@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-fn fault(body: impl AsRef<[u8]>) -> JsonFault {
+fn fault(body: impl AsRef<[u8]>) -> JsonError {
     let fault = parse(body.as_ref()).expect_err("refused");
     assert_eq!(fault.failure().stage, Stage::Schema);
     assert_eq!(fault.failure().code, Code::SchemaInvalid);

@@ -8,36 +8,36 @@ use crate::gate::json::push_segment;
 /// Shortest key that could hold a text, in bytes.
 const MIN_KEY: usize = 5;
 
-/// Where a text stands.
+/// The location of a text in a message.
 #[derive(Debug)]
-pub struct Place<'a, 'm>(&'a [Segment<'m>]);
+pub struct TextLocation<'a, 'm>(&'a [PathSegment<'m>]);
 
 #[derive(Debug)]
-enum Segment<'m> {
+enum PathSegment<'m> {
     Key(&'m str),
     Index(usize),
 }
 
-impl Place<'_, '_> {
+impl TextLocation<'_, '_> {
     /// As a JSON pointer; of a key, that of the member it names.
     #[must_use]
     pub fn pointer(&self) -> String {
         self.0.iter().fold(String::new(), |mut pointer, segment| {
             match segment {
-                Segment::Key(name) => push_segment(&mut pointer, name),
-                Segment::Index(index) => push_segment(&mut pointer, &index.to_string()),
+                PathSegment::Key(name) => push_segment(&mut pointer, name),
+                PathSegment::Index(index) => push_segment(&mut pointer, &index.to_string()),
             }
             pointer
         })
     }
 }
 
-impl<'m> Place<'_, 'm> {
+impl<'m> TextLocation<'_, 'm> {
     /// The name of the member whose value a text is; `None` of an item, and of a name itself.
     #[must_use]
     pub fn member(&self, text: &str) -> Option<&'m str> {
         match self.0.last() {
-            Some(Segment::Key(name)) if !std::ptr::eq(*name, text) => Some(name),
+            Some(PathSegment::Key(name)) if !std::ptr::eq(*name, text) => Some(name),
             _ => None,
         }
     }
@@ -46,8 +46,8 @@ impl<'m> Place<'_, 'm> {
     #[must_use]
     pub fn holder(&self, text: &str) -> String {
         match self.0.split_last() {
-            Some((Segment::Key(name), above)) if std::ptr::eq(*name, text) => {
-                Place(above).pointer()
+            Some((PathSegment::Key(name), above)) if std::ptr::eq(*name, text) => {
+                TextLocation(above).pointer()
             }
             _ => self.pointer(),
         }
@@ -57,14 +57,14 @@ impl<'m> Place<'_, 'm> {
 /// Shows every text of a message to `visit`, in the order of the fields.
 pub fn each_text<'m>(
     message: &'m Value,
-    visit: &mut dyn FnMut(&Place<'_, 'm>, &'m str, FieldClass),
+    visit: &mut dyn FnMut(&TextLocation<'_, 'm>, &'m str, FieldClass),
 ) {
-    let mut walk = Walk { visit, path: Vec::new() };
+    let mut walk = FieldWalk { visit, path: Vec::new() };
     match message.as_object() {
         Some(members) => {
             for (name, value) in members {
                 walk.key(name);
-                walk.path.push(Segment::Key(name));
+                walk.path.push(PathSegment::Key(name));
                 walk.field(name, value);
                 walk.path.pop();
             }
@@ -73,12 +73,12 @@ pub fn each_text<'m>(
     }
 }
 
-struct Walk<'v, 'm> {
-    visit: &'v mut dyn FnMut(&Place<'_, 'm>, &'m str, FieldClass),
-    path: Vec<Segment<'m>>,
+struct FieldWalk<'v, 'm> {
+    visit: &'v mut dyn FnMut(&TextLocation<'_, 'm>, &'m str, FieldClass),
+    path: Vec<PathSegment<'m>>,
 }
 
-impl<'m> Walk<'_, 'm> {
+impl<'m> FieldWalk<'_, 'm> {
     /// A top-level field: its name says what class its texts are.
     fn field(&mut self, name: &str, value: &'m Value) {
         match (name, value) {
@@ -113,7 +113,7 @@ impl<'m> Walk<'_, 'm> {
 
     fn items(&mut self, items: &'m [Value], mut visit: impl FnMut(&mut Self, &'m Value)) {
         for (index, item) in items.iter().enumerate() {
-            self.path.push(Segment::Index(index));
+            self.path.push(PathSegment::Index(index));
             visit(self, item);
             self.path.pop();
         }
@@ -126,7 +126,7 @@ impl<'m> Walk<'_, 'm> {
         };
         for (name, member) in members {
             self.key(name);
-            self.path.push(Segment::Key(name));
+            self.path.push(PathSegment::Key(name));
             self.value(member, if name == output { FieldClass::ToolOutput } else { class });
             self.path.pop();
         }
@@ -134,12 +134,12 @@ impl<'m> Walk<'_, 'm> {
 
     fn value(&mut self, value: &'m Value, class: FieldClass) {
         match value {
-            Value::String(text) => (self.visit)(&Place(&self.path), text, class),
+            Value::String(text) => (self.visit)(&TextLocation(&self.path), text, class),
             Value::Array(items) => self.items(items, |walk, item| walk.value(item, class)),
             Value::Object(members) => {
                 for (name, member) in members {
                     self.key(name);
-                    self.path.push(Segment::Key(name));
+                    self.path.push(PathSegment::Key(name));
                     self.value(member, class);
                     self.path.pop();
                 }
@@ -150,8 +150,8 @@ impl<'m> Walk<'_, 'm> {
 
     fn key(&mut self, name: &'m str) {
         if name.len() >= MIN_KEY {
-            self.path.push(Segment::Key(name));
-            (self.visit)(&Place(&self.path), name, FieldClass::Data);
+            self.path.push(PathSegment::Key(name));
+            (self.visit)(&TextLocation(&self.path), name, FieldClass::Data);
             self.path.pop();
         }
     }

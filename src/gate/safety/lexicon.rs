@@ -14,8 +14,8 @@ use aho_corasick::nfa::contiguous::NFA;
 use aho_corasick::{Anchored, MatchError};
 
 use super::normalize;
-use super::reading::{READ, Reading, Word, hash, head, is_letter};
-use super::words::{Index, Vocabulary};
+use super::reading::{READ, Reading, ReadingWord, hash, head, is_letter};
+use super::words::{NumberMap, Vocabulary};
 
 /// More concepts than this are too many: a set of them, and one bit more, is one word.
 pub const MAX_CONCEPTS: usize = 128;
@@ -38,7 +38,7 @@ pub type Languages = u16;
 
 /// A word of the lexicon where it stands in a text.
 #[derive(Debug, Clone, Copy)]
-pub struct Hit {
+pub struct WordMatch {
     /// What it can mean, a bit a concept.
     pub concepts: u128,
     /// The languages it is a word of.
@@ -53,25 +53,25 @@ pub struct Hit {
     pub to: u32,
 }
 
-/// What the pass comes upon.
+/// A match of the lexicon.
 #[derive(Debug, Clone, Copy)]
-pub enum Found {
+pub enum LexiconMatch {
     /// A word.
-    Word(Hit),
+    Word(WordMatch),
     /// A word after a shift of the alphabet by so many letters, and its first byte.
     Shifted(u8, usize),
     /// A word written backwards, and its first byte.
     Backwards(usize),
 }
 
-/// What an entry means, and in which languages.
+/// The meaning of an entry, and its languages.
 #[derive(Debug, Clone, Copy, Default)]
-struct Sense {
+struct EntrySense {
     concepts: u128,
     languages: Languages,
 }
 
-impl Sense {
+impl EntrySense {
     fn add(&mut self, other: Self) {
         self.concepts |= other.concepts;
         self.languages |= other.languages;
@@ -80,9 +80,9 @@ impl Sense {
 
 #[derive(Debug, Clone)]
 enum Meaning {
-    Concepts(Sense),
+    Concepts(EntrySense),
     /// Only where the text has exactly this, whose first letter stands at the offset.
-    Exact(Sense, Box<str>, usize),
+    Exact(EntrySense, Box<str>, usize),
     Shift(u8),
     Backwards,
 }
@@ -95,28 +95,28 @@ pub struct Lexicon {
     languages: Vec<String>,
     vocabulary: Vocabulary,
     /// (node, word) to node, of the tree whose paths are the entries' words; node 0 is the root.
-    paths: Index,
+    paths: NumberMap,
     /// For each word, the node it leads to from the root.
     roots: Vec<Option<u32>>,
     /// Where the meanings of the entries that end at each node begin.
     nodes: Vec<u32>,
     meanings: Vec<Meaning>,
     /// Entries of languages without spaces, found anywhere.
-    anywhere: Anywhere,
+    anywhere: SubstringMatcher,
     /// All words without borders, for text whose spaces cannot be trusted.
-    closed_up: Anywhere,
+    closed_up: SubstringMatcher,
 }
 
 /// An automaton that finds patterns anywhere.
 #[derive(Debug)]
-struct Anywhere {
+struct SubstringMatcher {
     nfa: NFA,
     patterns: Vec<Pattern>,
 }
 
 #[derive(Debug)]
 struct Pattern {
-    sense: Sense,
+    sense: EntrySense,
     length: u32,
     /// Only where the text has exactly this.
     exact: Option<String>,
@@ -125,7 +125,7 @@ struct Pattern {
 /// Why a lexicon cannot be compiled.
 #[derive(Debug, thiserror::Error)]
 pub enum LexiconError {
-    /// More concepts or languages than fit.
+    /// Too many concepts or languages.
     #[error("not under {MAX_CONCEPTS} concepts, or over {} languages", Languages::BITS)]
     Size,
     /// An entry that nothing could match, too long a one, or too short a stem.
@@ -156,20 +156,20 @@ impl Lexicon {
             return Err(LexiconError::Size);
         }
         let mut names = BTreeMap::new();
-        let mut spaced: BTreeMap<String, Sense> = BTreeMap::new();
-        let mut anywhere: BTreeMap<String, Sense> = BTreeMap::new();
-        let mut exact: Vec<(Sense, String)> = Vec::new();
+        let mut spaced: BTreeMap<String, EntrySense> = BTreeMap::new();
+        let mut anywhere: BTreeMap<String, EntrySense> = BTreeMap::new();
+        let mut exact: Vec<(EntrySense, String)> = Vec::new();
         let codes: BTreeSet<&String> = words.values().flat_map(BTreeMap::keys).collect();
         let codes: Vec<String> = codes.into_iter().cloned().collect();
         if codes.len() > Languages::BITS as usize {
             return Err(LexiconError::Size);
         }
-        let mut tree = Tree::default();
+        let mut tree = EntryTree::default();
         for (index, (concept, languages)) in words.iter().enumerate() {
             names.insert(concept.clone(), index as u8);
             for (language, entries) in languages {
                 let place = codes.partition_point(|code| code < language);
-                let sense = Sense { concepts: 1 << index, languages: 1 << place };
+                let sense = EntrySense { concepts: 1 << index, languages: 1 << place };
                 let unspaced = UNSPACED.contains(&language.as_str());
                 for entry in entries {
                     let read = reading(entry.strip_prefix('=').unwrap_or(entry), entry)?;
@@ -190,8 +190,8 @@ impl Lexicon {
             .chain(&anywhere)
             .map(|(read, sense)| (read.replace([' ', '*'], ""), *sense))
             .filter(|(read, _)| read.len() > 2);
-        let borderless: BTreeMap<String, Sense> = borderless.collect();
-        let closed_up = Anywhere::new(borderless, exact)?;
+        let borderless: BTreeMap<String, EntrySense> = borderless.collect();
+        let closed_up = SubstringMatcher::new(borderless, exact)?;
         for (read, sense) in &spaced {
             tree.add(read, Meaning::Concepts(*sense))?;
         }
@@ -217,10 +217,10 @@ impl Lexicon {
             languages: codes,
             roots: (0..tree.vocabulary.len()).map(root).collect(),
             vocabulary: tree.vocabulary,
-            paths: Index::new(&tree.paths),
+            paths: NumberMap::new(&tree.paths),
             nodes,
             meanings,
-            anywhere: Anywhere::new(anywhere, Vec::new())?,
+            anywhere: SubstringMatcher::new(anywhere, Vec::new())?,
             closed_up,
         })
     }
@@ -248,7 +248,7 @@ impl Lexicon {
         text: &str,
         reading: &mut Reading,
         stretch: Range<usize>,
-        mut found: impl FnMut(Found),
+        mut found: impl FnMut(LexiconMatch),
     ) {
         let bytes = text.as_bytes();
         let mut anywhere = Vec::new();
@@ -257,11 +257,11 @@ impl Lexicon {
             self.anywhere.each_spaced(reading.bytes(), keep);
         }
         let mut anywhere = anywhere.as_slice();
-        let mut ways = [[Way::default(); MAX_WORDS]; 2];
+        let mut ways = [[EntryProgress::default(); MAX_WORDS]; 2];
         let [mut now, mut next] = ways.each_mut();
         // How many entries are under way.
         let mut count = 0;
-        let mut last = Word::none(stretch.start);
+        let mut last = ReadingWord::none(stretch.start);
         let mut place = 1_u32;
         while let Some(word) = reading.word(bytes, last.end)
             && word.start < stretch.end
@@ -272,24 +272,24 @@ impl Lexicon {
             {
                 anywhere = &anywhere[1..];
                 let Range { start, end } = *at;
-                let Sense { concepts, languages } = *sense;
+                let EntrySense { concepts, languages } = *sense;
                 let from = from + start.saturating_sub(word.start) as u32;
                 let to = from + length;
-                found(Found::Word(Hit { concepts, languages, start, end, from, to }));
+                found(LexiconMatch::Word(WordMatch { concepts, languages, start, end, from, to }));
             }
             let (alone, pair) = self.vocabulary.may_begin(last.hash, word.key());
             if alone || pair || count > 0 {
                 // A longer one is no word of any entry, but may begin like a stem.
                 let seen = self.vocabulary.look(word.key(), reading.letters(&word, MAX_ENTRY));
                 let mut kept = 0;
-                let mut go = |way: Way| {
+                let mut go = |way: EntryProgress| {
                     for id in seen.ids() {
                         let Some(node) = self.paths.get(path(way.node, *id)) else { continue };
                         for meaning in self.meanings(node) {
                             meaning.tell(bytes, way.start..word.end, (way.from, to), &mut found);
                         }
                         if let Some(slot) = next.get_mut(kept) {
-                            *slot = Way { node, ..way };
+                            *slot = EntryProgress { node, ..way };
                             kept += 1;
                         }
                     }
@@ -299,7 +299,7 @@ impl Lexicon {
                     let from = place - 1 - last.length;
                     let first = self.vocabulary.look(last.key(), reading.letters(&last, MAX_ENTRY));
                     for node in first.ids().iter().filter_map(|id| self.roots[*id as usize]) {
-                        go(Way { node, start: last.start, from });
+                        go(EntryProgress { node, start: last.start, from });
                     }
                 }
                 if alone {
@@ -318,11 +318,16 @@ impl Lexicon {
     }
 
     /// The same for a text whose spaces say nothing.
-    pub(super) fn read_closed_up(&self, text: &str, reading: &Reading, mut found: impl FnMut(Hit)) {
+    pub(super) fn read_closed_up(
+        &self,
+        text: &str,
+        reading: &Reading,
+        mut found: impl FnMut(WordMatch),
+    ) {
         self.closed_up.each_closed_up(text.as_bytes(), reading.bytes(), |sense, start, end| {
             let (from, to) = (start as u32, end as u32);
-            let Sense { concepts, languages } = sense;
-            found(Hit { concepts, languages, start, end, from, to });
+            let EntrySense { concepts, languages } = sense;
+            found(WordMatch { concepts, languages, start, end, from, to });
         });
     }
 }
@@ -330,7 +335,7 @@ impl Lexicon {
 /// An entry that is under way after a word: as far as its node, from a first byte on, which has a place
 /// in the reading.
 #[derive(Debug, Clone, Copy, Default)]
-struct Way {
+struct EntryProgress {
     node: u32,
     from: u32,
     start: usize,
@@ -347,17 +352,24 @@ impl Meaning {
         text: &[u8],
         at: Range<usize>,
         (from, to): (u32, u32),
-        found: &mut impl FnMut(Found),
+        found: &mut impl FnMut(LexiconMatch),
     ) {
         let (start, end) = (at.start, at.end);
         match self {
-            Self::Concepts(Sense { concepts, languages }) => {
+            Self::Concepts(EntrySense { concepts, languages }) => {
                 if is_word(text, at) {
                     let (concepts, languages) = (*concepts, *languages);
-                    found(Found::Word(Hit { concepts, languages, start, end, from, to }));
+                    found(LexiconMatch::Word(WordMatch {
+                        concepts,
+                        languages,
+                        start,
+                        end,
+                        from,
+                        to,
+                    }));
                 }
             }
-            Self::Exact(Sense { concepts, languages }, literal, lead) => {
+            Self::Exact(EntrySense { concepts, languages }, literal, lead) => {
                 let Some(begin) = start.checked_sub(*lead) else { return };
                 let before = begin.checked_sub(1).map(|before| text[before]);
                 let apart = *lead == 0
@@ -366,24 +378,31 @@ impl Meaning {
                     });
                 if apart && spelled(literal, &text[begin..]) && is_word(text, at) {
                     let (concepts, languages) = (*concepts, *languages);
-                    found(Found::Word(Hit { concepts, languages, start, end, from, to }));
+                    found(LexiconMatch::Word(WordMatch {
+                        concepts,
+                        languages,
+                        start,
+                        end,
+                        from,
+                        to,
+                    }));
                 }
             }
-            Self::Shift(shift) => found(Found::Shifted(*shift, start)),
-            Self::Backwards => found(Found::Backwards(start)),
+            Self::Shift(shift) => found(LexiconMatch::Shifted(*shift, start)),
+            Self::Backwards => found(LexiconMatch::Backwards(start)),
         }
     }
 }
 
 /// The tree of the entries' words in the making.
 #[derive(Default)]
-struct Tree {
+struct EntryTree {
     vocabulary: Vocabulary,
     paths: BTreeMap<u64, u32>,
     nodes: Vec<Vec<Meaning>>,
 }
 
-impl Tree {
+impl EntryTree {
     /// Adds an entry as read: words with a space between them, the last perhaps with `*`.
     fn add(&mut self, read: &str, meaning: Meaning) -> Result<(), LexiconError> {
         if self.nodes.is_empty() {
@@ -414,11 +433,11 @@ impl Tree {
     }
 }
 
-impl Anywhere {
+impl SubstringMatcher {
     /// For entries as read, and for some that the text must have to the letter.
     fn new(
-        entries: BTreeMap<String, Sense>,
-        exact: Vec<(Sense, String)>,
+        entries: BTreeMap<String, EntrySense>,
+        exact: Vec<(EntrySense, String)>,
     ) -> Result<Self, LexiconError> {
         let read = |literal: &str| literal.bytes().map(|byte| READ[usize::from(byte)]).collect();
         let keys: Vec<Vec<u8>> = entries
@@ -440,7 +459,12 @@ impl Anywhere {
     }
 
     /// Tells of each pattern in a text whose spaces say nothing, as it is read: its sense, start, end.
-    fn each_closed_up(&self, text: &[u8], read: &[u8], mut found: impl FnMut(Sense, usize, usize)) {
+    fn each_closed_up(
+        &self,
+        text: &[u8],
+        read: &[u8],
+        mut found: impl FnMut(EntrySense, usize, usize),
+    ) {
         self.each(read.iter().copied().enumerate(), |pattern, end| {
             let start = end - pattern.length as usize;
             if pattern.exact.as_ref().is_none_or(|exact| spelled(exact, &text[start..])) {

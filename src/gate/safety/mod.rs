@@ -24,12 +24,12 @@ mod words;
 use crate::domain::failure::{Code, Failure, Stage};
 
 pub use rules::{FieldClass, Rule};
-pub use scanner::{Finding, Scanner};
+pub use scanner::{SafetyFinding, Scanner};
 
 /// The failure that stands for a finding. Names the rule and the place; the text itself is not
 /// repeated, since the answer and the logs are read elsewhere than the dead letter.
 #[must_use]
-pub fn to_failure(finding: &Finding) -> Failure {
+pub fn to_failure(finding: &SafetyFinding) -> Failure {
     Failure::new(
         Stage::Safety,
         Code::SafetyViolation,

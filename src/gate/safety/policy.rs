@@ -1,66 +1,66 @@
-//! What a finding is worth: whether it refuses a handoff, is recorded and let pass, or does not count.
-//! Exceptions are scoped (tenant, sender, edge, field, rule) and may have an end.
+//! Policy on safety findings: a finding refuses a handoff, is recorded only, or is ignored. Exceptions are scoped
+//! (tenant, sender, edge, field, rule) and may end.
 
 use crate::domain::ids::{AgentId, Micros, TenantId};
 
-use super::{Finding, Rule};
+use super::{Rule, SafetyFinding};
 
-/// What becomes of a finding.
+/// The effect of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Mode {
-    /// It refuses the handoff, which becomes a dead letter.
+pub enum FindingMode {
+    /// The handoff is refused and becomes a dead letter.
     #[default]
     Enforce,
-    /// It is recorded with the handoff, which passes.
+    /// The finding is recorded, and the handoff passes.
     Observe,
-    /// It does not count.
+    /// The finding is ignored.
     Allow,
 }
 
-/// A rule about findings. What is not named is not asked for.
+/// An exception for matching findings; an absent field matches all.
 #[derive(Debug, Clone, Default)]
-pub struct Exception {
-    /// Of this tenant.
+pub struct PolicyException {
+    /// The tenant.
     pub tenant: Option<TenantId>,
-    /// From this sender.
+    /// The sending agent.
     pub agent: Option<AgentId>,
-    /// To this receiver.
+    /// The receiving agent.
     pub to: Option<AgentId>,
-    /// In fields whose JSON pointer is this, or lies below it.
+    /// JSON pointer of the field; fields below match too.
     pub field: Option<String>,
-    /// By these rules or families; all where there are none.
+    /// Names of rules or families; empty for all.
     pub rules: Vec<String>,
-    /// What then becomes of it.
-    pub mode: Mode,
-    /// From when on it no longer holds.
+    /// The effect on matching findings.
+    pub mode: FindingMode,
+    /// End of the exception.
     pub until: Option<Micros>,
 }
 
-/// All of them, in order.
+/// The default effect, and the exceptions in order.
 #[derive(Debug, Clone, Default)]
 pub struct Policies {
-    /// Where nothing else is said.
-    pub default: Mode,
-    /// The last that fits a finding decides.
-    pub exceptions: Vec<Exception>,
+    /// The effect without a matching exception.
+    pub default: FindingMode,
+    /// Exceptions; the last match decides.
+    pub exceptions: Vec<PolicyException>,
 }
 
-/// Whose message is judged, and when.
+/// The message under judgement and the time.
 #[derive(Debug, Clone, Copy)]
-pub struct Case<'a> {
+pub struct PolicyContext<'a> {
     /// The tenant.
     pub tenant: &'a TenantId,
-    /// The sender.
+    /// The sending agent.
     pub agent: &'a AgentId,
-    /// The receiver, where the route was found.
+    /// The receiving agent, where the route was resolved.
     pub to: Option<&'a AgentId>,
-    /// Now.
+    /// The time of the check.
     pub at: Micros,
 }
 
-impl Exception {
-    fn fits(&self, case: &Case<'_>, finding: &Finding) -> bool {
+impl PolicyException {
+    fn fits(&self, case: &PolicyContext<'_>, finding: &SafetyFinding) -> bool {
         let same = |own: &Option<AgentId>, other: Option<&AgentId>| {
             own.as_ref().is_none_or(|own| other == Some(own))
         };
@@ -81,25 +81,29 @@ impl Exception {
 }
 
 impl Policies {
-    /// Parts findings in those that refuse and those that are recorded.
+    /// Splits findings into those that refuse and those that are recorded.
     #[must_use]
-    pub fn part(&self, case: &Case<'_>, findings: Vec<Finding>) -> (Vec<Finding>, Vec<Finding>) {
+    pub fn part(
+        &self,
+        case: &PolicyContext<'_>,
+        findings: Vec<SafetyFinding>,
+    ) -> (Vec<SafetyFinding>, Vec<SafetyFinding>) {
         let mut enforced = Vec::new();
         let mut observed = Vec::new();
         for finding in findings {
             let fit = self.exceptions.iter().rev().find(|one| one.fits(case, &finding));
             match fit.map_or(self.default, |one| one.mode) {
-                Mode::Enforce => enforced.push(finding),
-                Mode::Observe => observed.push(finding),
-                Mode::Allow => {}
+                FindingMode::Enforce => enforced.push(finding),
+                FindingMode::Observe => observed.push(finding),
+                FindingMode::Allow => {}
             }
         }
         (enforced, observed)
     }
 
-    /// What a second opinion is worth: as a finding of the rule `classifier` anywhere.
+    /// The effect of a classifier's finding: that of the rule `classifier` at any field.
     #[must_use]
-    pub fn of_classifier(&self, case: &Case<'_>, finding: &Finding) -> Mode {
+    pub fn of_classifier(&self, case: &PolicyContext<'_>, finding: &SafetyFinding) -> FindingMode {
         let fit = self.exceptions.iter().rev().find(|one| one.fits(case, finding));
         fit.map_or(self.default, |one| one.mode)
     }
@@ -119,15 +123,15 @@ impl Policies {
     }
 }
 
-/// The rule by whose name the external classifier's findings go.
+/// Rule name of the external classifier's findings.
 pub const CLASSIFIER: &str = "classifier";
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn finding(rule: &str, pointer: &str) -> Finding {
-        Finding {
+    fn finding(rule: &str, pointer: &str) -> SafetyFinding {
+        SafetyFinding {
             rule: rule.to_owned(),
             family: "override".to_owned(),
             pointer: pointer.to_owned(),
@@ -139,38 +143,39 @@ mod tests {
     fn parted(policies: &Policies, pointer: &str, at: i64) -> (usize, usize) {
         let (tenant, agent, to) =
             ("t".parse().unwrap(), "a".parse().unwrap(), "b".parse().unwrap());
-        let case = Case { tenant: &tenant, agent: &agent, to: Some(&to), at: Micros(at) };
+        let case = PolicyContext { tenant: &tenant, agent: &agent, to: Some(&to), at: Micros(at) };
         let (enforced, observed) = policies.part(&case, vec![finding("ignore", pointer)]);
         (enforced.len(), observed.len())
     }
 
-    fn with(exception: Exception) -> Policies {
-        Policies { default: Mode::Enforce, exceptions: vec![exception] }
+    fn with(exception: PolicyException) -> Policies {
+        Policies { default: FindingMode::Enforce, exceptions: vec![exception] }
     }
 
     #[test]
     fn a_finding_refuses_unless_something_else_is_said() {
         assert_eq!(parted(&Policies::default(), "/x", 0), (1, 0));
-        let observing = Policies { default: Mode::Observe, exceptions: Vec::new() };
+        let observing = Policies { default: FindingMode::Observe, exceptions: Vec::new() };
         assert_eq!(parted(&observing, "/x", 0), (0, 1));
     }
 
     #[test]
     fn an_exception_holds_for_what_it_names_only() {
-        let observe = || Exception { mode: Mode::Observe, ..Exception::default() };
+        let observe =
+            || PolicyException { mode: FindingMode::Observe, ..PolicyException::default() };
         let some = |name: &str| Some(name.parse().unwrap());
         for (exception, fits) in [
             (observe(), true),
-            (Exception { tenant: Some("t".parse().unwrap()), ..observe() }, true),
-            (Exception { tenant: Some("u".parse().unwrap()), ..observe() }, false),
-            (Exception { agent: some("a"), to: some("b"), ..observe() }, true),
-            (Exception { agent: some("b"), ..observe() }, false),
-            (Exception { to: some("a"), ..observe() }, false),
-            (Exception { field: Some("/state".to_owned()), ..observe() }, true),
-            (Exception { field: Some("/sta".to_owned()), ..observe() }, false),
-            (Exception { rules: vec!["override".to_owned()], ..observe() }, true),
-            (Exception { rules: vec!["ignore".to_owned()], ..observe() }, true),
-            (Exception { rules: vec!["other".to_owned()], ..observe() }, false),
+            (PolicyException { tenant: Some("t".parse().unwrap()), ..observe() }, true),
+            (PolicyException { tenant: Some("u".parse().unwrap()), ..observe() }, false),
+            (PolicyException { agent: some("a"), to: some("b"), ..observe() }, true),
+            (PolicyException { agent: some("b"), ..observe() }, false),
+            (PolicyException { to: some("a"), ..observe() }, false),
+            (PolicyException { field: Some("/state".to_owned()), ..observe() }, true),
+            (PolicyException { field: Some("/sta".to_owned()), ..observe() }, false),
+            (PolicyException { rules: vec!["override".to_owned()], ..observe() }, true),
+            (PolicyException { rules: vec!["ignore".to_owned()], ..observe() }, true),
+            (PolicyException { rules: vec!["other".to_owned()], ..observe() }, false),
         ] {
             let expected = if fits { (0, 1) } else { (1, 0) };
             assert_eq!(parted(&with(exception.clone()), "/state/x", 0), expected, "{exception:?}");
@@ -179,19 +184,23 @@ mod tests {
 
     #[test]
     fn an_exception_ends() {
-        let exception =
-            Exception { mode: Mode::Allow, until: Some(Micros(10)), ..Exception::default() };
+        let exception = PolicyException {
+            mode: FindingMode::Allow,
+            until: Some(Micros(10)),
+            ..PolicyException::default()
+        };
         assert_eq!(parted(&with(exception.clone()), "/x", 9), (0, 0));
         assert_eq!(parted(&with(exception), "/x", 10), (1, 0));
     }
 
     #[test]
     fn the_last_exception_that_fits_decides() {
-        let mut policies = with(Exception { mode: Mode::Allow, ..Exception::default() });
-        policies.exceptions.push(Exception {
+        let mut policies =
+            with(PolicyException { mode: FindingMode::Allow, ..PolicyException::default() });
+        policies.exceptions.push(PolicyException {
             field: Some("/x".to_owned()),
-            mode: Mode::Enforce,
-            ..Exception::default()
+            mode: FindingMode::Enforce,
+            ..PolicyException::default()
         });
         assert_eq!(parted(&policies, "/x", 0), (1, 0));
         assert_eq!(parted(&policies, "/y", 0), (0, 0));
@@ -199,10 +208,15 @@ mod tests {
 
     #[test]
     fn a_name_that_no_rule_has_is_found() {
-        let policies = with(Exception { rules: vec!["nobody".to_owned()], ..Exception::default() });
+        let policies = with(PolicyException {
+            rules: vec!["nobody".to_owned()],
+            ..PolicyException::default()
+        });
         assert_eq!(policies.unknown(&[]), Some("nobody"));
-        let policies =
-            with(Exception { rules: vec![CLASSIFIER.to_owned()], ..Exception::default() });
+        let policies = with(PolicyException {
+            rules: vec![CLASSIFIER.to_owned()],
+            ..PolicyException::default()
+        });
         assert_eq!(policies.unknown(&[]), None);
     }
 }

@@ -81,19 +81,19 @@ pub(super) struct Reading {
     /// The text through [`READ`], then borders, at least a [`BLOCK`] of them, then words that are broken over lines, put together.
     bytes: Vec<u8>,
     /// Parts of words.
-    letters: Map,
+    letters: ByteMap,
     /// Digits of encodings. Letters and digits of ASCII are both, and nothing else is.
-    encoded: Map,
+    encoded: ByteMap,
     length: usize,
 }
 
 /// One bit for each byte of a text, and at least a block of none behind them.
 #[derive(Debug, Default)]
-struct Map(Vec<u64>);
+struct ByteMap(Vec<u64>);
 
 /// A word of a reading.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Word {
+pub(super) struct ReadingWord {
     /// See [`hash`] and [`head`].
     pub hash: u64,
     pub head: u32,
@@ -105,7 +105,7 @@ pub(super) struct Word {
     pub end: usize,
 }
 
-impl Word {
+impl ReadingWord {
     /// What stands before the first word from `at` on.
     pub(super) fn none(at: usize) -> Self {
         Self { end: at, ..Self::default() }
@@ -178,14 +178,14 @@ impl Reading {
 
     /// The letters of one of its words, `most` at most.
     #[inline]
-    pub(super) fn letters(&self, word: &Word, most: usize) -> &[u8] {
+    pub(super) fn letters(&self, word: &ReadingWord, most: usize) -> &[u8] {
         &self.bytes[word.letters..word.letters + most.min(word.length as usize)]
     }
 
     /// The next word from `at` on. `text` is what was read.
     #[expect(clippy::inline_always, reason = "a call a word takes a quarter of the scan's time")]
     #[inline(always)]
-    pub(super) fn word(&mut self, text: &[u8], at: usize) -> Option<Word> {
+    pub(super) fn word(&mut self, text: &[u8], at: usize) -> Option<ReadingWord> {
         let mut start = self.letters.next(at)?;
         // The letter of a line break that is written as an escape is none.
         while start > 0
@@ -205,7 +205,7 @@ impl Reading {
             Some(below) => low ^ mixed(self.eight(letters + 8) & below),
             None => hash(&self.bytes[letters..letters + length]),
         };
-        Some(Word { hash, head: low as u32, length: length as u32, letters, start, end })
+        Some(ReadingWord { hash, head: low as u32, length: length as u32, letters, start, end })
     }
 
     /// Eight bytes from `at` on; as many as there are of a word at the very end that was put together.
@@ -299,7 +299,7 @@ impl Reading {
     }
 }
 
-impl Map {
+impl ByteMap {
     fn begin(&mut self, length: usize) {
         self.0.clear();
         self.0.reserve(length / BLOCK + 2);

@@ -10,7 +10,7 @@ use std::sync::{Arc, LazyLock};
 use serde::Deserialize;
 
 use super::lexicon::{Lexicon, LexiconError, Words};
-use super::sequence::{Machine, SequenceError};
+use super::sequence::{SequenceError, SequenceMachine};
 use super::structure::Form;
 
 /// The rules that are compiled in.
@@ -32,13 +32,13 @@ pub enum FieldClass {
     Any,
 }
 
-/// One rule, as it stands in the file.
+/// One rule, as in the file.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Rule {
     /// Unique name, shown in findings.
     pub id: String,
-    /// What kind of attack it points to.
+    /// Family of attacks.
     pub family: String,
     /// What it adds to the score of a place, over 0 to 1, by the kind of field; 1 is enough by itself, a
     /// kind that is not named does not have it.
@@ -46,18 +46,18 @@ pub struct Rule {
     /// It does not count after a negation ("do not ignore ...").
     #[serde(default)]
     pub plain: bool,
-    /// Sequences of concepts, any of which fires it.
+    /// Concept sequences; a match of any one fires the rule.
     #[serde(default)]
     pub near: Vec<String>,
-    /// A form that fires it.
+    /// A text form that fires the rule.
     #[serde(default)]
     pub form: Option<Form>,
     /// It does not count near what this other rule, which weighs nothing, matches in the text as it came:
     /// turns in the middle of a document are forged, a transcript consists of them.
     #[serde(default)]
     pub unless: Option<String>,
-    /// Texts that prove it.
-    pub examples: Examples,
+    /// Test texts of the rule.
+    pub examples: RuleExamples,
 }
 
 impl Rule {
@@ -79,17 +79,17 @@ impl Rule {
 /// Texts that a rule must and must not match.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Examples {
-    /// Each matches.
+pub struct RuleExamples {
+    /// Texts that the rule matches.
     #[serde(rename = "match")]
     pub matching: Vec<String>,
-    /// None matches.
+    /// Texts that the rule does not match.
     pub no_match: Vec<String>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct File {
+struct RulesFile {
     version: String,
     /// Words that are also looked for under a shift of the alphabet and backwards.
     anchors: String,
@@ -100,19 +100,19 @@ struct File {
     rules: Vec<Rule>,
 }
 
-/// Why rules could not be loaded.
+/// Why rules cannot be loaded.
 #[derive(Debug, thiserror::Error)]
 pub enum RulesError {
-    /// Not JSON of the expected shape.
+    /// The text is not JSON of the expected shape.
     #[error("the rules are not of the expected form: {0}")]
     Form(#[from] serde_json::Error),
     /// The lexicon does not compile.
     #[error("the lexicon: {0}")]
     Lexicon(#[from] LexiconError),
-    /// A sequence names what is no concept.
+    /// A sequence names an unknown concept.
     #[error("rule {0}: {1}")]
     Sequence(String, SequenceError),
-    /// A rule that nothing can fire, or two of one name.
+    /// A rule without a trigger, or a duplicate name.
     #[error("rule {0} has neither a sequence nor a form, or there are two of that name")]
     Idle(String),
     /// A rule that depends on one that is not there, or that has a weight of its own.
@@ -120,7 +120,7 @@ pub enum RulesError {
     Unless(String, String),
 }
 
-/// Rules, compiled.
+/// Compiled rules.
 #[derive(Debug)]
 pub struct Rules {
     version: String,
@@ -128,7 +128,7 @@ pub struct Rules {
     /// For each rule, the one that it does not count beside ([`Rule::unless`]).
     unless: Vec<Option<u16>>,
     pub(super) lexicon: Lexicon,
-    pub(super) machine: Machine,
+    pub(super) machine: SequenceMachine,
 }
 
 impl Rules {
@@ -152,9 +152,9 @@ impl Rules {
     /// # Errors
     /// [`RulesError`] if the text has another shape or something in it does not compile.
     pub fn load(text: &str) -> Result<Self, RulesError> {
-        let file: File = serde_json::from_str(text)?;
+        let file: RulesFile = serde_json::from_str(text)?;
         let lexicon = Lexicon::new(&file.lexicon, &file.anchors)?;
-        let mut machine = Machine::new(&lexicon);
+        let mut machine = SequenceMachine::new(&lexicon);
         machine.carry(&file.negation_carriers, &lexicon);
         for (index, rule) in file.rules.iter().enumerate() {
             let idle = rule.near.is_empty() && rule.form.is_none();
@@ -183,13 +183,13 @@ impl Rules {
         Ok(Self { version: file.version, rules: file.rules, unless, lexicon, machine })
     }
 
-    /// The version of the file.
+    /// Version of the rules file.
     #[must_use]
     pub fn version(&self) -> &str {
         &self.version
     }
 
-    /// All rules, in the order of the file.
+    /// All rules, in file order.
     #[must_use]
     pub fn all(&self) -> &[Rule] {
         &self.rules

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::fields::{Place, each_text};
+use super::fields::{TextLocation, each_text};
 use super::rules::{FieldClass, Rule, Rules};
-use super::sequence::{Fire, Memory};
+use super::sequence::{ScanMemory, SequenceMatch};
 use super::views::look;
 use crate::domain::unseen;
 
@@ -30,7 +30,7 @@ const EXCERPT: (usize, usize) = (80, 16);
 
 /// One rule that fired on one text.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Finding {
+pub struct SafetyFinding {
     /// The rule's id.
     pub rule: String,
     /// The rule's family.
@@ -79,7 +79,7 @@ impl Scanner {
     /// Scans every string of a message, keys included. Empty when no place scored [`THRESHOLD`]; at most
     /// [`MAX_FINDINGS`], in the order of the fields.
     #[must_use]
-    pub fn scan(&self, message: &Value) -> Vec<Finding> {
+    pub fn scan(&self, message: &Value) -> Vec<SafetyFinding> {
         self.scan_beside(message, &mut |_, _| {})
     }
 
@@ -87,10 +87,10 @@ impl Scanner {
     pub fn scan_beside(
         &self,
         message: &Value,
-        beside: &mut dyn FnMut(&Place<'_, '_>, &str),
-    ) -> Vec<Finding> {
+        beside: &mut dyn FnMut(&TextLocation<'_, '_>, &str),
+    ) -> Vec<SafetyFinding> {
         let mut findings = Vec::new();
-        let mut memory = Memory::default();
+        let mut memory = ScanMemory::default();
         each_text(message, &mut |place, text, class| {
             beside(place, text);
             self.judge(text, class, &mut memory, &mut findings, || place.pointer());
@@ -100,9 +100,9 @@ impl Scanner {
 
     /// Scans one text as a field of `class`; the findings have an empty pointer.
     #[must_use]
-    pub fn scan_text(&self, text: &str, class: FieldClass) -> Vec<Finding> {
+    pub fn scan_text(&self, text: &str, class: FieldClass) -> Vec<SafetyFinding> {
         let mut findings = Vec::new();
-        self.judge(text, class, &mut Memory::default(), &mut findings, String::new);
+        self.judge(text, class, &mut ScanMemory::default(), &mut findings, String::new);
         findings
     }
 
@@ -110,8 +110,8 @@ impl Scanner {
         &self,
         text: &str,
         class: FieldClass,
-        memory: &mut Memory,
-        findings: &mut Vec<Finding>,
+        memory: &mut ScanMemory,
+        findings: &mut Vec<SafetyFinding>,
         pointer: impl Fn() -> String,
     ) {
         if text.len() < MIN_TEXT || findings.len() >= MAX_FINDINGS {
@@ -126,7 +126,7 @@ impl Scanner {
             if findings.len() >= MAX_FINDINGS {
                 return;
             }
-            findings.push(Finding {
+            findings.push(SafetyFinding {
                 rule: rules[rule].id.clone(),
                 family: rules[rule].family.clone(),
                 pointer: pointer(),
@@ -140,7 +140,7 @@ impl Scanner {
     #[must_use]
     pub fn matching_rules(&self, text: &str) -> Vec<&str> {
         let mut ids: Vec<&str> = Vec::new();
-        for fire in look(&self.rules, text, &mut Memory::default()).fires {
+        for fire in look(&self.rules, text, &mut ScanMemory::default()).fires {
             let id = self.rules()[usize::from(fire.rule)].id.as_str();
             if !ids.contains(&id) {
                 ids.push(id);
@@ -153,14 +153,14 @@ impl Scanner {
     /// the text's length only, whatever is in it.
     #[must_use]
     pub fn work(&self, text: &str) -> u64 {
-        look(&self.rules, text, &mut Memory::default()).work
+        look(&self.rules, text, &mut ScanMemory::default()).work
     }
 }
 
 /// The rules that together reach [`THRESHOLD`] somewhere in a text, each once, with its first place there.
-fn enough(rules: &Rules, fires: &mut Vec<Fire>, class: FieldClass) -> Vec<(usize, usize)> {
+fn enough(rules: &Rules, fires: &mut Vec<SequenceMatch>, class: FieldClass) -> Vec<(usize, usize)> {
     let marks = fires.iter().filter(|fire| rules.is_mark(fire.rule));
-    let mut marks: Vec<Fire> = marks.copied().collect();
+    let mut marks: Vec<SequenceMatch> = marks.copied().collect();
     marks.sort_unstable_by_key(|fire| (fire.rule, fire.start));
     let marked = |rule: u16, at: usize| {
         let from = (rule, at.saturating_sub(WINDOW));

@@ -9,7 +9,7 @@
 
 use std::collections::BTreeMap;
 
-use super::lexicon::{Hit, Languages, Lexicon, MAX_CONCEPTS, MAX_WORDS};
+use super::lexicon::{Languages, Lexicon, MAX_CONCEPTS, MAX_WORDS, WordMatch};
 use super::normalize::fold;
 use super::reading::Reading;
 
@@ -48,7 +48,7 @@ enum At {
 
 /// What a negation before the first word of a sequence does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum After {
+enum PrecedingNegation {
     /// Nothing.
     Anything,
     /// The sequence does not begin.
@@ -58,18 +58,18 @@ enum After {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Then {
+enum FollowingMark {
     Anything,
     Quotation,
     Colon,
 }
 
 #[derive(Debug, Clone)]
-struct Slot {
+struct SequenceSlot {
     concepts: u128,
     gap: u32,
     at: At,
-    then: Then,
+    then: FollowingMark,
 }
 
 /// A sequence cannot be read.
@@ -78,22 +78,22 @@ struct Slot {
 pub struct SequenceError(String, String);
 
 #[derive(Debug, Clone)]
-struct Step {
-    slot: Slot,
+struct SequenceStep {
+    slot: SequenceSlot,
     rule: u16,
     first: bool,
     last: bool,
-    after: After,
+    after: PrecedingNegation,
 }
 
 /// All sequences of all rules.
 #[derive(Debug, Default)]
-pub struct Machine {
-    steps: Vec<Step>,
+pub struct SequenceMachine {
+    steps: Vec<SequenceStep>,
     /// For each concept, the steps that take it.
-    takes: Vec<Steps>,
+    takes: Vec<StepSet>,
     /// Those that begin a sequence.
-    firsts: Steps,
+    firsts: StepSet,
     /// Over how many words a sequence can reach.
     pub(super) reach: u32,
     negation: u128,
@@ -104,9 +104,9 @@ pub struct Machine {
 
 /// A set of steps, 64 to a word of bits; words without any are left out.
 #[derive(Debug, Default, Clone)]
-struct Steps(Vec<(usize, u64)>);
+struct StepSet(Vec<(usize, u64)>);
 
-impl Steps {
+impl StepSet {
     /// Adds a step behind all others.
     fn push(&mut self, step: usize) {
         let (word, bit) = word_and_bit(step);
@@ -123,7 +123,7 @@ const fn word_and_bit(step: usize) -> (usize, u64) {
 
 /// A sequence that was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Fire {
+pub struct SequenceMatch {
     /// Index of the rule.
     pub rule: u16,
     /// First byte of its first word.
@@ -131,7 +131,7 @@ pub struct Fire {
 }
 
 #[derive(Debug, Clone, Copy, Default)]
-struct Progress {
+struct StepProgress {
     start: usize,
     end: usize,
     to: u32,
@@ -148,31 +148,31 @@ struct Negation {
 
 /// What a scan remembers; kept from text to text, so that a short one costs nothing to begin.
 #[derive(Debug, Default)]
-pub struct Memory {
+pub struct ScanMemory {
     /// How far each step got; means something where the step after it waits.
-    progress: Vec<Progress>,
-    waiting: Vec<Waiting>,
+    progress: Vec<StepProgress>,
+    waiting: Vec<WaitingSteps>,
     /// Readings that are free.
     pub(super) readings: Vec<Reading>,
 }
 
 /// Which of 64 steps wait for a word.
 #[derive(Debug, Clone, Copy, Default)]
-struct Waiting {
+struct WaitingSteps {
     all: u64,
     /// Those whose step before was reached in this epoch.
     lately: u64,
 }
 
-impl Machine {
+impl SequenceMachine {
     /// For words of this lexicon. `negation` and `lead` (words that may stand before an imperative) are
     /// concepts with a meaning of their own, where the lexicon has them.
     #[must_use]
     pub fn new(lexicon: &Lexicon) -> Self {
         let concept = |name| lexicon.concept(name).unwrap_or(0);
         Self {
-            takes: vec![Steps::default(); MAX_CONCEPTS],
-            firsts: Steps::default(),
+            takes: vec![StepSet::default(); MAX_CONCEPTS],
+            firsts: StepSet::default(),
             reach: 0,
             negation: concept("negation"),
             lead: concept("lead"),
@@ -218,9 +218,9 @@ impl Machine {
                 _ => At::Beginning,
             };
             let (then, names) = match (rest.strip_suffix('"'), rest.strip_suffix(':')) {
-                (Some(names), _) => (Then::Quotation, names),
-                (None, Some(names)) => (Then::Colon, names),
-                (None, None) => (Then::Anything, rest),
+                (Some(names), _) => (FollowingMark::Quotation, names),
+                (None, Some(names)) => (FollowingMark::Colon, names),
+                (None, None) => (FollowingMark::Anything, rest),
             };
             let mut concepts = 0;
             for name in names.split('/') {
@@ -228,20 +228,24 @@ impl Machine {
                     .concept(name)
                     .ok_or_else(|| SequenceError(text.to_owned(), name.to_owned()))?;
             }
-            slots.push(Slot { concepts, gap, at, then });
+            slots.push(SequenceSlot { concepts, gap, at, then });
             gap = GAP;
         }
         // Two bytes of the reading are a word and its border at least.
         let reach = slots.iter().map(|slot| slot.gap / 2 + MAX_WORDS as u32).sum();
         self.reach = self.reach.max(reach);
         if plain {
-            self.chain(rule, slots.clone(), After::Negation);
+            self.chain(rule, slots.clone(), PrecedingNegation::Negation);
         }
-        self.chain(rule, slots, if plain { After::NoNegation } else { After::Anything });
+        self.chain(
+            rule,
+            slots,
+            if plain { PrecedingNegation::NoNegation } else { PrecedingNegation::Anything },
+        );
         Ok(())
     }
 
-    fn chain(&mut self, rule: usize, slots: Vec<Slot>, after: After) {
+    fn chain(&mut self, rule: usize, slots: Vec<SequenceSlot>, after: PrecedingNegation) {
         let last = slots.len().saturating_sub(1);
         for (index, slot) in slots.into_iter().enumerate() {
             let step = self.steps.len();
@@ -254,16 +258,21 @@ impl Machine {
             if first {
                 self.firsts.push(step);
             }
-            self.steps.push(Step { slot, rule: rule as u16, first, last, after });
+            self.steps.push(SequenceStep { slot, rule: rule as u16, first, last, after });
         }
     }
 
     /// Begins a text; in one that was closed up, any word may begin a clause.
     #[must_use]
-    pub fn begin<'a>(&'a self, text: &'a str, closed_up: bool, memory: &'a mut Memory) -> Run<'a> {
-        memory.progress.resize(self.steps.len(), Progress::default());
-        memory.waiting.resize(word_and_bit(self.steps.len()).0 + 1, Waiting::default());
-        let mut run = Run {
+    pub fn begin<'a>(
+        &'a self,
+        text: &'a str,
+        closed_up: bool,
+        memory: &'a mut ScanMemory,
+    ) -> SequenceRun<'a> {
+        memory.progress.resize(self.steps.len(), StepProgress::default());
+        memory.waiting.resize(word_and_bit(self.steps.len()).0 + 1, WaitingSteps::default());
+        let mut run = SequenceRun {
             machine: self,
             text,
             memory,
@@ -282,10 +291,10 @@ impl Machine {
 
 /// The machine on its way through one text.
 #[derive(Debug)]
-pub struct Run<'a> {
-    machine: &'a Machine,
+pub struct SequenceRun<'a> {
+    machine: &'a SequenceMachine,
     text: &'a str,
-    memory: &'a mut Memory,
+    memory: &'a mut ScanMemory,
     closed_up: bool,
     /// Where this epoch ends.
     epoch: u32,
@@ -297,9 +306,9 @@ pub struct Run<'a> {
     pub work: u64,
 }
 
-impl Run<'_> {
+impl SequenceRun<'_> {
     /// Takes a word; words come in the order of their ends. `fired` is told of each sequence it completes.
-    pub fn take(&mut self, hit: &Hit, mut fired: impl FnMut(Fire)) {
+    pub fn take(&mut self, hit: &WordMatch, mut fired: impl FnMut(SequenceMatch)) {
         self.broken.0 = usize::MAX;
         if hit.from > self.epoch {
             self.epoch = hit.from + EPOCH;
@@ -329,14 +338,14 @@ impl Run<'_> {
         }
     }
 
-    fn step(&mut self, index: usize, hit: &Hit, fired: &mut impl FnMut(Fire)) {
+    fn step(&mut self, index: usize, hit: &WordMatch, fired: &mut impl FnMut(SequenceMatch)) {
         let step = &self.machine.steps[index];
         let (start, negated) = if step.first {
             let negated = match step.after {
-                After::Anything => 0,
-                After::NoNegation | After::Negation => self.negated(hit),
+                PrecedingNegation::Anything => 0,
+                PrecedingNegation::NoNegation | PrecedingNegation::Negation => self.negated(hit),
             };
-            if (step.after == After::Negation) != (negated != 0) {
+            if (step.after == PrecedingNegation::Negation) != (negated != 0) {
                 return;
             }
             (hit.start, negated)
@@ -358,10 +367,10 @@ impl Run<'_> {
         }
         if step.last {
             if negated == 0 {
-                fired(Fire { rule: step.rule, start });
+                fired(SequenceMatch { rule: step.rule, start });
             }
         } else {
-            self.memory.progress[index] = Progress { start, end: hit.end, to: hit.to, negated };
+            self.memory.progress[index] = StepProgress { start, end: hit.end, to: hit.to, negated };
             let (word, bit) = word_and_bit(index + 1);
             let waiting = &mut self.memory.waiting[word];
             waiting.all |= bit;
@@ -372,7 +381,7 @@ impl Run<'_> {
     /// The languages in which a negation turns the sense of a word: it stands before it in its clause, with
     /// nothing but words that carry it on between them. Where words have no borders none is told from the
     /// end of another word.
-    fn negated(&self, hit: &Hit) -> Languages {
+    fn negated(&self, hit: &WordMatch) -> Languages {
         let Some(negation) = self.negation.filter(|_| !self.closed_up) else { return 0 };
         if negation.end >= hit.start || hit.start - negation.end > NEGATED {
             return 0;
@@ -389,7 +398,7 @@ impl Run<'_> {
     /// Begins an epoch: only what was reached in the last one still waits.
     fn forget(&mut self) {
         for waiting in &mut self.memory.waiting {
-            *waiting = Waiting { all: waiting.lately, lately: 0 };
+            *waiting = WaitingSteps { all: waiting.lately, lately: 0 };
         }
         for (word, firsts) in &self.machine.firsts.0 {
             self.memory.waiting[*word].all |= firsts;
@@ -428,7 +437,7 @@ impl Run<'_> {
         added
     }
 
-    fn stands(&self, at: At, hit: &Hit) -> bool {
+    fn stands(&self, at: At, hit: &WordMatch) -> bool {
         if at == At::Anywhere || self.closed_up {
             return true;
         }
@@ -468,8 +477,8 @@ impl Run<'_> {
         hit.start <= 12
     }
 
-    fn followed(&self, then: Then, hit: &Hit) -> bool {
-        if then == Then::Anything {
+    fn followed(&self, then: FollowingMark, hit: &WordMatch) -> bool {
+        if then == FollowingMark::Anything {
             return true;
         }
         let after = &self.text.as_bytes()[hit.end..(hit.end + 6).min(self.text.len())];
@@ -477,12 +486,14 @@ impl Run<'_> {
             match byte {
                 b' ' | b'*' => {}
                 b':' => {
-                    if then == Then::Colon {
+                    if then == FollowingMark::Colon {
                         return true;
                     }
                 }
-                b'"' | b'\'' | b'`' | b'<' | 0xe2 | 0xc2 => return then == Then::Quotation,
-                b'\\' | b',' if then == Then::Quotation => {}
+                b'"' | b'\'' | b'`' | b'<' | 0xe2 | 0xc2 => {
+                    return then == FollowingMark::Quotation;
+                }
+                b'\\' | b',' if then == FollowingMark::Quotation => {}
                 _ => return false,
             }
         }

@@ -2,11 +2,11 @@
 //! decoded, shifted back and turned around, and what that brought to light again, to a bounded depth.
 
 use super::disguise;
-use super::lexicon::Found;
+use super::lexicon::LexiconMatch;
 use super::normalize::{self, View};
 use super::reading::Reading;
 use super::rules::{FieldClass, Rules};
-use super::sequence::{Fire, Memory};
+use super::sequence::{ScanMemory, SequenceMatch};
 use super::structure::{Form, forms};
 
 /// Layers of encoding that are undone.
@@ -27,32 +27,32 @@ const A_VIEW: u64 = 64;
 /// Of each text, so many times its length is turned back or around at most.
 const TURNED: usize = 4;
 
-/// What was seen.
+/// The result of reading one text.
 #[derive(Debug, Default)]
-pub(super) struct Seen {
+pub(super) struct ViewScan {
     /// Rules that fired, with their offsets in the text.
-    pub fires: Vec<Fire>,
+    pub fires: Vec<SequenceMatch>,
     /// Bytes read and steps tried.
     pub work: u64,
 }
 
 /// Reads a text in all its views.
-pub(super) fn look(rules: &Rules, text: &str, memory: &mut Memory) -> Seen {
-    let mut looker = Looker { rules, memory, seen: Seen::default() };
+pub(super) fn look(rules: &Rules, text: &str, memory: &mut ScanMemory) -> ViewScan {
+    let mut looker = ViewScanner { rules, memory, seen: ViewScan::default() };
     looker.forms(text, &|offset| offset);
     looker.view(text, 0, false, &|offset| offset);
     looker.seen
 }
 
-struct Looker<'a> {
+struct ViewScanner<'a> {
     rules: &'a Rules,
-    memory: &'a mut Memory,
-    seen: Seen,
+    memory: &'a mut ScanMemory,
+    seen: ViewScan,
 }
 
-/// How a pass came by its text.
+/// The origin of a pass's text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Pass {
+enum PassKind {
     /// As it came: what only marks a text counts here alone.
     Plain,
     /// Changed, or read from what was.
@@ -62,9 +62,9 @@ enum Pass {
 }
 
 /// A word that tells of a shifted alphabet (or, with none, of text written backwards).
-type Turn = (Option<u8>, usize);
+type TurnedWord = (Option<u8>, usize);
 
-impl Looker<'_> {
+impl ViewScanner<'_> {
     /// `hidden`: it had to be decoded first.
     fn view(&mut self, text: &str, depth: usize, hidden: bool, original: &dyn Fn(usize) -> usize) {
         let folded = normalize::fold(text);
@@ -72,7 +72,7 @@ impl Looker<'_> {
             let of_text = |offset: usize| original(view.original(offset));
             let mut reading = self.reading(&view.text);
             let since = self.seen.fires.len();
-            let pass = if hidden { Pass::Hidden } else { Pass::Changed };
+            let pass = if hidden { PassKind::Hidden } else { PassKind::Changed };
             self.words(&view.text, &mut reading, pass, &of_text);
             self.closed_up_runs(&view.text, &reading, since, &of_text);
             self.memory.readings.push(reading);
@@ -85,9 +85,9 @@ impl Looker<'_> {
         }
         let mut reading = self.reading(text);
         let pass = match (hidden, depth) {
-            (true, _) => Pass::Hidden,
-            (false, 0) => Pass::Plain,
-            (false, _) => Pass::Changed,
+            (true, _) => PassKind::Hidden,
+            (false, 0) => PassKind::Plain,
+            (false, _) => PassKind::Changed,
         };
         let since = self.seen.fires.len();
         let turns = self.words(text, &mut reading, pass, &of_text);
@@ -117,9 +117,9 @@ impl Looker<'_> {
             let before = self.seen.fires.len();
             self.forms(&run.text, &back);
             let mut reading = self.reading(&run.text);
-            self.words(&run.text, &mut reading, Pass::Changed, &back);
+            self.words(&run.text, &mut reading, PassKind::Changed, &back);
             // What shows in the text as it is was not concealed by its lines.
-            let new = |fire: &&Fire| known.binary_search(&fire.rule).is_err();
+            let new = |fire: &&SequenceMatch| known.binary_search(&fire.rule).is_err();
             if let Some(first) = self.seen.fires[before..].iter().find(new).copied() {
                 self.concealed(first.start);
             }
@@ -131,7 +131,7 @@ impl Looker<'_> {
             let back = |offset| original(run.original(offset));
             let mut reading = self.reading(&run.text);
             if run.text.contains(' ') {
-                self.words(&run.text, &mut reading, Pass::Hidden, &back);
+                self.words(&run.text, &mut reading, PassKind::Hidden, &back);
             }
             self.closed_up(&run.text, &reading, &back);
             self.memory.readings.push(reading);
@@ -161,7 +161,7 @@ impl Looker<'_> {
             let mut run = rules.machine.begin(text, false, self.memory);
             let fires = &mut self.seen.fires;
             rules.lexicon.read(text, reading, stretch.clone(), |found| {
-                if let Found::Word(hit) = found {
+                if let LexiconMatch::Word(hit) = found {
                     run.take(&hit, |fire| {
                         if fire.start >= start {
                             keep(fires, before, fire);
@@ -171,7 +171,7 @@ impl Looker<'_> {
             });
             self.seen.work += stretch.len() as u64 + run.work;
         }
-        self.placed(before, Pass::Changed, original);
+        self.placed(before, PassKind::Changed, original);
         self.closed_up_runs(text, reading, before, original);
     }
 
@@ -181,7 +181,7 @@ impl Looker<'_> {
         text: &str,
         reading: &mut Reading,
         (depth, hidden): (usize, bool),
-        turns: &[Turn],
+        turns: &[TurnedWord],
         of_text: &dyn Fn(usize) -> usize,
     ) {
         self.turn(text, turns, depth, of_text);
@@ -210,7 +210,7 @@ impl Looker<'_> {
     fn turn(
         &mut self,
         text: &str,
-        turns: &[Turn],
+        turns: &[TurnedWord],
         depth: usize,
         original: &dyn Fn(usize) -> usize,
     ) {
@@ -246,18 +246,18 @@ impl Looker<'_> {
         &mut self,
         text: &str,
         reading: &mut Reading,
-        pass: Pass,
+        pass: PassKind,
         original: &dyn Fn(usize) -> usize,
-    ) -> Vec<Turn> {
+    ) -> Vec<TurnedWord> {
         let mut turns = Vec::new();
         let rules = self.rules;
         let mut run = rules.machine.begin(text, false, self.memory);
         let fires = &mut self.seen.fires;
         let before = fires.len();
         rules.lexicon.read(text, reading, 0..text.len(), |found| match found {
-            Found::Word(hit) => run.take(&hit, |fire| keep(fires, before, fire)),
-            Found::Shifted(shift, at) => turns.push((Some(shift), at)),
-            Found::Backwards(at) => turns.push((None, at)),
+            LexiconMatch::Word(hit) => run.take(&hit, |fire| keep(fires, before, fire)),
+            LexiconMatch::Shifted(shift, at) => turns.push((Some(shift), at)),
+            LexiconMatch::Backwards(at) => turns.push((None, at)),
         });
         self.seen.work += text.len() as u64 + run.work;
         self.placed(before, pass, original);
@@ -284,22 +284,22 @@ impl Looker<'_> {
             }
         }
         fires.truncate(kept);
-        self.placed(before, Pass::Hidden, original);
+        self.placed(before, PassKind::Hidden, original);
     }
 
     /// Gives the fires of one pass, those from `before` on, their places in the original.
-    fn placed(&mut self, before: usize, pass: Pass, original: &dyn Fn(usize) -> usize) {
+    fn placed(&mut self, before: usize, pass: PassKind, original: &dyn Fn(usize) -> usize) {
         let (rules, fires) = (self.rules, &mut self.seen.fires);
         let mut kept = before;
         for at in before..fires.len() {
-            if pass == Pass::Plain || !rules.is_mark(fires[at].rule) {
+            if pass == PassKind::Plain || !rules.is_mark(fires[at].rule) {
                 fires.swap(kept, at);
                 fires[kept].start = original(fires[kept].start);
                 kept += 1;
             }
         }
         fires.truncate(kept);
-        if pass == Pass::Hidden
+        if pass == PassKind::Hidden
             && let Some(first) = fires.get(before).copied()
         {
             self.concealed(first.start);
@@ -308,7 +308,7 @@ impl Looker<'_> {
 
     fn concealed(&mut self, start: usize) {
         for rule in self.rules.of_form(Form::Concealed) {
-            self.seen.fires.push(Fire { rule: rule as u16, start });
+            self.seen.fires.push(SequenceMatch { rule: rule as u16, start });
         }
     }
 
@@ -316,7 +316,7 @@ impl Looker<'_> {
         let (rules, fires) = (self.rules, &mut self.seen.fires);
         forms(text, |form, at| {
             for rule in rules.of_form(form) {
-                fires.push(Fire { rule: rule as u16, start: original(at) });
+                fires.push(SequenceMatch { rule: rule as u16, start: original(at) });
             }
         });
         self.seen.work += text.len() as u64;
@@ -324,8 +324,9 @@ impl Looker<'_> {
 }
 
 /// Keeps a fire of the pass that began at `before`, unless its rule fired close by.
-fn keep(fires: &mut Vec<Fire>, before: usize, fire: Fire) {
-    let near = |known: &Fire| known.rule == fire.rule && fire.start.abs_diff(known.start) < APART;
+fn keep(fires: &mut Vec<SequenceMatch>, before: usize, fire: SequenceMatch) {
+    let near =
+        |known: &SequenceMatch| known.rule == fire.rule && fire.start.abs_diff(known.start) < APART;
     if !fires[before..].iter().rev().take(16).any(near) {
         fires.push(fire);
     }

@@ -13,30 +13,30 @@ const FILTER: u32 = 12;
 const MAX_IDS: usize = 4;
 
 /// The rest of a word, and what it is.
-type Entry = (Box<[u8]>, u32);
+type StemEntry = (Box<[u8]>, u32);
 
-/// The words of all entries.
+/// All words of the lexicon's entries.
 #[derive(Debug, Default)]
 pub(super) struct Vocabulary {
     /// How entries begin: with one word that is all of it, or with a first and a second.
-    begins: Filter,
+    begins: WordFilter,
     exact: BTreeMap<u64, u32>,
-    index: Index,
+    index: NumberMap,
     /// By their heads.
-    by_beginning: BTreeMap<u32, Vec<Entry>>,
-    beginnings: Index,
-    stems: Vec<Vec<Entry>>,
+    by_beginning: BTreeMap<u32, Vec<StemEntry>>,
+    beginnings: NumberMap,
+    stems: Vec<Vec<StemEntry>>,
     words: Vec<Box<[u8]>>,
 }
 
 /// The numbers of one word.
 #[derive(Debug, Default, Clone, Copy)]
-pub(super) struct Seen {
+pub(super) struct WordNumbers {
     ids: [u32; MAX_IDS],
     count: usize,
 }
 
-impl Seen {
+impl WordNumbers {
     pub(super) fn ids(&self) -> &[u32] {
         &self.ids[..self.count]
     }
@@ -78,18 +78,18 @@ impl Vocabulary {
 
     /// Makes what [`Self::look`] goes by; after the last word was added.
     pub(super) fn compile(&mut self) {
-        self.index = Index::new(&self.exact);
+        self.index = NumberMap::new(&self.exact);
         let mut beginnings = BTreeMap::new();
         for (beginning, stems) in &self.by_beginning {
             beginnings.insert(u64::from(*beginning), self.stems.len() as u32);
             self.stems.push(stems.clone());
         }
-        self.beginnings = Index::new(&beginnings);
+        self.beginnings = NumberMap::new(&beginnings);
     }
 
     /// The numbers of a word with these letters; `key` is its hash and its head.
-    pub(super) fn look(&self, (hash, head): (u64, u32), letters: &[u8]) -> Seen {
-        let mut seen = Seen::default();
+    pub(super) fn look(&self, (hash, head): (u64, u32), letters: &[u8]) -> WordNumbers {
+        let mut seen = WordNumbers::default();
         if let Some(id) = self.index.get(hash)
             && same(&self.words[id as usize], letters)
         {
@@ -136,16 +136,16 @@ const fn pair(first: u64, second: u32) -> u64 {
 
 /// A set of numbers that is always right where it says no: two bits of one word of 64 for each.
 #[derive(Debug)]
-struct Filter(Box<[u64; 1 << FILTER]>);
+struct WordFilter(Box<[u64; 1 << FILTER]>);
 
-impl Default for Filter {
+impl Default for WordFilter {
     #[expect(clippy::large_stack_arrays, reason = "once, when the rules are loaded")]
     fn default() -> Self {
         Self(Box::new([0; 1 << FILTER]))
     }
 }
 
-impl Filter {
+impl WordFilter {
     /// Which word, and which bits of it.
     const fn place(key: u64) -> (usize, u64, u64) {
         let hash = key.wrapping_mul(SPREAD);
@@ -167,7 +167,7 @@ impl Filter {
 /// A map from numbers to numbers that does not change: open addressing, half full at most. What a look-up
 /// touches is small, so that it stays in a near cache; the keys themselves are only read where a tag fits.
 #[derive(Debug, Default)]
-pub(super) struct Index {
+pub(super) struct NumberMap {
     /// Part of the key's hash, and the value; a free one has the value [`FREE`].
     slots: Vec<(u32, u32)>,
     keys: Vec<u64>,
@@ -176,7 +176,7 @@ pub(super) struct Index {
 
 const FREE: u32 = u32::MAX;
 
-impl Index {
+impl NumberMap {
     pub(super) fn new(entries: &BTreeMap<u64, u32>) -> Self {
         let size = (2 * entries.len() + 2).next_power_of_two();
         let shift = 64 - size.trailing_zeros();

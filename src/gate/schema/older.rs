@@ -6,7 +6,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Compiled, Found, MAJOR, Schemas, VERSIONS, parse_version};
+use super::{CompiledSchema, MAJOR, SchemaFailures, Schemas, VERSIONS, parse_version};
 use crate::domain::agent::Agent;
 use crate::domain::canonical;
 use crate::domain::version_range::VersionRange;
@@ -14,30 +14,30 @@ use crate::domain::version_range::VersionRange;
 /// The reason of a handoff that fails because its receiver takes no form of its message.
 pub const SCHEMA_UNREADABLE: &str = "SCHEMA_UNREADABLE";
 
-/// How an agent gets a message.
+/// The form in which an agent receives a message.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Form {
-    /// As it was submitted.
+pub enum MessageForm {
+    /// The message as submitted.
     Original,
-    /// In an older minor.
-    Older(Older),
+    /// The message in an older minor version.
+    Older(OlderForm),
 }
 
-/// A message in an older minor.
+/// A message in an older minor version.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Older {
-    /// The minor, one of [`VERSIONS`].
+pub struct OlderForm {
+    /// The version, one of [`VERSIONS`].
     pub version: &'static str,
-    /// The message.
+    /// The converted message.
     pub message: Value,
-    /// The top-level fields that were left out, by name.
+    /// Names of the omitted top-level fields.
     pub dropped: Vec<String>,
 }
 
-/// There is no form of the message that the agent takes.
+/// Why no form of the message suits the agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum NoForm {
-    /// The agent takes neither the message's minor nor an older one.
+pub enum FormError {
+    /// The agent accepts neither the message's minor nor an older one.
     NoVersion,
     /// The message uses what the newest minor that the agent takes does not have, first at this pointer.
     Field(&'static str, String),
@@ -58,41 +58,47 @@ impl Schemas {
     /// The form in which an agent gets a message that was held against its own schema.
     ///
     /// # Errors
-    /// [`NoForm`].
-    pub fn form_for(&self, message: &Value, agent: &Agent) -> Result<Form, NoForm> {
-        let Some(range) = &agent.schema_versions else { return Ok(Form::Original) };
-        let Some(minor) = minor_of(message) else { return Ok(Form::Original) };
+    /// [`FormError`].
+    pub fn form_for(&self, message: &Value, agent: &Agent) -> Result<MessageForm, FormError> {
+        let Some(range) = &agent.schema_versions else { return Ok(MessageForm::Original) };
+        let Some(minor) = minor_of(message) else { return Ok(MessageForm::Original) };
         if takes(range, minor) {
-            return Ok(Form::Original);
+            return Ok(MessageForm::Original);
         }
         let below = usize::try_from(minor).unwrap_or(usize::MAX).min(VERSIONS.len());
         let at = (0..below)
             .rev()
             .find(|at| takes(range, u32::try_from(*at).unwrap_or(u32::MAX)))
-            .ok_or(NoForm::NoVersion)?;
+            .ok_or(FormError::NoVersion)?;
         let older = self.older(message, &self.known[at], agent.is_entitled(), &agent.agent_type);
         match self.lacking(&older.message, &self.known[at], message, minor) {
-            None => Ok(Form::Older(older)),
-            Some(pointer) => Err(NoForm::Field(VERSIONS[at], pointer)),
+            None => Ok(MessageForm::Older(older)),
+            Some(pointer) => Err(FormError::Field(VERSIONS[at], pointer)),
         }
     }
 
     /// What is delivered of a message in canonical form: the bytes as they are, or the older form's.
     ///
     /// # Errors
-    /// [`NoForm`].
-    pub fn delivered(&self, message: Vec<u8>, agent: &Agent) -> Result<Vec<u8>, NoForm> {
+    /// [`FormError`].
+    pub fn delivered(&self, message: Vec<u8>, agent: &Agent) -> Result<Vec<u8>, FormError> {
         if agent.schema_versions.is_none() {
             return Ok(message);
         }
         let Ok(value) = serde_json::from_slice::<Value>(&message) else { return Ok(message) };
         Ok(match self.form_for(&value, agent)? {
-            Form::Original => message,
-            Form::Older(older) => canonical::to_vec(&older.message),
+            MessageForm::Original => message,
+            MessageForm::Older(older) => canonical::to_vec(&older.message),
         })
     }
 
-    fn older(&self, message: &Value, to: &Compiled, entitled: bool, agent_type: &str) -> Older {
+    fn older(
+        &self,
+        message: &Value,
+        to: &CompiledSchema,
+        entitled: bool,
+        agent_type: &str,
+    ) -> OlderForm {
         let mut message = message.clone();
         let mut dropped = Vec::new();
         if let Some(members) = message.as_object_mut() {
@@ -116,17 +122,23 @@ impl Schemas {
                 }
             }
         }
-        Older { version: to.version, message, dropped }
+        OlderForm { version: to.version, message, dropped }
     }
 
     /// Where the older form does not fit its schema. What does not fit the message's own schema either (a marker
     /// in the place of a personal value, say) does not count.
-    fn lacking(&self, older: &Value, to: &Compiled, message: &Value, minor: u32) -> Option<String> {
+    fn lacking(
+        &self,
+        older: &Value,
+        to: &CompiledSchema,
+        message: &Value,
+        minor: u32,
+    ) -> Option<String> {
         if to.validator.is_valid(older) {
             return None;
         }
-        let pointers = |compiled: &Compiled, message: &Value| {
-            let mut found = Found::default();
+        let pointers = |compiled: &CompiledSchema, message: &Value| {
+            let mut found = SchemaFailures::default();
             self.collect(compiled, message, &mut found);
             found.failures.into_iter().map(|failure| failure.pointer).collect::<Vec<_>>()
         };
@@ -173,18 +185,22 @@ mod tests {
     #[test]
     fn f5_5_a_message_without_what_is_new_has_an_older_form() {
         let schemas = Schemas::new();
-        let Form::Older(older) = schemas.form_for(&plain(), &reader("2.0")).unwrap() else {
+        let MessageForm::Older(older) = schemas.form_for(&plain(), &reader("2.0")).unwrap() else {
             panic!("2.1 is not in 2.0")
         };
         assert_eq!((older.version, &older.message["schemaVersion"]), ("2.0", &json!("2.0")));
         assert_eq!(older.dropped, ["capabilitiesRequired", "priority", "receiverList"]);
         assert!(schemas.check(&older.message).is_ok());
         for range in ["2.x", "^2.0", "2.0 || 2.1", ">=2.1"] {
-            assert_eq!(schemas.form_for(&plain(), &reader(range)), Ok(Form::Original), "{range}");
+            assert_eq!(
+                schemas.form_for(&plain(), &reader(range)),
+                Ok(MessageForm::Original),
+                "{range}"
+            );
         }
         assert_eq!(
             schemas.form_for(&plain(), &Agent::new("any".parse().unwrap())),
-            Ok(Form::Original)
+            Ok(MessageForm::Original)
         );
     }
 
@@ -199,17 +215,17 @@ mod tests {
             let mut message = plain();
             message[name] = value;
             let found = schemas.form_for(&message, &reader("2.0"));
-            assert_eq!(found, Err(NoForm::Field("2.0", format!("/{name}"))));
+            assert_eq!(found, Err(FormError::Field("2.0", format!("/{name}"))));
         }
         let mut entitled = reader("2.0");
         entitled.permissions.push(PERSONAL_DATA_PERMISSION.to_owned());
         let found = schemas.form_for(&plain(), &entitled);
-        assert_eq!(found, Err(NoForm::Field("2.0", "/personalDataPayload".to_owned())));
+        assert_eq!(found, Err(FormError::Field("2.0", "/personalDataPayload".to_owned())));
         let mut later = plain();
         later["schemaVersion"] = json!("2.9");
         later["somethingNew"] = json!(1);
-        assert!(matches!(schemas.form_for(&later, &reader("<2.9")), Err(NoForm::Field(_, _))));
-        assert_eq!(schemas.form_for(&later, &reader("^2")), Ok(Form::Original));
+        assert!(matches!(schemas.form_for(&later, &reader("<2.9")), Err(FormError::Field(_, _))));
+        assert_eq!(schemas.form_for(&later, &reader("^2")), Ok(MessageForm::Original));
     }
 
     #[test]
@@ -217,7 +233,7 @@ mod tests {
         let mut message = plain();
         message["schemaVersion"] = json!("2.0");
         let found = Schemas::new().form_for(&message, &reader(">=2.1"));
-        assert_eq!(found, Err(NoForm::NoVersion));
+        assert_eq!(found, Err(FormError::NoVersion));
     }
 
     #[test]
@@ -226,7 +242,7 @@ mod tests {
         let mut message = plain();
         message["toAgent"] = json!({ "agentId": "legal-1" });
         message["taskDescription"] = json!({ "$personal": { "ordinal": 0 } });
-        let Form::Older(older) = schemas.form_for(&message, &reader("~2.0")).unwrap() else {
+        let MessageForm::Older(older) = schemas.form_for(&message, &reader("~2.0")).unwrap() else {
             panic!("2.1 is not in ~2.0")
         };
         let role = json!({ "agentId": "legal-1", "agentType": "legal-analysis-agent", "agentVersion": "*" });

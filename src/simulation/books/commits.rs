@@ -1,4 +1,4 @@
-//! What a commit may do to tasks and handoffs.
+//! Invariants of tasks and handoffs at each commit.
 
 use std::collections::BTreeSet;
 
@@ -27,7 +27,7 @@ fn reaches(from: TaskStatus, to: TaskStatus) -> bool {
 }
 
 impl Books {
-    /// A batch was written.
+    /// Checks a committed batch.
     pub(super) fn wrote(&mut self, writes: &Writes) {
         for (handoff, new) in writes.handoffs.values() {
             self.know(handoff, *new);
@@ -61,7 +61,7 @@ impl Books {
         }
     }
 
-    /// A handoff's entry is there before its records are read.
+    /// Enters a handoff before its records are read.
     fn know(&mut self, handoff: &Handoff, new: bool) {
         let id = handoff.id;
         if self.handoffs.contains_key(&id) == new {
@@ -133,7 +133,7 @@ impl Books {
         }
     }
 
-    /// Whether the attempt that the outbox counts left its broker, and has not ended for it.
+    /// Whether the attempt counted in the outbox has left its broker and has not ended there.
     fn under_way(&self, id: HandoffId) -> bool {
         let token = self.handoffs.get(&id).map_or(0, |entry| entry.token);
         let attempt = self.outbox.get(&id).map_or(0, |row| row.attempt);
@@ -236,7 +236,7 @@ impl Books {
         self.task_stands(task, records);
     }
 
-    /// What must hold of a task after each commit.
+    /// Checks a task after each commit.
     fn task_stands(&mut self, task: &Task, records: &[RecordDraft]) {
         let id = task.id;
         let waiting = self.outbox.values().filter(|row| row.task_id == id).count();
@@ -264,7 +264,7 @@ impl Books {
         }
     }
 
-    /// A person is about to release that handoff whatever its figures are.
+    /// Records that a person releases the handoff regardless of its figures.
     pub(in crate::simulation) fn grants(&mut self, handoff: HandoffId) {
         self.granted.insert(handoff);
     }
@@ -276,7 +276,7 @@ impl Books {
         entry.opening = entry.opening.map(|opening| opening.max(granted));
     }
 
-    /// What a handoff says was spent and is left is what there was, or less.
+    /// Checks that the figures of a handoff do not exceed the available funds.
     fn spends(&mut self, id: TaskId, handoff: &str, says: Usd, topped_up: Usd) {
         let Some(entry) = self.tasks.get_mut(&id) else { return };
         let limit = entry.opening.get_or_insert(says).plus(topped_up);
@@ -285,8 +285,8 @@ impl Books {
         }
     }
 
-    /// What was granted is what was spent, is reserved and is free; what was spent never falls, nobody
-    /// spends what is not there, and who is at work holds a reserve, and nobody else.
+    /// Checks that granted funds equal spent, reserved and free funds, that the spent amount never falls or exceeds
+    /// the grant, and that exactly the working handoffs hold a reserve.
     fn funds_add_up(&mut self, task: &Task) {
         let id = task.id;
         let Some(funds) = &task.funds else {
@@ -313,7 +313,7 @@ impl Books {
         }
     }
 
-    /// A lease runs for whoever took something and works on it, and for nobody who handed it on and waits.
+    /// Checks that a lease runs exactly for the handoffs whose receivers work on them.
     fn leases_run(&mut self, task: &Task) {
         let Some(funds) = &task.funds else { return };
         if task.status.is_final() || task.status == TaskStatus::Escalated {
@@ -330,7 +330,7 @@ impl Books {
         }
     }
 
-    /// Whoever runs a task has accepted it; and under one token there is one who has.
+    /// Checks that the runner of a task has accepted it, with one acceptance per token.
     fn held_by_its_holder(&mut self, id: TaskId, task: &Task) {
         let mut own = self.handoffs.values().filter(|one| one.task == id);
         let has_it = own.any(|one| {

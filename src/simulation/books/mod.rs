@@ -17,7 +17,7 @@ use crate::store::{ClaimRelease, OutboxRow};
 
 mod commits;
 
-/// A task as its last commit left it.
+/// A task after its last commit.
 #[derive(Debug)]
 struct TaskEntry {
     status: TaskStatus,
@@ -25,62 +25,62 @@ struct TaskEntry {
     holder: AgentId,
     /// The handoff whose acceptance was committed last.
     accepted: Option<HandoffId>,
-    /// What could be spent in all, by the first handoff on it.
+    /// Budget of the task, from its first handoff.
     opening: Option<Usd>,
 }
 
-/// A handoff as its last commit left it.
+/// A handoff after its last commit.
 #[derive(Debug)]
 struct HandoffEntry {
     task: TaskId,
     target: AgentId,
     status: HandoffStatus,
-    /// A verdict or a lease is due at some time.
+    /// Whether a verdict or a lease has a deadline.
     due: bool,
     token: i64,
     idempotent: bool,
-    /// `HANDOFF` records.
+    /// Number of `HANDOFF` records.
     commits: u32,
-    /// `RELEASED` records: each lets it be committed and accepted once more.
+    /// Number of `RELEASED` records; each allows one more commit and acceptance.
     releases: u32,
-    /// `ACCEPTED` records.
+    /// Number of `ACCEPTED` records.
     acceptances: u32,
 }
 
-/// How an attempt ended, as its broker knows it.
+/// The end of an attempt, as its broker knows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Ended {
-    /// It provably reached nobody, or was turned away with a word: it may be made again.
+    /// The attempt provably reached no receiver, or was answered with a busy status: a repeat is allowed.
     Harmless,
-    /// It reached its receiver, or may have.
+    /// The attempt reached its receiver, or may have.
     Reached,
 }
 
-/// See the module's docs.
+/// The record of all commits, claims, attempts and answers of a schedule; see the module's documentation.
 #[derive(Debug, Default)]
 pub(super) struct Books {
-    /// The first thing that did not add up.
+    /// The first violated invariant.
     violation: Option<String>,
     tasks: BTreeMap<TaskId, TaskEntry>,
     handoffs: BTreeMap<HandoffId, HandoffEntry>,
     outbox: BTreeMap<HandoffId, OutboxRow>,
-    /// Whose a fencing token is.
+    /// The handoff of each fencing token.
     tokens: BTreeMap<(TaskId, i64), HandoffId>,
     /// Attempts that left a broker, by handoff, token and number; with how they ended.
     attempts: BTreeMap<(HandoffId, i64, i32), Option<Ended>>,
     open_escalations: BTreeMap<EscalationId, TaskId>,
-    /// Handoffs whose figures a person let pass.
+    /// Handoffs released by a person regardless of their figures.
     granted: BTreeSet<HandoffId>,
-    /// What each task had spent when it was last written.
+    /// Amount spent by each task at its last commit.
     spent: BTreeMap<TaskId, Usd>,
     keys: BTreeMap<String, HandoffId>,
-    /// When each broker last managed to say that it lives.
+    /// Time of each broker's last successful heartbeat.
     beats: BTreeMap<String, Duration>,
-    /// What senders were told first.
+    /// First answers to senders.
     acknowledged: BTreeMap<HandoffId, Handoff>,
-    /// Those that were told so as the first, and not as a replay.
+    /// Handoffs whose first answer was not a replay.
     fresh: BTreeSet<HandoffId>,
-    /// Claims that pull receivers got, by handoff and token.
+    /// Claims of pull receivers, by handoff and token.
     leased: BTreeSet<(HandoffId, i64)>,
 }
 
@@ -90,7 +90,7 @@ pub(super) fn short(id: HandoffId) -> String {
     if bits << 32 == 0 { format!("h{}", bits >> 96) } else { format!("h..{:05x}", bits & 0xf_ffff) }
 }
 
-/// One line for a trace.
+/// One trace line.
 pub(super) fn words(done: StoreEffect<'_>) -> String {
     match done {
         StoreEffect::Wrote(writes) => {
@@ -133,19 +133,19 @@ pub(super) fn words(done: StoreEffect<'_>) -> String {
 }
 
 impl Books {
-    /// Something does not add up.
+    /// Records a violation.
     pub(super) fn violate(&mut self, what: impl FnOnce() -> String) {
         if self.violation.is_none() {
             self.violation = Some(what());
         }
     }
 
-    /// The first thing that did not add up.
+    /// The first violation.
     pub(super) fn violation(&self) -> Option<String> {
         self.violation.clone()
     }
 
-    /// The store did something.
+    /// Checks an operation of the store.
     pub(super) fn done(&mut self, done: StoreEffect<'_>, now: Duration) {
         match done {
             StoreEffect::Wrote(writes) => self.wrote(writes),
@@ -183,7 +183,7 @@ impl Books {
         }
     }
 
-    /// Claims are taken from a broker only where it was silent, or knows nothing of them.
+    /// Checks that a broker's claims are released only after its silence, or where the broker does not know them.
     fn released(&mut self, whose: ClaimRelease<'_>, now: Duration) {
         match whose {
             ClaimRelease::Silent(broker, Some(_)) => {
@@ -207,7 +207,7 @@ impl Books {
         }
     }
 
-    /// An attempt leaves its broker.
+    /// Records an attempt that leaves its broker.
     pub(super) fn posted(&mut self, arrival: &Arrival, broker: &str) {
         let Arrival { handoff: id, attempt, token, .. } = *arrival;
         let name = short(id);
@@ -236,7 +236,7 @@ impl Books {
         }
     }
 
-    /// An attempt's broker knows how it ended.
+    /// Records the outcome of an attempt at its broker.
     pub(super) fn answered(&mut self, arrival: &Arrival, outcome: &AttemptOutcome) {
         let ended = match outcome {
             AttemptOutcome::Busy { .. } => Ended::Harmless,
@@ -246,7 +246,7 @@ impl Books {
         self.attempts.insert((arrival.handoff, arrival.token, arrival.attempt), Some(ended));
     }
 
-    /// A sender was told that its handoff is committed.
+    /// Records the answer to a sender that its handoff is committed.
     pub(super) fn acknowledged(&mut self, handoff: &Handoff, replayed: bool) {
         let id = handoff.id;
         if self.handoffs.get(&id).is_none_or(|entry| entry.commits + entry.releases == 0) {
@@ -269,7 +269,7 @@ impl Books {
         }
     }
 
-    /// A receiver's word with that token was taken.
+    /// Records an accepted verdict with its token.
     pub(super) fn word_taken(&mut self, handoff: &Handoff, token: i64) {
         if handoff.fencing_token != token {
             let (id, current) = (short(handoff.id), handoff.fencing_token);
@@ -279,7 +279,7 @@ impl Books {
         }
     }
 
-    /// A pull receiver got a handoff.
+    /// Records a claim of a pull receiver.
     pub(super) fn leased(&mut self, handoff: &Handoff) {
         if !self.leased.insert((handoff.id, handoff.fencing_token)) {
             let (id, token) = (short(handoff.id), handoff.fencing_token);
@@ -287,7 +287,7 @@ impl Books {
         }
     }
 
-    /// What keeps the schedule from being at rest.
+    /// The reason why the schedule is not at rest.
     pub(super) fn unrest(&self) -> Option<String> {
         if let Some(id) = self.outbox.keys().next() {
             return Some(format!("{} still waits for its delivery", short(*id)));
@@ -298,7 +298,7 @@ impl Books {
         self.open_escalations.values().next().map(|task| format!("{task} still waits for a person"))
     }
 
-    /// What must hold when all is at rest; what was acknowledged, to be compared with the log.
+    /// Checks the final state; returns the acknowledged handoffs for the comparison with the log.
     pub(super) fn at_rest(&mut self) -> BTreeMap<HandoffId, Handoff> {
         let stuck = self.tasks.iter().find(|(_, task)| {
             matches!(task.status, TaskStatus::HandingOff | TaskStatus::Escalated)
@@ -316,7 +316,7 @@ impl Books {
         self.handoffs.get(&id).map(|entry| (entry.commits, entry.releases))
     }
 
-    /// Handoffs, and attempts at them.
+    /// Number of handoffs and of attempts.
     pub(super) fn counts(&self) -> (usize, usize) {
         (self.handoffs.len(), self.attempts.len())
     }

@@ -501,7 +501,7 @@ impl Store for MemoryStore {
 
     async fn claim_returns(
         &self,
-        receiver: &Receiver,
+        receiver: &ReceiverKey,
         now: Micros,
         until: Micros,
         limit: i64,

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use handoffd::contract::catalog::Catalog;
-use handoffd::contract::conformance::Replay;
+use handoffd::contract::conformance::ConformanceReplay;
 use handoffd::contract::document::Document;
-use handoffd::contract::enforce::Ready;
+use handoffd::contract::enforce::CompiledContract;
 use handoffd::contract::read;
 use handoffd::domain::ids::Micros;
 use serde_json::{Value, json};
@@ -344,9 +344,9 @@ async fn at_run_time(broker: &Broker, clause: &str, n: usize) -> Option<String> 
     })
 }
 
-fn ready(document: &Value) -> Arc<Ready> {
+fn ready(document: &Value) -> Arc<CompiledContract> {
     let (contract, _) = read(&Document::from_value(document.clone()));
-    Arc::new(Ready::new(contract, document.to_string(), String::new(), Micros(0)))
+    Arc::new(CompiledContract::new(contract, document.to_string(), String::new(), Micros(0)))
 }
 
 /// The rules that fire on a log in which the clause was not kept.
@@ -402,7 +402,7 @@ fn replayed(clause: &str) -> Vec<String> {
         },
     }
     let catalog = Catalog::new(catalog);
-    let mut replay = Replay::new(&catalog, BTreeMap::new());
+    let mut replay = ConformanceReplay::new(&catalog, BTreeMap::new());
     replay.record(&handoff, Some(&sent.0));
     for record in &more {
         replay.record(record, None);

@@ -8,8 +8,8 @@ use serde_json::{Number, Value};
 /// References after one another that lead to no schema yet.
 const MAX_HOPS: usize = 32;
 
-/// Where references lead.
-pub(super) struct Hopped<'a> {
+/// The target of a chain of references.
+pub(super) struct ResolvedReference<'a> {
     pub(super) schema: &'a Value,
     pub(super) at: String,
     pub(super) hops: usize,
@@ -18,8 +18,12 @@ pub(super) struct Hopped<'a> {
 }
 
 /// Follows references that stand alone, but for words.
-pub(super) fn hop<'a>(root: &'a Value, schema: &'a Value, at: &str) -> Result<Hopped<'a>, ()> {
-    let mut hopped = Hopped { schema, at: at.to_owned(), hops: 0, deprecated: false };
+pub(super) fn hop<'a>(
+    root: &'a Value,
+    schema: &'a Value,
+    at: &str,
+) -> Result<ResolvedReference<'a>, ()> {
+    let mut hopped = ResolvedReference { schema, at: at.to_owned(), hops: 0, deprecated: false };
     loop {
         hopped.deprecated |= hopped.schema.get("deprecated") == Some(&Value::Bool(true));
         let Some(reference) = reference(hopped.schema).filter(|_| is_alone(hopped.schema)) else {
@@ -139,7 +143,6 @@ pub(super) fn named(bits: u8) -> String {
     if bits == ALL { "any type".to_owned() } else { names.join(" or ") }
 }
 
-/// The values that a schema lists.
 pub(super) fn allowed(schema: &Value) -> Option<Vec<&Value>> {
     if let Some(only) = schema.get("const") {
         return Some(vec![only]);

@@ -5,11 +5,11 @@ use std::collections::BTreeSet;
 use serde_json::{Map, Value};
 
 use super::facts::{hop, is_open, short, texts};
-use super::{At, BOTH, RECEIVERS, SENDERS, Walk, below};
+use super::{BOTH, RECEIVERS, SENDERS, SchemaComparison, SchemaPair, below};
 use crate::contract::evolution::{Change, Kind};
 
-impl<'a> Walk<'a> {
-    pub(super) fn properties(&mut self, at: &At<'a>) {
+impl<'a> SchemaComparison<'a> {
+    pub(super) fn properties(&mut self, at: &SchemaPair<'a>) {
         let (old, new) = at.maps("properties");
         let open = is_open(at.new.get("additionalProperties"))
             && at.new.get("patternProperties").is_none();
@@ -55,12 +55,12 @@ impl<'a> Walk<'a> {
                 before.filter(|before| before.is_object() && !is_open(Some(before)))
             {
                 let old_at = below(&at.old_at, "additionalProperties", None);
-                self.schema(At { old: before, old_at, ..here });
+                self.schema(SchemaPair { old: before, old_at, ..here });
             }
         }
     }
 
-    pub(super) fn other_properties(&mut self, at: &At<'a>) {
+    pub(super) fn other_properties(&mut self, at: &SchemaPair<'a>) {
         let keyword = "additionalProperties";
         let (old, new) = at.both(keyword);
         let closed = |schema: Option<&Value>| schema == Some(&Value::Bool(false));
@@ -116,7 +116,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    pub(super) fn required(&mut self, at: &At<'a>) {
+    pub(super) fn required(&mut self, at: &SchemaPair<'a>) {
         let (old, new) = (texts(at.old.get("required")), texts(at.new.get("required")));
         for name in new.difference(&old) {
             let reason =
