@@ -94,7 +94,7 @@ both! {
         let nobody = broker.caller(None);
         let list = nobody.get("/schemas").await.expect(200).body;
         let hrefs: Vec<&str> = list["items"].as_array().unwrap().iter().map(|item| item["href"].as_str().unwrap()).collect();
-        assert_eq!(hrefs, ["/schemas/handoff/2.0", "/schemas/handoff/2.1"]);
+        assert_eq!(hrefs, ["/schemas/handoff/2.0", "/schemas/handoff/2.1", "/schemas/handoff/2.2"]);
         for (href, message) in [(hrefs[0], Message::old("a", "b")), (hrefs[1], Message::initial("a", "b"))] {
             let answer = nobody.get(href).await.expect(200);
             assert_eq!(answer.header("content-type"), "application/schema+json");
