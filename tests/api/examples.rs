@@ -66,9 +66,8 @@ const EXAMPLES: &str = "/requestBody/content/application~1json/examples";
 /// A path with its parameters, in order.
 fn filled(path: &str, parameters: &[&str]) -> String {
     let mut parameters = parameters.iter();
-    let segments = path.split('/').map(|segment| match segment.starts_with('{') {
-        true => *parameters.next().unwrap(),
-        false => segment,
+    let segments = path.split('/').map(|segment| {
+        if segment.starts_with('{') { *parameters.next().unwrap() } else { segment }
     });
     segments.collect::<Vec<_>>().join("/")
 }
