@@ -8,7 +8,8 @@ use utoipa::openapi::OpenApi;
 
 use super::{examples, problem};
 use crate::domain::event::EventType;
-use crate::{feed, gate};
+use crate::feed;
+use crate::gate;
 
 /// The published document.
 #[derive(Debug, Clone, Serialize)]
