@@ -8,35 +8,138 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
+use utoipa::ToSchema;
 
 use super::Api;
 use super::auth::Auditor;
 use super::data_subjects::subject;
 use super::extract::Id;
 use super::legal_holds::HoldView;
-use super::problem::{NoKey, Problem, ProblemDetails};
+use super::open;
+use super::problem::Problem;
 use crate::directory::Agents;
 use crate::domain::ids::Micros;
 use crate::evidence::commitment::{hash_text, unpack};
-use crate::evidence::erasure::DataSlot;
-use crate::store::erasure::{ErasureRow, SubjectDatum, SubjectRef, entitled};
+use crate::evidence::erasure::{DataSlot, ErasureScope};
+use crate::store::erasure::{ErasureRow, ErasureStatus, SubjectDatum, SubjectRef, entitled};
 use crate::store::{Store, StoreError};
 
 /// Data read at once.
 const PAGE: i64 = 256;
 
 /// What is held on a person.
+#[derive(ToSchema)]
+#[schema(rename_all = "camelCase")]
+pub struct AccessReportView {
+    /// The person, as the caller named it.
+    pub subject_id: String,
+    /// When, RFC 3339.
+    pub generated_at: String,
+    /// The data, in log order.
+    pub data: Vec<DatumView>,
+    /// Legal holds on the person's data.
+    pub holds: Vec<HoldView>,
+    /// Erasures of the person's data.
+    pub erasures: Vec<PastErasureView>,
+    /// How many data there are.
+    pub count: u64,
+}
+
+/// One datum of a person.
+#[derive(ToSchema)]
+#[schema(rename_all = "camelCase")]
+pub struct DatumView {
+    /// The record that it came with.
+    pub record: DatumRecord,
+    /// The task.
+    #[schema(required)]
+    pub task_id: Option<String>,
+    /// The handoff.
+    #[schema(required)]
+    pub handoff_id: Option<String>,
+    /// Who sent it.
+    #[schema(required)]
+    pub from_agent: Option<String>,
+    /// Who received it; null where its record is no handoff's.
+    #[schema(required)]
+    pub delivered_to: Option<DatumReceiver>,
+    /// The datum: free, the sender's own.
+    pub held: Value,
+}
+
+/// The record that a datum came with.
+#[derive(ToSchema)]
+#[schema(rename_all = "camelCase")]
+pub struct DatumRecord {
+    /// Its place in the log.
+    pub leaf_index: i64,
+    /// `sha256:…` over the record: the leaf's hash.
+    pub record_hash: String,
+    /// Its kind.
+    #[schema(value_type = super::record::RecordKind)]
+    pub kind: String,
+    /// When it was made, RFC 3339.
+    pub time: String,
+    /// The datum's number within it.
+    pub ordinal: i64,
+}
+
+/// The agent that a datum was delivered to.
+#[derive(ToSchema)]
+#[schema(rename_all = "camelCase")]
+pub struct DatumReceiver {
+    /// The agent.
+    pub agent_id: String,
+    /// Where the handoff stands.
+    #[schema(value_type = open::HandoffStatus)]
+    pub handoff_status: String,
+    /// Attempts at delivery.
+    pub attempts: i32,
+    /// When the receiver accepted, RFC 3339.
+    #[schema(required)]
+    pub accepted_at: Option<String>,
+    /// It is entitled to personal data, as it stands now.
+    pub entitled_now: bool,
+}
+
+/// An erasure as an access report tells of it.
+#[derive(ToSchema)]
+#[schema(rename_all = "camelCase")]
+pub struct PastErasureView {
+    /// The erasure.
+    pub erasure_id: String,
+    /// Where it stands.
+    pub status: ErasureStatus,
+    /// How much went.
+    pub scope: ErasureScope,
+    /// Why: a code.
+    pub reason: String,
+    /// Personal data that went, with their salts.
+    pub personal_data: i64,
+    /// Messages and other contents of records that went.
+    pub contents: i64,
+    /// Checkpoints that went.
+    pub checkpoints: i64,
+    /// Its record's place in the log.
+    #[schema(required)]
+    pub leaf_index: Option<i64>,
+    /// When it was asked for, RFC 3339.
+    pub requested_at: String,
+    /// When it was done, RFC 3339.
+    #[schema(required)]
+    pub erased_at: Option<String>,
+}
+
+/// What is held on a person.
 #[utoipa::path(
     get, path = "/data-subjects/{subjectId}", tag = "data subjects", operation_id = "getDataSubject",
     params(("subjectId" = String, Path, description = "The person's id, as senders wrote it")),
     responses(
-        (status = 200, description = "`{subjectId, generatedAt, data[], holds[], erasures[], count}`; each datum with its record, handoff and task, and where it was delivered to", body = Object),
-        NoKey,
-        (status = 403, description = "An agent's key", body = ProblemDetails, content_type = "application/problem+json"),
-        (status = 404, description = "Nothing is or was held on this person", body = ProblemDetails, content_type = "application/problem+json"),
-        (status = 503, description = "The store is away", body = ProblemDetails, content_type = "application/problem+json"),
-    ),
-    security(("bearer" = []), ("apiKey" = []))
+        (status = 200, description = "Each datum with its record, handoff and task, and where it was delivered to", body = AccessReportView),
+        (status = 403, description = "An agent's key"),
+        (status = 404, description = "Nothing is or was held on this person"),
+        (status = 503, description = "The store is away"),
+    )
 )]
 pub async fn report(
     State(api): State<Api>,

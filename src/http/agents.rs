@@ -11,7 +11,7 @@ use utoipa::ToSchema;
 use super::Api;
 use super::auth::{Anyone, Operator};
 use super::extract::{Id, Ids, Json};
-use super::problem::{BadBody, Busy, NoKey, Problem, ProblemDetails, WarningView};
+use super::problem::{BadBody, Busy, Problem, WarningView};
 use crate::clock;
 use crate::directory::{Agents, Principal};
 use crate::domain::agent::{Agent, AgentSpec, OrbitConfig, Target};
@@ -159,14 +159,12 @@ async fn changed(
     request_body(content = AgentSpec, description = "An agent", content_type = "application/json"),
     responses(
         (status = 201, description = "The agent, with `apiKey`, `signingSecret` and `webhookSecret`", body = CreatedAgentView),
-        NoKey,
-        (status = 403, description = "Not an operator", body = ProblemDetails, content_type = "application/problem+json"),
-        (status = 409, description = "The id is taken", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 403, description = "Not an operator"),
+        (status = 409, description = "The id is taken"),
         BadBody,
-        (status = 422, description = "The agent does not fit", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 422, description = "The agent does not fit"),
         Busy,
-    ),
-    security(("bearer" = []), ("apiKey" = []))
+    )
 )]
 pub async fn create(
     State(api): State<Api>,
@@ -241,9 +239,7 @@ pub async fn create(
     get, path = "/agents", tag = "agents", operation_id = "listAgents",
     responses(
         (status = 200, description = "All agents, by id", body = AgentsView),
-        NoKey,
-    ),
-    security(("bearer" = []), ("apiKey" = []))
+    )
 )]
 pub async fn list(
     State(api): State<Api>,
@@ -265,10 +261,8 @@ pub async fn list(
     params(("agentId" = String, Path, description = "The agent's id")),
     responses(
         (status = 200, description = "The agent, without its secrets; `unknownTargets` names allowlist entries that name nobody", body = AgentView),
-        NoKey,
-        (status = 404, description = "No such agent", body = ProblemDetails, content_type = "application/problem+json"),
-    ),
-    security(("bearer" = []), ("apiKey" = []))
+        (status = 404, description = "No such agent"),
+    )
 )]
 pub async fn get(
     State(api): State<Api>,
@@ -288,14 +282,12 @@ pub async fn get(
     request_body(content = AgentSpec, description = "What to change", content_type = "application/json"),
     responses(
         (status = 200, description = "The agent as it is now", body = AgentView),
-        NoKey,
-        (status = 403, description = "Not an operator", body = ProblemDetails, content_type = "application/problem+json"),
-        (status = 404, description = "No such agent", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 403, description = "Not an operator"),
+        (status = 404, description = "No such agent"),
         BadBody,
-        (status = 422, description = "The change does not fit", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 422, description = "The change does not fit"),
         Busy,
-    ),
-    security(("bearer" = []), ("apiKey" = []))
+    )
 )]
 pub async fn patch(
     State(api): State<Api>,
@@ -333,12 +325,10 @@ pub async fn patch(
     params(("agentId" = String, Path, description = "The agent's id")),
     responses(
         (status = 204, description = "Gone"),
-        NoKey,
-        (status = 403, description = "Not an operator", body = ProblemDetails, content_type = "application/problem+json"),
-        (status = 404, description = "No such agent", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 403, description = "Not an operator"),
+        (status = 404, description = "No such agent"),
         Busy,
-    ),
-    security(("bearer" = []), ("apiKey" = []))
+    )
 )]
 pub async fn delete(
     State(api): State<Api>,
@@ -392,10 +382,8 @@ fn targets(row: &AgentRow, agents: &Agents) -> axum::Json<TargetsView> {
     params(("agentId" = String, Path, description = "The agent's id")),
     responses(
         (status = 200, description = "The allowlist", body = TargetsView),
-        NoKey,
-        (status = 404, description = "No such agent", body = ProblemDetails, content_type = "application/problem+json"),
-    ),
-    security(("bearer" = []), ("apiKey" = []))
+        (status = 404, description = "No such agent"),
+    )
 )]
 pub async fn get_targets(
     State(api): State<Api>,
@@ -405,6 +393,14 @@ pub async fn get_targets(
     let agents = api.intake.directory.agents(&principal.tenant).await?;
     let row = agents.row(&id).ok_or_else(|| Problem::not_found("agent"))?;
     Ok(targets(row, &agents))
+}
+
+/// An allowlist.
+#[derive(ToSchema)]
+#[schema(rename_all = "camelCase")]
+pub struct TargetsBody {
+    /// Agents' ids, and `type:<agentType>` for all agents of a type.
+    pub handoff_targets: Vec<String>,
 }
 
 /// `{"handoffTargets": […]}`; a bare array is understood too.
@@ -420,17 +416,15 @@ pub struct NamedTargets {
 #[utoipa::path(
     put, path = "/agents/{agentId}/handoff-targets", tag = "allowlist", operation_id = "putHandoffTargets",
     params(("agentId" = String, Path, description = "The agent's id")),
-    request_body(content = Object, description = "`{\"handoffTargets\": [\"agent-id\", \"type:agent-type\"]}`", content_type = "application/json"),
+    request_body(content = TargetsBody, description = "The list; a bare array is taken too", content_type = "application/json"),
     responses(
         (status = 200, description = "The allowlist as it is now", body = TargetsView),
-        NoKey,
-        (status = 403, description = "Not an operator", body = ProblemDetails, content_type = "application/problem+json"),
-        (status = 404, description = "No such agent", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 403, description = "Not an operator"),
+        (status = 404, description = "No such agent"),
         BadBody,
-        (status = 422, description = "Not a list of targets", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 422, description = "Not a list of targets"),
         Busy,
-    ),
-    security(("bearer" = []), ("apiKey" = []))
+    )
 )]
 pub async fn put_targets(
     State(api): State<Api>,
@@ -460,13 +454,11 @@ macro_rules! one_target {
             ),
             responses(
                 (status = 200, description = "The allowlist as it is now", body = TargetsView),
-                NoKey,
-                (status = 403, description = "Not an operator", body = ProblemDetails, content_type = "application/problem+json"),
-                (status = 404, description = "No such agent, or not a target", body = ProblemDetails, content_type = "application/problem+json"),
-                (status = 422, description = "The list is full", body = ProblemDetails, content_type = "application/problem+json"),
+                (status = 403, description = "Not an operator"),
+                (status = 404, description = "No such agent, or not a target"),
+                (status = 422, description = "The list is full"),
                 Busy,
-            ),
-            security(("bearer" = []), ("apiKey" = []))
+            )
         )]
         pub async fn $name(
             State(api): State<Api>,
@@ -494,9 +486,7 @@ one_target!(
     get, path = "/allowlist", tag = "allowlist", operation_id = "getAllowlist",
     responses(
         (status = 200, description = "Every agent, and every entry of every list", body = AllowlistView),
-        NoKey,
-    ),
-    security(("bearer" = []), ("apiKey" = []))
+    )
 )]
 pub async fn allowlist(
     State(api): State<Api>,
@@ -593,15 +583,13 @@ pub struct RotateBody {
     request_body(content = RotateBody, description = "How long the old secret stays valid", content_type = "application/json"),
     responses(
         (status = 200, description = "The new secret, shown this once", body = RotatedView),
-        NoKey,
-        (status = 403, description = "Not an operator", body = ProblemDetails, content_type = "application/problem+json"),
-        (status = 404, description = "No such agent or secret", body = ProblemDetails, content_type = "application/problem+json"),
-        (status = 409, description = "Changed meanwhile", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 403, description = "Not an operator"),
+        (status = 404, description = "No such agent or secret"),
+        (status = 409, description = "Changed meanwhile"),
         BadBody,
-        (status = 422, description = "The body does not fit", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 422, description = "The body does not fit"),
         Busy,
-    ),
-    security(("bearer" = []), ("apiKey" = []))
+    )
 )]
 pub async fn rotate_secret(
     State(api): State<Api>,

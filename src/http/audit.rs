@@ -11,7 +11,7 @@ use utoipa::{IntoParams, ToSchema};
 use super::Api;
 use super::auth::Auditor;
 use super::extract::{Params, page_size, parameter};
-use super::problem::{NoKey, Problem, ProblemDetails};
+use super::problem::Problem;
 use super::views::base64_hash;
 use crate::domain::ids::{HandoffId, Micros, TenantId};
 use crate::evidence::commitment::hash_text;
@@ -48,11 +48,9 @@ pub(super) async fn head_of(api: &Api, tenant: &TenantId) -> Result<LogHead, Pro
         (status = 200, description = "The tree head; with `Accept: text/plain` the signed note alone", content(
             (TreeHeadView = "application/json"), (String = "text/plain")
         )),
-        NoKey,
-        (status = 403, description = "An agent's key", body = ProblemDetails, content_type = "application/problem+json"),
-        (status = 503, description = "The store is away", body = ProblemDetails, content_type = "application/problem+json"),
-    ),
-    security(("bearer" = []), ("apiKey" = []))
+        (status = 403, description = "An agent's key"),
+        (status = 503, description = "The store is away"),
+    )
 )]
 pub async fn tree_head(
     State(api): State<Api>,
@@ -85,7 +83,7 @@ pub struct RecordView {
     pub record_hash: String,
     /// The record, in the very bytes that were hashed; RFC 8785 gives them back after parsing. Null where
     /// what is kept is no JSON (the log was tampered with).
-    #[schema(value_type = Option<Object>)]
+    #[schema(value_type = Option<super::record::Record>)]
     pub record: Option<Box<RawValue>>,
     /// What is kept, in base64, where it is no JSON.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -142,12 +140,10 @@ pub struct RecordsParams {
     params(RecordsParams),
     responses(
         (status = 200, description = "One page. Each `record` stands there in the bytes that were hashed: SHA-256 over a zero byte and these is `recordHash`", body = RecordsView),
-        (status = 400, description = "A malformed parameter, or `from` beyond the log's end", body = ProblemDetails, content_type = "application/problem+json"),
-        NoKey,
-        (status = 403, description = "An agent's key", body = ProblemDetails, content_type = "application/problem+json"),
-        (status = 503, description = "The store is away", body = ProblemDetails, content_type = "application/problem+json"),
-    ),
-    security(("bearer" = []), ("apiKey" = []))
+        (status = 400, description = "A malformed parameter, or `from` beyond the log's end"),
+        (status = 403, description = "An agent's key"),
+        (status = 503, description = "The store is away"),
+    )
 )]
 pub async fn records(
     State(api): State<Api>,
@@ -210,13 +206,11 @@ pub struct InclusionParams {
     params(InclusionParams),
     responses(
         (status = 200, description = "The proof (RFC 6962 §2.1.1)", body = InclusionView),
-        (status = 400, description = "A malformed parameter, or a size or index out of range", body = ProblemDetails, content_type = "application/problem+json"),
-        NoKey,
-        (status = 403, description = "An agent's key", body = ProblemDetails, content_type = "application/problem+json"),
-        (status = 404, description = "No such record", body = ProblemDetails, content_type = "application/problem+json"),
-        (status = 503, description = "The store is away", body = ProblemDetails, content_type = "application/problem+json"),
-    ),
-    security(("bearer" = []), ("apiKey" = []))
+        (status = 400, description = "A malformed parameter, or a size or index out of range"),
+        (status = 403, description = "An agent's key"),
+        (status = 404, description = "No such record"),
+        (status = 503, description = "The store is away"),
+    )
 )]
 pub async fn inclusion(
     State(api): State<Api>,
@@ -318,12 +312,10 @@ pub struct ConsistencyParams {
     params(ConsistencyParams),
     responses(
         (status = 200, description = "The proof (RFC 6962 §2.1.2)", body = ConsistencyView),
-        (status = 400, description = "A malformed parameter, or a size out of range", body = ProblemDetails, content_type = "application/problem+json"),
-        NoKey,
-        (status = 403, description = "An agent's key", body = ProblemDetails, content_type = "application/problem+json"),
-        (status = 503, description = "The store is away", body = ProblemDetails, content_type = "application/problem+json"),
-    ),
-    security(("bearer" = []), ("apiKey" = []))
+        (status = 400, description = "A malformed parameter, or a size out of range"),
+        (status = 403, description = "An agent's key"),
+        (status = 503, description = "The store is away"),
+    )
 )]
 pub async fn consistency(
     State(api): State<Api>,
@@ -399,11 +391,9 @@ pub struct TreeKeysView {
     get, path = "/audit/keys", tag = "audit", operation_id = "listTreeKeys",
     responses(
         (status = 200, description = "Every key, also those that were replaced", body = TreeKeysView),
-        NoKey,
-        (status = 403, description = "An agent's key", body = ProblemDetails, content_type = "application/problem+json"),
-        (status = 503, description = "The store is away", body = ProblemDetails, content_type = "application/problem+json"),
-    ),
-    security(("bearer" = []), ("apiKey" = []))
+        (status = 403, description = "An agent's key"),
+        (status = 503, description = "The store is away"),
+    )
 )]
 pub async fn keys(
     State(api): State<Api>,

@@ -4,13 +4,15 @@
 use axum::extract::State;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use utoipa::IntoParams;
+use utoipa::{IntoParams, ToSchema};
 
 use super::Api;
 use super::auth::{Anyone, limited_to};
 use super::extract::{Id, Params, parameter};
-use super::problem::{NoKey, Problem, ProblemDetails};
-use super::trace::{Checked, gone};
+use super::open;
+use super::problem::Problem;
+use super::record::{RecordContract, RecordParty};
+use super::trace::{Checked, VerificationView, gone};
 use crate::blame::{Attribution, Blame, Pointer, ValueState};
 use crate::domain::ids::{AgentId, HandoffId, TaskId};
 use crate::evidence::commitment::hash_text;
@@ -32,17 +34,92 @@ pub struct BlameParams {
 }
 
 /// Who wrote a value.
+#[derive(ToSchema)]
+#[schema(rename_all = "camelCase")]
+pub struct BlameView {
+    /// The task.
+    pub task_id: String,
+    /// The handoff whose message was looked at.
+    pub handoff_id: String,
+    /// RFC 6901 pointer into the message.
+    pub pointer: String,
+    /// The message has a value there; null where the message was erased.
+    #[schema(required)]
+    pub present: Option<bool>,
+    /// The message was erased.
+    pub erased: bool,
+    /// Why the message is not there any more.
+    #[schema(required, value_type = Option<open::GoneReason>)]
+    pub message_gone: Option<String>,
+    /// The value; null where there is none.
+    pub value: Value,
+    /// `sha256:…` over the value's canonical form; null where there is none.
+    #[schema(required)]
+    pub value_hash: Option<String>,
+    /// The hop that wrote the value.
+    #[schema(required)]
+    pub written_by: Option<BlamedHop>,
+    /// The hop that removed the value.
+    #[schema(required)]
+    pub removed_by: Option<BlamedHop>,
+    /// False where an erased message may have had a part.
+    pub certain: bool,
+    /// What happened to the value along the parents of that handoff, oldest first.
+    pub history: Vec<BlameStep>,
+    /// What of the evidence was recomputed.
+    pub verification: VerificationView,
+}
+
+/// A hop that wrote or removed a value.
+#[derive(ToSchema)]
+#[schema(rename_all = "camelCase")]
+pub struct BlamedHop {
+    /// The handoff.
+    pub handoff_id: String,
+    /// Its record's place in the log.
+    pub leaf_index: i64,
+    /// `sha256:…` over the record: the leaf's hash.
+    pub record_hash: String,
+    /// Who sent it.
+    #[schema(required)]
+    pub from_agent: Option<RecordParty>,
+    /// The contract that ruled the edge.
+    #[schema(required)]
+    pub contract: Option<RecordContract>,
+    /// When it was committed, RFC 3339.
+    #[schema(required)]
+    pub time: Option<String>,
+}
+
+/// What a hop did to a value.
+#[derive(ToSchema)]
+#[schema(rename_all = "camelCase")]
+pub struct BlameStep {
+    /// The handoff.
+    pub handoff_id: String,
+    /// Its record's place in the log.
+    pub leaf_index: i64,
+    /// Who sent it.
+    #[schema(required)]
+    pub agent_id: Option<String>,
+    /// What it did.
+    #[schema(value_type = open::ValueChange)]
+    pub change: String,
+    /// `sha256:…` over the value's canonical form after it; null where there is none or the caller may not know.
+    #[schema(required)]
+    pub value_hash: Option<String>,
+}
+
+/// Who wrote a value.
 #[utoipa::path(
     get, path = "/tasks/{taskId}/blame", tag = "tasks", operation_id = "getBlame",
     params(("taskId" = String, Path, description = "The task's UUID"), BlameParams),
     responses(
-        (status = 200, description = "`{taskId, handoffId, pointer, present, erased, messageGone (`erasure` or `retention`), value, valueHash, writtenBy, removedBy, certain, history[], verification}`. `writtenBy` and `removedBy` are `{handoffId, leafIndex, recordHash, fromAgent, contract, time}`; `history` has what happened to the value along the parents of that handoff, `{handoffId, leafIndex, agentId, change: set|changed|removed|erased, valueHash}`. `present` is null where the message was erased, and `certain` false where an erased message may have had a part. An agent may ask about the messages that it sent or received; hashes of others' values are left out", body = Object),
-        (status = 400, description = "Not a pointer, or a malformed parameter", body = ProblemDetails, content_type = "application/problem+json"),
-        NoKey,
-        (status = 404, description = "No such task or handoff, or not the caller's", body = ProblemDetails, content_type = "application/problem+json"),
-        (status = 503, description = "The store or the archive is away", body = ProblemDetails, content_type = "application/problem+json"),
-    ),
-    security(("bearer" = []), ("apiKey" = []))
+        (status = 200, description = "Who wrote it. An agent may ask about the messages that it sent or received; hashes of others' values are left out", body = BlameView),
+        (status = 400, description = "Not a pointer, or a malformed parameter"),
+        (status = 404, description = "No such task or handoff, or not the caller's"),
+        (status = 503, description = "The store or the archive is away"),
+    )
 )]
 pub async fn blame(
     State(api): State<Api>,

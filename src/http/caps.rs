@@ -9,7 +9,7 @@ use utoipa::{IntoParams, ToSchema};
 use super::Api;
 use super::auth::{Auditor, Operator};
 use super::extract::{Id, Json, Params};
-use super::problem::{BadBody, Busy, NoKey, Problem, ProblemDetails, WarningView};
+use super::problem::{BadBody, Busy, Problem, WarningView};
 use crate::directory::Principal;
 use crate::domain::canonical;
 use crate::domain::cap::{Cap, CapLimit, Defaults, MAX_TOKENS, Unit, Window};
@@ -145,15 +145,13 @@ impl WhoseParams {
     request_body = CapBody,
     responses(
         (status = 200, description = "The cap as it is now", body = CapView),
-        (status = 400, description = "A malformed parameter", body = ProblemDetails, content_type = "application/problem+json"),
-        NoKey,
-        (status = 403, description = "Not an operator", body = ProblemDetails, content_type = "application/problem+json"),
-        (status = 404, description = "No such agent", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 400, description = "A malformed parameter"),
+        (status = 403, description = "Not an operator"),
+        (status = 404, description = "No such agent"),
         BadBody,
-        (status = 422, description = "The body does not fit", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 422, description = "The body does not fit"),
         Busy,
-    ),
-    security(("bearer" = []), ("apiKey" = []))
+    )
 )]
 pub async fn put(
     State(api): State<Api>,
@@ -211,13 +209,11 @@ fn warnings(cap: &Cap, now: Micros) -> Vec<WarningView> {
     params(("window" = String, Path, description = "An ISO 8601 duration from PT1M to P31D"), RemoveParams),
     responses(
         (status = 204, description = "It is gone"),
-        (status = 400, description = "A malformed parameter", body = ProblemDetails, content_type = "application/problem+json"),
-        NoKey,
-        (status = 403, description = "Not an operator", body = ProblemDetails, content_type = "application/problem+json"),
-        (status = 404, description = "No operator set such a cap", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 400, description = "A malformed parameter"),
+        (status = 403, description = "Not an operator"),
+        (status = 404, description = "No operator set such a cap"),
         Busy,
-    ),
-    security(("bearer" = []), ("apiKey" = []))
+    )
 )]
 pub async fn delete(
     State(api): State<Api>,
@@ -280,11 +276,9 @@ async fn change(
     params(WhoseParams),
     responses(
         (status = 200, description = "The caps", body = CapsView),
-        (status = 400, description = "A malformed parameter", body = ProblemDetails, content_type = "application/problem+json"),
-        NoKey,
-        (status = 403, description = "An agent's key", body = ProblemDetails, content_type = "application/problem+json"),
-    ),
-    security(("bearer" = []), ("apiKey" = []))
+        (status = 400, description = "A malformed parameter"),
+        (status = 403, description = "An agent's key"),
+    )
 )]
 pub async fn list(
     State(api): State<Api>,

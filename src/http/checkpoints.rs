@@ -9,7 +9,7 @@ use utoipa::{IntoParams, ToSchema};
 use super::Api;
 use super::auth::{Anyone, limited_to};
 use super::extract::{Id, Ids, Json, Params, page_size};
-use super::problem::{BadBody, Busy, NoKey, Problem, ProblemDetails};
+use super::problem::{BadBody, Busy, Problem};
 use super::tasks::{CheckpointView, find};
 use super::views::TaskView;
 use crate::domain::failure::Code;
@@ -64,11 +64,9 @@ fn read_cursor(text: &str) -> Option<CheckpointCursor> {
     params(("taskId" = String, Path, description = "The task's UUID; it need not exist yet"), ListParams),
     responses(
         (status = 200, description = "One page", body = HistoryView),
-        (status = 400, description = "A malformed parameter", body = ProblemDetails, content_type = "application/problem+json"),
-        NoKey,
-        (status = 404, description = "Not a UUID", body = ProblemDetails, content_type = "application/problem+json"),
-    ),
-    security(("bearer" = []), ("apiKey" = []))
+        (status = 400, description = "A malformed parameter"),
+        (status = 404, description = "Not a UUID"),
+    )
 )]
 pub async fn list(
     State(api): State<Api>,
@@ -120,15 +118,13 @@ pub struct RestoreBody {
     request_body = RestoreBody,
     responses(
         (status = 200, description = "The task as it is now", body = TaskView),
-        NoKey,
-        (status = 403, description = "Not its holder", body = ProblemDetails, content_type = "application/problem+json"),
-        (status = 404, description = "No such task or checkpoint, or not the caller's", body = ProblemDetails, content_type = "application/problem+json"),
-        (status = 409, description = "The task has ended, or a handoff is on its way", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 403, description = "Not its holder"),
+        (status = 404, description = "No such task or checkpoint, or not the caller's"),
+        (status = 409, description = "The task has ended, or a handoff is on its way"),
         BadBody,
-        (status = 422, description = "The body does not fit", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 422, description = "The body does not fit"),
         Busy,
-    ),
-    security(("bearer" = []), ("apiKey" = []))
+    )
 )]
 pub async fn restore(
     State(api): State<Api>,

@@ -2,15 +2,16 @@
 
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
-use utoipa::IntoParams;
+use utoipa::{IntoParams, ToSchema};
 
 use super::Api;
 use super::auth::{Anyone, Auditor, Operator, limited_to};
 use super::extract::{Id, Params, Text};
-use super::problem::{BadBody, Busy, NoKey, Problem, ProblemDetails, WarningView};
+use super::open;
+use super::problem::{BadBody, Busy, Problem, WarningView};
 use crate::contract::document::{Document, DocumentError};
 use crate::contract::enforce::CompiledContract;
 use crate::contract::level::Level;
@@ -28,6 +29,126 @@ use crate::store::contracts::ContractRow;
 
 /// The most contracts that one call lints.
 const MAX_LINTED: usize = 1_000;
+
+/// A contract, as docs/contracts.md describes it: `id`, `version`, and its clauses.
+#[derive(Serialize, ToSchema)]
+pub struct ContractDocument {}
+
+/// A contract as shown: its document, and beside it what the broker knows of it.
+#[derive(ToSchema)]
+pub struct ContractView {
+    /// The contract's id.
+    pub id: String,
+    /// Its version.
+    pub version: String,
+    /// What the broker knows of it.
+    pub meta: ContractMeta,
+    /// What is taken and does not hold in full; only in the answer that put it.
+    pub warnings: Option<Vec<WarningView>>,
+}
+
+/// What the broker knows of a contract.
+#[derive(ToSchema)]
+#[schema(rename_all = "camelCase")]
+pub struct ContractMeta {
+    /// SHA-256 over the document's canonical form (RFC 8785), in hexadecimal.
+    pub sha256: String,
+    /// When it was put, RFC 3339.
+    pub created_at: String,
+    /// It is on its way out.
+    pub deprecated: bool,
+    /// All versions that there are; only on the contract's own page.
+    pub versions: Option<Vec<String>>,
+    /// How far it conforms, null below L1; only in the answer that put it.
+    #[schema(value_type = Option<open::ContractLevel>)]
+    pub level: Option<String>,
+    /// What it lacks for the next level; only in the answer that put it.
+    pub missing: Option<Vec<String>>,
+    /// What the linter found; only in the answer that put it.
+    pub findings: Option<Vec<LintFinding>>,
+}
+
+/// One page with all contracts that the caller may see.
+#[derive(ToSchema)]
+pub struct ContractsView {
+    /// Each in its highest version, by id.
+    pub items: Vec<ContractView>,
+}
+
+/// What the linter says.
+#[derive(ToSchema)]
+pub struct LintView {
+    /// One a contract, in the order in which they were sent.
+    pub contracts: Vec<LintedContract>,
+}
+
+/// What the linter says of one contract.
+#[derive(ToSchema)]
+pub struct LintedContract {
+    /// The contract's id.
+    #[schema(required)]
+    pub id: Option<String>,
+    /// Where it stands in the request: `/contracts/0`, or empty where one was sent alone.
+    pub file: String,
+    /// How far it conforms, null below L1.
+    #[schema(required, value_type = Option<open::ContractLevel>)]
+    pub level: Option<String>,
+    /// What it lacks for the next level.
+    pub missing: Vec<String>,
+    /// What was found.
+    pub findings: Vec<LintFinding>,
+    /// What of the contract would be taken and not hold in full; absent where there is nothing.
+    pub warnings: Option<Vec<WarningView>>,
+}
+
+/// One finding of the linter.
+#[derive(ToSchema)]
+pub struct LintFinding {
+    /// The rule's name.
+    pub rule: String,
+    /// How much it weighs.
+    #[schema(value_type = open::Severity)]
+    pub severity: String,
+    /// The line, from 1.
+    pub line: usize,
+    /// The column, from 1.
+    pub column: usize,
+    /// What is wrong.
+    pub message: String,
+}
+
+/// What to lint: one contract, or several.
+#[derive(Serialize, ToSchema)]
+#[serde(untagged)]
+pub enum LintBody {
+    /// Several contracts, and the registry to hold them against.
+    Many(LintManyBody),
+    /// One contract.
+    One(ContractDocument),
+}
+
+/// Contracts to lint.
+#[derive(Serialize, ToSchema)]
+pub struct LintManyBody {
+    /// The contracts, a thousand at most.
+    pub contracts: Vec<ContractOrText>,
+    /// A registry of agents; the tenant's own unless sent along.
+    pub registry: Option<LintRegistryBody>,
+}
+
+/// A contract, or its text in JSON or YAML.
+#[derive(Serialize, ToSchema)]
+#[serde(untagged)]
+pub enum ContractOrText {
+    /// The contract.
+    Document(ContractDocument),
+    /// Its text.
+    Text(String),
+}
+
+/// A registry of agents, as docs/contracts.md describes it.
+#[derive(Serialize, ToSchema)]
+pub struct LintRegistryBody {}
 
 fn unreadable(err: &DocumentError) -> Problem {
     let at = err.place;
@@ -72,18 +193,16 @@ fn concerns(principal: &Principal, agents: &Agents, ready: &CompiledContract) ->
 #[utoipa::path(
     put, path = "/contracts/{contractId}", tag = "contracts", operation_id = "putContract",
     params(("contractId" = String, Path, description = "The contract's id, kebab-case")),
-    request_body(content = Object, description = "The contract (docs/contracts.md), as `application/json` or `application/yaml`", content_type = "application/json"),
+    request_body(content = ContractDocument, description = "The contract (docs/contracts.md), as `application/json` or `application/yaml`", content_type = "application/json"),
     responses(
-        (status = 200, description = "It was there already", body = Object),
-        (status = 201, description = "The contract, with `meta` and the linter's `level`, `missing` and `findings` in it, and `warnings`: what is taken and does not hold in full", body = Object),
-        NoKey,
-        (status = 403, description = "Not an operator", body = ProblemDetails, content_type = "application/problem+json"),
-        (status = 409, description = "This version has another content", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 200, description = "It was there already", body = ContractView),
+        (status = 201, description = "The contract, with `meta` and the linter's `level`, `missing` and `findings` in it, and `warnings`: what is taken and does not hold in full", body = ContractView),
+        (status = 403, description = "Not an operator"),
+        (status = 409, description = "This version has another content"),
         BadBody,
-        (status = 422, description = "A clause cannot be enforced", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 422, description = "A clause cannot be enforced"),
         Busy,
-    ),
-    security(("bearer" = []), ("apiKey" = []))
+    )
 )]
 pub async fn put(
     State(api): State<Api>,
@@ -249,11 +368,9 @@ pub struct ListParams {
     get, path = "/contracts", tag = "contracts", operation_id = "listContracts",
     params(ListParams),
     responses(
-        (status = 200, description = "`{items: [contract]}`", body = Object),
-        (status = 400, description = "A malformed parameter", body = ProblemDetails, content_type = "application/problem+json"),
-        NoKey,
-    ),
-    security(("bearer" = []), ("apiKey" = []))
+        (status = 200, description = "The contracts", body = ContractsView),
+        (status = 400, description = "A malformed parameter"),
+    )
 )]
 pub async fn list(
     State(api): State<Api>,
@@ -289,12 +406,10 @@ pub struct GetParams {
     get, path = "/contracts/{contractId}", tag = "contracts", operation_id = "getContract",
     params(("contractId" = String, Path, description = "The contract's id"), GetParams),
     responses(
-        (status = 200, description = "The contract, with `meta`: hash, time, all versions", body = Object),
-        (status = 400, description = "A malformed parameter", body = ProblemDetails, content_type = "application/problem+json"),
-        NoKey,
-        (status = 404, description = "No such contract or version", body = ProblemDetails, content_type = "application/problem+json"),
-    ),
-    security(("bearer" = []), ("apiKey" = []))
+        (status = 200, description = "The contract, with `meta`: hash, time, all versions", body = ContractView),
+        (status = 400, description = "A malformed parameter"),
+        (status = 404, description = "No such contract or version"),
+    )
 )]
 pub async fn get(
     State(api): State<Api>,
@@ -321,15 +436,13 @@ pub async fn get(
 /// Lint contracts against this tenant's agents, or a registry sent along; writes nothing.
 #[utoipa::path(
     post, path = "/contracts/lint", tag = "contracts", operation_id = "lintContracts",
-    request_body(content = Object, description = "One contract, or `{contracts: [contract, or its text], registry?}`, as JSON or YAML", content_type = "application/json"),
+    request_body(content = LintBody, description = "One contract, or `{contracts: [contract, or its text], registry?}`, as JSON or YAML", content_type = "application/json"),
     responses(
-        (status = 200, description = "`{contracts: [{id, file, level, missing, findings, warnings?}]}`", body = Object),
-        NoKey,
-        (status = 403, description = "An agent's key", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 200, description = "What the linter says", body = LintView),
+        (status = 403, description = "An agent's key"),
         BadBody,
-        (status = 422, description = "Not what can be linted", body = ProblemDetails, content_type = "application/problem+json"),
-    ),
-    security(("bearer" = []), ("apiKey" = []))
+        (status = 422, description = "Not what can be linted"),
+    )
 )]
 pub async fn lint_all(
     State(api): State<Api>,

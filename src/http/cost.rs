@@ -9,7 +9,8 @@ use utoipa::ToSchema;
 use super::Api;
 use super::auth::Anyone;
 use super::extract::Id;
-use super::problem::{NoKey, Problem, ProblemDetails};
+use super::open;
+use super::problem::Problem;
 use super::tasks::find;
 use super::trace::{Log, account};
 use crate::account::Account;
@@ -93,6 +94,7 @@ pub struct HopCostView {
     /// Who received.
     pub to_agent_id: String,
     /// Where it stands.
+    #[schema(value_type = open::HandoffStatus)]
     pub status: String,
     /// `costSpentSoFarUSD` of its message: cumulative along the path to it.
     #[serde(rename = "statedSpentUSD")]
@@ -129,6 +131,7 @@ pub struct TaskCostView {
     /// The task.
     pub task_id: String,
     /// Where it stands.
+    #[schema(value_type = open::TaskStatus)]
     pub status: String,
     /// The sums; null for a task that was begun before there were books.
     pub sums: Option<SumsView>,
@@ -144,11 +147,9 @@ pub struct TaskCostView {
     params(("taskId" = String, Path, description = "The task's UUID")),
     responses(
         (status = 200, description = "Its books", body = TaskCostView),
-        NoKey,
-        (status = 404, description = "No such task, or not the caller's", body = ProblemDetails, content_type = "application/problem+json"),
-        (status = 503, description = "The store is away", body = ProblemDetails, content_type = "application/problem+json"),
-    ),
-    security(("bearer" = []), ("apiKey" = []))
+        (status = 404, description = "No such task, or not the caller's"),
+        (status = 503, description = "The store is away"),
+    )
 )]
 pub async fn cost(
     State(api): State<Api>,

@@ -11,7 +11,7 @@ use utoipa::{IntoParams, ToSchema};
 use super::Api;
 use super::auth::{Auditor, Operator};
 use super::extract::{Id, Ids, Json, Params, preferred_wait};
-use super::problem::{BadBody, Busy, NoKey, Problem, ProblemDetails};
+use super::problem::{BadBody, Busy, Problem};
 use super::views::Receipt;
 use crate::clock;
 use crate::directory::Principal;
@@ -136,15 +136,13 @@ fn salt(api: &Api, subject: &SubjectRef, id: ErasureId) -> [u8; 16] {
     responses(
         (status = 200, description = "Erased: the certificate", body = ErasureView),
         (status = 202, description = "Under way; Location says where it can be watched", body = ErasureView),
-        NoKey,
-        (status = 403, description = "Not an operator", body = ProblemDetails, content_type = "application/problem+json"),
-        (status = 404, description = "Nothing is or was held on this person", body = ProblemDetails, content_type = "application/problem+json"),
-        (status = 409, description = "A legal hold forbids it", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 403, description = "Not an operator"),
+        (status = 404, description = "Nothing is or was held on this person"),
+        (status = 409, description = "A legal hold forbids it"),
         BadBody,
-        (status = 422, description = "The body does not fit", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 422, description = "The body does not fit"),
         Busy,
-    ),
-    security(("bearer" = []), ("apiKey" = []))
+    )
 )]
 pub async fn erase(
     State(api): State<Api>,
@@ -297,11 +295,9 @@ async fn receipt(api: &Api, row: &ErasureRow) -> Result<Option<Receipt>, Problem
     ),
     responses(
         (status = 200, description = "The erasure", body = ErasureView),
-        NoKey,
-        (status = 403, description = "An agent's key", body = ProblemDetails, content_type = "application/problem+json"),
-        (status = 404, description = "No such erasure of this person", body = ProblemDetails, content_type = "application/problem+json"),
-    ),
-    security(("bearer" = []), ("apiKey" = []))
+        (status = 403, description = "An agent's key"),
+        (status = 404, description = "No such erasure of this person"),
+    )
 )]
 pub async fn get_erasure(
     State(api): State<Api>,

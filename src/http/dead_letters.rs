@@ -9,7 +9,8 @@ use super::Api;
 use super::auth::{Auditor, Operator};
 use super::escalations::{reason_of, wrong};
 use super::extract::{Id, Json, Params, page_size, parameter, read_cursor};
-use super::problem::{BadBody, Busy, FailureView, NoKey, Problem, ProblemDetails, view};
+use super::open;
+use super::problem::{BadBody, Busy, FailureView, Problem, view};
 use super::views::Page;
 use crate::directory::Principal;
 use crate::domain::failure::Failure;
@@ -31,10 +32,12 @@ pub struct DeadLetterView {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub to_agent: Option<String>,
     /// The primary reason.
+    #[schema(value_type = open::ErrorCode)]
     pub reason: String,
     /// Everything that the gate found.
     pub failures: Vec<FailureView>,
     /// `OPEN`, `RELEASED` or `DISCARDED`.
+    #[schema(value_type = open::DeadLetterStatus)]
     pub status: String,
     /// When it was kept, RFC 3339.
     pub created_at: String,
@@ -46,7 +49,7 @@ pub struct DeadLetterView {
     pub resolved_by: Option<String>,
     /// The message; only on the dead letter's own page. It may carry an attack: show it as text.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<Object>)]
+    #[schema(value_type = Option<super::views::StoredMessage>)]
     pub message: Option<Value>,
 }
 
@@ -94,11 +97,9 @@ pub struct ListParams {
     params(ListParams),
     responses(
         (status = 200, description = "One page", body = Page<DeadLetterView>),
-        (status = 400, description = "A malformed parameter", body = ProblemDetails, content_type = "application/problem+json"),
-        NoKey,
-        (status = 403, description = "An agent's key", body = ProblemDetails, content_type = "application/problem+json"),
-    ),
-    security(("bearer" = []), ("apiKey" = []))
+        (status = 400, description = "A malformed parameter"),
+        (status = 403, description = "An agent's key"),
+    )
 )]
 pub async fn list(
     State(api): State<Api>,
@@ -137,11 +138,9 @@ pub async fn list(
     params(("handoffId" = String, Path, description = "The handoff's UUID")),
     responses(
         (status = 200, description = "The dead letter", body = DeadLetterView),
-        NoKey,
-        (status = 403, description = "An agent's key", body = ProblemDetails, content_type = "application/problem+json"),
-        (status = 404, description = "No such dead letter", body = ProblemDetails, content_type = "application/problem+json"),
-    ),
-    security(("bearer" = []), ("apiKey" = []))
+        (status = 403, description = "An agent's key"),
+        (status = 404, description = "No such dead letter"),
+    )
 )]
 pub async fn get(
     State(api): State<Api>,
@@ -192,15 +191,13 @@ pub struct DiscardBody {
     request_body = ReleaseBody,
     responses(
         (status = 200, description = "Released: it is on its way", body = DeadLetterView),
-        NoKey,
-        (status = 403, description = "Not an operator, or the gate still forbids it", body = ProblemDetails, content_type = "application/problem+json"),
-        (status = 404, description = "No such dead letter", body = ProblemDetails, content_type = "application/problem+json"),
-        (status = 409, description = "Decided before, erased, or the task has ended", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 403, description = "Not an operator, or the gate still forbids it"),
+        (status = 404, description = "No such dead letter"),
+        (status = 409, description = "Decided before, erased, or the task has ended"),
         BadBody,
-        (status = 422, description = "Refused again, with what was found; or an entry names no finding", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 422, description = "Refused again, with what was found; or an entry names no finding"),
         Busy,
-    ),
-    security(("bearer" = []), ("apiKey" = []))
+    )
 )]
 pub async fn release(
     State(api): State<Api>,
@@ -241,15 +238,13 @@ fn appeal_of(reason: &str, waive: Vec<String>, strict: bool) -> Result<Appeal, P
     request_body = DiscardBody,
     responses(
         (status = 200, description = "Discarded", body = DeadLetterView),
-        NoKey,
-        (status = 403, description = "Not an operator", body = ProblemDetails, content_type = "application/problem+json"),
-        (status = 404, description = "No such dead letter", body = ProblemDetails, content_type = "application/problem+json"),
-        (status = 409, description = "Decided before", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 403, description = "Not an operator"),
+        (status = 404, description = "No such dead letter"),
+        (status = 409, description = "Decided before"),
         BadBody,
-        (status = 422, description = "The body does not fit", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 422, description = "The body does not fit"),
         Busy,
-    ),
-    security(("bearer" = []), ("apiKey" = []))
+    )
 )]
 pub async fn discard(
     State(api): State<Api>,
@@ -345,13 +340,11 @@ pub struct BulkView {
     request_body = BulkBody,
     responses(
         (status = 200, description = "What came of each", body = BulkView),
-        NoKey,
-        (status = 403, description = "Not an operator", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 403, description = "Not an operator"),
         BadBody,
-        (status = 422, description = "The body does not fit", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 422, description = "The body does not fit"),
         Busy,
-    ),
-    security(("bearer" = []), ("apiKey" = []))
+    )
 )]
 pub async fn release_many(
     State(api): State<Api>,
@@ -369,13 +362,11 @@ pub async fn release_many(
     request_body = BulkBody,
     responses(
         (status = 200, description = "What came of each", body = BulkView),
-        NoKey,
-        (status = 403, description = "Not an operator", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 403, description = "Not an operator"),
         BadBody,
-        (status = 422, description = "The body does not fit", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 422, description = "The body does not fit"),
         Busy,
-    ),
-    security(("bearer" = []), ("apiKey" = []))
+    )
 )]
 pub async fn discard_many(
     State(api): State<Api>,

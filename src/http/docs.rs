@@ -8,6 +8,7 @@ use axum::routing::get;
 use utoipa_swagger_ui::{Config, SwaggerUi};
 
 use super::Api;
+use super::document::Published;
 use super::extract::Id;
 use super::problem::Problem;
 
@@ -49,11 +50,13 @@ error_pages!(
 );
 
 /// Pages for people; the document itself is served as `/openapi.json`.
-pub fn routes(document: utoipa::openapi::OpenApi) -> Router<Api> {
+pub fn routes(document: Published) -> Router<Api> {
     // Its badge would send the document's address to a service of other people.
     let config = Config::new(["/openapi.json"]).validator_url("none");
-    let ui: Router<Api> =
-        SwaggerUi::new("/docs/api").url("/openapi.json", document).config(config).into();
+    let ui: Router<Api> = SwaggerUi::new("/docs/api")
+        .external_url_unchecked("/openapi.json", document.into())
+        .config(config)
+        .into();
     Router::new()
         .route("/docs", get(|| async { Redirect::temporary("/docs/api/") }))
         .route("/docs/errors/{code}", get(error))

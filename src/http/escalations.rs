@@ -7,7 +7,8 @@ use utoipa::{IntoParams, ToSchema};
 use super::Api;
 use super::auth::{Auditor, Operator};
 use super::extract::{Id, Json, Params, page_size, parameter, read_cursor};
-use super::problem::{BadBody, Busy, NoKey, Problem, ProblemDetails};
+use super::open;
+use super::problem::{BadBody, Busy, Problem};
 use super::views::{Page, TaskView};
 use crate::domain::canonical;
 use crate::domain::escalation::{Escalation, EscalationStatus, Resolution};
@@ -45,8 +46,10 @@ pub struct EscalationView {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resume_as: Option<String>,
     /// What happens when nobody decides in time: `resume` or `dead-letter`.
+    #[schema(value_type = open::DefaultAction)]
     pub default_action: String,
     /// `OPEN`, `RESOLVED` or `TIMED_OUT`.
+    #[schema(value_type = open::EscalationState)]
     pub status: String,
     /// When it was opened, RFC 3339.
     pub opened_at: String,
@@ -108,11 +111,9 @@ pub struct ListParams {
     params(ListParams),
     responses(
         (status = 200, description = "One page", body = Page<EscalationView>),
-        (status = 400, description = "A malformed parameter", body = ProblemDetails, content_type = "application/problem+json"),
-        NoKey,
-        (status = 403, description = "An agent's key", body = ProblemDetails, content_type = "application/problem+json"),
-    ),
-    security(("bearer" = []), ("apiKey" = []))
+        (status = 400, description = "A malformed parameter"),
+        (status = 403, description = "An agent's key"),
+    )
 )]
 pub async fn list(
     State(api): State<Api>,
@@ -145,11 +146,9 @@ pub async fn list(
     params(("escalationId" = String, Path, description = "The escalation's UUID")),
     responses(
         (status = 200, description = "The escalation", body = EscalationView),
-        NoKey,
-        (status = 403, description = "An agent's key", body = ProblemDetails, content_type = "application/problem+json"),
-        (status = 404, description = "No such escalation", body = ProblemDetails, content_type = "application/problem+json"),
-    ),
-    security(("bearer" = []), ("apiKey" = []))
+        (status = 403, description = "An agent's key"),
+        (status = 404, description = "No such escalation"),
+    )
 )]
 pub async fn get(
     State(api): State<Api>,
@@ -226,15 +225,13 @@ pub(super) fn wrong(pointer: &str, message: &str) -> Problem {
     request_body = ResolveBody,
     responses(
         (status = 200, description = "Decided", body = ResolvedView),
-        NoKey,
-        (status = 403, description = "Not an operator", body = ProblemDetails, content_type = "application/problem+json"),
-        (status = 404, description = "No such escalation", body = ProblemDetails, content_type = "application/problem+json"),
-        (status = 409, description = "Decided before, or there is nothing to reassign", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 403, description = "Not an operator"),
+        (status = 404, description = "No such escalation"),
+        (status = 409, description = "Decided before, or there is nothing to reassign"),
         BadBody,
-        (status = 422, description = "The body does not fit, or the agent takes no handoffs", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 422, description = "The body does not fit, or the agent takes no handoffs"),
         Busy,
-    ),
-    security(("bearer" = []), ("apiKey" = []))
+    )
 )]
 pub async fn resolve(
     State(api): State<Api>,

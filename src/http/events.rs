@@ -17,7 +17,9 @@ use utoipa::{IntoParams, ToSchema};
 use super::Api;
 use super::auth::{Anyone, limited_to};
 use super::extract::{Id, Params, page_size, parameter};
-use super::problem::{Busy, NoKey, Problem, ProblemDetails};
+use super::open;
+use super::problem::{Busy, Problem};
+use super::schemas::JsonSchema;
 use super::tasks;
 use crate::domain::event::{EventFilter, EventFormat, EventType, Position};
 use crate::domain::failure::Code;
@@ -62,10 +64,72 @@ pub struct FeedParams {
 #[serde(rename_all = "camelCase")]
 pub struct FeedView {
     /// The events, in order; see `/schemas/events/{type}`.
-    #[schema(value_type = Vec<Object>)]
+    #[schema(value_type = Vec<Event>)]
     pub items: Vec<Value>,
     /// Give it as `since` to go on. A page may be empty and still move on.
     pub next_cursor: String,
+}
+
+/// An event, in the format that was asked for. Its component is made from the files under `schemas/events/`.
+pub struct Event;
+
+impl utoipa::PartialSchema for Event {
+    fn schema() -> utoipa::openapi::RefOr<utoipa::openapi::Schema> {
+        utoipa::openapi::Object::new().into()
+    }
+}
+
+impl ToSchema for Event {}
+
+/// An event as CloudEvents 1.0 writes it.
+#[derive(ToSchema)]
+pub struct CloudEvent {
+    /// Always `1.0`.
+    pub specversion: String,
+    /// The event's id, the same at every delivery.
+    pub id: String,
+    /// The broker and the tenant.
+    pub source: String,
+    /// The event's type.
+    #[schema(value_type = open::EventType, rename = "type")]
+    pub kind: String,
+    /// When it happened, RFC 3339.
+    pub time: String,
+    /// Always `application/json`.
+    pub datacontenttype: String,
+    /// Where the schema of `data` is.
+    pub dataschema: String,
+    /// Its place in the tenant's feed.
+    pub cursor: String,
+    /// The data of the same event in the standard format.
+    pub data: EventData,
+    /// The task, and the handoff where there is one.
+    #[schema(nullable = false)]
+    pub subject: Option<String>,
+    /// The handoff's trace context, W3C `traceparent`.
+    #[schema(nullable = false)]
+    pub traceparent: Option<String>,
+}
+
+/// The data of an event: free; the type's schema at /schemas/events/{type} describes it.
+#[derive(ToSchema)]
+pub struct EventData {}
+
+/// The types of events, with their schemas.
+#[derive(ToSchema)]
+pub struct EventSchemasView {
+    /// One a type.
+    pub items: Vec<EventSchemaRef>,
+}
+
+/// Where the schema of a type of event is.
+#[derive(ToSchema)]
+pub struct EventSchemaRef {
+    /// The type.
+    #[schema(value_type = open::EventType, rename = "type")]
+    pub kind: String,
+    /// The path of its schema.
+    pub href: String,
 }
 
 /// A cursor, or a time as the place from which on everything is behind it.
@@ -100,11 +164,9 @@ fn types(text: Option<&str>) -> Result<Vec<EventType>, Problem> {
     params(FeedParams),
     responses(
         (status = 200, description = "One page", body = FeedView),
-        (status = 400, description = "A malformed parameter", body = ProblemDetails, content_type = "application/problem+json"),
-        NoKey,
+        (status = 400, description = "A malformed parameter"),
         Busy,
-    ),
-    security(("bearer" = []), ("apiKey" = []))
+    )
 )]
 pub async fn list(
     State(api): State<Api>,
@@ -162,13 +224,11 @@ pub async fn list(
         ("Last-Event-ID" = Option<String>, Header, description = "Go on behind this event; browsers send it by themselves"),
     ),
     responses(
-        (status = 200, description = "A stream; `id` is the event's cursor, `event` its type, `data` the event in the standard format", body = Value, content_type = "text/event-stream"),
-        (status = 400, description = "`Last-Event-ID` is no cursor", body = ProblemDetails, content_type = "application/problem+json"),
-        NoKey,
-        (status = 404, description = "No such task, or not the caller's", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 200, description = "A stream; `id` is the event's cursor, `event` its type, `data` the event in the standard format", body = String, content_type = "text/event-stream"),
+        (status = 400, description = "`Last-Event-ID` is no cursor"),
+        (status = 404, description = "No such task, or not the caller's"),
         Busy,
-    ),
-    security(("bearer" = []), ("apiKey" = []))
+    )
 )]
 pub async fn watch_task(
     State(api): State<Api>,
@@ -259,7 +319,7 @@ impl Watching {
 #[utoipa::path(
     get, path = "/schemas/events", tag = "schemas", operation_id = "listEventSchemas",
     security(()),
-    responses((status = 200, description = "`{items: [{type, href}]}`", body = Object))
+    responses((status = 200, description = "The types", body = EventSchemasView))
 )]
 pub async fn event_schemas() -> axum::Json<Value> {
     let items: Vec<Value> = EventType::ALL
@@ -275,8 +335,8 @@ pub async fn event_schemas() -> axum::Json<Value> {
     security(()),
     params(("type" = String, Path, description = "e.g. `handoff.rolled_back`")),
     responses(
-        (status = 200, description = "The schema", body = Object, content_type = "application/schema+json"),
-        (status = 404, description = "No such type", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 200, description = "The schema", body = JsonSchema, content_type = "application/schema+json"),
+        (status = 404, description = "No such type"),
     )
 )]
 pub async fn event_schema(Id(kind): Id<EventType>) -> Response {

@@ -17,9 +17,10 @@ use super::extract::{
     Id, JsonBytes, Params, idempotency_key, page_size, parameter, preferred_wait, read_cursor,
     trace_context,
 };
-use super::problem::{BadBody, FailureView, NoKey, Problem, ProblemDetails, WarningView, view};
+use super::open;
+use super::problem::{BadBody, FailureView, Problem, WarningView, view};
 use super::results;
-use super::views::{HandoffView, Links, Page, Receipt, SubmittedView};
+use super::views::{HandoffMessage, HandoffView, Links, Page, Receipt, SubmittedView};
 use crate::directory::Principal;
 use crate::domain::agent::Agent;
 use crate::domain::failure::{Code, primary};
@@ -40,7 +41,7 @@ const WAIT_POLL: Duration = Duration::from_millis(250);
 /// Submit a handoff: the gate, one commit, then delivery.
 #[utoipa::path(
     post, path = "/handoffs", tag = "handoffs", operation_id = "submitHandoff",
-    request_body(content = Object, description = "The canonical handoff message; see /schemas/handoff/2.1", content_type = "application/json"),
+    request_body(content = HandoffMessage, description = "The canonical handoff message; see /schemas/handoff/2.1", content_type = "application/json"),
     params(
         ("Idempotency-Key" = Option<String>, Header, description = "Makes a repeated submission safe"),
         ("Prefer" = Option<String>, Header, description = "`wait=N`: hold the answer up to N seconds (60 at most) for the verdict"),
@@ -50,15 +51,14 @@ const WAIT_POLL: Duration = Duration::from_millis(250);
     responses(
         (status = 200, description = "The verdict came within the wait, or a handoff to oneself", body = SubmittedView),
         (status = 202, description = "Committed", body = SubmittedView),
-        (status = 400, description = "Not JSON", body = ProblemDetails, content_type = "application/problem+json"),
-        (status = 401, description = "No valid key, or a wrong signature", body = ProblemDetails, content_type = "application/problem+json"),
-        (status = 403, description = "Not the key's agent, or not on the allowlist", body = ProblemDetails, content_type = "application/problem+json"),
-        (status = 409, description = "The id exists with another content, or the task has ended", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 400, description = "Not JSON"),
+        (status = 401, description = "No valid key, or a wrong signature"),
+        (status = 403, description = "Not the key's agent, or not on the allowlist"),
+        (status = 409, description = "The id exists with another content, or the task has ended"),
         BadBody,
-        (status = 422, description = "Refused by the gate", body = ProblemDetails, content_type = "application/problem+json"),
-        (status = 503, description = "Overloaded, or the store is away: nothing was written", body = ProblemDetails, content_type = "application/problem+json"),
-    ),
-    security(("bearer" = []), ("apiKey" = []))
+        (status = 422, description = "Refused by the gate"),
+        (status = 503, description = "Overloaded, or the store is away: nothing was written"),
+    )
 )]
 pub async fn submit(
     State(api): State<Api>,
@@ -257,6 +257,7 @@ pub struct ValidationView {
     pub valid: bool,
     /// The primary reason, where it would not.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<open::ErrorCode>)]
     pub reason: Option<String>,
     /// Everything that was found.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -281,15 +282,13 @@ pub struct ValidateParams {
 #[utoipa::path(
     post, path = "/handoffs/validate", tag = "handoffs", operation_id = "validateHandoff",
     params(ValidateParams),
-    request_body(content = Object, description = "The canonical handoff message", content_type = "application/json"),
+    request_body(content = HandoffMessage, description = "The canonical handoff message", content_type = "application/json"),
     responses(
         (status = 200, description = "What the gate would say", body = ValidationView),
-        NoKey,
-        (status = 403, description = "`as` names another agent, and the key is no operator's", body = ProblemDetails, content_type = "application/problem+json"),
-        (status = 404, description = "`as` names no agent", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 403, description = "`as` names another agent, and the key is no operator's"),
+        (status = 404, description = "`as` names no agent"),
         BadBody,
-    ),
-    security(("bearer" = []), ("apiKey" = []))
+    )
 )]
 pub async fn validate(
     State(api): State<Api>,
@@ -358,11 +357,9 @@ pub struct GetParams {
     params(("handoffId" = String, Path, description = "The handoff's UUID"), GetParams),
     responses(
         (status = 200, description = "The handoff", body = HandoffView),
-        (status = 400, description = "A malformed parameter", body = ProblemDetails, content_type = "application/problem+json"),
-        NoKey,
-        (status = 404, description = "No such handoff, or not the caller's", body = ProblemDetails, content_type = "application/problem+json"),
-    ),
-    security(("bearer" = []), ("apiKey" = []))
+        (status = 400, description = "A malformed parameter"),
+        (status = 404, description = "No such handoff, or not the caller's"),
+    )
 )]
 pub async fn get(
     State(api): State<Api>,
@@ -433,10 +430,8 @@ pub struct ListParams {
     params(ListParams),
     responses(
         (status = 200, description = "One page", body = Page<HandoffView>),
-        (status = 400, description = "A malformed parameter", body = ProblemDetails, content_type = "application/problem+json"),
-        NoKey,
-    ),
-    security(("bearer" = []), ("apiKey" = []))
+        (status = 400, description = "A malformed parameter"),
+    )
 )]
 pub async fn list(
     State(api): State<Api>,

@@ -11,7 +11,7 @@ use super::Api;
 use super::auth::AsAgent;
 use super::extract::{Id, Params};
 use super::handoffs::not_the_receiver;
-use super::problem::{Busy, NoKey, Problem, ProblemDetails};
+use super::problem::{Busy, Problem};
 use super::results;
 use crate::domain::agent::Agent;
 use crate::domain::handoff::DeliveryMode;
@@ -62,7 +62,7 @@ pub struct InboxItem {
     #[serde(skip_serializing_if = "String::is_empty")]
     pub tracestate: String,
     /// The message.
-    #[schema(value_type = Object)]
+    #[schema(value_type = super::views::StoredMessage)]
     pub message: Value,
 }
 
@@ -102,14 +102,12 @@ pub struct InboxView {
     params(("agentId" = String, Path, description = "The agent's id"), InboxParams),
     responses(
         (status = 200, description = "What was claimed", body = InboxView),
-        (status = 400, description = "A malformed parameter", body = ProblemDetails, content_type = "application/problem+json"),
-        NoKey,
-        (status = 403, description = "Not this agent's key", body = ProblemDetails, content_type = "application/problem+json"),
-        (status = 429, description = "The agent polls too often at once", body = ProblemDetails, content_type = "application/problem+json"),
-        (status = 409, description = "The agent takes its handoffs by webhook", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 400, description = "A malformed parameter"),
+        (status = 403, description = "Not this agent's key"),
+        (status = 429, description = "The agent polls too often at once"),
+        (status = 409, description = "The agent takes its handoffs by webhook"),
         Busy,
-    ),
-    security(("bearer" = []), ("apiKey" = []))
+    )
 )]
 pub async fn poll(
     State(api): State<Api>,

@@ -8,7 +8,7 @@ use utoipa::ToSchema;
 use super::Api;
 use super::auth::Admin;
 use super::extract::{Id, Json};
-use super::problem::{BadBody, Busy, NoKey, Problem, ProblemDetails};
+use super::problem::{BadBody, Busy, Problem};
 use crate::clock;
 use crate::directory::Principal;
 use crate::domain::failure::{Code, Failure, Stage};
@@ -114,13 +114,11 @@ pub(super) async fn carry_out(
     request_body(content = KeyBody, content_type = "application/json"),
     responses(
         (status = 201, description = "The key", body = KeyView),
-        NoKey,
-        (status = 403, description = "Not an admin", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 403, description = "Not an admin"),
         BadBody,
-        (status = 422, description = "The key does not fit", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 422, description = "The key does not fit"),
         Busy,
-    ),
-    security(("bearer" = []), ("apiKey" = []))
+    )
 )]
 pub async fn create(
     State(api): State<Api>,
@@ -163,10 +161,8 @@ pub async fn create(
     get, path = "/keys", tag = "keys", operation_id = "listKeys",
     responses(
         (status = 200, description = "The keys", body = KeysView),
-        NoKey,
-        (status = 403, description = "Not an admin", body = ProblemDetails, content_type = "application/problem+json"),
-    ),
-    security(("bearer" = []), ("apiKey" = []))
+        (status = 403, description = "Not an admin"),
+    )
 )]
 pub async fn list(
     State(api): State<Api>,
@@ -182,13 +178,11 @@ pub async fn list(
     params(("keyId" = String, Path, description = "The key's public name")),
     responses(
         (status = 200, description = "Revoked", body = KeyView),
-        NoKey,
-        (status = 403, description = "Not an admin", body = ProblemDetails, content_type = "application/problem+json"),
-        (status = 409, description = "The key that is used for this very request", body = ProblemDetails, content_type = "application/problem+json"),
-        (status = 404, description = "No such key", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 403, description = "Not an admin"),
+        (status = 409, description = "The key that is used for this very request"),
+        (status = 404, description = "No such key"),
         Busy,
-    ),
-    security(("bearer" = []), ("apiKey" = []))
+    )
 )]
 pub async fn revoke(
     State(api): State<Api>,

@@ -9,7 +9,7 @@ use super::Api;
 use super::auth::{Auditor, Operator};
 use super::data_subjects::{MAX_NOTE, bounded, subject, wrong};
 use super::extract::{Id, Json, Params, page_size};
-use super::problem::{BadBody, Busy, NoKey, Problem, ProblemDetails};
+use super::problem::{BadBody, Busy, Problem};
 use crate::directory::Principal;
 use crate::domain::canonical;
 use crate::domain::ids::{Micros, TaskId};
@@ -78,6 +78,7 @@ pub struct HoldBody {
 
 /// Why a hold is released.
 #[derive(Debug, Default, Deserialize, ToSchema)]
+#[schema(as = LegalHoldReleaseBody)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ReleaseBody {
     /// Why, in words.
@@ -126,14 +127,12 @@ async fn carry_out(
     responses(
         (status = 200, description = "It was there", body = HoldView),
         (status = 201, description = "Placed", body = HoldView),
-        NoKey,
-        (status = 403, description = "Not an operator", body = ProblemDetails, content_type = "application/problem+json"),
-        (status = 409, description = "The id holds, or held, something else", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 403, description = "Not an operator"),
+        (status = 409, description = "The id holds, or held, something else"),
         BadBody,
-        (status = 422, description = "The hold does not fit", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 422, description = "The hold does not fit"),
         Busy,
-    ),
-    security(("bearer" = []), ("apiKey" = []))
+    )
 )]
 pub async fn place(
     State(api): State<Api>,
@@ -187,14 +186,12 @@ pub async fn place(
     request_body(content = ReleaseBody, content_type = "application/json"),
     responses(
         (status = 200, description = "Released, now or before", body = HoldView),
-        NoKey,
-        (status = 403, description = "Not an operator", body = ProblemDetails, content_type = "application/problem+json"),
-        (status = 404, description = "No such hold", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 403, description = "Not an operator"),
+        (status = 404, description = "No such hold"),
         BadBody,
-        (status = 422, description = "The body does not fit", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 422, description = "The body does not fit"),
         Busy,
-    ),
-    security(("bearer" = []), ("apiKey" = []))
+    )
 )]
 pub async fn release(
     State(api): State<Api>,
@@ -217,11 +214,9 @@ pub async fn release(
     params(("holdId" = String, Path, description = "The hold")),
     responses(
         (status = 200, description = "The hold", body = HoldView),
-        NoKey,
-        (status = 403, description = "An agent's key", body = ProblemDetails, content_type = "application/problem+json"),
-        (status = 404, description = "No such hold", body = ProblemDetails, content_type = "application/problem+json"),
-    ),
-    security(("bearer" = []), ("apiKey" = []))
+        (status = 403, description = "An agent's key"),
+        (status = 404, description = "No such hold"),
+    )
 )]
 pub async fn get(
     State(api): State<Api>,
@@ -239,11 +234,9 @@ pub async fn get(
     params(ListParams),
     responses(
         (status = 200, description = "One page, by id", body = HoldsView),
-        (status = 400, description = "A malformed parameter", body = ProblemDetails, content_type = "application/problem+json"),
-        NoKey,
-        (status = 403, description = "An agent's key", body = ProblemDetails, content_type = "application/problem+json"),
-    ),
-    security(("bearer" = []), ("apiKey" = []))
+        (status = 400, description = "A malformed parameter"),
+        (status = 403, description = "An agent's key"),
+    )
 )]
 pub async fn list(
     State(api): State<Api>,

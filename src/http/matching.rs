@@ -4,14 +4,16 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use axum::extract::State;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use utoipa::IntoParams;
+use utoipa::{IntoParams, ToSchema};
 
 use super::Api;
 use super::auth::Anyone;
 use super::extract::{Id, Params};
-use super::problem::{NoKey, Problem, ProblemDetails};
+use super::open;
+use super::problem::Problem;
+use super::schemas::JsonSchema;
 use crate::directory::{Agents, Ranking};
 use crate::domain::agent::Agent;
 use crate::domain::failure::Code;
@@ -32,17 +34,111 @@ pub struct MatchParams {
     task: Option<String>,
 }
 
+/// Agents that could take something, best first.
+#[derive(ToSchema)]
+#[schema(rename_all = "camelCase")]
+pub struct MatchView {
+    /// The agents.
+    pub items: Vec<MatchedAgent>,
+    /// What put them in order.
+    #[schema(value_type = open::RankedBy)]
+    pub ranked_by: String,
+}
+
+/// An agent that could take something.
+#[derive(ToSchema)]
+#[schema(rename_all = "camelCase")]
+pub struct MatchedAgent {
+    /// The agent.
+    pub agent_id: String,
+    /// Its type.
+    pub agent_type: String,
+    /// Its version.
+    pub agent_version: String,
+    /// Its name for people.
+    pub name: String,
+    /// What it is for.
+    pub description: String,
+    /// It takes work now.
+    pub live: bool,
+    /// How well it fits; compares within one answer.
+    pub score: f64,
+}
+
+/// Tools for a language model.
+#[derive(ToSchema)]
+pub struct ToolsView {
+    /// The tools, in the form that was asked for.
+    pub tools: Vec<HandoffTool>,
+}
+
+/// A tool in one of the forms.
+#[derive(Serialize, ToSchema)]
+#[serde(untagged)]
+pub enum HandoffTool {
+    /// As OpenAI's chat completions take it.
+    OpenAi(OpenAiTool),
+    /// As Anthropic's messages take it.
+    Anthropic(AnthropicTool),
+    /// As the Model Context Protocol's `tools/list` gives it.
+    Mcp(McpTool),
+}
+
+/// A tool as OpenAI's chat completions take it.
+#[derive(Serialize, ToSchema)]
+pub struct OpenAiTool {
+    /// Always `function`.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// The function.
+    pub function: OpenAiFunction,
+}
+
+/// A function as OpenAI's chat completions take it.
+#[derive(Serialize, ToSchema)]
+pub struct OpenAiFunction {
+    /// Its name.
+    pub name: String,
+    /// When to call it.
+    pub description: String,
+    /// The schema of its arguments.
+    pub parameters: JsonSchema,
+}
+
+/// A tool as Anthropic's messages take it.
+#[derive(Serialize, ToSchema)]
+pub struct AnthropicTool {
+    /// Its name.
+    pub name: String,
+    /// When to call it.
+    pub description: String,
+    /// The schema of its arguments.
+    pub input_schema: JsonSchema,
+}
+
+/// A tool as the Model Context Protocol's `tools/list` gives it.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct McpTool {
+    /// Its name.
+    pub name: String,
+    /// Its name for people.
+    pub title: String,
+    /// When to call it.
+    pub description: String,
+    /// The schema of its arguments.
+    pub input_schema: JsonSchema,
+}
+
 /// Find agents that could take something, best first: who takes work now, then by relevance to the task
 /// (a matcher's where one is set and answers, else BM25), then by version.
 #[utoipa::path(
     get, path = "/agents/match", tag = "agents", operation_id = "matchAgents",
     params(MatchParams),
     responses(
-        (status = 200, description = "`{items: [{agentId, agentType, agentVersion, name, description, live, score}], rankedBy}`, fifty at most; scores compare within one answer; `rankedBy` is `capability`, `text` or the matcher's name", body = Object),
-        (status = 400, description = "Neither capability nor task", body = ProblemDetails, content_type = "application/problem+json"),
-        NoKey,
-    ),
-    security(("bearer" = []), ("apiKey" = []))
+        (status = 200, description = "The agents, fifty at most", body = MatchView),
+        (status = 400, description = "Neither capability nor task"),
+    )
 )]
 pub async fn find_match(
     State(api): State<Api>,
@@ -166,12 +262,10 @@ pub struct ToolParams {
     get, path = "/agents/{agentId}/handoff-tool", tag = "agents", operation_id = "getHandoffTool",
     params(("agentId" = String, Path, description = "The agent's id"), ToolParams),
     responses(
-        (status = 200, description = "`{tools: [...]}` in that form; `{tools: []}` where the agent reaches nobody", body = Object),
-        (status = 400, description = "No style, or an unknown one", body = ProblemDetails, content_type = "application/problem+json"),
-        NoKey,
-        (status = 404, description = "No such agent", body = ProblemDetails, content_type = "application/problem+json"),
-    ),
-    security(("bearer" = []), ("apiKey" = []))
+        (status = 200, description = "The tools in that form; none where the agent reaches nobody", body = ToolsView),
+        (status = 400, description = "No style, or an unknown one"),
+        (status = 404, description = "No such agent"),
+    )
 )]
 pub async fn handoff_tool(
     State(api): State<Api>,

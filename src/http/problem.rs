@@ -7,9 +7,11 @@ use std::sync::Arc;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
-use utoipa::openapi::{Content, RefOr, ResponseBuilder};
+use serde_json::{Value, json};
+use utoipa::openapi::RefOr;
 use utoipa::{IntoResponses, ToSchema};
 
+use super::open;
 use crate::domain::failure::{Code, Failure, primary};
 use crate::domain::warning::Warning;
 use crate::intake::IntakeError;
@@ -248,13 +250,16 @@ pub struct ProblemDetails {
     /// The path that was asked.
     pub instance: String,
     /// The code.
+    #[schema(value_type = open::ErrorCode)]
     pub code: String,
     /// The primary reason of a refusal; the same as `code`.
+    #[schema(value_type = open::ErrorCode)]
     pub reason: String,
     /// Everything that was found.
     pub failures: Vec<FailureView>,
     /// Where the task of a refused submission stands, where the refusal moved it: `ESCALATED` after the third.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<open::TaskStatus>)]
     pub task_status: Option<String>,
     /// The handoff that goes to another agent in place of the refused one, as its contract says.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -269,8 +274,10 @@ pub struct ProblemDetails {
 #[derive(Debug, Serialize, ToSchema)]
 pub struct FailureView {
     /// The gate's stage.
+    #[schema(value_type = open::GateStage)]
     pub stage: String,
     /// Its code.
+    #[schema(value_type = open::ErrorCode)]
     pub code: String,
     /// RFC 6901 pointer into the body.
     pub pointer: String,
@@ -282,6 +289,7 @@ pub struct FailureView {
 #[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct WarningView {
     /// Its code; `docs/warnings.md` explains each.
+    #[schema(value_type = open::WarningCode)]
     pub code: String,
     /// RFC 6901 pointer into the body.
     pub pointer: String,
@@ -303,6 +311,7 @@ impl From<&Warning> for WarningView {
 #[derive(Debug, Serialize, ToSchema)]
 pub struct OrbitError {
     /// The code.
+    #[schema(value_type = open::ErrorCode)]
     pub code: String,
     /// The sentence.
     pub message: String,
@@ -368,42 +377,63 @@ pub fn render(problem: &Problem, instance: &str, request_id: &str) -> Response {
     response
 }
 
-macro_rules! documented {
-    ($(#[$doc:meta])* $name:ident: $($status:literal => $what:literal),+) => {
-        $(#[$doc])*
-        pub struct $name;
+/// Answers that many operations give: by name, status and description.
+const SHARED: &[(&str, &str, &str)] = &[
+    ("NoKey", "401", "No valid key"),
+    ("BadBody", "400", "Not JSON, or a malformed header"),
+    ("TooLarge", "413", "The body is too large, as it is or decoded"),
+    (
+        "NotJson",
+        "415",
+        "Not application/json, or in a Content-Encoding other than those that the answer's Accept-Encoding names",
+    ),
+    ("Busy", "503", "Overloaded, or the store is away: nothing was written"),
+    ("Away", "503", "The store is away, or the broker takes no more requests"),
+    ("Refused", "default", "Any other refusal: its `code` says why"),
+];
 
-        impl IntoResponses for $name {
-            fn responses() -> BTreeMap<String, RefOr<utoipa::openapi::Response>> {
-                [$(($status, $what)),+]
-                    .into_iter()
-                    .map(|(status, what)| (status.to_owned(), RefOr::T(documented(what))))
-                    .collect()
-            }
-        }
-    };
+/// The shared answers as components of the OpenAPI document.
+pub(super) fn shared() -> Value {
+    let answer = |what: &str| json!({ "description": what, "content": content() });
+    SHARED.iter().map(|(name, _, what)| ((*name).to_owned(), answer(what))).collect()
 }
 
-/// A refusal as the OpenAPI document tells it.
-fn documented(what: &str) -> utoipa::openapi::Response {
-    let schema = utoipa::openapi::Ref::from_schema_name("ProblemDetails");
-    ResponseBuilder::new()
-        .description(what)
-        .content("application/problem+json", Content::new(Some(RefOr::Ref(schema))))
-        .build()
+/// What a refusal carries, as the OpenAPI document tells it.
+pub(super) fn content() -> Value {
+    json!({
+        "application/problem+json": { "schema": { "$ref": "#/components/schemas/ProblemDetails" } }
+    })
 }
 
-documented!(
-    /// What every operation that needs a key may answer.
-    NoKey: "401" => "No valid key"
-);
-documented!(
-    /// What every operation that takes a body may answer, whatever the body.
-    BadBody: "400" => "Not JSON, or a malformed header",
-    "413" => "The body is too large, as it is or decoded",
-    "415" => "Not application/json, or in a Content-Encoding other than those that the answer's Accept-Encoding names"
-);
-documented!(
-    /// What every operation that writes may answer.
-    Busy: "503" => "Overloaded, or the store is away: nothing was written"
-);
+/// Names a shared answer.
+pub(super) fn reference(name: &str) -> Value {
+    json!({ "$ref": format!("#/components/responses/{name}") })
+}
+
+fn references(names: &[&str]) -> BTreeMap<String, RefOr<utoipa::openapi::Response>> {
+    let shared = SHARED.iter().filter(|(name, ..)| names.contains(name));
+    shared
+        .map(|(name, status, _)| {
+            let reference = utoipa::openapi::Ref::from_response_name(*name);
+            ((*status).to_owned(), RefOr::Ref(reference))
+        })
+        .collect()
+}
+
+/// What every operation that takes a body may answer, whatever the body.
+pub struct BadBody;
+
+impl IntoResponses for BadBody {
+    fn responses() -> BTreeMap<String, RefOr<utoipa::openapi::Response>> {
+        references(&["BadBody", "TooLarge", "NotJson"])
+    }
+}
+
+/// What every operation that writes may answer.
+pub struct Busy;
+
+impl IntoResponses for Busy {
+    fn responses() -> BTreeMap<String, RefOr<utoipa::openapi::Response>> {
+        references(&["Busy"])
+    }
+}

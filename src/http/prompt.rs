@@ -9,7 +9,7 @@ use utoipa::{IntoParams, ToSchema};
 use super::Api;
 use super::auth::{Anyone, limited_to};
 use super::extract::{Id, Params, heavy};
-use super::problem::{NoKey, Problem, ProblemDetails};
+use super::problem::Problem;
 use crate::archive::ContentState;
 use crate::clock;
 use crate::domain::failure::Code;
@@ -43,8 +43,21 @@ pub struct PromptView {
     /// Always one: everything is data within a single user turn.
     pub messages: Vec<Turn>,
     /// What the turn is made of, in order: heading, pointer into the message, claimed role.
-    #[schema(value_type = Vec<Object>)]
+    #[schema(value_type = Vec<SegmentView>)]
     pub segments: Vec<PromptSegment>,
+}
+
+/// One piece of the context and where it comes from.
+#[derive(ToSchema)]
+#[schema(rename_all = "camelCase")]
+pub struct SegmentView {
+    /// The heading it stands under.
+    pub section: String,
+    /// RFC 6901 pointer into the message.
+    pub pointer: String,
+    /// The role that a turn of the conversation claims; `unknown` where it is none that is known.
+    #[schema(nullable = false)]
+    pub claimed_role: Option<String>,
 }
 
 /// A turn.
@@ -64,12 +77,10 @@ pub struct Turn {
         (status = 200, description = "The block as text, or as `messages`", content(
             (String = "text/plain"), (PromptView = "application/json"),
         )),
-        (status = 400, description = "A malformed parameter", body = ProblemDetails, content_type = "application/problem+json"),
-        NoKey,
-        (status = 403, description = "A dead letter: its text reaches no agent", body = ProblemDetails, content_type = "application/problem+json"),
-        (status = 404, description = "No such handoff, not the caller's, or its message was erased or past its time", body = ProblemDetails, content_type = "application/problem+json"),
-    ),
-    security(("bearer" = []), ("apiKey" = []))
+        (status = 400, description = "A malformed parameter"),
+        (status = 403, description = "A dead letter: its text reaches no agent"),
+        (status = 404, description = "No such handoff, not the caller's, or its message was erased or past its time"),
+    )
 )]
 pub async fn prompt(
     State(api): State<Api>,

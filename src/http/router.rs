@@ -8,6 +8,7 @@ use utoipa::{Modify, OpenApi};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
+use super::document::{Published, published};
 use super::{
     Api, access_report, agents, audit, blame, caps, checkpoints, contracts, cost, data_subjects,
     dead_letters, docs, escalations, events, handoffs, inbox, keys, layer, legal_holds, matching,
@@ -22,6 +23,7 @@ use super::{
         license(name = "Apache-2.0", identifier = "Apache-2.0")
     ),
     servers((url = "/", description = "This broker")),
+    security(("bearer" = []), ("apiKey" = [])),
     tags(
         (name = "handoffs", description = "Submitting and reading handoffs"),
         (name = "verdicts", description = "What receivers say"),
@@ -40,7 +42,7 @@ use super::{
         (name = "data subjects", description = "What is held on people, its erasure, and what may not be erased"),
         (name = "service", description = "The broker itself"),
     ),
-    components(schemas(super::problem::ProblemDetails)),
+    components(schemas(super::problem::ProblemDetails, super::events::CloudEvent)),
     modifiers(&Security)
 )]
 struct Document;
@@ -144,16 +146,8 @@ fn table() -> OpenApiRouter<Api> {
 
 /// The OpenAPI 3.1 document of this build.
 #[must_use]
-pub fn openapi() -> utoipa::openapi::OpenApi {
-    published(table().into_openapi())
-}
-
-/// Paths as OpenAPI writes them: it has no mark for a parameter that spans segments.
-fn published(mut document: utoipa::openapi::OpenApi) -> utoipa::openapi::OpenApi {
-    let paths = std::mem::take(&mut document.paths.paths);
-    let plain = paths.into_iter().map(|(path, item)| (path.replace("{*", "{"), item));
-    document.paths.paths = plain.collect();
-    document
+pub fn openapi() -> Published {
+    published(&table().into_openapi())
 }
 
 /// Where Orbit's clients look for agents (seed 003).
@@ -177,7 +171,7 @@ pub fn router(api: Api) -> Router {
     routes
         .nest(ALIAS, agents_alone())
         .layer(from_fn_with_state(known, queries::check))
-        .merge(docs::routes(published(document)))
+        .merge(docs::routes(published(&document)))
         .layer(from_fn_with_state(api.clone(), layer::surround))
         .with_state(api)
 }

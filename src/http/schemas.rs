@@ -3,7 +3,7 @@
 use axum::extract::State;
 use axum::http::StatusCode;
 use semver::Version;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use utoipa::ToSchema;
@@ -11,7 +11,8 @@ use utoipa::ToSchema;
 use super::Api;
 use super::auth::{Anyone, Auditor, Operator};
 use super::extract::{Id, Ids, Json, heavy};
-use super::problem::{BadBody, Busy, NoKey, Problem, ProblemDetails, view};
+use super::open;
+use super::problem::{BadBody, Busy, FailureView, Problem, view};
 use crate::contract::evolution::{Assessment, Bump, Change, Side, assess};
 use crate::contract::schema;
 use crate::contract::shelf::SchemaName;
@@ -30,12 +31,164 @@ const MAX_MIGRATION: usize = 2_000;
 /// The most changes of one comparison that are told; what breaks goes first.
 const MAX_TOLD: usize = 200;
 
+/// A JSON Schema 2020-12 document.
+#[derive(Serialize, ToSchema)]
+pub struct JsonSchema {}
+
+/// A version of a payload schema.
+#[derive(ToSchema)]
+#[schema(rename_all = "camelCase")]
+pub struct PayloadSchemaMeta {
+    /// Its id.
+    pub schema_id: String,
+    /// Its version.
+    pub version: String,
+    /// SHA-256 over the schema's canonical form (RFC 8785), in hexadecimal.
+    pub sha256: String,
+    /// When it was registered, RFC 3339.
+    pub created_at: String,
+    /// The key that registered it.
+    pub created_by: String,
+    /// What senders have to do to move to this version; absent where nothing was said.
+    #[schema(nullable = false)]
+    pub migration: Option<String>,
+}
+
+/// A version of a payload schema, with the schema.
+#[derive(ToSchema)]
+#[schema(rename_all = "camelCase")]
+pub struct PayloadSchemaView {
+    /// Its id.
+    pub schema_id: String,
+    /// Its version.
+    pub version: String,
+    /// SHA-256 over the schema's canonical form (RFC 8785), in hexadecimal.
+    pub sha256: String,
+    /// When it was registered, RFC 3339.
+    pub created_at: String,
+    /// The key that registered it.
+    pub created_by: String,
+    /// What senders have to do to move to this version; absent where nothing was said.
+    #[schema(nullable = false)]
+    pub migration: Option<String>,
+    /// The schema.
+    pub schema: JsonSchema,
+    /// What it changes; only in the answer that registered it.
+    pub comparison: Option<ComparisonView>,
+}
+
+/// What a version changes.
+#[derive(ToSchema)]
+#[schema(rename_all = "camelCase")]
+pub struct ComparisonView {
+    /// The version that it was held against; null where it is the first.
+    #[schema(required)]
+    pub against: Option<String>,
+    /// By how much the version number has to rise; null where nothing changes.
+    #[schema(required, value_type = Option<open::VersionStep>)]
+    pub needs: Option<String>,
+    /// The lowest number that it may have.
+    pub next_version: String,
+    /// What senders send today may be refused.
+    pub breaks_senders: bool,
+    /// Receivers may get what they do not know.
+    pub breaks_receivers: bool,
+    /// The changes, what breaks first; 200 at most.
+    pub changes: Vec<SchemaChangeView>,
+    /// How many changes there are in all.
+    pub changes_in_all: usize,
+}
+
+/// One change of a schema.
+#[derive(ToSchema)]
+pub struct SchemaChangeView {
+    /// RFC 6901 pointer into the schema.
+    pub pointer: String,
+    /// What changed.
+    #[schema(value_type = open::SchemaChange)]
+    pub kind: String,
+    /// By how much it makes the version number rise.
+    #[schema(value_type = open::VersionStep)]
+    pub needs: String,
+    /// Whom it breaks.
+    #[schema(value_type = Vec<open::BrokenSide>)]
+    pub breaks: Vec<String>,
+    /// In words.
+    pub reason: String,
+}
+
+/// What a version would change, and whether it could be registered.
+#[derive(ToSchema)]
+#[schema(rename_all = "camelCase")]
+pub struct CandidateView {
+    /// It could be registered.
+    pub accepted: bool,
+    /// Why it could not.
+    pub failures: Vec<FailureView>,
+    /// The version that it was held against; null where it is the first.
+    #[schema(required)]
+    pub against: Option<String>,
+    /// By how much the version number has to rise; null where nothing changes.
+    #[schema(required, value_type = Option<open::VersionStep>)]
+    pub needs: Option<String>,
+    /// The lowest number that it may have.
+    pub next_version: String,
+    /// What senders send today may be refused.
+    pub breaks_senders: bool,
+    /// Receivers may get what they do not know.
+    pub breaks_receivers: bool,
+    /// The changes, what breaks first; 200 at most.
+    pub changes: Vec<SchemaChangeView>,
+    /// How many changes there are in all.
+    pub changes_in_all: usize,
+}
+
+/// The payload schemas of a tenant.
+#[derive(ToSchema)]
+pub struct PayloadSchemasView {
+    /// Each in its highest version, by id.
+    pub items: Vec<PayloadSchemaEntry>,
+}
+
+/// A payload schema in its highest version.
+#[derive(ToSchema)]
+#[schema(rename_all = "camelCase")]
+pub struct PayloadSchemaEntry {
+    /// Its id.
+    pub schema_id: String,
+    /// Its highest version.
+    pub version: String,
+    /// SHA-256 over that schema's canonical form (RFC 8785), in hexadecimal.
+    pub sha256: String,
+    /// When that version was registered, RFC 3339.
+    pub created_at: String,
+    /// The key that registered it.
+    pub created_by: String,
+    /// What senders have to do to move to that version; absent where nothing was said.
+    #[schema(nullable = false)]
+    pub migration: Option<String>,
+    /// How many versions there are.
+    pub versions: usize,
+}
+
+/// The versions of a payload schema.
+#[derive(ToSchema)]
+#[schema(rename_all = "camelCase")]
+pub struct PayloadSchemaVersionsView {
+    /// Its id.
+    pub schema_id: String,
+    /// The highest release.
+    pub version: String,
+    /// In the order in which they were registered.
+    pub items: Vec<PayloadSchemaMeta>,
+}
+
 /// A version to register.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct PutBody {
     /// The schema: JSON Schema 2020-12, at most 128 KiB, that refers only to itself.
-    #[schema(value_type = Object)]
+    #[schema(value_type = JsonSchema)]
     schema: Value,
     /// What senders have to do to move to this version, 1 to 2 000 characters; needed where it asks for
     /// more than the version before.
@@ -47,7 +200,7 @@ pub struct PutBody {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct CompareBody {
     /// The schema.
-    #[schema(value_type = Object)]
+    #[schema(value_type = JsonSchema)]
     schema: Value,
     /// The version that it would get; without, it is held against the highest release.
     version: Option<String>,
@@ -163,16 +316,14 @@ async fn rows(api: &Api, tenant: &TenantId, id: &str) -> Result<Vec<PayloadSchem
     ),
     request_body = PutBody,
     responses(
-        (status = 200, description = "It was there already", body = Object),
-        (status = 201, description = "`{schemaId, version, sha256, createdAt, createdBy, migration?, schema, comparison}`", body = Object),
-        NoKey,
-        (status = 403, description = "Not an operator", body = ProblemDetails, content_type = "application/problem+json"),
-        (status = 409, description = "This version has another content, or its number does not say what changes: every fault with its pointer", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 200, description = "It was there already", body = PayloadSchemaView),
+        (status = 201, description = "Registered, with what it changes", body = PayloadSchemaView),
+        (status = 403, description = "Not an operator"),
+        (status = 409, description = "This version has another content, or its number does not say what changes: every fault with its pointer"),
         BadBody,
-        (status = 422, description = "No schema, id or version", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 422, description = "No schema, id or version"),
         Busy,
-    ),
-    security(("bearer" = []), ("apiKey" = []))
+    )
 )]
 pub async fn put(
     State(api): State<Api>,
@@ -235,13 +386,11 @@ pub async fn put(
     params(("schemaId" = String, Path, description = "The schema's id")),
     request_body = CompareBody,
     responses(
-        (status = 200, description = "`{accepted, failures, against, needs, nextVersion, breaksSenders, breaksReceivers, changes: [{pointer, kind, needs, breaks, reason}], changesInAll}`", body = Object),
-        NoKey,
-        (status = 403, description = "An agent's key", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 200, description = "What it would change", body = CandidateView),
+        (status = 403, description = "An agent's key"),
         BadBody,
-        (status = 422, description = "No schema, id or version", body = ProblemDetails, content_type = "application/problem+json"),
-    ),
-    security(("bearer" = []), ("apiKey" = []))
+        (status = 422, description = "No schema, id or version"),
+    )
 )]
 pub async fn compare(
     State(api): State<Api>,
@@ -285,10 +434,8 @@ pub async fn compare(
 #[utoipa::path(
     get, path = "/schemas/payloads", tag = "schemas", operation_id = "listPayloadSchemas",
     responses(
-        (status = 200, description = "`{items: [{schemaId, version, versions, sha256, createdAt, createdBy}]}`", body = Object),
-        NoKey,
-    ),
-    security(("bearer" = []), ("apiKey" = []))
+        (status = 200, description = "The schemas", body = PayloadSchemasView),
+    )
 )]
 pub async fn list(
     State(api): State<Api>,
@@ -311,11 +458,9 @@ pub async fn list(
     get, path = "/schemas/payloads/{schemaId}", tag = "schemas", operation_id = "listPayloadSchemaVersions",
     params(("schemaId" = String, Path, description = "The schema's id")),
     responses(
-        (status = 200, description = "`{schemaId, version, items: [{schemaId, version, sha256, createdAt, createdBy, migration?}]}`; `version` is the highest release", body = Object),
-        NoKey,
-        (status = 404, description = "No such schema", body = ProblemDetails, content_type = "application/problem+json"),
-    ),
-    security(("bearer" = []), ("apiKey" = []))
+        (status = 200, description = "The versions", body = PayloadSchemaVersionsView),
+        (status = 404, description = "No such schema"),
+    )
 )]
 pub async fn versions(
     State(api): State<Api>,
@@ -336,11 +481,9 @@ pub async fn versions(
         ("version" = String, Path, description = "The version"),
     ),
     responses(
-        (status = 200, description = "`{schemaId, version, sha256, createdAt, createdBy, migration?, schema}`", body = Object),
-        NoKey,
-        (status = 404, description = "No such schema or version", body = ProblemDetails, content_type = "application/problem+json"),
-    ),
-    security(("bearer" = []), ("apiKey" = []))
+        (status = 200, description = "The version, with its schema", body = PayloadSchemaView),
+        (status = 404, description = "No such schema or version"),
+    )
 )]
 pub async fn get(
     State(api): State<Api>,

@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 use super::Api;
 use super::auth::Whoever;
 use super::extract::Id;
-use super::problem::{NoKey, Problem, ProblemDetails};
-use super::schemas::latest;
+use super::problem::Problem;
+use super::schemas::{JsonSchema, latest};
 use crate::domain::failure::Code;
 use crate::gate::schema;
 
@@ -31,7 +31,7 @@ pub async fn livez() -> &'static str {
     security(()),
     responses(
         (status = 200, description = "Ready", body = String, content_type = "text/plain"),
-        (status = 503, description = "Stopping, or the store is away", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 503, description = "Stopping, or the store is away"),
     )
 )]
 pub async fn readyz(State(api): State<Api>) -> Result<&'static str, Problem> {
@@ -48,7 +48,7 @@ pub async fn readyz(State(api): State<Api>) -> Result<&'static str, Problem> {
     security(()),
     responses(
         (status = 200, description = "Metrics", body = String, content_type = "text/plain; version=0.0.4"),
-        (status = 404, description = "Metrics have a listener of their own", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 404, description = "Metrics have a listener of their own"),
     )
 )]
 pub async fn metrics(State(api): State<Api>) -> Result<Response, Problem> {
@@ -84,14 +84,31 @@ pub async fn page(State(api): State<Api>) -> Result<Response, Problem> {
     Ok(([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response())
 }
 
+/// Schemas, with where they are.
+#[derive(utoipa::ToSchema)]
+pub struct SchemasView {
+    /// One a version of the message's schema, and one a payload schema.
+    pub items: Vec<SchemaRef>,
+}
+
+/// Where a schema is.
+#[derive(utoipa::ToSchema)]
+pub struct SchemaRef {
+    /// `handoff`, or `payloads/{schemaId}`.
+    pub name: String,
+    /// Its version.
+    pub version: String,
+    /// Its path.
+    pub href: String,
+}
+
 /// The schemas that this broker knows: of messages, and with a key the tenant's payload schemas, each in
 /// its highest version.
 #[utoipa::path(
     get, path = "/schemas", tag = "schemas", operation_id = "listSchemas",
     security((), ("bearer" = []), ("apiKey" = [])),
     responses(
-        (status = 200, description = "`{items: [{name, version, href}]}`; the name of a payload schema is `payloads/{schemaId}`", body = Object),
-        NoKey,
+        (status = 200, description = "The schemas", body = SchemasView),
     )
 )]
 pub async fn schemas(
@@ -127,8 +144,8 @@ pub async fn schemas(
     security(()),
     params(("version" = String, Path, description = "e.g. `2.1`")),
     responses(
-        (status = 200, description = "The schema", body = Object, content_type = "application/schema+json"),
-        (status = 404, description = "No such version", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 200, description = "The schema", body = JsonSchema, content_type = "application/schema+json"),
+        (status = 404, description = "No such version"),
     )
 )]
 pub async fn handoff_schema(Id(version): Id<String>) -> Result<Response, Problem> {

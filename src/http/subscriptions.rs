@@ -13,7 +13,8 @@ use super::agents::refused_endpoint;
 use super::auth::Operator;
 use super::events::position;
 use super::extract::{Id, Json, Params, page_size};
-use super::problem::{BadBody, Busy, NoKey, Problem, ProblemDetails, WarningView};
+use super::open;
+use super::problem::{BadBody, Busy, Problem, WarningView};
 use crate::clock;
 use crate::directory::Principal;
 use crate::domain::canonical;
@@ -42,6 +43,7 @@ pub struct SubscriptionView {
     /// For people.
     pub description: String,
     /// Which types; empty: all.
+    #[schema(value_type = Vec<open::EventType>)]
     pub event_types: Vec<String>,
     /// The agent or task that it is limited to.
     pub filter: FilterView,
@@ -71,6 +73,29 @@ pub struct SubscriptionView {
     /// What of the subscription does not hold, in the answer to its change; absent where there is nothing.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<WarningView>,
+}
+
+/// What a caller says of a subscription: the body that `domain::event::SubscriptionSpec` reads.
+#[derive(ToSchema)]
+#[schema(rename_all = "camelCase")]
+pub struct SubscriptionBody {
+    /// Where events are posted to; needed on creation.
+    pub url: Option<String>,
+    /// For people.
+    pub description: Option<String>,
+    /// Which types; an empty list means all.
+    #[schema(value_type = Option<Vec<open::EventType>>)]
+    pub event_types: Option<Vec<String>>,
+    /// The agent or task that it is limited to; empty means no limit.
+    pub filter: Option<FilterView>,
+    /// How events are written.
+    pub format: Option<EventFormat>,
+    /// Delivered at all.
+    pub enabled: Option<bool>,
+    /// Where the endpoint is; none: in the broker's region.
+    pub region: Option<String>,
+    /// What the transfer of events to that region stands on: a code.
+    pub transfer_basis: Option<String>,
 }
 
 /// The agent or task that a subscription is limited to.
@@ -158,6 +183,7 @@ pub struct EventDeliveryView {
     pub event_id: String,
     /// The event's type.
     #[serde(rename = "type")]
+    #[schema(value_type = open::EventType)]
     pub kind: String,
     /// The event's place in the feed.
     pub cursor: String,
@@ -166,6 +192,7 @@ pub struct EventDeliveryView {
     /// Of this event, from 1.
     pub attempt: i32,
     /// `delivered`, `retry` (to be tried again), `set_aside` (refused too often), `gone` (410).
+    #[schema(value_type = open::EventOutcome)]
     pub outcome: String,
     /// The answer's status.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -284,16 +311,14 @@ async fn find(
 /// Subscribe to events. They are posted, signed after Standard Webhooks, from this moment on.
 #[utoipa::path(
     post, path = "/subscriptions", tag = "events", operation_id = "createSubscription",
-    request_body(content = Object, description = "`{url, description?, eventTypes?, filter?: {agentId?, taskId?}, format?: \"standard\"|\"cloudevents\", enabled?, region?, transferBasis?}`", content_type = "application/json"),
+    request_body(content = SubscriptionBody, description = "`url` is needed", content_type = "application/json"),
     responses(
         (status = 201, description = "The subscription, with its secret, shown this once", body = SubscriptionView),
-        NoKey,
-        (status = 403, description = "Not an operator", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 403, description = "Not an operator"),
         BadBody,
-        (status = 422, description = "The subscription does not fit", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 422, description = "The subscription does not fit"),
         Busy,
-    ),
-    security(("bearer" = []), ("apiKey" = []))
+    )
 )]
 pub async fn create(
     State(api): State<Api>,
@@ -329,10 +354,8 @@ pub async fn create(
     get, path = "/subscriptions", tag = "events", operation_id = "listSubscriptions",
     responses(
         (status = 200, description = "The subscriptions", body = SubscriptionsView),
-        NoKey,
-        (status = 403, description = "Not an operator", body = ProblemDetails, content_type = "application/problem+json"),
-    ),
-    security(("bearer" = []), ("apiKey" = []))
+        (status = 403, description = "Not an operator"),
+    )
 )]
 pub async fn list(
     State(api): State<Api>,
@@ -348,11 +371,9 @@ pub async fn list(
     params(("subscriptionId" = String, Path, description = "The subscription's UUID")),
     responses(
         (status = 200, description = "The subscription", body = SubscriptionView),
-        NoKey,
-        (status = 403, description = "Not an operator", body = ProblemDetails, content_type = "application/problem+json"),
-        (status = 404, description = "No such subscription", body = ProblemDetails, content_type = "application/problem+json"),
-    ),
-    security(("bearer" = []), ("apiKey" = []))
+        (status = 403, description = "Not an operator"),
+        (status = 404, description = "No such subscription"),
+    )
 )]
 pub async fn get(
     State(api): State<Api>,
@@ -367,17 +388,15 @@ pub async fn get(
 #[utoipa::path(
     patch, path = "/subscriptions/{subscriptionId}", tag = "events", operation_id = "changeSubscription",
     params(("subscriptionId" = String, Path, description = "The subscription's UUID")),
-    request_body(content = Object, description = "As on creation, each member optional", content_type = "application/json"),
+    request_body(content = SubscriptionBody, description = "As on creation, each member optional", content_type = "application/json"),
     responses(
         (status = 200, description = "The subscription as it is now", body = SubscriptionView),
-        NoKey,
-        (status = 403, description = "Not an operator", body = ProblemDetails, content_type = "application/problem+json"),
-        (status = 404, description = "No such subscription", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 403, description = "Not an operator"),
+        (status = 404, description = "No such subscription"),
         BadBody,
-        (status = 422, description = "The change does not fit", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 422, description = "The change does not fit"),
         Busy,
-    ),
-    security(("bearer" = []), ("apiKey" = []))
+    )
 )]
 pub async fn patch(
     State(api): State<Api>,
@@ -400,12 +419,10 @@ pub async fn patch(
     params(("subscriptionId" = String, Path, description = "The subscription's UUID")),
     responses(
         (status = 204, description = "It is gone"),
-        NoKey,
-        (status = 403, description = "Not an operator", body = ProblemDetails, content_type = "application/problem+json"),
-        (status = 404, description = "No such subscription", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 403, description = "Not an operator"),
+        (status = 404, description = "No such subscription"),
         Busy,
-    ),
-    security(("bearer" = []), ("apiKey" = []))
+    )
 )]
 pub async fn delete(
     State(api): State<Api>,
@@ -426,29 +443,37 @@ pub struct RotateSubscriptionBody {
     overlap_seconds: Option<u64>,
 }
 
+/// A subscription's new secret.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RotatedSecretView {
+    /// Until when deliveries carry the old signature too, RFC 3339.
+    pub old_valid_until: String,
+    /// The secret that deliveries are signed with from now on.
+    pub secret: String,
+}
+
 /// Replace a subscription's secret; deliveries carry both signatures for a while.
 #[utoipa::path(
     post, path = "/subscriptions/{subscriptionId}/secret/rotate", tag = "events", operation_id = "rotateSubscriptionSecret",
     params(("subscriptionId" = String, Path, description = "The subscription's UUID")),
     request_body(content = RotateSubscriptionBody, content_type = "application/json"),
     responses(
-        (status = 200, description = "`{secret, oldValidUntil}`, shown this once", body = Object),
-        NoKey,
-        (status = 403, description = "Not an operator", body = ProblemDetails, content_type = "application/problem+json"),
-        (status = 404, description = "No such subscription", body = ProblemDetails, content_type = "application/problem+json"),
-        (status = 409, description = "Changed meanwhile", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 200, description = "The secret, shown this once", body = RotatedSecretView),
+        (status = 403, description = "Not an operator"),
+        (status = 404, description = "No such subscription"),
+        (status = 409, description = "Changed meanwhile"),
         BadBody,
-        (status = 422, description = "The body does not fit", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 422, description = "The body does not fit"),
         Busy,
-    ),
-    security(("bearer" = []), ("apiKey" = []))
+    )
 )]
 pub async fn rotate_secret(
     State(api): State<Api>,
     Operator(principal): Operator,
     Id(id): Id<SubscriptionId>,
     Json(body): Json<RotateSubscriptionBody>,
-) -> Result<axum::Json<Value>, Problem> {
+) -> Result<axum::Json<RotatedSecretView>, Problem> {
     let row = find(&api, &principal, id).await?;
     let overlap = body.overlap_seconds.unwrap_or(api.config.auth.rotation_overlap_s);
     let until = api.now().plus(Duration::from_secs(overlap.min(365 * 86_400)));
@@ -459,7 +484,10 @@ pub async fn rotate_secret(
         .map_err(sealing)?;
     let change = SubscriptionChange::Secrets { from: row.secrets, to: secrets.to_text() };
     changed(&api, &principal, id, change, &json!("secret rotated")).await?;
-    Ok(axum::Json(json!({ "secret": *secret, "oldValidUntil": until.rfc3339() })))
+    Ok(axum::Json(RotatedSecretView {
+        old_valid_until: until.rfc3339(),
+        secret: secret.to_string(),
+    }))
 }
 
 /// From where on to tell again.
@@ -477,14 +505,12 @@ pub struct ReplayBody {
     request_body(content = ReplayBody, content_type = "application/json"),
     responses(
         (status = 202, description = "The subscription; it is told from there on, in order", body = SubscriptionView),
-        (status = 400, description = "`since` is neither a cursor nor a time", body = ProblemDetails, content_type = "application/problem+json"),
-        NoKey,
-        (status = 403, description = "Not an operator", body = ProblemDetails, content_type = "application/problem+json"),
-        (status = 404, description = "No such subscription", body = ProblemDetails, content_type = "application/problem+json"),
-        (status = 422, description = "The body does not fit", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 400, description = "`since` is neither a cursor nor a time"),
+        (status = 403, description = "Not an operator"),
+        (status = 404, description = "No such subscription"),
+        (status = 422, description = "The body does not fit"),
         Busy,
-    ),
-    security(("bearer" = []), ("apiKey" = []))
+    )
 )]
 pub async fn replay(
     State(api): State<Api>,
@@ -517,12 +543,10 @@ pub struct DeliveriesParams {
     params(("subscriptionId" = String, Path, description = "The subscription's UUID"), DeliveriesParams),
     responses(
         (status = 200, description = "One page", body = EventDeliveriesView),
-        (status = 400, description = "A malformed parameter", body = ProblemDetails, content_type = "application/problem+json"),
-        NoKey,
-        (status = 403, description = "Not an operator", body = ProblemDetails, content_type = "application/problem+json"),
-        (status = 404, description = "No such subscription", body = ProblemDetails, content_type = "application/problem+json"),
-    ),
-    security(("bearer" = []), ("apiKey" = []))
+        (status = 400, description = "A malformed parameter"),
+        (status = 403, description = "Not an operator"),
+        (status = 404, description = "No such subscription"),
+    )
 )]
 pub async fn deliveries(
     State(api): State<Api>,

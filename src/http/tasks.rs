@@ -10,7 +10,7 @@ use super::auth::{Anyone, AsAgent, Operator, limited_to};
 use super::credentials;
 use super::escalations::{reason_of, wrong};
 use super::extract::{Id, Ids, Json, JsonBytes, Params, heavy, page_size, parse, read_cursor};
-use super::problem::{BadBody, Busy, NoKey, Problem, ProblemDetails, WarningView};
+use super::problem::{BadBody, Busy, Problem, WarningView};
 use super::views::{Page, TaskView};
 use crate::clock;
 use crate::directory::Principal;
@@ -48,10 +48,8 @@ pub async fn find(api: &Api, principal: &Principal, id: TaskId) -> Result<Task, 
     params(("taskId" = String, Path, description = "The task's UUID")),
     responses(
         (status = 200, description = "The task", body = TaskView),
-        NoKey,
-        (status = 404, description = "No such task, or not the caller's", body = ProblemDetails, content_type = "application/problem+json"),
-    ),
-    security(("bearer" = []), ("apiKey" = []))
+        (status = 404, description = "No such task, or not the caller's"),
+    )
 )]
 pub async fn get(
     State(api): State<Api>,
@@ -98,10 +96,8 @@ pub struct ListParams {
     params(ListParams),
     responses(
         (status = 200, description = "One page", body = Page<TaskView>),
-        (status = 400, description = "A malformed parameter", body = ProblemDetails, content_type = "application/problem+json"),
-        NoKey,
-    ),
-    security(("bearer" = []), ("apiKey" = []))
+        (status = 400, description = "A malformed parameter"),
+    )
 )]
 pub async fn list(
     State(api): State<Api>,
@@ -129,22 +125,27 @@ pub async fn list(
     )))
 }
 
+/// What came of a task.
+#[derive(ToSchema)]
+pub struct CompleteTaskBody {
+    /// The output: free.
+    pub output: Option<Value>,
+}
+
 /// Declare a task done: its current holder, or an operator.
 #[utoipa::path(
     post, path = "/tasks/{taskId}/complete", tag = "tasks", operation_id = "completeTask",
     params(("taskId" = String, Path, description = "The task's UUID")),
-    request_body(content = Object, description = "`{output}`", content_type = "application/json"),
+    request_body(content = CompleteTaskBody, description = "What came of it; further members are kept too", content_type = "application/json"),
     responses(
         (status = 200, description = "The task as it is now", body = TaskView),
-        NoKey,
-        (status = 403, description = "Not its holder", body = ProblemDetails, content_type = "application/problem+json"),
-        (status = 404, description = "No such task", body = ProblemDetails, content_type = "application/problem+json"),
-        (status = 409, description = "Not in this state", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 403, description = "Not its holder"),
+        (status = 404, description = "No such task"),
+        (status = 409, description = "Not in this state"),
         BadBody,
-        (status = 422, description = "The body does not fit", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 422, description = "The body does not fit"),
         Busy,
-    ),
-    security(("bearer" = []), ("apiKey" = []))
+    )
 )]
 pub async fn complete(
     State(api): State<Api>,
@@ -185,15 +186,13 @@ pub struct CancelBody {
     request_body = CancelBody,
     responses(
         (status = 200, description = "The task as it is now", body = TaskView),
-        NoKey,
-        (status = 403, description = "Neither its holder nor who began it", body = ProblemDetails, content_type = "application/problem+json"),
-        (status = 404, description = "No such task", body = ProblemDetails, content_type = "application/problem+json"),
-        (status = 409, description = "It is done already", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 403, description = "Neither its holder nor who began it"),
+        (status = 404, description = "No such task"),
+        (status = 409, description = "It is done already"),
         BadBody,
-        (status = 422, description = "The body does not fit", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 422, description = "The body does not fit"),
         Busy,
-    ),
-    security(("bearer" = []), ("apiKey" = []))
+    )
 )]
 pub async fn cancel(
     State(api): State<Api>,
@@ -240,15 +239,13 @@ pub struct BudgetBody {
     request_body = BudgetBody,
     responses(
         (status = 200, description = "The task as it is now", body = TaskView),
-        NoKey,
-        (status = 403, description = "Not an operator", body = ProblemDetails, content_type = "application/problem+json"),
-        (status = 404, description = "No such task", body = ProblemDetails, content_type = "application/problem+json"),
-        (status = 409, description = "The task has ended", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 403, description = "Not an operator"),
+        (status = 404, description = "No such task"),
+        (status = 409, description = "The task has ended"),
         BadBody,
-        (status = 422, description = "The body does not fit", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 422, description = "The body does not fit"),
         Busy,
-    ),
-    security(("bearer" = []), ("apiKey" = []))
+    )
 )]
 pub async fn budget(
     State(api): State<Api>,
@@ -339,18 +336,16 @@ impl From<&CheckpointRow> for CheckpointView {
         ("taskId" = String, Path, description = "The task's UUID; it need not exist yet"),
         ("executionId" = String, Path, description = "The UUID of the agent's run"),
     ),
-    request_body(content = Object, description = "The state", content_type = "application/json"),
+    request_body(content = super::views::CheckpointState, description = "The state", content_type = "application/json"),
     responses(
         (status = 200, description = "Stored", body = CheckpointView),
-        NoKey,
-        (status = 403, description = "Another agent's run, or no agent's key", body = ProblemDetails, content_type = "application/problem+json"),
-        (status = 404, description = "Not UUIDs", body = ProblemDetails, content_type = "application/problem+json"),
-        (status = 409, description = "The task has ended", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 403, description = "Another agent's run, or no agent's key"),
+        (status = 404, description = "Not UUIDs"),
+        (status = 409, description = "The task has ended"),
         BadBody,
-        (status = 422, description = "Not an object", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 422, description = "Not an object"),
         Busy,
-    ),
-    security(("bearer" = []), ("apiKey" = []))
+    )
 )]
 pub async fn put_checkpoint(
     State(api): State<Api>,
@@ -432,11 +427,9 @@ pub struct CheckpointParams {
     ),
     responses(
         (status = 200, description = "The checkpoint with its state", body = CheckpointView),
-        (status = 400, description = "An unknown parameter, or no number", body = ProblemDetails, content_type = "application/problem+json"),
-        NoKey,
-        (status = 404, description = "No such checkpoint, or not the caller's", body = ProblemDetails, content_type = "application/problem+json"),
-    ),
-    security(("bearer" = []), ("apiKey" = []))
+        (status = 400, description = "An unknown parameter, or no number"),
+        (status = 404, description = "No such checkpoint, or not the caller's"),
+    )
 )]
 pub async fn get_checkpoint(
     State(api): State<Api>,

@@ -10,7 +10,7 @@ use super::Api;
 use super::audit::head_of;
 use super::auth::Auditor;
 use super::extract::{Id, Ids};
-use super::problem::{NoKey, Problem, ProblemDetails};
+use super::problem::Problem;
 use crate::domain::ids::TenantId;
 use crate::evidence::tiles::TilePath;
 use crate::tree;
@@ -20,11 +20,9 @@ use crate::tree;
     get, path = "/audit/checkpoint", tag = "audit", operation_id = "getCheckpointNote",
     responses(
         (status = 200, description = "A C2SP tlog-checkpoint", body = String, content_type = "text/plain"),
-        NoKey,
-        (status = 403, description = "An agent's key", body = ProblemDetails, content_type = "application/problem+json"),
-        (status = 503, description = "The store is away", body = ProblemDetails, content_type = "application/problem+json"),
-    ),
-    security(("bearer" = []), ("apiKey" = []))
+        (status = 403, description = "An agent's key"),
+        (status = 503, description = "The store is away"),
+    )
 )]
 pub async fn checkpoint(
     State(api): State<Api>,
@@ -39,12 +37,10 @@ pub async fn checkpoint(
     params(("path" = String, Path, description = "`<L>/<N>[.p/<W>]` for hashes, `entries/<N>[.p/<W>]` for records; `<N>` in groups of three digits: `x001/x234/067`")),
     responses(
         (status = 200, description = "Hashes of 32 bytes, or records each after its length in two bytes", body = Vec<u8>, content_type = "application/octet-stream"),
-        NoKey,
-        (status = 403, description = "An agent's key", body = ProblemDetails, content_type = "application/problem+json"),
-        (status = 404, description = "The log has no such tile (yet)", body = ProblemDetails, content_type = "application/problem+json"),
-        (status = 503, description = "The store is away", body = ProblemDetails, content_type = "application/problem+json"),
-    ),
-    security(("bearer" = []), ("apiKey" = []))
+        (status = 403, description = "An agent's key"),
+        (status = 404, description = "The log has no such tile (yet)"),
+        (status = 503, description = "The store is away"),
+    )
 )]
 pub async fn tile(
     State(api): State<Api>,
@@ -61,10 +57,10 @@ pub async fn tile(
     params(("logId" = String, Path, description = "As receipts and tree heads have it")),
     responses(
         (status = 200, description = "A C2SP tlog-checkpoint", body = String, content_type = "text/plain"),
-        (status = 401, description = "No valid key, and `audit.public` is off", body = ProblemDetails, content_type = "application/problem+json"),
-        (status = 403, description = "An agent's key", body = ProblemDetails, content_type = "application/problem+json"),
-        (status = 404, description = "No such log, or not the caller's", body = ProblemDetails, content_type = "application/problem+json"),
-        (status = 503, description = "The store is away", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 401, description = "No valid key, and `audit.public` is off"),
+        (status = 403, description = "An agent's key"),
+        (status = 404, description = "No such log, or not the caller's"),
+        (status = 503, description = "The store is away"),
     ),
     security((), ("bearer" = []), ("apiKey" = []))
 )]
@@ -86,10 +82,10 @@ pub async fn log_checkpoint(
     ),
     responses(
         (status = 200, description = "Hashes of 32 bytes, or records each after its length in two bytes", body = Vec<u8>, content_type = "application/octet-stream"),
-        (status = 401, description = "No valid key, and `audit.public` is off, or records are asked for and `audit.public_entries` is off", body = ProblemDetails, content_type = "application/problem+json"),
-        (status = 403, description = "An agent's key", body = ProblemDetails, content_type = "application/problem+json"),
-        (status = 404, description = "No such log, or not the caller's, or no such tile (yet)", body = ProblemDetails, content_type = "application/problem+json"),
-        (status = 503, description = "The store is away", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 401, description = "No valid key, and `audit.public` is off, or records are asked for and `audit.public_entries` is off"),
+        (status = 403, description = "An agent's key"),
+        (status = 404, description = "No such log, or not the caller's, or no such tile (yet)"),
+        (status = 503, description = "The store is away"),
     ),
     security((), ("bearer" = []), ("apiKey" = []))
 )]

@@ -14,14 +14,17 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt;
 use tokio::sync::mpsc;
-use utoipa::IntoParams;
+use utoipa::{IntoParams, ToSchema};
 
 use super::Api;
 use super::auth::{Anyone, limited_to};
 use super::bundle;
+use super::cost::SpentTokensView;
 use super::extract::{Id, Params};
-use super::problem::{NoKey, Problem, ProblemDetails};
-use crate::account::{Account, HopCost};
+use super::open;
+use super::problem::Problem;
+use super::record::{RecordContract, RecordCost, RecordParty, TraceRecord};
+use crate::account::Account;
 use crate::archive::{Contents, unavailable};
 use crate::bundle::WriteError;
 use crate::domain::ids::{AgentId, TaskId, TenantId};
@@ -47,18 +50,200 @@ pub struct TraceParams {
 }
 
 /// Everything that happened on a task.
+#[derive(ToSchema)]
+#[schema(rename_all = "camelCase")]
+pub struct TraceView {
+    /// The task.
+    pub task_id: String,
+    /// Where it stands; null where every submission on it was refused.
+    #[schema(required, value_type = Option<open::TaskStatus>)]
+    pub status: Option<String>,
+    /// One entry a boundary, in log order.
+    pub handoffs: Vec<TraceHandoff>,
+    /// Every record of the task, in log order.
+    pub records: Vec<TraceRecord>,
+    /// The agents that had a part.
+    pub agents: Vec<TraceAgent>,
+    /// What the task cost, by its records.
+    pub cost: TraceCost,
+    /// What of the evidence was recomputed.
+    pub verification: VerificationView,
+}
+
+/// A handoff as a trace tells of it.
+#[derive(ToSchema)]
+#[schema(rename_all = "camelCase")]
+pub struct TraceHandoff {
+    /// The handoff.
+    pub handoff_id: String,
+    /// The handoff before it.
+    #[schema(required)]
+    pub parent_handoff_id: Option<String>,
+    /// The task.
+    pub task_id: String,
+    /// Its record's place in the log.
+    pub leaf_index: i64,
+    /// When it was committed, RFC 3339.
+    pub committed_at: String,
+    /// Who sent it.
+    #[schema(required)]
+    pub from_agent: Option<RecordParty>,
+    /// Who received it.
+    #[schema(required)]
+    pub to_agent: Option<RecordParty>,
+    /// The contract that ruled the edge.
+    #[schema(required)]
+    pub contract: Option<RecordContract>,
+    /// What was to be done; null where the message is gone or not the caller's to read.
+    #[schema(required)]
+    pub task_description: Option<String>,
+    /// What the message stated, cumulative.
+    #[schema(required)]
+    pub cost_tracking: Option<RecordCost>,
+    /// What the hop cost.
+    #[schema(required)]
+    pub cost: Option<HandoffCost>,
+    /// Where it stands.
+    #[schema(value_type = Option<open::HandoffStatus>, nullable = false)]
+    pub status: Option<String>,
+    /// Why it ended badly; null for an agent that has no part in it.
+    pub reason: Option<String>,
+    /// Attempts at delivery.
+    #[schema(nullable = false)]
+    pub attempts: Option<i32>,
+    /// When the receiver accepted, RFC 3339.
+    pub accepted_at: Option<String>,
+    /// When it ended, RFC 3339.
+    pub ended_at: Option<String>,
+    /// Between which regions the data went, and on what basis.
+    #[schema(value_type = Option<super::record::RecordResidency>, nullable = false)]
+    pub residency: Option<Value>,
+    /// Why its message is not there any more.
+    #[schema(value_type = Option<open::GoneReason>, nullable = false)]
+    pub message_gone: Option<String>,
+}
+
+/// An agent's part in a task.
+#[derive(ToSchema)]
+#[schema(rename_all = "camelCase")]
+pub struct TraceAgent {
+    /// The agent.
+    pub agent_id: String,
+    /// Handoffs that it sent.
+    pub sent: u64,
+    /// Handoffs that it received.
+    pub received: u64,
+}
+
+/// What a task cost, by its records.
+#[derive(ToSchema)]
+#[schema(rename_all = "camelCase")]
+pub struct TraceCost {
+    /// In all, in US dollars.
+    #[schema(rename = "totalUSD")]
+    pub total_usd: f64,
+    /// The plain sum of what the messages stated, in US dollars.
+    #[schema(rename = "reportedSumUSD")]
+    pub reported_sum_usd: f64,
+    /// Tokens in all.
+    pub tokens: SpentTokensView,
+    /// By agent.
+    pub per_agent: Vec<TraceAgentCost>,
+    /// By handoff, in log order.
+    pub per_hop: Vec<TraceHopCost>,
+}
+
+/// What an agent spent.
+#[derive(ToSchema)]
+#[schema(rename_all = "camelCase")]
+pub struct TraceAgentCost {
+    /// The agent.
+    pub agent_id: String,
+    /// In US dollars.
+    pub usd: f64,
+    /// Tokens.
+    pub tokens: SpentTokensView,
+}
+
+/// What a handoff cost.
+#[derive(ToSchema)]
+#[schema(rename_all = "camelCase")]
+pub struct TraceHopCost {
+    /// The handoff.
+    pub handoff_id: String,
+    /// Who sent it.
+    pub agent_id: String,
+    /// In US dollars.
+    pub usd: f64,
+    /// Tokens.
+    pub tokens: SpentTokensView,
+    /// What the sender had spent, in US dollars; absent in records of versions without books.
+    #[schema(rename = "senderSpentUSD", nullable = false)]
+    pub sender_spent_usd: Option<f64>,
+    /// What the receiver spent besides, in US dollars; absent in records of versions without books.
+    #[schema(rename = "receiverSpentUSD", nullable = false)]
+    pub receiver_spent_usd: Option<f64>,
+}
+
+/// What a hop cost.
+#[derive(ToSchema)]
+pub struct HandoffCost {
+    /// In US dollars.
+    pub usd: f64,
+    /// Tokens.
+    pub tokens: SpentTokensView,
+    /// What the sender had spent, in US dollars; absent in records of versions without books.
+    #[schema(rename = "senderSpentUSD", nullable = false)]
+    pub sender_spent_usd: Option<f64>,
+    /// What the receiver spent besides, in US dollars; absent in records of versions without books.
+    #[schema(rename = "receiverSpentUSD", nullable = false)]
+    pub receiver_spent_usd: Option<f64>,
+}
+
+/// What of a task's evidence was recomputed while it was read.
+#[derive(ToSchema)]
+#[schema(rename_all = "camelCase")]
+pub struct VerificationView {
+    /// Nothing was found wrong.
+    pub ok: bool,
+    /// Records whose hash was recomputed.
+    pub records: u64,
+    /// Contents whose commitment was recomputed.
+    pub contents: u64,
+    /// Contents that are not there any more.
+    pub erased: u64,
+    /// Of these, what was past its time; absent where there is none.
+    #[schema(nullable = false)]
+    pub purged: Option<u64>,
+    /// Contents that the archive does not give; absent where there is none.
+    #[schema(nullable = false)]
+    pub unavailable: Option<u64>,
+    /// The first fault.
+    #[schema(required)]
+    pub first_bad: Option<RecordFault>,
+}
+
+/// A fault in a record.
+#[derive(ToSchema)]
+#[schema(rename_all = "camelCase")]
+pub struct RecordFault {
+    /// The record's place in the log.
+    pub leaf_index: i64,
+    /// What is wrong: a code.
+    pub fault: String,
+}
+
+/// Everything that happened on a task.
 #[utoipa::path(
     get, path = "/tasks/{taskId}/trace", tag = "tasks", operation_id = "getTrace",
     params(("taskId" = String, Path, description = "The task's UUID"), TraceParams),
     responses(
-        (status = 200, description = "`{taskId, status, handoffs[], records[], agents[], cost{totalUSD, reportedSumUSD, tokens, perAgent[], perHop[]}, verification}`; `handoffs` has one entry a boundary, in log order. An agent reads the words (content, task description, reason) of its own handoffs only. As a bundle: a zip, see docs/bundle.md", content((Object = "application/json"), (Vec<u8> = "application/zip"))),
-        (status = 400, description = "A malformed parameter", body = ProblemDetails, content_type = "application/problem+json"),
-        NoKey,
-        (status = 403, description = "A bundle is not for agents, nor personal data for auditors", body = ProblemDetails, content_type = "application/problem+json"),
-        (status = 404, description = "No such task, or not the caller's", body = ProblemDetails, content_type = "application/problem+json"),
-        (status = 503, description = "The store is away", body = ProblemDetails, content_type = "application/problem+json"),
-    ),
-    security(("bearer" = []), ("apiKey" = []))
+        (status = 200, description = "One entry a boundary, every record, and the cost. An agent reads the words (content, task description, reason) of its own handoffs only. As a bundle: a zip, see docs/bundle.md", content((TraceView = "application/json"), (Vec<u8> = "application/zip"))),
+        (status = 400, description = "A malformed parameter"),
+        (status = 403, description = "A bundle is not for agents, nor personal data for auditors"),
+        (status = 404, description = "No such task, or not the caller's"),
+        (status = 503, description = "The store is away"),
+    )
 )]
 pub async fn trace(
     State(api): State<Api>,
@@ -210,7 +395,7 @@ async fn write(
             let body = checked.record(record);
             let content = checked.content(record, &body);
             if record.kind == "HANDOFF" {
-                let cost = hops.next().map(HopCost::view).unwrap_or_default();
+                let cost = hops.next().map(crate::account::HopCost::view).unwrap_or_default();
                 let state = record.handoff_id.as_ref().and_then(|id| now.get(id));
                 let content = if open(record) { content } else { Value::Null };
                 out.item(&mut first, &handoff_entry(record, &body, &content, state, &cost));

@@ -4,15 +4,17 @@ use std::time::Duration;
 
 use axum::extract::State;
 use axum::http::HeaderMap;
+use serde::Serialize;
 use serde_json::Value;
 use tracing::Span;
+use utoipa::ToSchema;
 
 use super::Api;
 use super::auth::AsAgent;
 use super::credentials;
 use super::extract::{Id, Json, trace_context};
 use super::handoffs::{find, not_the_receiver};
-use super::problem::{BadBody, Busy, NoKey, Problem, ProblemDetails};
+use super::problem::{BadBody, Busy, Problem};
 use super::views::HandoffView;
 use crate::domain::canonical;
 use crate::domain::failure::{Code, Failure, Stage};
@@ -30,8 +32,94 @@ const MOST_USD: f64 = 1e9;
 
 type Body = Json<serde_json::Map<String, Value>>;
 
+/// What a receiver may say when it takes the task.
+#[derive(ToSchema)]
+#[schema(rename_all = "camelCase")]
+pub struct AcceptBody {
+    /// The token that came with the delivery, where the header does not have it.
+    pub fencing_token: Option<i64>,
+}
+
+/// Why a receiver refuses the task.
+#[derive(ToSchema)]
+#[schema(rename_all = "camelCase")]
+pub struct RejectBody {
+    /// The token that came with the delivery, where the header does not have it.
+    pub fencing_token: Option<i64>,
+    /// Why: a code such as `MISSING_CLAUSE_TEXT`; `REJECTED` unless said.
+    pub reason: Option<String>,
+    /// In words, or as data: free.
+    pub details: Option<Value>,
+}
+
+/// A receiver at work.
+#[derive(ToSchema)]
+#[schema(rename_all = "camelCase")]
+pub struct HeartbeatBody {
+    /// The token that came with the delivery, where the header does not have it.
+    pub fencing_token: Option<i64>,
+}
+
+/// What came of the task.
+#[derive(ToSchema)]
+#[schema(rename_all = "camelCase")]
+pub struct CompleteBody {
+    /// The token that came with the delivery, where the header does not have it.
+    pub fencing_token: Option<i64>,
+    /// The result: free.
+    pub result: Option<Value>,
+    /// What was spent by then, cumulative as in a message.
+    pub cost_tracking: Option<SaidCost>,
+    /// How many rounds it took.
+    pub iterations: Option<i64>,
+    /// The conversation in condensed form.
+    pub conversation_summary: Option<String>,
+}
+
+/// Why a receiver gives up.
+#[derive(ToSchema)]
+#[schema(rename_all = "camelCase")]
+pub struct FailBody {
+    /// The token that came with the delivery, where the header does not have it.
+    pub fencing_token: Option<i64>,
+    /// Why: a text, or an object with `code` and `message`.
+    pub error: Option<SaidError>,
+    /// What was spent by then, cumulative as in a message.
+    pub cost_tracking: Option<SaidCost>,
+}
+
+/// Why a receiver gives up.
+#[derive(Serialize, ToSchema)]
+#[serde(untagged)]
+pub enum SaidError {
+    /// In words, or a code.
+    Text(String),
+    /// Both.
+    Object(SaidErrorObject),
+}
+
+/// Why a receiver gives up, as a code and in words.
+#[derive(Serialize, ToSchema)]
+pub struct SaidErrorObject {
+    /// A code.
+    pub code: Option<String>,
+    /// In words.
+    pub message: Option<String>,
+}
+
+/// What a receiver says was spent by then.
+#[derive(ToSchema)]
+#[schema(rename_all = "camelCase")]
+pub struct SaidCost {
+    /// US dollars spent on the task so far.
+    #[schema(rename = "costSpentSoFarUSD", minimum = 0, maximum = 1_000_000_000)]
+    pub cost_spent_so_far_usd: Option<f64>,
+    /// Tokens spent on the task so far.
+    pub token_spent: Option<super::views::TokensView>,
+}
+
 macro_rules! verdict_endpoint {
-    ($(#[$doc:meta])* $name:ident, $path:literal, $operation:literal, $body:literal, |$said:ident| $word:expr) => {
+    ($(#[$doc:meta])* $name:ident, $path:literal, $operation:literal, $body:ty, |$said:ident| $word:expr) => {
         $(#[$doc])*
         #[utoipa::path(
             post, path = $path, tag = "verdicts", operation_id = $operation,
@@ -39,18 +127,16 @@ macro_rules! verdict_endpoint {
                 ("handoffId" = String, Path, description = "The handoff's UUID"),
                 ("Handoff-Fencing-Token" = Option<i64>, Header, description = "The token that came with the delivery; or `fencingToken` in the body"),
             ),
-            request_body(content = Object, description = $body, content_type = "application/json"),
+            request_body(content = $body, description = "Further members are kept with the record", content_type = "application/json"),
             responses(
                 (status = 200, description = "The handoff as it is now", body = HandoffView),
-                NoKey,
-                (status = 403, description = "Not the receiver's key", body = ProblemDetails, content_type = "application/problem+json"),
-                (status = 404, description = "No such handoff", body = ProblemDetails, content_type = "application/problem+json"),
-                (status = 409, description = "A stale token, or not in this state", body = ProblemDetails, content_type = "application/problem+json"),
+                (status = 403, description = "Not the receiver's key"),
+                (status = 404, description = "No such handoff"),
+                (status = 409, description = "A stale token, or not in this state"),
                 BadBody,
-                (status = 422, description = "The token is missing, or the body does not fit", body = ProblemDetails, content_type = "application/problem+json"),
+                (status = 422, description = "The token is missing, or the body does not fit"),
                 Busy,
-            ),
-            security(("bearer" = []), ("apiKey" = []))
+            )
         )]
         pub async fn $name(
             State(api): State<Api>,
@@ -67,28 +153,27 @@ macro_rules! verdict_endpoint {
 
 verdict_endpoint!(
     /// Take the task.
-    accept, "/handoffs/{handoffId}/accept", "acceptHandoff", "Free; kept with the record",
+    accept, "/handoffs/{handoffId}/accept", "acceptHandoff", AcceptBody,
     |said| Word::Accept
 );
 verdict_endpoint!(
     /// Refuse the task: it goes back to the sender's checkpoint.
-    reject, "/handoffs/{handoffId}/reject", "rejectHandoff", "`{reason, details}`",
+    reject, "/handoffs/{handoffId}/reject", "rejectHandoff", RejectBody,
     |said| Word::Reject(text(&said, "reason")?.unwrap_or_else(|| "REJECTED".to_owned()))
 );
 verdict_endpoint!(
     /// Extend the lease.
-    heartbeat, "/handoffs/{handoffId}/heartbeat", "heartbeatHandoff", "Empty",
+    heartbeat, "/handoffs/{handoffId}/heartbeat", "heartbeatHandoff", HeartbeatBody,
     |said| Word::Heartbeat
 );
 verdict_endpoint!(
     /// Done.
-    complete, "/handoffs/{handoffId}/complete", "completeHandoff",
-    "`{result, costTracking?, iterations?, conversationSummary?}`; `costTracking` is cumulative, as in a message",
+    complete, "/handoffs/{handoffId}/complete", "completeHandoff", CompleteBody,
     |said| Word::Complete
 );
 verdict_endpoint!(
     /// Give up: the task goes back to the sender's checkpoint.
-    fail, "/handoffs/{handoffId}/fail", "failHandoff", "`{error, costTracking?}`",
+    fail, "/handoffs/{handoffId}/fail", "failHandoff", FailBody,
     |said| Word::Fail(match said.get("error") {
         Some(Value::String(error)) => error.clone(),
         Some(Value::Object(error)) => error

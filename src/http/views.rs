@@ -4,6 +4,7 @@ use base64::Engine as _;
 use serde::Serialize;
 use utoipa::ToSchema;
 
+use super::open;
 use super::problem::WarningView;
 use crate::domain::handoff::{CheckpointRef, Cost, Handoff};
 use crate::domain::task::Task;
@@ -76,6 +77,7 @@ pub struct SubmittedView {
     /// Its task.
     pub task_id: String,
     /// `PENDING`, `NO_OP`, or what was waited for.
+    #[schema(value_type = open::HandoffStatus)]
     pub status: String,
     /// The handoff that stands in its place at last, where the broker gave the message to another agent while
     /// it was waited for: `status` and `reason` are that one's.
@@ -146,6 +148,41 @@ pub struct PartyView {
     pub execution_id: Option<String>,
 }
 
+/// A handoff message, in any version of its schema that the broker takes. Its component is made from the files
+/// under `schemas/handoff/`.
+pub struct HandoffMessage;
+
+impl utoipa::PartialSchema for HandoffMessage {
+    fn schema() -> utoipa::openapi::RefOr<utoipa::openapi::Schema> {
+        utoipa::openapi::Object::new().into()
+    }
+}
+
+impl ToSchema for HandoffMessage {}
+
+/// A handoff message as the broker keeps and delivers it: values that were named as personal may be cut out, and
+/// where its content lies in an archive that does not answer, there is `{"unavailable": "cold"}` in its place. A
+/// refused message is kept as it came.
+pub struct StoredMessage;
+
+impl utoipa::PartialSchema for StoredMessage {
+    fn schema() -> utoipa::openapi::RefOr<utoipa::openapi::Schema> {
+        let any = "Free: what no version of the message's schema describes";
+        let either = utoipa::openapi::schema::AnyOfBuilder::new()
+            .description(Some("A handoff message as the broker keeps and delivers it: values that were named as personal may be cut out, a refused message is as it came, and where the archive does not answer there is `{\"unavailable\": \"cold\"}` in its place."))
+            .item(utoipa::openapi::Ref::from_schema_name("HandoffMessage"))
+            .item(utoipa::openapi::ObjectBuilder::new().description(Some(any)).build())
+            .build();
+        utoipa::openapi::RefOr::T(utoipa::openapi::Schema::AnyOf(either))
+    }
+}
+
+impl ToSchema for StoredMessage {}
+
+/// A checkpoint's state: free, the agent's own.
+#[derive(ToSchema)]
+pub struct CheckpointState {}
+
 /// Names a checkpoint.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
@@ -173,6 +210,7 @@ pub struct HandoffView {
     /// The handoff before it.
     pub parent_handoff_id: Option<String>,
     /// Where it stands.
+    #[schema(value_type = open::HandoffStatus)]
     pub status: String,
     /// Why it ended badly, or why the last attempt failed; `HANDED_ON` where its receiver handed the task on.
     pub reason: Option<String>,
@@ -201,6 +239,7 @@ pub struct HandoffView {
     /// Who receives it, as the route resolved it.
     pub to_agent: PartyView,
     /// `webhook` or `pull`.
+    #[schema(value_type = open::DeliveryMode)]
     pub delivery_mode: String,
     /// Attempts at delivery.
     pub attempts: i32,
@@ -227,7 +266,7 @@ pub struct HandoffView {
     pub receipt: Option<Receipt>,
     /// The message; only where asked for with `include=message`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<Object>)]
+    #[schema(value_type = Option<StoredMessage>)]
     pub message: Option<serde_json::Value>,
     /// Where to look.
     pub links: Links,
@@ -306,6 +345,7 @@ pub struct TaskView {
     /// Its id.
     pub task_id: String,
     /// Where it stands.
+    #[schema(value_type = open::TaskStatus)]
     pub status: String,
     /// Which agent has it.
     pub holder: String,
@@ -313,7 +353,7 @@ pub struct TaskView {
     pub checkpoint: Option<CheckpointRefView>,
     /// That checkpoint's state; only on the task's own page, and for an agent only its own.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<Object>)]
+    #[schema(value_type = Option<CheckpointState>)]
     pub checkpoint_state: Option<serde_json::Value>,
     /// Handoffs committed on it.
     pub handoffs: i64,

@@ -1,6 +1,7 @@
 //! `/what-if`: what a candidate contract, payload schema or set of safety rules would say of what passed
 //! by, before it is switched on.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,7 +14,8 @@ use utoipa::ToSchema;
 use super::Api;
 use super::auth::Operator;
 use super::extract::{Json, heavy};
-use super::problem::{BadBody, NoKey, Problem, ProblemDetails};
+use super::open;
+use super::problem::{BadBody, Problem};
 use crate::config::{SafetyException, SafetyMode};
 use crate::contract::catalog::Catalog;
 use crate::contract::document::Document;
@@ -40,7 +42,7 @@ const SECONDS: (u64, u64) = (10, 60);
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct CandidateBody {
     /// A contract, as `PUT /contracts/{id}` takes it.
-    #[schema(value_type = Option<Object>)]
+    #[schema(value_type = Option<super::contracts::ContractDocument>)]
     contract: Option<Value>,
     /// A payload schema, in the place of the one that contracts name.
     schema: Option<SchemaBody>,
@@ -57,7 +59,7 @@ pub struct SchemaBody {
     /// Its id in the registry.
     schema_id: String,
     /// The schema.
-    #[schema(value_type = Object)]
+    #[schema(value_type = super::schemas::JsonSchema)]
     schema: Value,
 }
 
@@ -69,11 +71,150 @@ pub struct SafetyBody {
     #[schema(value_type = Option<String>)]
     mode: Option<SafetyMode>,
     /// Exceptions, as `[[safety.exceptions]]` has them; all of them.
-    #[schema(value_type = Option<Vec<Object>>)]
+    #[schema(value_type = Option<Vec<SafetyExceptionBody>>)]
     exceptions: Option<Vec<SafetyException>>,
     /// Rules, of the form of `config/safety-rules.json`; all of them.
-    #[schema(value_type = Option<Object>)]
+    #[schema(value_type = Option<SafetyRulesBody>)]
     rules: Option<Value>,
+}
+
+/// An exception of the safety stage, as `[[safety.exceptions]]` has it.
+#[derive(ToSchema)]
+pub struct SafetyExceptionBody {
+    /// `enforce`, `observe` or `allow`.
+    pub mode: String,
+    /// For this tenant.
+    pub tenant: Option<String>,
+    /// For messages of this agent.
+    pub agent: Option<String>,
+    /// For messages to this agent.
+    pub to: Option<String>,
+    /// For this field of the message.
+    pub field: Option<String>,
+    /// For these rules and families; all of them where there is none.
+    pub rules: Option<Vec<String>>,
+    /// Until then, RFC 3339.
+    pub until: Option<String>,
+}
+
+/// Safety rules, of the form of `config/safety-rules.json`.
+#[derive(ToSchema)]
+pub struct SafetyRulesBody {}
+
+/// What would be said.
+#[derive(ToSchema)]
+#[schema(rename_all = "camelCase")]
+pub struct WhatIfView {
+    /// Of the newest handoffs.
+    pub handoffs: WhatIfCounts,
+    /// Of the newest open dead letters.
+    pub dead_letters: WhatIfCounts,
+    /// Each message of which something else would be said.
+    pub changed: Vec<ChangedVerdict>,
+}
+
+/// What would be said of some messages, counted.
+#[derive(ToSchema)]
+#[schema(rename_all = "camelCase")]
+pub struct WhatIfCounts {
+    /// Looked at.
+    pub examined: usize,
+    /// Judged twice.
+    pub replayed: usize,
+    /// Not at hand.
+    pub not_replayable: NotReplayable,
+    /// Refused under the present rules, whatever was said then.
+    pub refused_at_present: usize,
+    /// As it is now.
+    pub same: usize,
+    /// Pass now, and would be refused.
+    pub newly_refused: usize,
+    /// Are refused now, and would pass.
+    pub newly_passed: usize,
+    /// Are refused either way, for something else.
+    pub refused_differently: usize,
+    /// Pass either way, and something else is recorded.
+    pub observed_differently: usize,
+    /// Newly refused messages by the primary reason, a code.
+    pub reasons: BTreeMap<String, usize>,
+    /// All that were asked for, or all that there are, were looked at in the time.
+    pub complete: bool,
+}
+
+/// Messages that are not at hand, counted.
+#[derive(ToSchema)]
+pub struct NotReplayable {
+    /// Erased.
+    pub erased: usize,
+    /// In the archive.
+    pub archived: usize,
+}
+
+/// A message of which something else would be said.
+#[derive(ToSchema)]
+#[schema(rename_all = "camelCase")]
+pub struct ChangedVerdict {
+    /// The handoff.
+    pub handoff_id: String,
+    /// Its task.
+    pub task_id: String,
+    /// Who sent it.
+    pub from_agent: String,
+    /// To whom.
+    pub to_agent: String,
+    /// Where it stands.
+    #[schema(value_type = open::HandoffStatus)]
+    pub status: String,
+    /// What becomes of the verdict.
+    #[schema(value_type = open::WhatIfChange)]
+    pub change: String,
+    /// Under the present rules.
+    pub before: VerdictView,
+    /// Under the candidate.
+    pub after: VerdictView,
+}
+
+/// What the gate says of a message.
+#[derive(ToSchema)]
+pub struct VerdictView {
+    /// Whether it passes.
+    #[schema(value_type = open::WhatIfVerdict)]
+    pub verdict: String,
+    /// The primary reason of a refusal.
+    #[schema(required, value_type = Option<open::ErrorCode>)]
+    pub reason: Option<String>,
+    /// The contract that rules, with its version.
+    #[schema(required)]
+    pub contract: Option<String>,
+    /// What was found.
+    pub findings: Vec<GateFinding>,
+    /// Safety rules that fired and are only recorded.
+    pub observed: Vec<ObservedRule>,
+}
+
+/// Something that the gate found, without its words.
+#[derive(ToSchema)]
+pub struct GateFinding {
+    /// The stage.
+    #[schema(value_type = open::GateStage)]
+    pub stage: String,
+    /// The code.
+    #[schema(value_type = open::ErrorCode)]
+    pub code: String,
+    /// RFC 6901 pointer into the message.
+    pub pointer: String,
+    /// The safety rule, or the contract's clause.
+    #[schema(required)]
+    pub rule: Option<String>,
+}
+
+/// A safety rule that fired and is only recorded.
+#[derive(ToSchema)]
+pub struct ObservedRule {
+    /// The rule.
+    pub rule: String,
+    /// RFC 6901 pointer into the message.
+    pub pointer: String,
 }
 
 /// A question.
@@ -122,14 +263,12 @@ fn scope(body: &WhatIfBody) -> Result<Scope, Problem> {
     post, path = "/what-if", tag = "contracts", operation_id = "whatIf",
     request_body = WhatIfBody,
     responses(
-        (status = 200, description = "`{handoffs, deadLetters, changed}`: counts, and each message of which something else would be said, with both verdicts: codes, places and rules, never the content", body = Object),
-        NoKey,
-        (status = 403, description = "Not an operator", body = ProblemDetails, content_type = "application/problem+json"),
+        (status = 200, description = "Counts, and each message of which something else would be said, with both verdicts: codes, places and rules, never the content", body = WhatIfView),
+        (status = 403, description = "Not an operator"),
         BadBody,
-        (status = 422, description = "The candidate cannot be put so", body = ProblemDetails, content_type = "application/problem+json"),
-        (status = 503, description = "Another one is under way, or the store is away", body = ProblemDetails, content_type = "application/problem+json"),
-    ),
-    security(("bearer" = []), ("apiKey" = []))
+        (status = 422, description = "The candidate cannot be put so"),
+        (status = 503, description = "Another one is under way, or the store is away"),
+    )
 )]
 pub async fn ask(
     State(api): State<Api>,

@@ -20,6 +20,7 @@ use serde_json::{Value, json};
 use sqlx::{AssertSqlSafe, Connection};
 use tokio::time::{Instant, sleep, timeout};
 
+use crate::described;
 use crate::message::Message;
 use crate::receiver::{Complaints, Delivery, Receiver};
 
@@ -502,19 +503,19 @@ impl Caller {
         headers: &[(&str, &str)],
         body: &Value,
     ) -> Answer {
-        let mut request = self.request(method, path).json(body);
+        let mut request = self.request(method.clone(), path).json(body);
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
-        Answer::read(request.send().await.unwrap()).await
+        Answer::to(method, request.send().await.unwrap()).await
     }
 
     pub async fn get(&self, path: &str) -> Answer {
-        Answer::read(self.request(Method::GET, path).send().await.unwrap()).await
+        Answer::to(Method::GET, self.request(Method::GET, path).send().await.unwrap()).await
     }
 
     pub async fn delete(&self, path: &str) -> Answer {
-        Answer::read(self.request(Method::DELETE, path).send().await.unwrap()).await
+        Answer::to(Method::DELETE, self.request(Method::DELETE, path).send().await.unwrap()).await
     }
 
     pub async fn post(&self, path: &str, body: &Value) -> Answer {
@@ -532,7 +533,7 @@ impl Caller {
     /// A body as it is, as JSON.
     pub async fn raw(&self, path: &str, body: impl Into<reqwest::Body>) -> Answer {
         let request = self.request(Method::POST, path).header("content-type", "application/json");
-        Answer::read(request.body(body).send().await.unwrap()).await
+        Answer::to(Method::POST, request.body(body).send().await.unwrap()).await
     }
 
     pub async fn submit_with(&self, message: &Message, headers: &[(&str, &str)]) -> Answer {
@@ -577,7 +578,16 @@ pub struct Answer {
 }
 
 impl Answer {
+    /// The answer to a request of some method.
     pub async fn read(response: reqwest::Response) -> Self {
+        Self::whole(None, response).await
+    }
+
+    async fn to(method: Method, response: reqwest::Response) -> Self {
+        Self::whole(Some(method), response).await
+    }
+
+    async fn whole(method: Option<Method>, response: reqwest::Response) -> Self {
         let (status, headers) = (response.status().as_u16(), response.headers().clone());
         let path = response.url().path().to_owned();
         let text = response.text().await.unwrap();
@@ -586,6 +596,10 @@ impl Answer {
         assert!(!answer.header("x-request-id").is_empty(), "no request id: {answer:?}");
         if status >= 400 {
             answer.is_problem(&path);
+        }
+        if answer.header("content-encoding").is_empty() {
+            let media = answer.header("content-type");
+            described::check(method.as_ref(), &path, status, media, &answer.text);
         }
         answer
     }

@@ -1,0 +1,409 @@
+//! Records of the log as the OpenAPI document tells them. What is written is `evidence::record`; records are kept for
+//! good, so that those of older and newer versions stand beside these: all of it is open.
+
+use serde_json::Value;
+use utoipa::ToSchema;
+
+use super::open::{self, ActorRole};
+use super::views::TokensView;
+
+/// The kinds of this version.
+const KINDS: &[&str] = &[
+    "HANDOFF",
+    "REFUSED",
+    "NO_OP",
+    "DEAD_LETTERED",
+    "ACCEPTED",
+    "REJECTED",
+    "COMPLETED",
+    "FAILED",
+    "EXPIRED",
+    "ROLLED_BACK",
+    "CHECKPOINT",
+    "TASK_COMPLETED",
+    "TASK_CANCELED",
+    "CANCELED",
+    "ESCALATED",
+    "ESCALATION_RESOLVED",
+    "RELEASED",
+    "DISCARDED",
+    "RELEASE_REFUSED",
+    "BUDGET_CHANGED",
+    "CHECKPOINT_RESTORED",
+    "AGENT_CREATED",
+    "AGENT_UPDATED",
+    "AGENT_DELETED",
+    "ENDPOINT_DISABLED",
+    "ENDPOINT_FAILING",
+    "ENDPOINT_RECOVERED",
+    "SECRET_ROTATED",
+    "CONTRACT_PUT",
+    "PAYLOAD_SCHEMA_PUT",
+    "KEY_CREATED",
+    "KEY_REVOKED",
+    "TREE_KEY_CHANGED",
+    "SUBSCRIPTION_CREATED",
+    "SUBSCRIPTION_UPDATED",
+    "SUBSCRIPTION_DELETED",
+    "SUBSCRIPTION_DISABLED",
+    "SUBSCRIPTION_REPLAYED",
+    "ERASURE_REQUESTED",
+    "ERASED",
+    "ERASURE_COMPLETED",
+    "LEGAL_HOLD_PLACED",
+    "LEGAL_HOLD_RELEASED",
+];
+
+/// What a record tells of.
+pub struct RecordKind;
+
+impl utoipa::PartialSchema for RecordKind {
+    fn schema() -> utoipa::openapi::RefOr<utoipa::openapi::Schema> {
+        open::open("What a record tells of.", KINDS)
+    }
+}
+
+impl ToSchema for RecordKind {}
+
+/// A record of the log.
+#[derive(ToSchema)]
+#[schema(rename_all = "camelCase")]
+pub struct Record {
+    /// The version of the record's form: 1.
+    pub v: i64,
+    /// The log.
+    pub log_id: String,
+    /// Whose log.
+    pub tenant: String,
+    /// Its place in the log, dense from 0.
+    pub leaf_index: i64,
+    /// `sha256:…` over the record before; null in the first.
+    #[schema(required)]
+    pub previous_record_hash: Option<String>,
+    /// What happened.
+    #[schema(value_type = RecordKind)]
+    pub kind: String,
+    /// When, RFC 3339 with microseconds.
+    pub time: String,
+    /// Who did it.
+    pub actor: RecordActor,
+    /// The task.
+    #[schema(nullable = false)]
+    pub task_id: Option<String>,
+    /// The handoff.
+    #[schema(nullable = false)]
+    pub handoff_id: Option<String>,
+    /// The handoff before it.
+    #[schema(nullable = false)]
+    pub parent_handoff_id: Option<String>,
+    /// Who sent, as it was then.
+    #[schema(nullable = false)]
+    pub from_agent: Option<RecordParty>,
+    /// Who received, as it was then.
+    #[schema(nullable = false)]
+    pub to_agent: Option<RecordParty>,
+    /// The contract that ruled the edge, or that was put.
+    #[schema(nullable = false)]
+    pub contract: Option<RecordContract>,
+    /// The payload schema that was registered.
+    #[schema(nullable = false)]
+    pub payload_schema: Option<RecordContract>,
+    /// The status that resulted.
+    #[schema(nullable = false)]
+    pub status: Option<String>,
+    /// Why: a code.
+    #[schema(nullable = false)]
+    pub reason: Option<String>,
+    /// What the message stated.
+    #[schema(nullable = false)]
+    pub cost_at_handoff: Option<RecordCost>,
+    /// What the task's budget counted with it.
+    #[schema(nullable = false)]
+    pub spent: Option<RecordSpent>,
+    /// `sha256:…`, a commitment to the message, or to what the actor said.
+    #[schema(nullable = false)]
+    pub message_commitment: Option<String>,
+    /// `sha256:…`, a commitment to the checkpoint.
+    #[schema(nullable = false)]
+    pub checkpoint_commitment: Option<String>,
+    /// `sha256:…`, one commitment a person.
+    #[schema(nullable = false)]
+    pub personal_data_commitments: Option<Vec<String>>,
+    /// The erasure that the record tells of.
+    #[schema(nullable = false)]
+    pub erasure: Option<RecordErasure>,
+    /// What went because it was past its time.
+    #[schema(nullable = false)]
+    pub retention: Option<RecordRetention>,
+    /// The legal hold that the record tells of.
+    #[schema(nullable = false)]
+    pub legal_hold: Option<RecordHold>,
+    /// What the safety stage said of a message that passed.
+    #[schema(nullable = false)]
+    pub safety: Option<RecordSafety>,
+    /// What the contract calls the edge's events.
+    #[schema(nullable = false)]
+    pub audit_event: Option<String>,
+    /// Attempts at delivery under a contract, by the time of the verdict.
+    #[schema(nullable = false)]
+    pub attempts: Option<i64>,
+    /// Between which regions the data went, and on what basis.
+    #[schema(nullable = false)]
+    pub residency: Option<RecordResidency>,
+}
+
+/// A record of the log as a trace shows it: with its hash, and with its content where the caller may read it.
+#[derive(ToSchema)]
+#[schema(rename_all = "camelCase")]
+pub struct TraceRecord {
+    /// The version of the record's form: 1.
+    pub v: i64,
+    /// The log.
+    pub log_id: String,
+    /// Whose log.
+    pub tenant: String,
+    /// Its place in the log, dense from 0.
+    pub leaf_index: i64,
+    /// `sha256:…` over the record before; null in the first.
+    #[schema(required)]
+    pub previous_record_hash: Option<String>,
+    /// What happened.
+    #[schema(value_type = RecordKind)]
+    pub kind: String,
+    /// When, RFC 3339 with microseconds.
+    pub time: String,
+    /// Who did it.
+    pub actor: RecordActor,
+    /// The task.
+    #[schema(nullable = false)]
+    pub task_id: Option<String>,
+    /// The handoff.
+    #[schema(nullable = false)]
+    pub handoff_id: Option<String>,
+    /// The handoff before it.
+    #[schema(nullable = false)]
+    pub parent_handoff_id: Option<String>,
+    /// Who sent, as it was then.
+    #[schema(nullable = false)]
+    pub from_agent: Option<RecordParty>,
+    /// Who received, as it was then.
+    #[schema(nullable = false)]
+    pub to_agent: Option<RecordParty>,
+    /// The contract that ruled the edge, or that was put.
+    #[schema(nullable = false)]
+    pub contract: Option<RecordContract>,
+    /// The payload schema that was registered.
+    #[schema(nullable = false)]
+    pub payload_schema: Option<RecordContract>,
+    /// The status that resulted.
+    #[schema(nullable = false)]
+    pub status: Option<String>,
+    /// Why: a code.
+    #[schema(nullable = false)]
+    pub reason: Option<String>,
+    /// What the message stated.
+    #[schema(nullable = false)]
+    pub cost_at_handoff: Option<RecordCost>,
+    /// What the task's budget counted with it.
+    #[schema(nullable = false)]
+    pub spent: Option<RecordSpent>,
+    /// `sha256:…`, a commitment to the message, or to what the actor said.
+    #[schema(nullable = false)]
+    pub message_commitment: Option<String>,
+    /// `sha256:…`, a commitment to the checkpoint.
+    #[schema(nullable = false)]
+    pub checkpoint_commitment: Option<String>,
+    /// `sha256:…`, one commitment a person.
+    #[schema(nullable = false)]
+    pub personal_data_commitments: Option<Vec<String>>,
+    /// The erasure that the record tells of.
+    #[schema(nullable = false)]
+    pub erasure: Option<RecordErasure>,
+    /// What went because it was past its time.
+    #[schema(nullable = false)]
+    pub retention: Option<RecordRetention>,
+    /// The legal hold that the record tells of.
+    #[schema(nullable = false)]
+    pub legal_hold: Option<RecordHold>,
+    /// What the safety stage said of a message that passed.
+    #[schema(nullable = false)]
+    pub safety: Option<RecordSafety>,
+    /// What the contract calls the edge's events.
+    #[schema(nullable = false)]
+    pub audit_event: Option<String>,
+    /// Attempts at delivery under a contract, by the time of the verdict.
+    #[schema(nullable = false)]
+    pub attempts: Option<i64>,
+    /// Between which regions the data went, and on what basis.
+    #[schema(nullable = false)]
+    pub residency: Option<RecordResidency>,
+    /// `sha256:…` over the record: the leaf's hash.
+    pub record_hash: String,
+    /// The content: free, what the actor said. Absent where there is none, it is not the caller's to read, or it
+    /// was erased; a message stands with its handoff.
+    pub content: Option<Value>,
+}
+
+/// Who did what a record tells of.
+#[derive(ToSchema)]
+#[schema(rename_all = "camelCase")]
+pub struct RecordActor {
+    /// In which role.
+    #[schema(value_type = ActorRole)]
+    pub role: String,
+    /// The agent, where it is one.
+    #[schema(nullable = false)]
+    pub agent_id: Option<String>,
+    /// The key used.
+    #[schema(nullable = false)]
+    pub key_id: Option<String>,
+}
+
+/// An agent as it was when the record was made.
+#[derive(ToSchema)]
+#[schema(rename_all = "camelCase")]
+pub struct RecordParty {
+    /// The agent.
+    #[schema(nullable = false)]
+    pub agent_id: Option<String>,
+    /// Its type.
+    #[schema(nullable = false)]
+    pub agent_type: Option<String>,
+    /// Its version; of a sender the one that its message claims.
+    #[schema(nullable = false)]
+    pub agent_version: Option<String>,
+    /// Of a sender: the version that is registered of it.
+    #[schema(nullable = false)]
+    pub registered_version: Option<String>,
+    /// Its run.
+    #[schema(nullable = false)]
+    pub execution_id: Option<String>,
+}
+
+/// A version of a contract or of a payload schema.
+#[derive(ToSchema)]
+#[schema(rename_all = "camelCase")]
+pub struct RecordContract {
+    /// Its id.
+    pub id: String,
+    /// Its version.
+    pub version: String,
+}
+
+/// What a message stated, cumulative.
+#[derive(ToSchema)]
+#[schema(rename_all = "camelCase")]
+pub struct RecordCost {
+    /// US dollars so far.
+    #[schema(rename = "costSpentSoFarUSD")]
+    pub cost_spent_so_far_usd: f64,
+    /// US dollars left.
+    #[schema(rename = "costBudgetRemainingUSD")]
+    pub cost_budget_remaining_usd: f64,
+    /// Tokens so far; records of older versions have `promptTokens` and `completionTokens` beside.
+    #[schema(nullable = false)]
+    pub token_spent: Option<TokensView>,
+}
+
+/// Money and tokens.
+#[derive(ToSchema)]
+#[schema(rename_all = "camelCase")]
+pub struct RecordSpent {
+    /// US dollars.
+    pub usd: f64,
+    /// Tokens.
+    pub token_spent: TokensView,
+}
+
+/// An erasure.
+#[derive(ToSchema)]
+#[schema(rename_all = "camelCase")]
+pub struct RecordErasure {
+    /// The erasure.
+    pub id: String,
+    /// How much: `personal-data` or `messages`.
+    pub scope: String,
+    /// `sha256:…`, a salted commitment to the person's id.
+    pub subject_commitment: String,
+    /// Personal data.
+    pub data: i64,
+    /// Messages and other contents of records.
+    pub contents: i64,
+    /// Checkpoints.
+    pub checkpoints: i64,
+}
+
+/// What went because it was past its time.
+#[derive(ToSchema)]
+#[schema(rename_all = "camelCase")]
+pub struct RecordRetention {
+    /// What was recorded before this time went, RFC 3339.
+    pub before: String,
+    /// Personal data.
+    pub data: i64,
+    /// Messages and other contents of records.
+    pub contents: i64,
+    /// Checkpoints.
+    pub checkpoints: i64,
+}
+
+/// A legal hold.
+#[derive(ToSchema)]
+#[schema(rename_all = "camelCase")]
+pub struct RecordHold {
+    /// The hold.
+    pub id: String,
+    /// `sha256:…`, a salted commitment to the person's id.
+    #[schema(nullable = false)]
+    pub subject_commitment: Option<String>,
+}
+
+/// What the safety stage said of a message that passed: codes only.
+#[derive(ToSchema)]
+#[schema(rename_all = "camelCase")]
+pub struct RecordSafety {
+    /// The version of the rules.
+    pub rules: String,
+    /// Rules that fired and were only observed.
+    #[schema(nullable = false)]
+    pub observed: Option<Vec<String>>,
+    /// The external classifier, where one was asked.
+    #[schema(nullable = false)]
+    pub classifier: Option<RecordClassifier>,
+}
+
+/// What an external classifier said.
+#[derive(ToSchema)]
+#[schema(rename_all = "camelCase")]
+pub struct RecordClassifier {
+    /// The model, or the style it speaks.
+    pub by: String,
+    /// `SAFE`, `UNSAFE`, or `NONE` where it gave no answer.
+    pub verdict: String,
+    /// What it called it.
+    #[schema(nullable = false)]
+    pub label: Option<String>,
+}
+
+/// Between which regions the data of a record went.
+#[derive(ToSchema)]
+#[schema(rename_all = "camelCase")]
+pub struct RecordResidency {
+    /// One an end of the edge.
+    pub crossings: Vec<RecordCrossing>,
+}
+
+/// Data that went from one region to another.
+#[derive(ToSchema)]
+#[schema(rename_all = "camelCase")]
+pub struct RecordCrossing {
+    /// At which end: `sender` or `receiver`.
+    pub party: String,
+    /// From.
+    pub from: String,
+    /// To.
+    pub to: String,
+    /// What the transfer stands on: a code.
+    #[schema(nullable = false)]
+    pub transfer_basis: Option<String>,
+}
