@@ -1,13 +1,14 @@
 //! Credentials by their well-known forms: keys of clouds and services, tokens, private keys, passwords in
 //! URLs. The forms are data, `config/credentials.json`.
 //!
-//! An automaton finds the words by which forms begin; only there a form's pattern is tried, at that very
-//! place. What was tried is not tried again from within, so the time grows with the text alone.
+//! A vector search skips to the first word by which a form begins; from there an automaton finds all of them, and
+//! only there a form's pattern is tried, at that very place. What was tried is not tried again from within, so the time grows with the text alone.
 
 use std::ops::Range;
 use std::sync::{LazyLock, OnceLock};
 
-use aho_corasick::{AhoCorasick, MatchKind};
+use aho_corasick::{AhoCorasick, Input, MatchKind, packed};
+use memchr::memchr;
 use regex::Regex;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -16,6 +17,9 @@ const BUILTIN: &str = include_str!("../../config/credentials.json");
 
 /// A secret of fewer different characters is a stand-in (`AKIAXXXXXXXXXXXXXXXX`).
 const MIN_DISTINCT: usize = 6;
+
+/// The shortest credential with the words of its form, in bytes, but for a password in a URL, which has a colon.
+const SHORTEST: usize = 20;
 
 /// Strings this long may have no room left under their schema's limit.
 const LIMITED: usize = 250;
@@ -90,6 +94,10 @@ impl Form {
 /// The forms, ready to search.
 pub struct Forms {
     words: AhoCorasick,
+    /// Finds the first of the words that hold no other; none where the processor has no vectors for it.
+    first: Option<packed::Searcher>,
+    /// Bytes of the longest word.
+    longest: usize,
     /// For each word, its form.
     owners: Vec<usize>,
     placeholders: Vec<String>,
@@ -141,25 +149,48 @@ impl Forms {
                 ));
             }
         }
+        let holds_another = |word: &String| {
+            words.iter().any(|other| other.len() < word.len() && word.contains(other.as_str()))
+        };
+        let first = packed::Config::new()
+            .heuristic_pattern_limits(false)
+            .builder()
+            .extend(words.iter().filter(|word| !holds_another(word)))
+            .build();
+        let longest = words.iter().map(String::len).max().unwrap_or_default();
         let words = AhoCorasick::builder()
             .match_kind(MatchKind::Standard)
             .build(&words)
             .map_err(|err| err.to_string())?;
         let forms = file.forms.into_iter().map(|entry| Form { entry, pattern: OnceLock::new() });
-        Ok(Self { words, owners, placeholders: file.placeholders, forms: forms.collect(), members })
+        let (forms, placeholders) = (forms.collect(), file.placeholders);
+        Ok(Self { words, first, longest, owners, placeholders, forms, members })
     }
 
     /// The credentials in a text, in order; `member` is the name of the member whose value it is.
     #[must_use]
     pub fn find<'f>(&'f self, text: &str, member: Option<&str>) -> Vec<Credential<'f>> {
-        let mut found = Vec::new();
-        if let Some(whole) = member.and_then(|member| self.named(text, member)) {
-            found.push(whole);
-            return found;
+        if text.len() < SHORTEST && memchr(b':', text.as_bytes()).is_none() {
+            return Vec::new();
         }
+        if let Some(whole) = member.and_then(|member| self.named(text, member)) {
+            return vec![whole];
+        }
+        match &self.first {
+            None => self.search(text, 0),
+            Some(first) => match first.find(text) {
+                None => Vec::new(),
+                Some(hit) => self.search(text, hit.start().saturating_sub(self.longest)),
+            },
+        }
+    }
+
+    /// The credentials in a text that has no word of a form before `from`.
+    fn search<'f>(&'f self, text: &str, from: usize) -> Vec<Credential<'f>> {
+        let mut found = Vec::new();
         // How far each form was tried.
         let mut tried: Vec<(usize, usize)> = Vec::new();
-        for hit in self.words.find_overlapping_iter(text) {
+        for hit in self.words.find_overlapping_iter(Input::new(text).range(from..)) {
             let owner = self.owners[hit.pattern().as_usize()];
             let Form { entry, .. } = &self.forms[owner];
             let Some(start) = hit.start().checked_sub(entry.lead) else { continue };
