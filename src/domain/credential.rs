@@ -2,12 +2,16 @@
 //! URLs. The forms are data, `config/credentials.json`.
 //!
 //! A vector search skips to the first word by which a form begins; from there an automaton finds all of them, and
-//! only there a form's pattern is tried, at that very place. What was tried is not tried again from within, so the time grows with the text alone.
+//! only there a form's pattern is tried, at that very place. Text in base64 is searched as what it decodes to. What was tried is not tried again from within, so the time grows with the text alone.
 
 use std::ops::Range;
 use std::sync::{LazyLock, OnceLock};
 
 use aho_corasick::{AhoCorasick, Input, MatchKind, packed};
+use base64::Engine as _;
+use base64::alphabet::STANDARD;
+use base64::engine::DecodePaddingMode;
+use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig};
 use memchr::memchr;
 use regex::Regex;
 use serde::{Deserialize, Serialize};
@@ -20,6 +24,12 @@ const MIN_DISTINCT: usize = 6;
 
 /// The shortest credential with the words of its form, in bytes, but for a password in a URL, which has a colon.
 const SHORTEST: usize = 20;
+
+/// Fewest characters of base64 that are decoded.
+const MIN_BASE64: usize = 20;
+
+/// Base64 that goes on in the next line has at least so many characters in each before.
+const MIN_BASE64_LINE: usize = 60;
 
 /// Strings this long may have no room left under their schema's limit.
 const LIMITED: usize = 250;
@@ -176,6 +186,21 @@ impl Forms {
         if let Some(whole) = member.and_then(|member| self.named(text, member)) {
             return vec![whole];
         }
+        let mut found = self.plain(text);
+        self.encoded(text, &mut found);
+        // Where two forms see one credential, the one that begins first counts.
+        found.sort_by_key(|one| (one.place.start, usize::MAX - one.place.end));
+        let mut until = 0;
+        found.retain(|one| {
+            let apart = one.place.start >= until;
+            until = until.max(one.place.end);
+            apart
+        });
+        found
+    }
+
+    /// The credentials that stand in a text as they are.
+    fn plain<'f>(&'f self, text: &str) -> Vec<Credential<'f>> {
         match &self.first {
             None => self.search(text, 0),
             Some(first) => match first.find(text) {
@@ -183,6 +208,67 @@ impl Forms {
                 Some(hit) => self.search(text, hit.start().saturating_sub(self.longest)),
             },
         }
+    }
+
+    /// Adds the tokens of base64, in either alphabet, that hold a credential: each is one, as a whole.
+    fn encoded<'f>(&'f self, text: &str, found: &mut Vec<Credential<'f>>) {
+        let bytes = text.as_bytes();
+        let mut done = 0;
+        while let Some((token, mut digits)) = next_base64(bytes, done) {
+            done = token.end;
+            let mut add = |first: Credential<'f>, place: Range<usize>| {
+                let padding = bytes[place.end..].iter().take(2).take_while(|byte| **byte == b'=');
+                let place = place.start..place.end + padding.count();
+                found.push(Credential { place, ..first });
+            };
+            if let Some(first) = self.decoded(&mut digits) {
+                add(first, token);
+                continue;
+            }
+            // A path may hold one.
+            let mut start = token.start;
+            for part in bytes[token.clone()].split(|byte| matches!(byte, b'/' | b'-' | b'_' | b'+'))
+            {
+                let place = start..start + part.len();
+                start = place.end + 1;
+                if (MIN_BASE64..token.len()).contains(&part.len())
+                    && let Some(first) = self.decoded(&mut part.to_vec())
+                {
+                    add(first, place);
+                }
+            }
+        }
+    }
+
+    /// The first credential in what these characters of base64 decode to, where that is text.
+    fn decoded(&self, digits: &mut Vec<u8>) -> Option<Credential<'_>> {
+        const BASE64: GeneralPurpose = GeneralPurpose::new(
+            &STANDARD,
+            GeneralPurposeConfig::new()
+                .with_decode_allow_trailing_bits(true)
+                .with_decode_padding_mode(DecodePaddingMode::Indifferent),
+        );
+        for digit in digits.iter_mut() {
+            match digit {
+                b'-' => *digit = b'+',
+                b'_' => *digit = b'/',
+                _ => {}
+            }
+        }
+        if digits.len() % 4 == 1 {
+            digits.pop();
+        }
+        let shown = |byte: &u8| !byte.is_ascii_control() || matches!(byte, b'\n' | b'\r' | b'\t');
+        // Most tokens are no text, which shows at once.
+        let begin = BASE64.decode(digits.get(..4)?).ok()?;
+        if !begin.iter().all(shown) {
+            return None;
+        }
+        let text = String::from_utf8(BASE64.decode(&digits).ok()?).ok()?;
+        if !text.as_bytes().iter().all(shown) {
+            return None;
+        }
+        self.plain(&text).into_iter().min_by_key(|one| one.place.start)
     }
 
     /// The credentials in a text that has no word of a form before `from`.
@@ -218,14 +304,6 @@ impl Forms {
             }
             found.push(Credential { id: &entry.id, name: &entry.name, place: secret });
         }
-        // Where two forms see one credential, the one that begins first counts.
-        found.sort_by_key(|one| (one.place.start, usize::MAX - one.place.end));
-        let mut until = 0;
-        found.retain(|one| {
-            let apart = one.place.start >= until;
-            until = until.max(one.place.end);
-            apart
-        });
         found
     }
 
@@ -389,6 +467,51 @@ fn push_segment(pointer: &mut String, name: &str) {
     pointer.push_str(&name.replace('~', "~0").replace('/', "~1"));
 }
 
+/// The next token of base64 from `from` on, the beginning of a word, and its characters without the breaks of its
+/// lines.
+fn next_base64(bytes: &[u8], from: usize) -> Option<(Range<usize>, Vec<u8>)> {
+    let run = |from: usize| {
+        let rest = bytes[from..].iter().position(|byte| !is_base64(*byte));
+        from..rest.map_or(bytes.len(), |length| from + length)
+    };
+    let mut start = from;
+    // From the end of what could be the shortest: words are shorter, so few bytes are looked at.
+    while let Some(at) =
+        bytes.get(start..start + MIN_BASE64)?.iter().rposition(|byte| !is_base64(*byte))
+    {
+        start += at + 1;
+    }
+    let mut line = run(start);
+    let mut digits = bytes[line.clone()].to_vec();
+    while line.len() >= MIN_BASE64_LINE && line.len().is_multiple_of(4) {
+        let rest = &bytes[line.end..];
+        let more = rest.strip_prefix(b"\n").or_else(|| rest.strip_prefix(b"\r\n"));
+        let Some(next) = more.map(|more| run(bytes.len() - more.len())) else { break };
+        // Rather than the words after it.
+        if next.is_empty() || bytes.get(next.end) == Some(&b' ') {
+            break;
+        }
+        line = next;
+        digits.extend_from_slice(&bytes[line.clone()]);
+    }
+    Some((start..line.end, digits))
+}
+
+/// Whether a byte is a character of base64, in either alphabet.
+const fn is_base64(byte: u8) -> bool {
+    const TABLE: [bool; 256] = {
+        let mut table = [false; 256];
+        let mut byte = 0;
+        while byte < 256 {
+            let one = byte as u8;
+            table[byte] = one.is_ascii_alphanumeric() || matches!(one, b'+' | b'/' | b'-' | b'_');
+            byte += 1;
+        }
+        table
+    };
+    TABLE[byte as usize]
+}
+
 /// Whether a byte beside a token belongs to a longer word.
 fn joined(byte: Option<u8>) -> bool {
     byte.is_some_and(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
@@ -511,6 +634,72 @@ mod tests {
     }
 
     #[test]
+    fn f5_12_in_base64_each_form_is_found_and_replaced_as_a_whole() {
+        use base64::engine::general_purpose::{
+            STANDARD, STANDARD_NO_PAD, URL_SAFE, URL_SAFE_NO_PAD,
+        };
+        let forms = Forms::builtin();
+        for (id, before, secret, after) in samples() {
+            let text = format!("{before}{secret}{after}");
+            for token in [
+                STANDARD.encode(&text),
+                STANDARD_NO_PAD.encode(&text),
+                URL_SAFE.encode(&text),
+                URL_SAFE_NO_PAD.encode(&text),
+            ] {
+                let alone = forms.find(&token, None);
+                let [one] = alone.as_slice() else { panic!("{id} in {token}: {alone:?}") };
+                assert_eq!((one.id, one.place.clone()), (id, 0..token.len()), "{text}");
+                let around = |inside: &str| format!("a file: {inside}\nand {{\"k\":\"{inside}\"}}");
+                let safe = forms.redact(&around(&token), None);
+                assert_eq!(safe, Some(around(&format!("[REDACTED:{id}]"))));
+            }
+        }
+        let (id, before, secret, after) = samples().swap_remove(9);
+        let text = format!("{}{before}{secret}{after}", "the file begins here\n".repeat(9));
+        let token = STANDARD.encode(&text);
+        let lines: Vec<_> =
+            token.as_bytes().chunks(76).map(|line| std::str::from_utf8(line).unwrap()).collect();
+        for broken in [lines.join("\n"), lines.join("\r\n")] {
+            assert_eq!(forms.redact(&broken, None), Some(format!("[REDACTED:{id}]")), "{broken}");
+        }
+        let token = URL_SAFE_NO_PAD.encode(format!("ghp_{}", made(36)));
+        let path = format!("https://a.example/v1/{token}/x");
+        assert_eq!(ids(&path), ["github-token"], "{path}");
+    }
+
+    #[test]
+    fn f5_12_base64_without_a_credential_is_none() {
+        use base64::engine::general_purpose::STANDARD;
+        for text in [
+            STANDARD
+                .encode("The supplier limits its liability to the fees of the last twelve months."),
+            STANDARD.encode("aws_secret_access_key = wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY"),
+            STANDARD.encode("postgres://user:password@localhost/db"),
+            STANDARD.encode((0..=255).collect::<Vec<u8>>()),
+            "usr/share/doc/postgresql-15/contrib/extension".to_owned(),
+            "A".repeat(10_000),
+            "MIIBIjANBgkqhkiG9w0BAQEFAAOCAQ8AMIIBCgKCAQEA7b".to_owned(),
+            "x".repeat(MIN_BASE64 - 1),
+            "-".repeat(4_001),
+        ] {
+            assert_eq!(ids(&text), Vec::<&str>::new(), "{text}");
+        }
+    }
+
+    #[test]
+    fn f5_12_no_form_but_a_password_in_a_url_is_shorter_than_what_is_skipped() {
+        for (id, before, secret, after) in samples() {
+            let text = format!("{before}{secret}{after}");
+            for window in text.as_bytes().windows(SHORTEST - 1) {
+                let window = std::str::from_utf8(window).unwrap();
+                let found = Forms::builtin().search(window, 0);
+                assert!(found.iter().all(|one| one.id == "url-password"), "{id}: {window}");
+            }
+        }
+    }
+
+    #[test]
     fn f5_12_a_members_name_tells_what_its_value_is() {
         let forms = Forms::builtin();
         let found = forms.find(&made(40), Some("aws_secret_access_key")).first().map(|one| one.id);
@@ -535,6 +724,8 @@ mod tests {
             "postgres://$USER:$PASSWORD@host/db",
             "postgres://user:<password>@host/db",
             "postgres://user:****@host/db",
+            "cvs://:pserver:anoncvs@sources.example:/cvs/src",
+            "http://Benutzer:Passwort@Server:Port/",
             "https://example.org:8443/path?at=a@b.example",
             "http://localhost:8080/@scope/name",
             "mailto:a@b.example, https://a.example: see b@c.example",
