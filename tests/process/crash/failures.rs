@@ -169,7 +169,11 @@ impl Failing {
             for record in page["records"].as_array().unwrap() {
                 *kinds.entry(text(record, "kind")).or_insert(0) += 1;
             }
-            assert_eq!(kinds, wanted.iter().copied().collect(), "after {step}: {page:#}");
+            assert_eq!(
+                kinds,
+                wanted.iter().copied().collect::<BTreeMap<_, _>>(),
+                "after {step}: {page:#}"
+            );
             assert_eq!(page["verification"]["ok"], true, "after {step}: {page:#}");
             let (_, task) = get(&base, &format!("/tasks/{id}")).await.unwrap();
             assert_eq!(task["failures"], failures, "after {step}: {task:#}");
