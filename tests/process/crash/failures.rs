@@ -24,9 +24,6 @@ const ROUNDS: usize = 8;
 /// A stride over the steps that comes to each.
 const STRIDE: usize = 2;
 
-/// Most passes of a step before it is the end: a round has few commits.
-const PASSES: f64 = 4.0;
-
 /// What a broker comes to while handoffs fail.
 const STEPS: [Step; 15] = [
     Step::CommitBegin,
@@ -46,6 +43,20 @@ const STEPS: [Step; 15] = [
     Step::SettleBegin,
 ];
 
+/// How often a step is passed before it is the end, at most: a round has some commits, three rollbacks, and one of
+/// most else.
+const fn most_passes(step: Step) -> f64 {
+    match step {
+        Step::CommitBegin
+        | Step::CommitDecided
+        | Step::CommitWritten
+        | Step::CommitSealed
+        | Step::CommitDone => 4.0,
+        Step::RollbackDecided | Step::RollbackDone => 2.0,
+        _ => 1.0,
+    }
+}
+
 pub async fn f2_killed_while_handoffs_fail_each_failure_is_in_the_log_once(site: Arc<Site>) {
     let settings = [
         // Longer than a claim lives: what a dead broker handed out comes back to the inbox first.
@@ -62,7 +73,7 @@ pub async fn f2_killed_while_handoffs_fail_each_failure_is_in_the_log_once(site:
     for round in 0..rounds {
         let step = STEPS[(offset + STRIDE * round) % STEPS.len()];
         fleet.kill(0).await;
-        fleet.arm(0, step, below(PASSES) as u32, "").await;
+        fleet.arm(0, step, below(most_passes(step)) as u32, "").await;
         let failing = Failing::new();
         failing.end(&mut fleet, &world, step).await;
         // Where the round was too short for its step, it is the end here.
