@@ -18,14 +18,14 @@ use crate::receiver::{Seen, accepting};
 use crate::site::{ADMIN_KEY, Side, Site};
 use crate::world::{Takes, World, client, message};
 
-/// Rounds where `HANDOFFD_TEST_ROUNDS` says nothing: two cases make most of the steps.
-const ROUNDS: usize = 8;
+/// Rounds where `HANDOFFD_TEST_ROUNDS` says nothing: the two cases have half of the steps each then.
+const ROUNDS: usize = 7;
 
-/// A stride over the steps that comes to each.
+/// A stride over the steps, from the first or the second.
 const STRIDE: usize = 2;
 
 /// What a broker comes to while handoffs fail.
-const STEPS: [Step; 15] = [
+const STEPS: [Step; 14] = [
     Step::CommitBegin,
     Step::CommitDecided,
     Step::CommitWritten,
@@ -34,7 +34,6 @@ const STEPS: [Step; 15] = [
     Step::RollbackDecided,
     Step::RollbackDone,
     Step::HeadSign,
-    Step::ClaimDone,
     Step::SendBegin,
     Step::InboxClaimed,
     Step::InboxLeased,
@@ -71,7 +70,9 @@ pub async fn f2_killed_while_handoffs_fail_each_failure_is_in_the_log_once(site:
     let offset = usize::from(site.side != Side::Sqlite);
     let rounds = rounds(ROUNDS);
     for round in 0..rounds {
-        let step = STEPS[(offset + STRIDE * round) % STEPS.len()];
+        // Past the last, those that were left out.
+        let place = offset + STRIDE * round + STRIDE * round / STEPS.len();
+        let step = STEPS[place % STEPS.len()];
         fleet.kill(0).await;
         fleet.arm(0, step, below(most_passes(step)) as u32, "").await;
         let failing = Failing::new();
