@@ -214,14 +214,14 @@ impl Forms {
     fn encoded<'f>(&'f self, text: &str, found: &mut Vec<Credential<'f>>) {
         let bytes = text.as_bytes();
         let mut done = 0;
-        while let Some((token, mut digits)) = next_base64(bytes, done) {
+        while let Some(token) = next_base64(bytes, done) {
             done = token.end;
             let mut add = |first: Credential<'f>, place: Range<usize>| {
                 let padding = bytes[place.end..].iter().take(2).take_while(|byte| **byte == b'=');
                 let place = place.start..place.end + padding.count();
                 found.push(Credential { place, ..first });
             };
-            if let Some(first) = self.decoded(&mut digits) {
+            if let Some(first) = self.decoded(&bytes[token.clone()]) {
                 add(first, token);
                 continue;
             }
@@ -232,7 +232,7 @@ impl Forms {
                 let place = start..start + part.len();
                 start = place.end + 1;
                 if (MIN_BASE64..token.len()).contains(&part.len())
-                    && let Some(first) = self.decoded(&mut part.to_vec())
+                    && let Some(first) = self.decoded(part)
                 {
                     add(first, place);
                 }
@@ -240,32 +240,29 @@ impl Forms {
         }
     }
 
-    /// The first credential in what these characters of base64 decode to, where that is text.
-    fn decoded(&self, digits: &mut Vec<u8>) -> Option<Credential<'_>> {
+    /// The first credential in what a token of base64 decodes to, where that is text.
+    fn decoded(&self, token: &[u8]) -> Option<Credential<'_>> {
         const BASE64: GeneralPurpose = GeneralPurpose::new(
             &STANDARD,
             GeneralPurposeConfig::new()
                 .with_decode_allow_trailing_bits(true)
                 .with_decode_padding_mode(DecodePaddingMode::Indifferent),
         );
-        for digit in digits.iter_mut() {
-            match digit {
-                b'-' => *digit = b'+',
-                b'_' => *digit = b'/',
-                _ => {}
-            }
+        if !begins_text(token) {
+            return None;
         }
+        // Without the breaks of its lines, in the standard alphabet.
+        let digits = token.iter().filter(|byte| is_base64(**byte)).map(|byte| match byte {
+            b'-' => b'+',
+            b'_' => b'/',
+            digit => *digit,
+        });
+        let mut digits: Vec<u8> = digits.collect();
         if digits.len() % 4 == 1 {
             digits.pop();
         }
-        let shown = |byte: &u8| !byte.is_ascii_control() || matches!(byte, b'\n' | b'\r' | b'\t');
-        // Most tokens are no text, which shows at once.
-        let begin = BASE64.decode(digits.get(..4)?).ok()?;
-        if !begin.iter().all(shown) {
-            return None;
-        }
         let text = String::from_utf8(BASE64.decode(&digits).ok()?).ok()?;
-        if !text.as_bytes().iter().all(shown) {
+        if !text.bytes().all(is_text) {
             return None;
         }
         self.plain(&text).into_iter().min_by_key(|one| one.place.start)
@@ -467,49 +464,78 @@ fn push_segment(pointer: &mut String, name: &str) {
     pointer.push_str(&name.replace('~', "~0").replace('/', "~1"));
 }
 
-/// The next token of base64 from `from` on, the beginning of a word, and its characters without the breaks of its
-/// lines.
-fn next_base64(bytes: &[u8], from: usize) -> Option<(Range<usize>, Vec<u8>)> {
-    let run = |from: usize| {
-        let rest = bytes[from..].iter().position(|byte| !is_base64(*byte));
-        from..rest.map_or(bytes.len(), |length| from + length)
+/// What each byte stands for in base64, in either alphabet; more than 63 where it is none of its characters.
+static VALUES: [u8; 256] = {
+    let mut values = [u8::MAX; 256];
+    let mut value = 0;
+    while value < 64 {
+        let byte = match value {
+            0..26 => b'A' + value,
+            26..52 => b'a' + value - 26,
+            52..62 => b'0' + value - 52,
+            62 => b'+',
+            _ => b'/',
+        };
+        values[byte as usize] = value;
+        value += 1;
+    }
+    values[b'-' as usize] = values[b'+' as usize];
+    values[b'_' as usize] = values[b'/' as usize];
+    values
+};
+
+fn is_base64(byte: u8) -> bool {
+    VALUES[usize::from(byte)] < 64
+}
+
+/// Whether a byte stands in text: no control character but white space.
+const fn is_text(byte: u8) -> bool {
+    !byte.is_ascii_control() || matches!(byte, b'\n' | b'\r' | b'\t')
+}
+
+/// Whether the first three bytes of a token are text once it is decoded. Most tokens are none, and it shows at once.
+fn begins_text(token: &[u8]) -> bool {
+    let Some([a, b, c, d]) = token.first_chunk::<4>() else { return false };
+    let [a, b, c, d] = [a, b, c, d].map(|byte| VALUES[usize::from(*byte)]);
+    is_text(a << 2 | b >> 4) && is_text(b << 4 | c >> 2) && is_text(c << 6 | d)
+}
+
+/// The next token of base64 that begins at `from` or at the beginning of a later word, with the breaks of its lines.
+/// Written out, for it looks at every text.
+fn next_base64(bytes: &[u8], from: usize) -> Option<Range<usize>> {
+    let until = |mut at: usize| {
+        while at < bytes.len() && VALUES[usize::from(bytes[at])] < 64 {
+            at += 1;
+        }
+        at
     };
     let mut start = from;
     // From the end of what could be the shortest: words are shorter, so few bytes are looked at.
-    while let Some(at) =
-        bytes.get(start..start + MIN_BASE64)?.iter().rposition(|byte| !is_base64(*byte))
-    {
-        start += at + 1;
+    let mut at = start + MIN_BASE64;
+    while at <= bytes.len() && at > start {
+        if VALUES[usize::from(bytes[at - 1])] < 64 {
+            at -= 1;
+        } else {
+            start = at;
+            at += MIN_BASE64;
+        }
     }
-    let mut line = run(start);
-    let mut digits = bytes[line.clone()].to_vec();
-    while line.len() >= MIN_BASE64_LINE && line.len().is_multiple_of(4) {
-        let rest = &bytes[line.end..];
+    if at > start {
+        return None;
+    }
+    let (mut line, mut end) = (start, until(start + MIN_BASE64));
+    while end - line >= MIN_BASE64_LINE && (end - line).is_multiple_of(4) {
+        let rest = &bytes[end..];
         let more = rest.strip_prefix(b"\n").or_else(|| rest.strip_prefix(b"\r\n"));
-        let Some(next) = more.map(|more| run(bytes.len() - more.len())) else { break };
+        let Some(next) = more.map(|more| bytes.len() - more.len()) else { break };
+        let next_end = until(next);
         // Rather than the words after it.
-        if next.is_empty() || bytes.get(next.end) == Some(&b' ') {
+        if next_end == next || bytes.get(next_end) == Some(&b' ') {
             break;
         }
-        line = next;
-        digits.extend_from_slice(&bytes[line.clone()]);
+        (line, end) = (next, next_end);
     }
-    Some((start..line.end, digits))
-}
-
-/// Whether a byte is a character of base64, in either alphabet.
-const fn is_base64(byte: u8) -> bool {
-    const TABLE: [bool; 256] = {
-        let mut table = [false; 256];
-        let mut byte = 0;
-        while byte < 256 {
-            let one = byte as u8;
-            table[byte] = one.is_ascii_alphanumeric() || matches!(one, b'+' | b'/' | b'-' | b'_');
-            byte += 1;
-        }
-        table
-    };
-    TABLE[byte as usize]
+    Some(start..end)
 }
 
 /// Whether a byte beside a token belongs to a longer word.
