@@ -1,13 +1,19 @@
 //! Well-known forms of credentials: keys of clouds and services, tokens, private keys, passwords in URLs. The forms
 //! are data, `config/credentials.json`.
 //!
-//! An automaton finds the words with which forms begin; a form's pattern is tried only at that position. A matched
-//! range is not searched again, so the time is linear in the text.
+//! A vector search skips to the first word by which a form begins; from there an automaton finds all of them, and
+//! only there a form's pattern is tried, at that very place. Text in base64 is searched as what it decodes to. What was
+//! tried is not tried again from within, so the time grows with the text alone.
 
 use std::ops::Range;
 use std::sync::{LazyLock, OnceLock};
 
-use aho_corasick::{AhoCorasick, MatchKind};
+use aho_corasick::{AhoCorasick, Input, MatchKind, packed};
+use base64::Engine as _;
+use base64::alphabet::STANDARD;
+use base64::engine::DecodePaddingMode;
+use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig};
+use memchr::memchr;
 use regex::Regex;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -17,7 +23,16 @@ const BUILTIN: &str = include_str!("../../config/credentials.json");
 /// A secret with fewer different characters is a placeholder (`AKIAXXXXXXXXXXXXXXXX`).
 const MIN_DISTINCT: usize = 6;
 
-/// Length of strings from which a replacement may exceed the schema's limit.
+/// The shortest credential with the words of its form, in bytes, but for a password in a URL, which has a colon.
+const SHORTEST: usize = 20;
+
+/// Fewest characters of base64 that are decoded.
+const MIN_BASE64: usize = 20;
+
+/// Base64 that goes on in the next line has at least so many characters in each before.
+const MIN_BASE64_LINE: usize = 60;
+
+/// Strings this long may have no room left under their schema's limit.
 const LIMITED: usize = 250;
 
 /// Handling of credentials in agents' messages (`redaction.secrets`).
@@ -90,7 +105,11 @@ impl CredentialForm {
 /// The forms, ready for a search.
 pub struct CredentialForms {
     words: AhoCorasick,
-    /// Index of each word's form.
+    /// Finds the first of the words that hold no other; none where the processor has no vectors for it.
+    first: Option<packed::Searcher>,
+    /// Bytes of the longest word.
+    longest: usize,
+    /// For each word, its form.
     owners: Vec<usize>,
     placeholders: Vec<String>,
     forms: Vec<CredentialForm>,
@@ -141,26 +160,122 @@ impl CredentialForms {
                 ));
             }
         }
+        let holds_another = |word: &String| {
+            words.iter().any(|other| other.len() < word.len() && word.contains(other.as_str()))
+        };
+        let first = packed::Config::new()
+            .heuristic_pattern_limits(false)
+            .builder()
+            .extend(words.iter().filter(|word| !holds_another(word)))
+            .build();
+        let longest = words.iter().map(String::len).max().unwrap_or_default();
         let words = AhoCorasick::builder()
             .match_kind(MatchKind::Standard)
             .build(&words)
             .map_err(|err| err.to_string())?;
         let forms =
             file.forms.into_iter().map(|entry| CredentialForm { entry, pattern: OnceLock::new() });
-        Ok(Self { words, owners, placeholders: file.placeholders, forms: forms.collect(), members })
+        let (forms, placeholders) = (forms.collect(), file.placeholders);
+        Ok(Self { words, first, longest, owners, placeholders, forms, members })
     }
 
     /// The credentials in a text, in order; `member` is the name of the member with this value.
     #[must_use]
     pub fn find<'f>(&'f self, text: &str, member: Option<&str>) -> Vec<Credential<'f>> {
-        let mut found = Vec::new();
-        if let Some(whole) = member.and_then(|member| self.named(text, member)) {
-            found.push(whole);
-            return found;
+        if text.len() < SHORTEST && memchr(b':', text.as_bytes()).is_none() {
+            return Vec::new();
         }
+        if let Some(whole) = member.and_then(|member| self.named(text, member)) {
+            return vec![whole];
+        }
+        let mut found = self.plain(text);
+        self.encoded(text, &mut found);
+        // Where two forms see one credential, the one that begins first counts.
+        found.sort_by_key(|one| (one.place.start, usize::MAX - one.place.end));
+        let mut until = 0;
+        found.retain(|one| {
+            let apart = one.place.start >= until;
+            until = until.max(one.place.end);
+            apart
+        });
+        found
+    }
+
+    /// The credentials that stand in a text as they are.
+    fn plain<'f>(&'f self, text: &str) -> Vec<Credential<'f>> {
+        match &self.first {
+            None => self.search(text, 0),
+            Some(first) => match first.find(text) {
+                None => Vec::new(),
+                Some(hit) => self.search(text, hit.start().saturating_sub(self.longest)),
+            },
+        }
+    }
+
+    /// Adds the tokens of base64, in either alphabet, that hold a credential: each is one, as a whole.
+    fn encoded<'f>(&'f self, text: &str, found: &mut Vec<Credential<'f>>) {
+        let bytes = text.as_bytes();
+        let mut done = 0;
+        while let Some(token) = next_base64(bytes, done) {
+            done = token.end;
+            let mut add = |first: Credential<'f>, place: Range<usize>| {
+                let padding = bytes[place.end..].iter().take(2).take_while(|byte| **byte == b'=');
+                let place = place.start..place.end + padding.count();
+                found.push(Credential { place, ..first });
+            };
+            if let Some(first) = self.decoded(&bytes[token.clone()]) {
+                add(first, token);
+                continue;
+            }
+            // A path may hold one.
+            let mut start = token.start;
+            for part in bytes[token.clone()].split(|byte| matches!(byte, b'/' | b'-' | b'_' | b'+'))
+            {
+                let place = start..start + part.len();
+                start = place.end + 1;
+                if (MIN_BASE64..token.len()).contains(&part.len())
+                    && let Some(first) = self.decoded(part)
+                {
+                    add(first, place);
+                }
+            }
+        }
+    }
+
+    /// The first credential in what a token of base64 decodes to, where that is text.
+    fn decoded(&self, token: &[u8]) -> Option<Credential<'_>> {
+        const BASE64: GeneralPurpose = GeneralPurpose::new(
+            &STANDARD,
+            GeneralPurposeConfig::new()
+                .with_decode_allow_trailing_bits(true)
+                .with_decode_padding_mode(DecodePaddingMode::Indifferent),
+        );
+        if !begins_text(token) {
+            return None;
+        }
+        // Without the breaks of its lines, in the standard alphabet.
+        let digits = token.iter().filter(|byte| is_base64(**byte)).map(|byte| match byte {
+            b'-' => b'+',
+            b'_' => b'/',
+            digit => *digit,
+        });
+        let mut digits: Vec<u8> = digits.collect();
+        if digits.len() % 4 == 1 {
+            digits.pop();
+        }
+        let text = String::from_utf8(BASE64.decode(&digits).ok()?).ok()?;
+        if !text.bytes().all(is_text) {
+            return None;
+        }
+        self.plain(&text).into_iter().min_by_key(|one| one.place.start)
+    }
+
+    /// The credentials in a text that has no word of a form before `from`.
+    fn search<'f>(&'f self, text: &str, from: usize) -> Vec<Credential<'f>> {
+        let mut found = Vec::new();
         // How far each form was tried.
         let mut tried: Vec<(usize, usize)> = Vec::new();
-        for hit in self.words.find_overlapping_iter(text) {
+        for hit in self.words.find_overlapping_iter(Input::new(text).range(from..)) {
             let owner = self.owners[hit.pattern().as_usize()];
             let CredentialForm { entry, .. } = &self.forms[owner];
             let Some(start) = hit.start().checked_sub(entry.lead) else { continue };
@@ -188,14 +303,6 @@ impl CredentialForms {
             }
             found.push(Credential { id: &entry.id, name: &entry.name, place: secret });
         }
-        // Where two forms see one credential, the one that begins first counts.
-        found.sort_by_key(|one| (one.place.start, usize::MAX - one.place.end));
-        let mut until = 0;
-        found.retain(|one| {
-            let apart = one.place.start >= until;
-            until = until.max(one.place.end);
-            apart
-        });
         found
     }
 
@@ -364,7 +471,81 @@ fn push_segment(pointer: &mut String, name: &str) {
     pointer.push_str(&name.replace('~', "~0").replace('/', "~1"));
 }
 
-/// Whether a byte next to a token continues a longer word.
+/// What each byte stands for in base64, in either alphabet; more than 63 where it is none of its characters.
+static VALUES: [u8; 256] = {
+    let mut values = [u8::MAX; 256];
+    let mut value = 0;
+    while value < 64 {
+        let byte = match value {
+            0..26 => b'A' + value,
+            26..52 => b'a' + value - 26,
+            52..62 => b'0' + value - 52,
+            62 => b'+',
+            _ => b'/',
+        };
+        values[byte as usize] = value;
+        value += 1;
+    }
+    values[b'-' as usize] = values[b'+' as usize];
+    values[b'_' as usize] = values[b'/' as usize];
+    values
+};
+
+fn is_base64(byte: u8) -> bool {
+    VALUES[usize::from(byte)] < 64
+}
+
+/// Whether a byte stands in text: no control character but white space.
+const fn is_text(byte: u8) -> bool {
+    !byte.is_ascii_control() || matches!(byte, b'\n' | b'\r' | b'\t')
+}
+
+/// Whether the first three bytes of a token are text once it is decoded. Most tokens are none, and it shows at once.
+fn begins_text(token: &[u8]) -> bool {
+    let Some([a, b, c, d]) = token.first_chunk::<4>() else { return false };
+    let [a, b, c, d] = [a, b, c, d].map(|byte| VALUES[usize::from(*byte)]);
+    is_text(a << 2 | b >> 4) && is_text(b << 4 | c >> 2) && is_text(c << 6 | d)
+}
+
+/// The next token of base64 that begins at `from` or at the beginning of a later word, with the breaks of its lines.
+/// Written out, for it looks at every text.
+fn next_base64(bytes: &[u8], from: usize) -> Option<Range<usize>> {
+    let until = |mut at: usize| {
+        while at < bytes.len() && VALUES[usize::from(bytes[at])] < 64 {
+            at += 1;
+        }
+        at
+    };
+    let mut start = from;
+    // From the end of what could be the shortest: words are shorter, so few bytes are looked at.
+    let mut at = start + MIN_BASE64;
+    while at <= bytes.len() && at > start {
+        if VALUES[usize::from(bytes[at - 1])] < 64 {
+            at -= 1;
+        } else {
+            start = at;
+            at += MIN_BASE64;
+        }
+    }
+    if at > start {
+        return None;
+    }
+    let (mut line, mut end) = (start, until(start + MIN_BASE64));
+    while end - line >= MIN_BASE64_LINE && (end - line).is_multiple_of(4) {
+        let rest = &bytes[end..];
+        let more = rest.strip_prefix(b"\n").or_else(|| rest.strip_prefix(b"\r\n"));
+        let Some(next) = more.map(|more| bytes.len() - more.len()) else { break };
+        let next_end = until(next);
+        // Rather than the words after it.
+        if next_end == next || bytes.get(next_end) == Some(&b' ') {
+            break;
+        }
+        (line, end) = (next, next_end);
+    }
+    Some(start..end)
+}
+
+/// Whether a byte beside a token belongs to a longer word.
 fn joined(byte: Option<u8>) -> bool {
     byte.is_some_and(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
 }
@@ -486,6 +667,72 @@ mod tests {
     }
 
     #[test]
+    fn f5_12_in_base64_each_form_is_found_and_replaced_as_a_whole() {
+        use base64::engine::general_purpose::{
+            STANDARD, STANDARD_NO_PAD, URL_SAFE, URL_SAFE_NO_PAD,
+        };
+        let forms = CredentialForms::builtin();
+        for (id, before, secret, after) in samples() {
+            let text = format!("{before}{secret}{after}");
+            for token in [
+                STANDARD.encode(&text),
+                STANDARD_NO_PAD.encode(&text),
+                URL_SAFE.encode(&text),
+                URL_SAFE_NO_PAD.encode(&text),
+            ] {
+                let alone = forms.find(&token, None);
+                let [one] = alone.as_slice() else { panic!("{id} in {token}: {alone:?}") };
+                assert_eq!((one.id, one.place.clone()), (id, 0..token.len()), "{text}");
+                let around = |inside: &str| format!("a file: {inside}\nand {{\"k\":\"{inside}\"}}");
+                let safe = forms.redact(&around(&token), None);
+                assert_eq!(safe, Some(around(&format!("[REDACTED:{id}]"))));
+            }
+        }
+        let (id, before, secret, after) = samples().swap_remove(9);
+        let text = format!("{}{before}{secret}{after}", "the file begins here\n".repeat(9));
+        let token = STANDARD.encode(&text);
+        let lines: Vec<_> =
+            token.as_bytes().chunks(76).map(|line| std::str::from_utf8(line).unwrap()).collect();
+        for broken in [lines.join("\n"), lines.join("\r\n")] {
+            assert_eq!(forms.redact(&broken, None), Some(format!("[REDACTED:{id}]")), "{broken}");
+        }
+        let token = URL_SAFE_NO_PAD.encode(format!("ghp_{}", made(36)));
+        let path = format!("https://a.example/v1/{token}/x");
+        assert_eq!(ids(&path), ["github-token"], "{path}");
+    }
+
+    #[test]
+    fn f5_12_base64_without_a_credential_is_none() {
+        use base64::engine::general_purpose::STANDARD;
+        for text in [
+            STANDARD
+                .encode("The supplier limits its liability to the fees of the last twelve months."),
+            STANDARD.encode("aws_secret_access_key = wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY"),
+            STANDARD.encode("postgres://user:password@localhost/db"),
+            STANDARD.encode((0..=255).collect::<Vec<u8>>()),
+            "usr/share/doc/postgresql-15/contrib/extension".to_owned(),
+            "A".repeat(10_000),
+            "MIIBIjANBgkqhkiG9w0BAQEFAAOCAQ8AMIIBCgKCAQEA7b".to_owned(),
+            "x".repeat(MIN_BASE64 - 1),
+            "-".repeat(4_001),
+        ] {
+            assert_eq!(ids(&text), Vec::<&str>::new(), "{text}");
+        }
+    }
+
+    #[test]
+    fn f5_12_no_form_but_a_password_in_a_url_is_shorter_than_what_is_skipped() {
+        for (id, before, secret, after) in samples() {
+            let text = format!("{before}{secret}{after}");
+            for window in text.as_bytes().windows(SHORTEST - 1) {
+                let window = std::str::from_utf8(window).unwrap();
+                let found = CredentialForms::builtin().search(window, 0);
+                assert!(found.iter().all(|one| one.id == "url-password"), "{id}: {window}");
+            }
+        }
+    }
+
+    #[test]
     fn f5_12_a_members_name_tells_what_its_value_is() {
         let forms = CredentialForms::builtin();
         let found = forms.find(&made(40), Some("aws_secret_access_key")).first().map(|one| one.id);
@@ -510,6 +757,8 @@ mod tests {
             "postgres://$USER:$PASSWORD@host/db",
             "postgres://user:<password>@host/db",
             "postgres://user:****@host/db",
+            "cvs://:pserver:anoncvs@sources.example:/cvs/src",
+            "http://Benutzer:Passwort@Server:Port/",
             "https://example.org:8443/path?at=a@b.example",
             "http://localhost:8080/@scope/name",
             "mailto:a@b.example, https://a.example: see b@c.example",

@@ -700,7 +700,6 @@ impl Note {
     }
 }
 
-/// Counts what a committed record tells of, where nothing else counts it.
 /// The line under a contract's `audit_event` (seed 002 §4.1): emit, accept, reject, complete, and how it ended.
 fn audit_line(handoff: &Handoff) {
     if let Some(name) = handoff.audit_event() {
@@ -716,6 +715,7 @@ fn audit_line(handoff: &Handoff) {
     }
 }
 
+/// Counts what a committed record tells of, where nothing else counts it.
 fn count_record(metrics: &Metrics, kind: RecordKind) {
     let decided = |result: &str| metrics.dead_letter_decisions.with_label_values(&[result]).inc();
     match kind {

@@ -185,20 +185,21 @@ pub(super) fn submit(
     changes.extend(remember_key(command, submit.idempotency_key.as_ref(), &handoff));
     changes.extend(seen);
     let to_person = handoff.ruling.as_ref().filter(|ruling| ruling.is_to_person() && !no_op);
-    let asks = to_person
-        .map(|ruling| {
-            task.status = task.status.next(TaskEvent::Escalate)?;
-            let row = escalation_of(command, context, &handoff, HUMAN_TARGET);
-            Ok::<_, LedgerError>(Escalation { resume_as: ruling.resumes_as(), ..row })
-        })
-        .transpose()?;
+    let mut asks = None;
+    if let Some(ruling) = to_person {
+        task.status = task.status.next(TaskEvent::Escalate)?;
+        let row = escalation_of(command, context, &handoff, HUMAN_TARGET);
+        asks = Some(Box::new(Escalation { resume_as: ruling.resumes_as(), ..row }));
+    }
     changes.push(Change::Task(task));
     changes.push(Change::Handoff(handoff.clone()));
     changes.push(Change::Record(Box::new(draft)));
     if !no_op {
         changes.push(tell(Event::of_handoff(EventType::HandoffOccurred, &handoff, command.at)));
     }
-    changes.extend(asks.into_iter().flat_map(|row| asked(command, &handoff, row)));
+    if let Some(row) = asks {
+        changes.extend(asked(command, &handoff, *row));
+    }
     Ok((changes, Reply::Submitted { handoff, placed: None, replayed: false }))
 }
 

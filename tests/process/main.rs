@@ -63,7 +63,8 @@ on_both_sides! {
     kills:
         killed_under_load_nothing_acknowledged_is_lost;
     crash:
-        killed_at_each_step_one_broker_breaks_no_law;
+        killed_at_each_step_one_broker_breaks_no_law,
+        f2_killed_while_handoffs_fail_each_failure_is_in_the_log_once;
     events:
         killed_while_telling_nothing_is_missed;
     erasures:
@@ -99,7 +100,9 @@ on_both_sides! {
     overload:
         ten_times_too_much_is_refused_and_costs_no_memory;
     logs:
-        no_line_of_a_whole_run_holds_what_was_planted;
+        no_line_of_a_whole_run_holds_what_was_planted,
+        f2_3_each_rollback_escalation_and_dead_letter_is_a_line_at_warn,
+        f3_6_each_step_of_an_edge_is_a_line_under_its_audit_event;
     traces:
         a_handoff_is_one_trace_over_http,
         a_handoff_is_one_trace_over_grpc,

@@ -1,7 +1,9 @@
 //! Findings in a text's form rather than its words: links that carry data away, comments, characters
 //! that nobody sees.
 
-use memchr::memmem;
+use std::sync::LazyLock;
+
+use memchr::memmem::{self, Finder};
 
 use super::reading::READ;
 use crate::domain::unseen::is_unseen;
@@ -41,11 +43,16 @@ pub enum Form {
     Concealed,
 }
 
+/// The words of forms. A searcher costs more to make than to search a short text with.
+static LINK: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("]("));
+static SOURCE: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("src="));
+static COMMENT: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("<!--"));
+
 /// What of the forms is in a text, each with its place. `text` as it came, before folding.
 pub fn forms(text: &str, mut found: impl FnMut(Form, usize)) {
     let bytes = text.as_bytes();
     let mut next = 0;
-    for at in memmem::find_iter(bytes, "](") {
+    for at in LINK.find_iter(bytes) {
         if at < next {
             continue;
         }
@@ -59,7 +66,7 @@ pub fn forms(text: &str, mut found: impl FnMut(Form, usize)) {
         }
     }
     let mut next = 0;
-    for at in memmem::find_iter(bytes, "src=") {
+    for at in SOURCE.find_iter(bytes) {
         if at < next {
             continue;
         }
@@ -70,7 +77,7 @@ pub fn forms(text: &str, mut found: impl FnMut(Form, usize)) {
             found(form, at);
         }
     }
-    for at in memmem::find_iter(bytes, "<!--") {
+    for at in COMMENT.find_iter(bytes) {
         let inside = &bytes[at + 4..bytes.len().min(at + 60)];
         let words = inside.split(|byte| !byte.is_ascii_alphabetic()).filter(|word| word.len() > 1);
         if words.count() >= 4 {

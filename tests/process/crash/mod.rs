@@ -4,6 +4,7 @@
 //! acknowledged is in the log once and reached its receiver, nothing was carried out twice, every record
 //! is a move that the state machines' tables have, and the log verifies.
 
+mod failures;
 mod fleet;
 pub mod hands;
 mod laws;
@@ -18,6 +19,7 @@ use handoffd::domain::handoff::HandoffStatus;
 use handoffd::fault::{Io, Step};
 use serde_json::{Value, json};
 
+pub use self::failures::f2_killed_while_handoffs_fail_each_failure_is_in_the_log_once;
 use self::fleet::Fleet;
 use self::hands::{Done, Hands, answering, indifferent};
 use self::laws::Ends;
