@@ -4,10 +4,10 @@ FROM rust:1.95-slim-bookworm AS build
 WORKDIR /src
 COPY Cargo.toml Cargo.lock ./
 COPY src ./src
+COPY crates ./crates
 COPY benches ./benches
 COPY migrations ./migrations
 COPY schemas ./schemas
-COPY templates ./templates
 COPY config ./config
 COPY docs/errors ./docs/errors
 # The caches live outside the layers: a change of our own code rebuilds our own code only.

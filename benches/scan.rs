@@ -35,7 +35,10 @@ const PROSE: &str = concat!(
 );
 /// Has escapes in it, which are undone, and the whole read once more.
 const ESCAPED: &str = concat!(include_str!("../docs/safety.md"), include_str!("../docs/cli.md"));
-const CODE: &str = concat!(include_str!("../src/intake.rs"), include_str!("../src/gate/mod.rs"));
+const CODE: &str = concat!(
+    include_str!("../crates/broker/src/intake.rs"),
+    include_str!("../crates/core/src/gate/mod.rs")
+);
 
 fn main() {
     let ascii = |text: &str| text.chars().filter(char::is_ascii).collect::<String>();

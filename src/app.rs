@@ -11,45 +11,47 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::archive::{self, Archive, ArchiveError};
-use crate::brokers::{self, beat};
-use crate::classifier::Classifier;
-use crate::clock::{self, Clock, SystemClock};
-use crate::config::{Config, ContractsException, FanOut, MinimumLevel};
-use crate::contract::level::Level;
-use crate::directory::{Directory, Matcher};
-use crate::dispatch::backoff::RetryPolicy;
-use crate::dispatch::breaker::BreakerSettings;
-use crate::dispatch::budget::BudgetSettings;
-use crate::dispatch::dispatcher::{self, Dispatcher};
-use crate::dispatch::egress::{self, ClientSettings, EgressPolicy};
-use crate::dispatch::events::{self, EventPublisher};
-use crate::dispatch::inboxes::Inboxes;
-use crate::dispatch::webhook::WebhookClient;
-use crate::domain::ids::TenantId;
-use crate::domain::warning::WarningCode;
-use crate::erasure::{self, Eraser};
-use crate::evidence::note::Signer;
-use crate::evidence::receipt::Notary;
-use crate::evidence::record::Actor;
-use crate::feed::Feed;
-use crate::gate::{Gate, contract};
 use crate::http::{Api, ApiParts, Endpoints, listener, router};
-use crate::intake::policies::policies;
-use crate::intake::{Intake, SecondOpinion};
-use crate::ledger::command::{Command, Kind};
-use crate::ledger::context::Rules;
-use crate::ledger::{self, Ledger, Outbound};
-use crate::matcher::ExternalMatcher;
-use crate::metrics::Metrics;
-use crate::recovery::{Sweeper, forget_events, settle_all_in_doubt, settle_in_doubt, tend};
-use crate::retention::Purger;
-use crate::store::postgres::PostgresStore;
-use crate::store::sqlite::{SqliteOptions, SqliteStore};
-use crate::store::{ClaimRelease, KeyRow, Role, Store, StoreError};
-use crate::tree::CosignedHeads;
-use crate::vault::{Vault, VaultError, hash_api_key, new_api_key};
-use crate::witness::{self, HeadDestination, KeptHeadError, Publisher};
+use handoffd_broker::archive::{self, Archive, ArchiveError};
+use handoffd_broker::brokers::{self, beat};
+use handoffd_broker::classifier::Classifier;
+use handoffd_broker::config::{Config, ContractsException, FanOut, MinimumLevel};
+use handoffd_broker::directory::{Directory, Matcher};
+use handoffd_broker::dispatch::backoff::RetryPolicy;
+use handoffd_broker::dispatch::breaker::BreakerSettings;
+use handoffd_broker::dispatch::budget::BudgetSettings;
+use handoffd_broker::dispatch::dispatcher::{self, Dispatcher};
+use handoffd_broker::dispatch::egress::{self, ClientSettings, EgressPolicy};
+use handoffd_broker::dispatch::events::{self, EventPublisher};
+use handoffd_broker::dispatch::inboxes::Inboxes;
+use handoffd_broker::dispatch::webhook::WebhookClient;
+use handoffd_broker::erasure::{self, Eraser};
+use handoffd_broker::feed::Feed;
+use handoffd_broker::intake::policies::policies;
+use handoffd_broker::intake::{Intake, SecondOpinion};
+use handoffd_broker::ledger::command::{Command, Kind};
+use handoffd_broker::ledger::context::Rules;
+use handoffd_broker::ledger::{self, Ledger, Outbound};
+use handoffd_broker::matcher::ExternalMatcher;
+use handoffd_broker::metrics::Metrics;
+use handoffd_broker::recovery::{
+    Sweeper, forget_events, settle_all_in_doubt, settle_in_doubt, tend,
+};
+use handoffd_broker::retention::Purger;
+use handoffd_broker::tree::CosignedHeads;
+use handoffd_broker::vault::{Vault, VaultError, hash_api_key, new_api_key};
+use handoffd_broker::witness::{self, HeadDestination, KeptHeadError, Publisher};
+use handoffd_core::contract::level::Level;
+use handoffd_core::domain::ids::TenantId;
+use handoffd_core::domain::warning::WarningCode;
+use handoffd_core::evidence::note::Signer;
+use handoffd_core::evidence::receipt::Notary;
+use handoffd_core::evidence::record::Actor;
+use handoffd_core::gate::{Gate, contract};
+use handoffd_store::clock::{self, Clock, SystemClock};
+use handoffd_store::store::postgres::PostgresStore;
+use handoffd_store::store::sqlite::{SqliteOptions, SqliteStore};
+use handoffd_store::store::{ClaimRelease, KeyRow, Role, Store, StoreError};
 
 /// Why a broker does not start.
 #[derive(Debug, thiserror::Error)]
@@ -111,7 +113,7 @@ pub async fn open_store(config: &Config, access: Access) -> Result<Arc<dyn Store
         return Ok(Arc::new(
             PostgresStore::open(
                 &url,
-                crate::store::postgres::PostgresOptions {
+                handoffd_store::store::postgres::PostgresOptions {
                     audit_url: Some(config.audit.database_url.clone())
                         .filter(|url| !url.is_empty()),
                     max_connections: config.database.max_connections,
@@ -763,7 +765,7 @@ pub async fn settle_vault(config: &Config, store: &dyn Store) -> Result<Vault, S
 pub async fn settle_notary(
     config: &Config,
     store: &dyn Store,
-    now: crate::domain::ids::Micros,
+    now: handoffd_core::domain::ids::Micros,
 ) -> Result<Notary, StartError> {
     let notary = tree_key(config)?;
     if store.settle_tree_key(&notary.public_bytes(), now, false).await? {
@@ -805,7 +807,7 @@ async fn settle_admin_key(
     config: &Config,
     store: &dyn Store,
     ledger: &Ledger,
-    now: crate::domain::ids::Micros,
+    now: handoffd_core::domain::ids::Micros,
 ) -> Result<Option<std::path::PathBuf>, StartError> {
     let tenant = &config.auth.tenant;
     store.ensure_tenant(tenant, &clock::random_id().to_string(), now).await?;
@@ -831,7 +833,7 @@ async fn make_admin(
     tenant: &TenantId,
     key: &str,
     label: &str,
-    now: crate::domain::ids::Micros,
+    now: handoffd_core::domain::ids::Micros,
 ) -> Result<(), StartError> {
     let row = KeyRow {
         tenant: tenant.clone(),

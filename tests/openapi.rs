@@ -84,7 +84,8 @@ fn every_answer_and_every_body_has_a_schema_of_its_own() {
 fn no_two_types_share_a_component() {
     // utoipa takes the last of those that have the same name, and says nothing.
     let mut names = std::collections::BTreeMap::new();
-    let mut folders = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("src")];
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut folders = vec![root.join("src"), root.join("crates")];
     while let Some(folder) = folders.pop() {
         for entry in std::fs::read_dir(folder).expect("readable").map(Result::unwrap) {
             let path = entry.path();

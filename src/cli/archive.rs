@@ -9,11 +9,11 @@ use time::format_description::well_known::Rfc3339;
 
 use super::{Exit, Output};
 use crate::app::{Access, open_archive, open_store};
-use crate::archive::{ArchiveCounts, ArchiveError, ArchiveRun, cutoff};
-use crate::clock::{Clock, SystemClock};
-use crate::config::Config;
-use crate::domain::ids::{Micros, TenantId};
-use crate::metrics::Metrics;
+use handoffd_broker::archive::{ArchiveCounts, ArchiveError, ArchiveRun, cutoff};
+use handoffd_broker::config::Config;
+use handoffd_broker::metrics::Metrics;
+use handoffd_core::domain::ids::{Micros, TenantId};
+use handoffd_store::clock::{Clock, SystemClock};
 
 /// `handoffd archive`.
 #[derive(Debug, ClapArgs)]

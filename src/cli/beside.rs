@@ -5,13 +5,13 @@ use std::sync::Arc;
 use tokio_util::task::TaskTracker;
 
 use crate::app::{Access, ledger_settings, open_store};
-use crate::config::Config;
-use crate::domain::ids::{Micros, TenantId};
-use crate::evidence::record::Actor;
-use crate::ledger::command::{Command, Kind};
-use crate::ledger::{Ledger, Outbound, Place};
-use crate::metrics::Metrics;
-use crate::store::{Claim, ReceiverKey, Store};
+use handoffd_broker::config::Config;
+use handoffd_broker::ledger::command::{Command, Kind};
+use handoffd_broker::ledger::{Ledger, Outbound, Place};
+use handoffd_broker::metrics::Metrics;
+use handoffd_core::domain::ids::{Micros, TenantId};
+use handoffd_core::evidence::record::Actor;
+use handoffd_store::store::{Claim, ReceiverKey, Store};
 
 /// A dispatcher that delivers nothing.
 struct NoDelivery;

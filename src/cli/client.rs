@@ -10,7 +10,7 @@ use url::Url;
 
 use super::Exit;
 use super::plain::plain;
-use crate::config::Config;
+use handoffd_broker::config::Config;
 
 /// Timeout of an ordinary request.
 const PATIENCE: Duration = Duration::from_mins(1);

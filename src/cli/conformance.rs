@@ -11,20 +11,22 @@ use sha2::{Digest, Sha256};
 use super::lint::{SchemaFolders, gather, read_registry, with_schema};
 use super::{Exit, Output};
 use crate::app::{Access, open_archive, open_store};
-use crate::archive::Contents;
-use crate::bundle::read_log;
-use crate::config::Config;
-use crate::contract::catalog::Catalog;
-use crate::contract::conformance::{ConformanceFinding, ConformanceReplay, ConformanceReport};
-use crate::contract::document::Document;
-use crate::contract::enforce::CompiledContract;
-use crate::contract::shelf::{SchemaName, SchemaRegistry};
-use crate::contract::{DefectKind, read};
-use crate::directory::shelf;
-use crate::domain::canonical;
-use crate::domain::ids::{Micros, TenantId};
-use crate::evidence::commitment::unpack;
-use crate::store::{ContentStorage, Store, StoredRecord};
+use handoffd_broker::archive::Contents;
+use handoffd_broker::bundle::read_log;
+use handoffd_broker::config::Config;
+use handoffd_broker::directory::shelf;
+use handoffd_core::contract::catalog::Catalog;
+use handoffd_core::contract::conformance::{
+    ConformanceFinding, ConformanceReplay, ConformanceReport,
+};
+use handoffd_core::contract::document::Document;
+use handoffd_core::contract::enforce::CompiledContract;
+use handoffd_core::contract::shelf::{SchemaName, SchemaRegistry};
+use handoffd_core::contract::{DefectKind, read};
+use handoffd_core::domain::canonical;
+use handoffd_core::domain::ids::{Micros, TenantId};
+use handoffd_core::evidence::commitment::unpack;
+use handoffd_store::store::{ContentStorage, Store, StoredRecord};
 
 /// Records read at once.
 const PAGE: i64 = 512;

@@ -10,11 +10,11 @@ use serde_json::json;
 use super::verify::progress_bar;
 use super::{Exit, Output};
 use crate::app::{Access, open_archive, open_store, settle_notary};
-use crate::bundle::{LogExport, WriteError, export_log};
-use crate::clock::{Clock, SystemClock};
-use crate::config::Config;
-use crate::domain::ids::{TaskId, TenantId};
 use crate::http::bundle::{Sources, make};
+use handoffd_broker::bundle::{LogExport, WriteError, export_log};
+use handoffd_broker::config::Config;
+use handoffd_core::domain::ids::{TaskId, TenantId};
+use handoffd_store::clock::{Clock, SystemClock};
 
 /// How often a log is begun anew because something was erased meanwhile.
 const TRIES: u32 = 4;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::Exit;
 use super::client::reachable;
-use crate::config::Config;
+use handoffd_broker::config::Config;
 
 /// Asks `/readyz` of the configured listener.
 pub(super) async fn run(config: Config) -> Exit {

@@ -7,13 +7,13 @@ use serde_json::json;
 use super::beside::LocalLedger;
 use super::{Exit, Output};
 use crate::app::{Access, tree_key};
-use crate::clock::{self, Clock, SystemClock};
-use crate::config::Config;
-use crate::domain::canonical;
-use crate::domain::ids::{AgentId, TenantId};
-use crate::ledger::command::{Kind, content};
-use crate::store::{KeyRow, Role};
-use crate::vault::{hash_api_key, new_api_key};
+use handoffd_broker::config::Config;
+use handoffd_broker::ledger::command::{Kind, content};
+use handoffd_broker::vault::{hash_api_key, new_api_key};
+use handoffd_core::domain::canonical;
+use handoffd_core::domain::ids::{AgentId, TenantId};
+use handoffd_store::clock::{self, Clock, SystemClock};
+use handoffd_store::store::{KeyRow, Role};
 
 /// `handoffd key …`.
 #[derive(Debug, Subcommand)]

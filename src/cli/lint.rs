@@ -12,17 +12,17 @@ use serde_json::Value;
 use super::client::{Client, ClientError, Reach, Request};
 use super::plain::plain;
 use super::{Exit, Form};
-use crate::clock::{Clock, SystemClock};
-use crate::config::Config;
-use crate::contract::document::Document;
-use crate::contract::level::Level;
-use crate::contract::lint::{
+use handoffd_broker::config::Config;
+use handoffd_core::contract::document::Document;
+use handoffd_core::contract::level::Level;
+use handoffd_core::contract::lint::{
     LintContext, LintReport, LintSubject, SchemaFile, Severity, lint, schema_name, schema_path,
 };
-use crate::contract::registry::Registry;
-use crate::contract::shelf::SchemaName;
-use crate::contract::{Contract, read as read_contract, report};
-use crate::domain::agent::Agent;
+use handoffd_core::contract::registry::Registry;
+use handoffd_core::contract::shelf::SchemaName;
+use handoffd_core::contract::{Contract, read as read_contract, report};
+use handoffd_core::domain::agent::Agent;
+use handoffd_store::clock::{Clock, SystemClock};
 
 /// The most files of one run, and folders within folders.
 const MAX_FILES: usize = 100_000;
@@ -418,7 +418,7 @@ fn render(reports: &[LintReport]) -> String {
             );
         }
         let id = report.id.as_deref().unwrap_or("?");
-        let level = report.level.map_or("below L1", crate::contract::level::Level::as_str);
+        let level = report.level.map_or("below L1", handoffd_core::contract::level::Level::as_str);
         let next = match report.missing.as_slice() {
             [] => String::new(),
             missing => format!("; missing for the next level: {}", missing.join(", ")),

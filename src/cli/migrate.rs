@@ -4,8 +4,8 @@ use clap::Args as ClapArgs;
 
 use super::{Exit, Output};
 use crate::app::{Access, open_store};
-use crate::config::Config;
-use crate::store::StoreError;
+use handoffd_broker::config::Config;
+use handoffd_store::store::StoreError;
 
 /// `handoffd migrate`.
 #[derive(Debug, ClapArgs)]

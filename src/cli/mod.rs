@@ -4,9 +4,9 @@ use std::path::PathBuf;
 
 use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
 
-use crate::config::{Config, LogFormat};
-use crate::fault;
-use crate::telemetry::{SpanExport, Telemetry};
+use handoffd_broker::config::{Config, LogFormat};
+use handoffd_broker::telemetry::{SpanExport, Telemetry};
+use handoffd_store::fault;
 
 mod admin;
 mod archive;

@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 
 use serde_json::Value;
 
-use crate::domain::unseen;
+use handoffd_core::domain::unseen;
 
 /// A text on one line, with every character that is not plainly seen written as `\n` or `\u{…}`.
 pub(super) fn plain(text: &str) -> Cow<'_, str> {

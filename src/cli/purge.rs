@@ -9,12 +9,12 @@ use super::archive::moment;
 use super::beside::LocalLedger;
 use super::{Exit, Output};
 use crate::app::{Access, open_archive};
-use crate::archive::cutoff;
-use crate::clock::{Clock, SystemClock};
-use crate::config::Config;
-use crate::domain::ids::{Micros, TenantId};
-use crate::metrics::Metrics;
-use crate::retention::{PurgeCounts, Purger};
+use handoffd_broker::archive::cutoff;
+use handoffd_broker::config::Config;
+use handoffd_broker::metrics::Metrics;
+use handoffd_broker::retention::{PurgeCounts, Purger};
+use handoffd_core::domain::ids::{Micros, TenantId};
+use handoffd_store::clock::{Clock, SystemClock};
 
 /// `handoffd purge`.
 #[derive(Debug, ClapArgs)]

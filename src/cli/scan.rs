@@ -11,8 +11,8 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{Exit, Output};
-use crate::gate::json;
-use crate::gate::safety::{FieldClass, Scanner};
+use handoffd_core::gate::json;
+use handoffd_core::gate::safety::{FieldClass, Scanner};
 
 /// `handoffd scan`.
 #[derive(Debug, ClapArgs)]

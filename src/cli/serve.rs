@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use super::Exit;
 use crate::app::{self, StartError};
-use crate::config::Config;
-use crate::lifecycle::{Signals, StopResult};
+use handoffd_broker::config::Config;
+use handoffd_broker::lifecycle::{Signals, StopResult};
 
 /// Runs the broker until it is asked to stop.
 pub(super) async fn run(config: Config) -> Exit {

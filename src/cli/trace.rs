@@ -8,8 +8,8 @@ use serde_json::Value;
 use super::client::{Client, ClientError, Reach, Request};
 use super::plain::{self, plain};
 use super::{Exit, Output};
-use crate::config::Config;
-use crate::domain::ids::TaskId;
+use handoffd_broker::config::Config;
+use handoffd_core::domain::ids::TaskId;
 
 /// `handoffd trace`.
 #[derive(Debug, ClapArgs)]

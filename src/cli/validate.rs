@@ -6,8 +6,8 @@ use clap::Args as ClapArgs;
 use serde_json::json;
 
 use super::{Exit, Output};
-use crate::domain::failure::{Code, Failure, primary};
-use crate::gate::{Gate, budget, completeness, json, safety};
+use handoffd_core::domain::failure::{Code, Failure, primary};
+use handoffd_core::gate::{Gate, budget, completeness, json, safety};
 
 /// `handoffd validate`.
 #[derive(Debug, ClapArgs)]

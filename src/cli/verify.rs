@@ -11,14 +11,14 @@ use serde_json::json;
 
 use super::{Exit, Output};
 use crate::app::{Access, open_archive, open_store};
-use crate::archive::{ArchiveError, Contents};
-use crate::audit::{LogCheck, verify_log};
-use crate::bundle;
-use crate::config::Config;
-use crate::domain::ids::TenantId;
-use crate::evidence::note::{Note, PublicKey, TreeHead, split};
-use crate::evidence::verify::{LogDefect, TrustedHead, VerificationReport};
-use crate::store::{Store, StoreError};
+use handoffd_broker::archive::{ArchiveError, Contents};
+use handoffd_broker::audit::{LogCheck, verify_log};
+use handoffd_broker::bundle;
+use handoffd_broker::config::Config;
+use handoffd_core::domain::ids::TenantId;
+use handoffd_core::evidence::note::{Note, PublicKey, TreeHead, split};
+use handoffd_core::evidence::verify::{LogDefect, TrustedHead, VerificationReport};
+use handoffd_store::store::{Store, StoreError};
 
 /// `handoffd verify`.
 #[derive(Debug, ClapArgs)]

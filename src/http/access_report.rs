@@ -17,12 +17,14 @@ use super::extract::Id;
 use super::legal_holds::HoldView;
 use super::open;
 use super::problem::Problem;
-use crate::directory::Agents;
-use crate::domain::ids::Micros;
-use crate::evidence::commitment::{hash_text, unpack};
-use crate::evidence::erasure::{DataSlot, ErasureScope};
-use crate::store::erasure::{ErasureRow, ErasureStatus, SubjectDatum, SubjectRef, entitled};
-use crate::store::{Store, StoreError};
+use handoffd_broker::directory::Agents;
+use handoffd_core::domain::ids::Micros;
+use handoffd_core::evidence::commitment::{hash_text, unpack};
+use handoffd_core::evidence::erasure::{DataSlot, ErasureScope};
+use handoffd_store::store::erasure::{
+    ErasureRow, ErasureStatus, SubjectDatum, SubjectRef, entitled,
+};
+use handoffd_store::store::{Store, StoreError};
 
 /// Data read at once.
 const PAGE: i64 = 256;

@@ -12,19 +12,19 @@ use super::Api;
 use super::auth::{Anyone, Operator};
 use super::extract::{Id, Ids, Json};
 use super::problem::{BadBody, Busy, Problem, WarningView};
-use crate::clock;
-use crate::directory::{Agents, Principal};
-use crate::domain::agent::{Agent, AgentSpec, OrbitConfig, Target};
-use crate::domain::failure::{Code, Failure, Stage};
-use crate::domain::handoff::DeliveryMode;
-use crate::domain::ids::{AgentId, Micros};
-use crate::domain::warning::{Warning, WarningCode};
-use crate::intake::actor;
-use crate::ledger::command::{
+use handoffd_broker::directory::{Agents, Principal};
+use handoffd_broker::intake::actor;
+use handoffd_broker::ledger::command::{
     AgentChange, ChangeAgent, Command, CreateAgent, Kind, LedgerError, Reply,
 };
-use crate::store::{AgentRow, KeyRow, Role};
-use crate::vault::{AgentSecrets, SecretKind, hash_api_key, new_api_key};
+use handoffd_broker::vault::{AgentSecrets, SecretKind, hash_api_key, new_api_key};
+use handoffd_core::domain::agent::{Agent, AgentSpec, OrbitConfig, Target};
+use handoffd_core::domain::failure::{Code, Failure, Stage};
+use handoffd_core::domain::handoff::DeliveryMode;
+use handoffd_core::domain::ids::{AgentId, Micros};
+use handoffd_core::domain::warning::{Warning, WarningCode};
+use handoffd_store::clock;
+use handoffd_store::store::{AgentRow, KeyRow, Role};
 
 /// An agent as shown: never with its secrets. Another agent sees neither `metadata` nor `callbackUrl`, and of
 /// `delivery` the mode alone.

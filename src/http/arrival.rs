@@ -16,7 +16,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Instant;
 use tower_service::Service;
 
-use crate::domain::ids::Micros;
+use handoffd_core::domain::ids::Micros;
 
 /// When a request's first byte was read.
 #[derive(Debug, Clone, Copy)]

@@ -13,12 +13,12 @@ use super::auth::Auditor;
 use super::extract::{Params, page_size, parameter};
 use super::problem::Problem;
 use super::views::base64_hash;
-use crate::domain::ids::{HandoffId, Micros, TenantId};
-use crate::evidence::commitment::hash_text;
-use crate::evidence::merkle::Hash;
-use crate::evidence::record::LogHead;
-use crate::store::StoredRecord;
-use crate::tree;
+use handoffd_broker::tree;
+use handoffd_core::domain::ids::{HandoffId, Micros, TenantId};
+use handoffd_core::evidence::commitment::hash_text;
+use handoffd_core::evidence::merkle::Hash;
+use handoffd_core::evidence::record::LogHead;
+use handoffd_store::store::StoredRecord;
 
 /// A tree head with what it says.
 #[derive(Debug, Serialize, ToSchema)]
@@ -359,7 +359,7 @@ fn incomplete() -> Problem {
         "a proof cannot be made: records or tree nodes are missing; run handoffd verify"
     );
     Problem::new(
-        crate::domain::failure::Code::Unavailable,
+        handoffd_core::domain::failure::Code::Unavailable,
         "the log is not whole, so this cannot be proven; run handoffd verify",
     )
 }

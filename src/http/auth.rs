@@ -7,10 +7,10 @@ use tracing::Instrument;
 
 use super::Api;
 use super::problem::Problem;
-use crate::directory::Principal;
-use crate::domain::failure::Code;
-use crate::domain::ids::AgentId;
-use crate::store::Role;
+use handoffd_broker::directory::Principal;
+use handoffd_core::domain::failure::Code;
+use handoffd_core::domain::ids::AgentId;
+use handoffd_store::store::Role;
 
 /// Anybody with a key of the tenant.
 pub struct Anyone(pub Principal);

@@ -13,10 +13,10 @@ use super::open;
 use super::problem::Problem;
 use super::record::{RecordContract, RecordParty};
 use super::trace::{Checked, VerificationView, gone};
-use crate::blame::{Attribution, Blame, Pointer, ValueState};
-use crate::domain::ids::{AgentId, HandoffId, TaskId};
-use crate::evidence::commitment::hash_text;
-use crate::store::{ContentStorage, StoredRecord};
+use handoffd_core::blame::{Attribution, Blame, Pointer, ValueState};
+use handoffd_core::domain::ids::{AgentId, HandoffId, TaskId};
+use handoffd_core::evidence::commitment::hash_text;
+use handoffd_store::store::{ContentStorage, StoredRecord};
 
 /// Records read at once: few, since each comes with its message.
 const PAGE: i64 = 32;
@@ -270,10 +270,10 @@ fn hash_of(seen: ValueState) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::ids::Micros;
-    use crate::evidence::commitment::{Codec, CommitmentSubject, commit};
-    use crate::evidence::record::record_hash;
-    use crate::store::StoredContent;
+    use handoffd_core::domain::ids::Micros;
+    use handoffd_core::evidence::commitment::{Codec, CommitmentSubject, commit};
+    use handoffd_core::evidence::record::record_hash;
+    use handoffd_store::store::StoredContent;
 
     fn record(leaf: i64, parent: Option<&str>, message: Option<&Value>) -> StoredRecord {
         let bytes = message.map(|message| serde_json::to_vec(message).unwrap());

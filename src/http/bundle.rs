@@ -12,13 +12,13 @@ use tokio::io::AsyncReadExt;
 use super::Api;
 use super::problem::Problem;
 use super::trace::{Log, spool};
-use crate::archive::Contents;
-use crate::bundle::{self, BundleOrder, WriteError};
-use crate::directory::Principal;
-use crate::domain::failure::Code;
-use crate::domain::ids::{Micros, TaskId, TenantId};
-use crate::evidence::receipt::Notary;
-use crate::store::{Role, Store, StoreError};
+use handoffd_broker::archive::Contents;
+use handoffd_broker::bundle::{self, BundleOrder, WriteError};
+use handoffd_broker::directory::Principal;
+use handoffd_core::domain::failure::Code;
+use handoffd_core::domain::ids::{Micros, TaskId, TenantId};
+use handoffd_core::evidence::receipt::Notary;
+use handoffd_store::store::{Role, Store, StoreError};
 
 /// Bytes that are sent at once.
 const CHUNK: usize = 64 * 1024;

@@ -10,15 +10,17 @@ use super::Api;
 use super::auth::{Auditor, Operator};
 use super::extract::{Id, Json, Params};
 use super::problem::{BadBody, Busy, Problem, WarningView};
-use crate::directory::Principal;
-use crate::domain::canonical;
-use crate::domain::cap::{Cap, CapLimit, Defaults, MAX_TOKENS, Unit, Window};
-use crate::domain::failure::{Code, Failure, Stage};
-use crate::domain::ids::{AgentId, Micros};
-use crate::domain::money::Usd;
-use crate::domain::warning::{Warning, WarningCode};
-use crate::intake::actor;
-use crate::ledger::command::{CapChange, Command, Kind, LedgerError, Reply, SetCap, content};
+use handoffd_broker::directory::Principal;
+use handoffd_broker::intake::actor;
+use handoffd_broker::ledger::command::{
+    CapChange, Command, Kind, LedgerError, Reply, SetCap, content,
+};
+use handoffd_core::domain::canonical;
+use handoffd_core::domain::cap::{Cap, CapLimit, Defaults, MAX_TOKENS, Unit, Window};
+use handoffd_core::domain::failure::{Code, Failure, Stage};
+use handoffd_core::domain::ids::{AgentId, Micros};
+use handoffd_core::domain::money::Usd;
+use handoffd_core::domain::warning::{Warning, WarningCode};
 
 /// A cap, and what of it is used now. Amounts are decimal US dollars, exactly.
 #[derive(Debug, Serialize, ToSchema)]

@@ -12,12 +12,12 @@ use super::extract::{Id, Ids, Json, Params, page_size};
 use super::problem::{BadBody, Busy, Problem};
 use super::tasks::{CheckpointView, find};
 use super::views::TaskView;
-use crate::domain::failure::Code;
-use crate::domain::handoff::CheckpointRef;
-use crate::domain::ids::{ExecutionId, Micros, TaskId};
-use crate::intake::actor;
-use crate::ledger::command::{Command, Kind, LedgerError, Reply, RestoreCheckpoint};
-use crate::store::{CheckpointCursor, Role};
+use handoffd_broker::intake::actor;
+use handoffd_broker::ledger::command::{Command, Kind, LedgerError, Reply, RestoreCheckpoint};
+use handoffd_core::domain::failure::Code;
+use handoffd_core::domain::handoff::CheckpointRef;
+use handoffd_core::domain::ids::{ExecutionId, Micros, TaskId};
+use handoffd_store::store::{CheckpointCursor, Role};
 
 /// Which checkpoints to list.
 #[derive(Debug, Deserialize, IntoParams)]

@@ -8,8 +8,8 @@ use axum::response::Response;
 use futures_util::{Stream, StreamExt};
 
 use super::problem::Problem;
-use crate::domain::content_coding::{Coding, Encoder};
-use crate::domain::failure::Code;
+use handoffd_core::domain::content_coding::{Coding, Encoder};
+use handoffd_core::domain::failure::Code;
 
 /// Answers below this many bytes go out plain: they fit one packet as they are.
 const MIN_BYTES: u64 = 1024;

@@ -13,12 +13,12 @@ use super::open;
 use super::problem::Problem;
 use super::tasks::find;
 use super::trace::{Log, account};
-use crate::account::Account;
-use crate::domain::funds::{Funds, Reservation, Spending};
-use crate::domain::handoff::{Handoff, HandoffStatus};
-use crate::domain::ids::{AgentId, HandoffId, TaskId};
-use crate::domain::money::Usd;
-use crate::store::HandoffFilter;
+use handoffd_core::account::Account;
+use handoffd_core::domain::funds::{Funds, Reservation, Spending};
+use handoffd_core::domain::handoff::{Handoff, HandoffStatus};
+use handoffd_core::domain::ids::{AgentId, HandoffId, TaskId};
+use handoffd_core::domain::money::Usd;
+use handoffd_store::store::HandoffFilter;
 
 /// Handoffs read at once.
 const PAGE: i64 = 500;

@@ -4,8 +4,8 @@ use serde_json::{Map, Value};
 
 use super::Api;
 use super::problem::{Problem, WarningView};
-use crate::domain::credential::{self, SecretPolicy};
-use crate::gate::unheld;
+use handoffd_core::domain::credential::{self, SecretPolicy};
+use handoffd_core::gate::unheld;
 
 /// Applies `redaction.secrets` to a document: what to warn of.
 ///

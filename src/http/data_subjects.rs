@@ -13,18 +13,20 @@ use super::auth::{Auditor, Operator};
 use super::extract::{Id, Ids, Json, Params, preferred_wait};
 use super::problem::{BadBody, Busy, Problem};
 use super::views::Receipt;
-use crate::clock;
-use crate::directory::Principal;
-use crate::domain::canonical;
-use crate::domain::failure::{Code, Failure, Stage};
-use crate::domain::ids::{ErasureId, TenantId};
-use crate::evidence::commitment::{CommitmentSubject, commit, hash_text};
-use crate::evidence::erasure::ErasureScope;
-use crate::evidence::record::SealedRecord;
-use crate::intake::actor;
-use crate::ledger::command::{Command, Kind, LedgerError, Reply, RequestErasure, content};
-use crate::store::erasure::{ErasureRow, ErasureStatus, SubjectRef};
-use crate::tree;
+use handoffd_broker::directory::Principal;
+use handoffd_broker::intake::actor;
+use handoffd_broker::ledger::command::{
+    Command, Kind, LedgerError, Reply, RequestErasure, content,
+};
+use handoffd_broker::tree;
+use handoffd_core::domain::canonical;
+use handoffd_core::domain::failure::{Code, Failure, Stage};
+use handoffd_core::domain::ids::{ErasureId, TenantId};
+use handoffd_core::evidence::commitment::{CommitmentSubject, commit, hash_text};
+use handoffd_core::evidence::erasure::ErasureScope;
+use handoffd_core::evidence::record::SealedRecord;
+use handoffd_store::clock;
+use handoffd_store::store::erasure::{ErasureRow, ErasureStatus, SubjectRef};
 
 /// Characters of a subject's id, as in the message schema.
 const MAX_SUBJECT: usize = 256;
@@ -268,7 +270,7 @@ async fn certificate(
             checkpoints: row.checkpoints,
         },
         requested_at: row.requested_at.rfc3339(),
-        erased_at: row.completed_at.map(crate::domain::ids::Micros::rfc3339),
+        erased_at: row.completed_at.map(handoffd_core::domain::ids::Micros::rfc3339),
         receipt: receipt(api, row).await?,
     })
 }

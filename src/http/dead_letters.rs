@@ -12,11 +12,11 @@ use super::extract::{Id, Json, Params, page_size, parameter, read_cursor};
 use super::open;
 use super::problem::{BadBody, Busy, FailureView, Problem, view};
 use super::views::Page;
-use crate::directory::Principal;
-use crate::domain::failure::Failure;
-use crate::domain::ids::{AgentId, HandoffId, Micros};
-use crate::intake::Appeal;
-use crate::store::{DeadLetterFilter, DeadLetterRow};
+use handoffd_broker::directory::Principal;
+use handoffd_broker::intake::Appeal;
+use handoffd_core::domain::failure::Failure;
+use handoffd_core::domain::ids::{AgentId, HandoffId, Micros};
+use handoffd_store::store::{DeadLetterFilter, DeadLetterRow};
 
 /// A dead letter.
 #[derive(Debug, Serialize, ToSchema)]

@@ -7,9 +7,9 @@ use serde_json::{Map, Value, json};
 use utoipa::openapi::OpenApi;
 
 use super::{examples, problem};
-use crate::domain::event::EventType;
-use crate::feed;
-use crate::gate;
+use handoffd_broker::feed;
+use handoffd_core::domain::event::EventType;
+use handoffd_core::gate;
 
 /// The published document.
 #[derive(Debug, Clone, Serialize)]

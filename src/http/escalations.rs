@@ -10,13 +10,13 @@ use super::extract::{Id, Json, Params, page_size, parameter, read_cursor};
 use super::open;
 use super::problem::{BadBody, Busy, Problem};
 use super::views::{Page, TaskView};
-use crate::domain::canonical;
-use crate::domain::escalation::{Escalation, EscalationStatus, Resolution};
-use crate::domain::failure::{Code, Failure, Stage};
-use crate::domain::ids::{AgentId, EscalationId, Micros};
-use crate::intake::actor;
-use crate::ledger::command::{Command, Kind, LedgerError, Reply, Resolve, content};
-use crate::store::EscalationFilter;
+use handoffd_broker::intake::actor;
+use handoffd_broker::ledger::command::{Command, Kind, LedgerError, Reply, Resolve, content};
+use handoffd_core::domain::canonical;
+use handoffd_core::domain::escalation::{Escalation, EscalationStatus, Resolution};
+use handoffd_core::domain::failure::{Code, Failure, Stage};
+use handoffd_core::domain::ids::{AgentId, EscalationId, Micros};
+use handoffd_store::store::EscalationFilter;
 
 /// The longest reason that a person may give, in characters.
 pub const MAX_REASON: usize = 2_000;

@@ -21,10 +21,10 @@ use super::open;
 use super::problem::{Busy, Problem};
 use super::schemas::JsonSchema;
 use super::tasks;
-use crate::domain::event::{EventFilter, EventFormat, EventType, Position};
-use crate::domain::failure::Code;
-use crate::domain::ids::{Micros, TaskId, TenantId};
-use crate::feed::schema;
+use handoffd_broker::feed::schema;
+use handoffd_core::domain::event::{EventFilter, EventFormat, EventType, Position};
+use handoffd_core::domain::failure::Code;
+use handoffd_core::domain::ids::{Micros, TaskId, TenantId};
 
 /// How often a wait looks for what other brokers may have committed.
 const LOOK_AGAIN: Duration = Duration::from_millis(500);

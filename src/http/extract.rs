@@ -18,13 +18,13 @@ use serde_json::Value;
 use super::Api;
 use super::coding;
 use super::problem::Problem;
-use crate::domain::content_coding::{Coding, Undecoded};
-use crate::domain::failure::{Code, Failure, Stage};
-use crate::domain::ids::Micros;
-use crate::domain::trace_context::TraceContext;
-use crate::gate::json;
-use crate::intake::Body;
-use crate::store::Cursor;
+use handoffd_broker::intake::Body;
+use handoffd_core::domain::content_coding::{Coding, Undecoded};
+use handoffd_core::domain::failure::{Code, Failure, Stage};
+use handoffd_core::domain::ids::Micros;
+use handoffd_core::domain::trace_context::TraceContext;
+use handoffd_core::gate::json;
+use handoffd_store::store::Cursor;
 
 /// The body's bytes: `application/json`, within the size limit, sent in time. A large one is read
 /// when its turn comes, and keeps its share of the budget for as long as this lives.

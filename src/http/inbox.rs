@@ -13,14 +13,14 @@ use super::extract::{Id, Params};
 use super::handoffs::not_the_receiver;
 use super::problem::{Busy, Problem};
 use super::results;
-use crate::domain::agent::Agent;
-use crate::domain::handoff::DeliveryMode;
-use crate::domain::ids::{AgentId, Micros};
-use crate::evidence::record::Actor;
-use crate::fault::{self, Step};
-use crate::gate::schema::older::SCHEMA_UNREADABLE;
-use crate::ledger::command::{Command, Kind, Lease, Outcome, Reply, Settle};
-use crate::store::Claim;
+use handoffd_broker::ledger::command::{Command, Kind, Lease, Outcome, Reply, Settle};
+use handoffd_core::domain::agent::Agent;
+use handoffd_core::domain::handoff::DeliveryMode;
+use handoffd_core::domain::ids::{AgentId, Micros};
+use handoffd_core::evidence::record::Actor;
+use handoffd_core::gate::schema::older::SCHEMA_UNREADABLE;
+use handoffd_store::fault::{self, Step};
+use handoffd_store::store::Claim;
 
 /// Polls of one inbox at once: all of them are woken for each handoff.
 const MAX_POLLS: usize = 32;
@@ -130,7 +130,7 @@ pub async fn poll(
         api.intake.ledger.watch_inbox(receiver.clone(), MAX_POLLS).ok_or_else(|| Problem {
             status: axum::http::StatusCode::TOO_MANY_REQUESTS,
             ..Problem::new(
-                crate::domain::failure::Code::Overloaded,
+                handoffd_core::domain::failure::Code::Overloaded,
                 format!("this agent polls its inbox {MAX_POLLS} times at once already"),
             )
         })?;
@@ -156,7 +156,7 @@ pub async fn poll(
 /// Returns for this agent. What fails here comes again once the claim has run out.
 async fn returned(
     api: &Api,
-    receiver: &crate::store::ReceiverKey,
+    receiver: &handoffd_store::store::ReceiverKey,
     max: i64,
 ) -> Result<Vec<ReturnItem>, Problem> {
     let now = api.now();
@@ -180,7 +180,7 @@ async fn returned(
 async fn claim(
     api: &Api,
     caller: &AsAgent,
-    receiver: &crate::store::ReceiverKey,
+    receiver: &handoffd_store::store::ReceiverKey,
     max: i64,
 ) -> Result<Vec<InboxItem>, Problem> {
     let now = api.now();
@@ -191,7 +191,7 @@ async fn claim(
     };
     if agent.delivery.mode != DeliveryMode::Pull {
         return Err(Problem::new(
-            crate::domain::failure::Code::Conflict,
+            handoffd_core::domain::failure::Code::Conflict,
             "this agent takes its handoffs by webhook; set delivery.mode to pull to use the inbox",
         ));
     }

@@ -9,14 +9,14 @@ use super::Api;
 use super::auth::Admin;
 use super::extract::{Id, Json};
 use super::problem::{BadBody, Busy, Problem};
-use crate::clock;
-use crate::directory::Principal;
-use crate::domain::failure::{Code, Failure, Stage};
-use crate::domain::ids::{AgentId, Micros};
-use crate::intake::actor;
-use crate::ledger::command::{Command, Kind, LedgerError, Reply};
-use crate::store::{KeyRow, Role};
-use crate::vault::{hash_api_key, new_api_key};
+use handoffd_broker::directory::Principal;
+use handoffd_broker::intake::actor;
+use handoffd_broker::ledger::command::{Command, Kind, LedgerError, Reply};
+use handoffd_broker::vault::{hash_api_key, new_api_key};
+use handoffd_core::domain::failure::{Code, Failure, Stage};
+use handoffd_core::domain::ids::{AgentId, Micros};
+use handoffd_store::clock;
+use handoffd_store::store::{KeyRow, Role};
 
 /// A key, without the key.
 #[derive(Debug, Serialize, ToSchema)]

@@ -16,9 +16,9 @@ use super::coding;
 use super::extract::trace_context;
 use super::problem::{Problem, render};
 use super::unread::{self, Unread};
-use crate::clock;
-use crate::domain::failure::Code;
-use crate::telemetry;
+use handoffd_broker::telemetry;
+use handoffd_core::domain::failure::Code;
+use handoffd_store::clock;
 
 /// Paths that answer whatever the load.
 const ALWAYS: [&str; 3] = ["/livez", "/readyz", "/metrics"];

@@ -10,13 +10,15 @@ use super::auth::{Auditor, Operator};
 use super::data_subjects::{MAX_NOTE, bounded, subject, wrong};
 use super::extract::{Id, Json, Params, page_size};
 use super::problem::{BadBody, Busy, Problem};
-use crate::directory::Principal;
-use crate::domain::canonical;
-use crate::domain::ids::{Micros, TaskId};
-use crate::evidence::commitment::{CommitmentSubject, commit};
-use crate::intake::actor;
-use crate::ledger::command::{Command, Kind, LedgerError, PlaceHold, ReleaseHold, Reply, content};
-use crate::store::erasure::HoldRow;
+use handoffd_broker::directory::Principal;
+use handoffd_broker::intake::actor;
+use handoffd_broker::ledger::command::{
+    Command, Kind, LedgerError, PlaceHold, ReleaseHold, Reply, content,
+};
+use handoffd_core::domain::canonical;
+use handoffd_core::domain::ids::{Micros, TaskId};
+use handoffd_core::evidence::commitment::{CommitmentSubject, commit};
+use handoffd_store::store::erasure::HoldRow;
 
 /// A legal hold.
 #[derive(Debug, Serialize, ToSchema)]

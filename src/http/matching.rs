@@ -14,11 +14,11 @@ use super::extract::{Id, Params};
 use super::open;
 use super::problem::Problem;
 use super::schemas::JsonSchema;
-use crate::directory::{Agents, Ranking};
-use crate::domain::agent::Agent;
-use crate::domain::failure::Code;
-use crate::domain::handoff_tool::{Style, tools};
-use crate::domain::ids::AgentId;
+use handoffd_broker::directory::{Agents, Ranking};
+use handoffd_core::domain::agent::Agent;
+use handoffd_core::domain::failure::Code;
+use handoffd_core::domain::handoff_tool::{Style, tools};
+use handoffd_core::domain::ids::AgentId;
 
 /// Agents shown at most.
 const SHOWN: usize = 50;

@@ -49,16 +49,16 @@ pub mod verdicts;
 pub mod views;
 pub mod what_if;
 
-use crate::clock::Clock;
-use crate::config::Config;
-use crate::directory::Matcher;
-use crate::erasure::Eraser;
-use crate::evidence::receipt::Notary;
-use crate::feed::Feed;
-use crate::intake::Intake;
-use crate::metrics::Metrics;
-use crate::store::Store;
-use crate::tree::CosignedHeads;
+use handoffd_broker::config::Config;
+use handoffd_broker::directory::Matcher;
+use handoffd_broker::erasure::Eraser;
+use handoffd_broker::feed::Feed;
+use handoffd_broker::intake::Intake;
+use handoffd_broker::metrics::Metrics;
+use handoffd_broker::tree::CosignedHeads;
+use handoffd_core::evidence::receipt::Notary;
+use handoffd_store::clock::Clock;
+use handoffd_store::store::Store;
 
 /// What handlers work with. Cheap to clone.
 #[derive(Clone)]
@@ -79,7 +79,7 @@ pub struct ApiParts {
     /// Tree heads that witnesses cosigned.
     pub cosigned: Arc<CosignedHeads>,
     /// Contents of records, wherever they are kept.
-    pub contents: crate::archive::Contents,
+    pub contents: handoffd_broker::archive::Contents,
     /// Who ranks agents for a task, where that is not left to text relevance.
     pub matcher: Option<Arc<dyn Matcher>>,
     /// Checks a URL that is registered.
@@ -119,7 +119,7 @@ impl Api {
 
     /// Now.
     #[must_use]
-    pub fn now(&self) -> crate::domain::ids::Micros {
+    pub fn now(&self) -> handoffd_core::domain::ids::Micros {
         Clock::now(&*self.intake.clock)
     }
 }

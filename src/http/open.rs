@@ -6,13 +6,13 @@ use utoipa::openapi::schema::{AnyOfBuilder, ObjectBuilder, Schema, Type};
 use utoipa::openapi::{RefOr, schema::SchemaType};
 use utoipa::{PartialSchema, ToSchema};
 
-use crate::contract::level::Level;
-use crate::domain::escalation::EscalationStatus;
-use crate::domain::event::EventType as Event;
-use crate::domain::failure::Code;
-use crate::domain::handoff::{DeliveryMode as Mode, HandoffStatus as Handoff};
-use crate::domain::task::TaskStatus as Task;
-use crate::domain::warning::WarningCode as Warning;
+use handoffd_core::contract::level::Level;
+use handoffd_core::domain::escalation::EscalationStatus;
+use handoffd_core::domain::event::EventType as Event;
+use handoffd_core::domain::failure::Code;
+use handoffd_core::domain::handoff::{DeliveryMode as Mode, HandoffStatus as Handoff};
+use handoffd_core::domain::task::TaskStatus as Task;
+use handoffd_core::domain::warning::WarningCode as Warning;
 
 /// The component of an open list.
 pub(super) fn open(what: &str, known: &[&str]) -> RefOr<Schema> {

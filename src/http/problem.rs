@@ -12,11 +12,11 @@ use utoipa::openapi::RefOr;
 use utoipa::{IntoResponses, ToSchema};
 
 use super::open;
-use crate::domain::failure::{Code, Failure, primary};
-use crate::domain::warning::Warning;
-use crate::intake::IntakeError;
-use crate::ledger::command::{LedgerError, Undone};
-use crate::store::StoreError;
+use handoffd_broker::intake::IntakeError;
+use handoffd_broker::ledger::command::{LedgerError, Undone};
+use handoffd_core::domain::failure::{Code, Failure, primary};
+use handoffd_core::domain::warning::Warning;
+use handoffd_store::store::StoreError;
 
 /// An answer that says no. Rendered by the outermost layer, which knows the request.
 #[derive(Debug, Clone)]
@@ -168,7 +168,7 @@ impl From<LedgerError> for Problem {
             },
             LedgerError::Invalid(pointer, message) => Self::refusal(
                 vec![Failure::new(
-                    crate::domain::failure::Stage::Schema,
+                    handoffd_core::domain::failure::Stage::Schema,
                     Code::SchemaInvalid,
                     pointer.clone(),
                     message.clone(),

@@ -10,12 +10,12 @@ use super::Api;
 use super::auth::{Anyone, limited_to};
 use super::extract::{Id, Params, heavy};
 use super::problem::Problem;
-use crate::archive::ContentState;
-use crate::clock;
-use crate::domain::failure::Code;
-use crate::domain::handoff::HandoffStatus;
-use crate::domain::ids::HandoffId;
-use crate::prompt::{Origin, Prompt, PromptSegment, TURNS, context};
+use handoffd_broker::archive::ContentState;
+use handoffd_core::domain::failure::Code;
+use handoffd_core::domain::handoff::HandoffStatus;
+use handoffd_core::domain::ids::HandoffId;
+use handoffd_core::prompt::{Origin, Prompt, PromptSegment, TURNS, context};
+use handoffd_store::clock;
 
 /// The most turns that can be asked for: as many as a message may have.
 const MAX_TURNS: usize = 10_000;

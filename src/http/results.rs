@@ -4,8 +4,8 @@ use serde_json::Value;
 
 use super::Api;
 use super::problem::Problem;
-use crate::domain::handoff::HandoffStatus;
-use crate::domain::ids::{HandoffId, TaskId, TenantId};
+use handoffd_core::domain::handoff::HandoffStatus;
+use handoffd_core::domain::ids::{HandoffId, TaskId, TenantId};
 
 /// Records read at once.
 const PAGE: i64 = 256;
@@ -26,7 +26,7 @@ pub(super) async fn find(
         let page = api.store.list_records(tenant, Some(task), from, PAGE, false).await?;
         let Some(end) = page.last() else { break };
         from = end.leaf_index + 1;
-        let own = |record: &&crate::store::StoredRecord| {
+        let own = |record: &&handoffd_store::store::StoredRecord| {
             record.kind == kind && record.handoff_id.as_deref() == Some(id.as_str())
         };
         last = page.iter().filter(own).map(|record| record.leaf_index).next_back().or(last);

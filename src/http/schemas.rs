@@ -13,16 +13,18 @@ use super::auth::{Anyone, Auditor, Operator};
 use super::extract::{Id, Ids, Json, heavy};
 use super::open;
 use super::problem::{BadBody, Busy, FailureView, Problem, view};
-use crate::contract::evolution::{Assessment, Bump, Change, Side, assess};
-use crate::contract::schema;
-use crate::contract::shelf::SchemaName;
-use crate::domain::canonical;
-use crate::domain::failure::{Code, Failure, Stage};
-use crate::domain::ids::TenantId;
-use crate::intake::actor;
-use crate::ledger::command::{Command, Kind, LedgerError, PutPayloadSchema, Reply, content};
-use crate::ledger::schemas::{failures, known};
-use crate::store::schemas::PayloadSchemaRow;
+use handoffd_broker::intake::actor;
+use handoffd_broker::ledger::command::{
+    Command, Kind, LedgerError, PutPayloadSchema, Reply, content,
+};
+use handoffd_broker::ledger::schemas::{failures, known};
+use handoffd_core::contract::evolution::{Assessment, Bump, Change, Side, assess};
+use handoffd_core::contract::schema;
+use handoffd_core::contract::shelf::SchemaName;
+use handoffd_core::domain::canonical;
+use handoffd_core::domain::failure::{Code, Failure, Stage};
+use handoffd_core::domain::ids::TenantId;
+use handoffd_store::store::schemas::PayloadSchemaRow;
 
 /// The dialect that is compared, as `$schema` names it.
 const DIALECT: &str = "https://json-schema.org/draft/2020-12/schema";

@@ -12,8 +12,8 @@ use super::auth::Whoever;
 use super::extract::Id;
 use super::problem::Problem;
 use super::schemas::{JsonSchema, latest};
-use crate::domain::failure::Code;
-use crate::gate::schema;
+use handoffd_core::domain::failure::Code;
+use handoffd_core::gate::schema;
 
 /// The process runs.
 #[utoipa::path(

@@ -15,22 +15,24 @@ use super::events::position;
 use super::extract::{Id, Json, Params, page_size};
 use super::open;
 use super::problem::{BadBody, Busy, Problem, WarningView};
-use crate::clock;
-use crate::directory::Principal;
-use crate::domain::canonical;
-use crate::domain::event::{EventFormat, Position, Subscriber, Subscription, SubscriptionSpec};
-use crate::domain::failure::{Code, Failure, Stage};
-use crate::domain::ids::{Micros, SubscriptionId};
-use crate::domain::residency::CrossingParty;
-use crate::domain::warning::{Warning, WarningCode};
-use crate::evidence::record::RecordContent;
-use crate::intake::actor;
-use crate::ledger::command::{
+use handoffd_broker::directory::Principal;
+use handoffd_broker::intake::actor;
+use handoffd_broker::ledger::command::{
     ChangeSubscription, Command, CreateSubscription, Kind, LedgerError, Reply, SubscriptionChange,
     content,
 };
-use crate::store::events::{CursorRow, EventDeliveryRow, SubscriptionRow};
-use crate::vault::{AgentSecrets, SecretKind};
+use handoffd_broker::vault::{AgentSecrets, SecretKind};
+use handoffd_core::domain::canonical;
+use handoffd_core::domain::event::{
+    EventFormat, Position, Subscriber, Subscription, SubscriptionSpec,
+};
+use handoffd_core::domain::failure::{Code, Failure, Stage};
+use handoffd_core::domain::ids::{Micros, SubscriptionId};
+use handoffd_core::domain::residency::CrossingParty;
+use handoffd_core::domain::warning::{Warning, WarningCode};
+use handoffd_core::evidence::record::RecordContent;
+use handoffd_store::clock;
+use handoffd_store::store::events::{CursorRow, EventDeliveryRow, SubscriptionRow};
 
 /// A subscription, without its secret.
 #[derive(Debug, Serialize, ToSchema)]

@@ -12,19 +12,19 @@ use super::escalations::{reason_of, wrong};
 use super::extract::{Id, Ids, Json, JsonBytes, Params, heavy, page_size, parse, read_cursor};
 use super::problem::{BadBody, Busy, Problem, WarningView};
 use super::views::{Page, TaskView};
-use crate::clock;
-use crate::directory::Principal;
-use crate::domain::canonical;
-use crate::domain::failure::{Code, Failure, Stage};
-use crate::domain::ids::{ExecutionId, Micros, TaskId};
-use crate::domain::money::Usd;
-use crate::domain::task::{Task, TaskStatus};
-use crate::evidence::commitment::{CommitmentSubject, PackedContent, hash_text, unpack};
-use crate::intake::actor;
-use crate::ledger::command::{
+use handoffd_broker::directory::Principal;
+use handoffd_broker::intake::actor;
+use handoffd_broker::ledger::command::{
     CancelTask, Command, CompleteTask, Kind, LedgerError, PutCheckpoint, Reply, TopUp, content,
 };
-use crate::store::{CheckpointRow, HandoffFilter, Role, TaskFilter};
+use handoffd_core::domain::canonical;
+use handoffd_core::domain::failure::{Code, Failure, Stage};
+use handoffd_core::domain::ids::{ExecutionId, Micros, TaskId};
+use handoffd_core::domain::money::Usd;
+use handoffd_core::domain::task::{Task, TaskStatus};
+use handoffd_core::evidence::commitment::{CommitmentSubject, PackedContent, hash_text, unpack};
+use handoffd_store::clock;
+use handoffd_store::store::{CheckpointRow, HandoffFilter, Role, TaskFilter};
 
 /// A task that the caller may see: an agent sees those it has a part in.
 pub async fn find(api: &Api, principal: &Principal, id: TaskId) -> Result<Task, Problem> {

@@ -11,9 +11,9 @@ use super::audit::head_of;
 use super::auth::Auditor;
 use super::extract::{Id, Ids};
 use super::problem::Problem;
-use crate::domain::ids::TenantId;
-use crate::evidence::tiles::TilePath;
-use crate::tree;
+use handoffd_broker::tree;
+use handoffd_core::domain::ids::TenantId;
+use handoffd_core::evidence::tiles::TilePath;
 
 /// The latest checkpoint of the caller's log: where witnesses are set, the latest that one cosigned.
 #[utoipa::path(

@@ -24,14 +24,14 @@ use super::extract::{Id, Params};
 use super::open;
 use super::problem::Problem;
 use super::record::{RecordContract, RecordCost, RecordParty, TraceRecord};
-use crate::account::Account;
-use crate::archive::{Contents, unavailable};
-use crate::bundle::WriteError;
-use crate::domain::ids::{AgentId, TaskId, TenantId};
-use crate::evidence::commitment::{CommitmentSubject, commit, hash_text, unpack};
-use crate::evidence::record::record_hash;
-use crate::store::cold::ColdError;
-use crate::store::{ContentStorage, HandoffFilter, Store, StoreError, StoredRecord};
+use handoffd_broker::archive::{Contents, unavailable};
+use handoffd_broker::bundle::WriteError;
+use handoffd_core::account::Account;
+use handoffd_core::domain::ids::{AgentId, TaskId, TenantId};
+use handoffd_core::evidence::commitment::{CommitmentSubject, commit, hash_text, unpack};
+use handoffd_core::evidence::record::record_hash;
+use handoffd_store::store::cold::ColdError;
+use handoffd_store::store::{ContentStorage, HandoffFilter, Store, StoreError, StoredRecord};
 
 /// Records read at once.
 const PAGE: i64 = 256;
@@ -395,7 +395,8 @@ async fn write(
             let body = checked.record(record);
             let content = checked.content(record, &body);
             if record.kind == "HANDOFF" {
-                let cost = hops.next().map(crate::account::HopCost::view).unwrap_or_default();
+                let cost =
+                    hops.next().map(handoffd_core::account::HopCost::view).unwrap_or_default();
                 let state = record.handoff_id.as_ref().and_then(|id| now.get(id));
                 let content = if open(record) { content } else { Value::Null };
                 out.item(&mut first, &handoff_entry(record, &body, &content, state, &cost));
@@ -471,8 +472,8 @@ async fn current(
                     "status": handoff.status,
                     "reason": reason,
                     "attempts": handoff.attempts,
-                    "acceptedAt": handoff.accepted_at.map(crate::domain::ids::Micros::rfc3339),
-                    "endedAt": handoff.ended_at.map(crate::domain::ids::Micros::rfc3339),
+                    "acceptedAt": handoff.accepted_at.map(handoffd_core::domain::ids::Micros::rfc3339),
+                    "endedAt": handoff.ended_at.map(handoffd_core::domain::ids::Micros::rfc3339),
                 }),
             );
         }

@@ -16,16 +16,16 @@ use super::extract::{Id, Json, trace_context};
 use super::handoffs::{find, not_the_receiver};
 use super::problem::{BadBody, Busy, Problem};
 use super::views::HandoffView;
-use crate::domain::canonical;
-use crate::domain::failure::{Code, Failure, Stage};
-use crate::domain::funds::Spending;
-use crate::domain::handoff::Handoff;
-use crate::domain::ids::HandoffId;
-use crate::domain::money::Usd;
-use crate::domain::trace_context::TraceParent;
-use crate::intake::actor;
-use crate::ledger::command::{Command, Kind, LedgerError, Reply, Verdict, Word, content};
-use crate::telemetry;
+use handoffd_broker::intake::actor;
+use handoffd_broker::ledger::command::{Command, Kind, LedgerError, Reply, Verdict, Word, content};
+use handoffd_broker::telemetry;
+use handoffd_core::domain::canonical;
+use handoffd_core::domain::failure::{Code, Failure, Stage};
+use handoffd_core::domain::funds::Spending;
+use handoffd_core::domain::handoff::Handoff;
+use handoffd_core::domain::ids::HandoffId;
+use handoffd_core::domain::money::Usd;
+use handoffd_core::domain::trace_context::TraceParent;
 
 /// The largest amount that a receiver may state, as in a message.
 const MOST_USD: f64 = 1e9;

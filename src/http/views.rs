@@ -6,11 +6,11 @@ use utoipa::ToSchema;
 
 use super::open;
 use super::problem::WarningView;
-use crate::domain::handoff::{CheckpointRef, Cost, Handoff};
-use crate::domain::task::Task;
-use crate::evidence::commitment::hash_text;
-use crate::evidence::merkle::Hash;
-use crate::evidence::receipt;
+use handoffd_core::domain::handoff::{CheckpointRef, Cost, Handoff};
+use handoffd_core::domain::task::Task;
+use handoffd_core::evidence::commitment::hash_text;
+use handoffd_core::evidence::merkle::Hash;
+use handoffd_core::evidence::receipt;
 
 /// Proof that a handoff's record is in the log: the record's place, the path from it to the root of the
 /// log's Merkle tree (RFC 6962 §2.1.1), and a signed tree head over that root.
@@ -322,14 +322,14 @@ impl From<&Handoff> for HandoffView {
             delivery_mode: handoff.mode.as_str().to_owned(),
             attempts: handoff.attempts,
             fencing_token: handoff.fencing_token,
-            deadline_at: handoff.deadline_at.map(crate::domain::ids::Micros::rfc3339),
+            deadline_at: handoff.deadline_at.map(handoffd_core::domain::ids::Micros::rfc3339),
             cost_tracking: handoff.cost.into(),
             checkpoint: handoff.checkpoint.map(Into::into),
             traceparent: handoff.traceparent.clone(),
             tracestate: handoff.tracestate.clone(),
             created_at: handoff.created_at.rfc3339(),
-            accepted_at: handoff.accepted_at.map(crate::domain::ids::Micros::rfc3339),
-            ended_at: handoff.ended_at.map(crate::domain::ids::Micros::rfc3339),
+            accepted_at: handoff.accepted_at.map(handoffd_core::domain::ids::Micros::rfc3339),
+            ended_at: handoff.ended_at.map(handoffd_core::domain::ids::Micros::rfc3339),
             receipt: None,
             message: None,
             links: Links::of(handoff),
@@ -421,7 +421,7 @@ impl<T> Page<T> {
     pub fn new<R>(
         mut rows: Vec<R>,
         limit: i64,
-        cursor: impl Fn(&R) -> crate::store::Cursor,
+        cursor: impl Fn(&R) -> handoffd_store::store::Cursor,
         view: impl Fn(&R) -> T,
     ) -> Self {
         let limit = usize::try_from(limit).unwrap_or(usize::MAX);

@@ -16,21 +16,21 @@ use super::auth::Operator;
 use super::extract::{Json, heavy};
 use super::open;
 use super::problem::{BadBody, Problem};
-use crate::config::{SafetyException, SafetyMode};
-use crate::contract::catalog::Catalog;
-use crate::contract::document::Document;
-use crate::contract::enforce::CompiledContract;
-use crate::contract::shelf::SchemaRegistry;
-use crate::contract::{DefectKind, read, schema};
-use crate::directory::Principal;
-use crate::domain::canonical;
-use crate::domain::failure::{Code, Failure, Stage};
-use crate::gate::Gate;
-use crate::gate::safety::Scanner;
-use crate::gate::safety::policy::Policies;
-use crate::gate::safety::rules::Rules;
-use crate::intake::policies::{exception, mode};
-use crate::intake::what_if::{Changed, Judged, Outcome, Regime, Scope, Tally};
+use handoffd_broker::config::{SafetyException, SafetyMode};
+use handoffd_broker::directory::Principal;
+use handoffd_broker::intake::policies::{exception, mode};
+use handoffd_broker::intake::what_if::{Changed, Judged, Outcome, Regime, Scope, Tally};
+use handoffd_core::contract::catalog::Catalog;
+use handoffd_core::contract::document::Document;
+use handoffd_core::contract::enforce::CompiledContract;
+use handoffd_core::contract::shelf::SchemaRegistry;
+use handoffd_core::contract::{DefectKind, read, schema};
+use handoffd_core::domain::canonical;
+use handoffd_core::domain::failure::{Code, Failure, Stage};
+use handoffd_core::gate::Gate;
+use handoffd_core::gate::safety::Scanner;
+use handoffd_core::gate::safety::policy::Policies;
+use handoffd_core::gate::safety::rules::Rules;
 
 /// Handoffs and dead letters that are judged unless said, and at most.
 const MESSAGES: (i64, i64) = (500, 10_000);
@@ -345,7 +345,7 @@ async fn gate(
             Some(rules) => Scanner::with_rules(Rules::load(&rules.to_string())?),
             None => scanner,
         };
-        Ok::<_, crate::gate::safety::rules::RulesError>(gate)
+        Ok::<_, handoffd_core::gate::safety::rules::RulesError>(gate)
     });
     let gate = made
         .await

@@ -160,7 +160,9 @@ fn f4_5_every_document_that_the_sources_name_is_there() {
     let document = Regex::new(r"\bdocs/[A-Za-z0-9_/-]+\.(?:md|json)\b").expect("a pattern");
     let mut found =
         ["docker-compose.yml", "Dockerfile", "Makefile"].map(|name| root().join(name)).to_vec();
-    for folder in ["src", "tests", "config", "migrations", "schemas", "scripts", "benches"] {
+    for folder in
+        ["src", "crates", "tests", "config", "migrations", "schemas", "scripts", "benches"]
+    {
         files(&root().join(folder), &mut found);
     }
     let mut faults = Vec::new();

@@ -46,7 +46,7 @@ pub struct Ended {
 }
 
 impl Ended {
-    /// It ended at a step where it was to end (`src/fault.rs`), and not of anything else.
+    /// It ended at a step where it was to end (`crates/store/src/fault.rs`), and not of anything else.
     pub fn at_a_step(&self) -> bool {
         // As `abort` ends a process.
         const SIGABRT: i32 = 6;

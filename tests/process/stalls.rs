@@ -14,7 +14,7 @@ use crate::receiver::{Seen, accepting};
 use crate::site::{ADMIN_KEY, Site};
 use crate::world::{Takes, World, client, message, until};
 
-/// How long the store waits for the answer to a read (`ANSWER_TIMEOUT` of `src/store/postgres/mod.rs`).
+/// How long the store waits for the answer to a read (`ANSWER_TIMEOUT` of `crates/store/src/store/postgres/mod.rs`).
 const READ_LIMIT: Duration = Duration::from_secs(35);
 
 /// How long it waits for a batch (`BATCH_TIMEOUT`).

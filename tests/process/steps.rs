@@ -1,4 +1,4 @@
-//! Ends at each named step of archiving and of an erasure (`src/fault.rs`): started again, what was cut
+//! Ends at each named step of archiving and of an erasure (`crates/store/src/fault.rs`): started again, what was cut
 //! off is finished, nothing acknowledged is missing, and what was to be forgotten is nowhere.
 
 use std::path::Path;

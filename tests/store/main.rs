@@ -17,9 +17,7 @@ mod erasure;
 mod events;
 mod fixture;
 mod harness;
-#[allow(dead_code, reason = "only the simulation puts anything in front of it")]
-#[path = "../../src/store/memory/mod.rs"]
-mod memory;
+use handoffd::store::memory;
 mod outage;
 mod reads;
 mod recovery;

@@ -76,7 +76,8 @@ fn every_question_to_postgres_is_asked_for_a_bounded_time() {
     // Migrations may wait for another broker's, and rights are granted with them, by a command that a person
     // watches; scrubbing rewrites whole tables; closing has an end of its own.
     const UNBOUNDED: [&str; 4] = ["migrate", "grant_serving", "scrub", "close"];
-    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/store/postgres");
+    let folder =
+        std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("crates/store/src/store/postgres");
     let mut asked = 0;
     for file in std::fs::read_dir(folder).unwrap() {
         let source = std::fs::read_to_string(file.unwrap().path()).unwrap();

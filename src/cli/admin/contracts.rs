@@ -8,7 +8,7 @@ use super::request::{ArgValues, addressed, path};
 use super::resource::{Action, Arg, Column, Kind, Resource, Shape, Verb};
 use crate::cli::client::{Body, Request};
 use crate::cli::lint::with_schema;
-use crate::contract::document::Document;
+use handoffd_core::contract::document::Document;
 
 const CONTRACT: Arg = Arg::path("CONTRACT", "The contract's id");
 const FILE: Arg = Arg::planned(

@@ -13,7 +13,7 @@ use self::show::OutputMedium;
 use super::client::{Client, ClientError, Reach, Request};
 use super::plain;
 use super::{Exit, Output};
-use crate::config::Config;
+use handoffd_broker::config::Config;
 
 mod agents;
 mod allowlist;

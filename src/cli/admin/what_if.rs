@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::request::{ArgValues, addressed};
 use super::resource::{Action, Arg, Column, Kind, Resource, Shape, Verb};
 use crate::cli::client::{Body, Request};
-use crate::contract::document::Document;
+use handoffd_core::contract::document::Document;
 
 /// Seconds that the broker judges for unless said, and that an answer takes besides.
 const SECONDS: (u64, u64) = (10, 60);

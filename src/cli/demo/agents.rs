@@ -16,12 +16,12 @@ use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::clock::{Clock, SystemClock};
-use crate::dispatch::standard_webhooks::{
+use handoffd_broker::dispatch::standard_webhooks::{
     HEADER_ID, HEADER_SIGNATURE, HEADER_TIMESTAMP, TOLERANCE, WebhookSecret, verify,
 };
-use crate::domain::canonical::CanonicalObject;
-use crate::gate::signature;
+use handoffd_core::domain::canonical::CanonicalObject;
+use handoffd_core::gate::signature;
+use handoffd_store::clock::{Clock, SystemClock};
 
 /// An HTTP client of the broker: its address and one key.
 pub(super) struct Caller {
@@ -171,7 +171,7 @@ impl DemoAgent {
         });
         Ok(Self {
             id: role.id,
-            execution_id: crate::clock::random_id().to_string(),
+            execution_id: handoffd_store::clock::random_id().to_string(),
             caller: Caller::new(broker, &secret("apiKey")?)?,
             signing_secret: secret("signingSecret")?,
             desk,

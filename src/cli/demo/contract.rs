@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::agents::{DemoAgent, DemoRole, DemoVerdict};
-use crate::clock::{self, Clock, SystemClock};
+use handoffd_store::clock::{self, Clock, SystemClock};
 
 /// The document.
 pub(super) const DOCUMENT: &str =

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use super::verify::verify_store;
 use super::{Exit, Output};
 use crate::app::{self, Access, open_store};
-use crate::config::Config;
+use handoffd_broker::config::Config;
 use report::DemoReport;
 
 mod agents;

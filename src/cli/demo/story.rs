@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 use super::agents::{BrokerAnswer, Caller, DemoAgent, DemoVerdict};
 use super::contract::{self, Draft, ROLES, UNREADABLE};
 use super::report::DemoReport;
-use crate::clock;
-use crate::gate::address::NOT_ON_ALLOWLIST;
+use handoffd_core::gate::address::NOT_ON_ALLOWLIST;
+use handoffd_store::clock;
 
 /// Facts to check after the broker has stopped.
 pub(super) struct StoryResult {

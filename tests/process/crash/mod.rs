@@ -1,5 +1,5 @@
 //! The crash harness. In each round a broker is killed under load at a random moment, started again so
-//! that it ends at a named step (`src/fault.rs`), and started once more; in between the database is cut off
+//! that it ends at a named step (`crates/store/src/fault.rs`), and started once more; in between the database is cut off
 //! and comes back. Then the load ends, everything comes to rest, and the laws are checked: what was
 //! acknowledged is in the log once and reached its receiver, nothing was carried out twice, every record
 //! is a move that the state machines' tables have, and the log verifies.

@@ -1,0 +1,37 @@
+//! Finds a task's checkpoints by the commitments in its records.
+
+use std::collections::HashMap;
+
+use handoffd_core::domain::ids::{ExecutionId, TaskId, TenantId};
+use handoffd_core::evidence::commitment::hash_text;
+use handoffd_store::store::{Store, StoreError};
+
+/// Checkpoints read at once.
+const PAGE: i64 = 64;
+
+/// The location of each of the task's checkpoints, by commitment.
+pub(super) async fn checkpoints(
+    store: &dyn Store,
+    tenant: &TenantId,
+    task: TaskId,
+) -> Result<HashMap<String, BundledCheckpoint>, StoreError> {
+    let key = (tenant.clone(), task);
+    let (mut found, mut after) = (HashMap::new(), None);
+    loop {
+        let page = store.list_checkpoints(&key, None, after.as_ref(), PAGE).await?;
+        let Some(last) = page.last() else { return Ok(found) };
+        after = Some((last.created_at, last.at.execution_id, last.at.seq));
+        for row in &page {
+            let saved =
+                BundledCheckpoint { run: row.at.execution_id, seq: row.at.seq, packed: None };
+            found.insert(hash_text(&row.part.commitment), saved);
+        }
+    }
+}
+
+/// The location of a checkpoint, and its salt once the zip contains it.
+pub(super) struct BundledCheckpoint {
+    pub(super) run: ExecutionId,
+    pub(super) seq: i64,
+    pub(super) packed: Option<String>,
+}

@@ -1,0 +1,272 @@
+//! Loading and validation of settings.
+
+use std::path::PathBuf;
+
+use super::{Config, ConfigError, DEFAULTS, caps, kubernetes};
+use handoffd_core::domain::redaction::RedactionPolicy;
+use handoffd_core::domain::residency::is_basis;
+
+/// Short environment names and the keys they stand for (specification §8).
+const SHORT: [(&str, &str); 7] = [
+    ("HANDOFFD_DATABASE_URL", "database.url"),
+    ("HANDOFFD_LISTEN", "server.listen"),
+    ("HANDOFFD_METRICS_LISTEN", "server.metrics_listen"),
+    ("HANDOFFD_DATA_DIR", "server.data_dir"),
+    ("HANDOFFD_ADMIN_KEY", "auth.admin_key"),
+    ("HANDOFFD_MASTER_KEY", "auth.master_key"),
+    ("HANDOFFD_EGRESS_ALLOW", "egress.allow"),
+];
+
+/// Former names of settings, still read.
+const FORMER: [&str; 1] = ["delivery.pull_timeout_ms"];
+
+/// The largest count or size that makes sense, and that every queue can take (1 GiB).
+const MAX_COUNT: usize = 1 << 30;
+
+/// Variables with the prefix that are no settings.
+const NOT_SETTINGS: [&str; 4] =
+    ["HANDOFFD_URL", "HANDOFFD_API_KEY", "HANDOFFD_API_KEY_FILE", "HANDOFFD_CONFIG"];
+
+/// What the error adds for a variable that looks like one of Kubernetes's.
+const SERVICE_LINKS: &str = "; where Kubernetes set it beside a Service of a similar name, give the \
+     pod enableServiceLinks: false";
+
+impl Config {
+    /// Reads the settings from the defaults, a file and an environment.
+    ///
+    /// # Errors
+    /// [`ConfigError`] naming the key.
+    pub fn load(
+        file: Option<&std::path::Path>,
+        environment: impl IntoIterator<Item = (String, String)>,
+    ) -> Result<Self, ConfigError> {
+        let wrong = |err: config::ConfigError| ConfigError(err.to_string());
+        let mut builder = config::Config::builder()
+            .add_source(config::File::from_str(DEFAULTS, config::FileFormat::Toml));
+        if let Some(path) = file {
+            let text = std::fs::read_to_string(path)
+                .map_err(|err| ConfigError(format!("{}: {err}", path.display())))?;
+            builder = builder.add_source(config::File::from_str(&text, config::FileFormat::Toml));
+        }
+        let mut variables: Vec<(String, String)> = environment
+            .into_iter()
+            .filter(|(name, _)| {
+                name.starts_with("HANDOFFD_")
+                    && !name.starts_with("HANDOFFD_TEST_")
+                    && !NOT_SETTINGS.contains(&name.as_str())
+            })
+            .collect();
+        variables.sort();
+        let (links, variables): (Vec<_>, Vec<_>) = variables
+            .into_iter()
+            .partition(|(name, value)| kubernetes::is_service_link(name, value));
+        let known = config::Config::builder()
+            .add_source(config::File::from_str(DEFAULTS, config::FileFormat::Toml))
+            .build()
+            .map_err(wrong)?;
+        for (name, value) in variables {
+            let key = match SHORT.iter().find(|(short, _)| *short == name) {
+                Some((_, key)) => (*key).to_owned(),
+                None => name["HANDOFFD_".len()..].to_ascii_lowercase().replace("__", "."),
+            };
+            if known.get::<config::Value>(&key).is_err() && !FORMER.contains(&key.as_str()) {
+                let mut why = format!(
+                    "{name} is no setting (see config/default.toml; HANDOFFD_<SECTION>__<KEY>)"
+                );
+                if kubernetes::may_be_link_of_another(&name) {
+                    why.push_str(SERVICE_LINKS);
+                }
+                return Err(ConfigError(why));
+            }
+            builder = builder.set_override(key, value).map_err(wrong)?;
+        }
+        let mut config: Self = builder
+            .build()
+            .map_err(wrong)?
+            .try_deserialize()
+            .map_err(|err| ConfigError(err.to_string()))?;
+        config.service_links = links.into_iter().map(|(name, _)| name).collect();
+        if let Some(former) = config.delivery.pull_timeout_ms.take() {
+            config.delivery.unclaimed_ms = former;
+        }
+        config.check()
+    }
+
+    fn check(self) -> Result<Self, ConfigError> {
+        let positive = [
+            ("server.max_body_bytes", self.server.max_body_bytes as u64),
+            ("server.max_requests", self.server.max_requests as u64),
+            ("server.max_waits", self.server.max_waits as u64),
+            ("server.max_connections", self.server.max_connections as u64),
+            ("server.header_timeout_ms", self.server.header_timeout_ms),
+            ("database.max_connections", u64::from(self.database.max_connections)),
+            ("ledger.queue", self.ledger.queue as u64),
+            ("ledger.batch", self.ledger.batch as u64),
+            ("ledger.workers", self.ledger.workers as u64),
+            ("audit.publish_interval_s", self.audit.publish_interval_s),
+            ("delivery.max_attempts", u64::from(self.delivery.max_attempts)),
+            ("delivery.max_in_flight", self.delivery.max_in_flight as u64),
+            ("delivery.poll_ms", self.delivery.poll_ms),
+            ("delivery.verdict_timeout_ms", self.delivery.verdict_timeout_ms),
+            ("delivery.lease_ms", self.delivery.lease_ms),
+            ("delivery.claim_ttl_ms", self.delivery.claim_ttl_ms),
+            ("delivery.unclaimed_ms", self.delivery.unclaimed_ms),
+            ("events.retention_days", self.events.retention_days),
+            ("events.timeout_ms", self.events.timeout_ms),
+            ("events.retry_base_ms", self.events.retry_base_ms),
+            ("events.set_aside_after", u64::try_from(self.events.set_aside_after).unwrap_or(0)),
+            ("events.lease_ms", self.events.lease_ms),
+            ("events.max_in_flight", self.events.max_in_flight as u64),
+            ("gate.max_hops", u64::from(self.gate.max_hops)),
+            ("gate.max_edge_repeats", u64::from(self.gate.max_edge_repeats)),
+            ("safety.classifier.timeout_ms", self.safety.classifier.timeout_ms),
+            ("safety.classifier.max_bytes", self.safety.classifier.max_bytes as u64),
+            ("routing.matcher.timeout_ms", self.routing.matcher.timeout_ms),
+            ("routing.matcher.max_agents", self.routing.matcher.max_agents as u64),
+            ("recovery.escalation_timeout_ms", self.recovery.escalation_timeout_ms),
+            ("recovery.max_checkpoint_bytes", self.recovery.max_checkpoint_bytes as u64),
+            ("erasure.page", self.erasure.page as u64),
+            ("delivery.breaker_failures", u64::from(self.delivery.breaker_failures)),
+            ("retention.delete_interval_s", self.retention.delete_interval_s),
+            ("retention.segment_records", self.retention.segment_records as u64),
+            ("retention.segment_bytes", self.retention.segment_bytes as u64),
+            ("delivery.retry_budget_per_s", u64::from(self.delivery.retry_budget_per_s)),
+        ];
+        if let Some((name, _)) = positive.iter().find(|(_, value)| *value == 0) {
+            return Err(ConfigError(format!("{name} must be at least 1")));
+        }
+        let bounded = [
+            ("server.max_body_bytes", self.server.max_body_bytes),
+            ("server.max_large_bytes", self.server.max_large_bytes),
+            ("server.max_requests", self.server.max_requests),
+            ("server.max_waits", self.server.max_waits),
+            ("server.max_connections", self.server.max_connections),
+            ("ledger.queue", self.ledger.queue),
+            ("ledger.batch", self.ledger.batch),
+            ("ledger.workers", self.ledger.workers),
+            ("delivery.max_in_flight", self.delivery.max_in_flight),
+            ("retention.segment_records", self.retention.segment_records),
+            ("retention.segment_bytes", self.retention.segment_bytes),
+            ("retention.cache_bytes", self.retention.cache_bytes),
+            ("events.max_in_flight", self.events.max_in_flight),
+            ("events.max_streams", self.events.max_streams),
+            ("erasure.page", self.erasure.page),
+            ("safety.classifier.max_bytes", self.safety.classifier.max_bytes),
+            ("routing.matcher.max_agents", self.routing.matcher.max_agents),
+        ];
+        if let Some((name, _)) = bounded.iter().find(|(_, value)| *value > MAX_COUNT) {
+            return Err(ConfigError(format!("{name} must be at most {MAX_COUNT}")));
+        }
+        for (name, texts) in [
+            ("budget.tenant_caps", &self.budget.tenant_caps),
+            ("budget.agent_caps", &self.budget.agent_caps),
+        ] {
+            if let Err(why) = caps::limits(texts) {
+                return Err(ConfigError(format!("{name}: {why}")));
+            }
+        }
+        if let Err(why) = RedactionPolicy::parse(&self.redaction.pointers) {
+            return Err(ConfigError(format!("redaction.pointers: {why}")));
+        }
+        if !(0.0..=1.0).contains(&self.safety.classifier.threshold) {
+            return Err(ConfigError("safety.classifier.threshold must be from 0 to 1".to_owned()));
+        }
+        if let Some(field) = self
+            .safety
+            .exceptions
+            .iter()
+            .filter_map(|one| one.field.as_ref())
+            .find(|field| !field.starts_with('/'))
+        {
+            return Err(ConfigError(format!(
+                "safety.exceptions: the field {field:?} is no JSON pointer such as /currentState"
+            )));
+        }
+        if self.delivery.retry_base_ms > self.delivery.retry_cap_ms {
+            return Err(ConfigError(
+                "delivery.retry_base_ms must not be above delivery.retry_cap_ms".to_owned(),
+            ));
+        }
+        let residency = &self.residency;
+        let basis = &residency.archive_transfer_basis;
+        if !basis.is_empty() && !is_basis(basis) {
+            return Err(ConfigError(
+                "residency.archive_transfer_basis must be a code such as SCC_2021".to_owned(),
+            ));
+        }
+        if let Some(crossing) =
+            residency.archive_crossing().filter(|one| residency.rules().refuses(one))
+        {
+            return Err(ConfigError(format!("residency.archive_region: {crossing}: refused")));
+        }
+        // It becomes a line of its own and the name of a key (C2SP signed-note).
+        let origin = &self.audit.origin;
+        if origin.is_empty() || origin.contains(|c: char| c == '+' || !c.is_ascii_graphic()) {
+            return Err(ConfigError(
+                "audit.origin must be printable ASCII without spaces and plus signs".to_owned(),
+            ));
+        }
+        let url = &self.database.url;
+        if !url.is_empty()
+            && !["sqlite:", "postgres://", "postgresql://"].iter().any(|kind| url.starts_with(kind))
+        {
+            return Err(ConfigError(
+                "database.url (HANDOFFD_DATABASE_URL) must begin with sqlite: or postgres://"
+                    .to_owned(),
+            ));
+        }
+        let audit = &self.audit.database_url;
+        if !audit.is_empty() {
+            let kinds = ["postgres://", "postgresql://"];
+            let postgres = |url: &str| kinds.iter().any(|kind| url.starts_with(kind));
+            if !postgres(&self.database_url()) || !postgres(audit) {
+                return Err(ConfigError(
+                    "audit.database_url puts the log into a Postgres database of its own: both it and \
+                     database.url (HANDOFFD_DATABASE_URL) must begin with postgres://"
+                        .to_owned(),
+                ));
+            }
+        }
+        let archive = &self.retention.archive_url;
+        if !archive.is_empty()
+            && !["file:///", "s3://"].iter().any(|kind| archive.starts_with(kind))
+        {
+            return Err(ConfigError(
+                "retention.archive_url must begin with file:/// or s3://".to_owned(),
+            ));
+        }
+        if !self.auth.master_key.is_empty()
+            && let Err(err) = crate::vault::Vault::from_base64(&self.auth.master_key)
+        {
+            return Err(ConfigError(format!("auth.master_key (HANDOFFD_MASTER_KEY): {err}")));
+        }
+        if !self.auth.admin_key.is_empty() && self.auth.admin_key.len() < 24 {
+            return Err(ConfigError(
+                "auth.admin_key (HANDOFFD_ADMIN_KEY) must have at least 24 characters".to_owned(),
+            ));
+        }
+        Ok(self)
+    }
+
+    /// Where keys stand that no setting gives: `auth.keys_dir`, or the data directory.
+    #[must_use]
+    pub fn keys_dir(&self) -> &std::path::Path {
+        self.auth.keys_dir.as_deref().unwrap_or(&self.server.data_dir)
+    }
+
+    /// Where the key that signs tree heads stands, unless it is set.
+    #[must_use]
+    pub fn tree_key_file(&self) -> PathBuf {
+        self.keys_dir().join("tree-head.key")
+    }
+
+    /// Where the data is: the URL as set, or SQLite in the data directory.
+    #[must_use]
+    pub fn database_url(&self) -> String {
+        if self.database.url.is_empty() {
+            format!("sqlite:{}", self.server.data_dir.join("handoffd.db").display())
+        } else {
+            self.database.url.clone()
+        }
+    }
+}

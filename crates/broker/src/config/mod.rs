@@ -1,0 +1,603 @@
+//! Settings: `config/default.toml` compiled in, over it a file, over it the environment. That file is
+//! the documentation; an unknown or unreadable key is an error that names it.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::Deserialize;
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+
+use handoffd_core::domain::cap::Defaults;
+use handoffd_core::domain::credential::SecretPolicy;
+use handoffd_core::domain::ids::{AgentId, Micros, TenantId};
+use handoffd_core::domain::redaction::RedactionPolicy;
+use handoffd_core::domain::residency::{self, Region, ResidencyPolicy};
+
+mod caps;
+mod kubernetes;
+mod load;
+#[cfg(test)]
+mod tests;
+
+/// The defaults, as shipped and documented.
+pub const DEFAULTS: &str = include_str!("../../../../config/default.toml");
+
+/// An error in the settings, as a sentence that names the key.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("configuration: {0}")]
+pub struct ConfigError(pub String);
+
+/// All settings; see `config/default.toml` for units and meaning.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[expect(missing_docs, reason = "config/default.toml documents every key")]
+pub struct Config {
+    pub server: Server,
+    pub database: Database,
+    pub auth: Auth,
+    pub audit: Audit,
+    pub ledger: Ledger,
+    pub delivery: Delivery,
+    pub events: Events,
+    pub gate: Gate,
+    pub contracts: Contracts,
+    pub budget: Budget,
+    pub safety: Safety,
+    pub routing: Routing,
+    pub recovery: Recovery,
+    pub egress: Egress,
+    pub retention: Retention,
+    pub residency: Residency,
+    pub erasure: Erasure,
+    pub redaction: Redaction,
+    pub log: Log,
+    /// Variables that were ignored, because Kubernetes sets them beside a Service named `handoffd`.
+    #[serde(skip)]
+    pub service_links: Vec<String>,
+}
+
+/// `[server]`.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[expect(missing_docs, reason = "config/default.toml documents every key")]
+pub struct Server {
+    pub listen: SocketAddr,
+    #[serde(deserialize_with = "maybe_address")]
+    pub metrics_listen: Option<SocketAddr>,
+    pub data_dir: PathBuf,
+    pub max_body_bytes: usize,
+    pub max_large_bytes: usize,
+    pub body_timeout_ms: u64,
+    pub drain_bytes: usize,
+    pub drain_ms: u64,
+    pub max_requests: usize,
+    pub max_waits: usize,
+    pub max_connections: usize,
+    pub header_timeout_ms: u64,
+    pub stop_timeout_ms: u64,
+}
+
+/// `[erasure]`.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[expect(missing_docs, reason = "config/default.toml documents every key")]
+pub struct Erasure {
+    pub page: usize,
+    pub wait_ms: u64,
+    pub rewrite_limit_mib: u64,
+}
+
+/// `[redaction]`.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[expect(missing_docs, reason = "config/default.toml documents every key")]
+pub struct Redaction {
+    #[serde(deserialize_with = "list")]
+    pub pointers: Vec<String>,
+    pub secrets: SecretPolicy,
+}
+
+impl Redaction {
+    /// The policy; `check` has seen that it can be read.
+    #[must_use]
+    pub fn policy(&self) -> RedactionPolicy {
+        RedactionPolicy::parse(&self.pointers).unwrap_or_default().with_secrets(self.secrets)
+    }
+}
+
+/// `[database]`.
+#[derive(Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[expect(missing_docs, reason = "config/default.toml documents every key")]
+pub struct Database {
+    pub url: String,
+    pub max_connections: u32,
+    pub acquire_timeout_ms: u64,
+}
+
+impl std::fmt::Debug for Database {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // The URL may hold a password.
+        f.debug_struct("Database")
+            .field("max_connections", &self.max_connections)
+            .finish_non_exhaustive()
+    }
+}
+
+/// `[auth]`.
+#[derive(Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[expect(missing_docs, reason = "config/default.toml documents every key")]
+pub struct Auth {
+    pub admin_key: String,
+    pub master_key: String,
+    pub tenant: handoffd_core::domain::ids::TenantId,
+    #[serde(deserialize_with = "maybe_folder")]
+    pub keys_dir: Option<PathBuf>,
+    pub cache_ttl_ms: u64,
+    pub rotation_overlap_s: u64,
+}
+
+impl std::fmt::Debug for Auth {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Auth").field("tenant", &self.tenant).finish_non_exhaustive()
+    }
+}
+
+/// `[gate]`.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[expect(missing_docs, reason = "config/default.toml documents every key")]
+pub struct Gate {
+    pub require_contract: bool,
+    pub contract_exceptions: Vec<ContractException>,
+    pub agent_version: handoffd_core::domain::policy::VersionClaims,
+    pub max_hops: u32,
+    pub max_edge_repeats: u32,
+}
+
+/// An entry of `gate.contract_exceptions`.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[expect(missing_docs, reason = "config/default.toml documents every key")]
+pub struct ContractException {
+    pub require_contract: bool,
+    pub tenant: Option<TenantId>,
+    pub agent: Option<AgentId>,
+    pub to: Option<AgentId>,
+    #[serde(default, deserialize_with = "moment")]
+    pub until: Option<Micros>,
+}
+
+/// `[contracts]`.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[expect(missing_docs, reason = "config/default.toml documents every key")]
+pub struct Contracts {
+    pub accept_pinned: bool,
+    pub minimum_level: MinimumLevel,
+    pub exceptions: Vec<ContractsException>,
+}
+
+/// The lowest level of a contract that may rule an edge.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+pub enum MinimumLevel {
+    /// Every contract may rule.
+    #[serde(rename = "none")]
+    None,
+    /// Every required clause.
+    L1,
+    /// And observability, version, idempotency.
+    L2,
+    /// And a reviewer, a frozen schema, a lint without errors.
+    L3,
+}
+
+/// An entry of `contracts.exceptions`.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[expect(missing_docs, reason = "config/default.toml documents every key")]
+pub struct ContractsException {
+    pub accept_pinned: Option<bool>,
+    pub minimum_level: Option<MinimumLevel>,
+    pub tenant: Option<TenantId>,
+    pub agent: Option<AgentId>,
+    pub to: Option<AgentId>,
+    #[serde(default, deserialize_with = "moment")]
+    pub until: Option<Micros>,
+}
+
+/// `[budget]`.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[expect(missing_docs, reason = "config/default.toml documents every key")]
+pub struct Budget {
+    pub fan_out: FanOut,
+    #[serde(deserialize_with = "list")]
+    pub tenant_caps: Vec<String>,
+    #[serde(deserialize_with = "list")]
+    pub agent_caps: Vec<String>,
+}
+
+impl Budget {
+    /// The default caps; `check` has seen that they can be read.
+    #[must_use]
+    pub fn caps(&self) -> Defaults {
+        let read = |texts: &[String]| caps::limits(texts).unwrap_or_default();
+        Defaults { tenant: read(&self.tenant_caps), agent: read(&self.agent_caps) }
+    }
+}
+
+/// Limit on the spending of handoffs that share a parent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum FanOut {
+    /// All together stay within the parent's amount.
+    Reserve,
+    /// Each stays within the parent's amount.
+    Share,
+}
+
+/// `[safety]`.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[expect(missing_docs, reason = "config/default.toml documents every key")]
+pub struct Safety {
+    pub mode: SafetyMode,
+    pub exceptions: Vec<SafetyException>,
+    pub classifier: Classifier,
+}
+
+/// The effect of a safety finding.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SafetyMode {
+    /// The handoff is refused.
+    Enforce,
+    /// The finding is recorded, and the handoff passes.
+    Observe,
+    /// The finding is ignored.
+    Allow,
+}
+
+/// An entry of `safety.exceptions`.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[expect(missing_docs, reason = "config/default.toml documents every key")]
+pub struct SafetyException {
+    pub mode: SafetyMode,
+    pub tenant: Option<TenantId>,
+    pub agent: Option<AgentId>,
+    pub to: Option<AgentId>,
+    pub field: Option<String>,
+    #[serde(default)]
+    pub rules: Vec<String>,
+    #[serde(default, deserialize_with = "moment")]
+    pub until: Option<Micros>,
+}
+
+/// `[safety.classifier]`.
+#[derive(Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[expect(missing_docs, reason = "config/default.toml documents every key")]
+pub struct Classifier {
+    pub url: String,
+    pub style: ClassifierStyle,
+    pub api_key: String,
+    pub model: String,
+    pub timeout_ms: u64,
+    pub failure_mode: FailureMode,
+    pub threshold: f64,
+    pub max_bytes: usize,
+}
+
+impl std::fmt::Debug for Classifier {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // Address and key may hold secrets.
+        f.debug_struct("Classifier").field("style", &self.style).finish_non_exhaustive()
+    }
+}
+
+/// Protocol of a classifier.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ClassifierStyle {
+    /// The broker's own request and answer.
+    Handoffd,
+    /// A moderation endpoint after OpenAI.
+    OpenaiModeration,
+    /// A chat endpoint after OpenAI.
+    OpenaiChat,
+}
+
+impl ClassifierStyle {
+    /// The name in the settings.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Handoffd => "handoffd",
+            Self::OpenaiModeration => "openai-moderation",
+            Self::OpenaiChat => "openai-chat",
+        }
+    }
+}
+
+/// The effect of a classifier that does not answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum FailureMode {
+    /// The handoff passes.
+    Open,
+    /// The handoff is refused with 503, and nothing is written.
+    Closed,
+}
+
+/// `[routing]`.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[expect(missing_docs, reason = "config/default.toml documents every key")]
+pub struct Routing {
+    pub matcher: Matcher,
+}
+
+/// `[routing.matcher]`.
+#[derive(Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[expect(missing_docs, reason = "config/default.toml documents every key")]
+pub struct Matcher {
+    pub url: String,
+    pub style: MatcherStyle,
+    pub api_key: String,
+    pub model: String,
+    pub timeout_ms: u64,
+    pub max_agents: usize,
+}
+
+impl std::fmt::Debug for Matcher {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // Address and key may hold secrets.
+        f.debug_struct("Matcher").field("style", &self.style).finish_non_exhaustive()
+    }
+}
+
+/// Protocol of a matcher.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum MatcherStyle {
+    /// The broker's own request and answer.
+    Handoffd,
+    /// A chat endpoint after OpenAI.
+    OpenaiChat,
+}
+
+impl MatcherStyle {
+    /// The name in the settings.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Handoffd => "handoffd",
+            Self::OpenaiChat => "openai-chat",
+        }
+    }
+}
+
+/// `[audit]`.
+#[derive(Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[expect(missing_docs, reason = "config/default.toml documents every key")]
+pub struct Audit {
+    pub database_url: String,
+    pub origin: String,
+    pub signing_key: String,
+    pub public: bool,
+    pub public_entries: bool,
+    pub publish: String,
+    pub publish_interval_s: u64,
+    pub witnesses: String,
+}
+
+impl std::fmt::Debug for Audit {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Audit").field("origin", &self.origin).finish_non_exhaustive()
+    }
+}
+
+/// `[ledger]`.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[expect(missing_docs, reason = "config/default.toml documents every key")]
+pub struct Ledger {
+    pub queue: usize,
+    pub batch: usize,
+    pub workers: usize,
+    pub conflict_tries: u32,
+}
+
+/// `[delivery]`.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[expect(missing_docs, reason = "config/default.toml documents every key")]
+pub struct Delivery {
+    pub retry_base_ms: u64,
+    pub retry_cap_ms: u64,
+    pub max_attempts: u32,
+    pub verdict_timeout_ms: u64,
+    pub lease_ms: u64,
+    pub claim_ttl_ms: u64,
+    pub unclaimed_ms: u64,
+    #[serde(default)]
+    pub pull_timeout_ms: Option<u64>,
+    pub max_in_flight: usize,
+    pub poll_ms: u64,
+    pub broker_timeout_ms: u64,
+    pub breaker_failures: u32,
+    pub disable_after_failures: u32,
+    pub retry_budget_percent: u32,
+    pub retry_budget_per_s: u32,
+    pub connect_timeout_ms: u64,
+    pub compress_above_bytes: usize,
+}
+
+impl Delivery {
+    /// Lifetime of the broker's own claim: longer than any attempt (120 s) and its settlement. The claims of a dead
+    /// broker are released much sooner, when its heartbeat stops; this time bounds claims that a living broker lost,
+    /// e.g. after a commit whose answer was lost.
+    #[must_use]
+    pub const fn broker_claim(&self) -> Duration {
+        Duration::from_secs(150)
+    }
+}
+
+/// `[events]`.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[expect(missing_docs, reason = "config/default.toml documents every key")]
+pub struct Events {
+    pub retention_days: u64,
+    pub timeout_ms: u64,
+    pub retry_base_ms: u64,
+    pub retry_cap_ms: u64,
+    pub set_aside_after: i32,
+    pub disable_after_h: u64,
+    pub lease_ms: u64,
+    pub max_in_flight: usize,
+    pub max_streams: usize,
+}
+
+/// `[recovery]`.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[expect(missing_docs, reason = "config/default.toml documents every key")]
+pub struct Recovery {
+    pub escalation_timeout_ms: u64,
+    pub cancel_grace_ms: u64,
+    pub max_checkpoint_bytes: usize,
+}
+
+/// `[egress]`.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[expect(missing_docs, reason = "config/default.toml documents every key")]
+pub struct Egress {
+    pub allow: String,
+}
+
+/// `[retention]`.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[expect(missing_docs, reason = "config/default.toml documents every key")]
+pub struct Retention {
+    pub hot_days: u32,
+    pub delete_after_days: u32,
+    pub delete_interval_s: u64,
+    pub archive_interval_s: u64,
+    pub archive_url: String,
+    pub segment_records: usize,
+    pub segment_bytes: usize,
+    pub cache_bytes: usize,
+    pub s3_endpoint: String,
+    pub s3_region: String,
+    pub s3_allow_http: bool,
+}
+
+/// `[residency]`.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[expect(missing_docs, reason = "config/default.toml documents every key")]
+pub struct Residency {
+    #[serde(deserialize_with = "maybe_region")]
+    pub region: Option<Region>,
+    pub policy: ResidencyPolicy,
+    #[serde(deserialize_with = "maybe_region")]
+    pub archive_region: Option<Region>,
+    pub archive_transfer_basis: String,
+}
+
+impl Residency {
+    /// The broker's region, and its policy.
+    #[must_use]
+    pub const fn rules(&self) -> residency::Residency {
+        residency::Residency { region: self.region, policy: self.policy }
+    }
+
+    /// What an archive in another region makes of the contents that move there.
+    #[must_use]
+    pub fn archive_crossing(&self) -> Option<residency::Crossing> {
+        let basis = Some(&*self.archive_transfer_basis).filter(|basis| !basis.is_empty());
+        self.rules().crossing(residency::CrossingParty::Receiver, self.archive_region, basis)
+    }
+}
+
+/// `[log]`.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[expect(missing_docs, reason = "config/default.toml documents every key")]
+pub struct Log {
+    pub filter: String,
+    pub format: LogFormat,
+}
+
+/// Format of log lines.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LogFormat {
+    /// One JSON object a line.
+    Json,
+    /// Plain text for terminals.
+    Text,
+}
+
+/// A list, or as the environment gives it: separated by commas.
+fn list<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Either {
+        Text(String),
+        List(Vec<String>),
+    }
+    Ok(match Either::deserialize(from)? {
+        Either::List(list) => list,
+        Either::Text(text) => text
+            .split(',')
+            .map(str::trim)
+            .filter(|item| !item.is_empty())
+            .map(str::to_owned)
+            .collect(),
+    })
+}
+
+/// An instant in RFC 3339, e.g. `2026-12-31T00:00:00Z`.
+fn moment<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<Micros>, D::Error> {
+    let text = String::deserialize(from)?;
+    let at = OffsetDateTime::parse(&text, &Rfc3339).map_err(|_| {
+        serde::de::Error::custom(format!("'{text}' is not an instant such as 2026-12-31T00:00:00Z"))
+    })?;
+    Ok(Some(Micros(i64::try_from(at.unix_timestamp_nanos() / 1_000).unwrap_or(i64::MAX))))
+}
+
+fn maybe_region<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<Region>, D::Error> {
+    let text = String::deserialize(from)?;
+    if text.is_empty() {
+        return Ok(None);
+    }
+    text.parse().map(Some).map_err(serde::de::Error::custom)
+}
+
+fn maybe_folder<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<PathBuf>, D::Error> {
+    let text = String::deserialize(from)?;
+    Ok((!text.is_empty()).then(|| PathBuf::from(text)))
+}
+
+fn maybe_address<'de, D: serde::Deserializer<'de>>(
+    from: D,
+) -> Result<Option<SocketAddr>, D::Error> {
+    let text = String::deserialize(from)?;
+    if text.is_empty() {
+        return Ok(None);
+    }
+    text.parse().map(Some).map_err(|_| {
+        serde::de::Error::custom(format!("'{text}' is not an address such as 127.0.0.1:9090"))
+    })
+}

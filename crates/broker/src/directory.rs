@@ -1,0 +1,366 @@
+//! Directory of keys and agents, read for each request through a short cache. This broker's own changes take effect at
+//! once, another broker's within `auth.cache_ttl_ms`.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use moka::future::Cache;
+
+use crate::vault::hash_api_key;
+use handoffd_core::contract;
+use handoffd_core::contract::catalog::Catalog;
+use handoffd_core::contract::document::Document;
+use handoffd_core::contract::enforce::CompiledContract;
+use handoffd_core::contract::shelf::{SchemaName, SchemaRegistry};
+use handoffd_core::domain::agent::Agent;
+use handoffd_core::domain::ids::{AgentId, Micros, TenantId};
+use handoffd_core::domain::relevance::Relevance;
+use handoffd_core::domain::roster::Roster;
+use handoffd_store::clock::Clock;
+use handoffd_store::store::contracts::ContractRow;
+use handoffd_store::store::schemas::PayloadSchemaRow;
+use handoffd_store::store::{AgentRow, KeyRow, Role, Store, StoreError};
+
+/// The authenticated caller.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Principal {
+    /// The caller's tenant.
+    pub tenant: TenantId,
+    /// The caller's role.
+    pub role: Role,
+    /// The caller's agent, for [`Role::Agent`].
+    pub agent: Option<AgentId>,
+    /// Id of the API key.
+    pub key_id: String,
+}
+
+/// The agents of one tenant with their stored rows.
+#[derive(Debug, Default)]
+pub struct Agents {
+    /// The routing view of the agents.
+    pub roster: Roster,
+    rows: HashMap<AgentId, Arc<AgentRow>>,
+    relevance: OnceLock<Relevance>,
+}
+
+impl Agents {
+    fn new(rows: Vec<AgentRow>, open: &HashMap<AgentId, i64>) -> Self {
+        let roster = Roster::new(rows.iter().map(|row| row.agent.clone()).collect(), open);
+        let rows = rows.into_iter().map(|row| (row.agent.agent_id.clone(), Arc::new(row)));
+        Self { roster, rows: rows.collect(), relevance: OnceLock::new() }
+    }
+
+    /// A copy with changed rows; unchanged ones are shared.
+    fn with(&self, changed: Vec<(AgentId, Option<AgentRow>)>) -> Self {
+        let (mut roster, mut rows) = (self.roster.clone(), self.rows.clone());
+        for (id, row) in changed {
+            if let Some(row) = row {
+                roster.put(row.agent.clone());
+                rows.insert(id, Arc::new(row));
+            } else {
+                roster.remove(&id);
+                rows.remove(&id);
+            }
+        }
+        Self { roster, rows, relevance: OnceLock::new() }
+    }
+}
+
+impl Agents {
+    /// One agent's row.
+    #[must_use]
+    pub fn row(&self, id: &AgentId) -> Option<&AgentRow> {
+        self.rows.get(id).map(Arc::as_ref)
+    }
+
+    /// Text index of the agents, built at the first call.
+    pub fn relevance(&self) -> &Relevance {
+        self.relevance.get_or_init(|| Relevance::of(self.roster.iter()))
+    }
+}
+
+/// Agents with their scores, best first.
+pub type Ranking = Vec<(f64, AgentId)>;
+
+/// An external service that ranks agents for a task.
+#[async_trait]
+pub trait Matcher: Send + Sync {
+    /// Largest number of agents in one request.
+    fn most(&self) -> usize;
+    /// The matcher's code name.
+    fn name(&self) -> &str;
+    /// Ranks the agents with scores from 0 to 1, within a bounded time.
+    ///
+    /// # Errors
+    /// The reason why no answer came.
+    async fn rank(&self, task: &str, agents: &[&Agent]) -> Result<Ranking, String>;
+}
+
+/// A tenant's agents, and the change count at which they were read.
+type VersionedAgents = (i64, Arc<Agents>);
+
+/// Cached look-ups of keys, agents and contracts.
+pub struct Directory {
+    store: Arc<dyn Store>,
+    clock: Arc<dyn Clock>,
+    keys: Cache<Vec<u8>, Option<KeyRow>>,
+    /// With what `changes` was when they were looked at.
+    agents: Cache<TenantId, (u64, Arc<Agents>)>,
+    /// As read last, and kept longer: most often nothing has changed since.
+    known: Cache<TenantId, VersionedAgents>,
+    /// Changes of agents by this broker. What was looked at before the last one does not count: a look
+    /// may have begun before a change and ended after it.
+    changes: AtomicU64,
+    contracts: Cache<TenantId, Arc<Catalog>>,
+    /// As read last, with the number of versions, and kept longer as well.
+    read: Cache<TenantId, (i64, Arc<Catalog>)>,
+    /// Whose open handoffs were counted lately.
+    counted: Cache<TenantId, ()>,
+}
+
+/// A contract from its row, or as it was made ready before.
+fn ready(
+    row: &ContractRow,
+    before: &Catalog,
+    shelf: &SchemaRegistry,
+) -> Result<Arc<CompiledContract>, StoreError> {
+    let sha256 = hex::encode(row.sha256);
+    let version = row.version.parse().ok();
+    let known = version.and_then(|version| before.find(&row.id, Some(&version)));
+    if let Some(known) = known.filter(|known| known.sha256() == sha256) {
+        return Ok(Arc::clone(known));
+    }
+    let value = serde_json::from_str(&row.doc).map_err(|err| {
+        StoreError::Refused(format!("contract {} {} cannot be read: {err}", row.id, row.version))
+    })?;
+    // What is wrong with it was said when it was put.
+    let (mut contract, _) = contract::read(&Document::from_value(value));
+    shelf.complete(&mut contract);
+    Ok(Arc::new(CompiledContract::new(contract, row.doc.clone(), sha256, row.created_at)))
+}
+
+/// Payload schemas from their rows.
+///
+/// # Errors
+/// What is kept is no version of a schema.
+pub fn shelf(rows: &[PayloadSchemaRow]) -> Result<SchemaRegistry, StoreError> {
+    let mut shelf = SchemaRegistry::default();
+    for row in rows {
+        let wrong = |why: String| {
+            StoreError::Refused(format!("payload schema {} {}: {why}", row.id, row.version))
+        };
+        let name = SchemaName::new(&row.id, &row.version).map_err(wrong)?;
+        shelf.put(name, serde_json::from_str(&row.doc).map_err(|err| wrong(err.to_string()))?);
+    }
+    Ok(shelf)
+}
+
+/// Time after which unused agents and contracts of a tenant leave memory.
+const KEPT_UNUSED: Duration = Duration::from_hours(1);
+/// How far back contracts are looked at once more, in microseconds: clocks of brokers differ, and who
+/// began first may commit last. What is older all the same is missing in the count, and all are read.
+const CLOCKS_APART: i64 = 600_000_000;
+/// Largest number of cached keys, unknown ones included.
+const MAX_KEYS: u64 = 100_000;
+/// Interval of the count of open handoffs: the count reads all of them, and routing uses it only as a preference.
+const COUNT_EVERY: Duration = Duration::from_secs(5);
+/// Largest number of cached tenants.
+const MAX_TENANTS: u64 = 10_000;
+
+impl Directory {
+    /// A directory over a store; `ttl` bounds the age of an answer.
+    #[must_use]
+    pub fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>, ttl: Duration) -> Self {
+        let keys = Cache::builder().max_capacity(MAX_KEYS).time_to_live(ttl).build();
+        let agents = Cache::builder().max_capacity(MAX_TENANTS).time_to_live(ttl).build();
+        let contracts = Cache::builder().max_capacity(MAX_TENANTS).time_to_live(ttl).build();
+        let known = Cache::builder().max_capacity(MAX_TENANTS).time_to_idle(KEPT_UNUSED).build();
+        let read = Cache::builder().max_capacity(MAX_TENANTS).time_to_idle(KEPT_UNUSED).build();
+        let counted = Cache::builder().max_capacity(MAX_TENANTS).time_to_live(COUNT_EVERY).build();
+        let changes = AtomicU64::new(0);
+        Self { store, clock, keys, agents, known, changes, contracts, read, counted }
+    }
+
+    /// Resolves an API key; `None` if the key is unknown, expired or revoked.
+    ///
+    /// # Errors
+    /// The store is not available.
+    pub async fn authenticate(&self, key: &str) -> Result<Option<Principal>, Arc<StoreError>> {
+        let hash = hash_api_key(key);
+        let store = Arc::clone(&self.store);
+        let row =
+            self.keys.try_get_with_by_ref(&hash, async { store.find_key(&hash).await }).await?;
+        let now = self.clock.now();
+        let Some(row) = row.filter(|row| row.expires_at.is_none_or(|until| now < until)) else {
+            return Ok(None);
+        };
+        if let Some(agent) = &row.agent {
+            // The keys of an agent that was removed are dead, also when another takes its id.
+            let agents = self.agents(&row.tenant).await?;
+            if agents.row(agent).is_none_or(|found| row.created_at < found.created_at) {
+                return Ok(None);
+            }
+        }
+        Ok(Some(Principal {
+            tenant: row.tenant,
+            role: row.role,
+            agent: row.agent,
+            key_id: row.key_id,
+        }))
+    }
+
+    /// The agents of a tenant.
+    ///
+    /// # Errors
+    /// The store is not available.
+    pub async fn agents(&self, tenant: &TenantId) -> Result<Arc<Agents>, Arc<StoreError>> {
+        let changes = self.changes.load(Ordering::Acquire);
+        loop {
+            let (seen, agents) = self
+                .agents
+                .try_get_with_by_ref(tenant, async {
+                    let seen = self.changes.load(Ordering::Acquire);
+                    Ok((seen, self.refresh_agents(tenant).await?))
+                })
+                .await?;
+            if seen >= changes {
+                return Ok(agents);
+            }
+            self.agents.invalidate(tenant).await;
+        }
+    }
+
+    /// Refreshes a tenant's agents: reads the changed rows only.
+    async fn refresh_agents(&self, tenant: &TenantId) -> Result<Arc<Agents>, StoreError> {
+        // Before the agents: what changes meanwhile is read again with the next look, and does no harm.
+        let changes = self.store.count_agent_changes(tenant).await?;
+        let known = self.known.get(tenant).await;
+        let agents = match known {
+            Some((then, agents)) if then == changes => {
+                self.count_open(tenant, &agents).await;
+                return Ok(agents);
+            }
+            Some((then, agents)) if then < changes => {
+                let changed = self.store.list_changed_agents(tenant, then).await?;
+                let agents = Arc::new(agents.with(changed));
+                self.count_open(tenant, &agents).await;
+                agents
+            }
+            // Fewer than there were: this is an older state of the database.
+            _ => {
+                let rows = self.store.list_agents(tenant).await?;
+                let open = self.store.count_open(tenant).await?;
+                self.counted.insert(tenant.clone(), ()).await;
+                Arc::new(Agents::new(rows, &open))
+            }
+        };
+        self.known.insert(tenant.clone(), (changes, Arc::clone(&agents))).await;
+        Ok(agents)
+    }
+
+    /// Counts the open handoffs from time to time, without delaying a caller.
+    async fn count_open(&self, tenant: &TenantId, agents: &Arc<Agents>) {
+        if self.counted.contains_key(tenant) {
+            return;
+        }
+        self.counted.insert(tenant.clone(), ()).await;
+        let (store, tenant) = (Arc::clone(&self.store), tenant.clone());
+        let agents = Arc::clone(agents);
+        tokio::spawn(async move {
+            match store.count_open(&tenant).await {
+                Ok(open) => agents.roster.recount(&open),
+                Err(err) => tracing::debug!(error = %err, "open handoffs were not counted"),
+            }
+        });
+    }
+
+    /// The contracts of a tenant. New versions since the last read are loaded.
+    ///
+    /// # Errors
+    /// The store is not available.
+    pub async fn contracts(&self, tenant: &TenantId) -> Result<Arc<Catalog>, Arc<StoreError>> {
+        self.contracts
+            .try_get_with_by_ref(tenant, async {
+                let versions = self.store.count_contracts(tenant).await?;
+                let known = self.read.get(tenant).await;
+                if let Some((_, catalog)) = known.as_ref().filter(|(then, _)| *then == versions) {
+                    return Ok(Arc::clone(catalog));
+                }
+                let (versions, catalog) = self.read_contracts(tenant, known, versions).await?;
+                let catalog = Arc::new(catalog);
+                self.read.insert(tenant.clone(), (versions, Arc::clone(&catalog))).await;
+                Ok(catalog)
+            })
+            .await
+    }
+
+    /// A tenant's contracts, of which there are so many versions at least: those known and what was put
+    /// since, where that is all.
+    async fn read_contracts(
+        &self,
+        tenant: &TenantId,
+        known: Option<(i64, Arc<Catalog>)>,
+        versions: i64,
+    ) -> Result<(i64, Catalog), StoreError> {
+        let (then, before) = known.unwrap_or_default();
+        // Fewer than there were: this is an older state of the database.
+        if then <= versions
+            && let Some(newest) = before.newest()
+        {
+            let since = Micros(newest.0.saturating_sub(CLOCKS_APART));
+            let rows = self.store.list_contracts(tenant, Some(since)).await?;
+            let contracts = self.made_ready(tenant, &rows, &before).await?;
+            let known = |ready: &&Arc<CompiledContract>| {
+                let contract = ready.contract();
+                before.find(&contract.id, Some(&contract.version())).is_some()
+            };
+            let new = contracts.iter().filter(|ready| !known(ready)).count();
+            let now = then.saturating_add(i64::try_from(new).unwrap_or(i64::MAX));
+            if now >= versions {
+                return Ok((now, before.with(contracts)));
+            }
+        }
+        let rows = self.store.list_contracts(tenant, None).await?;
+        let versions = i64::try_from(rows.len()).unwrap_or(i64::MAX);
+        Ok((versions, Catalog::new(self.made_ready(tenant, &rows, &before).await?)))
+    }
+
+    async fn made_ready(
+        &self,
+        tenant: &TenantId,
+        rows: &[ContractRow],
+        before: &Catalog,
+    ) -> Result<Vec<Arc<CompiledContract>>, StoreError> {
+        // Read after the contracts: whatever they name was registered before them.
+        let asked = rows.iter().any(|row| SchemaRegistry::is_asked(&row.doc));
+        let shelf = if asked { self.shelf(tenant).await? } else { SchemaRegistry::default() };
+        rows.iter().map(|row| ready(row, before, &shelf)).collect()
+    }
+
+    /// The current payload schemas of a tenant.
+    ///
+    /// # Errors
+    /// The store is not available.
+    pub async fn shelf(&self, tenant: &TenantId) -> Result<SchemaRegistry, StoreError> {
+        shelf(&self.store.list_payload_schemas(tenant, None).await?)
+    }
+
+    /// Invalidates a tenant's cached contracts.
+    pub async fn contracts_changed(&self, tenant: &TenantId) {
+        self.contracts.invalidate(tenant).await;
+    }
+
+    /// Invalidates a tenant's cached agents.
+    pub async fn agents_changed(&self, tenant: &TenantId) {
+        self.changes.fetch_add(1, Ordering::AcqRel);
+        self.agents.invalidate(tenant).await;
+    }
+
+    /// Invalidates a cached key.
+    pub async fn key_changed(&self, row: &KeyRow) {
+        self.keys.invalidate(&row.hash).await;
+    }
+}

@@ -1,0 +1,78 @@
+//! Reports of the dispatcher to the ledger on a receiver's endpoint: gone, about to be disabled, or recovered.
+
+use super::dispatcher::Dispatcher;
+use super::lanes::EndpointHealthChange;
+use crate::ledger::command::{AgentChange, ChangeAgent, Command, Kind};
+use handoffd_core::evidence::record::Actor;
+use handoffd_store::store::Claim;
+
+impl Dispatcher {
+    /// Reports that the endpoint answered 410.
+    pub(super) async fn gone(&self, claim: &Claim, url: &str) {
+        tracing::error!(
+            event = "agent.endpoint_disabled",
+            agent_id = %claim.target,
+            "the endpoint answered 410: delivery to this agent is disabled"
+        );
+        self.count("disabled");
+        self.change(claim, AgentChange::DisableDelivery { url: url.to_owned() }).await;
+    }
+
+    /// Reports consecutive failures of the endpoint, or its recovery after them.
+    pub(super) async fn report_health(
+        &self,
+        claim: &Claim,
+        url: String,
+        told: EndpointHealthChange,
+    ) {
+        let agent_id = &claim.target;
+        match told {
+            EndpointHealthChange::Failing(step) => {
+                let (failures, percent) = (step.failures, step.percent);
+                self.count(if percent >= 100 { "disabled" } else { "failing" });
+                if percent >= 100 {
+                    tracing::error!(
+                        event = "agent.endpoint_disabled",
+                        %agent_id,
+                        failures,
+                        "delivery to this agent is disabled: its endpoint keeps failing"
+                    );
+                } else {
+                    tracing::warn!(
+                        event = "agent.endpoint_failing",
+                        %agent_id,
+                        failures,
+                        percent,
+                        "the endpoint is on its way to being disabled"
+                    );
+                }
+                self.change(claim, AgentChange::Failing { url, step }).await;
+            }
+            EndpointHealthChange::Answers => {
+                self.count("recovered");
+                tracing::info!(%agent_id, "the endpoint answers again");
+                self.change(claim, AgentChange::Answers { url }).await;
+            }
+        }
+    }
+
+    fn count(&self, what: &str) {
+        self.parts().metrics.endpoint_alerts.with_label_values(&[what]).inc();
+    }
+
+    async fn change(&self, claim: &Claim, change: AgentChange) {
+        let parts = self.parts();
+        let command = Command {
+            tenant: claim.tenant.clone(),
+            at: parts.clock.now(),
+            actor: Actor::broker(),
+            kind: Kind::ChangeAgent(Box::new(ChangeAgent { agent: claim.target.clone(), change })),
+        };
+        if let Some(ledger) = self.ledger()
+            && let Err(err) = ledger.handle(command).await
+        {
+            tracing::warn!(error = %err, "the state of an endpoint could not be written");
+        }
+        parts.directory.agents_changed(&claim.tenant).await;
+    }
+}

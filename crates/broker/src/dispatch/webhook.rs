@@ -1,0 +1,492 @@
+//! One attempt at delivery by webhook: sign, POST, read the answer, classify it.
+//!
+//! The request follows Standard Webhooks 1.0.1 and the product specification, section 3. Every end of an attempt is an
+//! [`AttemptOutcome`]; no behaviour of a receiver causes an error or a panic here.
+
+use std::convert::Infallible;
+use std::error::Error;
+use std::fmt;
+use std::io;
+use std::pin::Pin;
+use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use http_body::{Frame, SizeHint};
+use reqwest::header::{
+    ACCEPT, CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER,
+};
+use reqwest::{Method, Response};
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep_until, timeout_at};
+
+use super::answer::{
+    AttemptFailure, AttemptOutcome, FailureClass, body_matters, classify, parse_retry_after,
+};
+use super::conventions;
+use super::egress::{EgressDenied, GuardedClient};
+use super::standard_webhooks::{
+    HEADER_ID, HEADER_SIGNATURE, HEADER_TIMESTAMP, WebhookSecret, signature,
+};
+use handoffd_core::domain::content_coding::Coding;
+use handoffd_store::fault::{self, Step};
+
+/// Largest number of bytes read of an answer.
+pub const ANSWER_MAX_BYTES: usize = 1024 * 1024;
+
+/// Sends webhooks through the guarded client. Clones share connections.
+#[derive(Debug, Clone)]
+pub struct WebhookClient {
+    client: GuardedClient,
+}
+
+/// One attempt, ready to be signed and sent.
+pub struct WebhookRequest {
+    /// The URL as the receiver registered it; the egress guard checks it at each attempt.
+    pub url: String,
+    /// The JSON document, byte for byte as signed; sent unless `encoded` is set.
+    pub body: Bytes,
+    /// The same document in a content coding that the receiver accepts; sent instead of `body`. The signature still
+    /// covers `body`, because HTTP servers decode before an application sees a byte.
+    pub encoded: Option<Encoded>,
+    /// `webhook-id`: the same for every attempt at this delivery, so that receivers can drop repeats.
+    pub id: String,
+    /// `webhook-timestamp`: the time of this attempt in Unix seconds.
+    pub timestamp_s: i64,
+    /// Signing secrets, at least one; two during a rotation.
+    pub secrets: Vec<WebhookSecret>,
+    /// Further headers.
+    pub headers: HandoffHeaders,
+    /// Bounds the whole attempt, from resolution to the last byte of the answer.
+    pub timeout: Duration,
+    /// The remaining time for the verdict; it can end an attempt before `timeout` does.
+    pub verdict: VerdictClock,
+}
+
+/// The receiver's time for its verdict, as seen by one attempt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum VerdictClock {
+    /// An earlier attempt reached the receiver: this time is left.
+    Running(Duration),
+    /// The time starts with the first byte of this request that leaves.
+    FromFirstByte(Duration),
+    /// A person decides, under a separate deadline.
+    Stopped,
+}
+
+/// A body in a content coding.
+#[derive(Debug, Clone)]
+pub struct Encoded {
+    /// The content coding.
+    pub coding: Coding,
+    /// The coded bytes.
+    pub bytes: Bytes,
+}
+
+/// Headers besides those of Standard Webhooks; each is sent if set.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct HandoffHeaders {
+    /// `traceparent`, W3C Trace Context.
+    pub traceparent: Option<String>,
+    /// `tracestate`, W3C Trace Context.
+    pub tracestate: Option<String>,
+    /// `Handoff-Id`.
+    pub handoff_id: Option<String>,
+    /// `Handoff-Task-Id`.
+    pub task_id: Option<String>,
+    /// `Handoff-Attempt`, from 1.
+    pub attempt: Option<u32>,
+    /// `Handoff-Fencing-Token`, which verdict callbacks carry back.
+    pub fencing_token: Option<i64>,
+}
+
+/// The outcome of a request that asks for no verdict.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Notice {
+    /// The receiver answered.
+    Answered {
+        /// HTTP status of the answer.
+        status: u16,
+        /// The answer's `Retry-After`.
+        retry_after: Option<Duration>,
+    },
+    /// No answer came.
+    Failed(AttemptFailure),
+}
+
+/// Duration of an attempt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Timing {
+    /// From the start of signing to the outcome.
+    pub elapsed: Duration,
+    /// From the start of signing to the first byte of the body that left; `None` where none left.
+    pub sent: Option<Duration>,
+    /// Whether the deadline of the verdict ended the attempt.
+    pub overdue: bool,
+}
+
+impl fmt::Debug for WebhookRequest {
+    /// Omits the body and the URL's path and query: content and capability URLs stay out of logs.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WebhookRequest")
+            .field("id", &self.id)
+            .field("timestamp_s", &self.timestamp_s)
+            .field("body_bytes", &self.body.len())
+            .field("headers", &self.headers)
+            .field("timeout", &self.timeout)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Sends an attempt to its receiver: over the network, or over a test's replacement.
+#[async_trait]
+pub trait Post: Send + Sync {
+    /// Makes one attempt. Dropping the future abandons the attempt, which the receiver may have seen.
+    async fn send(&self, request: WebhookRequest) -> (AttemptOutcome, Timing);
+}
+
+#[async_trait]
+impl Post for WebhookClient {
+    async fn send(&self, request: WebhookRequest) -> (AttemptOutcome, Timing) {
+        let started = Instant::now();
+        let first_byte = Arc::new(FirstByteSent::default());
+        let limit = AttemptLimit::new(&request, started, Arc::clone(&first_byte));
+        let mut overdue = false;
+        let outcome = match self.attempt(request, started, &limit, &mut overdue).await {
+            Ok(outcome) => outcome,
+            Err(failure) => {
+                conventions::broke(&failure);
+                AttemptOutcome::Failed(failure)
+            }
+        };
+        let sent = first_byte.left.get().map(|left| left.duration_since(started));
+        (outcome, Timing { elapsed: started.elapsed(), sent, overdue })
+    }
+}
+
+impl WebhookClient {
+    /// A client that sends under the policy of `client`.
+    pub fn new(client: GuardedClient) -> Self {
+        Self { client }
+    }
+
+    /// Posts a document that asks for no verdict: only the answer's status counts, and its body is not read.
+    pub async fn notify(
+        &self,
+        request: WebhookRequest,
+        content_type: &'static str,
+    ) -> (Notice, Duration) {
+        let started = Instant::now();
+        let notice = match self.post(request, content_type, started).await {
+            Ok(notice) => notice,
+            Err(failure) => Notice::Failed(failure),
+        };
+        (notice, started.elapsed())
+    }
+
+    async fn post(
+        &self,
+        request: WebhookRequest,
+        content_type: &'static str,
+        started: Instant,
+    ) -> Result<Notice, AttemptFailure> {
+        let mut headers = signed_headers(&request)?;
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+        let sending = self
+            .client
+            .request(Method::POST, &request.url)
+            .map_err(denied)?
+            .headers(headers)
+            .body(request.encoded.map_or(request.body, |encoded| encoded.bytes))
+            .send();
+        let Ok(result) = timeout_at(started + request.timeout, sending).await else {
+            let why = "no answer in time";
+            return Err(AttemptFailure::reached(FailureClass::Timeout, None, why));
+        };
+        let response = result.map_err(|error| failure_of(&error))?;
+        let retry_after = response
+            .headers()
+            .get(RETRY_AFTER)
+            .and_then(|value| parse_retry_after(value.to_str().ok()?, request.timestamp_s));
+        Ok(Notice::Answered { status: response.status().as_u16(), retry_after })
+    }
+
+    async fn attempt(
+        &self,
+        request: WebhookRequest,
+        started: Instant,
+        limit: &AttemptLimit,
+        overdue: &mut bool,
+    ) -> Result<AttemptOutcome, AttemptFailure> {
+        let headers = signed_headers(&request)?;
+        let sending = self
+            .client
+            .request(Method::POST, &request.url)
+            .map_err(denied)?
+            .headers(headers)
+            .body(reqwest::Body::wrap(ObservedBody::new(
+                request.encoded.map_or(request.body, |encoded| encoded.bytes),
+                Arc::clone(&limit.first_byte),
+            )))
+            .send();
+        let response = match limit.within(sending).await {
+            Ok(result) => result.map_err(|error| failure_of(&error))?,
+            Err(ended) => {
+                *overdue = ended.by_verdict;
+                return Err(AttemptFailure::reached(
+                    FailureClass::Timeout,
+                    None,
+                    "no answer in time",
+                ));
+            }
+        };
+        fault::at(Step::SendAnswered);
+        let status = response.status().as_u16();
+        conventions::answered(status);
+        let retry_after = response
+            .headers()
+            .get(RETRY_AFTER)
+            .and_then(|value| value.to_str().ok())
+            .map(str::to_owned);
+        let body = if body_matters(status) {
+            match limit.within(read_body(response)).await {
+                Ok(body) => body?,
+                Err(ended) => {
+                    *overdue = ended.by_verdict;
+                    return Err(AttemptFailure::reached(
+                        FailureClass::Timeout,
+                        Some(status),
+                        format!("answered {status}, but its body did not end in time"),
+                    ));
+                }
+            }
+        } else {
+            Vec::new()
+        };
+        let now_s = request.timestamp_s.saturating_add_unsigned(started.elapsed().as_secs());
+        Ok(classify(status, retry_after.as_deref(), &body, now_s))
+    }
+}
+
+/// The time at which the first byte of a request's body left, and the tasks that wait for it.
+#[derive(Debug, Default)]
+struct FirstByteSent {
+    left: OnceLock<Instant>,
+    told: Notify,
+}
+
+/// A request body that records its first poll: at that time the connection exists and the headers are written.
+struct ObservedBody {
+    rest: Option<Bytes>,
+    first_byte: Arc<FirstByteSent>,
+}
+
+impl ObservedBody {
+    fn new(body: Bytes, first_byte: Arc<FirstByteSent>) -> Self {
+        Self { rest: (!body.is_empty()).then_some(body), first_byte }
+    }
+}
+
+impl http_body::Body for ObservedBody {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        if self.first_byte.left.set(Instant::now()).is_ok() {
+            self.first_byte.told.notify_one();
+        }
+        Poll::Ready(self.rest.take().map(|all| Ok(Frame::data(all))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.rest.is_none()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.rest.as_ref().map_or(0, |rest| rest.len() as u64))
+    }
+}
+
+/// The limits of an attempt: its timeout, and the deadline of the verdict.
+struct AttemptLimit {
+    attempt: Instant,
+    verdict: VerdictClock,
+    started: Instant,
+    first_byte: Arc<FirstByteSent>,
+}
+
+/// An attempt that exceeded a limit.
+struct LimitExceeded {
+    by_verdict: bool,
+}
+
+impl AttemptLimit {
+    fn new(request: &WebhookRequest, started: Instant, first_byte: Arc<FirstByteSent>) -> Self {
+        Self { attempt: started + request.timeout, verdict: request.verdict, started, first_byte }
+    }
+
+    /// The deadline of the verdict, once its time runs.
+    fn verdict(&self) -> Option<Instant> {
+        match self.verdict {
+            VerdictClock::Running(left) => Some(self.started + left),
+            VerdictClock::FromFirstByte(all) => self.first_byte.left.get().map(|left| *left + all),
+            VerdictClock::Stopped => None,
+        }
+    }
+
+    async fn within<T>(&self, work: impl Future<Output = T>) -> Result<T, LimitExceeded> {
+        let mut work = std::pin::pin!(work);
+        loop {
+            let verdict = self.verdict();
+            let until = verdict.map_or(self.attempt, |verdict| verdict.min(self.attempt));
+            tokio::select! {
+                biased;
+                done = &mut work => return Ok(done),
+                () = sleep_until(until) => {
+                    return Err(LimitExceeded { by_verdict: verdict.is_some_and(|at| at <= until) });
+                }
+                () = self.first_byte.told.notified(), if verdict.is_none() => {}
+            }
+        }
+    }
+}
+
+fn signed_headers(request: &WebhookRequest) -> Result<HeaderMap, AttemptFailure> {
+    if request.secrets.is_empty() {
+        return Err(AttemptFailure::unreached(
+            FailureClass::Request,
+            "there is no secret to sign with",
+        ));
+    }
+    let signature = signature(&request.secrets, &request.id, request.timestamp_s, &request.body);
+    let more = &request.headers;
+    let values = [
+        (HEADER_ID, Some(request.id.clone())),
+        (HEADER_TIMESTAMP, Some(request.timestamp_s.to_string())),
+        (HEADER_SIGNATURE, Some(signature)),
+        ("traceparent", more.traceparent.clone()),
+        ("tracestate", more.tracestate.clone()),
+        ("handoff-id", more.handoff_id.clone()),
+        ("handoff-task-id", more.task_id.clone()),
+        ("handoff-attempt", more.attempt.map(|n| n.to_string())),
+        ("handoff-fencing-token", more.fencing_token.map(|token| token.to_string())),
+    ];
+    let mut headers = HeaderMap::with_capacity(values.len() + 2);
+    let json = HeaderValue::from_static("application/json");
+    headers.insert(ACCEPT, json.clone());
+    headers.insert(CONTENT_TYPE, json);
+    if let Some(encoded) = &request.encoded {
+        headers.insert(CONTENT_ENCODING, HeaderValue::from_static(encoded.coding.as_str()));
+    }
+    for (name, value) in values {
+        let Some(value) = value else { continue };
+        let value = HeaderValue::try_from(value).map_err(|_| {
+            AttemptFailure::unreached(
+                FailureClass::Request,
+                format!("the value for the header {name} is not legal in HTTP"),
+            )
+        })?;
+        headers.insert(HeaderName::from_static(name), value);
+    }
+    Ok(headers)
+}
+
+/// Reads an answer's body, up to [`ANSWER_MAX_BYTES`].
+async fn read_body(mut response: Response) -> Result<Vec<u8>, AttemptFailure> {
+    let status = response.status().as_u16();
+    let mut body = Vec::new();
+    loop {
+        match response.chunk().await {
+            Ok(None) => return Ok(body),
+            Ok(Some(chunk)) if body.len() + chunk.len() <= ANSWER_MAX_BYTES => {
+                body.extend_from_slice(&chunk);
+            }
+            Ok(Some(_)) => {
+                return Err(AttemptFailure::reached(
+                    FailureClass::BodyTooLarge,
+                    Some(status),
+                    format!("answered {status} with more than {ANSWER_MAX_BYTES} bytes"),
+                ));
+            }
+            Err(_) => {
+                return Err(AttemptFailure::reached(
+                    FailureClass::Protocol,
+                    Some(status),
+                    format!("answered {status}, but the connection broke within its body"),
+                ));
+            }
+        }
+    }
+}
+
+fn denied(why: EgressDenied) -> AttemptFailure {
+    AttemptFailure::unreached(FailureClass::Egress, why.to_string())
+}
+
+/// Classifies a client error.
+///
+/// "Connect" errors cover resolution, TCP and the TLS handshake, all of which end before the first byte of the request
+/// is written. Any other error may have happened afterwards and counts as `reached`.
+fn failure_of(error: &reqwest::Error) -> AttemptFailure {
+    if let Some(why) = find::<EgressDenied>(error) {
+        return denied(*why);
+    }
+    if error.is_builder() {
+        return AttemptFailure::unreached(FailureClass::Request, "the URL cannot be requested");
+    }
+    if error.is_connect() {
+        let (class, detail) = if error.is_dns() {
+            let detail = "the receiver's name does not resolve";
+            (FailureClass::Dns, detail.to_owned())
+        } else if error.is_timeout() {
+            let detail = "no connection in time";
+            (FailureClass::Timeout, detail.to_owned())
+        } else if let Some(tls) = find::<rustls::Error>(error) {
+            (FailureClass::Tls, format!("TLS handshake failed: {tls}"))
+        } else if let Some(io) = find::<io::Error>(error) {
+            (FailureClass::Connect, format!("no connection: {}", io.kind()))
+        } else {
+            (FailureClass::Connect, "no connection".to_owned())
+        };
+        return AttemptFailure::unreached(class, detail);
+    }
+    if error.is_timeout() {
+        return AttemptFailure::reached(FailureClass::Timeout, None, "no answer in time");
+    }
+    AttemptFailure::reached(
+        FailureClass::Protocol,
+        None,
+        "the connection broke, or what came was not HTTP, before an answer was there",
+    )
+}
+
+/// Finds an error of type `E` among an error and its causes.
+///
+/// An `io::Error` that wraps another error names that error's source as its own and skips the error itself, so the
+/// wrapper is opened explicitly.
+fn find<'a, E: Error + 'static>(error: &'a (dyn Error + 'static)) -> Option<&'a E> {
+    let mut next = Some(error);
+    while let Some(error) = next {
+        if let Some(found) = error.downcast_ref::<E>() {
+            return Some(found);
+        }
+        next = match error.downcast_ref::<io::Error>().and_then(io::Error::get_ref) {
+            Some(inner) => Some(inner),
+            None => error.source(),
+        };
+    }
+    None
+}
+
+#[cfg(test)]
+#[path = "webhook_tests.rs"]
+mod tests;
+
+#[cfg(test)]
+#[path = "webhook_tls_tests.rs"]
+mod tls_tests;

@@ -1,0 +1,209 @@
+//! `POST /handoffs/validate`: what the gate and the ledger would say, without a trace in either.
+//!
+//! A sender asks before it submits. A receiver asks about what it was sent (seed 000 §6.1): who signed it, and
+//! whether budget and lineage hold, was judged when it was committed, so of a message that is in the books word for
+//! word the stages from the schema on are run again, for this receiver. One that differs from what is in the books was
+//! changed on its way.
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::{Body, INLINE_LIMIT, Intake, IntakeError, redacted};
+use crate::archive::{ContentState, Contents};
+use crate::directory::Principal;
+use crate::ledger::command::LedgerError;
+use handoffd_core::domain::agent::Agent;
+use handoffd_core::domain::canonical::CanonicalObject;
+use handoffd_core::domain::failure::{Code, Failure, Stage};
+use handoffd_core::domain::ids::{AgentId, HandoffId};
+use handoffd_core::domain::message::Message;
+use handoffd_core::domain::warning::Warning;
+use handoffd_core::gate::schema::older::MessageForm;
+use handoffd_core::gate::{GateLookup, GateVerdict, json};
+use handoffd_store::store::StoreError;
+
+/// What a dry run found: the warnings of a message that would pass, or all failures.
+type Outcome = Result<Vec<Warning>, Vec<Failure>>;
+
+/// Who a message is from and which it is, of a body that nobody has checked.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Claimed {
+    from_agent: ClaimedAgent,
+    handoff_id: Option<HandoffId>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ClaimedAgent {
+    agent_id: AgentId,
+}
+
+/// What the books say of a message that a receiver asks about.
+enum Kept {
+    /// Nothing: it was not submitted, or to somebody else.
+    Unknown,
+    /// It was submitted so.
+    Same(Box<Value>),
+    /// Another message was submitted under its id.
+    Differs,
+}
+
+impl Intake {
+    /// Runs the gate and writes nothing, for the agent that the principal names: the sender of the message, or
+    /// its receiver.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub async fn validate(
+        &self,
+        principal: &Principal,
+        contents: &Contents,
+        body: Body,
+    ) -> Result<Outcome, IntakeError> {
+        let bytes = body.bytes.clone();
+        let peek = move || serde_json::from_slice::<Claimed>(&bytes).ok();
+        let claimed = if body.bytes.len() > INLINE_LIMIT {
+            tokio::task::spawn_blocking(peek).await.ok().flatten()
+        } else {
+            peek()
+        };
+        let (claimed, asking) = match (claimed, principal.agent.clone()) {
+            (Some(claimed), Some(asking)) if claimed.from_agent.agent_id != asking => {
+                (claimed, asking)
+            }
+            _ => return self.for_sender(principal, None, body).await,
+        };
+        let sender = claimed.from_agent.agent_id;
+        let as_sender = Principal { agent: Some(sender), ..principal.clone() };
+        match self.kept(principal, &asking, claimed.handoff_id, contents, &body).await? {
+            Kept::Unknown => self.for_sender(&as_sender, Some(asking), body).await,
+            Kept::Same(message) => self.received(&as_sender, asking, *message, body).await,
+            Kept::Differs => Ok(Err(vec![Failure::new(
+                Stage::Identity,
+                Code::Conflict,
+                "",
+                "the message is not the one that was submitted under its handoffId",
+            )])),
+        }
+    }
+
+    /// As if it were submitted now.
+    async fn for_sender(
+        &self,
+        principal: &Principal,
+        receiver: Option<AgentId>,
+        body: Body,
+    ) -> Result<Outcome, IntakeError> {
+        let verdict = self.judge_for(principal, receiver, body).await?;
+        Ok(match self.with_second_opinion(principal, verdict).await?.0 {
+            GateVerdict::Pass(passed) => {
+                let failures = self
+                    .guarded(
+                        &principal.tenant,
+                        &passed.message,
+                        &passed.target,
+                        passed.contract.as_ref(),
+                    )
+                    .await?;
+                if failures.is_empty() { Ok(passed.warnings) } else { Err(failures) }
+            }
+            GateVerdict::Malformed(failure) => Err(vec![failure]),
+            GateVerdict::Refused(refused) => {
+                let mut failures = refused.failures;
+                if let (Some(message), Some(target)) = (&refused.message, &refused.target) {
+                    let contract = refused.contract.as_ref();
+                    failures
+                        .extend(self.guarded(&principal.tenant, message, target, contract).await?);
+                }
+                Err(failures)
+            }
+        })
+    }
+
+    /// The stages from the schema on over a message that was committed and delivered.
+    async fn received(
+        &self,
+        sender: &Principal,
+        receiver: AgentId,
+        message: Value,
+        body: Body,
+    ) -> Result<Outcome, IntakeError> {
+        let agents = self.directory.agents(&sender.tenant).await?;
+        let contracts = self.directory.contracts(&sender.tenant).await?;
+        let (gate, redaction) = (self.gate.clone(), self.redaction.clone());
+        let (tenant, caller, at) = (sender.tenant.clone(), sender.agent.clone(), self.clock.now());
+        let large = body.bytes.len() > INLINE_LIMIT;
+        let run = move || {
+            let lookup = GateLookup {
+                tenant: &tenant,
+                at,
+                caller: caller.as_ref(),
+                receiver: Some(&receiver),
+                roster: &agents.roster,
+                contracts: &contracts,
+                signing_secrets: &[],
+            };
+            let verdict = redacted(gate.again(message, &lookup), &redaction);
+            drop(body);
+            verdict
+        };
+        let verdict = if large {
+            let running = tokio::task::spawn_blocking(run);
+            running.await.map_err(|err| LedgerError::Internal(err.to_string()))?
+        } else {
+            run()
+        };
+        Ok(match self.with_second_opinion(sender, verdict).await?.0 {
+            GateVerdict::Pass(passed) => Ok(passed.warnings),
+            GateVerdict::Malformed(failure) => Err(vec![failure]),
+            GateVerdict::Refused(refused) => Err(refused.failures),
+        })
+    }
+
+    /// Looks for the message in the books, as its receiver got it.
+    async fn kept(
+        &self,
+        principal: &Principal,
+        receiver: &AgentId,
+        id: Option<HandoffId>,
+        contents: &Contents,
+        body: &Body,
+    ) -> Result<Kept, IntakeError> {
+        let away = |err: StoreError| IntakeError::from(std::sync::Arc::new(err));
+        let Some(id) = id else { return Ok(Kept::Unknown) };
+        let key = (principal.tenant.clone(), id);
+        let handoff = self.store.find_handoff(&key).await.map_err(away)?;
+        let Some(content) =
+            handoff.filter(|one| one.target == *receiver).and_then(|one| one.content_id)
+        else {
+            return Ok(Kept::Unknown);
+        };
+        let found = contents.find(&principal.tenant, content).await.map_err(away)?;
+        let ContentState::Whole(bytes) = found else { return Ok(Kept::Unknown) };
+        let agents = self.directory.agents(&principal.tenant).await?;
+        let agent = agents.roster.find(receiver).cloned();
+        let (gate, body) = (self.gate.clone(), body.clone());
+        let comparing = tokio::task::spawn_blocking(move || {
+            let came = json::parse(&body.bytes).ok().filter(Value::is_object)?;
+            let stored: Value = serde_json::from_slice(&bytes).ok()?;
+            let older =
+                agent.and_then(|agent: Agent| match gate.schemas.form_for(&stored, &agent) {
+                    Ok(MessageForm::Older(older)) => Some(older.message),
+                    _ => None,
+                });
+            let kept = shown(&came)?;
+            let same = kept == bytes || older.is_some_and(|older| shown(&older) == Some(kept));
+            Some(if same { Kept::Same(Box::new(came)) } else { Kept::Differs })
+        });
+        let compared = comparing.await.map_err(|err| LedgerError::Internal(err.to_string()))?;
+        // What is no JSON is the gate's to name.
+        Ok(compared.unwrap_or(Kept::Unknown))
+    }
+}
+
+/// A message as it is kept beside the log: canonical, without checkpoint and personal data.
+fn shown(message: &Value) -> Option<Vec<u8>> {
+    let canonical = CanonicalObject::from_value(message)?;
+    Message::new(message.clone(), canonical).ok().map(|message| message.content())
+}

@@ -1,0 +1,34 @@
+//! The policies about safety findings as settings say them.
+
+use crate::config::{SafetyException, SafetyMode};
+use handoffd_core::gate::safety::policy::{FindingMode, Policies, PolicyException};
+
+/// What becomes of a finding, as the gate calls it.
+#[must_use]
+pub const fn mode(mode: SafetyMode) -> FindingMode {
+    match mode {
+        SafetyMode::Enforce => FindingMode::Enforce,
+        SafetyMode::Observe => FindingMode::Observe,
+        SafetyMode::Allow => FindingMode::Allow,
+    }
+}
+
+/// An exception, as the gate knows it.
+#[must_use]
+pub fn exception(one: &SafetyException) -> PolicyException {
+    PolicyException {
+        tenant: one.tenant.clone(),
+        agent: one.agent.clone(),
+        to: one.to.clone(),
+        field: one.field.clone(),
+        rules: one.rules.clone(),
+        mode: mode(one.mode),
+        until: one.until,
+    }
+}
+
+/// Policies from settings.
+#[must_use]
+pub fn policies(default: SafetyMode, exceptions: &[SafetyException]) -> Policies {
+    Policies { default: mode(default), exceptions: exceptions.iter().map(exception).collect() }
+}

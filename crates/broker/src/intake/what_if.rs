@@ -1,0 +1,502 @@
+//! What the gate would say of what passed by if other rules held: kept messages are judged twice, under
+//! the present rules and under a candidate. Writes nothing.
+//!
+//! Both judgements are made now, with the agents as they are: what differs comes of the candidate alone,
+//! and not of what changed since. Judged is what a message says by itself. What the ledger adds (the loop
+//! guard, the budget relay) hangs on where its task stood then, and an external classifier is not asked
+//! again.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::Value;
+use tokio::time::Instant;
+
+use super::{Intake, IntakeError};
+use crate::directory::Agents;
+use crate::ledger::command::LedgerError;
+use handoffd_core::contract::catalog::Catalog;
+use handoffd_core::contract::enforce::clause_of;
+use handoffd_core::domain::failure::{Code, Failure, Stage, primary};
+use handoffd_core::domain::handoff::{Handoff, HandoffStatus};
+use handoffd_core::domain::ids::{HandoffId, Micros, TaskId, TenantId};
+use handoffd_core::evidence::commitment::unpack;
+use handoffd_core::gate::safety::SafetyFinding;
+use handoffd_core::gate::{Gate, GateLookup, GateVerdict};
+use handoffd_store::store::{ContentStorage, Cursor, DeadLetterFilter, HandoffFilter, StoreError};
+
+/// Messages that are read and judged together.
+const PAGE: i64 = 50;
+/// Rows that are looked at for each that is judged: dead letters stand among handoffs.
+const ROWS: i64 = 10;
+/// The most changed messages that are told.
+const MAX_TOLD: usize = 500;
+
+/// Rules to judge by.
+#[derive(Clone)]
+pub struct Regime {
+    /// Stages, safety rules and policies, and which edges must have a contract.
+    pub gate: Arc<Gate>,
+    /// The contracts.
+    pub contracts: Arc<Catalog>,
+}
+
+/// How much is judged.
+#[derive(Debug, Clone, Copy)]
+pub struct Scope {
+    /// Of the newest handoffs, so many.
+    pub handoffs: i64,
+    /// Of the newest open dead letters, so many.
+    pub dead_letters: i64,
+    /// For so long.
+    pub time: Duration,
+}
+
+/// Something that the gate found, without its words: they may repeat what the message says.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Found {
+    /// The stage.
+    pub stage: Stage,
+    /// The code.
+    pub code: Code,
+    /// RFC 6901 pointer into the message.
+    pub pointer: String,
+    /// The safety rule, or the contract's clause.
+    pub rule: Option<String>,
+}
+
+/// What the gate says of a message.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Judged {
+    /// The primary reason of a refusal; none: it passes.
+    pub reason: Option<Code>,
+    /// What was found.
+    pub found: BTreeSet<Found>,
+    /// Safety rules that fired and are only recorded, with their places.
+    pub observed: BTreeSet<(String, String)>,
+    /// The contract that rules, with its version.
+    pub contract: Option<String>,
+}
+
+/// What becomes of a verdict.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shift {
+    /// It stays as it is.
+    Same,
+    /// It passes now, and would be refused.
+    NewlyRefused,
+    /// It is refused now, and would pass.
+    NewlyPassed,
+    /// It is refused either way, for something else.
+    RefusedDifferently,
+    /// It passes either way, and something else is recorded.
+    ObservedDifferently,
+}
+
+impl Shift {
+    /// As written.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Same => "same",
+            Self::NewlyRefused => "newlyRefused",
+            Self::NewlyPassed => "newlyPassed",
+            Self::RefusedDifferently => "refusedDifferently",
+            Self::ObservedDifferently => "observedDifferently",
+        }
+    }
+
+    /// From one judgement to another.
+    #[must_use]
+    pub fn of(before: &Judged, after: &Judged) -> Self {
+        match (before.reason, after.reason) {
+            (None, Some(_)) => Self::NewlyRefused,
+            (Some(_), None) => Self::NewlyPassed,
+            (Some(_), Some(_)) if before.found != after.found => Self::RefusedDifferently,
+            (None, None) if before.observed != after.observed => Self::ObservedDifferently,
+            _ => Self::Same,
+        }
+    }
+}
+
+/// A message of which something else would be said.
+#[derive(Debug, Clone)]
+pub struct Changed {
+    /// Its handoff.
+    pub handoff: HandoffId,
+    /// Its task.
+    pub task: TaskId,
+    /// From whom and to whom it went.
+    pub edge: [String; 2],
+    /// Where its handoff stands.
+    pub status: HandoffStatus,
+    /// What becomes of its verdict.
+    pub shift: Shift,
+    /// What is said of it under the present rules.
+    pub before: Judged,
+    /// What would be.
+    pub after: Judged,
+}
+
+/// Counts.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Looked at.
+    pub examined: usize,
+    /// Judged twice.
+    pub replayed: usize,
+    /// Not at hand: erased.
+    pub erased: usize,
+    /// Not at hand: in the archive.
+    pub archived: usize,
+    /// Refused under the present rules, whatever was said then.
+    pub refused_at_present: usize,
+    /// By what becomes of the verdict.
+    pub shifts: BTreeMap<&'static str, usize>,
+    /// Would be refused and pass now, by the primary reason.
+    pub reasons: BTreeMap<&'static str, usize>,
+    /// All that were asked for, or all that there are, were looked at in the time.
+    pub complete: bool,
+}
+
+/// What came of it.
+#[derive(Debug, Clone, Default)]
+pub struct Outcome {
+    /// Of the newest handoffs.
+    pub handoffs: Tally,
+    /// Of the open dead letters.
+    pub dead_letters: Tally,
+    /// What would be said otherwise; the first 500.
+    pub changed: Vec<Changed>,
+}
+
+/// What is judged, and until when.
+struct Replay {
+    tenant: TenantId,
+    agents: Arc<Agents>,
+    now: Micros,
+    present: Regime,
+    candidate: Regime,
+    deadline: Instant,
+}
+
+/// What became of a kept message.
+enum Message {
+    Whole(Value),
+    Erased,
+    Archived,
+}
+
+fn judged(verdict: GateVerdict) -> Judged {
+    let of = |failures: &[Failure], findings: &[SafetyFinding]| -> BTreeSet<Found> {
+        let stages = failures.iter().filter(|failure| failure.stage != Stage::Safety);
+        let stages = stages.map(|failure| Found {
+            stage: failure.stage,
+            code: failure.code,
+            pointer: failure.pointer.clone(),
+            rule: clause_of(failure).map(str::to_owned),
+        });
+        let safety = findings.iter().map(|finding| Found {
+            stage: Stage::Safety,
+            code: Code::SafetyViolation,
+            pointer: finding.pointer.clone(),
+            rule: Some(finding.rule.clone()),
+        });
+        stages.chain(safety).collect()
+    };
+    match verdict {
+        GateVerdict::Pass(passed) => Judged {
+            reason: None,
+            found: BTreeSet::new(),
+            observed: passed
+                .observed
+                .iter()
+                .map(|finding| (finding.rule.clone(), finding.pointer.clone()))
+                .collect(),
+            contract: passed.contract.map(|ready| ready.contract().to_string()),
+        },
+        GateVerdict::Refused(refused) => Judged {
+            reason: Some(refused.reason()),
+            found: of(&refused.failures, &refused.findings),
+            observed: BTreeSet::new(),
+            contract: refused.contract.map(|ready| ready.contract().to_string()),
+        },
+        GateVerdict::Malformed(failure) => Judged {
+            reason: primary(std::slice::from_ref(&failure)),
+            found: of(std::slice::from_ref(&failure), &[]),
+            observed: BTreeSet::new(),
+            contract: None,
+        },
+    }
+}
+
+impl Replay {
+    fn judge(&self, handoff: &Handoff, value: Value, regime: &Regime) -> Judged {
+        judged(regime.gate.again(
+            value,
+            &GateLookup {
+                tenant: &self.tenant,
+                at: self.now,
+                caller: Some(&handoff.source),
+                receiver: None,
+                roster: &self.agents.roster,
+                contracts: &regime.contracts,
+                signing_secrets: &[],
+            },
+        ))
+    }
+
+    /// Judges a page, as far as the time goes; false where it did not go far enough.
+    fn page(
+        &self,
+        page: Vec<(Handoff, Message)>,
+        tally: &mut Tally,
+        changed: &mut Vec<Changed>,
+    ) -> bool {
+        for (handoff, message) in page {
+            if Instant::now() >= self.deadline {
+                return false;
+            }
+            tally.examined += 1;
+            let value = match message {
+                Message::Whole(value) => value,
+                Message::Erased => {
+                    tally.erased += 1;
+                    continue;
+                }
+                Message::Archived => {
+                    tally.archived += 1;
+                    continue;
+                }
+            };
+            tally.replayed += 1;
+            let before = self.judge(&handoff, value.clone(), &self.present);
+            let after = self.judge(&handoff, value, &self.candidate);
+            let shift = Shift::of(&before, &after);
+            *tally.shifts.entry(shift.as_str()).or_default() += 1;
+            tally.refused_at_present += usize::from(before.reason.is_some());
+            if let (Shift::NewlyRefused, Some(reason)) = (shift, after.reason) {
+                *tally.reasons.entry(reason.as_str()).or_default() += 1;
+            }
+            if shift != Shift::Same && changed.len() < MAX_TOLD {
+                changed.push(Changed {
+                    handoff: handoff.id,
+                    task: handoff.task_id,
+                    edge: [handoff.source.to_string(), handoff.target.to_string()],
+                    status: handoff.status,
+                    shift,
+                    before,
+                    after,
+                });
+            }
+        }
+        true
+    }
+}
+
+impl Intake {
+    /// The rules that hold now.
+    ///
+    /// # Errors
+    /// When the store cannot say.
+    pub async fn regime(&self, tenant: &TenantId) -> Result<Regime, IntakeError> {
+        Ok(Regime {
+            gate: Arc::clone(&self.gate),
+            contracts: self.directory.contracts(tenant).await?,
+        })
+    }
+
+    /// Judges kept messages under the present rules and under a candidate.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub async fn what_if(
+        &self,
+        tenant: &TenantId,
+        candidate: Regime,
+        scope: Scope,
+    ) -> Result<Outcome, IntakeError> {
+        let replay = Arc::new(Replay {
+            tenant: tenant.clone(),
+            agents: self.directory.agents(tenant).await?,
+            now: self.clock.now(),
+            present: self.regime(tenant).await?,
+            candidate,
+            deadline: Instant::now() + scope.time,
+        });
+        let mut outcome = Outcome::default();
+        let mut changed = Vec::new();
+        // What waits for a person first: there is little of it, and it is what a change is often for.
+        let (mut after, mut rows) = (None, 0);
+        while rows < scope.dead_letters {
+            let limit = PAGE.min(scope.dead_letters - rows);
+            let page = self.open_letters(tenant, &mut after, limit).await?;
+            let last = page.is_empty();
+            rows += limit;
+            if !self.judged_page(&replay, page, &mut outcome.dead_letters, &mut changed).await? {
+                outcome.changed = changed;
+                return Ok(outcome);
+            }
+            if last {
+                break;
+            }
+        }
+        outcome.dead_letters.complete = true;
+        let (mut after, mut rows): (Option<Cursor>, i64) = (None, 0);
+        let mut wanted = scope.handoffs;
+        let mut all = false;
+        while wanted > 0 && rows < scope.handoffs.saturating_mul(ROWS) {
+            let filter = HandoffFilter::default();
+            let page = self.store.list_handoffs(tenant, &filter, after.as_ref(), PAGE).await;
+            let page = page.map_err(away)?;
+            let Some(last) = page.last() else {
+                all = true;
+                break;
+            };
+            after = Some((last.created_at, last.id.to_string()));
+            rows += PAGE;
+            // What stands in for another has the other's message.
+            let page: Vec<Handoff> = page
+                .into_iter()
+                .filter(|one| one.status != HandoffStatus::DeadLettered && one.origin.is_none())
+                .take(usize::try_from(wanted).unwrap_or(usize::MAX))
+                .collect();
+            wanted -= i64::try_from(page.len()).unwrap_or(i64::MAX);
+            if !self.judged_page(&replay, page, &mut outcome.handoffs, &mut changed).await? {
+                outcome.changed = changed;
+                return Ok(outcome);
+            }
+        }
+        outcome.handoffs.complete = all || wanted == 0;
+        outcome.changed = changed;
+        Ok(outcome)
+    }
+
+    /// The next open dead letters with their handoffs.
+    async fn open_letters(
+        &self,
+        tenant: &TenantId,
+        after: &mut Option<Cursor>,
+        limit: i64,
+    ) -> Result<Vec<Handoff>, IntakeError> {
+        let filter =
+            DeadLetterFilter { status: Some("OPEN".to_owned()), ..DeadLetterFilter::default() };
+        let rows = self.store.list_dead_letters(tenant, &filter, after.as_ref(), limit).await;
+        let rows = rows.map_err(away)?;
+        if let Some(last) = rows.last() {
+            *after = Some((last.created_at, last.handoff_id.to_string()));
+        }
+        let mut page = Vec::with_capacity(rows.len());
+        for row in rows {
+            let key = (tenant.clone(), row.handoff_id);
+            page.extend(self.store.find_handoff(&key).await.map_err(away)?);
+        }
+        Ok(page)
+    }
+
+    /// Reads the messages of a page and judges them, beside what the broker else does.
+    async fn judged_page(
+        &self,
+        replay: &Arc<Replay>,
+        page: Vec<Handoff>,
+        tally: &mut Tally,
+        changed: &mut Vec<Changed>,
+    ) -> Result<bool, IntakeError> {
+        let page = self.with_messages(&replay.tenant, page).await?;
+        let replay = Arc::clone(replay);
+        let (mut counted, mut told) = (std::mem::take(tally), std::mem::take(changed));
+        let judging = tokio::task::spawn_blocking(move || {
+            let whole = replay.page(page, &mut counted, &mut told);
+            (whole, counted, told)
+        });
+        let judged = judging.await.map_err(|err| LedgerError::Internal(err.to_string()))?;
+        (*tally, *changed) = (judged.1, judged.2);
+        Ok(judged.0)
+    }
+
+    async fn with_messages(
+        &self,
+        tenant: &TenantId,
+        page: Vec<Handoff>,
+    ) -> Result<Vec<(Handoff, Message)>, IntakeError> {
+        let ids: Vec<_> = page.iter().filter_map(|handoff| handoff.content_id).collect();
+        let kept = self.store.list_contents(tenant, &ids).await.map_err(away)?;
+        let mut kept: HashMap<String, ContentStorage> =
+            kept.into_iter().map(|content| (content.id, content.kept)).collect();
+        let mut whole = Vec::with_capacity(page.len());
+        for handoff in page {
+            let content = handoff.content_id.and_then(|id| kept.remove(&id.to_string()));
+            let message = match content {
+                Some(ContentStorage::Hot(_, codec, bytes)) => {
+                    let value = unpack(codec, &bytes).ok();
+                    let value = value.and_then(|bytes| serde_json::from_slice(&bytes).ok());
+                    let value = value.ok_or_else(|| {
+                        LedgerError::Internal("a kept message cannot be read".to_owned())
+                    })?;
+                    Message::Whole(self.message_of(&handoff, Some(value)).await?)
+                }
+                Some(ContentStorage::Cold(_) | ContentStorage::Unavailable(_)) => Message::Archived,
+                Some(ContentStorage::Erased | ContentStorage::Purged) | None => Message::Erased,
+            };
+            whole.push((handoff, message));
+        }
+        Ok(whole)
+    }
+}
+
+fn away(err: StoreError) -> IntakeError {
+    Arc::new(err).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(reason: Option<Code>, pointers: &[&str], observed: &[&str]) -> Judged {
+        let found = |pointer: &&str| Found {
+            stage: Stage::Contract,
+            code: Code::ContractViolation,
+            pointer: (*pointer).to_owned(),
+            rule: None,
+        };
+        Judged {
+            reason,
+            found: pointers.iter().map(found).collect(),
+            observed: observed.iter().map(|rule| ((*rule).to_owned(), String::new())).collect(),
+            contract: None,
+        }
+    }
+
+    #[test]
+    fn what_becomes_of_a_verdict_is_told_by_both_sides() {
+        let refused = Some(Code::ContractViolation);
+        let cases = [
+            (said(None, &[], &[]), said(None, &[], &[]), Shift::Same),
+            (said(None, &[], &[]), said(refused, &["/a"], &[]), Shift::NewlyRefused),
+            (said(refused, &["/a"], &[]), said(None, &[], &[]), Shift::NewlyPassed),
+            (said(refused, &["/a"], &[]), said(refused, &["/a"], &[]), Shift::Same),
+            (said(refused, &["/a"], &[]), said(refused, &["/b"], &[]), Shift::RefusedDifferently),
+            (said(None, &[], &["x"]), said(None, &[], &[]), Shift::ObservedDifferently),
+            (said(refused, &["/a"], &["x"]), said(refused, &["/a"], &[]), Shift::Same),
+        ];
+        for (before, after, shift) in cases {
+            assert_eq!(Shift::of(&before, &after), shift, "{before:?} {after:?}");
+        }
+    }
+
+    #[test]
+    fn a_judgement_has_places_and_names_and_no_words() {
+        let failure = Failure::new(
+            Stage::Contract,
+            Code::ContractViolation,
+            "/currentState/order_id",
+            "Contract a-to-b 1.0.0, clause `payload.schema`: secret",
+        );
+        let judged = judged(GateVerdict::Malformed(failure));
+        assert_eq!(judged.reason, Some(Code::ContractViolation));
+        let found = judged.found.into_iter().next().unwrap();
+        assert_eq!(found.rule.as_deref(), Some("payload.schema"));
+        assert!(!format!("{found:?}").contains("secret"));
+    }
+}

@@ -1,0 +1,159 @@
+//! Decisions on rolling caps: who sets them, whether a handoff fits, and what each command adds to their
+//! books. What a command did to a task's funds is the difference between before and after, so there is
+//! one place that charges, whatever moved the money.
+
+use std::collections::BTreeMap;
+
+use super::command::{CapChange, Command, LedgerError, Reply, SetCap};
+use super::context::Context;
+use super::decide::Decision;
+use super::plan::Change;
+use handoffd_core::domain::cap::room::{self, CapRequest};
+use handoffd_core::domain::cap::{Cap, CapExceeded, CapKey, Charge, Unit};
+use handoffd_core::domain::funds::{Funds, FundsRequest};
+use handoffd_core::domain::handoff::Handoff;
+use handoffd_core::domain::ids::TenantId;
+use handoffd_core::domain::money::Usd;
+use handoffd_core::domain::task::Task;
+use handoffd_core::evidence::record::{RecordDraft, RecordKind};
+use handoffd_store::store::BatchState;
+
+/// Sets a cap, or takes one away. Where the settings have one for that window, it counts again then, over
+/// the same books.
+pub(super) fn set(
+    state: &BatchState,
+    command: &Command,
+    context: &Context,
+    set: &SetCap,
+) -> Decision {
+    let key: CapKey = (command.tenant.clone(), set.agent.clone(), set.window);
+    let known = state.caps.get(&key);
+    let mut draft = RecordDraft::new(
+        command.tenant.clone(),
+        RecordKind::BudgetChanged,
+        command.at,
+        command.actor.clone(),
+    );
+    draft.content = Some(set.content.clone());
+    let recorded = Change::Record(Box::new(draft));
+    match set.change {
+        CapChange::Remove(unit) => {
+            let set = |cap: &Cap| (cap.usd.is_some(), cap.tokens().is_some());
+            let known = known.filter(|cap| match (unit, set(cap)) {
+                (None, (usd, tokens)) => usd || tokens,
+                (Some(Unit::Usd), (usd, _)) => usd,
+                (Some(Unit::Tokens), (_, tokens)) => tokens,
+            });
+            let mut cap = known.ok_or(LedgerError::NotFound("cap"))?.clone();
+            if unit != Some(Unit::Tokens) {
+                cap.usd = None;
+            }
+            if unit != Some(Unit::Usd) {
+                cap.set_tokens(None);
+            }
+            cap.updated_at = command.at;
+            let defaults = &context.rules.caps;
+            let holds = cap.limit(defaults).is_some() || cap.token_limit(defaults).is_some();
+            let change = if holds { Change::Cap(Box::new(cap)) } else { Change::NoCap(key) };
+            Ok((vec![change, recorded], Reply::Deleted))
+        }
+        CapChange::Set { usd, tokens } => {
+            let begin = || Cap::new(key, None, mark(context), command.at);
+            let mut cap = known.cloned().unwrap_or_else(begin);
+            let before = (cap.usd, cap.tokens());
+            cap.usd = usd.or(cap.usd);
+            cap.set_tokens(tokens.or(cap.tokens()));
+            if (cap.usd, cap.tokens()) == before {
+                return Ok((Vec::new(), Reply::Cap(Box::new(cap))));
+            }
+            cap.updated_at = command.at;
+            Ok((vec![Change::Cap(Box::new(cap.clone())), recorded], Reply::Cap(Box::new(cap))))
+        }
+    }
+}
+
+/// What the reserves under caps that begin with this command are marked with.
+fn mark(context: &Context) -> i64 {
+    context.spare.handoff.0.as_u64_pair().1.cast_signed()
+}
+
+/// The caps of a tenant that may count here: those that are kept, and those of the settings that begin.
+fn in_force(state: &BatchState, command: &Command, context: &Context) -> BTreeMap<CapKey, Cap> {
+    let own = |tenant: &TenantId| *tenant == command.tenant;
+    let kept = state.caps.values().filter(|cap| own(&cap.tenant)).cloned();
+    let scopes = state.cap_scopes.iter().filter(|(tenant, _)| own(tenant));
+    room::in_force(kept, scopes, &context.rules.caps, (mark(context), command.at))
+}
+
+/// Whether the caps have room for a handoff that takes its part of these funds; `opened` are the funds of
+/// a task that begins with it.
+pub(super) fn check(
+    state: &BatchState,
+    command: &Command,
+    context: &Context,
+    (task, opened): (&Task, Option<&Funds>),
+    handoff: &Handoff,
+) -> Option<CapExceeded> {
+    let caps = in_force(state, command, context);
+    let known = state.tasks.get(&(command.tenant.clone(), task.id));
+    let before = known.and_then(|task| task.funds.as_deref());
+    let books = opened.or(task.funds.as_deref())?;
+    let Handoff { parent_id: parent, source, target, cost, .. } = handoff;
+    let ask = FundsRequest { parent: *parent, source, cost };
+    let wanted = CapRequest { handoff: handoff.id, holder: target, ask };
+    room::lacking(&caps, (&context.rules.caps, command.at), (before, books), wanted)
+}
+
+/// Enters into the caps' books what a command did to its task's funds. What recovery passes on was not
+/// asked for by anyone who could be refused: it gets no more than there is room for.
+pub(super) fn charge(
+    state: &BatchState,
+    command: &Command,
+    context: &Context,
+    checked: bool,
+    changes: &mut Vec<Change>,
+) {
+    if state.caps.is_empty() && state.cap_scopes.is_empty() {
+        return;
+    }
+    let task = changes.iter_mut().rev().find_map(|change| match change {
+        Change::Task(task) => Some(task),
+        _ => None,
+    });
+    let Some(task) = task else { return };
+    let before = state.tasks.get(&(command.tenant.clone(), task.id));
+    let before = before.and_then(|task| task.funds.as_deref());
+    let Some(after) = task.funds.as_deref_mut() else { return };
+    let caps = in_force(state, command, context);
+    room::mark_new(&caps, before, after);
+    if !checked {
+        trim(&caps, (command, context), before, after);
+    }
+    let mut entered = Vec::new();
+    for mut cap in caps.into_values() {
+        let charge = cap.charge(before, after);
+        if charge != Charge::default() {
+            cap.enter(charge, command.at);
+            entered.push(Change::Cap(Box::new(cap)));
+        }
+    }
+    changes.extend(entered);
+}
+
+fn trim(
+    caps: &BTreeMap<CapKey, Cap>,
+    (command, context): (&Command, &Context),
+    before: Option<&Funds>,
+    after: &mut Funds,
+) {
+    let was = |id| before.is_some_and(|funds| funds.reserves.iter().any(|one| one.handoff == id));
+    let Some(new) = after.reserves.iter().map(|one| one.handoff).find(|id| !was(*id)) else {
+        return;
+    };
+    let excess = caps.values().filter_map(|cap| {
+        let limit = cap.limit(&context.rules.caps)?;
+        cap.excess(limit, cap.charge(before, after), command.at)
+    });
+    let most = excess.max().unwrap_or(Usd(0));
+    after.trim(new, most);
+}

@@ -1,0 +1,859 @@
+//! A handoff with its task, as they are and as they will be: how it is accepted, and how it ends.
+
+use super::command::{Command, LedgerError, Reply};
+use super::context::Context;
+use super::plan::Change;
+use super::returns;
+use super::submit::{draft_of, tell};
+use super::tasks::person;
+use handoffd_core::domain::agent::Agent;
+use handoffd_core::domain::escalation::{Escalation, EscalationStatus, FAILURES_TO_ESCALATE};
+use handoffd_core::domain::event::{Event, EventType};
+use handoffd_core::domain::funds::Spending;
+use handoffd_core::domain::handoff::{
+    DeliveryMode, HANDED_ON, Handoff, HandoffEvent, HandoffStatus, Priority,
+};
+use handoffd_core::domain::ids::{AgentId, HandoffId, Micros, TaskId};
+use handoffd_core::domain::latency::{LatencyClock, LatencySample};
+use handoffd_core::domain::progress::{Edge, Hop, passed};
+use handoffd_core::domain::residency::{Crossing, Residency};
+use handoffd_core::domain::ruling::{Next, Ruling, Standing, Trigger};
+use handoffd_core::domain::task::{Task, TaskEvent, TaskStatus};
+use handoffd_core::evidence::record::{Actor, RecordContent, RecordDraft, RecordKind, RecordParty};
+use handoffd_store::store::{BatchState, OutboxRow};
+
+/// The longest reason kept with a handoff, in characters; what was said in full is its record's
+/// content.
+const MAX_REASON: usize = 500;
+
+/// What the sender reads when its whole list said no (seed 001).
+const ALL_UNAVAILABLE: &str = "All preferred agents unavailable";
+
+/// The same as a code.
+const ALL_UNAVAILABLE_CODE: &str = "ALL_PREFERRED_AGENTS_UNAVAILABLE";
+
+/// A handoff with its task, as they are and as they will be.
+pub(super) struct Case<'a> {
+    pub(super) state: &'a BatchState,
+    pub(super) command: &'a Command,
+    pub(super) context: &'a Context,
+    pub(super) task: Task,
+    pub(super) handoff: Handoff,
+    pub(super) was: HandoffStatus,
+    /// When it had been accepted and offered before.
+    known: (Option<Micros>, Option<Micros>),
+    pub(super) rolled_back: bool,
+    pub(super) freed: bool,
+    pub(super) changes: Vec<Change>,
+    /// The edge, once it changed here.
+    edge: Option<Edge>,
+}
+
+/// How a handoff ends badly.
+pub(super) struct Failure<'a> {
+    pub(super) event: HandoffEvent,
+    pub(super) kind: RecordKind,
+    pub(super) trigger: Trigger,
+    pub(super) reason: &'a str,
+    pub(super) content: Option<&'a RecordContent>,
+    /// What the receiver says was spent by then, cumulative.
+    pub(super) spent: Option<Spending>,
+}
+
+impl<'a> Case<'a> {
+    pub(super) fn open(
+        state: &'a BatchState,
+        command: &'a Command,
+        context: &'a Context,
+        task_id: TaskId,
+        handoff_id: HandoffId,
+    ) -> Result<Self, LedgerError> {
+        let handoff = state
+            .handoffs
+            .get(&(command.tenant.clone(), handoff_id))
+            .filter(|handoff| handoff.task_id == task_id)
+            .ok_or(LedgerError::NotFound("handoff"))?;
+        let task = state
+            .tasks
+            .get(&(command.tenant.clone(), task_id))
+            .ok_or(LedgerError::NotFound("task"))?;
+        Ok(Self::of(state, command, context, task.clone(), handoff.clone()))
+    }
+
+    /// One of several handoffs of a task that is being decided on.
+    pub(super) fn of(
+        state: &'a BatchState,
+        command: &'a Command,
+        context: &'a Context,
+        task: Task,
+        handoff: Handoff,
+    ) -> Self {
+        let was = handoff.status;
+        let known = (handoff.accepted_at, handoff.clock.offered_at);
+        Self {
+            state,
+            command,
+            context,
+            task,
+            handoff,
+            was,
+            known,
+            rolled_back: false,
+            freed: false,
+            changes: Vec::new(),
+            edge: None,
+        }
+    }
+
+    /// What it comes to, and the task to go on with.
+    pub(super) fn finish(mut self) -> (Vec<Change>, Task) {
+        self.changes.push(Change::Handoff(self.handoff));
+        (self.changes, self.task)
+    }
+
+    /// A record about the handoff.
+    pub(super) fn record(
+        &mut self,
+        kind: RecordKind,
+        reason: Option<String>,
+        content: Option<&RecordContent>,
+    ) {
+        self.record_end(kind, reason, (content, None));
+    }
+
+    /// A record about the handoff, with what its receiver spent.
+    fn record_end(
+        &mut self,
+        kind: RecordKind,
+        reason: Option<String>,
+        (content, spent): (Option<&RecordContent>, Option<Spending>),
+    ) {
+        let mut draft = draft_of(self.command, kind, &self.handoff);
+        draft.reason = reason;
+        draft.content = content.cloned();
+        draft.spent = spent;
+        let ends_delivery = matches!(
+            kind,
+            RecordKind::Accepted | RecordKind::Rejected | RecordKind::Expired | RecordKind::Failed
+        );
+        // Under a contract an auditor replays its retries. A pull receiver claims as often as it likes.
+        draft.attempts = (ends_delivery && self.handoff.mode == DeliveryMode::Webhook)
+            .then_some(self.handoff.attempts)
+            .filter(|_| draft.contract.is_some());
+        if kind == RecordKind::RolledBack {
+            // Whoever said no, putting things back is the broker's doing.
+            draft.actor = Actor::broker();
+            draft.checkpoint_commitment = self.handoff.checkpoint_commitment;
+        }
+        self.push(draft);
+    }
+
+    /// Tells of the handoff as it is by now.
+    pub(super) fn tell(&mut self, kind: EventType, more: impl FnOnce(Event) -> Event) {
+        self.changes.push(tell(more(Event::of_handoff(kind, &self.handoff, self.command.at))));
+    }
+
+    fn push(&mut self, draft: RecordDraft) {
+        self.changes.push(Change::Record(Box::new(draft)));
+    }
+
+    /// It no longer waits for delivery.
+    pub(super) fn leave_outbox(&mut self) {
+        let key = (self.command.tenant.clone(), self.handoff.id);
+        if let Some(row) = self.state.outbox.get(&key) {
+            self.handoff.attempts = row.attempt;
+            self.changes.push(Change::NoOutbox(key));
+            self.freed = true;
+            self.task.undelivered = (self.task.undelivered - 1).max(0);
+        }
+    }
+
+    /// The receiver has it: from now on its time for the verdict runs, unless it ran before, or a person decides
+    /// in a time of its own.
+    pub(super) fn owes_verdict(&mut self, by: Micros) {
+        let to_person = self.handoff.ruling.as_ref().is_some_and(|ruling| ruling.is_to_person());
+        if !to_person {
+            self.handoff.deadline_at.get_or_insert(by);
+        }
+    }
+
+    pub(super) fn accept(
+        &mut self,
+        lease_until: Micros,
+        content: Option<&RecordContent>,
+    ) -> Result<(), LedgerError> {
+        self.answered(HandoffStatus::Accepted.as_str())?;
+        self.handoff.status = self.handoff.status.next(HandoffEvent::Accept)?;
+        self.handoff.accepted_at = Some(self.command.at);
+        self.handoff.deadline_at = Some(lease_until);
+        self.handoff.reason = None;
+        self.task.status = self.task.status.next(TaskEvent::Accept)?;
+        self.task.holder = self.handoff.target.clone();
+        self.leave_outbox();
+        self.record(RecordKind::Accepted, None, content);
+        self.tell(EventType::HandoffAccepted, |event| event);
+        if returns::is_own(&self.handoff) { Ok(()) } else { self.take_over() }
+    }
+
+    /// Whoever handed it on is done with the handoff by which it held the task.
+    fn take_over(&mut self) -> Result<(), LedgerError> {
+        let funds = self.task.funds.as_deref();
+        let incoming = funds.and_then(|funds| funds.incoming(self.handoff.id));
+        let incoming = incoming
+            .and_then(|id| self.state.handoffs.get(&(self.command.tenant.clone(), id)))
+            .filter(|incoming| incoming.status == HandoffStatus::Accepted);
+        let Some(incoming) = incoming else { return Ok(()) };
+        let task = self.task.clone();
+        let mut case = Case::of(self.state, self.command, self.context, task, incoming.clone());
+        case.handed_on()?;
+        let (changes, task) = case.finish();
+        self.changes.extend(changes);
+        self.task = task;
+        Ok(())
+    }
+
+    /// Its receiver handed the task on, and that was accepted.
+    fn handed_on(&mut self) -> Result<(), LedgerError> {
+        self.handoff.status = self.handoff.status.next(HandoffEvent::Complete)?;
+        self.end(None);
+        went_well(&mut self.task, &self.handoff);
+        self.handoff.reason = Some(HANDED_ON.to_owned());
+        let mut draft = draft_of(self.command, RecordKind::Completed, &self.handoff);
+        draft.actor = Actor::broker();
+        draft.reason = Some(HANDED_ON.to_owned());
+        self.push(draft);
+        self.tell(EventType::HandoffCompleted, |event| event.with("reason", HANDED_ON));
+        Ok(())
+    }
+
+    /// It has ended. It spends no more: what is left of what was reserved for it goes back. Returns what
+    /// its receiver spent besides, where that was said.
+    fn end(&mut self, said: Option<Spending>) -> Option<Spending> {
+        self.handoff.ended_at = Some(self.command.at);
+        self.handoff.deadline_at = None;
+        let agent = Some(&self.handoff.target);
+        self.changes.extend(returns::take_out(self.command, &mut self.task, agent));
+        let spent = self.task.funds.as_mut()?.settle(self.handoff.id, said);
+        said.map(|_| spent)
+    }
+
+    /// The receiver is done with it.
+    pub(super) fn complete(
+        &mut self,
+        content: Option<&RecordContent>,
+        spent: Option<Spending>,
+    ) -> Result<(), LedgerError> {
+        self.handoff.status = self.handoff.status.next(HandoffEvent::Complete)?;
+        let spent = self.end(spent);
+        self.record_end(RecordKind::Completed, None, (content, spent));
+        self.tell(EventType::HandoffCompleted, |event| event);
+        went_well(&mut self.task, &self.handoff);
+        let (state, command, context) = (self.state, self.command, self.context);
+        self.changes.extend(returns::resume(state, command, context, &self.task, &self.handoff));
+        self.give_back()
+    }
+
+    /// The task goes back to the agent that asked for its return. Of several handoffs that run side by side each
+    /// brings its result back, and the task follows the one whose receiver holds it.
+    fn give_back(&mut self) -> Result<(), LedgerError> {
+        let Some(to) = returns::returns_to(&self.handoff).cloned() else { return Ok(()) };
+        if self.task.status.is_final() {
+            return Ok(());
+        }
+        if let Some(funds) = &mut self.task.funds {
+            funds.come_back(self.handoff.id, &to);
+        }
+        if self.task.holder == self.handoff.target {
+            self.task.holder = to.clone();
+            self.task.status = self.task.status.next(TaskEvent::Return)?;
+        }
+        self.changes.push(returns::note(self.command, &mut self.task, &self.handoff, &to));
+        let mut draft = draft_of(self.command, RecordKind::Returned, &self.handoff);
+        draft.actor = Actor::broker();
+        self.push(draft);
+        let event = Event::of_handoff(EventType::HandoffReturned, &self.handoff, self.command.at)
+            .with("returnedTo", to.as_str())
+            .with("taskStatus", self.task.status.as_str());
+        self.changes.push(tell(Event { audience: Some(to), ..event }));
+        Ok(())
+    }
+
+    /// Who was asked from the start answered, or never will: the escalation that this handoff is ends, and the task
+    /// is on its way as with any other.
+    fn answered(&mut self, code: &str) -> Result<(), LedgerError> {
+        let own = |row: &&Escalation| {
+            row.is_open()
+                && row.tenant == self.command.tenant
+                && row.handoff_id == Some(self.handoff.id)
+        };
+        if self.was.is_final() || self.task.status != TaskStatus::Escalated {
+            return Ok(());
+        }
+        let Some(row) = self.state.escalations.values().find(own) else { return Ok(()) };
+        let row = Escalation {
+            status: EscalationStatus::Resolved,
+            resolved_at: Some(self.command.at),
+            resolved_by: Some(person(self.command)),
+            resolution: Some(code.to_owned()),
+            ..row.clone()
+        };
+        self.task.status = self.task.status.next(TaskEvent::Resume)?.next(TaskEvent::Submit)?;
+        let mut draft = draft_of(self.command, RecordKind::EscalationResolved, &self.handoff);
+        draft.reason = Some(code.to_owned());
+        self.changes.push(Change::Escalation(row));
+        self.push(draft);
+        Ok(())
+    }
+
+    /// Its receiver handed on, and now says what came of its own part: it is kept, and what it spent
+    /// since is counted. Once: after it there is nothing that the receiver has not said.
+    pub(super) fn complete_after(
+        &mut self,
+        content: Option<&RecordContent>,
+        said: Option<Spending>,
+    ) {
+        self.handoff.reason = None;
+        let funds = self.task.funds.as_mut();
+        let spent = funds.map(|funds| funds.settle_late(self.handoff.id, said));
+        self.record_end(RecordKind::Completed, None, (content, spent.filter(|_| said.is_some())));
+    }
+
+    /// It is withdrawn.
+    pub(super) fn withdraw(&mut self, reason: &str) -> Result<(), LedgerError> {
+        self.handoff.status = self.handoff.status.next(HandoffEvent::Cancel)?;
+        self.end(None);
+        self.leave_outbox();
+        self.record(RecordKind::Canceled, Some(reason.to_owned()), None);
+        self.tell(EventType::HandoffCanceled, |event| event.with("reason", reason));
+        Ok(())
+    }
+
+    /// Whether the task stands where this handoff brought it: nothing was handed on since, and nobody
+    /// else has the task. An old lease that runs out, or the rejection of one of several, must not
+    /// undo what others have gone on with. Nothing was handed on where the last fencing token is its
+    /// own, or where its receiver runs the task: one of several may be accepted after another was
+    /// given a later token, and its end is the end of the task's run all the same. Where that receiver
+    /// has also taken a later one, it runs the task by that. What it handed on may have come back, so that
+    /// the task waits for it: it still has the task by this one.
+    fn is_current(&self) -> bool {
+        let (holder, runs) = match self.was {
+            HandoffStatus::Accepted => {
+                let with_it =
+                    matches!(self.task.status, TaskStatus::Running | TaskStatus::PendingHandoff);
+                let runs = with_it && !self.has_taken_later();
+                (&self.handoff.target, runs)
+            }
+            _ => (&self.handoff.source, false),
+        };
+        !self.task.status.is_final()
+            && (runs || self.handoff.fencing_token == self.task.fence)
+            && self.task.holder == *holder
+    }
+
+    /// Whether its receiver has taken another handoff of the task, of a later token.
+    fn has_taken_later(&self) -> bool {
+        open_of(self.state, self.command, self.task.id).into_iter().any(|id| {
+            let other = &self.state.handoffs[&(self.command.tenant.clone(), id)];
+            id != self.handoff.id
+                && other.status == HandoffStatus::Accepted
+                && other.target == self.handoff.target
+                && other.fencing_token > self.handoff.fencing_token
+        })
+    }
+
+    /// Ends the handoff badly and counts that; returns why, as a code, and how often the edge or the task failed.
+    pub(super) fn fail(&mut self, failure: &Failure<'_>) -> Result<(String, i64), LedgerError> {
+        let Failure { event, kind, trigger: _, reason, content, spent } = *failure;
+        self.handoff.status = self.handoff.status.next(event)?;
+        let spent = self.end(spent);
+        // Postgres takes no NUL in a text, and no reason needs one.
+        self.handoff.reason =
+            Some(reason.chars().filter(|c| *c != '\0').take(MAX_REASON).collect());
+        let code = as_code(reason, kind);
+        self.leave_outbox();
+        self.record_end(kind, Some(code.clone()), (content, spent));
+        let told = match kind {
+            RecordKind::Rejected => EventType::HandoffRejected,
+            RecordKind::Expired => EventType::HandoffExpired,
+            _ => EventType::HandoffFailed,
+        };
+        self.tell(told, |event| event.with("reason", code.clone()));
+        if self.task.status.is_final() {
+            return Ok((code, 0));
+        }
+        // Who stands in for a handoff fails for it: the task counts that once.
+        if self.handoff.origin.is_none() {
+            self.task.failures += 1;
+        }
+        let failures = self.task.course.fail(&self.handoff.source, &addressed(&self.handoff));
+        Ok((code, failures.max(self.task.failures)))
+    }
+
+    /// Ends the handoff badly and does what was agreed on for that: where it is the task's current
+    /// one, the task goes back to its sender, to another agent, or to a person (specification §5).
+    pub(super) fn undo(&mut self, failure: &Failure<'_>) -> Result<(), LedgerError> {
+        self.answered(failure.kind.as_str())?;
+        let current = self.is_current();
+        let (code, failures) = self.fail(failure)?;
+        if self.task.status.is_final() {
+            return Ok(());
+        }
+        let ruling = self.handoff.ruling.as_deref().cloned().unwrap_or_default();
+        let untouched = self.was == HandoffStatus::Pending;
+        // One of several that were sent at once may still go to somebody else.
+        let may_go_on = current || (untouched && self.task.holder == self.handoff.source);
+        match ruling.next(failure.trigger, untouched, |id| self.can_take_over(id)) {
+            Next::Readdress(target, ruling) if may_go_on => {
+                self.readdress(&target, *ruling, current)?;
+            }
+            Next::Escalate if current => {
+                self.take_back();
+                self.escalate(&code)?;
+            }
+            Next::RollBack { exhausted } if current => {
+                if exhausted {
+                    self.handoff.reason = Some(ALL_UNAVAILABLE.to_owned());
+                    self.roll_back(ALL_UNAVAILABLE_CODE)?;
+                } else {
+                    self.roll_back(&code)?;
+                }
+            }
+            _ => self.nothing_on_its_way(&code)?,
+        }
+        if current && failures >= FAILURES_TO_ESCALATE {
+            self.escalate(&code)?;
+        }
+        let own = Some(self.handoff.id);
+        self.changes.extend(resume_leases(self.state, self.command, self.context, &self.task, own));
+        Ok(())
+    }
+
+    /// One of several failed. Where none of the others is on its way any more, whoever took one of them
+    /// and has the task goes on with it; where nobody did, it is its sender's again.
+    fn nothing_on_its_way(&mut self, code: &str) -> Result<(), LedgerError> {
+        if self.task.status != TaskStatus::HandingOff {
+            return Ok(());
+        }
+        let (mut waits, mut held) = (false, false);
+        for id in open_of(self.state, self.command, self.task.id) {
+            let other = &self.state.handoffs[&(self.command.tenant.clone(), id)];
+            if id != self.handoff.id {
+                waits |= other.status == HandoffStatus::Pending;
+                held |= other.status == HandoffStatus::Accepted && other.target == self.task.holder;
+            }
+        }
+        if held && !waits {
+            self.task.status = self.task.status.next(TaskEvent::Accept)?;
+        } else if !waits {
+            self.roll_back(code)?;
+        }
+        Ok(())
+    }
+
+    /// Whether an agent can take the handoff over: it is there, takes handoffs, and is neither who
+    /// sent it nor who just failed.
+    fn can_take_over(&self, id: &AgentId) -> bool {
+        let key = (self.command.tenant.clone(), id.clone());
+        *id != self.handoff.source
+            && *id != self.handoff.target
+            && self.state.agents.get(&key).is_some_and(|row| {
+                row.agent.is_live()
+                    && !self
+                        .crossings(&row.agent)
+                        .iter()
+                        .any(|one| self.context.rules.residency.refuses(one))
+            })
+    }
+
+    /// The crossings on the way to another receiver. That the sender's own, if it is one, was let through,
+    /// the record of the handoff before says.
+    fn crossings(&self, target: &Agent) -> Vec<Crossing> {
+        let key = (self.command.tenant.clone(), self.handoff.source.clone());
+        let source = self.state.agents.get(&key).map(|row| &row.agent);
+        self.context.rules.residency.crossings(source, Some(target))
+    }
+
+    /// The sender's checkpoint is the task's current one again, and it has the task.
+    fn take_back(&mut self) {
+        self.task.holder = self.handoff.source.clone();
+        self.task.checkpoint = self.handoff.checkpoint;
+        // Whoever still holds the old token is late from here on.
+        self.task.fence += 1;
+    }
+
+    /// Gives the task back to its sender.
+    pub(super) fn roll_back(&mut self, code: &str) -> Result<(), LedgerError> {
+        self.rolled_back = true;
+        self.task.status = self.task.status.next(TaskEvent::RollBack)?;
+        self.take_back();
+        self.record(RecordKind::RolledBack, Some(code.to_owned()), None);
+        self.tell_rollback(code);
+        Ok(())
+    }
+
+    /// The sender learns what it goes on from and why; the operators that something went wrong.
+    fn tell_rollback(&mut self, reason: &str) {
+        let checkpoint = self
+            .task
+            .checkpoint
+            .map(|at| serde_json::json!({ "executionId": at.execution_id, "seq": at.seq }));
+        let (task_status, failures) = (self.task.status.as_str(), self.task.failures);
+        self.tell(EventType::HandoffRolledBack, |event| {
+            event
+                .with("reason", reason)
+                .with("checkpoint", checkpoint)
+                .with("taskStatus", task_status)
+                .with("failures", failures)
+        });
+        self.alert("HANDOFF_ROLLED_BACK", reason);
+    }
+
+    fn alert(&mut self, alert: &str, reason: &str) {
+        self.tell(EventType::AlertRaised, |event| {
+            event.with("alert", alert).with("reason", reason)
+        });
+    }
+
+    /// Gives the same message to another agent, as a handoff of its own that follows the failed one.
+    /// Who may get it was settled by the contract or by the sender's own list, so the sender's
+    /// allowlist is not asked again.
+    pub(super) fn readdress(
+        &mut self,
+        target: &AgentId,
+        ruling: Ruling,
+        take_back: bool,
+    ) -> Result<(), LedgerError> {
+        let agent = self
+            .state
+            .agents
+            .get(&(self.command.tenant.clone(), target.clone()))
+            .map(|row| &row.agent)
+            .ok_or(LedgerError::NotFound("agent"))?;
+        if take_back {
+            self.take_back();
+        }
+        if self.task.status != TaskStatus::Escalated {
+            self.task.status =
+                self.task.status.next(TaskEvent::RollBack)?.next(TaskEvent::Submit)?;
+        }
+        self.task.fence += 1;
+        self.task.handoffs += 1;
+        self.task.undelivered += 1;
+        let reason = match ruling.standing {
+            Standing::Preferred => "PREFERRED_AGENT",
+            _ => "RECOVERY",
+        };
+        let child = Handoff {
+            id: self.context.spare.handoff,
+            parent_id: Some(self.handoff.id),
+            target: agent.agent_id.clone(),
+            target_type: agent.agent_type.clone(),
+            target_version: agent.agent_version.to_string(),
+            mode: agent.delivery.mode,
+            status: HandoffStatus::Pending,
+            fencing_token: self.task.fence,
+            attempts: 0,
+            deadline_at: None,
+            origin: Some(self.handoff.origin.unwrap_or(self.handoff.id)),
+            ruling: Some(Box::new(ruling)),
+            topped_up: self.task.topped_up,
+            // No submission was made for it, so none can be the same.
+            digest_salt: Vec::new(),
+            digest: vec![0; 32],
+            reason: None,
+            created_at: self.command.at,
+            clock: self.context.offered(
+                LatencyClock::starting(self.command.at),
+                self.command.at,
+                agent.delivery.mode,
+            ),
+            accepted_at: None,
+            ended_at: None,
+            ..self.handoff.clone()
+        };
+        if let Some(funds) = &mut self.task.funds {
+            funds.pass_on(self.handoff.id, child.id, &child.target, &child.cost);
+        }
+        let mut draft = draft_of(self.command, RecordKind::Handoff, &child);
+        draft.actor = Actor::broker();
+        draft.from = Some(RecordParty {
+            agent_id: Some(child.source.clone()),
+            agent_type: None,
+            agent_version: Some(child.source_version.clone()),
+            execution_id: Some(child.source_execution),
+            registered_version: None,
+        });
+        draft.to = Some(RecordParty {
+            agent_id: Some(child.target.clone()),
+            agent_type: Some(child.target_type.clone()),
+            agent_version: Some(child.target_version.clone()),
+            execution_id: None,
+            registered_version: None,
+        });
+        draft.residency = Residency::facts(self.crossings(agent));
+        draft.cost = Some(child.cost);
+        draft.spent = self.task.funds.as_ref().and_then(|funds| funds.before(child.id));
+        draft.reason = Some(reason.to_owned());
+        draft.shared = child.content_id.zip(child.commitment);
+        draft.checkpoint_commitment = child.checkpoint_commitment;
+        let key = (self.command.tenant.clone(), self.handoff.id);
+        // As urgent as it was, where that is still known.
+        let priority = self.state.outbox.get(&key).map_or(Priority::Normal, |row| row.priority);
+        let edges = self.edges();
+        let hop = Hop { source: &child.source, target: &child.target, completed: -1 };
+        let edge = passed(&edges, hop, &self.task, &child.cost, self.command.at);
+        self.changes.push(Change::Edge(edge));
+        self.changes.push(Change::Outbox(OutboxRow {
+            tenant: self.command.tenant.clone(),
+            handoff_id: child.id,
+            task_id: child.task_id,
+            seq: self.task.handoffs,
+            target: child.target.clone(),
+            mode: child.mode,
+            priority,
+            visible_at: Micros(0),
+            attempt: 0,
+            busy: 0,
+            claimed_by: None,
+            created_at: self.command.at,
+        }));
+        let told = Event::of_handoff(EventType::HandoffOccurred, &child, self.command.at);
+        self.changes.push(Change::Handoff(child));
+        self.push(draft);
+        self.changes.push(tell(told.with("reason", reason)));
+        // Something of the task waits for delivery.
+        self.freed = true;
+        Ok(())
+    }
+
+    /// Asks a person, unless one is asked already.
+    pub(super) fn escalate(&mut self, reason: &str) -> Result<(), LedgerError> {
+        if self.task.status == TaskStatus::Escalated {
+            return Ok(());
+        }
+        self.task.status = self.task.status.next(TaskEvent::Escalate)?;
+        let row = escalation_of(self.command, self.context, &self.handoff, reason);
+        self.changes.extend(asked(self.command, &self.handoff, row));
+        self.alert("HANDOFF_ESCALATED", reason);
+        Ok(())
+    }
+
+    /// The edges of the task, with what changed here.
+    fn edges(&self) -> Vec<&Edge> {
+        let own = self.edge.as_ref();
+        edges_of(self.state, self.command, self.task.id)
+            .into_iter()
+            .filter(|edge| {
+                own.is_none_or(|own| (&own.source, &own.target) != (&edge.source, &edge.target))
+            })
+            .chain(own)
+            .collect()
+    }
+
+    /// The handoff's own edge.
+    fn edge(&self) -> Edge {
+        let Handoff { source, target, .. } = &self.handoff;
+        let known = || {
+            let key = (self.command.tenant.clone(), self.task.id, source.clone(), target.clone());
+            self.state.edges.get(&key).cloned()
+        };
+        self.edge.clone().or_else(known).unwrap_or_else(|| {
+            Edge::new(
+                self.command.tenant.clone(),
+                self.task.id,
+                source.clone(),
+                target.clone(),
+                self.command.at,
+            )
+        })
+    }
+
+    fn keep(&mut self, mut edge: Edge) {
+        edge.updated_at = self.command.at;
+        self.changes.push(Change::Edge(edge.clone()));
+        self.edge = Some(edge);
+    }
+
+    /// A person decided: the edge begins anew.
+    pub(super) fn forgive(&mut self) {
+        let mut edge = self.edge();
+        edge.repeats = 0;
+        self.keep(edge);
+    }
+
+    /// What of its latency is known by this command, and was not before.
+    fn latency(&self) -> LatencySample {
+        let Some(accepted_at) = self.handoff.accepted_at else { return LatencySample::default() };
+        let clock = self.handoff.clock;
+        let shares = clock.shares(accepted_at).filter(|_| {
+            let (accepted, offered) = self.known;
+            accepted.is_none() || offered.is_none()
+        });
+        let whole = self.known.0.is_none().then(|| clock.whole(accepted_at));
+        LatencySample { whole, shares }
+    }
+
+    /// When its receiver could take it, which a callback overtook: nothing else is new.
+    pub(super) fn note_offer(mut self, at: Micros) -> (Vec<Change>, Reply) {
+        self.handoff.clock.offer(at);
+        let (latency, handoff) = (self.latency(), self.handoff);
+        let changes = vec![Change::Handoff(handoff.clone())];
+        let (repeated, rolled_back, more) = (true, false, false);
+        (changes, Reply::Handoff { handoff, repeated, rolled_back, more, latency })
+    }
+
+    pub(super) fn close(mut self) -> (Vec<Change>, Reply) {
+        self.task.updated_at = self.command.at;
+        let more = self.freed && self.task.undelivered > 0;
+        let (rolled_back, latency) = (self.rolled_back, self.latency());
+        self.changes.push(Change::Task(self.task));
+        let repeated = self.handoff.status == self.was;
+        self.changes.push(Change::Handoff(self.handoff.clone()));
+        let reply = Reply::Handoff { handoff: self.handoff, repeated, rolled_back, more, latency };
+        (self.changes, reply)
+    }
+
+    pub(super) fn unchanged(self) -> (Vec<Change>, Reply) {
+        let reply = Reply::Handoff {
+            handoff: self.handoff,
+            repeated: true,
+            rolled_back: false,
+            more: false,
+            latency: LatencySample::default(),
+        };
+        (Vec::new(), reply)
+    }
+}
+
+/// The edges of a task.
+pub(super) fn edges_of<'a>(
+    state: &'a BatchState,
+    command: &Command,
+    task: TaskId,
+) -> Vec<&'a Edge> {
+    state
+        .edges
+        .values()
+        .filter(|edge| edge.tenant == command.tenant && edge.task_id == task)
+        .collect()
+}
+
+/// The handoffs of a task that are still open.
+pub(super) fn open_of(state: &BatchState, command: &Command, task: TaskId) -> Vec<HandoffId> {
+    state
+        .handoffs
+        .values()
+        .filter(|handoff| {
+            handoff.tenant == command.tenant
+                && handoff.task_id == task
+                && !handoff.status.is_final()
+        })
+        .map(|handoff| handoff.id)
+        .collect()
+}
+
+/// Starts the lease anew of whoever handed on and has the task again: what it handed on has ended, and was
+/// not accepted. Not while a person is asked, who may send it on. `but` is decided on already.
+pub(super) fn resume_leases(
+    state: &BatchState,
+    command: &Command,
+    context: &Context,
+    task: &Task,
+    but: Option<HandoffId>,
+) -> Vec<Change> {
+    let waits = task.status.waits_for_person();
+    let Some(funds) = task.funds.as_deref().filter(|_| !waits) else { return Vec::new() };
+    open_of(state, command, task.id)
+        .into_iter()
+        .filter(|id| Some(*id) != but && funds.is_open(*id) && !funds.is_handed_on(*id))
+        .map(|id| &state.handoffs[&(command.tenant.clone(), id)])
+        .filter(|one| one.status == HandoffStatus::Accepted && one.deadline_at.is_none())
+        .map(|one| {
+            let deadline_at = Some(command.at.plus(context.rules.lease));
+            Change::Handoff(Handoff { deadline_at, ..one.clone() })
+        })
+        .collect()
+}
+
+/// How a handoff's sender addressed it: by an agent's id, `type:<agentType>` or `capability:<name>`.
+pub(super) fn addressed(handoff: &Handoff) -> String {
+    let named = handoff.ruling.as_ref().and_then(|ruling| ruling.addressed.clone());
+    named.unwrap_or_else(|| handoff.target.to_string())
+}
+
+/// A handoff did what it was for: what failed on its edge and on the task before no longer counts.
+pub(super) fn went_well(task: &mut Task, handoff: &Handoff) {
+    task.failures = 0;
+    task.course.succeed(&handoff.source, &addressed(handoff));
+}
+
+/// A fresh escalation of a handoff, by what its contract says of people.
+pub(super) fn escalation_of(
+    command: &Command,
+    context: &Context,
+    handoff: &Handoff,
+    reason: &str,
+) -> Escalation {
+    let human = handoff.ruling.as_ref().and_then(|ruling| ruling.edge.human.clone());
+    let human = human.unwrap_or_default();
+    let edge = (&handoff.source, &handoff.target);
+    let row = escalation(command, context, handoff.task_id, edge, reason);
+    let time = human.timeout_ms.map(std::time::Duration::from_millis);
+    Escalation {
+        handoff_id: Some(handoff.id),
+        channel: human.channel,
+        resume_as: human.resume_as,
+        timeout_at: time.map_or(row.timeout_at, |time| command.at.plus(time)),
+        ..row
+    }
+}
+
+/// A person is asked about a handoff: the row, its record and its event.
+pub(super) fn asked(command: &Command, handoff: &Handoff, row: Escalation) -> [Change; 3] {
+    let mut draft = draft_of(command, RecordKind::Escalated, handoff);
+    draft.actor = Actor::broker();
+    draft.reason = Some(row.reason.clone());
+    let mut event = Event::of_handoff(EventType::HandoffEscalated, handoff, command.at)
+        .with("reason", row.reason.as_str())
+        .with("escalationId", row.id.to_string());
+    if let Some(channel) = &row.channel {
+        event = event.with("channel", channel.as_str());
+    }
+    [Change::Escalation(row), Change::Record(Box::new(draft)), tell(event)]
+}
+
+/// A fresh escalation of an edge, without handoff and contract.
+pub(super) fn escalation(
+    command: &Command,
+    context: &Context,
+    task_id: TaskId,
+    (source, target): (&AgentId, &AgentId),
+    reason: &str,
+) -> Escalation {
+    Escalation {
+        tenant: command.tenant.clone(),
+        id: context.spare.escalation,
+        task_id,
+        handoff_id: None,
+        source: source.clone(),
+        target: target.clone(),
+        reason: reason.to_owned(),
+        channel: None,
+        resume_as: None,
+        status: EscalationStatus::Open,
+        created_at: command.at,
+        timeout_at: command.at.plus(context.rules.escalation_timeout),
+        resolved_at: None,
+        resolved_by: None,
+        resolution: None,
+    }
+}
+
+/// A reason as it may stand in a record: a code stays, free text becomes the kind's own code (a
+/// record cannot be erased, so nobody's words go there).
+pub(super) fn as_code(reason: &str, kind: RecordKind) -> String {
+    let is_code = (2..=64).contains(&reason.len())
+        && reason.starts_with(|c: char| c.is_ascii_uppercase())
+        && reason.bytes().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit() || b == b'_');
+    if is_code { reason.to_owned() } else { format!("{}_BY_RECEIVER", kind.as_str()) }
+}

@@ -1,0 +1,89 @@
+//! What a decision may use besides what is known and what is asked: the broker's rules, and ids that
+//! nobody could have foreseen. Made when a command enters the queue, so that deciding stays pure.
+
+use std::time::Duration;
+
+use handoffd_core::domain::cap::Defaults;
+use handoffd_core::domain::handoff::DeliveryMode;
+use handoffd_core::domain::ids::{EscalationId, HandoffId, Micros};
+use handoffd_core::domain::latency::LatencyClock;
+use handoffd_core::domain::residency::Residency;
+use handoffd_store::clock;
+
+/// The broker's rules.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rules {
+    /// Handoffs on one task.
+    pub max_hops: i64,
+    /// Handoffs on one edge of a task without progress, where its contract says nothing else.
+    pub max_edge_repeats: i64,
+    /// Handoffs side by side share what their sender was handed; else each may have as much.
+    pub reserve: bool,
+    /// How long what comes back to its receiver is leased anew.
+    pub lease: Duration,
+    /// How long an escalation waits for a person, where the contract says nothing else.
+    pub escalation_timeout: Duration,
+    /// Rolling caps where an operator set none.
+    pub caps: Defaults,
+    /// Where data may go.
+    pub residency: Residency,
+}
+
+impl Default for Rules {
+    /// The specification's limits, and a day for people.
+    fn default() -> Self {
+        Self {
+            max_hops: 32,
+            max_edge_repeats: 3,
+            reserve: false,
+            lease: Duration::from_mins(15),
+            escalation_timeout: Duration::from_hours(24),
+            caps: Defaults::default(),
+            residency: Residency::default(),
+        }
+    }
+}
+
+/// Ids for what a decision may bring into being.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Spare {
+    /// For a handoff that stands in for a failed one.
+    pub handoff: HandoffId,
+    /// For an escalation.
+    pub escalation: EscalationId,
+}
+
+impl Spare {
+    /// Fresh ones.
+    #[must_use]
+    pub fn new(now: Micros) -> Self {
+        Self {
+            // What a sender may name as a parent: version 4, as the message's schema has it.
+            handoff: HandoffId(clock::random_id()),
+            escalation: EscalationId(clock::time_ordered_id(now)),
+        }
+    }
+}
+
+/// Both together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Context {
+    /// The broker's rules.
+    pub rules: Rules,
+    /// Ids to use.
+    pub spare: Spare,
+    /// How long the command waited until its batch was decided.
+    pub waited: Duration,
+}
+
+impl Context {
+    /// The latency clock of a handoff that is committed for that transport: an inbox offers what it has, a
+    /// webhook is offered with its first attempt. What the queue took is the broker's share.
+    #[must_use]
+    pub fn offered(&self, mut clock: LatencyClock, at: Micros, mode: DeliveryMode) -> LatencyClock {
+        if mode == DeliveryMode::Pull {
+            clock.offer(at.plus(self.waited));
+        }
+        clock
+    }
+}

@@ -1,0 +1,75 @@
+//! Decisions on contracts: which versions there are, and what their dedupe keys drop.
+
+use super::command::{Command, LedgerError, PutContract, Reply, Submit};
+use super::decide::Decision;
+use super::plan::Change;
+use handoffd_core::domain::policy::EdgePolicy;
+use handoffd_core::evidence::record::{RecordDraft, RecordKind, RulingContract};
+use handoffd_store::store::BatchState;
+use handoffd_store::store::contracts::{RepeatKey, RepeatRow};
+
+/// Adds a version of a contract. The same again is answered and changes nothing; a version with
+/// another content would be another contract under the same name.
+pub(super) fn put(state: &BatchState, command: &Command, put: &PutContract) -> Decision {
+    let row = &put.row;
+    if let Some(known) = state.contracts.get(&row.key()) {
+        if known.sha256 == row.sha256 {
+            return Ok((Vec::new(), Reply::Contract { row: known.clone(), added: false }));
+        }
+        return Err(LedgerError::Conflict(format!(
+            "contract {} has a version {} with another content: give it a new version",
+            row.id, row.version
+        )));
+    }
+    let mut draft = RecordDraft::new(
+        command.tenant.clone(),
+        RecordKind::ContractPut,
+        command.at,
+        command.actor.clone(),
+    );
+    draft.contract = Some(RulingContract { id: row.id.clone(), version: row.version.clone() });
+    draft.content = Some(put.content.clone());
+    Ok((
+        vec![Change::Contract(row.clone()), Change::Record(Box::new(draft))],
+        Reply::Contract { row: row.clone(), added: true },
+    ))
+}
+
+/// What a record names the contract of an edge by.
+pub(super) fn named(policy: &EdgePolicy) -> Option<RulingContract> {
+    policy
+        .contract
+        .as_ref()
+        .map(|named| RulingContract { id: named.id.clone(), version: named.version.clone() })
+}
+
+/// What must be seen to tell a repeat.
+pub(super) fn repeat_key(command: &Command, submit: &Submit) -> Option<RepeatKey> {
+    submit.repeat.as_ref().map(|repeat| (command.tenant.clone(), repeat.key.clone()))
+}
+
+/// Drops a handoff whose dedupe key was seen with the same value within the window (ruling X20: after
+/// `handoffId` and `Idempotency-Key` have had their say).
+///
+/// # Errors
+/// [`LedgerError::Repeat`], with the handoff that was first.
+pub(super) fn refuse_repeat(
+    state: &BatchState,
+    command: &Command,
+    submit: &Submit,
+) -> Result<Option<Change>, LedgerError> {
+    let (Some(repeat), Some(key)) = (&submit.repeat, repeat_key(command, submit)) else {
+        return Ok(None);
+    };
+    if let Some(seen) = state.repeats.get(&key)
+        && command.at.since(seen.seen_at) < repeat.window
+    {
+        return Err(LedgerError::Repeat(seen.handoff_id));
+    }
+    Ok(Some(Change::Repeat(RepeatRow {
+        tenant: key.0,
+        key: key.1,
+        handoff_id: submit.handoff.id,
+        seen_at: command.at,
+    })))
+}

@@ -1,0 +1,610 @@
+//! The decision, run over many random histories: whatever is said in whatever order, what is recorded
+//! stays consistent.
+
+use std::time::Duration;
+
+use proptest::prelude::*;
+
+use super::command::{
+    CancelTask, Command, Expire, Kind, LedgerError, Outcome, Reply, Resolve, Settle, Submit,
+    Verdict, Word,
+};
+use super::context::{Context, Rules, Spare};
+use super::decide::decide;
+use super::plan::Plan;
+use handoffd_core::domain::escalation::Resolution;
+use handoffd_core::domain::failure::Code;
+use handoffd_core::domain::handoff::{
+    Cost, DeliveryMode, HANDED_ON, Handoff, HandoffStatus, Priority,
+};
+use handoffd_core::domain::ids::{ContentId, ExecutionId, HandoffId, Micros, TaskId, TenantId};
+use handoffd_core::domain::latency::{LatencyClock, LatencySample};
+use handoffd_core::domain::money::Usd;
+use handoffd_core::domain::policy::{EdgePolicy, Recovery};
+use handoffd_core::domain::ruling::Ruling;
+use handoffd_core::domain::task::TaskStatus;
+use handoffd_core::evidence::commitment::{CommitmentSubject, PackedContent, commit};
+use handoffd_core::evidence::record::{Actor, RecordContent, RecordParty};
+use handoffd_store::store::BatchState;
+
+pub(super) fn tenant() -> TenantId {
+    "t".parse().unwrap()
+}
+
+pub(super) fn uuid(n: u8) -> uuid::Uuid {
+    uuid::Uuid::from_bytes([n; 16])
+}
+
+fn part(text: &str) -> PackedContent {
+    PackedContent::new(CommitmentSubject::Message, [1; 16], text.as_bytes())
+}
+
+pub(super) fn party() -> RecordParty {
+    RecordParty {
+        agent_id: None,
+        agent_type: None,
+        agent_version: None,
+        execution_id: None,
+        registered_version: None,
+    }
+}
+
+pub(super) fn handoff(id: u8, task: u8) -> Handoff {
+    Handoff {
+        tenant: tenant(),
+        id: HandoffId(uuid(id)),
+        task_id: TaskId(uuid(task)),
+        parent_id: None,
+        source: "a".parse().unwrap(),
+        source_version: "1.0.0".to_owned(),
+        source_execution: ExecutionId(uuid(9)),
+        target: "b".parse().unwrap(),
+        target_type: "b".to_owned(),
+        target_version: "1.0.0".to_owned(),
+        mode: DeliveryMode::Webhook,
+        status: HandoffStatus::Pending,
+        fencing_token: 0,
+        attempts: 0,
+        deadline_at: None,
+        cost: Cost { spent: Usd(1), remaining: Usd(1), prompt_tokens: 0, completion_tokens: 0 },
+        idempotent: true,
+        checkpoint: None,
+        content_id: None,
+        checkpoint_commitment: None,
+        commitment: None,
+        origin: None,
+        ruling: None,
+        topped_up: Usd(0),
+        digest_salt: vec![2; 16],
+        digest: commit(CommitmentSubject::Submission, &[2; 16], &[id]).to_vec(),
+        reason: None,
+        traceparent: String::new(),
+        tracestate: String::new(),
+        span: String::new(),
+        created_at: Micros(0),
+        clock: LatencyClock::starting(Micros(0)),
+        accepted_at: None,
+        ended_at: None,
+    }
+}
+
+pub(super) fn submit(id: u8, task: u8, at: i64, claimed: bool) -> Command {
+    command(
+        at,
+        Kind::Submit(Box::new(Submit {
+            handoff: handoff(id, task),
+            from: party(),
+            to: party(),
+            content: RecordContent { id: ContentId(uuid(id)), part: part("m") },
+            checkpoint: Some(part("c")),
+            implied_checkpoint: part("i"),
+            require_checkpoint: false,
+            priority: Priority::Normal,
+            policy: handoffd_core::domain::policy::EdgePolicy::default(),
+            repeat: None,
+            personal: Vec::new(),
+            whole: vec![id],
+            idempotency_key: None,
+            has_part: true,
+            subtasks: Vec::new(),
+            declared_budget: None,
+            refusal_salt: [0; 16],
+            safety: None,
+            residency: None,
+            claim: claimed.then(|| ("broker".to_owned(), Micros(at + 1_000))),
+        })),
+    )
+}
+
+pub(super) fn command(at: i64, kind: Kind) -> Command {
+    Command { tenant: tenant(), at: Micros(at), actor: Actor::broker(), kind }
+}
+
+pub(super) fn verdict(id: u8, task: u8, at: i64, token: i64, word: Word) -> Command {
+    command(
+        at,
+        Kind::Verdict(Box::new(Verdict {
+            task_id: TaskId(uuid(task)),
+            handoff_id: HandoffId(uuid(id)),
+            word,
+            fencing_token: token,
+            content: None,
+            spent: None,
+            lease_until: Micros(at).plus(Duration::from_secs(1)),
+        })),
+    )
+}
+
+pub(super) fn settle(id: u8, task: u8, at: i64, attempt: i32, outcome: Outcome) -> Command {
+    command(
+        at,
+        Kind::Settle(Box::new(Settle {
+            task_id: TaskId(uuid(task)),
+            handoff_id: HandoffId(uuid(id)),
+            attempt,
+            begun_at: Some(Micros(at)),
+            outcome,
+            content: None,
+            lease_until: Micros(at).plus(Duration::from_secs(1)),
+        })),
+    )
+}
+
+pub(super) fn content_of(id: u8) -> RecordContent {
+    RecordContent { id: ContentId(uuid(id)), part: part("words") }
+}
+
+pub(super) fn expire(id: u8, task: u8, at: i64) -> Command {
+    let (task_id, handoff_id) = (TaskId(uuid(task)), HandoffId(uuid(id)));
+    command(at, Kind::Expire(Expire { task_id, handoff_id }))
+}
+
+/// The rules as shipped, and ids that nobody used.
+fn context() -> Context {
+    Context {
+        rules: Rules::default(),
+        spare: Spare::new(Micros(0)),
+        waited: Duration::from_micros(3),
+    }
+}
+
+pub(super) fn apply(
+    state: BatchState,
+    command: &Command,
+) -> (BatchState, Result<Reply, LedgerError>, usize) {
+    let mut plan = Plan::new(state);
+    match decide(&plan.state, command, &context()) {
+        Ok((changes, reply)) => {
+            plan.apply(changes);
+            let records = plan.writes.records.len();
+            (plan.state, Ok(reply), records)
+        }
+        Err(err) => (plan.state, Err(err), 0),
+    }
+}
+
+#[derive(Debug, Clone)]
+enum Step {
+    Submit { id: u8, claimed: bool, completed: i64, recovery: Recovery },
+    Say { id: u8, word: Word, stale: bool },
+    Settle { id: u8, attempt: i32, outcome: Outcome },
+    Expire { id: u8 },
+    Cancel { task: u8, grace: i64 },
+    Resolve { task: u8, resolution: Option<Resolution> },
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let id = 0..6u8;
+    let word = prop_oneof![
+        Just(Word::Accept),
+        Just(Word::Reject("NO".to_owned())),
+        Just(Word::Complete),
+        Just(Word::Fail("free text".to_owned())),
+        Just(Word::Heartbeat),
+    ];
+    let recovery = prop_oneof![
+        Just(Recovery::Source),
+        Just(Recovery::Human),
+        Just(Recovery::Agent("c".parse().unwrap())),
+    ];
+    let resolution = prop_oneof![
+        Just(None),
+        Just(Some(Resolution::Retry)),
+        Just(Some(Resolution::RollBack)),
+        Just(Some(Resolution::Reassign("c".parse().unwrap()))),
+        Just(Some(Resolution::Complete)),
+    ];
+    let outcome = prop_oneof![
+        Just(Outcome::Accepted),
+        Just(Outcome::Rejected("NO".to_owned())),
+        Just(Outcome::Received { verdict_by: Micros(50) }),
+        Just(Outcome::Retry {
+            at: Micros(5),
+            why: "W".to_owned(),
+            busy: true,
+            verdict_by: Some(Micros(60)),
+        }),
+        Just(Outcome::GivenUp { why: "W".to_owned() }),
+        Just(Outcome::Expired),
+        Just(Outcome::Unclaimed),
+    ];
+    prop_oneof![
+        (id.clone(), any::<bool>(), 0..6i64, recovery).prop_map(
+            |(id, claimed, completed, recovery)| Step::Submit { id, claimed, completed, recovery }
+        ),
+        (0..2u8, 0..20i64).prop_map(|(task, grace)| Step::Cancel { task: 100 + task, grace }),
+        (0..2u8, resolution)
+            .prop_map(|(task, resolution)| Step::Resolve { task: 100 + task, resolution }),
+        (id.clone(), word, any::<bool>()).prop_map(|(id, word, stale)| Step::Say {
+            id,
+            word,
+            stale
+        }),
+        (id.clone(), 0..3i32, outcome).prop_map(|(id, attempt, outcome)| Step::Settle {
+            id,
+            attempt,
+            outcome
+        }),
+        id.prop_map(|id| Step::Expire { id }),
+    ]
+}
+
+/// Handoffs 0 to 2 are on one task, 3 to 5 on another.
+const fn task_of(id: u8) -> u8 {
+    100 + id / 3
+}
+
+fn check(before: &BatchState, after: &BatchState) {
+    for (key, task) in &after.tasks {
+        let asked = after.escalations.values().filter(|row| row.task_id == key.1 && row.is_open());
+        let escalated = task.status == TaskStatus::Escalated;
+        assert_eq!(asked.count(), usize::from(escalated), "one question while it waits");
+        let waiting = after.outbox.values().filter(|row| row.task_id == key.1).count();
+        assert_eq!(task.undelivered, i64::try_from(waiting).unwrap(), "undelivered is the outbox");
+        if let Some(was) = before.tasks.get(key) {
+            assert!(task.fence >= was.fence, "a fencing token never falls");
+            if was.status.is_final() {
+                assert_eq!(task.status, was.status, "an ended task stays ended");
+            }
+        }
+    }
+    for (key, handoff) in &after.handoffs {
+        if let Some(was) = before.handoffs.get(key) {
+            if was.status.is_final() && handoff.status != HandoffStatus::DeadLettered {
+                assert_eq!(handoff.status, was.status, "an end is left by decision only");
+            }
+            assert_eq!(handoff.checkpoint, was.checkpoint, "its checkpoint is its own for good");
+        }
+        let waits = after.outbox.contains_key(key);
+        assert!(!waits || handoff.status == HandoffStatus::Pending, "only the pending wait");
+        if handoff.status.is_final() {
+            assert!(handoff.ended_at.is_some() && handoff.deadline_at.is_none());
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(512))]
+    #[test]
+    fn any_history_keeps_the_books_straight(steps in proptest::collection::vec(step(), 1..60)) {
+        let mut state = BatchState::default();
+        for name in ["a", "b", "c"] {
+            let agent = handoffd_core::domain::agent::Agent::new(name.parse().unwrap());
+            let row = handoffd_store::store::AgentRow {
+                tenant: tenant(),
+                secrets: String::new(),
+                created_at: Micros(0),
+                updated_at: Micros(0),
+                agent: agent.clone(),
+            };
+            state.agents.insert((tenant(), agent.agent_id), row);
+        }
+        for (at, step) in steps.into_iter().enumerate() {
+            let at = i64::try_from(at).unwrap();
+            let command = match step {
+                Step::Submit { id, claimed, completed, recovery } => {
+                    let mut made = submit(id, task_of(id), at, claimed);
+                    if let Kind::Submit(submit) = &mut made.kind {
+                        submit.subtasks = (0..completed.unsigned_abs()).collect();
+                        let edge = EdgePolicy { on_reject: recovery, ..EdgePolicy::default() };
+                        submit.handoff.ruling =
+                            Some(Box::new(Ruling { edge, ..Ruling::default() }));
+                    }
+                    made
+                }
+                Step::Cancel { task, grace } => command(at, Kind::CancelTask(Box::new(CancelTask {
+                    task_id: TaskId(uuid(task)),
+                    by: None,
+                    grace_until: Micros(at + grace),
+                    content: content_of(9),
+                }))),
+                Step::Resolve { task, resolution } => {
+                    let open = state.escalations.values().find(|row| {
+                        row.is_open() && row.task_id == TaskId(uuid(task))
+                    });
+                    let Some(row) = open else { continue };
+                    let at = if resolution.is_none() { row.timeout_at.0 } else { at };
+                    command(at, Kind::Resolve(Box::new(Resolve {
+                        escalation_id: row.id,
+                        task_id: row.task_id,
+                        handoff_id: row.handoff_id,
+                        agents: Vec::new(),
+                        resolution,
+                        content: None,
+                    })))
+                }
+                Step::Say { id, word, stale } => {
+                    let token = state
+                        .handoffs
+                        .get(&(tenant(), HandoffId(uuid(id))))
+                        .map_or(0, |handoff| handoff.fencing_token);
+                    verdict(id, task_of(id), at, token - i64::from(stale), word)
+                }
+                Step::Settle { id, attempt, outcome } => settle(id, task_of(id), at, attempt, outcome),
+                Step::Expire { id } => command(at, Kind::Expire(Expire {
+                    task_id: TaskId(uuid(task_of(id))),
+                    handoff_id: HandoffId(uuid(id)),
+                })),
+            };
+            let before = state.clone();
+            let (after, reply, records) = apply(state, &command);
+            if reply.is_err() {
+                prop_assert_eq!(records, 0, "who is refused leaves no trace");
+            }
+            let changed = after.handoffs.iter().any(|(key, handoff)| {
+                before.handoffs.get(key).is_none_or(|was| was.status != handoff.status)
+            });
+            prop_assert!(!changed || records > 0, "no status changes without a record");
+            check(&before, &after);
+            state = after;
+        }
+    }
+}
+
+#[test]
+fn a_stale_token_changes_nothing() {
+    let (state, ..) = apply(BatchState::default(), &submit(0, 100, 0, true));
+    let (after, reply, records) = apply(state.clone(), &verdict(0, 100, 1, 7, Word::Accept));
+    assert!(matches!(reply, Err(LedgerError::StaleLease)));
+    assert_eq!((records, &after.handoffs), (0, &state.handoffs));
+}
+
+#[test]
+fn a_rejection_gives_the_task_back_to_its_checkpoint_in_one_step() {
+    let (state, ..) = apply(BatchState::default(), &submit(0, 100, 0, true));
+    let (after, reply, records) =
+        apply(state, &settle(0, 100, 1, 1, Outcome::Rejected("free text of a person".to_owned())));
+    assert!(reply.is_ok());
+    let task = &after.tasks[&(tenant(), TaskId(uuid(100)))];
+    assert_eq!((task.status, task.holder.as_str()), (TaskStatus::PendingHandoff, "a"));
+    assert_eq!(task.checkpoint.unwrap().seq, 1);
+    assert!(after.outbox.is_empty());
+    assert_eq!(records, 2, "the rejection and the rollback");
+}
+
+#[test]
+fn what_a_receiver_says_never_stands_in_a_record() {
+    let (state, ..) = apply(BatchState::default(), &submit(0, 100, 0, true));
+    let mut plan = Plan::new(state);
+    let said = settle(0, 100, 1, 1, Outcome::Rejected("Jane Roe, 12 Elm Street".to_owned()));
+    let (changes, _) = decide(&plan.state, &said, &context()).unwrap();
+    plan.apply(changes);
+    for record in &plan.writes.records {
+        assert_eq!(record.reason.as_deref(), Some("REJECTED_BY_RECEIVER"));
+    }
+}
+
+#[test]
+fn books_are_written_where_they_changed_within_the_batch() {
+    let same_books = |state: BatchState, batch: &[Command]| {
+        let mut plan = Plan::new(state);
+        for command in batch {
+            let (changes, _) = decide(&plan.state, command, &context()).unwrap();
+            plan.apply(changes);
+        }
+        let key = (tenant(), TaskId(uuid(100)));
+        assert!(plan.writes.tasks.contains_key(&key));
+        (plan.writes.same_books.contains(&key), plan.state)
+    };
+    let first = submit(0, 100, 0, true);
+    let accepted = settle(0, 100, 1, 1, Outcome::Accepted);
+    let (same, state) = same_books(BatchState::default(), std::slice::from_ref(&first));
+    assert!(!same, "a new task has none yet");
+    assert!(!same_books(BatchState::default(), &[first, accepted.clone()]).0);
+    assert!(same_books(state.clone(), std::slice::from_ref(&accepted)).0);
+    let next = submit(1, 100, 2, true);
+    assert!(!same_books(state.clone(), std::slice::from_ref(&next)).0);
+    assert!(!same_books(state.clone(), &[accepted.clone(), next.clone()]).0);
+    assert!(!same_books(state, &[next, accepted]).0);
+}
+
+#[test]
+fn the_second_handoff_of_a_task_waits_for_the_first() {
+    let (state, ..) = apply(BatchState::default(), &submit(0, 100, 0, true));
+    let (state, ..) = apply(state, &submit(1, 100, 1, true));
+    let second = &state.outbox[&(tenant(), HandoffId(uuid(1)))];
+    assert_eq!(
+        (second.claimed_by.as_ref(), second.attempt),
+        (None, 0),
+        "not claimed, though offered"
+    );
+    let (_, reply, _) = apply(state, &settle(0, 100, 2, 1, Outcome::Accepted));
+    assert!(matches!(reply, Ok(Reply::Handoff { more: true, .. })), "the settling says so");
+}
+
+#[test]
+fn f1_3_who_handed_on_is_done_and_has_no_lease_that_runs_out() {
+    let (state, ..) = apply(BatchState::default(), &submit(0, 100, 0, true));
+    let (state, ..) = apply(state, &settle(0, 100, 1, 1, Outcome::Accepted));
+    let mut onward = submit(1, 100, 2, true);
+    if let Kind::Submit(submit) = &mut onward.kind {
+        submit.handoff.source = "b".parse().unwrap();
+        submit.handoff.source_execution = ExecutionId(uuid(8));
+        submit.handoff.target = "c".parse().unwrap();
+        submit.handoff.parent_id = Some(HandoffId(uuid(0)));
+    }
+    let (state, ..) = apply(state, &onward);
+    let held = |state: &BatchState| state.handoffs[&(tenant(), HandoffId(uuid(0)))].clone();
+    assert_eq!((held(&state).status, held(&state).deadline_at), (HandoffStatus::Accepted, None));
+    let late = command(
+        10_000_000,
+        Kind::Expire(Expire { task_id: TaskId(uuid(100)), handoff_id: HandoffId(uuid(0)) }),
+    );
+    assert_eq!(apply(state.clone(), &late).2, 0, "no lease runs while it waits");
+    let beat = verdict(0, 100, 3, held(&state).fencing_token, Word::Heartbeat);
+    assert_eq!(held(&apply(state.clone(), &beat).0).deadline_at, None, "a heartbeat starts none");
+    // What it handed on comes back: it has the task again, under a fresh lease that can run out.
+    let (back, ..) = apply(state.clone(), &settle(1, 100, 3, 1, Outcome::Rejected("NO".into())));
+    let fresh = Micros(3).plus(Rules::default().lease);
+    assert_eq!(held(&back).deadline_at, Some(fresh));
+    let over = command(
+        fresh.0,
+        Kind::Expire(Expire { task_id: TaskId(uuid(100)), handoff_id: HandoffId(uuid(0)) }),
+    );
+    let (over, reply, _) = apply(back, &over);
+    assert!(matches!(reply, Ok(Reply::Handoff { rolled_back: true, .. })));
+    assert_eq!(over.tasks[&(tenant(), TaskId(uuid(100)))].holder.as_str(), "a");
+    let (state, ..) = apply(state, &settle(1, 100, 3, 1, Outcome::Accepted));
+    let done = held(&state);
+    assert_eq!((done.status, done.reason.as_deref()), (HandoffStatus::Completed, Some(HANDED_ON)));
+    let (after, _, records) = apply(state.clone(), &late);
+    assert_eq!(records, 0, "nothing expires");
+    // Its last word comes afterwards, and counts once.
+    let mut last = verdict(0, 100, 9, done.fencing_token, Word::Complete);
+    if let Kind::Verdict(verdict) = &mut last.kind {
+        verdict.content = Some(content_of(7));
+    }
+    let (said, reply, records) = apply(state, &last);
+    assert!(matches!(reply, Ok(Reply::Handoff { repeated: true, .. })));
+    assert_eq!((records, held(&said).reason), (1, None));
+    assert_eq!(apply(said, &last).2, 0);
+    let task = &after.tasks[&(tenant(), TaskId(uuid(100)))];
+    assert_eq!((task.status, task.holder.as_str()), (TaskStatus::Running, "c"));
+}
+
+#[test]
+fn nobody_plants_a_checkpoint_in_anothers_run() {
+    let (state, ..) = apply(BatchState::default(), &submit(0, 100, 0, true));
+    let mut planted = submit(1, 100, 1, true);
+    if let Kind::Submit(submit) = &mut planted.kind {
+        submit.handoff.source = "x".parse().unwrap();
+    }
+    let (_, reply, records) = apply(state, &planted);
+    assert!(matches!(reply, Err(LedgerError::Forbidden(_))));
+    assert_eq!(records, 0);
+}
+
+#[test]
+fn a_stranger_must_be_looked_up_before_it_hands_on_a_task() {
+    let (state, ..) = apply(BatchState::default(), &submit(0, 100, 0, true));
+    let mut foreign = submit(1, 100, 1, true);
+    if let Kind::Submit(submit) = &mut foreign.kind {
+        submit.handoff.source = "x".parse().unwrap();
+        submit.handoff.source_execution = ExecutionId(uuid(8));
+        submit.has_part = false;
+    }
+    let (_, reply, records) = apply(state.clone(), &foreign);
+    assert!(matches!(reply, Err(LedgerError::NotHolder)));
+    assert_eq!(records, 0);
+    if let Kind::Submit(submit) = &mut foreign.kind {
+        submit.has_part = true;
+    }
+    let (_, reply, _) = apply(state, &foreign);
+    let Ok(Reply::Refused { failures, .. }) = reply else { panic!("{reply:?}") };
+    assert_eq!(failures[0].code, Code::LineageMismatch, "it has a part, and nothing to hand on");
+}
+
+#[test]
+fn an_attempt_that_was_superseded_settles_nothing() {
+    let (state, ..) = apply(BatchState::default(), &submit(0, 100, 0, true));
+    let (after, reply, records) = apply(state.clone(), &settle(0, 100, 1, 2, Outcome::Accepted));
+    assert!(matches!(reply, Ok(Reply::Superseded)));
+    assert_eq!((records, &after.outbox), (0, &state.outbox));
+}
+
+#[test]
+fn a_completion_that_overtakes_the_answer_counts_as_both() {
+    let (state, ..) = apply(BatchState::default(), &submit(0, 100, 0, true));
+    let (state, reply, records) = apply(state, &verdict(0, 100, 1, 1, Word::Complete));
+    assert_eq!(records, 2, "ACCEPTED and COMPLETED");
+    let Ok(Reply::Handoff { latency, .. }) = reply else { panic!("{reply:?}") };
+    let micros = Duration::from_micros;
+    assert_eq!(latency, LatencySample { whole: Some(micros(1)), shares: None });
+    // What the answer still tells is when the attempt was begun, once.
+    let late = settle(0, 100, 2, 1, Outcome::Accepted);
+    let (after, reply, records) = apply(state, &late);
+    let Ok(Reply::Handoff { latency, repeated: true, .. }) = reply else { panic!("{reply:?}") };
+    assert_eq!(latency, LatencySample { whole: None, shares: Some((micros(1), micros(0))) });
+    assert_eq!(records, 0);
+    let (after, reply, _) = apply(after, &late);
+    assert!(matches!(reply, Ok(Reply::Superseded)));
+    assert_eq!(after.handoffs[&(tenant(), HandoffId(uuid(0)))].status, HandoffStatus::Completed);
+}
+
+#[test]
+fn the_same_again_is_a_replay_and_another_body_a_conflict() {
+    let (state, ..) = apply(BatchState::default(), &submit(0, 100, 0, true));
+    let (state, reply, records) = apply(state, &submit(0, 100, 1, true));
+    assert!(matches!(reply, Ok(Reply::Submitted { replayed: true, .. })));
+    assert_eq!(records, 0);
+    let mut other = submit(0, 100, 1, true);
+    if let Kind::Submit(submit) = &mut other.kind {
+        submit.whole = vec![77];
+    }
+    let (_, reply, _) = apply(state, &other);
+    assert!(matches!(reply, Err(LedgerError::Conflict(_))));
+}
+
+/// The types of the events that a command made, in order, each standing behind a record.
+fn told(state: &BatchState, command: &Command) -> (BatchState, Vec<&'static str>) {
+    let mut plan = Plan::new(state.clone());
+    let (changes, _) = decide(&plan.state, command, &context()).unwrap();
+    plan.apply(changes);
+    for (record, _) in &plan.writes.events {
+        assert!(*record < plan.writes.records.len());
+    }
+    let kinds = plan.writes.events.iter().map(|(_, event)| event.kind.as_str()).collect();
+    (plan.state, kinds)
+}
+
+#[test]
+fn each_transition_tells_of_itself() {
+    let (state, kinds) = told(&BatchState::default(), &submit(1, 1, 1, false));
+    assert_eq!(kinds, ["agent.handoff.occurred"]);
+    assert_eq!(told(&state, &submit(1, 1, 2, false)).1, [""; 0], "a replay tells nothing");
+    let token = state.handoffs.values().next().unwrap().fencing_token;
+    let (accepted, kinds) = told(&state, &verdict(1, 1, 2, token, Word::Accept));
+    assert_eq!(kinds, ["handoff.accepted"]);
+    let (_, kinds) = told(&accepted, &verdict(1, 1, 3, token, Word::Complete));
+    assert_eq!(kinds, ["handoff.completed"]);
+    let (_, kinds) = told(&state, &verdict(1, 1, 3, token, Word::Complete));
+    assert_eq!(kinds, ["handoff.accepted", "handoff.completed"]);
+    let back = ["handoff.rolled_back", "alert.raised"];
+    let (_, kinds) = told(&state, &verdict(1, 1, 3, token, Word::Reject("no, and why".into())));
+    assert_eq!(kinds, [&["handoff.rejected"][..], &back].concat());
+    let (_, kinds) = told(&accepted, &verdict(1, 1, 3, token, Word::Fail("BROKE".into())));
+    assert_eq!(kinds, [&["handoff.failed"][..], &back].concat());
+    let expire = Expire { task_id: TaskId(uuid(1)), handoff_id: HandoffId(uuid(1)) };
+    let (_, kinds) = told(&accepted, &command(9_000_000, Kind::Expire(expire)));
+    assert_eq!(kinds, [&["handoff.expired"][..], &back].concat());
+}
+
+#[test]
+fn what_a_receiver_says_does_not_enter_an_event() {
+    let (state, _) = told(&BatchState::default(), &submit(1, 1, 1, false));
+    let token = state.handoffs.values().next().unwrap().fencing_token;
+    let mut plan = Plan::new(state);
+    let said = verdict(1, 1, 3, token, Word::Reject("Mrs Doe's file is incomplete".into()));
+    let (changes, _) = decide(&plan.state, &said, &context()).unwrap();
+    plan.apply(changes);
+    for (_, event) in &plan.writes.events {
+        assert!(!format!("{event:?}").contains("Doe"), "{event:?}");
+    }
+    let back = plan.writes.events.iter().find(|(_, event)| {
+        event.kind == handoffd_core::domain::event::EventType::HandoffRolledBack
+    });
+    let (_, back) = back.unwrap();
+    assert_eq!(back.data["reason"], "REJECTED_BY_RECEIVER");
+    assert_eq!(back.data["checkpoint"]["seq"], 1);
+    assert_eq!(back.audience, back.source, "the sender is told");
+}

@@ -1,0 +1,200 @@
+//! Erasure decided over what was found: no store.
+
+use std::time::Duration;
+
+use super::command::{
+    Command, EraseNext, Kind, LedgerError, PlaceHold, Reply, RequestErasure, content,
+};
+use super::context::{Context, Rules, Spare};
+use super::decide::{Decision, decide};
+use super::plan::{Change, Plan};
+use handoffd_core::domain::ids::{ContentId, ErasureId, HandoffId, Micros, TenantId};
+use handoffd_core::evidence::erasure::{DataSlot, ErasureScope};
+use handoffd_core::evidence::record::{Actor, RecordKind};
+use handoffd_store::store::BatchState;
+use handoffd_store::store::erasure::{
+    ErasurePage, ErasureRow, ErasureStatus, HoldRow, PageNeed, SubjectRef, SubjectState,
+};
+
+fn context() -> Context {
+    Context { rules: Rules::default(), spare: Spare::new(Micros(0)), waited: Duration::ZERO }
+}
+
+fn tenant() -> TenantId {
+    "t".parse().unwrap()
+}
+
+fn id() -> ErasureId {
+    ErasureId(uuid::Uuid::from_u128(7))
+}
+
+fn subject() -> SubjectRef {
+    SubjectRef { tenant: tenant(), id: "jana".to_owned(), key: [1; 32] }
+}
+
+fn command(kind: Kind) -> Command {
+    Command { tenant: tenant(), at: Micros(9), actor: Actor::broker(), kind }
+}
+
+fn request() -> Command {
+    command(Kind::RequestErasure(Box::new(RequestErasure {
+        subject: subject(),
+        id: id(),
+        commitment: [2; 32],
+        scope: ErasureScope::PersonalData,
+        reason: "ASKED".to_owned(),
+        content: content(b"{}", Micros(9)),
+    })))
+}
+
+fn next() -> Command {
+    command(Kind::Erase(Box::new(EraseNext {
+        id: id(),
+        page: PageNeed { upto: 100, limit: 10 },
+        content_id: ContentId(uuid::Uuid::from_u128(1)),
+        salt: [3; 16],
+    })))
+}
+
+fn hold(subject: bool) -> HoldRow {
+    HoldRow {
+        tenant: tenant(),
+        id: "case-1".to_owned(),
+        subject_key: subject.then_some([1; 32]),
+        subject_id: subject.then(|| "jana".to_owned()),
+        task_id: None,
+        reason: "litigation".to_owned(),
+        placed_at: Micros(1),
+        released_at: None,
+    }
+}
+
+fn knowing(known: SubjectState) -> BatchState {
+    let mut state = BatchState::default();
+    state.erasure.subjects.insert(subject(), known);
+    state
+}
+
+fn asked() -> ErasureRow {
+    let state = knowing(SubjectState { held: 2, ..SubjectState::default() });
+    match decide(&state, &request(), &context()).unwrap().1 {
+        Reply::Erasure { row, repeated: false } => row,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn with_page(
+    row: ErasureRow,
+    holds: Vec<HoldRow>,
+    data: Vec<(DataSlot, Option<HandoffId>)>,
+) -> BatchState {
+    let mut state = BatchState::default();
+    let page = ErasurePage { row, holds, data, contents: vec![], checkpoints: vec![] };
+    state.erasure.pages.insert((tenant(), id()), page);
+    state
+}
+
+fn kinds(decision: &Decision) -> Vec<RecordKind> {
+    let (changes, _) = decision.as_ref().unwrap();
+    changes
+        .iter()
+        .filter_map(|change| match change {
+            Change::Record(draft) => Some(draft.kind),
+            _ => None,
+        })
+        .collect()
+}
+
+#[test]
+fn a_request_is_recorded_and_names_nobody() {
+    let state = knowing(SubjectState { held: 2, ..SubjectState::default() });
+    let decision = decide(&state, &request(), &context());
+    assert_eq!(kinds(&decision), [RecordKind::ErasureRequested]);
+    let (changes, _) = decision.unwrap();
+    for change in &changes {
+        if let Change::Record(draft) = change {
+            let mut head = handoffd_core::evidence::record::LogHead {
+                tenant: tenant(),
+                log_id: "l".to_owned(),
+                size: 0,
+                hash: vec![],
+                tree: handoffd_core::evidence::merkle::Frontier::default(),
+            };
+            let body = handoffd_core::evidence::record::seal(&mut head, draft).body;
+            let body = String::from_utf8(body).unwrap();
+            assert!(!body.contains("jana") && body.contains("subjectCommitment"), "{body}");
+        }
+    }
+}
+
+#[test]
+fn a_hold_forbids_the_request_and_the_next_page() {
+    let held = SubjectState { held: 2, holds: vec![hold(true)], latest: None };
+    let said = decide(&knowing(held), &request(), &context()).unwrap_err();
+    assert!(matches!(&said, LedgerError::Held { id, .. } if id == "case-1"), "{said:?}");
+    let data = vec![(DataSlot { leaf_index: 1, ordinal: 0 }, None)];
+    let said =
+        decide(&with_page(asked(), vec![hold(true)], data), &next(), &context()).unwrap_err();
+    assert!(matches!(said, LedgerError::Held { .. }), "{said:?}");
+}
+
+#[test]
+fn a_hold_placed_in_the_same_batch_counts() {
+    let data = vec![(DataSlot { leaf_index: 1, ordinal: 0 }, None)];
+    let mut plan = Plan::new(with_page(asked(), vec![], data));
+    let place = command(Kind::PlaceHold(Box::new(PlaceHold {
+        row: hold(true),
+        commitment: None,
+        content: content(b"{}", Micros(9)),
+    })));
+    let (changes, _) = decide(&plan.state, &place, &context()).unwrap();
+    plan.apply(changes);
+    assert!(matches!(decide(&plan.state, &next(), &context()), Err(LedgerError::Held { .. })));
+}
+
+#[test]
+fn nothing_held_is_not_found_and_what_is_done_is_answered_again() {
+    let said = decide(&knowing(SubjectState::default()), &request(), &context()).unwrap_err();
+    assert!(matches!(said, LedgerError::NotFound(_)), "{said:?}");
+    let done = ErasureRow { status: ErasureStatus::Completed, ..asked() };
+    let known = SubjectState { held: 0, holds: vec![], latest: Some(done.clone()) };
+    let (changes, reply) = decide(&knowing(known), &request(), &context()).unwrap();
+    assert!(changes.is_empty());
+    assert!(matches!(reply, Reply::Erasure { repeated: true, .. }));
+    // New data since: a new erasure.
+    let known = SubjectState { held: 1, holds: vec![], latest: Some(done) };
+    assert_eq!(
+        kinds(&decide(&knowing(known), &request(), &context())),
+        [RecordKind::ErasureRequested]
+    );
+}
+
+#[test]
+fn pages_go_with_their_record_until_none_is_left() {
+    let data = vec![
+        (DataSlot { leaf_index: 1, ordinal: 0 }, Some(HandoffId(uuid::Uuid::from_u128(1)))),
+        (DataSlot { leaf_index: 1, ordinal: 2 }, Some(HandoffId(uuid::Uuid::from_u128(1)))),
+    ];
+    let mut plan = Plan::new(with_page(asked(), vec![], data));
+    let first = decide(&plan.state, &next(), &context());
+    assert_eq!(kinds(&first), [RecordKind::Erased]);
+    plan.apply(first.unwrap().0);
+    assert_eq!((plan.writes.erased[0].data.len(), plan.writes.erased[0].handoffs.len()), (2, 1));
+    // The same batch again: the page is gone, so this is the end of the rows.
+    let (changes, reply) = decide(&plan.state, &next(), &context()).unwrap();
+    let Reply::Erasure { row, .. } = reply else { panic!() };
+    assert_eq!((row.status, row.subject_id, row.data), (ErasureStatus::Scrubbing, None, 2));
+    plan.apply(changes);
+    let finish = command(Kind::FinishErasure(id()));
+    let ended = decide(&plan.state, &finish, &context());
+    assert_eq!(kinds(&ended), [RecordKind::ErasureCompleted]);
+    plan.apply(ended.unwrap().0);
+    assert_eq!(kinds(&decide(&plan.state, &finish, &context())), []);
+}
+
+#[test]
+fn an_erasure_with_data_left_does_not_end() {
+    let state = with_page(asked(), vec![], vec![]);
+    let said = decide(&state, &command(Kind::FinishErasure(id())), &context()).unwrap_err();
+    assert!(matches!(said, LedgerError::Conflict(_)));
+}

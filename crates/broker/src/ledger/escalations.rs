@@ -1,0 +1,323 @@
+//! Decisions on escalations: what a person says, or what happens when nobody does.
+
+use super::case::{Case, open_of, resume_leases};
+use super::command::{Command, LedgerError, Reply, Resolve};
+use super::context::Context;
+use super::decide::Decision;
+use super::plan::Change;
+use super::submit::tell;
+use super::tasks::{finish_open, person, withdraw_open};
+use super::verdict::expired;
+use handoffd_core::domain::escalation::{Escalation, EscalationStatus, Resolution};
+use handoffd_core::domain::event::{Event, EventType};
+use handoffd_core::domain::handoff::{Handoff, HandoffEvent, HandoffStatus};
+use handoffd_core::domain::ids::AgentId;
+use handoffd_core::domain::ruling::{Standing, Trigger};
+use handoffd_core::domain::task::{Task, TaskEvent};
+use handoffd_core::evidence::record::{Actor, RecordDraft, RecordKind};
+use handoffd_store::store::{BatchState, DeadLetterRow};
+
+/// Why a dead letter was kept that no person released in time: a code.
+const ESCALATION_TIMEOUT: &str = "ESCALATION_TIMEOUT";
+
+/// An escalation with its task, as they will be.
+struct Decider<'a> {
+    state: &'a BatchState,
+    command: &'a Command,
+    context: &'a Context,
+    row: Escalation,
+    task: Task,
+    /// The handoff that failed, where it ended here.
+    ended: Option<Handoff>,
+    changes: Vec<Change>,
+}
+
+/// A person decides, or time does.
+pub(super) fn resolve(
+    state: &BatchState,
+    command: &Command,
+    context: &Context,
+    resolve: &Resolve,
+) -> Decision {
+    let key = (command.tenant.clone(), resolve.escalation_id);
+    let row = state
+        .escalations
+        .get(&key)
+        .filter(|row| row.is_open() && row.task_id == resolve.task_id)
+        .ok_or_else(|| LedgerError::Conflict("this escalation was decided before".to_owned()))?;
+    let mut task = state
+        .tasks
+        .get(&(command.tenant.clone(), row.task_id))
+        .cloned()
+        .ok_or(LedgerError::NotFound("task"))?;
+    let due = row.timeout_at <= command.at;
+    if resolve.resolution.is_none() && !due {
+        return Err(LedgerError::Conflict("this escalation still has time".to_owned()));
+    }
+    task.status = task.status.next(TaskEvent::Resume)?;
+    // The count of failures begins anew, whoever decides.
+    task.failures = 0;
+    task.course.failing.clear();
+    let (row, changes) = (row.clone(), Vec::new());
+    let mut decider = Decider { state, command, context, row, task, ended: None, changes };
+    let (status, code) = match &resolve.resolution {
+        Some(resolution) => {
+            decider.carry_out(resolution)?;
+            (EscalationStatus::Resolved, resolution.as_str())
+        }
+        None => (EscalationStatus::TimedOut, decider.time_out()?),
+    };
+    let again = resume_leases(state, command, context, &decider.task, None);
+    decider.changes.extend(again);
+    Ok(decider.close(resolve, status, code))
+}
+
+impl<'a> Decider<'a> {
+    /// The handoff that failed.
+    fn failed(&self) -> Option<Handoff> {
+        let id = self.row.handoff_id?;
+        let known = || self.state.handoffs.get(&(self.command.tenant.clone(), id)).cloned();
+        self.ended.clone().or_else(known)
+    }
+
+    /// What the recovery has under way: the task's current handoff, where it is open.
+    fn under_way(&self) -> Option<&'a Handoff> {
+        open_of(self.state, self.command, self.task.id)
+            .into_iter()
+            .filter_map(|id| self.state.handoffs.get(&(self.command.tenant.clone(), id)))
+            .find(|handoff| handoff.fencing_token == self.task.fence)
+    }
+
+    fn carry_out(&mut self, resolution: &Resolution) -> Result<(), LedgerError> {
+        match resolution {
+            Resolution::Retry => match (self.under_way(), self.failed()) {
+                (Some(handoff), _) if Some(handoff.id) == self.row.handoff_id => {
+                    Err(LedgerError::Conflict(
+                        "this handoff waits for a person's answer: give it to another agent, roll it back, or let its time run"
+                            .to_owned(),
+                    ))
+                }
+                (Some(handoff), _) => self.go_on(handoff),
+                (None, Some(_)) => {
+                    let target = self.row.target.clone();
+                    self.readdress(&target)
+                }
+                // Submissions were refused: their sender tries again.
+                (None, None) => Ok(()),
+            },
+            Resolution::Reassign(target) => {
+                if self.failed().is_none() {
+                    return Err(LedgerError::Conflict(
+                        "there is no handoff to give to another agent: submissions were refused"
+                            .to_owned(),
+                    ));
+                }
+                self.withdraw_under_way()?;
+                self.readdress(target)
+            }
+            Resolution::RollBack => {
+                if self.failed().is_none() {
+                    return Err(LedgerError::Conflict(
+                        "there is no handoff to roll back: submissions were refused".to_owned(),
+                    ));
+                }
+                self.withdraw_under_way()?;
+                self.with_failed(|case| case.roll_back("ESCALATION_RESOLVED"))
+            }
+            Resolution::Cancel => {
+                self.task.status = self.task.status.next(TaskEvent::Cancel)?;
+                let at = self.command.at;
+                let more =
+                    withdraw_open(self.state, self.command, self.context, &mut self.task, at)?;
+                self.changes.extend(more);
+                self.record(RecordKind::TaskCanceled, EventType::TaskCanceled);
+                Ok(())
+            }
+            Resolution::Complete => {
+                self.task.status = self.task.status.next(TaskEvent::Complete)?;
+                let more = finish_open(self.state, self.command, self.context, &mut self.task)?;
+                self.changes.extend(more);
+                self.record(RecordKind::TaskCompleted, EventType::TaskCompleted);
+                Ok(())
+            }
+        }
+    }
+
+    /// Nobody decided: the contract's synthetic identity takes over (seed 002 §4.4); else what is
+    /// under way goes on; else the handoff becomes a dead letter and its sender has the task again.
+    fn time_out(&mut self) -> Result<&'static str, LedgerError> {
+        if let Some(handoff) = self.under_way() {
+            if Some(handoff.id) != self.row.handoff_id {
+                self.go_on(handoff)?;
+                return Ok("TIMED_OUT_GOES_ON");
+            }
+            // The person that it went to stayed silent.
+            let mut case = self.case(handoff);
+            case.fail(&expired("HUMAN_TIMEOUT", Trigger::Timeout))?;
+            self.ended = Some(case.handoff.clone());
+            self.take(case);
+        }
+        // It ends where something else of the task is what is under way, too: nobody would say any more of it.
+        let key = self.row.handoff_id.map(|id| (self.command.tenant.clone(), id));
+        let silent = key.and_then(|key| self.state.handoffs.get(&key));
+        if self.ended.is_none()
+            && let Some(handoff) = silent.filter(|one| one.status == HandoffStatus::Pending)
+        {
+            let mut case = self.case(handoff);
+            case.fail(&expired("HUMAN_TIMEOUT", Trigger::Timeout))?;
+            self.ended = Some(case.handoff.clone());
+            self.take(case);
+        }
+        let Some(failed) = self.failed() else { return Ok("TIMED_OUT") };
+        if let Some(identity) = self.row.resume_as.clone()
+            && self.is_live(&identity)
+            && identity != failed.source
+        {
+            self.readdress(&identity)?;
+            return Ok("TIMED_OUT_RESUMED");
+        }
+        self.dead_letter()?;
+        Ok("TIMED_OUT_DEAD_LETTERED")
+    }
+
+    fn is_live(&self, id: &AgentId) -> bool {
+        let key = (self.command.tenant.clone(), id.clone());
+        self.state.agents.get(&key).is_some_and(|row| row.agent.is_live())
+    }
+
+    /// What is under way is what the task does now.
+    fn go_on(&mut self, handoff: &Handoff) -> Result<(), LedgerError> {
+        let event = match handoff.status {
+            HandoffStatus::Accepted => TaskEvent::Accept,
+            _ => TaskEvent::Submit,
+        };
+        self.task.status = self.task.status.next(event)?;
+        Ok(())
+    }
+
+    fn withdraw_under_way(&mut self) -> Result<(), LedgerError> {
+        let Some(handoff) = self.under_way() else { return Ok(()) };
+        let mut case = self.case(handoff);
+        case.withdraw("ESCALATION_RESOLVED")?;
+        if Some(handoff.id) == self.row.handoff_id {
+            self.ended = Some(case.handoff.clone());
+        }
+        self.take(case);
+        Ok(())
+    }
+
+    fn case(&self, handoff: &Handoff) -> Case<'a> {
+        Case::of(self.state, self.command, self.context, self.task.clone(), handoff.clone())
+    }
+
+    fn take(&mut self, case: Case<'a>) {
+        let (changes, task) = case.finish();
+        self.changes.extend(changes);
+        self.task = task;
+    }
+
+    fn with_failed(
+        &mut self,
+        act: impl FnOnce(&mut Case<'a>) -> Result<(), LedgerError>,
+    ) -> Result<(), LedgerError> {
+        let Some(failed) = self.failed() else { return Ok(()) };
+        let mut case = self.case(&failed);
+        case.forgive();
+        act(&mut case)?;
+        self.take(case);
+        Ok(())
+    }
+
+    /// A person's word goes before contract and allowlist: any registered agent that takes handoffs.
+    fn readdress(&mut self, target: &AgentId) -> Result<(), LedgerError> {
+        if !self.is_live(target) {
+            return Err(LedgerError::Invalid(
+                "/agentId".to_owned(),
+                format!("agent {target} is not registered, or takes no handoffs now"),
+            ));
+        }
+        self.with_failed(|case| {
+            if case.handoff.source == *target {
+                return Err(LedgerError::Invalid(
+                    "/agentId".to_owned(),
+                    "this agent sent the handoff: use rollback to give it the task back".to_owned(),
+                ));
+            }
+            let ruling = case.handoff.ruling.as_deref().cloned().unwrap_or_default();
+            let ruling = ruling.stand_in(Standing::Recovery);
+            case.readdress(target, ruling, true)
+        })
+    }
+
+    fn dead_letter(&mut self) -> Result<(), LedgerError> {
+        let command = self.command;
+        self.with_failed(|case| {
+            case.handoff.status = case.handoff.status.next(HandoffEvent::DeadLetter)?;
+            case.record(RecordKind::DeadLettered, Some(ESCALATION_TIMEOUT.to_owned()), None);
+            case.tell(EventType::HandoffDeadLettered, |event| {
+                event.with("reason", ESCALATION_TIMEOUT)
+            });
+            let handoff = &case.handoff;
+            case.changes.push(Change::DeadLetter(DeadLetterRow {
+                tenant: handoff.tenant.clone(),
+                handoff_id: handoff.id,
+                task_id: handoff.task_id,
+                source: handoff.source.clone(),
+                target: Some(handoff.target.clone()),
+                reason: ESCALATION_TIMEOUT.to_owned(),
+                failures: Vec::new(),
+                status: "OPEN".to_owned(),
+                created_at: command.at,
+                resolved_at: None,
+                resolved_by: None,
+            }));
+            case.roll_back(ESCALATION_TIMEOUT)
+        })
+    }
+
+    fn record(&mut self, kind: RecordKind, told: EventType) {
+        let command = self.command;
+        let mut draft =
+            RecordDraft::new(command.tenant.clone(), kind, command.at, command.actor.clone());
+        draft.task_id = Some(self.task.id);
+        draft.status = Some(self.task.status.as_str());
+        self.changes.push(Change::Record(Box::new(draft)));
+        self.changes.push(tell(Event::of_task(told, &self.task, command.at)));
+    }
+
+    fn close(
+        mut self,
+        resolve: &Resolve,
+        status: EscalationStatus,
+        code: &'static str,
+    ) -> (Vec<Change>, Reply) {
+        let command = self.command;
+        self.row.status = status;
+        self.row.resolved_at = Some(command.at);
+        self.row.resolved_by = Some(person(command));
+        self.row.resolution = Some(code.to_owned());
+        let mut draft = RecordDraft::new(
+            command.tenant.clone(),
+            RecordKind::EscalationResolved,
+            command.at,
+            command.actor.clone(),
+        );
+        if code == "TIMED_OUT_RESUMED" {
+            // The synthetic identity acts, through the broker.
+            draft.actor = Actor { agent_id: self.row.resume_as.clone(), ..Actor::broker() };
+        }
+        draft.task_id = Some(self.task.id);
+        draft.handoff_id = self.row.handoff_id;
+        // A status beside a handoff's id is the handoff's.
+        draft.status = self.row.handoff_id.is_none().then(|| self.task.status.as_str());
+        draft.reason = Some(code.to_owned());
+        draft.content.clone_from(&resolve.content);
+        self.task.updated_at = command.at;
+        // Why the task moved stands before how it did.
+        self.changes.insert(0, Change::Record(Box::new(draft)));
+        self.changes.push(Change::Task(self.task.clone()));
+        self.changes.push(Change::Escalation(self.row.clone()));
+        let reply = Reply::Escalation { row: self.row, task: self.task };
+        (self.changes, reply)
+    }
+}

@@ -1,0 +1,259 @@
+//! What came of commands, and why one was not carried out.
+
+use handoffd_core::contract::evolution::Assessment;
+use handoffd_core::domain::cap::{Cap, CapExceeded};
+use handoffd_core::domain::escalation::Escalation;
+use handoffd_core::domain::failure::{Code, Failure};
+use handoffd_core::domain::handoff::{Handoff, IllegalTransition};
+use handoffd_core::domain::ids::HandoffId;
+use handoffd_core::domain::latency::LatencySample;
+use handoffd_core::domain::task::{IllegalTaskTransition, Task, TaskStatus};
+use handoffd_core::evidence::append::LoggedRecord;
+use handoffd_store::store::contracts::ContractRow;
+use handoffd_store::store::erasure::{ErasureRow, HoldRow};
+use handoffd_store::store::events::SubscriptionRow;
+use handoffd_store::store::schemas::PayloadSchemaRow;
+use handoffd_store::store::{AgentRow, CheckpointRow, DeadLetterRow, KeyRow, OutboxRow};
+
+/// What came of a command that was carried out.
+#[derive(Debug, Clone)]
+pub enum Reply {
+    /// A handoff was committed, now or (replayed) before.
+    Submitted {
+        /// The handoff as it is.
+        handoff: Handoff,
+        /// Its record, where this call made it.
+        placed: Option<LoggedRecord>,
+        /// It was there already.
+        replayed: bool,
+    },
+    /// A submission was refused and the refusal recorded, now or (replayed) before.
+    Refused {
+        /// Everything that was found.
+        failures: Vec<Failure>,
+        /// Kept for a person, under the handoff's id.
+        dead_lettered: bool,
+        /// It was refused before, with the same content.
+        replayed: bool,
+        /// The cap that has no room for it.
+        over: Option<Box<CapExceeded>>,
+        /// What became of its task, where the refusal moved it.
+        undone: Option<Undone>,
+    },
+    /// A handoff after a word or a settlement.
+    Handoff {
+        /// The handoff as it is.
+        handoff: Handoff,
+        /// Its status is what it was before.
+        repeated: bool,
+        /// The task went back to its sender's checkpoint.
+        rolled_back: bool,
+        /// It left the outbox, and more of its task waits there.
+        more: bool,
+        /// What of its latency became known.
+        latency: LatencySample,
+    },
+    /// The attempt was no longer the current one; nothing was changed.
+    Superseded,
+    /// A claim got its token.
+    Leased {
+        /// The handoff with its token.
+        handoff: Handoff,
+        /// Its outbox row.
+        outbox: OutboxRow,
+    },
+    /// A task as it is now.
+    Task(Task),
+    /// An escalation that was decided, and its task.
+    Escalation {
+        /// As it is now.
+        row: Escalation,
+        /// As it is now.
+        task: Task,
+    },
+    /// A dead letter that was decided on.
+    DeadLetter {
+        /// As it is now.
+        row: DeadLetterRow,
+        /// Its handoff.
+        handoff: Handoff,
+        /// What keeps it; empty where it was released or discarded.
+        refused: Vec<Failure>,
+    },
+    /// A cap as it is now.
+    Cap(Box<Cap>),
+    /// A stored checkpoint.
+    Checkpoint(CheckpointRow),
+    /// An agent as it is now.
+    Agent(AgentRow),
+    /// A key as it is now.
+    Key(KeyRow),
+    /// A version of a contract.
+    Contract {
+        /// As kept.
+        row: ContractRow,
+        /// It was not there before.
+        added: bool,
+    },
+    /// A version of a payload schema.
+    PayloadSchema {
+        /// As kept.
+        row: Box<PayloadSchemaRow>,
+        /// What it changes; none where it was there before.
+        assessment: Option<Assessment>,
+    },
+    /// It stands in the log, and nowhere else.
+    Recorded,
+    /// A subscription as it is now.
+    Subscription(Box<SubscriptionRow>),
+    /// Done, and there is nothing to show.
+    Done,
+    /// Gone.
+    Deleted,
+    /// A legal hold as it is now.
+    Hold {
+        /// The hold.
+        row: HoldRow,
+        /// It was so before.
+        repeated: bool,
+    },
+    /// An erasure as it is now.
+    Erasure {
+        /// The erasure.
+        row: ErasureRow,
+        /// It was asked for before.
+        repeated: bool,
+    },
+    /// What a page of the purge took.
+    Purged(Purged),
+}
+
+/// What one page of the purge looked at and took.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Purged {
+    /// Where the next page begins.
+    pub next: i64,
+    /// Nothing after it is old enough.
+    pub ends: bool,
+    /// Records with something that is held back.
+    pub held: i64,
+    /// The first of these.
+    pub first_held: Option<i64>,
+    /// Personal data that went.
+    pub data: i64,
+    /// Contents of records that went.
+    pub contents: i64,
+    /// Checkpoints that went.
+    pub checkpoints: i64,
+}
+
+/// What a refusal did to its task.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Undone {
+    /// Where the task stands now.
+    pub task_status: TaskStatus,
+    /// The handoff that goes to another agent in its place.
+    pub successor: Option<HandoffId>,
+}
+
+/// Why a command was not carried out. Nothing was changed.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum LedgerError {
+    /// The id is taken by something else.
+    #[error("{0}")]
+    Conflict(String),
+    /// The `Idempotency-Key` was used for another payload.
+    #[error("this Idempotency-Key was used for another payload")]
+    IdempotencyMismatch,
+    /// The fencing token is not the current one.
+    #[error("the fencing token is stale; the current lease is another's")]
+    StaleLease,
+    /// It contradicts what is kept, in several places.
+    #[error("it contradicts what is kept")]
+    Contradicts(Vec<Failure>),
+    /// No such thing.
+    #[error("there is no such {0}")]
+    NotFound(&'static str),
+    /// Its contract's dedupe key was seen with the same value just now.
+    #[error("handoff {0} has the same dedupe key")]
+    Repeat(HandoffId),
+    /// Not by this caller.
+    #[error("{0}")]
+    Forbidden(&'static str),
+    /// The loop guard, the budget relay or the checkpoint speak against a task's first handoff: to be refused.
+    #[error("the submission is refused")]
+    Refused(Vec<Failure>),
+    /// The sender does not hold the task; whether it has a part in it must be looked up.
+    #[error("only an agent that has a part in this task may hand it on")]
+    NotHolder,
+    /// A legal hold forbids the erasure.
+    #[error("legal hold {id} forbids this erasure: {reason}")]
+    Held {
+        /// The hold.
+        id: String,
+        /// Why it was placed.
+        reason: String,
+    },
+    /// Not in this state.
+    #[error("{0}")]
+    Handoff(#[from] IllegalTransition),
+    /// Not in this state.
+    #[error("{0}")]
+    Task(#[from] IllegalTaskTransition),
+    /// The command itself is wrong.
+    #[error("{1}")]
+    Invalid(String, String),
+    /// The queue is full.
+    #[error("the ledger's queue is full")]
+    Overloaded,
+    /// The store is away.
+    #[error("the store is unavailable")]
+    Unavailable,
+    /// A defect.
+    #[error("the ledger failed: {0}")]
+    Internal(String),
+}
+
+impl LedgerError {
+    /// What a span calls it.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Conflict(_) | Self::Contradicts(_) => "conflict",
+            Self::IdempotencyMismatch => "idempotency_mismatch",
+            Self::StaleLease => "stale_lease",
+            Self::NotFound(_) => "not_found",
+            Self::Repeat(_) => "repeat",
+            Self::Forbidden(_) => "forbidden",
+            Self::Refused(_) => "refused",
+            Self::NotHolder => "not_holder",
+            Self::Held { .. } => "held",
+            Self::Handoff(_) | Self::Task(_) => "illegal_transition",
+            Self::Invalid(..) => "invalid",
+            Self::Overloaded => "overloaded",
+            Self::Unavailable => "unavailable",
+            Self::Internal(_) => "internal",
+        }
+    }
+
+    /// The answer code it stands for.
+    #[must_use]
+    pub const fn code(&self) -> Code {
+        match self {
+            Self::Conflict(_)
+            | Self::Contradicts(_)
+            | Self::Held { .. }
+            | Self::Handoff(_)
+            | Self::Task(_)
+            | Self::IdempotencyMismatch
+            | Self::Repeat(_) => Code::Conflict,
+            Self::StaleLease => Code::StaleLease,
+            Self::NotFound(_) => Code::NotFound,
+            Self::Forbidden(_) | Self::NotHolder => Code::Forbidden,
+            Self::Invalid(..) | Self::Refused(_) => Code::SchemaInvalid,
+            Self::Overloaded => Code::Overloaded,
+            Self::Unavailable => Code::Unavailable,
+            Self::Internal(_) => Code::Internal,
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! Decisions on tasks that go back to the agent that asked for their return (specification §10.3).
+
+use super::command::{Command, LedgerError};
+use super::context::Context;
+use super::plan::Change;
+use handoffd_core::domain::course::Returned;
+use handoffd_core::domain::handoff::{Handoff, HandoffStatus};
+use handoffd_core::domain::ids::{AgentId, Micros};
+use handoffd_core::domain::task::Task;
+use handoffd_store::store::{BatchState, ReturnRow};
+
+/// The receiver of a handoff that returns may not end the task: it has the task for its own part only.
+const OWES_RETURN: LedgerError = LedgerError::Forbidden(
+    "the handoff by which this agent holds the task returns it to another agent (returnTo): complete, fail or reject the handoff instead",
+);
+
+/// The agent that gets the task back when a handoff is completed.
+pub(super) fn returns_to(handoff: &Handoff) -> Option<&AgentId> {
+    handoff.ruling.as_ref()?.returns_to.as_ref()
+}
+
+/// A handoff under which its own sender asked for the task's return: the sender's incoming handoff stays open.
+pub(super) fn is_own(handoff: &Handoff) -> bool {
+    returns_to(handoff) == Some(&handoff.source)
+}
+
+/// A receiver that hands on hands on the return, too: the new handoff returns the task to the same agent, unless
+/// its own sender asked for the return.
+pub(super) fn inherit(state: &BatchState, command: &Command, handoff: &mut Handoff) {
+    if returns_to(handoff).is_some() {
+        return;
+    }
+    let parent = handoff.parent_id.and_then(|id| state.handoffs.get(&(command.tenant.clone(), id)));
+    let parent = parent.filter(|parent| parent.target == handoff.source);
+    if let Some(to) = parent.and_then(returns_to) {
+        handoff.ruling.get_or_insert_default().returns_to = Some(to.clone());
+    }
+}
+
+/// Notes that a handoff returned its task: an item for the inbox of the agent that asked.
+pub(super) fn note(command: &Command, task: &mut Task, handoff: &Handoff, to: &AgentId) -> Change {
+    task.course.returned.push(Returned { handoff: handoff.id, to: to.clone() });
+    Change::Return(ReturnRow {
+        tenant: command.tenant.clone(),
+        handoff_id: handoff.id,
+        task_id: task.id,
+        agent: to.clone(),
+        returned_at: command.at,
+        // At once, whatever another broker's clock says.
+        visible_at: Micros(0),
+    })
+}
+
+/// Takes returns out of inboxes: the agent acted on the task, or, without an agent, the task ended.
+pub(super) fn take_out(command: &Command, task: &mut Task, agent: Option<&AgentId>) -> Vec<Change> {
+    let (gone, kept) = std::mem::take(&mut task.course.returned)
+        .into_iter()
+        .partition::<Vec<_>, _>(|one| agent.is_none_or(|agent| one.to == *agent));
+    task.course.returned = kept;
+    gone.into_iter().map(|one| Change::NoReturn((command.tenant.clone(), one.handoff))).collect()
+}
+
+/// Starts the lease anew under which an agent waited for a handoff that is completed, unless it waits for another
+/// one, or a person is asked.
+pub(super) fn resume(
+    state: &BatchState,
+    command: &Command,
+    context: &Context,
+    task: &Task,
+    completed: &Handoff,
+) -> Option<Change> {
+    let funds = task.funds.as_deref().filter(|_| !task.status.waits_for_person())?;
+    let waits = funds.above(completed.id).filter(|id| !funds.is_handed_on(*id))?;
+    let waits = state.handoffs.get(&(command.tenant.clone(), waits))?;
+    let suspended = waits.status == HandoffStatus::Accepted && waits.deadline_at.is_none();
+    let deadline_at = Some(command.at.plus(context.rules.lease));
+    suspended.then(|| Change::Handoff(Handoff { deadline_at, ..waits.clone() }))
+}
+
+/// Refuses an agent to end a task that it holds under another agent's `returnTo`.
+pub(super) fn may_end(
+    state: &BatchState,
+    command: &Command,
+    task: &Task,
+    agent: &AgentId,
+) -> Result<(), LedgerError> {
+    let owes = state.handoffs.values().any(|one| {
+        one.tenant == command.tenant
+            && one.task_id == task.id
+            && one.status == HandoffStatus::Accepted
+            && one.target == *agent
+            && returns_to(one).is_some_and(|to| to != agent)
+    });
+    if owes && task.holder == *agent { Err(OWES_RETURN) } else { Ok(()) }
+}

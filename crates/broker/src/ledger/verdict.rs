@@ -1,0 +1,249 @@
+//! Decisions on what becomes of a handoff: verdicts, attempts, deadlines.
+
+use std::time::Duration;
+
+use super::case::{Case, Failure};
+use super::command::{Command, Expire, Lease, LedgerError, Outcome, Reply, Settle, Verdict, Word};
+use super::context::Context;
+use super::decide::Decision;
+use super::plan::Change;
+use handoffd_core::domain::handoff::{HANDED_ON, HandoffEvent, HandoffStatus};
+use handoffd_core::domain::ids::Micros;
+use handoffd_core::domain::ruling::Trigger;
+use handoffd_core::domain::task::TaskStatus;
+use handoffd_core::evidence::record::{RecordContent, RecordKind};
+use handoffd_store::store::BatchState;
+
+/// A receiver's word by callback.
+pub(super) fn verdict(
+    state: &BatchState,
+    command: &Command,
+    context: &Context,
+    verdict: &Verdict,
+) -> Decision {
+    let mut case = Case::open(state, command, context, verdict.task_id, verdict.handoff_id)?;
+    if verdict.fencing_token != case.handoff.fencing_token
+        || case.handoff.status == HandoffStatus::Expired
+    {
+        return Err(LedgerError::StaleLease);
+    }
+    let content = verdict.content.as_ref();
+    let event = match verdict.word {
+        Word::Accept => HandoffEvent::Accept,
+        Word::Reject(_) => HandoffEvent::Reject,
+        Word::Complete => HandoffEvent::Complete,
+        Word::Fail(_) => HandoffEvent::Fail,
+        Word::Heartbeat => {
+            if case.handoff.status != HandoffStatus::Accepted {
+                return Err(LedgerError::Conflict(format!(
+                    "a handoff that is {} has no lease to extend",
+                    case.handoff.status.as_str()
+                )));
+            }
+            if case.task.status == TaskStatus::Canceled {
+                return Err(LedgerError::Conflict(
+                    "the task was canceled: what is not finished by the deadline is withdrawn"
+                        .to_owned(),
+                ));
+            }
+            if case.handoff.deadline_at.is_none() {
+                // It handed on and waits: there is no lease that runs.
+                return Ok(case.unchanged());
+            }
+            case.handoff.deadline_at = Some(verdict.lease_until);
+            return Ok(case.close());
+        }
+    };
+    if case.handoff.status.next(event)? == case.handoff.status {
+        let says_more = content.is_some() || verdict.spent.is_some();
+        if verdict.word == Word::Complete
+            && says_more
+            && case.handoff.reason.as_deref() == Some(HANDED_ON)
+        {
+            case.complete_after(content, verdict.spent);
+            return Ok(case.close());
+        }
+        return Ok(case.unchanged());
+    }
+    match &verdict.word {
+        Word::Accept => case.accept(verdict.lease_until, content)?,
+        Word::Reject(reason) => {
+            case.undo(&rejected(reason, content))?;
+        }
+        Word::Fail(reason) => {
+            case.undo(&Failure { spent: verdict.spent, ..failed(reason, content) })?;
+        }
+        Word::Complete => {
+            if case.handoff.status == HandoffStatus::Pending {
+                case.accept(verdict.lease_until, None)?;
+            }
+            case.complete(content, verdict.spent)?;
+        }
+        Word::Heartbeat => {}
+    }
+    Ok(case.close())
+}
+
+/// The end of an attempt at delivery.
+pub(super) fn settle(
+    state: &BatchState,
+    command: &Command,
+    context: &Context,
+    settle: &Settle,
+) -> Decision {
+    let mut case = Case::open(state, command, context, settle.task_id, settle.handoff_id)?;
+    let key = (command.tenant.clone(), settle.handoff_id);
+    let Some(row) = state.outbox.get(&key).filter(|row| row.attempt == settle.attempt) else {
+        let overtaken = case.handoff.clock.offered_at.is_none()
+            && case.handoff.accepted_at.is_some()
+            && case.handoff.attempts == settle.attempt;
+        return Ok(match settle.begun_at.filter(|_| overtaken) {
+            Some(at) => case.note_offer(at),
+            None => (Vec::new(), Reply::Superseded),
+        });
+    };
+    if let Some(at) = settle.begun_at {
+        case.handoff.clock.offer(at);
+    }
+    if case.handoff.status != HandoffStatus::Pending {
+        // A callback overtook the answer; what it said stands.
+        case.leave_outbox();
+        return Ok(case.close());
+    }
+    let content = settle.content.as_ref();
+    match &settle.outcome {
+        Outcome::Accepted => case.accept(settle.lease_until, content)?,
+        Outcome::Rejected(reason) => {
+            case.undo(&rejected(reason, content))?;
+        }
+        Outcome::Received { verdict_by } => {
+            case.leave_outbox();
+            case.owes_verdict(*verdict_by);
+        }
+        Outcome::Retry { at, why, busy, verdict_by } => {
+            let mut row = row.clone();
+            row.visible_at = *at;
+            row.claimed_by = None;
+            row.busy += i32::from(*busy);
+            if let Some(by) = verdict_by {
+                case.owes_verdict(*by);
+            }
+            case.handoff.attempts = row.attempt;
+            case.handoff.reason = Some(why.clone());
+            case.changes.push(Change::Outbox(row));
+        }
+        Outcome::Moved { mode } => {
+            let mut row = row.clone();
+            row.visible_at = Micros(0);
+            row.claimed_by = None;
+            row.mode = *mode;
+            case.handoff.mode = *mode;
+            case.handoff.clock = context.offered(case.handoff.clock, command.at, *mode);
+            case.changes.push(Change::Outbox(row));
+        }
+        Outcome::GivenUp { why } => {
+            case.undo(&failed(why, content))?;
+        }
+        Outcome::Expired => case.undo(&expired("VERDICT_TIMEOUT", Trigger::Timeout))?,
+        Outcome::Unclaimed => case.undo(&expired("INBOX_TIMEOUT", Trigger::Timeout))?,
+    }
+    Ok(case.close())
+}
+
+/// A claim from an inbox gets a token of its own, so that a claimant whose claim ran out is late.
+pub(super) fn lease(
+    state: &BatchState,
+    command: &Command,
+    context: &Context,
+    lease: &Lease,
+) -> Decision {
+    let mut case = Case::open(state, command, context, lease.task_id, lease.handoff_id)?;
+    let key = (command.tenant.clone(), lease.handoff_id);
+    let Some(row) = state.outbox.get(&key).filter(|row| row.attempt == lease.attempt) else {
+        return Ok((Vec::new(), Reply::Superseded));
+    };
+    case.task.fence += 1;
+    case.handoff.fencing_token = case.task.fence;
+    case.handoff.attempts = row.attempt;
+    // What was moved here from a webhook is offered by this claim at the latest.
+    case.handoff.clock = context.offered(case.handoff.clock, command.at, row.mode);
+    // What the contract grants goes before the broker's own setting.
+    let granted = case.handoff.ruling.as_ref().and_then(|ruling| ruling.edge.timeout_ms);
+    case.owes_verdict(
+        granted.map_or(lease.verdict_by, |ms| command.at.plus(Duration::from_millis(ms))),
+    );
+    let outbox = row.clone();
+    let (changes, _) = case.close();
+    let handoff = changes
+        .iter()
+        .find_map(|change| match change {
+            Change::Handoff(handoff) => Some(handoff.clone()),
+            _ => None,
+        })
+        .ok_or(LedgerError::NotFound("handoff"))?;
+    Ok((changes, Reply::Leased { handoff, outbox }))
+}
+
+/// A deadline that may have passed: the verdict's or the lease's.
+pub(super) fn expire(
+    state: &BatchState,
+    command: &Command,
+    context: &Context,
+    expire: &Expire,
+) -> Decision {
+    let mut case = Case::open(state, command, context, expire.task_id, expire.handoff_id)?;
+    let due = case.handoff.deadline_at.is_some_and(|deadline| deadline <= command.at);
+    if case.handoff.status.is_final() || !due {
+        return Ok(case.unchanged());
+    }
+    if case.task.status == TaskStatus::Canceled {
+        // The grace is over.
+        case.withdraw("TASK_CANCELED")?;
+        return Ok(case.close());
+    }
+    let (trigger, reason) = if case.handoff.status == HandoffStatus::Accepted {
+        (Trigger::Error, "LEASE_EXPIRED")
+    } else {
+        (Trigger::Timeout, "VERDICT_TIMEOUT")
+    };
+    case.undo(&expired(reason, trigger))?;
+    Ok(case.close())
+}
+
+/// No word in time.
+pub(super) const fn expired(reason: &str, trigger: Trigger) -> Failure<'_> {
+    Failure {
+        event: HandoffEvent::Expire,
+        kind: RecordKind::Expired,
+        trigger,
+        reason,
+        content: None,
+        spent: None,
+    }
+}
+
+/// The receiver, or the broker for it, says no.
+pub(super) const fn rejected<'a>(
+    reason: &'a str,
+    content: Option<&'a RecordContent>,
+) -> Failure<'a> {
+    Failure {
+        event: HandoffEvent::Reject,
+        kind: RecordKind::Rejected,
+        trigger: Trigger::Reject,
+        reason,
+        content,
+        spent: None,
+    }
+}
+
+const fn failed<'a>(reason: &'a str, content: Option<&'a RecordContent>) -> Failure<'a> {
+    Failure {
+        event: HandoffEvent::Fail,
+        kind: RecordKind::Failed,
+        trigger: Trigger::Error,
+        reason,
+        content,
+        spent: None,
+    }
+}

@@ -1,0 +1,25 @@
+//! The work of handoffd: intake, ledger, dispatch, recovery, erasure, archive, witness.
+
+pub mod archive;
+pub mod audit;
+pub mod brokers;
+pub mod bundle;
+pub mod classifier;
+pub mod config;
+pub mod directory;
+pub mod dispatch;
+pub mod erasure;
+pub mod feed;
+pub mod intake;
+pub mod ledger;
+pub mod lifecycle;
+pub mod matcher;
+pub mod metrics;
+pub mod recovery;
+pub mod retention;
+#[cfg(test)]
+mod simulation;
+pub mod telemetry;
+pub mod tree;
+pub mod vault;
+pub mod witness;

@@ -1,0 +1,214 @@
+//! The sweeper: turns passed deadlines into commands.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+
+use crate::ledger::Ledger;
+use crate::ledger::command::{Command, Expire, Kind, LedgerError, Resolve};
+use crate::metrics::Metrics;
+use handoffd_core::domain::ids::Micros;
+use handoffd_core::evidence::record::Actor;
+use handoffd_store::clock::{self, Clock};
+use handoffd_store::fault::{self, Step};
+use handoffd_store::store::{Store, StoreError};
+
+/// Overdue handoffs read at once.
+const BATCH: i64 = 256;
+
+/// The sweeper's collaborators.
+pub struct Sweeper {
+    /// Store of deadlines and claims.
+    pub store: Arc<dyn Store>,
+    /// Receives the commands.
+    pub ledger: Ledger,
+    /// Source of the current time.
+    pub clock: Arc<dyn Clock>,
+    /// Interval between sweeps.
+    pub period: Duration,
+    /// Ends the sweeper.
+    pub stopping: CancellationToken,
+}
+
+impl Sweeper {
+    /// Sweeps until the broker stops.
+    pub async fn run(self) {
+        loop {
+            self.sweep().await;
+            let pause = self.period.mul_f64(0.75 + clock::random_fraction() / 2.0);
+            tokio::select! {
+                biased;
+                () = self.stopping.cancelled() => return,
+                () = tokio::time::sleep(pause) => {}
+            }
+        }
+    }
+
+    async fn sweep(&self) {
+        let now = self.clock.now();
+        match self.store.list_overdue(now, BATCH).await {
+            Ok(overdue) => {
+                let found = !overdue.is_empty();
+                if found {
+                    fault::at(Step::SweepFound);
+                }
+                let expiries = overdue.into_iter().map(|handoff| {
+                    self.ledger.handle(Command {
+                        tenant: handoff.tenant,
+                        at: now,
+                        actor: Actor::broker(),
+                        kind: Kind::Expire(Expire {
+                            task_id: handoff.task_id,
+                            handoff_id: handoff.id,
+                        }),
+                    })
+                });
+                for outcome in futures_util::future::join_all(expiries).await {
+                    if let Err(err) = outcome {
+                        tracing::warn!(error = %err, "an overdue handoff could not be expired");
+                    }
+                }
+                if found {
+                    fault::at(Step::SweepDone);
+                }
+            }
+            Err(err) => tracing::warn!(error = %err, "deadlines could not be read"),
+        }
+        match self.store.list_overdue_escalations(now, BATCH).await {
+            Ok(overdue) => {
+                let decisions = overdue.into_iter().map(|row| {
+                    self.ledger.handle(Command {
+                        tenant: row.tenant,
+                        at: now,
+                        actor: Actor::broker(),
+                        kind: Kind::Resolve(Box::new(Resolve {
+                            escalation_id: row.id,
+                            task_id: row.task_id,
+                            handoff_id: row.handoff_id,
+                            agents: row.resume_as.into_iter().collect(),
+                            resolution: None,
+                            content: None,
+                        })),
+                    })
+                });
+                for outcome in futures_util::future::join_all(decisions).await {
+                    match outcome {
+                        // Another broker, or a person, was first.
+                        Ok(_) | Err(LedgerError::Conflict(_)) => {}
+                        Err(err) => {
+                            tracing::warn!(error = %err, "an overdue escalation could not be ended");
+                        }
+                    }
+                }
+            }
+            Err(err) => tracing::warn!(error = %err, "escalations could not be read"),
+        }
+    }
+}
+
+/// Interval of the search for batches left between two databases. Each blocks its tenants' logs for all brokers, so
+/// the interval is short; a batch found twice is resolved.
+const IN_DOUBT_EVERY: Duration = Duration::from_millis(500);
+
+/// Resolves batches left half done by other brokers between the operations and a separate log database, until the
+/// broker stops.
+pub async fn settle_in_doubt(
+    store: Arc<dyn Store>,
+    metrics: Arc<Metrics>,
+    stopping: CancellationToken,
+) {
+    let mut seen = BTreeSet::new();
+    loop {
+        match store.settle_in_doubt(&mut seen).await {
+            Ok(ended) => metrics.ledger_in_doubt_ended.inc_by(ended),
+            Err(err) => {
+                tracing::warn!(error = %err, "batches in doubt could not be read");
+            }
+        }
+        metrics.ledger_in_doubt.set(i64::try_from(seen.len()).unwrap_or(i64::MAX));
+        tokio::select! {
+            () = tokio::time::sleep(IN_DOUBT_EVERY.mul_f64(0.75 + clock::random_fraction() / 2.0)) => {}
+            () = stopping.cancelled() => return,
+        }
+    }
+}
+
+/// Interval between checks of table sizes.
+const TEND_EVERY: Duration = Duration::from_secs(1);
+
+/// Calls [`Store::tend`] where the database needs it, until the broker stops.
+pub async fn tend(store: Arc<dyn Store>, stopping: CancellationToken) {
+    loop {
+        match store.tend().await {
+            Ok(true) => {}
+            Ok(false) => return,
+            Err(err) => tracing::debug!(error = %err, "the tables could not be analysed"),
+        }
+        tokio::select! {
+            () = tokio::time::sleep(TEND_EVERY) => {}
+            () = stopping.cancelled() => return,
+        }
+    }
+}
+
+/// Resolves all half-done batches now. At a start there is no reason to wait until a batch was found twice.
+///
+/// # Errors
+/// [`StoreError`] where a batch cannot be found or resolved.
+pub async fn settle_all_in_doubt(store: &dyn Store) -> Result<(), StoreError> {
+    let mut seen = BTreeSet::new();
+    store.settle_in_doubt(&mut seen).await?;
+    if !seen.is_empty() {
+        store.settle_in_doubt(&mut seen).await?;
+    }
+    Ok(())
+}
+
+/// Time for which refused submissions on an unknown task count, in microseconds (one day).
+const REFUSALS_KEPT_US: i64 = 24 * 60 * 60 * 1_000_000;
+
+/// Interval between deletions of old events.
+const FORGET_EVERY: Duration = Duration::from_mins(10);
+
+/// Deletes events older than `keep`, a bounded number at a time, and refusals older than a day. Every broker does so;
+/// rows deleted by one are not found by the others.
+pub async fn forget_events(
+    store: Arc<dyn Store>,
+    clock: Arc<dyn Clock>,
+    keep: Duration,
+    stopping: CancellationToken,
+) {
+    let keep = i64::try_from(keep.as_micros()).unwrap_or(i64::MAX);
+    loop {
+        let now = clock.now().0;
+        let day = Micros(now.saturating_sub(REFUSALS_KEPT_US));
+        if let Err(err) = store.forget_refused_tasks(day).await {
+            tracing::warn!(error = %err, "old refusals could not be deleted");
+        }
+        let cutoff = Micros(now.saturating_sub(keep));
+        if let Err(err) = forget(&*store, cutoff, &stopping).await {
+            tracing::warn!(error = %err, "old events could not be deleted");
+        }
+        tokio::select! {
+            biased;
+            () = stopping.cancelled() => return,
+            () = tokio::time::sleep(FORGET_EVERY.mul_f64(0.75 + clock::random_fraction() / 2.0)) => {}
+        }
+    }
+}
+
+async fn forget(
+    store: &dyn Store,
+    cutoff: Micros,
+    stopping: &CancellationToken,
+) -> Result<(), StoreError> {
+    for tenant in store.list_tenants().await? {
+        while !stopping.is_cancelled() && store.delete_events(&tenant, cutoff).await? > 0 {
+            // Whoever waits for the store's writer goes first.
+            tokio::task::yield_now().await;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,214 @@
+//! Receivers: their answers to webhooks, their pulls, and their work on accepted handoffs.
+
+use std::sync::Arc;
+
+use super::asks::{Draft, agents, body, command, say, submit};
+use super::broker::{CLAIM, VERDICT};
+use super::dice::{below, chance, one_of, pause, weighted};
+use super::senders::{fresh_id, lent, ruling};
+use super::wire::{Answer, Arrival};
+use super::world::{World, agent, tenant};
+use crate::ledger::command::{Kind, Lease, Reply, Word};
+use handoffd_core::domain::handoff::{DeliveryMode, Handoff};
+use handoffd_core::domain::ids::{AgentId, ExecutionId, HandoffId, TaskId};
+use handoffd_core::evidence::record::Actor;
+use handoffd_store::store::Store;
+
+/// A receiver's accepted handoff.
+#[derive(Debug, Clone)]
+struct HeldHandoff {
+    who: AgentId,
+    task: TaskId,
+    handoff: HandoffId,
+    token: i64,
+}
+
+const fn answer(status: u16, body: &'static str) -> Answer {
+    Answer { status, retry_after: None, body }
+}
+
+/// A webhook receiver's answer to an attempt.
+pub(super) async fn receive(world: &Arc<World>, arrival: &Arrival) -> Answer {
+    let Arrival { receiver, task, handoff, token, .. } = arrival.clone();
+    let held = HeldHandoff { who: receiver, task, handoff, token };
+    tokio::time::sleep(pause(1, 40)).await;
+    if world.fails(50) {
+        // Longer than anybody waits.
+        tokio::time::sleep(pause(500, 3_000)).await;
+    }
+    let unwilling = if world.is_calm() { 0 } else { world.weather.unwilling };
+    match weighted(&[600, 400, unwilling, unwilling, unwilling, unwilling / 2, unwilling / 2]) {
+        0 => {
+            work(world, held);
+            answer(200, r#"{"status":"ACCEPTED"}"#)
+        }
+        1 => {
+            later(world, held);
+            answer(202, "")
+        }
+        2 => answer(422, r#"{"status":"REJECTED","reason":"NOT_MINE"}"#),
+        3 => Answer { status: 503, retry_after: Some("1"), body: "" },
+        4 => answer(500, ""),
+        // Said and forgotten: no verdict follows.
+        5 => answer(202, ""),
+        _ => answer(200, "<html>a proxy's page</html>"),
+    }
+}
+
+/// A verdict that follows by callback.
+fn later(world: &Arc<World>, held: HeldHandoff) {
+    let world = Arc::clone(world);
+    tokio::spawn(async move {
+        let unwilling = world.fails(world.weather.unwilling / 2);
+        tokio::time::sleep(if unwilling { pause(100, 4_000) } else { pause(10, 700) }).await;
+        let word = match weighted(&[700, if unwilling { 400 } else { 0 }, 100]) {
+            0 => Word::Accept,
+            1 => Word::Reject("TOO_MUCH".to_owned()),
+            _ => Word::Complete,
+        };
+        let done = word != Word::Accept;
+        if speak(&world, &held, word).await && !done {
+            work(&world, held);
+        }
+    });
+}
+
+/// Sends a verdict, sometimes first with the token of another claim.
+async fn speak(world: &Arc<World>, held: &HeldHandoff, word: Word) -> bool {
+    let on = (held.task, held.handoff);
+    if world.fails(world.weather.stale) {
+        let wrong = held.token + if below(2) == 0 { 1 } else { -1 };
+        say(world, &held.who, on, wrong, word.clone()).await;
+    }
+    say(world, &held.who, on, held.token, word).await
+}
+
+/// Works on an accepted handoff for a drawn time, and reports its end or fails to.
+fn work(world: &Arc<World>, held: HeldHandoff) {
+    let world = Arc::clone(world);
+    tokio::spawn(async move {
+        tokio::time::sleep(pause(10, 900)).await;
+        while world.fails(300) {
+            speak(&world, &held, Word::Heartbeat).await;
+            tokio::time::sleep(pause(200, 2_500)).await;
+        }
+        let unwilling = if world.is_calm() { 0 } else { world.weather.unwilling };
+        match weighted(&[600, 250, unwilling / 3, unwilling / 3]) {
+            0 => {
+                speak(&world, &held, Word::Complete).await;
+            }
+            1 => {
+                hand_on(&world, &held).await;
+                speak(&world, &held, Word::Complete).await;
+            }
+            2 => {
+                speak(&world, &held, Word::Fail("gave up".to_owned())).await;
+            }
+            // It is gone, and its lease runs out.
+            _ => {}
+        }
+    });
+}
+
+/// The next hop of the task, with what is left of the budget.
+async fn hand_on(world: &Arc<World>, held: &HeldHandoff) {
+    // It knows the figures from the message that it got.
+    let key = (tenant(), held.handoff);
+    let Ok(Some(got)) = world.store.find_handoff(&key).await else { return };
+    let next = next_hop(world, held, &got);
+    submit(world, &next).await;
+}
+
+fn next_hop(world: &Arc<World>, held: &HeldHandoff, got: &Handoff) -> Draft {
+    let others: Vec<_> = agents().into_iter().filter(|id| *id != held.who).collect();
+    let handoff = fresh_id(world);
+    let cost = below(100) as i64;
+    // Some state more than there is.
+    let made_up = if world.fails(60) { 1 + below(50) as i64 } else { 0 };
+    Draft {
+        handoff,
+        task: held.task,
+        parent: Some(held.handoff),
+        source: held.who.clone(),
+        run: ExecutionId(handoff.0),
+        target: one_of(&others).clone(),
+        spent: got.cost.spent.0 + cost,
+        remaining: got.cost.remaining.0 - cost + made_up,
+        completed: below(6) as i64,
+        ruling: lent(ruling(), &held.who),
+        key: None,
+        body: body(handoff, 1),
+    }
+}
+
+/// A pull receiver's request for its inbox, as `http/inbox.rs` serves it: a claim, then a token of its own.
+pub(super) async fn pull(world: Arc<World>, who: AgentId) {
+    loop {
+        let broker = world.any_broker();
+        let receiver = (tenant(), who.clone());
+        let woken = {
+            let watch = broker.ledger.watch_inbox(receiver.clone(), 32);
+            let patience = pause(200, 1_200);
+            async move {
+                if let Some(mut watch) = watch {
+                    let _ = tokio::time::timeout(patience, watch.changed()).await;
+                }
+            }
+        };
+        let now = broker.clock.now();
+        let claimed = tokio::select! {
+            biased;
+            () = broker.host.dead.cancelled() => None,
+            claimed = broker.store.claim(
+                &receiver,
+                DeliveryMode::Pull,
+                &broker.host.name,
+                now,
+                now.plus(CLAIM),
+                1 + below(3) as i64,
+            ) => claimed.ok(),
+        };
+        let claims = claimed.unwrap_or_default();
+        let nothing = claims.is_empty();
+        for claim in claims {
+            let lease = Lease {
+                task_id: claim.task_id,
+                handoff_id: claim.handoff_id,
+                attempt: claim.attempt,
+                verdict_by: now.plus(VERDICT),
+            };
+            let asked =
+                broker.call(&world, |now| command(now, Actor::broker(), Kind::Lease(lease)), None);
+            let Some(Ok(Reply::Leased { handoff, .. })) = asked.await else { continue };
+            world.books().leased(&handoff);
+            world.note(|| {
+                let id = super::books::short(handoff.id);
+                format!("{who} pulled {id} with token {}", handoff.fencing_token)
+            });
+            let held = HeldHandoff {
+                who: who.clone(),
+                task: handoff.task_id,
+                handoff: handoff.id,
+                token: handoff.fencing_token,
+            };
+            // Some are slower than their claim lasts.
+            if !world.fails(100) {
+                later(&world, held);
+            } else if chance(500) {
+                let world = Arc::clone(&world);
+                tokio::spawn(async move {
+                    tokio::time::sleep(CLAIM + pause(0, 1_000)).await;
+                    speak(&world, &held, Word::Accept).await;
+                });
+            }
+        }
+        if nothing {
+            woken.await;
+        }
+        tokio::time::sleep(pause(20, 120)).await;
+    }
+}
+
+pub(super) fn puller() -> AgentId {
+    agent("p")
+}

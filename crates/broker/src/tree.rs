@@ -1,0 +1,219 @@
+//! A log's Merkle tree as read from the store: tiles, proofs, receipts. Sizes and indexes are counts of records.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{PoisonError, RwLock};
+
+use handoffd_core::domain::ids::TenantId;
+use handoffd_core::evidence::merkle::{self, Hash, TILE_WIDTH};
+use handoffd_core::evidence::receipt::{Notary, Receipt};
+use handoffd_core::evidence::record::SealedRecord;
+use handoffd_core::evidence::tiles::{TilePath, TileRequests, Tiles, wanted};
+use handoffd_store::store::{Result, Store};
+
+/// The path from a record to the root of the tree of `size` records; `None` where the index is out of range or the
+/// log is shorter.
+///
+/// # Errors
+/// [`StoreError`] where the store cannot be read.
+pub async fn inclusion(
+    store: &dyn Store,
+    tenant: &TenantId,
+    index: u64,
+    size: u64,
+) -> Result<Option<Vec<Hash>>> {
+    if index >= size {
+        return Ok(None);
+    }
+    let tiles = read(store, tenant, |nodes| {
+        merkle::inclusion(nodes, index, size);
+    });
+    Ok(merkle::inclusion(&tiles.await?, index, size))
+}
+
+/// [`inclusion`] for many records at once, with shared reads.
+///
+/// # Errors
+/// [`StoreError`] where the store cannot be read.
+pub async fn inclusions(
+    store: &dyn Store,
+    tenant: &TenantId,
+    indexes: &[u64],
+    size: u64,
+) -> Result<Option<Vec<Vec<Hash>>>> {
+    let tiles = read(store, tenant, |nodes| {
+        for index in indexes {
+            merkle::inclusion(nodes, *index, size);
+        }
+    });
+    let tiles = tiles.await?;
+    Ok(indexes.iter().map(|index| merkle::inclusion(&tiles, *index, size)).collect())
+}
+
+/// Proof that the first `old` records are a prefix of the first `new`; `None` where `old` is 0 or over `new`, or the
+/// log is shorter.
+///
+/// # Errors
+/// [`StoreError`] where the store cannot be read.
+pub async fn consistency(
+    store: &dyn Store,
+    tenant: &TenantId,
+    old: u64,
+    new: u64,
+) -> Result<Option<Vec<Hash>>> {
+    if old == 0 || old > new {
+        return Ok(None);
+    }
+    let tiles = read(store, tenant, |nodes| {
+        merkle::consistency(nodes, old, new);
+    });
+    Ok(merkle::consistency(&tiles.await?, old, new))
+}
+
+/// The root of the tree of the first `size` records; `None` where the log is shorter.
+///
+/// # Errors
+/// [`StoreError`] where the store cannot be read.
+pub async fn root(store: &dyn Store, tenant: &TenantId, size: u64) -> Result<Option<Hash>> {
+    let tiles = read(store, tenant, |nodes| {
+        merkle::root(nodes, size);
+    });
+    Ok(merkle::root(&tiles.await?, size))
+}
+
+/// The receipt of a record over the tree of its own transaction, so that it is always the same. (Over the latest
+/// tree, if a version without a tree wrote the record.)
+///
+/// # Errors
+/// [`StoreError`] where the store cannot be read.
+pub async fn receipt(
+    store: &dyn Store,
+    notary: &Notary,
+    tenant: &TenantId,
+    sealed: &SealedRecord,
+) -> Result<Option<Receipt>> {
+    let Ok(index) = u64::try_from(sealed.leaf_index) else { return Ok(None) };
+    let size = match u64::try_from(sealed.tree_size) {
+        Ok(size) if size > 0 => size,
+        _ => store.find_head(tenant).await?.map_or(0, |head| head.tree.size()),
+    };
+    let proof = inclusion(store, tenant, index, size).await?;
+    let root = root(store, tenant, size).await?;
+    Ok(proof.zip(root).map(|(proof, root)| {
+        let note = notary.sign(&sealed.log_id, size, root);
+        Receipt::new(sealed, note.into(), proof)
+    }))
+}
+
+/// The bytes of a tile: hashes of a level one after the other, or an entry bundle with each record after its length
+/// in two bytes, big-endian (C2SP tlog-tiles). `None` where the log is shorter, or a record exceeds the format's
+/// limit of 65 535 bytes.
+///
+/// # Errors
+/// [`StoreError`] where the store cannot be read.
+pub async fn tile(
+    store: &dyn Store,
+    tenant: &TenantId,
+    path: &TilePath,
+) -> Result<Option<Vec<u8>>> {
+    let first = path.first().and_then(|first| i64::try_from(first).ok());
+    let (Some(first), width) = (first, path.width as i64) else { return Ok(None) };
+    let Some(level) = path.level else {
+        let records = store.list_records(tenant, None, first, width, false).await?;
+        let whole = records.len() as u64 == path.width;
+        return Ok(bundle(records.iter().map(|record| &record.body[..])).filter(|_| whole));
+    };
+    let hashes = store.list_hashes(tenant, i64::from(level), first, width).await?;
+    Ok((hashes.len() as u64 == path.width).then(|| hashes.concat()))
+}
+
+fn bundle<'a>(records: impl Iterator<Item = &'a [u8]>) -> Option<Vec<u8>> {
+    let mut bytes = Vec::new();
+    for record in records {
+        bytes.extend(u16::try_from(record.len()).ok()?.to_be_bytes());
+        bytes.extend(record);
+    }
+    Some(bytes)
+}
+
+/// Number of records searched by [`find_leaf`]. Leaves have no index by hash: it would cost every commit a random
+/// write, for a question that a receipt answers already.
+pub const FIND_LEAF: u64 = 1 << 16;
+
+/// The leaf index of a record by its hash, among the newest [`FIND_LEAF`] of the first `size`.
+///
+/// # Errors
+/// [`StoreError`] where the store cannot be read.
+pub async fn find_leaf(
+    store: &dyn Store,
+    tenant: &TenantId,
+    hash: &Hash,
+    size: u64,
+) -> Result<Option<u64>> {
+    const STEP: u64 = 4096;
+    let lowest = size.saturating_sub(FIND_LEAF);
+    let mut end = size;
+    while end > lowest {
+        let start = end.saturating_sub(STEP).max(lowest);
+        let from = i64::try_from(start).unwrap_or(i64::MAX);
+        let hashes = store.list_hashes(tenant, 0, from, (end - start) as i64).await?;
+        if let Some(place) = hashes.iter().position(|known| known == hash) {
+            return Ok(Some(start + place as u64));
+        }
+        end = start;
+    }
+    Ok(None)
+}
+
+/// The newest cosigned tree head of each log, with its cosignatures.
+#[derive(Debug, Default)]
+pub struct CosignedHeads(RwLock<HashMap<String, CosignedHead>>);
+
+#[derive(Debug)]
+struct CosignedHead {
+    size: u64,
+    note: String,
+    /// Signature lines by the witness' name.
+    lines: BTreeMap<String, String>,
+}
+
+impl CosignedHeads {
+    /// Adds a witness' signature line to a head; ignored for a head older than the newest.
+    pub fn add(&self, log_id: &str, size: u64, note: &str, witness: &str, line: &str) {
+        let mut heads = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let head = heads.entry(log_id.to_owned()).or_insert_with(|| CosignedHead {
+            size,
+            note: note.to_owned(),
+            lines: BTreeMap::new(),
+        });
+        if size < head.size {
+            return;
+        }
+        if note != head.note {
+            *head = CosignedHead { size, note: note.to_owned(), lines: BTreeMap::new() };
+        }
+        head.lines.insert(witness.to_owned(), line.to_owned());
+    }
+
+    /// The newest note with all its cosignatures.
+    #[must_use]
+    pub fn find(&self, log_id: &str) -> Option<String> {
+        let heads = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let head = heads.get(log_id)?;
+        let lines = head.lines.values().map(|line| format!("{line}\n"));
+        Some(std::iter::once(head.note.clone()).chain(lines).collect())
+    }
+}
+
+async fn read(
+    store: &dyn Store,
+    tenant: &TenantId,
+    proof: impl FnOnce(&TileRequests),
+) -> Result<Tiles> {
+    let mut tiles = Tiles::default();
+    for (level, index) in wanted(proof) {
+        let from = i64::try_from(index * TILE_WIDTH).unwrap_or(i64::MAX);
+        let hashes = store.list_hashes(tenant, i64::from(level), from, TILE_WIDTH as i64).await?;
+        tiles.insert((level, index), hashes);
+    }
+    Ok(tiles)
+}

@@ -1,0 +1,308 @@
+//! Secrets: API keys are random and stored hashed; signing and webhook secrets are stored encrypted under a master
+//! key that never enters the database.
+
+use base64::Engine;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+use chacha20poly1305::aead::{Aead, Payload};
+use chacha20poly1305::{KeyInit, XChaCha20Poly1305, XNonce};
+use hmac::{Hmac, Mac};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use zeroize::Zeroizing;
+
+use handoffd_core::domain::ids::{Micros, TenantId};
+use handoffd_store::clock;
+
+/// Failures of secret handling.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum VaultError {
+    /// The master key is not 32 bytes in base64.
+    #[error(
+        "the master key must be 32 bytes in base64 (44 characters); make one with: openssl rand -base64 32"
+    )]
+    BadMasterKey,
+    /// The secret was sealed under another master key, or is damaged.
+    #[error("a secret does not open: it was sealed under another master key, or is damaged")]
+    DoesNotOpen,
+}
+
+/// The master key with its derived key.
+#[derive(Clone)]
+pub struct Vault {
+    cipher: XChaCha20Poly1305,
+    /// Key of keyed hashes, derived so that hashing and encryption never share a key.
+    pseudonyms: Zeroizing<[u8; 32]>,
+}
+
+impl std::fmt::Debug for Vault {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Vault(…)")
+    }
+}
+
+const NONCE_LEN: usize = 24;
+
+/// Derivation label of the key for keyed hashes.
+const PSEUDONYMS: &[u8] = b"handoffd/pseudonyms/v1\0";
+
+/// Plaintext of the check value.
+const CHECK: &[u8] = b"handoffd master key check";
+
+impl Vault {
+    /// Parses a master key in base64.
+    ///
+    /// # Errors
+    /// [`VaultError::BadMasterKey`].
+    pub fn from_base64(text: &str) -> Result<Self, VaultError> {
+        let bytes =
+            Zeroizing::new(STANDARD.decode(text.trim()).map_err(|_| VaultError::BadMasterKey)?);
+        let cipher =
+            XChaCha20Poly1305::new_from_slice(&bytes).map_err(|_| VaultError::BadMasterKey)?;
+        let derived = Sha256::new_with_prefix(PSEUDONYMS).chain_update(&*bytes).finalize();
+        Ok(Self { cipher, pseudonyms: Zeroizing::new(derived.into()) })
+    }
+
+    /// A keyed hash (HMAC-SHA-256) over parts, each with its length. Deterministic; guesses cannot be verified
+    /// without the master key.
+    fn keyed(&self, parts: &[&[u8]]) -> [u8; 32] {
+        // An HMAC takes a key of any length.
+        let Ok(mut mac) = <Hmac<Sha256> as KeyInit>::new_from_slice(&*self.pseudonyms) else {
+            return [0; 32];
+        };
+        for part in parts {
+            mac.update(&(part.len() as u64).to_be_bytes());
+            mac.update(part);
+        }
+        mac.finalize().into_bytes().into()
+    }
+
+    /// The keyed hash of a data subject's id, by which rows are found after the id is deleted.
+    #[must_use]
+    pub fn subject_key(&self, tenant: &TenantId, subject_id: &str) -> [u8; 32] {
+        self.keyed(&[b"subject", tenant.as_str().as_bytes(), subject_id.as_bytes()])
+    }
+
+    /// The salt of a commitment to a data subject's id for one erasure or hold. Derived from the id and never
+    /// stored.
+    #[must_use]
+    pub fn subject_salt(&self, tenant: &TenantId, occasion: &str, subject_id: &str) -> [u8; 16] {
+        let parts: [&[u8]; 4] =
+            [b"salt", tenant.as_str().as_bytes(), occasion.as_bytes(), subject_id.as_bytes()];
+        let mut salt = [0; 16];
+        salt.copy_from_slice(&self.keyed(&parts)[..16]);
+        salt
+    }
+
+    /// A random master key in base64.
+    #[must_use]
+    pub fn new_master_key() -> Zeroizing<String> {
+        Zeroizing::new(STANDARD.encode(clock::random::<32>()))
+    }
+
+    /// Seals a secret; `place` is authenticated and must be equal at opening.
+    ///
+    /// # Errors
+    /// [`VaultError::DoesNotOpen`] if the cipher refuses, which it does for no input of this size.
+    pub fn seal(&self, place: &str, secret: &[u8]) -> Result<Vec<u8>, VaultError> {
+        let nonce: [u8; NONCE_LEN] = clock::random();
+        let sealed = self
+            .cipher
+            .encrypt(&XNonce::from(nonce), Payload { msg: secret, aad: place.as_bytes() })
+            .map_err(|_| VaultError::DoesNotOpen)?;
+        Ok([&nonce[..], &sealed].concat())
+    }
+
+    /// Opens a secret sealed by [`Vault::seal`].
+    ///
+    /// # Errors
+    /// [`VaultError::DoesNotOpen`].
+    pub fn open(&self, place: &str, sealed: &[u8]) -> Result<Zeroizing<Vec<u8>>, VaultError> {
+        let (nonce, sealed) = sealed.split_at_checked(NONCE_LEN).ok_or(VaultError::DoesNotOpen)?;
+        let nonce: [u8; NONCE_LEN] = nonce.try_into().map_err(|_| VaultError::DoesNotOpen)?;
+        self.cipher
+            .decrypt(&XNonce::from(nonce), Payload { msg: sealed, aad: place.as_bytes() })
+            .map(Zeroizing::new)
+            .map_err(|_| VaultError::DoesNotOpen)
+    }
+
+    /// A value for the database that reveals a broker with another master key.
+    ///
+    /// # Errors
+    /// As [`Vault::seal`].
+    pub fn check_value(&self) -> Result<Vec<u8>, VaultError> {
+        self.seal("check", CHECK)
+    }
+
+    /// Whether a stored check value was made with this master key.
+    #[must_use]
+    pub fn accepts(&self, check_value: &[u8]) -> bool {
+        self.open("check", check_value).is_ok_and(|text| **text == *CHECK)
+    }
+}
+
+/// A sealed secret with its expiry.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct SealedSecret {
+    /// Base64 of nonce and ciphertext.
+    sealed: String,
+    /// End of validity in microseconds since the epoch; unlimited if absent.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    until: Option<i64>,
+}
+
+/// The kind of an agent's secret.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SecretKind {
+    /// The agent signs its messages with this secret.
+    Signing,
+    /// The broker signs its deliveries with this secret.
+    Webhook,
+}
+
+/// The secrets of one agent or subscription in stored form: JSON, each sealed.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AgentSecrets {
+    signing: Vec<SealedSecret>,
+    webhook: Vec<SealedSecret>,
+}
+
+/// Most valid secrets of a kind: the current and the previous one.
+const MAX_VALID: usize = 2;
+
+impl AgentSecrets {
+    /// Parses the stored form; an unreadable text holds no secrets.
+    #[must_use]
+    pub fn parse(text: &str) -> Self {
+        serde_json::from_str(text).unwrap_or_default()
+    }
+
+    /// The stored form.
+    #[must_use]
+    pub fn to_text(&self) -> String {
+        serde_json::to_string(self).unwrap_or_default()
+    }
+
+    fn list(&mut self, kind: SecretKind) -> &mut Vec<SealedSecret> {
+        match kind {
+            SecretKind::Signing => &mut self.signing,
+            SecretKind::Webhook => &mut self.webhook,
+        }
+    }
+
+    /// Creates a new current secret; the previous one stays valid until `until`. Returns the new secret's text,
+    /// which is shown once.
+    ///
+    /// # Errors
+    /// As [`Vault::seal`].
+    pub fn rotate(
+        &mut self,
+        vault: &Vault,
+        tenant: &TenantId,
+        owner: &impl std::fmt::Display,
+        kind: SecretKind,
+        until: Micros,
+    ) -> Result<Zeroizing<String>, VaultError> {
+        let text = Zeroizing::new(match kind {
+            SecretKind::Signing => format!("hss_{}", URL_SAFE_NO_PAD.encode(clock::random::<32>())),
+            SecretKind::Webhook => format!("whsec_{}", STANDARD.encode(clock::random::<32>())),
+        });
+        let sealed = vault.seal(&place(tenant, owner, kind), text.as_bytes())?;
+        let list = self.list(kind);
+        for old in list.iter_mut() {
+            old.until = Some(old.until.map_or(until.0, |known| known.min(until.0)));
+        }
+        list.insert(0, SealedSecret { sealed: STANDARD.encode(sealed), until: None });
+        list.truncate(MAX_VALID);
+        Ok(text)
+    }
+
+    /// The valid secrets, current first.
+    ///
+    /// # Errors
+    /// [`VaultError::DoesNotOpen`].
+    pub fn open(
+        &self,
+        vault: &Vault,
+        tenant: &TenantId,
+        owner: &impl std::fmt::Display,
+        kind: SecretKind,
+        now: Micros,
+    ) -> Result<Vec<Zeroizing<Vec<u8>>>, VaultError> {
+        let list = match kind {
+            SecretKind::Signing => &self.signing,
+            SecretKind::Webhook => &self.webhook,
+        };
+        list.iter()
+            .filter(|secret| secret.until.is_none_or(|until| now.0 < until))
+            .map(|secret| {
+                let sealed =
+                    STANDARD.decode(&secret.sealed).map_err(|_| VaultError::DoesNotOpen)?;
+                vault.open(&place(tenant, owner, kind), &sealed)
+            })
+            .collect()
+    }
+}
+
+fn place(tenant: &TenantId, owner: &impl std::fmt::Display, kind: SecretKind) -> String {
+    format!("{tenant}/{owner}/{kind:?}")
+}
+
+/// A random API key: `hd_` and 256 random bits in base64url. Shown once.
+#[must_use]
+pub fn new_api_key() -> Zeroizing<String> {
+    Zeroizing::new(format!("hd_{}", URL_SAFE_NO_PAD.encode(clock::random::<32>())))
+}
+
+/// The stored hash of an API key: SHA-256, since a random key needs no slow hash.
+#[must_use]
+pub fn hash_api_key(key: &str) -> Vec<u8> {
+    Sha256::digest(key.as_bytes()).to_vec()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn vault() -> Vault {
+        Vault::from_base64(&Vault::new_master_key()).unwrap()
+    }
+
+    #[test]
+    fn a_secret_opens_only_where_it_was_sealed() {
+        let vault = vault();
+        let sealed = vault.seal("a/b", b"secret").unwrap();
+        assert_eq!(**vault.open("a/b", &sealed).unwrap(), *b"secret");
+        assert!(vault.open("a/c", &sealed).is_err());
+        assert!(self::vault().open("a/b", &sealed).is_err());
+        assert!(vault.open("a/b", &sealed[..10]).is_err());
+    }
+
+    #[test]
+    fn another_master_key_is_found_out() {
+        let check = vault().check_value().unwrap();
+        assert!(!vault().accepts(&check));
+        assert!(Vault::from_base64("c2hvcnQ=").is_err());
+    }
+
+    #[test]
+    fn two_secrets_are_valid_while_one_is_rotated_out() {
+        let vault = vault();
+        let (tenant, agent) = ("t".parse().unwrap(), "a");
+        let mut secrets = AgentSecrets::default();
+        let kind = SecretKind::Signing;
+        let first = secrets.rotate(&vault, &tenant, &agent, kind, Micros(0)).unwrap();
+        let second = secrets.rotate(&vault, &tenant, &agent, kind, Micros(100)).unwrap();
+        let secrets = AgentSecrets::parse(&secrets.to_text());
+        let at = |now| {
+            secrets
+                .open(&vault, &tenant, &agent, kind, Micros(now))
+                .unwrap()
+                .iter()
+                .map(|secret| String::from_utf8(secret.to_vec()).unwrap())
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(at(99), [second.to_string(), first.to_string()]);
+        assert_eq!(at(100), [second.to_string()]);
+    }
+}

@@ -1,0 +1,208 @@
+//! RFC 8785 (JSON Canonicalization Scheme): the bytes that are signed, hashed and compared.
+//!
+//! A message is needed in several shapes (whole, without `signature`, without `checkpoint` …).
+//! [`CanonicalObject`] canonicalises each top-level member once and puts the shapes together by
+//! copying byte ranges.
+
+use std::ops::Range;
+
+use serde_json::{Map, Value};
+
+/// The canonical form of any JSON value, as UTF-8 bytes (RFC 8785, §3.2).
+///
+/// Integers are written as the IEEE 754 double they denote, so beyond ±(2^53−1) two values can share
+/// one form; `gate::json` refuses such literals at the door.
+///
+/// # Panics
+///
+/// Never on data: a [`Value`] holds finite numbers and string keys alone, and the sink is memory.
+#[must_use]
+pub fn to_vec(value: &Value) -> Vec<u8> {
+    serde_json_canonicalizer::to_vec(value)
+        .expect("a serde_json::Value is finite, has string keys and is written to memory")
+}
+
+/// One top-level member within the buffer.
+#[derive(Debug, Clone)]
+struct Member {
+    name: String,
+    /// `"name":value`, without any comma.
+    entry: Range<usize>,
+    /// Where `value` starts; it ends with the entry.
+    value: usize,
+}
+
+/// The canonical form of an object, kept so that shapes without some members cost a copy only.
+#[derive(Debug, Clone)]
+pub struct CanonicalObject {
+    /// The whole canonical object, braces and commas included.
+    buffer: Vec<u8>,
+    /// In the order of RFC 8785, §3.2.3: by UTF-16 code units of the name.
+    members: Vec<Member>,
+}
+
+impl CanonicalObject {
+    /// Canonicalises every member of `object` once.
+    #[must_use]
+    pub fn new(object: &Map<String, Value>) -> Self {
+        let mut entries: Vec<(&String, &Value)> = object.iter().collect();
+        entries.sort_by(|a, b| a.0.encode_utf16().cmp(b.0.encode_utf16()));
+        let mut buffer = vec![b'{'];
+        let mut members = Vec::with_capacity(entries.len());
+        for (name, content) in entries {
+            if !members.is_empty() {
+                buffer.push(b',');
+            }
+            let start = buffer.len();
+            buffer.extend_from_slice(&to_vec(&Value::String(name.clone())));
+            buffer.push(b':');
+            let value = buffer.len();
+            buffer.extend_from_slice(&to_vec(content));
+            members.push(Member { name: name.clone(), entry: start..buffer.len(), value });
+        }
+        buffer.push(b'}');
+        Self { buffer, members }
+    }
+
+    /// The same for a value; `None` unless it is an object.
+    #[must_use]
+    pub fn from_value(value: &Value) -> Option<Self> {
+        value.as_object().map(Self::new)
+    }
+
+    /// The canonical bytes of the whole object, borrowed.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.buffer
+    }
+
+    /// The canonical bytes of the whole object.
+    #[must_use]
+    pub fn all(&self) -> Vec<u8> {
+        self.buffer.clone()
+    }
+
+    /// The canonical bytes of the object without the top-level members in `names`; names that do not
+    /// occur change nothing.
+    #[must_use]
+    pub fn without(&self, names: &[&str]) -> Vec<u8> {
+        let mut out = Vec::with_capacity(self.buffer.len());
+        out.push(b'{');
+        for member in &self.members {
+            if names.contains(&member.name.as_str()) {
+                continue;
+            }
+            if out.len() > 1 {
+                out.push(b',');
+            }
+            out.extend_from_slice(&self.buffer[member.entry.clone()]);
+        }
+        out.push(b'}');
+        out
+    }
+
+    /// The canonical bytes of one top-level member's value.
+    #[must_use]
+    pub fn member(&self, name: &str) -> Option<&[u8]> {
+        let member = self.members.iter().find(|member| member.name == name)?;
+        Some(&self.buffer[member.value..member.entry.end])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    fn vectors() -> Vec<(String, Value, Vec<u8>)> {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/vectors/jcs");
+        ["arrays", "french", "structures", "unicode", "values", "weird"]
+            .into_iter()
+            .map(|name| {
+                let file = format!("{name}.json");
+                let input = std::fs::read(root.join("input").join(&file)).expect("input");
+                let output = std::fs::read(root.join("output").join(&file)).expect("output");
+                (name.to_owned(), serde_json::from_slice(&input).expect("JSON"), output)
+            })
+            .collect()
+    }
+
+    #[test]
+    fn the_rfc_8785_vectors_come_out_byte_for_byte() {
+        for (name, value, expected) in vectors() {
+            assert_eq!(to_vec(&value), expected, "{name}");
+            if let Some(object) = CanonicalObject::from_value(&value) {
+                assert_eq!(object.all(), expected, "{name}, assembled");
+            }
+        }
+    }
+
+    #[test]
+    fn members_are_ordered_by_utf16_code_units() {
+        // U+1F600 is d83d de00 in UTF-16 and so comes before U+FB33, unlike in UTF-8.
+        let object = json!({"\u{fb33}": 1, "\u{1f600}": 2});
+        let canonical = CanonicalObject::from_value(&object).expect("object");
+        assert_eq!(canonical.all(), "{\"\u{1f600}\":2,\"\u{fb33}\":1}".as_bytes());
+    }
+
+    #[test]
+    fn a_member_is_found_by_its_name_and_gives_its_value_bytes() {
+        let canonical = CanonicalObject::from_value(&json!({"b": {"d": 1.0, "c": []}, "a": null}))
+            .expect("object");
+        assert_eq!(canonical.member("b"), Some(&br#"{"c":[],"d":1}"#[..]));
+        assert_eq!(canonical.member("z"), None);
+        assert_eq!(canonical.without(&["b", "a"]), b"{}");
+        assert_eq!(canonical.as_bytes(), canonical.all());
+    }
+
+    #[test]
+    fn only_objects_have_members() {
+        assert!(CanonicalObject::from_value(&json!([1])).is_none());
+    }
+
+    fn any_value() -> impl Strategy<Value = Value> {
+        let leaf = prop_oneof![
+            Just(Value::Null),
+            any::<bool>().prop_map(Value::from),
+            (-9_007_199_254_740_991_i64..=9_007_199_254_740_991).prop_map(Value::from),
+            any::<f64>().prop_map(Value::from),
+            any::<String>().prop_map(Value::from),
+        ];
+        leaf.prop_recursive(3, 24, 5, |inner| {
+            prop_oneof![
+                prop::collection::vec(inner.clone(), 0..5).prop_map(Value::from),
+                prop::collection::btree_map(any::<String>(), inner, 0..5)
+                    .prop_map(|map| Value::Object(map.into_iter().collect())),
+            ]
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn without_equals_canonicalising_the_rest(
+            map in prop::collection::btree_map(any::<String>(), any_value(), 0..8),
+            picks in prop::collection::vec(any::<prop::sample::Index>(), 0..4),
+        ) {
+            let map: Map<String, Value> = map.into_iter().collect();
+            let names: Vec<String> = map.keys().cloned().collect();
+            let removed: Vec<&str> = if names.is_empty() { vec!["absent"] } else {
+                picks.iter().map(|pick| pick.get(&names).as_str()).collect()
+            };
+            let mut rest = map.clone();
+            for name in &removed {
+                rest.remove(*name);
+            }
+            let canonical = CanonicalObject::new(&map);
+            prop_assert_eq!(canonical.without(&removed), to_vec(&Value::Object(rest)));
+            for (name, value) in &map {
+                let expected = to_vec(value);
+                prop_assert_eq!(canonical.member(name), Some(expected.as_slice()));
+            }
+            prop_assert_eq!(canonical.all(), to_vec(&Value::Object(map)));
+        }
+    }
+}

@@ -1,0 +1,536 @@
+//! Events: what happened, told to whoever watches (specification §7).
+//!
+//! An event is made where the change is decided, belongs to one record of the log, and is committed
+//! with it. It holds ids, codes and figures and nothing that a person or an agent wrote: words are
+//! read from the kept content when the event is told, so that an erasure reaches them.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use uuid::Uuid;
+
+use super::handoff::Handoff;
+use super::ids::{AgentId, HandoffId, IdError, Micros, SubscriptionId, TaskId, TenantId};
+use super::residency::{Region, is_basis};
+use super::task::Task;
+
+macro_rules! event_types {
+    ($($(#[$doc:meta])* $name:ident = $text:literal),+ $(,)?) => {
+        /// What happened. The names are part of the interface and never change.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum EventType {
+            $($(#[$doc])* $name),+
+        }
+
+        impl EventType {
+            /// All types.
+            pub const ALL: &'static [Self] = &[$(Self::$name),+];
+
+            /// The name as it stands on the wire and in the store.
+            #[must_use]
+            pub const fn as_str(self) -> &'static str {
+                match self {
+                    $(Self::$name => $text),+
+                }
+            }
+        }
+    };
+}
+
+event_types! {
+    /// A handoff was committed (seed 003's `agent.handoff.occurred`).
+    HandoffOccurred = "agent.handoff.occurred",
+    /// The receiver accepted.
+    HandoffAccepted = "handoff.accepted",
+    /// The receiver rejected.
+    HandoffRejected = "handoff.rejected",
+    /// The receiver completed its part.
+    HandoffCompleted = "handoff.completed",
+    /// The receiver completed its part, and the task went back to the agent that asked for its return.
+    HandoffReturned = "handoff.returned",
+    /// The task went back to its sender's checkpoint.
+    HandoffRolledBack = "handoff.rolled_back",
+    /// The handoff is kept for a person.
+    HandoffDeadLettered = "handoff.dead_lettered",
+    /// A person is asked to act.
+    HandoffEscalated = "handoff.escalated",
+    /// The receiver failed, or delivery was given up.
+    HandoffFailed = "handoff.failed",
+    /// A deadline passed.
+    HandoffExpired = "handoff.expired",
+    /// The handoff was withdrawn.
+    HandoffCanceled = "handoff.canceled",
+    /// An endpoint is no longer called.
+    EndpointDisabled = "agent.endpoint_disabled",
+    /// An endpoint is on its way to being disabled.
+    EndpointFailing = "agent.endpoint_failing",
+    /// A task is done.
+    TaskCompleted = "task.completed",
+    /// A task was withdrawn.
+    TaskCanceled = "task.canceled",
+    /// A task's budget was changed by a person.
+    TaskBudgetChanged = "task.budget_changed",
+    /// Something that an operator should look at.
+    AlertRaised = "alert.raised",
+}
+
+impl EventType {
+    /// The sender of the handoff is told at its `callbackUrl`.
+    #[must_use]
+    pub const fn is_for_sender(self) -> bool {
+        matches!(
+            self,
+            Self::HandoffAccepted
+                | Self::HandoffRejected
+                | Self::HandoffCompleted
+                | Self::HandoffReturned
+                | Self::HandoffRolledBack
+                | Self::HandoffDeadLettered
+                | Self::HandoffEscalated
+                | Self::HandoffFailed
+                | Self::HandoffExpired
+                | Self::HandoffCanceled
+        )
+    }
+}
+
+impl fmt::Display for EventType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl FromStr for EventType {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        Self::ALL
+            .iter()
+            .copied()
+            .find(|kind| kind.as_str() == text)
+            .ok_or_else(|| format!("'{text}' is no event type"))
+    }
+}
+
+impl Serialize for EventType {
+    fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(self.as_str())
+    }
+}
+
+impl<'de> Deserialize<'de> for EventType {
+    fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        String::deserialize(from)?.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+/// The member of an event's data that has the handoff's trace context, a W3C `traceparent`.
+pub const TRACEPARENT: &str = "traceparent";
+
+/// Where an event stands in its tenant's feed: the leaf index of its record, and its number among
+/// that record's events. Records get their index under the lock of the log's head, which is held
+/// until the commit; so whoever sees a position has seen, or can see, every lower one, and a cursor
+/// never skips a late commit. No counter of its own is needed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Position {
+    /// Of the record.
+    pub leaf_index: i64,
+    /// Among the record's events, from 0.
+    pub ordinal: i32,
+}
+
+impl Position {
+    /// Before every event.
+    pub const START: Self = Self { leaf_index: -1, ordinal: 0 };
+
+    /// Behind every event of a record.
+    #[must_use]
+    pub const fn behind(leaf_index: i64) -> Self {
+        Self { leaf_index, ordinal: i32::MAX }
+    }
+}
+
+impl fmt::Display for Position {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.leaf_index, self.ordinal)
+    }
+}
+
+impl FromStr for Position {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        let read = || {
+            let (leaf, ordinal) = text.split_once('.')?;
+            Some(Self { leaf_index: leaf.parse().ok()?, ordinal: ordinal.parse().ok()? })
+        };
+        read()
+            .filter(|at| at.leaf_index >= -1 && at.ordinal >= 0)
+            .ok_or_else(|| format!("'{text}' is no cursor of the event feed"))
+    }
+}
+
+/// One event.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Event {
+    /// What happened.
+    pub kind: EventType,
+    /// In whose organisation.
+    pub tenant: TenantId,
+    /// When.
+    pub at: Micros,
+    /// On which task; the task of its record, where it has one.
+    pub task_id: Option<TaskId>,
+    /// To which handoff.
+    pub handoff_id: Option<HandoffId>,
+    /// The handoff's sender, or the agent that it is about.
+    pub source: Option<AgentId>,
+    /// The handoff's receiver.
+    pub target: Option<AgentId>,
+    /// The agent that is told at its `callbackUrl`.
+    pub audience: Option<AgentId>,
+    /// What else there is to say: ids, codes and figures only.
+    pub data: Map<String, Value>,
+}
+
+impl Event {
+    /// An event about nothing but its tenant.
+    #[must_use]
+    pub fn new(kind: EventType, tenant: TenantId, at: Micros) -> Self {
+        Self {
+            kind,
+            tenant,
+            at,
+            task_id: None,
+            handoff_id: None,
+            source: None,
+            target: None,
+            audience: None,
+            data: Map::new(),
+        }
+    }
+
+    /// An event of a handoff, with its status and its trace context; addressed to the sender where the type is for it.
+    #[must_use]
+    pub fn of_handoff(kind: EventType, handoff: &Handoff, at: Micros) -> Self {
+        let mut event = Self::new(kind, handoff.tenant.clone(), at);
+        event.task_id = Some(handoff.task_id);
+        event.handoff_id = Some(handoff.id);
+        event.source = Some(handoff.source.clone());
+        event.target = Some(handoff.target.clone());
+        event.audience = kind.is_for_sender().then(|| handoff.source.clone());
+        if !handoff.traceparent.is_empty() {
+            event = event.with(TRACEPARENT, handoff.traceparent.as_str());
+        }
+        if let Some(name) = handoff.audit_event() {
+            event = event.with("auditEvent", name);
+        }
+        event.with("status", handoff.status.as_str())
+    }
+
+    /// An event of a task, with its status.
+    #[must_use]
+    pub fn of_task(kind: EventType, task: &Task, at: Micros) -> Self {
+        let mut event = Self::new(kind, task.tenant.clone(), at);
+        event.task_id = Some(task.id);
+        event.with("status", task.status.as_str())
+    }
+
+    /// An event of an agent, addressed to it.
+    #[must_use]
+    pub fn of_agent(kind: EventType, tenant: TenantId, agent: &AgentId, at: Micros) -> Self {
+        let mut event = Self::new(kind, tenant, at);
+        event.source = Some(agent.clone());
+        event.audience = Some(agent.clone());
+        event
+    }
+
+    /// Says one thing more: an id, a code or a figure.
+    #[must_use]
+    pub fn with(mut self, name: &str, value: impl Into<Value>) -> Self {
+        self.data.insert(name.to_owned(), value.into());
+        self
+    }
+
+    /// That agent sends, receives, or is told.
+    #[must_use]
+    pub fn concerns(&self, agent: &AgentId) -> bool {
+        [&self.source, &self.target, &self.audience].into_iter().flatten().any(|one| one == agent)
+    }
+
+    /// The event's id: a UUID of version 7 whose random part comes from the hash of its record, so
+    /// that it is unique, sorts by time, and needs no randomness of its own.
+    #[must_use]
+    pub fn id(at: Micros, record_hash: &[u8; 32], ordinal: i32) -> Uuid {
+        let mut random = [0; 10];
+        random.copy_from_slice(&record_hash[..10]);
+        for (byte, of_ordinal) in random[6..].iter_mut().zip(ordinal.to_be_bytes()) {
+            *byte ^= of_ordinal;
+        }
+        let millis = u64::try_from(at.0 / 1_000).unwrap_or(0);
+        uuid::Builder::from_unix_timestamp_millis(millis, &random).into_uuid()
+    }
+}
+
+/// Who gets events delivered.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Subscriber {
+    /// An operator's subscription.
+    Subscription(SubscriptionId),
+    /// An agent, at its `callbackUrl`.
+    Agent(AgentId),
+}
+
+impl fmt::Display for Subscriber {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Subscription(id) => write!(f, "subscription/{id}"),
+            Self::Agent(id) => write!(f, "agent/{id}"),
+        }
+    }
+}
+
+impl FromStr for Subscriber {
+    type Err = IdError;
+    fn from_str(text: &str) -> Result<Self, IdError> {
+        match text.split_once('/') {
+            Some(("agent", id)) => id.parse().map(Self::Agent),
+            Some((_, id)) => id.parse().map(Self::Subscription),
+            None => text.parse().map(Self::Subscription),
+        }
+    }
+}
+
+/// How an event is written.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "lowercase")]
+pub enum EventFormat {
+    /// `{id, type, timestamp, cursor, data}`, as Standard Webhooks recommends.
+    #[default]
+    Standard,
+    /// `CloudEvents` 1.0, structured mode.
+    CloudEvents,
+}
+
+/// Which events.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct EventFilter {
+    /// Of these types; empty: of all.
+    pub types: Vec<EventType>,
+    /// That this agent has a part in.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub agent_id: Option<AgentId>,
+    /// On this task.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub task_id: Option<TaskId>,
+}
+
+impl EventFilter {
+    /// This event is one of them.
+    #[must_use]
+    pub fn takes(&self, event: &Event) -> bool {
+        (self.types.is_empty() || self.types.contains(&event.kind))
+            && self.agent_id.as_ref().is_none_or(|agent| event.concerns(agent))
+            && self.task_id.is_none_or(|task| event.task_id == Some(task))
+    }
+}
+
+/// An operator's subscription.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Subscription {
+    /// Where events are posted to; http or https.
+    pub url: String,
+    /// For people.
+    pub description: String,
+    /// Which events.
+    pub filter: EventFilter,
+    /// How they are written.
+    pub format: EventFormat,
+    /// Delivered at all.
+    pub enabled: bool,
+    /// Why the broker switched it off: a code; cleared by switching it on.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub disabled_reason: Option<String>,
+    /// Where it is; none: in the broker's region.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub region: Option<Region>,
+    /// What the transfer of events to its region stands on: a code.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub transfer_basis: Option<String>,
+}
+
+/// Which agent's or task's events a subscription is limited to.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct Scope {
+    /// That this agent has a part in.
+    pub agent_id: Option<AgentId>,
+    /// On this task.
+    pub task_id: Option<TaskId>,
+}
+
+/// What a caller says of a subscription, on creation and in a patch: an absent member leaves alone,
+/// `eventTypes: []` means all types and `filter: {}` no limit.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct SubscriptionSpec {
+    /// See [`Subscription`].
+    pub url: Option<String>,
+    /// See [`Subscription`].
+    pub description: Option<String>,
+    /// See [`EventFilter`].
+    pub event_types: Option<Vec<EventType>>,
+    /// See [`EventFilter`].
+    pub filter: Option<Scope>,
+    /// See [`Subscription`].
+    pub format: Option<EventFormat>,
+    /// See [`Subscription`].
+    pub enabled: Option<bool>,
+    /// See [`Subscription`].
+    pub region: Option<Region>,
+    /// See [`Subscription`].
+    pub transfer_basis: Option<String>,
+}
+
+impl SubscriptionSpec {
+    /// A new subscription.
+    ///
+    /// # Errors
+    /// Pointer and sentence of what does not fit.
+    pub fn make(&self) -> Result<Subscription, (String, String)> {
+        let Some(url) = &self.url else {
+            return Err(("/url".to_owned(), "a subscription needs a url".to_owned()));
+        };
+        self.apply(&Subscription {
+            url: url.clone(),
+            description: String::new(),
+            filter: EventFilter::default(),
+            format: EventFormat::default(),
+            enabled: true,
+            disabled_reason: None,
+            region: None,
+            transfer_basis: None,
+        })
+    }
+
+    /// A subscription as it will be.
+    ///
+    /// # Errors
+    /// Pointer and sentence of what does not fit.
+    pub fn apply(&self, to: &Subscription) -> Result<Subscription, (String, String)> {
+        let mut next = to.clone();
+        if let Some(url) = &self.url {
+            super::agent::check_url("/url", url)?;
+            next.url.clone_from(url);
+        }
+        if let Some(region) = self.region {
+            next.region = Some(region);
+        }
+        if let Some(basis) = &self.transfer_basis {
+            if !is_basis(basis) {
+                return Err(("/transferBasis".to_owned(), super::agent::BASIS.to_owned()));
+            }
+            next.transfer_basis = Some(basis.clone());
+        }
+        if let Some(text) = &self.description {
+            if text.chars().count() > 200 || text.contains('\0') {
+                let rule = "must be 200 characters at most, without NUL";
+                return Err(("/description".to_owned(), rule.to_owned()));
+            }
+            next.description.clone_from(text);
+        }
+        if let Some(types) = &self.event_types {
+            next.filter.types.clone_from(types);
+            next.filter.types.sort_unstable();
+            next.filter.types.dedup();
+        }
+        if let Some(scope) = &self.filter {
+            next.filter.agent_id.clone_from(&scope.agent_id);
+            next.filter.task_id = scope.task_id;
+        }
+        next.format = self.format.unwrap_or(next.format);
+        if let Some(enabled) = self.enabled {
+            next.enabled = enabled;
+            next.disabled_reason = None;
+        }
+        Ok(next)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn event(kind: EventType) -> Event {
+        let mut event = Event::new(kind, "acme".parse().unwrap(), Micros(5));
+        event.source = Some("alice".parse().unwrap());
+        event.target = Some("bob".parse().unwrap());
+        event.task_id = Some(TaskId(Uuid::from_u128(7)));
+        event
+    }
+
+    #[test]
+    fn names_are_read_back_and_differ() {
+        for kind in EventType::ALL {
+            assert_eq!(kind.as_str().parse(), Ok(*kind));
+            assert_eq!(EventType::ALL.iter().filter(|k| k.as_str() == kind.as_str()).count(), 1);
+        }
+        assert!("handoff.exploded".parse::<EventType>().is_err());
+    }
+
+    #[test]
+    fn a_filter_takes_what_meets_all_of_it() {
+        let event = event(EventType::HandoffAccepted);
+        let with = |change: fn(&mut EventFilter)| {
+            let mut filter = EventFilter::default();
+            change(&mut filter);
+            filter.takes(&event)
+        };
+        assert!(with(|_| ()));
+        assert!(with(|f| f.types = vec![EventType::HandoffAccepted]));
+        assert!(!with(|f| f.types = vec![EventType::HandoffRejected]));
+        assert!(with(|f| f.agent_id = "bob".parse().ok()));
+        assert!(!with(|f| f.agent_id = "carol".parse().ok()));
+        assert!(with(|f| f.task_id = Some(TaskId(Uuid::from_u128(7)))));
+        assert!(!with(|f| f.task_id = Some(TaskId(Uuid::from_u128(8)))));
+        assert!(!with(|f| {
+            f.agent_id = "bob".parse().ok();
+            f.types = vec![EventType::AlertRaised];
+        }));
+    }
+
+    #[test]
+    fn positions_are_ordered_and_read_back() {
+        let at = |leaf_index, ordinal| Position { leaf_index, ordinal };
+        assert!(Position::START < at(0, 0) && at(0, 0) < at(0, 1) && at(0, 9) < at(1, 0));
+        assert!(at(3, 70) < Position::behind(3) && Position::behind(3) < at(4, 0));
+        for position in [Position::START, at(41, 2), Position::behind(9)] {
+            assert_eq!(position.to_string().parse(), Ok(position));
+        }
+        for bad in ["", "4", "4.", "-2.0", "4.-1", "4.1.2", "x.y"] {
+            assert!(bad.parse::<Position>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn ids_sort_by_time_and_differ_within_a_record() {
+        let hash = [0xab; 32];
+        let (one, two) = (Event::id(Micros(5_000), &hash, 0), Event::id(Micros(5_000), &hash, 1));
+        assert_ne!(one, two);
+        assert_eq!(one, Event::id(Micros(5_000), &hash, 0));
+        assert_eq!(one.get_version_num(), 7);
+        assert!(Event::id(Micros(6_000), &[0; 32], 0) > two);
+    }
+
+    #[test]
+    fn subscribers_are_read_back() {
+        let subscription = Subscriber::Subscription(SubscriptionId(Uuid::from_u128(3)));
+        let agent = Subscriber::Agent("urn:a:1".parse().unwrap());
+        for one in [subscription, agent] {
+            assert_eq!(one.to_string().parse(), Ok(one));
+        }
+    }
+}

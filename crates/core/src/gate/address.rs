@@ -1,0 +1,616 @@
+//! Allowlist and route: the agents to which a handoff may go, and the one that receives it (specification §2.2 stages
+//! 5 and 6, §4.1, §4.2).
+
+use std::cell::RefCell;
+use std::collections::HashSet;
+use std::fmt;
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::AllowlistViolation;
+use super::schema::Schemas;
+use super::schema::older::FormError;
+use crate::domain::agent::{Agent, AgentState, Target};
+use crate::domain::failure::{Code, Failure, Stage};
+use crate::domain::ids::AgentId;
+use crate::domain::message::Address;
+use crate::domain::roster::{Member, Roster};
+use crate::domain::version_range::VersionRange;
+
+/// The refusal's exact words (seed 003).
+pub const NOT_ON_ALLOWLIST: &str =
+    "The target agent is not on the source agent's handoff_targets allowlist.";
+
+/// The result of routing an address.
+#[derive(Debug, Default)]
+pub struct ResolvedReceiver {
+    /// The receiving agent; `None` where no agent is eligible.
+    pub target: Option<Arc<Agent>>,
+    /// The reasons against a receiver.
+    pub failures: Vec<Failure>,
+    /// An allowlist refusal, for the log.
+    pub violation: Option<AllowlistViolation>,
+}
+
+impl ResolvedReceiver {
+    /// The sender is not registered.
+    pub(super) fn stranger(sender: &AgentId, to: &Address) -> Self {
+        let mut found = Self::default();
+        found.forbid(sender, 0, to);
+        found
+    }
+
+    fn forbid(&mut self, source: &AgentId, allowlist_size: usize, to: &Address) {
+        self.failures.push(Failure::new(
+            Stage::Allowlist,
+            Code::Forbidden,
+            pointer(to),
+            NOT_ON_ALLOWLIST,
+        ));
+        self.violation = Some(AllowlistViolation {
+            source: source.clone(),
+            target: describe(to),
+            allowlist_size,
+        });
+    }
+
+    fn nobody(&mut self, pointer: &str, why: String) {
+        self.failures.push(Failure::new(Stage::Route, Code::NoCapableAgent, pointer, why));
+    }
+}
+
+fn pointer(to: &Address) -> &'static str {
+    if to.agent_id.is_some() {
+        "/toAgent/agentId"
+    } else if to.agent_type.is_some() {
+        "/toAgent/agentType"
+    } else {
+        "/toAgent/capability"
+    }
+}
+
+fn describe(to: &Address) -> String {
+    match (&to.agent_id, &to.agent_type, &to.capability) {
+        (Some(id), _, _) => id.to_string(),
+        (None, Some(name), _) => format!("type:{name}"),
+        (None, None, Some(capability)) => format!("capability:{capability}"),
+        (None, None, None) => "nobody".to_owned(),
+    }
+}
+
+/// Cache of a message's form by receiver: agents declare the schema versions that they accept, and many declare the
+/// same range.
+pub struct ReceiverForms<'a> {
+    schemas: &'a Schemas,
+    message: &'a Value,
+    found: RefCell<Vec<(FormKey, Option<FormError>)>>,
+}
+
+/// What a message's form for an agent depends on: its range, and whether it is entitled to personal data.
+type FormKey = (VersionRange, bool);
+
+impl<'a> ReceiverForms<'a> {
+    /// The readers of a message that was held against its own schema.
+    #[must_use]
+    pub fn new(schemas: &'a Schemas, message: &'a Value) -> Self {
+        Self { schemas, message, found: RefCell::default() }
+    }
+
+    fn lack(&self, agent: &Agent) -> Option<FormError> {
+        let range = agent.schema_versions.as_ref()?;
+        let entitled = agent.is_entitled();
+        let mut found = self.found.borrow_mut();
+        let before = found.iter().find(|((one, seen), _)| one == range && *seen == entitled);
+        if let Some((_, lack)) = before {
+            return lack.clone();
+        }
+        let lack = self.schemas.form_for(self.message, agent).err();
+        found.push(((range.clone(), entitled), lack.clone()));
+        lack
+    }
+}
+
+/// Requirements on the receiver of a handoff.
+struct ReceiverRequirements<'a> {
+    to: &'a Address,
+    required: &'a [String],
+    range: Option<VersionRange>,
+    readers: &'a ReceiverForms<'a>,
+    /// The agent itself asks: whether it takes more work now does not count.
+    by_itself: bool,
+}
+
+/// Finds who takes a handoff: of those addressed, whom the sender may hand off to and who is live
+/// and able; then the highest version, then the fewest open handoffs, then the id. `asking` is an agent that
+/// looks at a message as its receiver; it need not be free.
+#[must_use]
+pub fn resolve(
+    source: &Agent,
+    to: &Address,
+    required: &[String],
+    roster: &Roster,
+    readers: &ReceiverForms<'_>,
+    asking: Option<&AgentId>,
+) -> ResolvedReceiver {
+    let mut found = ResolvedReceiver::default();
+    if to.agent_id.as_ref() == Some(&source.agent_id) {
+        let registered = roster.member(&source.agent_id).map(|member| Arc::clone(member.agent()));
+        found.target = Some(registered.unwrap_or_else(|| Arc::new(source.clone())));
+        return found;
+    }
+    let addressed: &[Arc<Member>] = match (&to.agent_id, &to.agent_type, &to.capability) {
+        (Some(id), _, _) => roster.member(id).map_or(&[], std::slice::from_ref),
+        (None, Some(name), _) => roster.members_of_type(name),
+        (None, None, Some(capability)) => roster.members_with_capability(capability),
+        (None, None, None) => &[],
+    };
+    let is_other = |member: &&Arc<Member>| member.agent().agent_id != source.agent_id;
+    let mut candidates = allowed(source, to, addressed, roster);
+    candidates.retain(is_other);
+    if candidates.is_empty() {
+        candidates = addressed.iter().filter(is_other).collect();
+        // A type on the list may have no agent: then the route is what fails. An id on the list that is no
+        // agent's is as good as left out (seed 003).
+        let named = source.handoff_targets.iter().any(|target| match target {
+            Target::Agent(_) => false,
+            Target::Type(name) => to.agent_id.is_none() && to.agent_type.as_ref() == Some(name),
+        });
+        let open_question = candidates.is_empty()
+            && to.agent_id.is_none()
+            && to.agent_type.is_none()
+            && !source.handoff_targets.is_empty();
+        if !named && !open_question {
+            found.forbid(&source.agent_id, source.handoff_targets.len(), to);
+        }
+    }
+    let range = to.agent_version.as_deref().and_then(|text| text.parse().ok());
+    let by_itself = asking.is_some() && asking == to.agent_id.as_ref();
+    let wanted = ReceiverRequirements { to, required, range, readers, by_itself };
+    let able = candidates.iter().copied().filter(|member| unfit(member.agent(), &wanted).is_none());
+    let best = able.min_by(|a, b| {
+        let (one, other) = (a.agent(), b.agent());
+        other
+            .agent_version
+            .cmp_precedence(&one.agent_version)
+            .then_with(|| a.in_flight().cmp(&b.in_flight()))
+            .then_with(|| one.agent_id.cmp(&other.agent_id))
+    });
+    if let Some(member) = best {
+        found.target = Some(Arc::clone(member.agent()));
+    } else {
+        let last = candidates.iter().max_by_key(|member| &member.agent().agent_id);
+        match last.and_then(|member| unfit(member.agent(), &wanted)) {
+            Some(lack @ IneligibilityReason::Schema(..)) => {
+                found.nobody("/schemaVersion", lack.to_string())
+            }
+            Some(lack) => found.nobody(pointer(to), lack.to_string()),
+            None => {
+                found.nobody(pointer(to), format!("no agent is registered for {}", describe(to)));
+            }
+        }
+    }
+    found
+}
+
+/// Whether a message is meant for that agent: it is the one addressed, one of those addressed, or preferred.
+#[must_use]
+pub fn names(to: &Address, preferred: &[AgentId], agent: &Agent) -> bool {
+    let addressed = match (&to.agent_id, &to.agent_type, &to.capability) {
+        (Some(id), _, _) => *id == agent.agent_id,
+        (None, Some(name), _) => *name == agent.agent_type,
+        (None, None, Some(capability)) => agent.capabilities.contains(capability),
+        (None, None, None) => false,
+    };
+    addressed || preferred.contains(&agent.agent_id)
+}
+
+/// Those addressed whom the sender's list names. Of the list and those addressed, the shorter is gone
+/// through, and the other looked up in: either may have ten thousand entries.
+fn allowed<'a>(
+    source: &Agent,
+    to: &Address,
+    addressed: &'a [Arc<Member>],
+    roster: &'a Roster,
+) -> Vec<&'a Arc<Member>> {
+    if addressed.len() <= 1 {
+        let named = |member: &&Arc<Member>| source.may_hand_off_to(member.agent());
+        return addressed.iter().filter(named).collect();
+    }
+    let by_type = to.agent_type.as_deref();
+    let mut ids = HashSet::new();
+    let mut types = HashSet::new();
+    for target in &source.handoff_targets {
+        match target {
+            Target::Agent(id) => _ = ids.insert(id),
+            Target::Type(name) => _ = types.insert(name.as_str()),
+        }
+    }
+    if by_type.is_some_and(|name| types.contains(name)) {
+        return addressed.iter().collect();
+    }
+    if by_type.is_some() || types.is_empty() {
+        let asked = |agent: &Agent| match (by_type, &to.capability) {
+            (Some(name), _) => agent.agent_type == name,
+            (None, Some(capability)) => agent.capabilities.contains(capability),
+            (None, None) => false,
+        };
+        if ids.len() < addressed.len() {
+            let listed = ids.into_iter().filter_map(|id| roster.member(id));
+            return listed.filter(|member| asked(member.agent())).collect();
+        }
+    }
+    let named = |member: &&Arc<Member>| {
+        let agent = member.agent();
+        ids.contains(&agent.agent_id) || types.contains(agent.agent_type.as_str())
+    };
+    addressed.iter().filter(named).collect()
+}
+
+/// The words of seed 001 for a list that came to its end.
+const ALL_UNAVAILABLE: &str = "All preferred agents unavailable";
+
+/// The sender's preferred agents, in order: each has to stand on its allowlist; where nobody addressed
+/// can take the handoff now, the first of them that can does (seed 001, rejection handling).
+#[must_use]
+pub fn or_preferred(
+    mut found: ResolvedReceiver,
+    source: &Agent,
+    preferred: &[AgentId],
+    required: &[String],
+    roster: &Roster,
+    readers: &ReceiverForms<'_>,
+) -> ResolvedReceiver {
+    if preferred.is_empty() {
+        return found;
+    }
+    let named = |id: &AgentId| {
+        roster.find(id).map_or_else(
+            || source.handoff_targets.contains(&Target::Agent(id.clone())),
+            |agent| source.may_hand_off_to(agent),
+        )
+    };
+    for (place, id) in preferred.iter().enumerate() {
+        if !named(id) {
+            let pointer = format!("/preferredAgents/{place}");
+            found.failures.push(Failure::new(
+                Stage::Allowlist,
+                Code::Forbidden,
+                pointer,
+                NOT_ON_ALLOWLIST,
+            ));
+            found.violation.get_or_insert_with(|| AllowlistViolation {
+                source: source.agent_id.clone(),
+                target: id.to_string(),
+                allowlist_size: source.handoff_targets.len(),
+            });
+        }
+    }
+    let unrouted = found.failures.iter().all(|failure| failure.code == Code::NoCapableAgent);
+    if found.target.is_some() || !unrouted {
+        return found;
+    }
+    let able = preferred.iter().filter_map(|id| roster.member(id)).find(|member| {
+        let id = Some(member.agent().agent_id.clone());
+        let to = Address { agent_id: id, agent_type: None, agent_version: None, capability: None };
+        let wanted =
+            ReceiverRequirements { to: &to, required, range: None, readers, by_itself: false };
+        unfit(member.agent(), &wanted).is_none()
+    });
+    found.failures.clear();
+    match able {
+        Some(member) => found.target = Some(Arc::clone(member.agent())),
+        None => found.failures.push(Failure::new(
+            Stage::Route,
+            Code::NoCapableAgent,
+            "/preferredAgents",
+            ALL_UNAVAILABLE,
+        )),
+    }
+    found
+}
+
+/// Why an agent cannot take it; told in the words of seed 001.
+enum IneligibilityReason<'a> {
+    Type(&'a Agent, &'a str),
+    Version(&'a Agent, &'a VersionRange),
+    PreRelease(&'a Agent),
+    Capability(&'a Agent, &'a str),
+    Schema(&'a Agent, &'a VersionRange, FormError),
+    AcceptsNone(&'a AgentId),
+    Busy(&'a AgentId),
+    Paused(&'a AgentId),
+    Disabled(&'a AgentId),
+}
+
+impl fmt::Display for IneligibilityReason<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Type(agent, name) => {
+                write!(f, "agent {} is of type {}, not {name}", agent.agent_id, agent.agent_type)
+            }
+            Self::Version(agent, range) => {
+                let (id, version) = (&agent.agent_id, &agent.agent_version);
+                write!(f, "agent {id} has version {version}, not {range}")
+            }
+            Self::PreRelease(agent) => {
+                let (id, version) = (&agent.agent_id, &agent.agent_version);
+                write!(
+                    f,
+                    "agent {id} has version {version}, a pre-release that toAgent.agentVersion does not ask for"
+                )
+            }
+            Self::Schema(agent, range, FormError::NoVersion) => {
+                write!(
+                    f,
+                    "agent {} takes schema versions {range}, not this message's",
+                    agent.agent_id
+                )
+            }
+            Self::Schema(agent, range, FormError::Field(version, pointer)) => {
+                let id = &agent.agent_id;
+                write!(
+                    f,
+                    "agent {id} takes schema versions {range}, and {pointer} has no place in {version}"
+                )
+            }
+            Self::Capability(agent, missing) => {
+                write!(f, "Missing capability: {missing} (agent {})", agent.agent_id)
+            }
+            Self::AcceptsNone(id) => write!(f, "agent {id} accepts no handoffs"),
+            Self::Busy(id) => write!(f, "Agent busy: {id}"),
+            Self::Paused(id) => write!(f, "agent {id} is paused"),
+            Self::Disabled(id) => {
+                write!(f, "delivery to agent {id} is disabled: its endpoint is gone or only fails")
+            }
+        }
+    }
+}
+
+fn unfit<'a>(
+    agent: &'a Agent,
+    wanted: &'a ReceiverRequirements<'a>,
+) -> Option<IneligibilityReason<'a>> {
+    let (id, to) = (&agent.agent_id, wanted.to);
+    if let Some(name) = &to.agent_type
+        && agent.agent_type != *name
+    {
+        return Some(IneligibilityReason::Type(agent, name));
+    }
+    // One agent by its id is itself asked for, pre-release or not.
+    let named = to.agent_id.is_some();
+    match &wanted.range {
+        Some(range) if named && range.is_any() => {}
+        Some(range) if !range.matches(&agent.agent_version) => {
+            return Some(IneligibilityReason::Version(agent, range));
+        }
+        None if !named && !agent.agent_version.pre.is_empty() => {
+            return Some(IneligibilityReason::PreRelease(agent));
+        }
+        _ => {}
+    }
+    if let Some(missing) = to
+        .capability
+        .iter()
+        .chain(wanted.required)
+        .find(|capability| !agent.capabilities.contains(capability))
+    {
+        return Some(IneligibilityReason::Capability(agent, missing));
+    }
+    if let Some(range) = &agent.schema_versions
+        && let Some(lack) = wanted.readers.lack(agent)
+    {
+        return Some(IneligibilityReason::Schema(agent, range, lack));
+    }
+    match agent.state {
+        _ if wanted.by_itself => None,
+        _ if !agent.accepts_handoffs => Some(IneligibilityReason::AcceptsNone(id)),
+        AgentState::Busy => Some(IneligibilityReason::Busy(id)),
+        AgentState::Paused => Some(IneligibilityReason::Paused(id)),
+        AgentState::Runnable if agent.delivery.disabled => Some(IneligibilityReason::Disabled(id)),
+        AgentState::Runnable => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+    use std::sync::LazyLock;
+
+    use super::*;
+
+    static SCHEMAS: LazyLock<Schemas> = LazyLock::new(Schemas::new);
+
+    /// Schema 2.1, with a field that 2.0 lacks.
+    fn message() -> Value {
+        let text = include_str!("../../../../tests/vectors/messages/initial.json");
+        serde_json::from_str(text).unwrap()
+    }
+
+    fn resolve(
+        source: &Agent,
+        to: &Address,
+        required: &[String],
+        roster: &Roster,
+    ) -> ResolvedReceiver {
+        let message = message();
+        super::resolve(source, to, required, roster, &ReceiverForms::new(&SCHEMAS, &message), None)
+    }
+
+    fn agent(id: &str, kind: &str, version: &str, capabilities: &[&str]) -> Agent {
+        let mut agent = Agent::new(id.parse().unwrap());
+        agent.agent_type = kind.to_owned();
+        agent.agent_version = version.parse().unwrap();
+        agent.capabilities = capabilities.iter().map(|&c| c.to_owned()).collect();
+        agent
+    }
+
+    fn source(targets: &[&str]) -> Agent {
+        let mut source = agent("src", "src", "1.0.0", &[]);
+        source.handoff_targets = targets.iter().map(|t| t.parse().unwrap()).collect();
+        source
+    }
+
+    fn roster(agents: Vec<Agent>) -> Roster {
+        Roster::new(agents, &HashMap::from([("r1".parse().unwrap(), 5)]))
+    }
+
+    fn to(
+        id: Option<&str>,
+        kind: Option<&str>,
+        version: Option<&str>,
+        cap: Option<&str>,
+    ) -> Address {
+        Address {
+            agent_id: id.map(|id| id.parse().unwrap()),
+            agent_type: kind.map(str::to_owned),
+            agent_version: version.map(str::to_owned),
+            capability: cap.map(str::to_owned),
+        }
+    }
+
+    fn team() -> Roster {
+        roster(vec![
+            agent("r1", "risk", "1.6.0", &["score"]),
+            agent("r2", "risk", "1.6.0", &["score"]),
+            agent("r3", "risk", "2.0.0", &["score", "explain"]),
+            agent("old", "risk", "1.0.0", &[]),
+        ])
+    }
+
+    fn codes(found: &ResolvedReceiver) -> Vec<Code> {
+        found.failures.iter().map(|failure| failure.code).collect()
+    }
+
+    #[test]
+    fn the_highest_version_in_range_then_the_fewest_in_flight() {
+        let source = source(&["type:risk"]);
+        let pick = |range| {
+            resolve(&source, &to(None, Some("risk"), Some(range), None), &[], &team())
+                .target
+                .unwrap()
+                .agent_id
+                .to_string()
+        };
+        assert_eq!(pick(">=1.5.0"), "r3");
+        assert_eq!(pick(">=1.5.0, <2"), "r2", "r1 has more in flight");
+        assert_eq!(pick("~1.0"), "old");
+    }
+
+    #[test]
+    fn an_empty_list_lets_nobody_through_with_orbits_words() {
+        let found = resolve(&source(&[]), &to(Some("r1"), None, None, None), &[], &team());
+        assert_eq!(codes(&found), [Code::Forbidden]);
+        assert_eq!(found.failures[0].message, NOT_ON_ALLOWLIST);
+        assert_eq!(found.violation.unwrap().allowlist_size, 0);
+        let unknown = resolve(&source(&[]), &to(Some("ghost"), None, None, None), &[], &team());
+        assert_eq!(codes(&unknown), [Code::Forbidden, Code::NoCapableAgent]);
+    }
+
+    #[test]
+    fn of_a_type_only_listed_agents_are_chosen() {
+        let found = resolve(&source(&["r1"]), &to(None, Some("risk"), None, None), &[], &team());
+        assert_eq!(found.target.unwrap().agent_id.as_str(), "r1");
+    }
+
+    #[test]
+    fn f5_10_a_listed_but_unknown_id_is_as_good_as_left_out_and_a_type_is_a_matter_of_the_route() {
+        let found = resolve(
+            &source(&["ghost", "type:spirit"]),
+            &to(Some("ghost"), None, None, None),
+            &[],
+            &team(),
+        );
+        assert_eq!(codes(&found), [Code::Forbidden, Code::NoCapableAgent]);
+        assert_eq!(found.failures[0].message, NOT_ON_ALLOWLIST);
+        let found =
+            resolve(&source(&["type:spirit"]), &to(None, Some("spirit"), None, None), &[], &team());
+        assert_eq!(codes(&found), [Code::NoCapableAgent]);
+    }
+
+    #[test]
+    fn by_capability_all_required_ones_and_the_refusal_names_what_is_missing() {
+        let source = source(&["type:risk"]);
+        let by = |cap: &str, required: &[&str]| {
+            let required: Vec<String> = required.iter().map(|&c| c.to_owned()).collect();
+            resolve(&source, &to(None, None, None, Some(cap)), &required, &team())
+        };
+        assert_eq!(by("score", &["explain"]).target.unwrap().agent_id.as_str(), "r3");
+        let found = by("score", &["fly"]);
+        assert!(found.failures[0].message.starts_with("Missing capability: fly"));
+        assert_eq!(codes(&by("fly", &[])), [Code::NoCapableAgent]);
+    }
+
+    #[test]
+    fn who_is_busy_paused_or_gone_is_not_routed_to() {
+        for (change, words) in [
+            ((|a: &mut Agent| a.state = AgentState::Busy) as fn(&mut Agent), "Agent busy: only"),
+            (|a| a.state = AgentState::Paused, "paused"),
+            (|a| a.accepts_handoffs = false, "accepts no handoffs"),
+            (|a| a.delivery.disabled = true, "disabled"),
+        ] {
+            let mut only = agent("only", "solo", "1.0.0", &[]);
+            change(&mut only);
+            let found = resolve(
+                &source(&["only"]),
+                &to(Some("only"), None, None, None),
+                &[],
+                &roster(vec![only]),
+            );
+            assert_eq!(codes(&found), [Code::NoCapableAgent]);
+            assert!(found.failures[0].message.contains(words), "{}", found.failures[0].message);
+        }
+    }
+
+    #[test]
+    fn to_oneself_needs_no_list() {
+        let found = resolve(&source(&[]), &to(Some("src"), None, None, None), &[], &team());
+        assert_eq!(found.target.unwrap().agent_id.as_str(), "src");
+    }
+
+    #[test]
+    fn f5_5_a_type_is_routed_to_who_can_read_and_an_agent_that_cannot_is_named() {
+        let mut old = agent("old-reader", "risk", "9.0.0", &[]);
+        old.schema_versions = Some("2.0".parse().unwrap());
+        let team = roster(vec![old, agent("reader", "risk", "1.0.0", &[])]);
+        let source = source(&["type:risk"]);
+        let found = resolve(&source, &to(None, Some("risk"), None, None), &[], &team);
+        assert_eq!(found.target.unwrap().agent_id.as_str(), "reader");
+        let found = resolve(&source, &to(Some("old-reader"), None, None, None), &[], &team);
+        assert_eq!(codes(&found), [Code::NoCapableAgent]);
+        assert_eq!(found.failures[0].pointer, "/schemaVersion");
+        let why = &found.failures[0].message;
+        assert!(
+            why.contains("takes schema versions 2.0, and /") && why.ends_with("in 2.0"),
+            "{why}"
+        );
+    }
+
+    #[test]
+    fn f5_6_a_pre_release_takes_only_what_asks_for_one() {
+        let team = roster(vec![
+            agent("next", "risk", "2.0.0-rc.1", &["score"]),
+            agent("now", "risk", "1.0.0", &["score"]),
+        ]);
+        let source = source(&["type:risk"]);
+        let pick = |id, kind, range, capability| {
+            let found = resolve(&source, &to(id, kind, range, capability), &[], &team);
+            found.target.map_or("nobody".to_owned(), |agent| agent.agent_id.to_string())
+        };
+        assert_eq!(pick(None, Some("risk"), None, None), "now");
+        assert_eq!(pick(None, Some("risk"), Some("*"), None), "now");
+        assert_eq!(pick(None, Some("risk"), Some(">=1.0.0"), None), "now");
+        assert_eq!(pick(None, None, None, Some("score")), "now");
+        assert_eq!(pick(None, Some("risk"), Some(">=2.0.0-rc.0"), None), "next");
+        assert_eq!(pick(None, Some("risk"), Some("^1 || 2.0.0-rc.1"), None), "next");
+        assert_eq!(pick(Some("next"), None, None, None), "next");
+        assert_eq!(pick(Some("next"), None, Some("*"), None), "next");
+        assert_eq!(pick(Some("next"), None, Some("^1"), None), "nobody");
+        assert_eq!(pick(None, Some("risk"), Some("1.0"), None), "now");
+        assert_eq!(
+            pick(None, Some("risk"), Some("1.0.1"), None),
+            "nobody",
+            "a bare version is exact"
+        );
+    }
+}

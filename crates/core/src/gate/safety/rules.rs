@@ -1,0 +1,277 @@
+//! The rules: data in `config/safety-rules.json`, compiled once.
+//!
+//! A lexicon gives words of many languages to concepts; a rule names sequences of concepts (or a form
+//! of the text) and what they weigh in each kind of field. No rule is a fixed sentence, and none needs a
+//! search of its own: one pass over a text serves them all.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, LazyLock};
+
+use serde::Deserialize;
+
+use super::lexicon::{Lexicon, LexiconError, Words};
+use super::sequence::{SequenceError, SequenceMachine};
+use super::structure::Form;
+
+/// The rules that are compiled in.
+const BUILTIN: &str = include_str!("../../../../../config/safety-rules.json");
+
+/// What kind of field a text stands in: the same words weigh differently in each.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FieldClass {
+    /// A verbatim turn of the user.
+    UserTurn,
+    /// What tools, subtasks and outside sources gave back.
+    ToolOutput,
+    /// Fields whose purpose is to instruct: task descriptions, open subtasks, constraints.
+    Task,
+    /// Everything else, keys included.
+    Data,
+    /// In a rule only: all those not named.
+    Any,
+}
+
+/// One rule, as in the file.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Rule {
+    /// Unique name, shown in findings.
+    pub id: String,
+    /// Family of attacks.
+    pub family: String,
+    /// What it adds to the score of a place, over 0 to 1, by the kind of field; 1 is enough by itself, a
+    /// kind that is not named does not have it.
+    pub weight: BTreeMap<FieldClass, f32>,
+    /// It does not count after a negation ("do not ignore ...").
+    #[serde(default)]
+    pub plain: bool,
+    /// Concept sequences; a match of any one fires the rule.
+    #[serde(default)]
+    pub near: Vec<String>,
+    /// A text form that fires the rule.
+    #[serde(default)]
+    pub form: Option<Form>,
+    /// It does not count near what this other rule, which weighs nothing, matches in the text as it came:
+    /// turns in the middle of a document are forged, a transcript consists of them.
+    #[serde(default)]
+    pub unless: Option<String>,
+    /// Test texts of the rule.
+    pub examples: RuleExamples,
+}
+
+impl Rule {
+    /// What it weighs in a field of this kind; 0 where it does not apply. For [`FieldClass::Any`]: the
+    /// most it weighs anywhere.
+    #[must_use]
+    pub fn weight(&self, class: FieldClass) -> f32 {
+        if class == FieldClass::Any {
+            return self.weight.values().copied().fold(0.0, f32::max);
+        }
+        self.weight
+            .get(&class)
+            .or_else(|| self.weight.get(&FieldClass::Any))
+            .copied()
+            .unwrap_or(0.0)
+    }
+}
+
+/// Texts that a rule must and must not match.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RuleExamples {
+    /// Texts that the rule matches.
+    #[serde(rename = "match")]
+    pub matching: Vec<String>,
+    /// Texts that the rule does not match.
+    pub no_match: Vec<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RulesFile {
+    version: String,
+    /// Words that are also looked for under a shift of the alphabet and backwards.
+    anchors: String,
+    lexicon: Words,
+    /// By language, the words through which a negation reaches the next.
+    #[serde(default)]
+    negation_carriers: BTreeMap<String, Vec<String>>,
+    rules: Vec<Rule>,
+}
+
+/// Why rules cannot be loaded.
+#[derive(Debug, thiserror::Error)]
+pub enum RulesError {
+    /// The text is not JSON of the expected shape.
+    #[error("the rules are not of the expected form: {0}")]
+    Form(#[from] serde_json::Error),
+    /// The lexicon does not compile.
+    #[error("the lexicon: {0}")]
+    Lexicon(#[from] LexiconError),
+    /// A sequence names an unknown concept.
+    #[error("rule {0}: {1}")]
+    Sequence(String, SequenceError),
+    /// A rule without a trigger, or a duplicate name.
+    #[error("rule {0} has neither a sequence nor a form, or there are two of that name")]
+    Idle(String),
+    /// A rule that depends on one that is not there, or that has a weight of its own.
+    #[error("rule {0} depends on {1:?}, which is no rule without a weight")]
+    Unless(String, String),
+}
+
+/// Compiled rules.
+#[derive(Debug)]
+pub struct Rules {
+    version: String,
+    rules: Vec<Rule>,
+    /// For each rule, the one that it does not count beside ([`Rule::unless`]).
+    unless: Vec<Option<u16>>,
+    pub(super) lexicon: Lexicon,
+    pub(super) machine: SequenceMachine,
+}
+
+impl Rules {
+    /// The rules that are compiled in; compiled on first use.
+    ///
+    /// # Panics
+    /// Never with the file that is compiled in; the tests of this file load it.
+    #[must_use]
+    pub fn builtin() -> Arc<Self> {
+        static RULES: LazyLock<Arc<Rules>> = LazyLock::new(|| {
+            Arc::new(
+                Rules::load(BUILTIN)
+                    .expect("the compiled-in rules load, as the tests of this file prove"),
+            )
+        });
+        Arc::clone(&RULES)
+    }
+
+    /// Loads and compiles rules from JSON text of the shape of `config/safety-rules.json`.
+    ///
+    /// # Errors
+    /// [`RulesError`] if the text has another shape or something in it does not compile.
+    pub fn load(text: &str) -> Result<Self, RulesError> {
+        let file: RulesFile = serde_json::from_str(text)?;
+        let lexicon = Lexicon::new(&file.lexicon, &file.anchors)?;
+        let mut machine = SequenceMachine::new(&lexicon);
+        machine.carry(&file.negation_carriers, &lexicon);
+        for (index, rule) in file.rules.iter().enumerate() {
+            let idle = rule.near.is_empty() && rule.form.is_none();
+            if idle || file.rules[..index].iter().any(|other| other.id == rule.id) {
+                return Err(RulesError::Idle(rule.id.clone()));
+            }
+            let reach = machine.reach;
+            for sequence in &rule.near {
+                machine
+                    .add(index, sequence, rule.plain, &lexicon)
+                    .map_err(|err| RulesError::Sequence(rule.id.clone(), err))?;
+            }
+            if rule.weight(FieldClass::Any) <= 0.0 {
+                // What only marks a text counts where that is read as a whole.
+                machine.reach = reach;
+            }
+        }
+        let place = |rule: &Rule| {
+            let Some(other) = &rule.unless else { return Ok(None) };
+            let is_mark = |one: &Rule| one.id == *other && one.weight(FieldClass::Any) <= 0.0;
+            let place = file.rules.iter().position(is_mark);
+            let missing = || RulesError::Unless(rule.id.clone(), other.clone());
+            place.map(|at| Some(at as u16)).ok_or_else(missing)
+        };
+        let unless = file.rules.iter().map(place).collect::<Result<_, _>>()?;
+        Ok(Self { version: file.version, rules: file.rules, unless, lexicon, machine })
+    }
+
+    /// Version of the rules file.
+    #[must_use]
+    pub fn version(&self) -> &str {
+        &self.version
+    }
+
+    /// All rules, in file order.
+    #[must_use]
+    pub fn all(&self) -> &[Rule] {
+        &self.rules
+    }
+
+    /// The rule beside which this one does not count.
+    pub(super) fn unless(&self, rule: u16) -> Option<u16> {
+        self.unless[usize::from(rule)]
+    }
+
+    /// Whether a rule weighs nothing: it only marks a text for others.
+    pub(super) fn is_mark(&self, rule: u16) -> bool {
+        self.rules[usize::from(rule)].weight(FieldClass::Any) <= 0.0
+    }
+
+    /// The rules that a form fires.
+    pub(super) fn of_form(&self, form: Form) -> impl Iterator<Item = usize> + '_ {
+        self.rules
+            .iter()
+            .enumerate()
+            .filter(move |(_, rule)| rule.form == Some(form))
+            .map(|(i, _)| i)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::gate::safety::Scanner;
+
+    #[test]
+    fn every_example_of_every_rule_holds() {
+        let scanner = Scanner::builtin();
+        let mut wrong = Vec::new();
+        for rule in scanner.rules() {
+            assert!(!rule.examples.matching.is_empty(), "{} has no example", rule.id);
+            assert!(!rule.examples.no_match.is_empty(), "{} has no counter-example", rule.id);
+            for (texts, expected) in
+                [(&rule.examples.matching, true), (&rule.examples.no_match, false)]
+            {
+                for text in texts {
+                    if scanner.matching_rules(text).contains(&rule.id.as_str()) != expected {
+                        wrong.push(format!("{} {expected}: {text}", rule.id));
+                    }
+                }
+            }
+        }
+        assert!(wrong.is_empty(), "{wrong:#?}");
+    }
+
+    #[test]
+    fn ids_are_unique_and_weights_lie_between_0_and_1() {
+        let rules = Rules::builtin();
+        let ids: BTreeSet<&str> = rules.all().iter().map(|rule| rule.id.as_str()).collect();
+        assert_eq!(ids.len(), rules.all().len());
+        for rule in rules.all() {
+            assert!(!rule.weight.is_empty(), "{}", rule.id);
+            assert!(rule.weight.values().all(|w| *w >= 0.0 && *w <= 1.0), "{}", rule.id);
+        }
+    }
+
+    #[test]
+    fn bad_rules_are_refused() {
+        let with = |lexicon: &str, near: &str, unless: &str| {
+            Rules::load(&format!(
+                r#"{{"version":"1","anchors":"","lexicon":{{"a":{{"en":["{lexicon}"]}}}},
+                    "rules":[{{"id":"r","family":"f","weight":{{"any":1}},"near":[{near}],"unless":{unless},
+                    "examples":{{"match":[],"no_match":[]}}}}]}}"#
+            ))
+        };
+        let file = |lexicon: &str, near: &str| with(lexicon, near, "null");
+        assert!(matches!(Rules::load("[]"), Err(RulesError::Form(_))));
+        assert!(matches!(file("--", r#""a""#), Err(RulesError::Lexicon(_))));
+        assert!(matches!(file("word", r#""a 3 b""#), Err(RulesError::Sequence(..))));
+        assert!(matches!(file("word", ""), Err(RulesError::Idle(_))));
+        assert!(file("word", r#""a 3 a""#).is_ok());
+        assert!(
+            matches!(with("word", r#""a""#, r#""r""#), Err(RulesError::Unless(..))),
+            "it weighs"
+        );
+        assert!(matches!(with("word", r#""a""#, r#""s""#), Err(RulesError::Unless(..))));
+    }
+}

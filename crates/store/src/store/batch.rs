@@ -1,0 +1,265 @@
+//! The data a batch loads, the state found, and the changes it writes.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::store::erasure::{
+    ErasureKey, ErasureNeeds, ErasureRow, ErasureState, ErasureWrite, HoldKey, HoldRow,
+};
+use crate::store::{
+    AgentKey, AgentRow, CheckpointRow, DeadLetterRow, EdgeKey, EscalationKey, HandoffKey,
+    IdempotencyKey, IdempotencyRow, KeyRow, OutboxRow, RefusedTaskKey, RefusedTaskRow, ReturnRow,
+    RunKey, TaskKey, contracts, events, schemas,
+};
+use handoffd_core::domain::cap::{Cap, CapKey, CapScope};
+use handoffd_core::domain::escalation::Escalation;
+use handoffd_core::domain::event::Event;
+use handoffd_core::domain::funds::Reservation;
+use handoffd_core::domain::handoff::{DeliveryMode, Handoff};
+use handoffd_core::domain::ids::{AgentId, HandoffId, Micros, TenantId};
+use handoffd_core::domain::lineage::reached;
+use handoffd_core::domain::progress::Edge;
+use handoffd_core::domain::task::{Task, TaskStatus};
+use handoffd_core::evidence::record::RecordDraft;
+
+/// The rows that a batch of commands must load before it can be planned.
+#[derive(Debug, Clone, Default)]
+pub struct Needs {
+    /// Tasks, locked. An escalated task is loaded with its open escalation.
+    pub tasks: BTreeSet<TaskKey>,
+    /// Handoffs with their outbox rows; guarded by their task's lock. Their fallback agents are loaded too,
+    /// unlocked.
+    pub handoffs: BTreeSet<HandoffKey>,
+    /// Accepted handoffs: for each, the handoff under which its sender holds the task is loaded too.
+    pub accepted: BTreeSet<(TaskKey, HandoffId)>,
+    /// Task, sender, and the parent handoff that the sender names. Unless that parent is one of the task's
+    /// handoffs to the sender, all those handoffs are loaded.
+    pub lineage: BTreeSet<(TaskKey, AgentId, Option<HandoffId>)>,
+    /// Tasks whose edges are loaded; guarded by the task's lock.
+    pub edges: BTreeSet<TaskKey>,
+    /// Tasks whose open handoffs (with outbox rows) and open escalation are loaded; guarded by the task's lock.
+    pub open: BTreeSet<TaskKey>,
+    /// Dead letters; guarded by their task's lock.
+    pub dead_letters: BTreeSet<HandoffKey>,
+    /// Runs whose last checkpoint is loaded.
+    pub runs: BTreeSet<RunKey>,
+    /// Uses of an `Idempotency-Key`.
+    pub idempotency: BTreeSet<IdempotencyKey>,
+    /// Agents, locked.
+    pub agents: BTreeSet<AgentKey>,
+    /// Keys by id, locked.
+    pub keys: BTreeSet<(TenantId, String)>,
+    /// Subscriptions, locked.
+    pub subscriptions: BTreeSet<events::SubscriptionKey>,
+    /// Contract versions.
+    pub contracts: BTreeSet<contracts::ContractKey>,
+    /// Payload schemas, in all their versions.
+    pub payload_schemas: BTreeSet<schemas::PayloadSchemaKey>,
+    /// Refused submissions on tasks that do not exist, locked.
+    pub refused_tasks: BTreeSet<RefusedTaskKey>,
+    /// Last uses of dedupe keys, locked.
+    pub repeats: BTreeSet<contracts::RepeatKey>,
+    /// Tenants whose caps are loaded, with agents that receive or spend: the agents' caps, the tenant's, and
+    /// those of every agent with money on a loaded task. Locked last of all.
+    pub caps: BTreeMap<TenantId, BTreeSet<AgentId>>,
+    /// Further caps, locked.
+    pub cap_scopes: BTreeSet<CapScope>,
+    /// Needs for data subjects, erasures and legal holds.
+    pub erasure: ErasureNeeds,
+}
+
+impl Needs {
+    /// Tasks that may have edges: a task that was not found has none.
+    pub(in crate::store) fn edges_beside<'a>(&'a self, state: &BatchState) -> Vec<&'a TaskKey> {
+        let missing = |key: &TaskKey| self.tasks.contains(key) && !state.tasks.contains_key(key);
+        self.edges.iter().filter(|key| !missing(key)).collect()
+    }
+
+    /// The requested handoffs, and those under which the senders of accepted handoffs hold their tasks.
+    #[must_use]
+    pub fn handoffs_beside(&self, state: &BatchState) -> BTreeSet<HandoffKey> {
+        let incoming = self.accepted.iter().filter_map(|(task, handoff)| {
+            let funds = state.tasks.get(task)?.funds.as_deref()?;
+            // Under which the sender of this one holds the task, and who waits for its return.
+            let beside = [funds.incoming(*handoff), funds.above(*handoff)];
+            Some(beside.into_iter().flatten().map(|id| (task.0.clone(), id)))
+        });
+        let incoming = incoming.flatten();
+        self.handoffs.iter().cloned().chain(incoming).collect()
+    }
+
+    /// Agent and task pairs whose received handoffs must still be loaded after tasks and handoffs. A new task has
+    /// none, and a valid parent needs no others.
+    #[must_use]
+    pub fn lineage_beside(&self, state: &BatchState) -> Vec<(&TaskKey, &AgentId)> {
+        let open = |(task, agent, parent): &&(TaskKey, AgentId, Option<HandoffId>)| {
+            let begun = state.tasks.get(task).is_some_and(|task| task.handoffs > 0);
+            let fits = parent
+                .and_then(|id| state.handoffs.get(&(task.0.clone(), id)))
+                .is_some_and(|parent| parent.task_id == task.1 && reached(parent, agent));
+            begun && !fits
+        };
+        self.lineage.iter().filter(open).map(|(task, agent, _)| (task, agent)).collect()
+    }
+}
+
+impl BatchState {
+    /// Escalated tasks whose open escalation was not requested: the escalation is loaded with them.
+    pub(in crate::store) fn escalated_beside<'a>(&'a self, needs: &Needs) -> Vec<&'a TaskKey> {
+        let waits = |(key, task): &(&TaskKey, &Task)| {
+            task.status == TaskStatus::Escalated && !needs.open.contains(*key)
+        };
+        self.tasks.iter().filter(waits).map(|(key, _)| key).collect()
+    }
+}
+
+/// The rows found for a batch.
+#[derive(Debug, Clone, Default)]
+pub struct BatchState {
+    /// Tasks that exist.
+    pub tasks: BTreeMap<TaskKey, Task>,
+    /// Handoffs that exist.
+    pub handoffs: BTreeMap<HandoffKey, Handoff>,
+    /// Outbox rows that exist, by handoff.
+    pub outbox: BTreeMap<HandoffKey, OutboxRow>,
+    /// The last checkpoint of each run.
+    pub runs: BTreeMap<RunKey, LastCheckpoint>,
+    /// Uses of an `Idempotency-Key`.
+    pub idempotency: BTreeMap<IdempotencyKey, IdempotencyRow>,
+    /// Edges of tasks.
+    pub edges: BTreeMap<EdgeKey, Edge>,
+    /// Open escalations.
+    pub escalations: BTreeMap<EscalationKey, Escalation>,
+    /// Dead letters.
+    pub dead_letters: BTreeMap<HandoffKey, DeadLetterRow>,
+    /// Agents that exist.
+    pub agents: BTreeMap<AgentKey, AgentRow>,
+    /// Keys that exist.
+    pub keys: BTreeMap<(TenantId, String), KeyRow>,
+    /// Subscriptions that exist.
+    pub subscriptions: BTreeMap<events::SubscriptionKey, events::SubscriptionRow>,
+    /// Versions of contracts that exist.
+    pub contracts: BTreeMap<contracts::ContractKey, contracts::ContractRow>,
+    /// Versions of payload schemas that exist.
+    pub payload_schemas: BTreeMap<schemas::PayloadSchemaVersion, schemas::PayloadSchemaRow>,
+    /// Refused submissions on tasks that do not exist.
+    pub refused_tasks: BTreeMap<RefusedTaskKey, RefusedTaskRow>,
+    /// Last uses of dedupe keys.
+    pub repeats: BTreeMap<contracts::RepeatKey, contracts::RepeatRow>,
+    /// Caps that exist.
+    pub caps: BTreeMap<CapKey, Cap>,
+    /// The cap scopes that were searched.
+    pub cap_scopes: BTreeSet<CapScope>,
+    /// State of data subjects, erasures and legal holds.
+    pub erasure: ErasureState,
+}
+
+impl BatchState {
+    /// Fallback agents of the loaded handoffs that are not loaded yet.
+    #[must_use]
+    pub fn fallbacks(&self) -> BTreeSet<AgentKey> {
+        self.handoffs
+            .values()
+            .filter_map(|handoff| handoff.ruling.as_ref().map(|ruling| (&handoff.tenant, ruling)))
+            .flat_map(|(tenant, ruling)| {
+                ruling.fallbacks().into_iter().map(|id| (tenant.clone(), id))
+            })
+            .filter(|key| !self.agents.contains_key(key))
+            .collect()
+    }
+
+    /// The cap scopes a batch must load, computed after everything else is loaded: a reservation names its caps,
+    /// so they are included even where no command needs that tenant's caps.
+    #[must_use]
+    pub fn charged(&self, needs: &Needs) -> BTreeSet<CapScope> {
+        let reserves: Vec<(&TenantId, &Reservation)> = self
+            .tasks
+            .values()
+            .filter_map(|task| Some((&task.tenant, task.funds.as_deref()?)))
+            .flat_map(|(tenant, funds)| funds.reserves.iter().map(move |one| (tenant, one)))
+            .collect();
+        let mut tenants: BTreeSet<&TenantId> = needs.caps.keys().collect();
+        let marked = reserves.iter().filter(|(_, one)| !one.marks.is_empty());
+        tenants.extend(marked.map(|(tenant, _)| *tenant));
+        let mut scopes = needs.cap_scopes.clone();
+        for tenant in tenants {
+            let asked = needs.caps.get(tenant).into_iter().flatten();
+            let parties = self.handoffs.values().filter(|one| one.tenant == *tenant);
+            let held = reserves.iter().filter(|(own, _)| *own == tenant);
+            let agents = asked
+                .chain(held.map(|(_, one)| &one.holder))
+                .chain(parties.flat_map(|one| [&one.source, &one.target]))
+                .chain(self.agents.keys().filter(|key| key.0 == *tenant).map(|key| &key.1));
+            scopes.insert((tenant.clone(), None));
+            scopes.extend(agents.map(|agent| (tenant.clone(), Some(agent.clone()))));
+        }
+        scopes
+    }
+}
+
+/// A run's last checkpoint.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LastCheckpoint {
+    /// The checkpoint's number.
+    pub seq: i64,
+    /// The commitment in records.
+    pub commitment: [u8; 32],
+    /// The agent of the run.
+    pub agent: AgentId,
+}
+
+/// The changes of a batch. New rows are inserted (a collision is a [`Conflict`](super::StoreError::Conflict)), known
+/// rows updated.
+#[derive(Debug, Clone, Default)]
+pub struct Writes {
+    /// Tasks by key; `true` where the row is new.
+    pub tasks: BTreeMap<TaskKey, (Task, bool)>,
+    /// Tasks of this batch whose budget is unchanged: that column is not written.
+    pub same_books: BTreeSet<TaskKey>,
+    /// Handoffs by key; `true` where the row is new.
+    pub handoffs: BTreeMap<HandoffKey, (Handoff, bool)>,
+    /// Outbox rows by handoff: `Some` upserts, `None` deletes.
+    pub outbox: BTreeMap<HandoffKey, Option<OutboxRow>>,
+    /// Returns in inboxes, by the completed handoff: `Some` to have it so, `None` to have it gone.
+    pub returns: BTreeMap<HandoffKey, Option<ReturnRow>>,
+    /// New checkpoints.
+    pub checkpoints: Vec<CheckpointRow>,
+    /// New uses of an `Idempotency-Key`.
+    pub idempotency: Vec<IdempotencyRow>,
+    /// Dead letters: new, or resolved.
+    pub dead_letters: Vec<DeadLetterRow>,
+    /// Edges of tasks after the batch.
+    pub edges: BTreeMap<EdgeKey, Edge>,
+    /// Escalations: new, or resolved.
+    pub escalations: BTreeMap<EscalationKey, Escalation>,
+    /// Agents by key; `None` deletes.
+    pub agents: BTreeMap<AgentKey, Option<AgentRow>>,
+    /// Keys by id: new, or changed.
+    pub keys: BTreeMap<(TenantId, String), KeyRow>,
+    /// New delivery mode for an agent's unclaimed outbox rows, visible at the given time: a pause between
+    /// attempts belonged to the old endpoint. Claimed rows are unchanged.
+    pub retargets: BTreeMap<AgentKey, (DeliveryMode, Micros)>,
+    /// Legal holds by id: new, or changed.
+    pub holds: BTreeMap<HoldKey, HoldRow>,
+    /// Erasures by id: new, or changed.
+    pub erasures: BTreeMap<ErasureKey, ErasureRow>,
+    /// Data to erase, each with its record in `records`.
+    pub erased: Vec<ErasureWrite>,
+    /// Records to append, in order.
+    pub records: Vec<RecordDraft>,
+    /// Events, each with the index of its record among `records`.
+    pub events: Vec<(usize, Event)>,
+    /// Subscriptions by key; `None` deletes.
+    pub subscriptions: BTreeMap<events::SubscriptionKey, Option<events::SubscriptionRow>>,
+    /// New versions of contracts.
+    pub contracts: Vec<contracts::ContractRow>,
+    /// New versions of payload schemas.
+    pub payload_schemas: Vec<schemas::PayloadSchemaRow>,
+    /// Refused submissions on tasks that do not exist: new, or changed.
+    pub refused_tasks: BTreeMap<RefusedTaskKey, RefusedTaskRow>,
+    /// Last uses of dedupe keys: new, or changed.
+    pub repeats: BTreeMap<contracts::RepeatKey, contracts::RepeatRow>,
+    /// Caps by key: new, or changed; `None` deletes.
+    pub caps: BTreeMap<CapKey, Option<Cap>>,
+    /// Changes of subscribers' cursors, in order.
+    pub cursors: Vec<events::CursorWrite>,
+}

@@ -1,0 +1,233 @@
+//! The store's part of the cold tier: contents that may be archived, their location, and the lease to move them. The
+//! store knows locations and never an object store; `archive` moves the bytes.
+//!
+//! Every change of a location is written under a lease whose owner is checked in the same transaction, as a whole
+//! or not at all. After a change that was overtaken by an erasure or another move, the caller reads again.
+
+use async_trait::async_trait;
+
+use super::{Result, StoredContent};
+use handoffd_core::domain::ids::{ContentId, Micros, TenantId};
+use handoffd_core::evidence::commitment::Codec;
+
+/// The stored form of a content.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ContentStorage {
+    /// Salt, codec and bytes in the database.
+    Hot(Vec<u8>, Codec, Vec<u8>),
+    /// The salt is in the database, the bytes are in the cold tier.
+    Cold(ColdContent),
+    /// The bytes should be in the cold tier but could not be read. Returned by the cold tier's reader, never by a
+    /// store.
+    Unavailable(ColdError),
+    /// No data: erased at a person's request.
+    Erased,
+    /// No data: purged (`retention.delete_after_days`).
+    Purged,
+}
+
+impl ContentStorage {
+    /// Salt, codec and bytes of a hot content.
+    #[must_use]
+    pub fn hot(&self) -> Option<(&[u8], Codec, &[u8])> {
+        match self {
+            Self::Hot(salt, codec, bytes) => Some((salt, *codec, bytes)),
+            _ => None,
+        }
+    }
+
+    /// Maps the columns of a row. A row without a salt is an erased content, whatever other columns hold.
+    pub(super) fn from_columns(
+        salt: Option<Vec<u8>>,
+        codec: Codec,
+        bytes: Option<Vec<u8>>,
+        place: Option<ArchiveLocation>,
+        purged: bool,
+    ) -> Self {
+        match (salt, bytes, place) {
+            (Some(salt), Some(bytes), _) => Self::Hot(salt, codec, bytes),
+            (Some(salt), None, Some(place)) => Self::Cold(ColdContent { salt, place }),
+            _ if purged => Self::Purged,
+            _ => Self::Erased,
+        }
+    }
+}
+
+/// A content with its bytes in the cold tier.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ColdContent {
+    /// The salt, which never leaves the database.
+    pub salt: Vec<u8>,
+    /// Location of the bytes.
+    pub place: ArchiveLocation,
+}
+
+/// A location in the cold tier: one zstd frame of a segment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ArchiveLocation {
+    /// Object key of the segment.
+    pub segment: String,
+    /// Offset of the frame in the segment, in bytes.
+    pub offset: u64,
+    /// Length of the frame, in bytes.
+    pub length: u64,
+}
+
+/// Reasons for which a cold content cannot be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ColdError {
+    /// The archive answers; the segment does not exist.
+    Missing,
+    /// The segment exists; its bytes differ from those written.
+    Damaged,
+    /// The archive does not answer. Retry later.
+    Away,
+}
+
+impl ColdError {
+    /// The error's stable name.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Missing => "cold-missing",
+            Self::Damaged => "cold-damaged",
+            Self::Away => "cold-away",
+        }
+    }
+}
+
+/// A record as seen by the archiver.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Archivable {
+    /// Leaf index of the record.
+    pub leaf_index: i64,
+    /// Time of the record.
+    pub recorded_at: Micros,
+    /// Bytes of the record.
+    pub body: Vec<u8>,
+    /// The record's content, if hot.
+    pub content: Option<HotContent>,
+}
+
+/// A hot content, archivable now or later.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HotContent {
+    /// The content's id.
+    pub id: ContentId,
+    /// Stored size in bytes.
+    pub size: i64,
+    /// Whether the content may still be needed: its handoff is open, or waits for a person.
+    pub held: bool,
+}
+
+/// A content's frame in a segment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Frame {
+    /// The content's id.
+    pub id: ContentId,
+    /// Offset of the frame in the segment, in bytes.
+    pub offset: u64,
+    /// Length of the frame, in bytes.
+    pub length: u64,
+}
+
+/// The contents located in one segment.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SegmentContents {
+    /// Frames to keep.
+    pub live: Vec<Frame>,
+    /// Contents erased since; their frames must be removed.
+    pub erased: Vec<ContentId>,
+}
+
+/// A lease on work that one broker does at a time.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ExclusiveLease {
+    /// Name of the leased work.
+    pub name: String,
+    /// The owner's id, unique for every run.
+    pub owner: String,
+}
+
+/// Progress of archiving a tenant's log; see migration 0004.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ArchiveMark {
+    /// Everything below this leaf index is done.
+    pub done_below: i64,
+    /// Below this leaf index only held contents remain.
+    pub scanned_to: i64,
+    /// Next time to check the held contents.
+    pub rescan_at: Micros,
+}
+
+/// Progress of purging a tenant's log; see migration 0017.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct PurgeMark {
+    /// Progress through the log, as for the archive.
+    pub scan: ArchiveMark,
+    /// Whether a run removed data, or was about to, that segments and files may still contain.
+    pub unclean: bool,
+}
+
+/// The cold tier's queries.
+#[async_trait]
+pub trait ColdStore: Send + Sync {
+    /// Takes or renews a lease; `false` where another owner holds it.
+    async fn take_lease(&self, lease: &ExclusiveLease, now: Micros, until: Micros) -> Result<bool>;
+    /// Releases a lease if `owner` still holds it.
+    async fn release_lease(&self, lease: &ExclusiveLease) -> Result<()>;
+
+    /// A tenant's archive mark; the initial one where none is stored.
+    async fn find_archive_mark(&self, tenant: &TenantId) -> Result<ArchiveMark>;
+    /// Stores a tenant's archive mark.
+    async fn keep_archive_mark(&self, tenant: &TenantId, mark: ArchiveMark) -> Result<()>;
+
+    /// A tenant's purge mark; the initial one where none is stored.
+    async fn find_purge_mark(&self, tenant: &TenantId) -> Result<PurgeMark>;
+    /// Stores a tenant's purge mark.
+    async fn keep_purge_mark(&self, tenant: &TenantId, mark: PurgeMark) -> Result<()>;
+
+    /// The records of the next `limit` leaf indexes, in log order.
+    async fn list_archivable(
+        &self,
+        tenant: &TenantId,
+        from: i64,
+        limit: i64,
+    ) -> Result<Vec<Archivable>>;
+    /// Contents by id; unknown ids are skipped.
+    async fn list_contents(
+        &self,
+        tenant: &TenantId,
+        ids: &[ContentId],
+    ) -> Result<Vec<StoredContent>>;
+    /// Records the segment locations of hot contents and deletes their bytes, all or none: `false` where the
+    /// lease is lost, or a content is no longer hot.
+    async fn settle_cold(
+        &self,
+        tenant: &TenantId,
+        lease: &ExclusiveLease,
+        segment: &str,
+        frames: &[Frame],
+    ) -> Result<bool>;
+
+    /// Segments with frames of erased contents.
+    async fn list_to_forget(&self, tenant: &TenantId, limit: i64) -> Result<Vec<String>>;
+    /// The contents located in a segment.
+    async fn list_inhabitants(&self, tenant: &TenantId, segment: &str) -> Result<SegmentContents>;
+    /// Moves the contents of a segment to new locations and drops the locations of erased contents, all or none:
+    /// `false` where the lease is lost, or the segment's contents differ from `frames`.
+    async fn move_segment(
+        &self,
+        tenant: &TenantId,
+        lease: &ExclusiveLease,
+        from: &str,
+        to: &str,
+        frames: &[Frame],
+    ) -> Result<bool>;
+    /// Segments, among the given ones, in which no content is located.
+    async fn list_unreferenced(
+        &self,
+        tenant: &TenantId,
+        segments: &[String],
+    ) -> Result<Vec<String>>;
+}

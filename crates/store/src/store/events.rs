@@ -1,0 +1,242 @@
+//! Rows of events and subscribers, and their queries.
+
+use std::collections::HashMap;
+
+use async_trait::async_trait;
+
+use super::{Result, StoreError};
+use handoffd_core::domain::event::{Event, Position, Subscriber, Subscription};
+use handoffd_core::domain::ids::{AgentId, ContentId, Micros, SubscriptionId, TaskId, TenantId};
+use handoffd_core::evidence::record::SealedRecord;
+
+/// Key of a subscription.
+pub type SubscriptionKey = (TenantId, SubscriptionId);
+/// Key of a subscriber's cursor.
+pub type CursorKey = (TenantId, Subscriber);
+
+/// Deliveries remembered for each subscriber: older ones are overwritten.
+pub const DELIVERY_LOG: i64 = 1_000;
+
+/// A subscription row.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SubscriptionRow {
+    /// The owning tenant.
+    pub tenant: TenantId,
+    /// The subscription's id.
+    pub id: SubscriptionId,
+    /// The subscription's definition.
+    pub subscription: Subscription,
+    /// The subscription's secrets, encrypted under the master key: JSON, opaque to the store.
+    pub secrets: String,
+    /// Time of creation.
+    pub created_at: Micros,
+    /// Time of the last change.
+    pub updated_at: Micros,
+}
+
+/// A batch's change to a subscriber's cursor.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CursorChange {
+    /// Activates the cursor and starts it at the last record planned before this change.
+    Start,
+    /// Moves the cursor to this position. The current lease is revoked: a settlement under it could overwrite the
+    /// position, or keep other brokers away until it expires.
+    Rewind(Position),
+    /// Activates or pauses the cursor; the position stays.
+    Active(bool),
+    /// Deletes the cursor.
+    Remove,
+}
+
+/// A cursor change in a batch.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CursorWrite {
+    /// The cursor's key.
+    pub key: CursorKey,
+    /// The change to apply.
+    pub change: CursorChange,
+    /// Index of its record among the batch's records.
+    pub record: usize,
+}
+
+impl CursorWrite {
+    /// The position of a cursor that starts with this batch: after its record.
+    ///
+    /// # Errors
+    /// [`StoreError`] where the plan has no such record.
+    pub(super) fn start(&self, sealed: &[SealedRecord]) -> Result<Position> {
+        sealed
+            .get(self.record)
+            .map(|record| Position::behind(record.leaf_index))
+            .ok_or_else(|| StoreError::Refused("a cursor without a record".to_owned()))
+    }
+}
+
+/// A batch's events with their records and their ordinals within each.
+///
+/// # Errors
+/// [`StoreError`] where the plan has no such record.
+pub(super) fn numbered<'a>(
+    events: &'a [(usize, Event)],
+    sealed: &'a [SealedRecord],
+) -> Result<Vec<(&'a Event, &'a SealedRecord, i32)>> {
+    let mut next: HashMap<usize, i32> = HashMap::new();
+    events
+        .iter()
+        .map(|(record, event)| {
+            let ordinal = next.entry(*record).or_default();
+            let at = *ordinal;
+            *ordinal += 1;
+            let record = sealed
+                .get(*record)
+                .ok_or_else(|| StoreError::Refused("an event without a record".to_owned()))?;
+            Ok((event, record, at))
+        })
+        .collect()
+}
+
+/// An event row with joined data.
+#[derive(Debug, Clone, PartialEq)]
+pub struct EventRow {
+    /// The event's id.
+    pub id: uuid::Uuid,
+    /// The event's position.
+    pub position: Position,
+    /// The event itself.
+    pub event: Event,
+    /// The receiver's reason text, where the handoff has one.
+    pub words: Option<String>,
+    /// The content id of the handoff's message.
+    pub content_id: Option<ContentId>,
+}
+
+/// Selection of a tenant's events.
+#[derive(Debug, Clone, Copy)]
+pub enum EventScope<'a> {
+    /// All events.
+    All,
+    /// Events of one task.
+    Task(TaskId),
+    /// Events addressed to one agent.
+    Audience(&'a AgentId),
+}
+
+/// A subscriber's progress.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CursorRow {
+    /// The owning tenant.
+    pub tenant: TenantId,
+    /// The subscriber.
+    pub subscriber: Subscriber,
+    /// Position of the last event published or skipped.
+    pub position: Position,
+    /// Whether events are published to the subscriber.
+    pub active: bool,
+    /// The broker that holds the lease.
+    pub broker: Option<String>,
+    /// End of the lease.
+    pub lease_until: Micros,
+    /// Earliest time of the next attempt.
+    pub next_at: Micros,
+    /// Failed attempts in a row.
+    pub failures: i32,
+    /// Time of the first of the failed attempts in a row.
+    pub failing_since: Option<Micros>,
+    /// Attempts in total.
+    pub attempts: i64,
+}
+
+/// The outcome of publishing to a subscriber.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CursorSettle {
+    /// The position before; if the cursor is elsewhere (after a replay), nothing is written.
+    pub from: Position,
+    /// The position after.
+    pub to: Position,
+    /// Earliest time of the next attempt.
+    pub next_at: Micros,
+    /// Failed attempts in a row.
+    pub failures: i32,
+    /// Time of the first of the failed attempts in a row.
+    pub failing_since: Option<Micros>,
+    /// New end of the lease; a past time releases it.
+    pub lease_until: Micros,
+}
+
+/// One attempt to publish an event to a subscriber.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EventDeliveryRow {
+    /// Number of the attempt, counted by subscriber.
+    pub number: i64,
+    /// The event's position.
+    pub position: Position,
+    /// The event's id.
+    pub event_id: String,
+    /// The event's type.
+    pub kind: String,
+    /// Time of the attempt.
+    pub at: Micros,
+    /// Number of the attempt for this event, from 1.
+    pub attempt: i32,
+    /// `delivered`, `retry`, `set_aside` or `gone`.
+    pub outcome: String,
+    /// HTTP status of the answer, if any.
+    pub status: Option<i32>,
+    /// The failure in the broker's own words.
+    pub detail: Option<String>,
+    /// Duration in microseconds.
+    pub duration_us: i64,
+}
+
+/// Queries on events and cursors. All times come from the caller's clock.
+#[async_trait]
+pub trait EventStore: Send + Sync {
+    /// Events after a position, in order.
+    async fn list_events(
+        &self,
+        tenant: &TenantId,
+        scope: EventScope<'_>,
+        after: Position,
+        limit: i64,
+    ) -> Result<Vec<EventRow>>;
+    /// Deletes a tenant's oldest events recorded before `cutoff`, a bounded number in one call. Returns their
+    /// number.
+    async fn delete_events(&self, tenant: &TenantId, cutoff: Micros) -> Result<u64>;
+
+    /// A subscription by key.
+    async fn find_subscription(&self, key: &SubscriptionKey) -> Result<Option<SubscriptionRow>>;
+    /// A tenant's subscriptions, oldest first.
+    async fn list_subscriptions(&self, tenant: &TenantId) -> Result<Vec<SubscriptionRow>>;
+
+    /// A cursor by key.
+    async fn find_cursor(&self, key: &CursorKey) -> Result<Option<CursorRow>>;
+    /// Active cursors that are due, unleased, and have events after their position. A lease ending more than two
+    /// minutes from now, or a pause of more than two hours, was written by a wrong clock and is ignored.
+    async fn list_due_cursors(&self, now: Micros, limit: i64) -> Result<Vec<CursorKey>>;
+    /// Takes a cursor's lease if it is free and due.
+    async fn claim_cursor(
+        &self,
+        key: &CursorKey,
+        broker: &str,
+        now: Micros,
+        until: Micros,
+    ) -> Result<Option<CursorRow>>;
+    /// Extends all leases of a broker; returns their number.
+    async fn renew_cursors(&self, broker: &str, now: Micros, until: Micros) -> Result<u64>;
+    /// Moves a cursor and stores the attempts in one transaction; `false`, with nothing written, where the lease
+    /// was lost or the cursor was moved meanwhile.
+    async fn settle_cursor(
+        &self,
+        key: &CursorKey,
+        broker: &str,
+        settle: &CursorSettle,
+        log: &[EventDeliveryRow],
+    ) -> Result<bool>;
+    /// The last attempts of a subscriber, newest first.
+    async fn list_event_deliveries(
+        &self,
+        key: &CursorKey,
+        before: Option<i64>,
+        limit: i64,
+    ) -> Result<Vec<EventDeliveryRow>>;
+}

@@ -1,0 +1,92 @@
+//! List filters and counts.
+
+use crate::store::DeadLetterRow;
+use handoffd_core::domain::escalation::EscalationStatus;
+use handoffd_core::domain::handoff::HandoffStatus;
+use handoffd_core::domain::ids::{AgentId, ExecutionId, Micros, TaskId};
+use handoffd_core::domain::task::TaskStatus;
+
+/// Position in a list ordered by creation, newest first: `(created_at, id)` of the last row returned.
+pub type Cursor = (Micros, String);
+
+/// Filter for handoffs.
+#[derive(Debug, Clone, Default)]
+pub struct HandoffFilter {
+    /// Only handoffs of this task.
+    pub task_id: Option<TaskId>,
+    /// Only handoffs with this status.
+    pub status: Option<HandoffStatus>,
+    /// Only handoffs from this agent.
+    pub source: Option<AgentId>,
+    /// Only handoffs to this agent.
+    pub target: Option<AgentId>,
+    /// Only handoffs from or to this agent.
+    pub party: Option<AgentId>,
+}
+
+/// Filter for tasks.
+#[derive(Debug, Clone, Default)]
+pub struct TaskFilter {
+    /// Only tasks with this status.
+    pub status: Option<TaskStatus>,
+    /// Only tasks in which this agent takes part.
+    pub party: Option<AgentId>,
+}
+
+/// Filter for dead letters.
+#[derive(Debug, Clone, Default)]
+pub struct DeadLetterFilter {
+    /// `OPEN`, `RELEASED` or `DISCARDED`.
+    pub status: Option<String>,
+    /// Only dead letters with this primary reason.
+    pub reason: Option<String>,
+    /// Only dead letters from this agent.
+    pub source: Option<AgentId>,
+    /// Only dead letters to this agent.
+    pub target: Option<AgentId>,
+    /// Only dead letters created at or after this time.
+    pub from: Option<Micros>,
+    /// Only dead letters created before this time.
+    pub until: Option<Micros>,
+}
+
+impl DeadLetterFilter {
+    /// Whether a row matches the filter.
+    #[must_use]
+    pub fn takes(&self, row: &DeadLetterRow) -> bool {
+        let text = |wanted: &Option<String>, is: &str| wanted.as_deref().is_none_or(|w| w == is);
+        text(&self.status, &row.status)
+            && text(&self.reason, &row.reason)
+            && self.source.as_ref().is_none_or(|source| row.source == *source)
+            && self.target.as_ref().is_none_or(|target| row.target.as_ref() == Some(target))
+            && self.from.is_none_or(|from| row.created_at >= from)
+            && self.until.is_none_or(|until| row.created_at < until)
+    }
+}
+
+/// Filter for escalations.
+#[derive(Debug, Clone, Default)]
+pub struct EscalationFilter {
+    /// Only escalations with this status.
+    pub status: Option<EscalationStatus>,
+    /// Only escalations of this task.
+    pub task_id: Option<TaskId>,
+}
+
+/// Position in a task's list of checkpoints, newest first: creation, run, number.
+pub type CheckpointCursor = (Micros, ExecutionId, i64);
+
+/// Counts for metrics and for operators.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Depths {
+    /// Rows in the outbox.
+    pub outbox: i64,
+    /// Time of commit of the oldest of them.
+    pub oldest: Option<Micros>,
+    /// Open dead letters.
+    pub dead_letters: i64,
+    /// Open escalations.
+    pub escalations: i64,
+    /// Records over all tenants.
+    pub records: i64,
+}

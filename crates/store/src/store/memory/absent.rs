@@ -1,0 +1,217 @@
+//! Queries that the in-memory store refuses: events, contracts, payload schemas, the cold tier.
+
+use crate::store::caps::CapStore;
+use crate::store::cold::{
+    Archivable, ArchiveMark, ColdStore, ExclusiveLease, Frame, PurgeMark, SegmentContents,
+};
+use crate::store::contracts::{ContractRow, ContractStore};
+use crate::store::events::{
+    CursorKey, CursorRow, CursorSettle, EventDeliveryRow, EventRow, EventScope, EventStore,
+    SubscriptionKey, SubscriptionRow,
+};
+use crate::store::schemas::{PayloadSchemaRow, PayloadSchemaStore};
+use crate::store::{Result, StoredContent};
+use async_trait::async_trait;
+use handoffd_core::domain::cap::Cap;
+use handoffd_core::domain::event::Position;
+use handoffd_core::domain::ids::{AgentId, ContentId, Micros, TenantId};
+
+use super::{MemoryStore, absent};
+
+#[async_trait]
+impl CapStore for MemoryStore {
+    async fn list_capped(&self) -> Result<Vec<TenantId>> {
+        // As none can be set, none has any.
+        Ok(Vec::new())
+    }
+
+    async fn list_caps(&self, _tenant: &TenantId) -> Result<Vec<Cap>> {
+        Ok(Vec::new())
+    }
+
+    async fn list_caps_of(&self, _tenant: &TenantId, _agents: &[AgentId]) -> Result<Vec<Cap>> {
+        Ok(Vec::new())
+    }
+}
+
+#[async_trait]
+impl EventStore for MemoryStore {
+    async fn list_events(
+        &self,
+        _tenant: &TenantId,
+        _scope: EventScope<'_>,
+        _after: Position,
+        _limit: i64,
+    ) -> Result<Vec<EventRow>> {
+        absent()
+    }
+
+    async fn delete_events(&self, _tenant: &TenantId, _cutoff: Micros) -> Result<u64> {
+        absent()
+    }
+
+    async fn find_subscription(&self, _key: &SubscriptionKey) -> Result<Option<SubscriptionRow>> {
+        absent()
+    }
+
+    async fn list_subscriptions(&self, _tenant: &TenantId) -> Result<Vec<SubscriptionRow>> {
+        absent()
+    }
+
+    async fn find_cursor(&self, _key: &CursorKey) -> Result<Option<CursorRow>> {
+        absent()
+    }
+
+    async fn list_due_cursors(&self, _now: Micros, _limit: i64) -> Result<Vec<CursorKey>> {
+        absent()
+    }
+
+    async fn claim_cursor(
+        &self,
+        _key: &CursorKey,
+        _broker: &str,
+        _now: Micros,
+        _until: Micros,
+    ) -> Result<Option<CursorRow>> {
+        absent()
+    }
+
+    async fn renew_cursors(&self, _broker: &str, _now: Micros, _until: Micros) -> Result<u64> {
+        absent()
+    }
+
+    async fn settle_cursor(
+        &self,
+        _key: &CursorKey,
+        _broker: &str,
+        _settle: &CursorSettle,
+        _log: &[EventDeliveryRow],
+    ) -> Result<bool> {
+        absent()
+    }
+
+    async fn list_event_deliveries(
+        &self,
+        _key: &CursorKey,
+        _before: Option<i64>,
+        _limit: i64,
+    ) -> Result<Vec<EventDeliveryRow>> {
+        absent()
+    }
+}
+
+#[async_trait]
+impl ContractStore for MemoryStore {
+    async fn count_contracts(&self, _tenant: &TenantId) -> Result<i64> {
+        absent()
+    }
+
+    async fn list_contracts(
+        &self,
+        _tenant: &TenantId,
+        _since: Option<Micros>,
+    ) -> Result<Vec<ContractRow>> {
+        absent()
+    }
+}
+
+#[async_trait]
+impl PayloadSchemaStore for MemoryStore {
+    async fn list_payload_schemas(
+        &self,
+        _tenant: &TenantId,
+        _id: Option<&str>,
+    ) -> Result<Vec<PayloadSchemaRow>> {
+        absent()
+    }
+}
+
+#[async_trait]
+impl ColdStore for MemoryStore {
+    async fn take_lease(
+        &self,
+        _lease: &ExclusiveLease,
+        _now: Micros,
+        _until: Micros,
+    ) -> Result<bool> {
+        absent()
+    }
+
+    async fn release_lease(&self, _lease: &ExclusiveLease) -> Result<()> {
+        absent()
+    }
+
+    async fn find_archive_mark(&self, _tenant: &TenantId) -> Result<ArchiveMark> {
+        absent()
+    }
+
+    async fn keep_archive_mark(&self, _tenant: &TenantId, _mark: ArchiveMark) -> Result<()> {
+        absent()
+    }
+
+    async fn find_purge_mark(&self, _tenant: &TenantId) -> Result<PurgeMark> {
+        absent()
+    }
+
+    async fn keep_purge_mark(&self, _tenant: &TenantId, _mark: PurgeMark) -> Result<()> {
+        absent()
+    }
+
+    async fn list_archivable(
+        &self,
+        _tenant: &TenantId,
+        _from: i64,
+        _limit: i64,
+    ) -> Result<Vec<Archivable>> {
+        absent()
+    }
+
+    async fn list_contents(
+        &self,
+        _tenant: &TenantId,
+        _ids: &[ContentId],
+    ) -> Result<Vec<StoredContent>> {
+        absent()
+    }
+
+    async fn settle_cold(
+        &self,
+        _tenant: &TenantId,
+        _lease: &ExclusiveLease,
+        _segment: &str,
+        _frames: &[Frame],
+    ) -> Result<bool> {
+        absent()
+    }
+
+    async fn list_to_forget(&self, _tenant: &TenantId, _limit: i64) -> Result<Vec<String>> {
+        absent()
+    }
+
+    async fn list_inhabitants(
+        &self,
+        _tenant: &TenantId,
+        _segment: &str,
+    ) -> Result<SegmentContents> {
+        absent()
+    }
+
+    async fn move_segment(
+        &self,
+        _tenant: &TenantId,
+        _lease: &ExclusiveLease,
+        _from: &str,
+        _to: &str,
+        _frames: &[Frame],
+    ) -> Result<bool> {
+        absent()
+    }
+
+    async fn list_unreferenced(
+        &self,
+        _tenant: &TenantId,
+        _segments: &[String],
+    ) -> Result<Vec<String>> {
+        absent()
+    }
+}

@@ -1,0 +1,182 @@
+//! Named queries on rows.
+
+use std::collections::HashMap;
+
+use crate::store::{
+    CheckpointCursor, CheckpointRow, Cursor, DeadLetterFilter, DeadLetterRow, Depths,
+    EscalationFilter, HandoffFilter, KeyRow, RunKey, TaskFilter, TaskKey,
+};
+use handoffd_core::domain::escalation::Escalation;
+use handoffd_core::domain::handoff::Handoff;
+use handoffd_core::domain::ids::{AgentId, Micros, TenantId};
+use handoffd_core::domain::task::Task;
+
+use super::tables::Tables;
+
+/// A page after a cursor, newest first.
+fn newest<'a, T: Clone + 'a>(
+    rows: impl Iterator<Item = &'a T>,
+    place: impl Fn(&T) -> Cursor,
+    after: Option<&Cursor>,
+    limit: i64,
+) -> Vec<T> {
+    let mut found: Vec<_> = rows
+        .map(|row| (place(row), row))
+        .filter(|(place, _)| after.is_none_or(|after| place < after))
+        .collect();
+    found.sort_by(|(one, _), (other, _)| other.cmp(one));
+    let limit = usize::try_from(limit).unwrap_or(0);
+    found.into_iter().take(limit).map(|(_, row)| row.clone()).collect()
+}
+
+/// Whether a value equals the filter's, if that is set.
+fn is<T: PartialEq>(wanted: Option<&T>, found: &T) -> bool {
+    wanted.is_none_or(|wanted| wanted == found)
+}
+
+impl Tables {
+    pub(super) fn list_keys(&self, tenant: &TenantId) -> Vec<KeyRow> {
+        let own = self.keys.values().filter(|row| row.tenant == *tenant);
+        let mut rows: Vec<_> = own.cloned().collect();
+        rows.sort_by(|a, b| (a.created_at, &a.key_id).cmp(&(b.created_at, &b.key_id)));
+        rows
+    }
+
+    pub(super) fn count_open(&self, tenant: &TenantId) -> HashMap<AgentId, i64> {
+        let mut open = HashMap::new();
+        for handoff in self.handoffs.values() {
+            if handoff.tenant == *tenant && !handoff.status.is_final() {
+                *open.entry(handoff.target.clone()).or_default() += 1;
+            }
+        }
+        open
+    }
+
+    pub(super) fn list_handoffs(
+        &self,
+        tenant: &TenantId,
+        filter: &HandoffFilter,
+        after: Option<&Cursor>,
+        limit: i64,
+    ) -> Vec<Handoff> {
+        let HandoffFilter { task_id, status, source, target, party } = filter;
+        let wanted = self.handoffs.values().filter(|one| {
+            one.tenant == *tenant
+                && is(task_id.as_ref(), &one.task_id)
+                && is(status.as_ref(), &one.status)
+                && is(source.as_ref(), &one.source)
+                && is(target.as_ref(), &one.target)
+                && (is(party.as_ref(), &one.source) || is(party.as_ref(), &one.target))
+        });
+        newest(wanted, |one| (one.created_at, one.id.to_string()), after, limit)
+    }
+
+    pub(super) fn list_tasks(
+        &self,
+        tenant: &TenantId,
+        filter: &TaskFilter,
+        after: Option<&Cursor>,
+        limit: i64,
+    ) -> Vec<Task> {
+        let has_part = |task: &Task, agent: &AgentId| {
+            task.holder == *agent
+                || self.handoffs.values().any(|one| {
+                    one.tenant == task.tenant
+                        && one.task_id == task.id
+                        && (one.source == *agent || one.target == *agent)
+                })
+        };
+        let wanted = self.tasks.values().filter(|task| {
+            task.tenant == *tenant
+                && is(filter.status.as_ref(), &task.status)
+                && filter.party.as_ref().is_none_or(|agent| has_part(task, agent))
+        });
+        newest(wanted, |task| (task.created_at, task.id.to_string()), after, limit)
+    }
+
+    pub(super) fn list_dead_letters(
+        &self,
+        tenant: &TenantId,
+        filter: &DeadLetterFilter,
+        after: Option<&Cursor>,
+        limit: i64,
+    ) -> Vec<DeadLetterRow> {
+        let own = self.dead_letters.values();
+        let wanted = own.filter(|row| row.tenant == *tenant && filter.takes(row));
+        newest(wanted, |row| (row.created_at, row.handoff_id.to_string()), after, limit)
+    }
+
+    pub(super) fn list_escalations(
+        &self,
+        tenant: &TenantId,
+        filter: &EscalationFilter,
+        after: Option<&Cursor>,
+        limit: i64,
+    ) -> Vec<Escalation> {
+        let wanted = self.escalations.values().filter(|row| {
+            row.tenant == *tenant
+                && is(filter.status.as_ref(), &row.status)
+                && is(filter.task_id.as_ref(), &row.task_id)
+        });
+        newest(wanted, |row| (row.created_at, row.id.to_string()), after, limit)
+    }
+
+    pub(super) fn list_overdue_escalations(&self, now: Micros, limit: i64) -> Vec<Escalation> {
+        let late = self.escalations.values().filter(|row| row.is_open() && row.timeout_at <= now);
+        let mut rows: Vec<_> = late.cloned().collect();
+        rows.sort_by_key(|row| (row.timeout_at, row.id));
+        rows.truncate(usize::try_from(limit).unwrap_or(0));
+        rows
+    }
+
+    pub(super) fn list_overdue(&self, now: Micros, limit: i64) -> Vec<Handoff> {
+        let late = self.handoffs.values().filter(|one| {
+            !one.status.is_final() && one.deadline_at.is_some_and(|deadline| deadline <= now)
+        });
+        let mut rows: Vec<_> = late.cloned().collect();
+        rows.sort_by_key(|one| (one.deadline_at, one.id));
+        rows.truncate(usize::try_from(limit).unwrap_or(0));
+        rows
+    }
+
+    pub(super) fn find_checkpoint(&self, run: &RunKey, seq: Option<i64>) -> Option<CheckpointRow> {
+        let mut of_run = self.checkpoints.range((run.clone(), i64::MIN)..=(run.clone(), i64::MAX));
+        match seq {
+            Some(seq) => self.checkpoints.get(&(run.clone(), seq)).cloned(),
+            None => of_run.next_back().map(|(_, row)| row.clone()),
+        }
+    }
+
+    pub(super) fn list_checkpoints(
+        &self,
+        key: &TaskKey,
+        agent: Option<&AgentId>,
+        after: Option<&CheckpointCursor>,
+        limit: i64,
+    ) -> Vec<CheckpointRow> {
+        let place = |row: &CheckpointRow| (row.created_at, row.at.execution_id, row.at.seq);
+        let own = self.checkpoints.values().filter(|row| {
+            row.tenant == key.0
+                && row.task_id == key.1
+                && is(agent, &row.agent)
+                && after.is_none_or(|after| place(row) < *after)
+        });
+        let mut rows: Vec<_> = own.cloned().collect();
+        rows.sort_by_key(|row| std::cmp::Reverse(place(row)));
+        rows.truncate(usize::try_from(limit).unwrap_or(0));
+        rows
+    }
+
+    pub(super) fn depths(&self) -> Depths {
+        let count = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
+        Depths {
+            outbox: count(self.outbox.len()),
+            oldest: self.outbox.values().map(|row| row.created_at).min(),
+            dead_letters: count(
+                self.dead_letters.values().filter(|row| row.status == "OPEN").count(),
+            ),
+            escalations: count(self.escalations.values().filter(|row| row.is_open()).count()),
+            records: self.logs.values().map(|log| log.head.size).sum(),
+        }
+    }
+}

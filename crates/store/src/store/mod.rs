@@ -1,0 +1,363 @@
+//! The narrow waist: all stored data behind one trait with two implementations, SQLite and Postgres.
+//!
+//! Writes are batches. [`Store::transact`] opens one transaction, loads and locks the rows that a batch of
+//! commands needs, has the ledger plan, writes the plan with a few statements, seals the records under the log's head
+//! (locked last), and commits. Reads are named queries.
+
+use std::collections::{BTreeSet, HashMap};
+
+use async_trait::async_trait;
+
+use handoffd_core::domain::escalation::Escalation;
+use handoffd_core::domain::handoff::{DeliveryMode, Handoff};
+use handoffd_core::domain::ids::{
+    AgentId, ContentId, EscalationId, ExecutionId, HandoffId, Micros, TaskId, TenantId,
+};
+use handoffd_core::domain::progress::Edge;
+use handoffd_core::domain::task::Task;
+use handoffd_core::evidence::append::AppendedRecords;
+use handoffd_core::evidence::merkle::Hash;
+use handoffd_core::evidence::record::{LogHead, SealedRecord};
+
+use erasure::{ErasureKey, ErasureRow, HoldKey, HoldRow, ScrubOutcome, SubjectDatum};
+
+pub use batch::{BatchState, LastCheckpoint, Needs, Writes};
+pub use cold::{ColdStore, ContentStorage};
+pub use kept::{
+    AgentRow, CheckpointRow, Claim, ClaimKey, ClaimRelease, DeadLetterRow, IdempotencyRow, KeyRow,
+    OutboxRow, ReceiverKey, RefusedTaskRow, ReturnRow, Role, SaltedContent, StoredContent,
+    StoredPersonal, StoredRecord, TreeKeyRow,
+};
+pub use lists::{
+    CheckpointCursor, Cursor, DeadLetterFilter, Depths, EscalationFilter, HandoffFilter, TaskFilter,
+};
+
+mod batch;
+mod books;
+pub mod caps;
+pub mod cold;
+pub mod contracts;
+pub mod erasure;
+pub mod events;
+mod kept;
+mod lists;
+#[cfg(feature = "simulation")]
+pub mod memory;
+pub mod postgres;
+mod purge;
+mod rows;
+pub mod schemas;
+pub mod sqlite;
+
+/// Store failures.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum StoreError {
+    /// The database cannot be reached, or is too busy: nothing was written, retry.
+    #[error("the store is unavailable: {0}")]
+    Unavailable(String),
+    /// Another writer committed first: load and plan again.
+    #[error("the store saw a concurrent write: {0}")]
+    Conflict(String),
+    /// The database or the request holds data that the store rejects. A retry does not help.
+    #[error("the store refused: {0}")]
+    Refused(String),
+}
+
+/// Result of a store operation.
+pub type Result<T> = std::result::Result<T, StoreError>;
+
+/// Key of a task.
+pub type TaskKey = (TenantId, TaskId);
+/// Key of a handoff.
+pub type HandoffKey = (TenantId, HandoffId);
+/// Key of an agent.
+pub type AgentKey = (TenantId, AgentId);
+/// Key of one run's checkpoints on one task.
+pub type RunKey = (TenantId, TaskId, ExecutionId);
+/// Key of an agent's use of an `Idempotency-Key`.
+pub type IdempotencyKey = (TenantId, AgentId, String);
+
+/// Key of a task's edge: from sender to receiver.
+pub type EdgeKey = (TenantId, TaskId, AgentId, AgentId);
+/// Key of a refused task id with the agent that submitted on it.
+pub type RefusedTaskKey = (TenantId, TaskId, AgentId);
+/// Key of an escalation.
+pub type EscalationKey = (TenantId, EscalationId);
+/// Receives notifications of other brokers' commits.
+#[async_trait]
+pub trait Wakeups: Send {
+    /// Returns after a notification, or after an interruption that may have lost one.
+    ///
+    /// # Errors
+    /// [`StoreError`] where the subscription is broken: listen again.
+    async fn next(&mut self) -> Result<()>;
+}
+
+/// All stored data. All times come from the caller's clock.
+#[async_trait]
+pub trait Store:
+    events::EventStore
+    + ColdStore
+    + contracts::ContractStore
+    + schemas::PayloadSchemaStore
+    + caps::CapStore
+{
+    /// Runs one batch in one transaction, as in the module's docs. `plan` may be called again with a fresh state
+    /// after a conflict. Returns the sealed records, in the order of [`Writes::records`], and the growth of the
+    /// trees, once durable.
+    async fn transact(
+        &self,
+        needs: &Needs,
+        plan: &mut (dyn FnMut(BatchState) -> Writes + Send),
+    ) -> Result<AppendedRecords>;
+
+    /// Applies the migrations under a lock; returns the number of new ones.
+    async fn migrate(&self) -> Result<usize>;
+    /// Creates or updates a database role that may serve, and in the log only insert and read. Refused by
+    /// databases without roles, and for a role with further rights by other ways.
+    async fn grant_serving(&self, role: &str) -> Result<()>;
+    /// This store's open connections: in use, idle.
+    fn connections(&self) -> (u32, u32);
+    /// Checks that the database answers.
+    async fn ping(&self) -> Result<()>;
+    /// Closes all connections in order.
+    async fn close(&self);
+    /// Creates a tenant's log, with `log_id`, unless it exists.
+    async fn ensure_tenant(&self, tenant: &TenantId, log_id: &str, at: Micros) -> Result<()>;
+    /// All tenants.
+    async fn list_tenants(&self) -> Result<Vec<TenantId>>;
+    /// Adds the missing records to trees of logs last written by a version without trees.
+    async fn catch_up_trees(&self) -> Result<()>;
+    /// Present and former public keys for tree heads, oldest first.
+    async fn list_tree_keys(&self) -> Result<Vec<TreeKeyRow>>;
+    /// Makes `public` the key for tree heads if there is none yet, or if `rotate` is set, which retires the
+    /// others. Returns whether `public` is in use.
+    async fn settle_tree_key(&self, public: &Hash, at: Micros, rotate: bool) -> Result<bool>;
+    /// A database-wide fact, set once: keeps the first value and returns it.
+    async fn settle_fact(&self, name: &str, value: &[u8]) -> Result<Vec<u8>>;
+
+    /// A key by its hash.
+    async fn find_key(&self, hash: &[u8]) -> Result<Option<KeyRow>>;
+    /// The keys of a tenant.
+    async fn list_keys(&self, tenant: &TenantId) -> Result<Vec<KeyRow>>;
+    /// All agents of a tenant, by id.
+    async fn list_agents(&self, tenant: &TenantId) -> Result<Vec<AgentRow>>;
+    /// Number of changes of a tenant's agents by any broker.
+    async fn count_agent_changes(&self, tenant: &TenantId) -> Result<i64>;
+    /// Agents changed after that number of changes, by id, with their current row; `None` for a deleted one.
+    /// Later changes may be included.
+    async fn list_changed_agents(
+        &self,
+        tenant: &TenantId,
+        after: i64,
+    ) -> Result<Vec<(AgentId, Option<AgentRow>)>>;
+    /// Open handoffs by receiver; reads every open handoff's index entry.
+    async fn count_open(&self, tenant: &TenantId) -> Result<HashMap<AgentId, i64>>;
+
+    /// A handoff by key.
+    async fn find_handoff(&self, key: &HandoffKey) -> Result<Option<Handoff>>;
+    /// Handoffs, newest first.
+    async fn list_handoffs(
+        &self,
+        tenant: &TenantId,
+        filter: &HandoffFilter,
+        after: Option<&Cursor>,
+        limit: i64,
+    ) -> Result<Vec<Handoff>>;
+    /// A task by key.
+    async fn find_task(&self, key: &TaskKey) -> Result<Option<Task>>;
+    /// Tasks, newest first.
+    async fn list_tasks(
+        &self,
+        tenant: &TenantId,
+        filter: &TaskFilter,
+        after: Option<&Cursor>,
+        limit: i64,
+    ) -> Result<Vec<Task>>;
+    /// A content as stored; `archive::Contents` also fetches and unpacks it.
+    async fn find_content(&self, tenant: &TenantId, id: ContentId)
+    -> Result<Option<StoredContent>>;
+    /// A checkpoint by number; the run's last one where `seq` is `None`.
+    async fn find_checkpoint(
+        &self,
+        run: &RunKey,
+        seq: Option<i64>,
+    ) -> Result<Option<CheckpointRow>>;
+    /// The record that committed a handoff (or created its dead letter), with its log's id.
+    async fn find_receipt(&self, key: &HandoffKey) -> Result<Option<SealedRecord>>;
+    /// Records from a leaf index on, in log order, of one task if given; with contents if `contents` is set.
+    async fn list_records(
+        &self,
+        tenant: &TenantId,
+        task: Option<TaskId>,
+        from: i64,
+        limit: i64,
+        contents: bool,
+    ) -> Result<Vec<StoredRecord>>;
+    /// The log's head: id, size, hash, the tree's right edge.
+    async fn find_head(&self, tenant: &TenantId) -> Result<Option<LogHead>>;
+    /// The tenant of a log id; reads the head of every log.
+    async fn find_log(&self, log_id: &str) -> Result<Option<TenantId>>;
+    /// Hashes of a log's tree at a tile level (0: the leaves; each further level is eight above), from an index
+    /// on.
+    async fn list_hashes(
+        &self,
+        tenant: &TenantId,
+        level: i64,
+        from: i64,
+        limit: i64,
+    ) -> Result<Vec<Hash>>;
+    /// Waits until the log has every record of committed operations. With one database that is always so. With a
+    /// separate log database it takes a moment, or until the half-done batch of a stopped broker is resolved.
+    async fn settle_log(&self, tenant: &TenantId) -> Result<()>;
+    /// With a separate log database: resolves batches that brokers left between the two databases, as far as they
+    /// are in `seen`, and sets `seen` to the current ones. Returns the number resolved. Safe at any time: a slow
+    /// batch is waited for.
+    async fn settle_in_doubt(&self, seen: &mut BTreeSet<String>) -> Result<u64>;
+    /// Handoffs without a record, at most ten. An intact database has none.
+    async fn list_unrecorded(&self, tenant: &TenantId) -> Result<Vec<String>>;
+    /// Dead letters, newest first.
+    async fn list_dead_letters(
+        &self,
+        tenant: &TenantId,
+        filter: &DeadLetterFilter,
+        after: Option<&Cursor>,
+        limit: i64,
+    ) -> Result<Vec<DeadLetterRow>>;
+    /// The edges of a task.
+    async fn list_edges(&self, key: &TaskKey) -> Result<Vec<Edge>>;
+    /// An escalation by key.
+    async fn find_escalation(&self, key: &EscalationKey) -> Result<Option<Escalation>>;
+    /// Escalations, newest first.
+    async fn list_escalations(
+        &self,
+        tenant: &TenantId,
+        filter: &EscalationFilter,
+        after: Option<&Cursor>,
+        limit: i64,
+    ) -> Result<Vec<Escalation>>;
+    /// Open escalations past their deadline, of all tenants.
+    async fn list_overdue_escalations(&self, now: Micros, limit: i64) -> Result<Vec<Escalation>>;
+    /// Checkpoints of a task, newest first, of one agent where given.
+    async fn list_checkpoints(
+        &self,
+        key: &TaskKey,
+        agent: Option<&AgentId>,
+        after: Option<&CheckpointCursor>,
+        limit: i64,
+    ) -> Result<Vec<CheckpointRow>>;
+    /// The personal data committed with a handoff, unpacked, in order, without erased data.
+    async fn list_personal_data(&self, key: &HandoffKey) -> Result<Vec<Vec<u8>>>;
+    /// A dead letter by key.
+    async fn find_dead_letter(&self, key: &HandoffKey) -> Result<Option<DeadLetterRow>>;
+
+    /// A data subject's stored data after a slot, in log order.
+    async fn list_held(
+        &self,
+        tenant: &TenantId,
+        subject_id: &str,
+        after: Option<handoffd_core::evidence::erasure::DataSlot>,
+        limit: i64,
+    ) -> Result<Vec<SubjectDatum>>;
+    /// An erasure by key.
+    async fn find_erasure(&self, key: &ErasureKey) -> Result<Option<ErasureRow>>;
+    /// A subject's erasures by its keyed hash, oldest first; at most a thousand.
+    async fn list_erasures(
+        &self,
+        tenant: &TenantId,
+        subject_key: &[u8; 32],
+    ) -> Result<Vec<ErasureRow>>;
+    /// Unfinished erasures of all tenants without progress since `cutoff`.
+    async fn list_unfinished_erasures(&self, cutoff: Micros) -> Result<Vec<ErasureKey>>;
+    /// A legal hold by key.
+    async fn find_hold(&self, key: &HoldKey) -> Result<Option<HoldRow>>;
+    /// Legal holds after an id, in order of ids; of one subject if given.
+    async fn list_holds(
+        &self,
+        tenant: &TenantId,
+        subject_key: Option<&[u8; 32]>,
+        after: Option<&str>,
+        limit: i64,
+    ) -> Result<Vec<HoldRow>>;
+    /// Removes erased data from the database's files, as far as this database can. May take long, and may be
+    /// repeated.
+    async fn scrub(&self) -> Result<ScrubOutcome>;
+
+    /// Receivers of a delivery mode with claimable handoffs.
+    async fn list_due_receivers(
+        &self,
+        mode: DeliveryMode,
+        now: Micros,
+        limit: i64,
+    ) -> Result<Vec<ReceiverKey>>;
+    /// The receivers, among the given ones, with claimable handoffs of any mode.
+    async fn list_due_among(
+        &self,
+        receivers: &[ReceiverKey],
+        now: Micros,
+    ) -> Result<Vec<ReceiverKey>>;
+    /// A receiver's claimable handoffs, without a claim.
+    async fn list_waiting(
+        &self,
+        receiver: &ReceiverKey,
+        now: Micros,
+        limit: i64,
+    ) -> Result<Vec<OutboxRow>>;
+    /// Pullable handoffs committed before `before`, oldest first, except on escalated tasks; reads the whole
+    /// outbox.
+    async fn list_unpulled(
+        &self,
+        before: Micros,
+        now: Micros,
+        limit: i64,
+    ) -> Result<Vec<OutboxRow>>;
+    /// Notifies the other brokers of new outbox rows.
+    async fn notify(&self) -> Result<()>;
+    /// Subscribes to the other brokers' notifications.
+    async fn listen(&self) -> Result<Box<dyn Wakeups>>;
+    /// Claims up to `limit` handoffs of one receiver, by priority, then oldest first, each the first of its task:
+    /// sets this broker and `until` on them and counts the attempt. From then on they are delivered by `mode`,
+    /// whatever mode they were committed with.
+    async fn claim(
+        &self,
+        receiver: &ReceiverKey,
+        mode: DeliveryMode,
+        broker: &str,
+        now: Micros,
+        until: Micros,
+        limit: i64,
+    ) -> Result<Vec<Claim>>;
+    /// Takes up to `limit` returns out of an agent's inbox, the oldest first, until `until`: the agent gets them
+    /// again unless it acted on their tasks by then.
+    async fn claim_returns(
+        &self,
+        receiver: &ReceiverKey,
+        now: Micros,
+        until: Micros,
+        limit: i64,
+    ) -> Result<Vec<ReturnRow>>;
+    /// Says that this broker lives: its heartbeat has another value than before.
+    async fn beat(&self, broker: &str, now: Micros) -> Result<()>;
+    /// Brokers with the values of their heartbeats. A value comes from the other broker's clock, so only its
+    /// change between two reads is meaningful.
+    async fn list_heartbeats(&self) -> Result<Vec<(String, Micros)>>;
+    /// Brokers with webhook claims and without heartbeat; reads the whole outbox.
+    async fn list_strangers(&self) -> Result<Vec<String>>;
+    /// A broker's webhook claims with their attempts; reads the whole outbox.
+    async fn list_claims(&self, broker: &str) -> Result<Vec<ClaimKey>>;
+    /// Makes webhook claims claimable at once, independent of clocks; returns their number. Claims on pulled
+    /// handoffs belong to the receiver, which may be alive: they only expire by time.
+    async fn release(&self, whose: ClaimRelease<'_>) -> Result<u64>;
+    /// Open handoffs past their deadline.
+    async fn list_overdue(&self, now: Micros, limit: i64) -> Result<Vec<Handoff>>;
+    /// Deletes refused task ids without a refusal since `before`; returns the number of rows.
+    async fn forget_refused_tasks(&self, before: Micros) -> Result<u64>;
+    /// Counts for metrics.
+    async fn depths(&self) -> Result<Depths>;
+    /// Has the database analyse tables that outgrew its statistics, so that it drops plans made for empty tables,
+    /// and decides whether plans may be cached. Returns whether this is useful here, and should be called every
+    /// second.
+    async fn tend(&self) -> Result<bool> {
+        Ok(false)
+    }
+}

@@ -1,0 +1,453 @@
+//! The outbox: claims, heartbeats, deadlines, depths.
+
+use sqlx::AssertSqlSafe;
+use sqlx::postgres::{PgConnection, PgPool, PgRow};
+
+use super::failure::failed;
+use super::rows;
+use crate::store::rows::{HANDOFF, OUTBOX, RETURN, unreadable};
+use crate::store::{
+    AgentKey, Claim, ClaimKey, ClaimRelease, Depths, OutboxRow, ReceiverKey, Result, ReturnRow,
+};
+use handoffd_core::domain::handoff::{DeliveryMode, Handoff};
+use handoffd_core::domain::ids::Micros;
+use handoffd_core::evidence::commitment::{Codec, unpack};
+
+/// Walks the receivers by their index, one step each, instead of reading a backlog whole.
+const DUE_RECEIVERS: &str = "WITH RECURSIVE receivers AS ( \
+       (SELECT tenant, target FROM outbox ORDER BY tenant, target LIMIT 1) \
+       UNION ALL \
+       SELECT n.tenant, n.target FROM receivers AS r CROSS JOIN LATERAL ( \
+         SELECT o.tenant, o.target FROM outbox AS o \
+         WHERE (o.tenant, o.target) > (r.tenant, r.target) \
+         ORDER BY o.tenant, o.target LIMIT 1) AS n) \
+     SELECT r.tenant, r.target FROM receivers AS r CROSS JOIN LATERAL ( \
+       SELECT o.priority, o.created_at FROM outbox AS o \
+       WHERE o.tenant = r.tenant AND o.target = r.target AND o.mode = $1 AND o.visible_at <= $2 \
+         AND NOT EXISTS (SELECT 1 FROM outbox AS e WHERE e.tenant = o.tenant \
+           AND e.task_id = o.task_id AND e.seq < o.seq) \
+       ORDER BY o.priority, o.created_at LIMIT 1) AS first \
+     ORDER BY first.created_at, r.tenant, r.target LIMIT $3";
+
+/// Receivers with claimable handoffs, the longest wait first.
+pub(super) async fn list_due_receivers(
+    pool: &PgPool,
+    mode: DeliveryMode,
+    now: Micros,
+    limit: i64,
+) -> Result<Vec<ReceiverKey>> {
+    sqlx::query(DUE_RECEIVERS)
+        .bind(mode.as_str())
+        .bind(now.0)
+        .bind(limit)
+        .fetch_all(pool)
+        .await
+        .map_err(failed)?
+        .iter()
+        .map(|row| Ok((rows::parse(row, "tenant")?, rows::parse(row, "target")?)))
+        .collect()
+}
+
+/// The receivers, among the given ones, with claimable handoffs.
+pub(super) async fn list_due_among(
+    pool: &PgPool,
+    receivers: &[ReceiverKey],
+    now: Micros,
+) -> Result<Vec<ReceiverKey>> {
+    sqlx::query(
+        "SELECT n.tenant, n.target FROM UNNEST($1::text[], $2::text[]) AS n(tenant, target) \
+         CROSS JOIN LATERAL (SELECT 1 FROM outbox AS o \
+           WHERE o.tenant = n.tenant AND o.target = n.target AND o.visible_at <= $3 \
+             AND NOT EXISTS (SELECT 1 FROM outbox AS e WHERE e.tenant = o.tenant \
+               AND e.task_id = o.task_id AND e.seq < o.seq) \
+           ORDER BY o.priority, o.created_at LIMIT 1) AS first \
+         UNION \
+         SELECT r.tenant, r.agent_id FROM UNNEST($1::text[], $2::text[]) AS n(tenant, target) \
+         JOIN returns AS r ON r.tenant = n.tenant AND r.agent_id = n.target AND r.visible_at <= $3",
+    )
+    .bind(receivers.iter().map(|(tenant, _)| tenant.as_str()).collect::<Vec<_>>())
+    .bind(receivers.iter().map(|(_, agent)| agent.as_str()).collect::<Vec<_>>())
+    .bind(now.0)
+    .fetch_all(pool)
+    .await
+    .map_err(failed)?
+    .iter()
+    .map(|row| Ok((rows::parse(row, "tenant")?, rows::parse(row, "target")?)))
+    .collect()
+}
+
+/// Condition: the first row of its task, and unclaimed at `$1`.
+const FREE_FIRST: &str = "o.visible_at <= $1 AND NOT EXISTS (SELECT 1 FROM outbox AS e \
+     WHERE e.tenant = o.tenant AND e.task_id = o.task_id AND e.seq < o.seq)";
+
+/// A receiver's claimable handoffs.
+pub(super) async fn list_waiting(
+    pool: &PgPool,
+    receiver: &ReceiverKey,
+    now: Micros,
+    limit: i64,
+) -> Result<Vec<OutboxRow>> {
+    let sql = format!(
+        "SELECT {OUTBOX} FROM outbox AS o WHERE o.tenant = $2 AND o.target = $3 AND {FREE_FIRST} \
+         ORDER BY o.priority, o.created_at LIMIT $4"
+    );
+    let query = sqlx::query(AssertSqlSafe(sql)).bind(now.0).bind(receiver.0.as_str());
+    let query = query.bind(receiver.1.as_str()).bind(limit);
+    query.fetch_all(pool).await.map_err(failed)?.iter().map(rows::outbox).collect()
+}
+
+/// Pullable handoffs that have waited for long.
+pub(super) async fn list_unpulled(
+    pool: &PgPool,
+    before: Micros,
+    now: Micros,
+    limit: i64,
+) -> Result<Vec<OutboxRow>> {
+    let sql = format!(
+        "SELECT {OUTBOX} FROM outbox AS o WHERE o.mode = 'pull' AND o.created_at < $2 \
+         AND {FREE_FIRST} AND NOT EXISTS (SELECT 1 FROM escalations AS x \
+           WHERE x.tenant = o.tenant AND x.task_id = o.task_id AND x.status = 'OPEN') \
+         ORDER BY o.created_at LIMIT $3"
+    );
+    let query = sqlx::query(AssertSqlSafe(sql)).bind(now.0).bind(before.0).bind(limit);
+    query.fetch_all(pool).await.map_err(failed)?.iter().map(rows::outbox).collect()
+}
+
+/// Sets the delivery mode of an agent's waiting handoffs. The outbox rows are locked in key order, as in batches. A
+/// batch that read a handoff before may write the old mode back to it: the outbox's mode counts.
+pub(super) async fn retarget(
+    tx: &mut PgConnection,
+    (tenant, agent): &AgentKey,
+    mode: DeliveryMode,
+    at: Micros,
+) -> Result<()> {
+    let sql = "WITH free AS MATERIALIZED ( \
+           SELECT o.tenant, o.handoff_id FROM outbox AS o WHERE o.tenant = $2 AND o.target = $3 \
+             AND (o.claimed_by IS NULL OR o.visible_at <= $4) \
+           ORDER BY o.tenant, o.handoff_id FOR UPDATE OF o), \
+         moved AS (UPDATE outbox AS o SET mode = $1, claimed_by = NULL, visible_at = 0 FROM free \
+           WHERE o.tenant = free.tenant AND o.handoff_id = free.handoff_id \
+           RETURNING o.tenant, o.handoff_id) \
+         UPDATE handoffs AS h SET mode = $1 FROM moved \
+         WHERE h.tenant = moved.tenant AND h.handoff_id = moved.handoff_id";
+    let query = sqlx::query(sql).bind(mode.as_str()).bind(tenant.as_str()).bind(agent.as_str());
+    query.bind(at.0).execute(tx).await.map_err(failed).map(|_| ())
+}
+
+/// One statement, so that a claim is whole or not at all. A row that another broker is claiming is
+/// skipped; one that it claimed between this statement's snapshot and the lock is looked at again by
+/// Postgres, and is no longer due. A claimed row stays in the outbox, so the next of its task is not
+/// the first until it is settled. The rows are taken in the very order of `outbox_order`, and by
+/// nothing else: a further sort key would have Postgres sort the whole backlog for each claim, as its
+/// statistics usually stem from a time when the outbox was empty.
+const CLAIM: &str = "WITH due AS MATERIALIZED ( \
+       SELECT o.tenant, o.handoff_id FROM outbox AS o \
+       WHERE o.tenant = $1 AND o.target = $2 AND o.visible_at <= $3 \
+         AND NOT EXISTS (SELECT 1 FROM outbox AS e WHERE e.tenant = o.tenant \
+           AND e.task_id = o.task_id AND e.seq < o.seq) \
+       ORDER BY o.priority, o.created_at LIMIT $4 FOR UPDATE OF o SKIP LOCKED), \
+     claimed AS ( \
+       UPDATE outbox AS o SET visible_at = $5, claimed_by = $6, mode = $7, \
+         attempt = o.attempt + 1 \
+       FROM due WHERE o.tenant = due.tenant AND o.handoff_id = due.handoff_id \
+       RETURNING o.tenant, o.handoff_id, o.task_id, o.seq, o.target, o.priority, o.attempt, o.busy, \
+         o.created_at) \
+     SELECT c.tenant, c.handoff_id, c.task_id, c.target, c.attempt, \
+       c.busy, h.deadline_at, h.fencing_token, h.idempotent, h.attempts, h.reason, h.policy, h.traceparent, h.tracestate, h.span, k.codec, k.bytes, k.salt, k.segment, p.codecs, p.parts \
+     FROM claimed AS c \
+     JOIN handoffs AS h ON h.tenant = c.tenant AND h.handoff_id = c.handoff_id \
+     LEFT JOIN contents AS k ON k.tenant = h.tenant AND k.content_id = h.content_id \
+     CROSS JOIN LATERAL ( \
+       SELECT array_agg(d.codec ORDER BY d.leaf_index, d.ordinal) AS codecs, \
+         array_agg(d.bytes ORDER BY d.leaf_index, d.ordinal) AS parts \
+       FROM personal_data AS d WHERE d.tenant = c.tenant \
+           AND d.handoff_id = COALESCE(h.origin, h.handoff_id) \
+         AND d.bytes IS NOT NULL) AS p \
+     ORDER BY c.priority, c.created_at, c.seq";
+
+/// Claims a receiver's due handoffs.
+pub(super) async fn claim(
+    pool: &PgPool,
+    receiver: &ReceiverKey,
+    mode: DeliveryMode,
+    broker: &str,
+    now: Micros,
+    until: Micros,
+    limit: i64,
+) -> Result<Vec<Claim>> {
+    let found = sqlx::query(CLAIM)
+        .bind(receiver.0.as_str())
+        .bind(receiver.1.as_str())
+        .bind(now.0)
+        .bind(limit)
+        .bind(until.0)
+        .bind(broker)
+        .bind(mode.as_str())
+        .fetch_all(pool)
+        .await
+        .map_err(failed)?;
+    // A row that cannot be read must not keep its neighbours from delivery. It stays claimed; its
+    // deadline, or a person who sees this line, ends it.
+    Ok(found
+        .iter()
+        .filter_map(|row| {
+            claimed(row)
+                .inspect_err(|err| {
+                    let handoff_id = rows::get::<&str>(row, "handoff_id").unwrap_or_default();
+                    tracing::error!(handoff_id, %err, "a claimed handoff cannot be read");
+                })
+                .ok()
+        })
+        .collect())
+}
+
+fn claimed(row: &PgRow) -> Result<Claim> {
+    let bytes: Option<&[u8]> = rows::get(row, "bytes")?;
+    let body = match bytes {
+        Some(bytes) => open(rows::codec(row)?, bytes)?,
+        // Erased, and not only cold: open handoffs are held back from the archive.
+        None => rows::erased(row)?,
+    };
+    let codecs: Option<Vec<String>> = rows::get(row, "codecs")?;
+    let parts: Option<Vec<Vec<u8>>> = rows::get(row, "parts")?;
+    let personal = codecs
+        .unwrap_or_default()
+        .iter()
+        .zip(parts.unwrap_or_default())
+        .map(|(codec, bytes)| {
+            open(Codec::parse(codec).ok_or_else(|| unreadable("codec", codec))?, &bytes)
+        })
+        .collect::<Result<Vec<_>>>()?;
+    let ruling = rows::ruling(row)?;
+    let edge = ruling.as_ref().map(|ruling| &ruling.edge);
+    let attempt = rows::get(row, "attempt")?;
+    let why = rows::get::<Option<&str>>(row, "reason")?.is_some();
+    Ok(Claim {
+        tenant: rows::parse(row, "tenant")?,
+        handoff_id: rows::parse(row, "handoff_id")?,
+        task_id: rows::parse(row, "task_id")?,
+        target: rows::parse(row, "target")?,
+        attempt,
+        fencing_token: rows::get(row, "fencing_token")?,
+        idempotent: rows::get(row, "idempotent")?,
+        unsettled: Claim::follows_unsettled(attempt, rows::get(row, "attempts")?, why),
+        busy: rows::get(row, "busy")?,
+        deadline_at: rows::get::<Option<i64>>(row, "deadline_at")?.map(Micros),
+        to_person: ruling.as_ref().is_some_and(|ruling| ruling.is_to_person()),
+        max_retries: edge.and_then(|edge| edge.max_retries),
+        verdict_ms: edge.and_then(|edge| edge.timeout_ms),
+        traceparent: rows::get(row, "traceparent")?,
+        tracestate: rows::get(row, "tracestate")?,
+        span: rows::get(row, "span")?,
+        body,
+        personal,
+    })
+}
+
+fn open(codec: Codec, bytes: &[u8]) -> Result<Vec<u8>> {
+    unpack(codec, bytes).map_err(|err| unreadable("bytes", err))
+}
+
+/// See [`crate::store::Store::claim_returns`]. Most polls find none: they are looked for before any is locked.
+pub(super) async fn claim_returns(
+    pool: &PgPool,
+    (tenant, agent): &ReceiverKey,
+    now: Micros,
+    until: Micros,
+    limit: i64,
+) -> Result<Vec<ReturnRow>> {
+    let any = sqlx::query_scalar::<_, bool>(
+        "SELECT EXISTS (SELECT 1 FROM returns \
+         WHERE tenant = $1 AND agent_id = $2 AND visible_at <= $3)",
+    );
+    let any = any.bind(tenant.as_str()).bind(agent.as_str()).bind(now.0);
+    if !any.fetch_one(pool).await.map_err(failed)? {
+        return Ok(Vec::new());
+    }
+    let found = sqlx::query(AssertSqlSafe(format!(
+        "WITH due AS MATERIALIZED (SELECT d.tenant AS t, d.handoff_id AS h FROM returns AS d \
+           WHERE d.tenant = $1 AND d.agent_id = $2 AND d.visible_at <= $3 \
+           ORDER BY d.returned_at, d.handoff_id LIMIT $4 FOR UPDATE SKIP LOCKED) \
+         UPDATE returns SET visible_at = $5 FROM due WHERE tenant = t AND handoff_id = h \
+         RETURNING {RETURN}"
+    )))
+    .bind(tenant.as_str())
+    .bind(agent.as_str())
+    .bind(now.0)
+    .bind(limit.max(0))
+    .bind(until.0)
+    .fetch_all(pool)
+    .await
+    .map_err(failed)?;
+    let mut rows: Vec<ReturnRow> = found.iter().map(rows::returned).collect::<Result<_>>()?;
+    rows.sort_by_key(|row| (row.returned_at, row.handoff_id));
+    Ok(rows)
+}
+
+/// Forgets refused submissions on tasks that never came to be.
+pub(super) async fn forget_refused_tasks(pool: &PgPool, before: Micros) -> Result<u64> {
+    let query = sqlx::query("DELETE FROM refused_tasks WHERE updated_at < $1").bind(before.0);
+    query.execute(pool).await.map_err(failed).map(|done| done.rows_affected())
+}
+
+/// Writes a broker's heartbeat.
+pub(super) async fn beat(pool: &PgPool, broker: &str, now: Micros) -> Result<()> {
+    sqlx::query(
+        "INSERT INTO brokers AS b (broker, seen_at) VALUES ($1, $2) ON CONFLICT (broker) \
+         DO UPDATE SET seen_at = GREATEST(b.seen_at + 1, EXCLUDED.seen_at)",
+    )
+    .bind(broker)
+    .bind(now.0)
+    .execute(pool)
+    .await
+    .map_err(failed)
+    .map(|_| ())
+}
+
+/// Brokers and their heartbeats.
+pub(super) async fn list_heartbeats(pool: &PgPool) -> Result<Vec<(String, Micros)>> {
+    sqlx::query("SELECT broker, seen_at FROM brokers ORDER BY broker")
+        .fetch_all(pool)
+        .await
+        .map_err(failed)?
+        .iter()
+        .map(|row| Ok((rows::get(row, "broker")?, Micros(rows::get(row, "seen_at")?))))
+        .collect()
+}
+
+/// Brokers with webhook claims and without heartbeat.
+pub(super) async fn list_strangers(pool: &PgPool) -> Result<Vec<String>> {
+    sqlx::query(
+        "SELECT DISTINCT o.claimed_by FROM outbox AS o \
+         WHERE o.mode = 'webhook' AND o.claimed_by IS NOT NULL AND NOT EXISTS \
+           (SELECT 1 FROM brokers AS b WHERE b.broker = o.claimed_by) ORDER BY o.claimed_by",
+    )
+    .fetch_all(pool)
+    .await
+    .map_err(failed)?
+    .iter()
+    .map(|row| rows::get(row, "claimed_by"))
+    .collect()
+}
+
+/// A broker's webhook claims.
+pub(super) async fn list_claims(pool: &PgPool, broker: &str) -> Result<Vec<ClaimKey>> {
+    sqlx::query(
+        "SELECT tenant, handoff_id, attempt FROM outbox \
+         WHERE mode = 'webhook' AND claimed_by = $1 ORDER BY tenant, handoff_id",
+    )
+    .bind(broker)
+    .fetch_all(pool)
+    .await
+    .map_err(failed)?
+    .iter()
+    .map(|row| {
+        let key = (rows::parse(row, "tenant")?, rows::parse(row, "handoff_id")?);
+        Ok((key, rows::get(row, "attempt")?))
+    })
+    .collect()
+}
+
+/// Frees claims in key order, as batches lock them. A row that a batch settles meanwhile is waited for and checked
+/// again.
+fn free(which: &str) -> AssertSqlSafe<String> {
+    AssertSqlSafe(format!(
+        "WITH held AS MATERIALIZED ( \
+           SELECT o.tenant, o.handoff_id FROM outbox AS o \
+           WHERE o.mode = 'webhook' AND {which} \
+           ORDER BY o.tenant, o.handoff_id FOR UPDATE OF o) \
+         UPDATE outbox AS o SET visible_at = 0, claimed_by = NULL \
+         FROM held WHERE o.tenant = held.tenant AND o.handoff_id = held.handoff_id"
+    ))
+}
+
+/// See [`crate::store::Store::release`].
+pub(super) async fn release(pool: &PgPool, whose: ClaimRelease<'_>) -> Result<u64> {
+    let mut tx = pool.begin().await.map_err(failed)?;
+    let query = match whose {
+        ClaimRelease::Everyone => {
+            let gone = sqlx::query("DELETE FROM brokers");
+            gone.execute(&mut *tx).await.map_err(failed)?;
+            sqlx::query(free("o.claimed_by IS NOT NULL"))
+        }
+        ClaimRelease::Own(broker) => {
+            let gone = sqlx::query("DELETE FROM brokers WHERE broker = $1").bind(broker);
+            gone.execute(&mut *tx).await.map_err(failed)?;
+            sqlx::query(free("o.claimed_by = $1")).bind(broker)
+        }
+        ClaimRelease::Silent(broker, seen) => {
+            if !is_silent(&mut tx, broker, seen).await? {
+                return Ok(0);
+            }
+            sqlx::query(free("o.claimed_by = $1")).bind(broker)
+        }
+        ClaimRelease::These(broker, held) => {
+            let tenants: Vec<&str> = held.iter().map(|((tenant, _), _)| tenant.as_str()).collect();
+            let ids: Vec<String> = held.iter().map(|((_, id), _)| id.to_string()).collect();
+            let attempts: Vec<i32> = held.iter().map(|(_, attempt)| *attempt).collect();
+            sqlx::query(free(
+                "o.claimed_by = $1 AND (o.tenant, o.handoff_id, o.attempt) IN \
+                 (SELECT * FROM UNNEST($2::text[], $3::text[], $4::integer[]))",
+            ))
+            .bind(broker)
+            .bind(tenants)
+            .bind(ids)
+            .bind(attempts)
+        }
+    };
+    let released = query.execute(&mut *tx).await.map_err(failed)?.rows_affected();
+    tx.commit().await.map_err(failed)?;
+    Ok(released)
+}
+
+/// Deletes the heartbeat if it still has that value; returns whether it had. Of two brokers that find another silent,
+/// only one continues.
+async fn is_silent(tx: &mut PgConnection, broker: &str, seen: Option<Micros>) -> Result<bool> {
+    if let Some(seen) = seen {
+        let gone = sqlx::query("DELETE FROM brokers WHERE broker = $1 AND seen_at = $2");
+        let gone = gone.bind(broker).bind(seen.0).execute(tx).await.map_err(failed)?;
+        return Ok(gone.rows_affected() > 0);
+    }
+    let known = sqlx::query("SELECT 1 FROM brokers WHERE broker = $1").bind(broker);
+    Ok(known.fetch_optional(tx).await.map_err(failed)?.is_none())
+}
+
+/// Open handoffs past their deadline, the longest overdue first.
+pub(super) async fn list_overdue(pool: &PgPool, now: Micros, limit: i64) -> Result<Vec<Handoff>> {
+    sqlx::query(AssertSqlSafe(format!(
+        "SELECT {HANDOFF} FROM handoffs WHERE deadline_at IS NOT NULL AND deadline_at <= $1 \
+         AND status IN ('PENDING', 'ACCEPTED') ORDER BY deadline_at, handoff_id LIMIT $2"
+    )))
+    .bind(now.0)
+    .bind(limit)
+    .fetch_all(pool)
+    .await
+    .map_err(failed)?
+    .iter()
+    .map(rows::handoff)
+    .collect()
+}
+
+/// Counts for metrics. Records are counted by the size of the logs.
+pub(super) async fn depths(pool: &PgPool, log: &PgPool) -> Result<Depths> {
+    let row = sqlx::query(
+        "SELECT (SELECT count(*) FROM outbox) AS outbox, \
+           (SELECT min(created_at) FROM outbox) AS oldest, \
+           (SELECT count(*) FROM dead_letters WHERE status = 'OPEN') AS dead_letters, \
+           (SELECT count(*) FROM escalations WHERE status = 'OPEN') AS escalations",
+    )
+    .fetch_one(pool)
+    .await
+    .map_err(failed)?;
+    let records = sqlx::query_scalar("SELECT COALESCE(sum(size), 0)::bigint FROM audit.log_heads")
+        .fetch_one(log)
+        .await
+        .map_err(failed)?;
+    Ok(Depths {
+        outbox: rows::get(&row, "outbox")?,
+        oldest: rows::get::<Option<i64>>(&row, "oldest")?.map(Micros),
+        dead_letters: rows::get(&row, "dead_letters")?,
+        escalations: rows::get(&row, "escalations")?,
+        records,
+    })
+}

@@ -1,0 +1,687 @@
+//! Erasure, access and legal hold: their part of a batch, reads, and vacuum.
+
+use std::collections::HashSet;
+
+use sqlx::postgres::{PgConnectOptions, PgConnection, PgPool, PgRow, Postgres};
+use sqlx::{AssertSqlSafe, ConnectOptions, Connection, QueryBuilder, Row};
+
+use super::batch::{ERASURES as ERASURES_TABLE, HOLDS as HOLDS_TABLE, Sql, bind, column};
+use super::failure::failed;
+use super::{PostgresStore, rows};
+use crate::fault::{self, Step};
+use crate::store::erasure::{
+    ERASED_CHECKPOINT, ErasureKey, ErasureNeeds, ErasurePage, ErasureRow, ErasureState,
+    ErasureWrite, HoldKey, HoldRow, PageNeed, PurgeNeed, PurgePage, ScrubOutcome, SubjectDatum,
+    SubjectRef, SubjectState,
+};
+use crate::store::purge::{CHECKPOINTS, ExpiredPage, PurgeContext, page as put_together};
+use crate::store::rows::{ERASURE, HELD, HOLD};
+use crate::store::{Result, Store, Writes};
+use handoffd_core::domain::handoff::CheckpointRef;
+use handoffd_core::domain::ids::{ContentId, HandoffId, Micros, TaskId, TenantId};
+use handoffd_core::evidence::erasure::{DataSlot, ErasureScope};
+use handoffd_core::evidence::record::{RecordDraft, RecordKind, SealedRecord};
+
+/// Most holds listed: one is enough to forbid an erasure.
+const HOLDS: i64 = 10;
+
+/// Most erasures listed for one subject.
+const ERASURES: i64 = 1000;
+
+static HOLDS_UPSERT: Sql = Sql::new(|| HOLDS_TABLE.upsert(1));
+static ERASURES_UPSERT: Sql = Sql::new(|| ERASURES_TABLE.upsert(1));
+
+/// Loads subjects, erasures and holds. The tenants' rows are locked first, before anything else of the batch: commits
+/// during the wait are seen by the later statements, so a hold and a page of an erasure always see each other.
+///
+/// `log` is the pool of a separate log database.
+pub(super) async fn load(
+    tx: &mut PgConnection,
+    log: Option<&PgPool>,
+    needs: &ErasureNeeds,
+) -> Result<ErasureState> {
+    let mut state = ErasureState::default();
+    let tenants = needs.tenants();
+    if tenants.is_empty() {
+        return Ok(state);
+    }
+    let names: Vec<&str> = tenants.into_iter().map(TenantId::as_str).collect();
+    sqlx::query("SELECT tenant FROM tenants WHERE tenant = ANY($1) ORDER BY tenant FOR UPDATE")
+        .bind(names)
+        .fetch_all(&mut *tx)
+        .await
+        .map_err(failed)?;
+    for subject in &needs.subjects {
+        state.subjects.insert(subject.clone(), known(tx, subject).await?);
+    }
+    for (key, need) in &needs.pages {
+        if let Some(page) = page(tx, log, key, *need).await? {
+            state.pages.insert(key.clone(), page);
+        }
+    }
+    for (tenant, need) in &needs.purges {
+        state.purges.insert(tenant.clone(), purge_page(tx, log, tenant, *need).await?);
+    }
+    for key in &needs.holds {
+        if let Some(row) = one(&mut *tx, &hold_by_id(), &key.0, &key.1).await? {
+            state.holds.insert(key.clone(), rows::hold(&row)?);
+        }
+    }
+    Ok(state)
+}
+
+/// The expired data of the records from a leaf index on. Records of that age are in the log already, also with a
+/// separate log database.
+async fn purge_page(
+    tx: &mut PgConnection,
+    log: Option<&PgPool>,
+    tenant: &TenantId,
+    need: PurgeNeed,
+) -> Result<PurgePage> {
+    let query = sqlx::query(
+        "SELECT leaf_index, kind, recorded_at, task_id, handoff_id, content_id FROM audit.records \
+         WHERE tenant = $1 AND leaf_index >= $2 AND leaf_index < $2 + $3 ORDER BY leaf_index",
+    );
+    let query = query.bind(tenant.as_str()).bind(need.from).bind(need.limit);
+    let found = match log {
+        Some(log) => query.fetch_all(log).await,
+        None => query.fetch_all(&mut *tx).await,
+    }
+    .map_err(failed)?;
+    let mut old = ExpiredPage::new(need, found.iter().map(rows::aged).collect::<Result<_>>()?);
+    let named: Vec<String> =
+        old.records.iter().filter_map(|record| Some(record.content?.to_string())).collect();
+    let kept: HashSet<String> = sqlx::query_scalar(
+        "SELECT content_id FROM contents \
+         WHERE tenant = $1 AND content_id = ANY($2) AND salt IS NOT NULL",
+    )
+    .bind(tenant.as_str())
+    .bind(&named)
+    .fetch_all(&mut *tx)
+    .await
+    .map_err(failed)?
+    .into_iter()
+    .collect();
+    for record in &mut old.records {
+        record.content = record.content.filter(|id| kept.contains(&id.to_string()));
+    }
+    let tasks: Vec<String> = old.tasks().iter().map(TaskId::to_string).collect();
+    let mut beside = PurgeContext::default();
+    let held = sqlx::query(
+        "SELECT t.task_id FROM UNNEST($2::text[]) AS t(task_id) WHERE \
+           EXISTS (SELECT 1 FROM handoffs AS h WHERE h.tenant = $1 AND h.task_id = t.task_id \
+             AND h.status IN ('PENDING', 'ACCEPTED')) \
+           OR EXISTS (SELECT 1 FROM tasks AS k WHERE k.tenant = $1 AND k.task_id = t.task_id \
+             AND k.status = 'ESCALATED') \
+           OR t.task_id IN (SELECT d.task_id FROM dead_letters AS d \
+             WHERE d.tenant = $1 AND d.status = 'OPEN') \
+           OR t.task_id IN (SELECT l.task_id FROM legal_holds AS l \
+             WHERE l.tenant = $1 AND l.released_at IS NULL AND l.task_id IS NOT NULL) \
+           OR t.task_id IN (SELECT said.task_id FROM legal_holds AS l \
+             JOIN personal_data AS p ON p.tenant = l.tenant AND p.subject_id = l.subject_id \
+             JOIN (SELECT handoff_id, task_id FROM handoffs WHERE tenant = $1 \
+               UNION ALL SELECT handoff_id, task_id FROM dead_letters WHERE tenant = $1) AS said \
+               ON said.handoff_id = p.handoff_id \
+             WHERE l.tenant = $1 AND l.released_at IS NULL AND l.subject_id IS NOT NULL)",
+    )
+    .bind(tenant.as_str())
+    .bind(&tasks)
+    .fetch_all(&mut *tx)
+    .await
+    .map_err(failed)?;
+    for row in &held {
+        beside.held.insert(rows::parse(row, "task_id")?);
+    }
+    let leaves: Vec<i64> = old.records.iter().map(|record| record.leaf_index).collect();
+    let data = sqlx::query(
+        "SELECT p.leaf_index, p.ordinal::bigint AS ordinal, EXISTS (SELECT 1 FROM legal_holds AS l \
+           WHERE l.tenant = p.tenant AND l.subject_id = p.subject_id AND l.released_at IS NULL) AS held \
+         FROM personal_data AS p WHERE p.tenant = $1 AND p.salt IS NOT NULL \
+           AND p.leaf_index = ANY($2) ORDER BY p.leaf_index, p.ordinal",
+    )
+    .bind(tenant.as_str())
+    .bind(leaves)
+    .fetch_all(&mut *tx)
+    .await
+    .map_err(failed)?;
+    for row in &data {
+        beside.data.push((rows::slot(row)?, rows::get(row, "held")?));
+    }
+    let query = sqlx::query(
+        "SELECT r.content_id, r.leaf_index, r.recorded_at FROM UNNEST($2::text[]) AS t(task_id) \
+         JOIN audit.records AS r ON r.tenant = $1 AND r.task_id = t.task_id \
+         WHERE r.content_id = ANY($3) ORDER BY r.leaf_index",
+    );
+    let query = query.bind(tenant.as_str()).bind(&tasks).bind(named);
+    let sharing = match log {
+        Some(log) => query.fetch_all(log).await,
+        None => query.fetch_all(&mut *tx).await,
+    }
+    .map_err(failed)?;
+    for row in &sharing {
+        beside.sharing.push(rows::sharing(row)?);
+    }
+    let free: Vec<String> = old.tasks().difference(&beside.held).map(TaskId::to_string).collect();
+    let saved = sqlx::query(
+        "SELECT c.task_id, c.execution_id, c.seq FROM UNNEST($2::text[]) AS t(task_id) \
+         JOIN checkpoints AS c ON c.tenant = $1 AND c.task_id = t.task_id \
+         WHERE c.created_at < $3 AND length(c.salt) > 0 LIMIT $4",
+    )
+    .bind(tenant.as_str())
+    .bind(free)
+    .bind(need.before.0)
+    .bind(CHECKPOINTS)
+    .fetch_all(tx)
+    .await
+    .map_err(failed)?;
+    for row in &saved {
+        beside.checkpoints.push(rows::saved(row)?);
+    }
+    Ok(put_together(need, old, beside))
+}
+
+fn hold_by_id() -> String {
+    format!("SELECT {HOLD} FROM legal_holds WHERE tenant = $1 AND hold_id = $2")
+}
+
+fn erasure_by_id() -> String {
+    format!("SELECT {ERASURE} FROM erasures WHERE tenant = $1 AND erasure_id = $2")
+}
+
+async fn one<'e>(
+    executor: impl sqlx::Executor<'e, Database = Postgres>,
+    sql: &str,
+    tenant: &TenantId,
+    id: &str,
+) -> Result<Option<PgRow>> {
+    let query =
+        sqlx::query(AssertSqlSafe(sql.to_owned())).bind(tenant.as_str()).bind(id.to_owned());
+    query.fetch_optional(executor).await.map_err(failed)
+}
+
+async fn known(tx: &mut PgConnection, subject: &SubjectRef) -> Result<SubjectState> {
+    let held =
+        sqlx::query("SELECT count(*) FROM personal_data WHERE tenant = $1 AND subject_id = $2")
+            .bind(subject.tenant.as_str())
+            .bind(subject.id.as_str())
+            .fetch_one(&mut *tx)
+            .await
+            .map_err(failed)?
+            .get(0);
+    let sql = format!(
+        "SELECT {ERASURE} FROM erasures WHERE tenant = $1 AND subject_key = $2 \
+         ORDER BY requested_at DESC, erasure_id DESC LIMIT 1"
+    );
+    let latest = sqlx::query(AssertSqlSafe(sql))
+        .bind(subject.tenant.as_str())
+        .bind(subject.key.as_slice())
+        .fetch_optional(&mut *tx)
+        .await
+        .map_err(failed)?;
+    let latest = latest.as_ref().map(rows::erasure).transpose()?;
+    let holds = holds(tx, &subject.tenant, &subject.key, Some(&subject.id)).await?;
+    Ok(SubjectState { held, holds, latest })
+}
+
+/// Holds that forbid erasing a subject: on the subject, or on a task with data of the subject.
+async fn holds(
+    tx: &mut PgConnection,
+    tenant: &TenantId,
+    key: &[u8; 32],
+    id: Option<&str>,
+) -> Result<Vec<HoldRow>> {
+    let sql = format!(
+        "SELECT {HOLD} FROM legal_holds AS l WHERE tenant = $1 AND released_at IS NULL \
+         AND (subject_key = $2 OR (task_id IS NOT NULL AND EXISTS ( \
+           SELECT 1 FROM ( \
+             SELECT h.handoff_id FROM handoffs AS h \
+             WHERE h.tenant = l.tenant AND h.task_id = l.task_id \
+             UNION ALL SELECT d.handoff_id FROM dead_letters AS d \
+             WHERE d.tenant = l.tenant AND d.task_id = l.task_id) AS said \
+           JOIN personal_data AS p ON p.tenant = l.tenant AND p.handoff_id = said.handoff_id \
+           WHERE p.subject_id = $3))) \
+         ORDER BY placed_at, hold_id LIMIT $4"
+    );
+    sqlx::query(AssertSqlSafe(sql))
+        .bind(tenant.as_str())
+        .bind(key.as_slice())
+        .bind(id)
+        .bind(HOLDS)
+        .fetch_all(tx)
+        .await
+        .map_err(failed)?
+        .iter()
+        .map(rows::hold)
+        .collect()
+}
+
+async fn page(
+    tx: &mut PgConnection,
+    log: Option<&PgPool>,
+    key: &ErasureKey,
+    need: PageNeed,
+) -> Result<Option<ErasurePage>> {
+    let row = one(&mut *tx, &erasure_by_id(), &key.0, &key.1.to_string()).await?;
+    let Some(row) = row.as_ref().map(rows::erasure).transpose()? else { return Ok(None) };
+    let holds = holds(tx, &key.0, &row.subject_key, row.subject_id.as_deref()).await?;
+    let mut page = ErasurePage { row, holds, data: vec![], contents: vec![], checkpoints: vec![] };
+    let Some(subject) = &page.row.subject_id else { return Ok(Some(page)) };
+    let found = sqlx::query(
+        "SELECT leaf_index, ordinal::bigint AS ordinal, handoff_id FROM personal_data \
+         WHERE tenant = $1 AND subject_id = $2 AND leaf_index < $3 \
+         ORDER BY leaf_index, ordinal LIMIT $4",
+    )
+    .bind(key.0.as_str())
+    .bind(subject.as_str())
+    .bind(need.upto)
+    .bind(need.limit)
+    .fetch_all(&mut *tx)
+    .await
+    .map_err(failed)?;
+    for row in &found {
+        page.data.push((rows::slot(row)?, rows::parse_opt(row, "handoff_id")?));
+    }
+    if page.row.scope == ErasureScope::Messages {
+        let handoffs: Vec<String> =
+            page.data.iter().filter_map(|(_, id)| id.map(|id| id.to_string())).collect();
+        page.contents = contents(tx, log, &key.0, &handoffs, need.upto).await?;
+        page.checkpoints = checkpoints(tx, &key.0, &handoffs).await?;
+    }
+    Ok(Some(page))
+}
+
+/// Contents of the handoffs' records, with every record of their tasks that shares them. Records are found by their
+/// tasks, which have an index.
+async fn contents(
+    tx: &mut PgConnection,
+    log: Option<&PgPool>,
+    tenant: &TenantId,
+    handoffs: &[String],
+    upto: i64,
+) -> Result<Vec<(i64, ContentId)>> {
+    let tasks: Vec<String> = sqlx::query_scalar(
+        "SELECT DISTINCT task_id FROM handoffs WHERE tenant = $1 AND handoff_id = ANY($2)",
+    )
+    .bind(tenant.as_str())
+    .bind(handoffs)
+    .fetch_all(&mut *tx)
+    .await
+    .map_err(failed)?;
+    let query = sqlx::query_as(
+        "WITH touched AS MATERIALIZED (SELECT UNNEST($1::text[]) AS task_id), \
+         said AS MATERIALIZED (SELECT DISTINCT r.content_id FROM touched AS t \
+           JOIN audit.records AS r ON r.tenant = $2 AND r.task_id = t.task_id \
+           WHERE r.content_id IS NOT NULL AND r.leaf_index < $3 AND r.handoff_id = ANY($4)) \
+         SELECT r.leaf_index, r.content_id FROM touched AS t \
+         JOIN audit.records AS r ON r.tenant = $2 AND r.task_id = t.task_id \
+         WHERE r.content_id IN (SELECT content_id FROM said) ORDER BY r.leaf_index",
+    );
+    let query = query.bind(tasks).bind(tenant.as_str()).bind(upto).bind(handoffs);
+    let found: Vec<(i64, String)> = match log {
+        // Below `upto` all can be read: the log's head was there when the erasure began.
+        Some(log) => query.fetch_all(log).await,
+        None => query.fetch_all(&mut *tx).await,
+    }
+    .map_err(failed)?;
+    sqlx::query(
+        "SELECT n.leaf_index, c.content_id FROM UNNEST($2::bigint[], $3::text[]) \
+           AS n(leaf_index, content_id) \
+         JOIN contents AS c ON c.tenant = $1 AND c.content_id = n.content_id \
+         WHERE c.salt IS NOT NULL ORDER BY n.leaf_index",
+    )
+    .bind(tenant.as_str())
+    .bind(found.iter().map(|(leaf_index, _)| *leaf_index).collect::<Vec<_>>())
+    .bind(found.into_iter().map(|(_, id)| id).collect::<Vec<_>>())
+    .fetch_all(tx)
+    .await
+    .map_err(failed)?
+    .iter()
+    .map(|row| Ok((rows::get(row, "leaf_index")?, rows::parse(row, "content_id")?)))
+    .collect()
+}
+
+async fn checkpoints(
+    tx: &mut PgConnection,
+    tenant: &TenantId,
+    handoffs: &[String],
+) -> Result<Vec<(TaskId, CheckpointRef)>> {
+    sqlx::query(
+        "SELECT DISTINCT c.task_id, c.execution_id, c.seq FROM handoffs AS h \
+         JOIN checkpoints AS c ON c.tenant = h.tenant AND c.task_id = h.task_id \
+           AND c.execution_id = h.checkpoint_execution AND c.seq = h.checkpoint_seq \
+         WHERE h.tenant = $2 AND h.handoff_id = ANY($1) AND length(c.salt) > 0",
+    )
+    .bind(handoffs)
+    .bind(tenant.as_str())
+    .fetch_all(tx)
+    .await
+    .map_err(failed)?
+    .iter()
+    .map(rows::saved)
+    .collect()
+}
+
+/// Writes holds, erasures, and the removal of data.
+pub(super) async fn write(tx: &mut PgConnection, writes: &Writes) -> Result<()> {
+    if !writes.holds.is_empty() {
+        let query = bind!(
+            sqlx::query(HOLDS_UPSERT.as_str()),
+            writes.holds,
+            |row| row.1.tenant.as_str(),
+            row.1.id.as_str(),
+            row.1.subject_key.as_ref().map(<[u8; 32]>::as_slice),
+            row.1.subject_id.as_deref(),
+            row.1.task_id.map(|id| id.to_string()),
+            row.1.reason.as_str(),
+            row.1.placed_at.0,
+            row.1.released_at.map(|at| at.0),
+        );
+        query.execute(&mut *tx).await.map_err(failed)?;
+    }
+    if !writes.erasures.is_empty() {
+        write_erasures(tx, writes).await?;
+    }
+    for gone in &writes.erased {
+        erase(tx, gone).await?;
+        fault::at(Step::EraseWritten);
+    }
+    Ok(())
+}
+
+async fn write_erasures(tx: &mut PgConnection, writes: &Writes) -> Result<()> {
+    let query = bind!(
+        sqlx::query(ERASURES_UPSERT.as_str()),
+        writes.erasures,
+        |row| row.1.tenant.as_str(),
+        row.1.id.to_string(),
+        row.1.subject_key.as_slice(),
+        row.1.subject_id.as_deref(),
+        row.1.commitment.as_slice(),
+        row.1.scope.as_str(),
+        row.1.reason.as_str(),
+        row.1.status.as_str(),
+        row.1.held,
+        row.1.data,
+        row.1.contents,
+        row.1.checkpoints,
+        row.1.leaf_index,
+        row.1.requested_at.0,
+        row.1.updated_at.0,
+        row.1.completed_at.map(|at| at.0),
+    );
+    query.execute(tx).await.map_err(failed).map(|_| ())
+}
+
+async fn erase(tx: &mut PgConnection, gone: &ErasureWrite) -> Result<()> {
+    let leaves: Vec<i64> = gone.data.iter().map(|slot| slot.leaf_index).collect();
+    let ordinals: Vec<i64> = gone.data.iter().map(|slot| slot.ordinal).collect();
+    // Each row is looked up by its key (`OFFSET 0` keeps the planner from joining otherwise): of a table
+    // that grew since it was analysed it believes that a tenant has a handful of rows, and would read
+    // them all for each.
+    sqlx::query(
+        "UPDATE personal_data AS p SET salt = NULL, bytes = NULL, subject_id = '' \
+         FROM UNNEST($2::bigint[], $3::bigint[]) AS n(leaf_index, ordinal) \
+         CROSS JOIN LATERAL (SELECT d.ctid FROM personal_data AS d WHERE d.tenant = $1 \
+           AND d.leaf_index = n.leaf_index AND d.ordinal = n.ordinal::integer OFFSET 0) AS found \
+         WHERE p.ctid = found.ctid",
+    )
+    .bind(gone.tenant.as_str())
+    .bind(leaves)
+    .bind(ordinals)
+    .execute(&mut *tx)
+    .await
+    .map_err(failed)?;
+    let handoffs: Vec<String> = gone.handoffs.iter().map(HandoffId::to_string).collect();
+    let sql = "UPDATE handoffs SET digest_salt = '', digest = '', tracestate = '' \
+               WHERE tenant = $1 AND handoff_id = ANY($2)";
+    change(tx, sql, &gone.tenant, handoffs.clone()).await?;
+    // A contract's dedupe key may name a personal value; its hash has no salt.
+    let sql = "DELETE FROM contract_repeats WHERE tenant = $1 AND handoff_id = ANY($2)";
+    change(tx, sql, &gone.tenant, handoffs.clone()).await?;
+    if gone.words {
+        // Only what is a code stays.
+        let sql = "UPDATE handoffs SET reason = NULL \
+                   WHERE tenant = $1 AND handoff_id = ANY($2) AND reason ~ '[^A-Z0-9_]'";
+        change(tx, sql, &gone.tenant, handoffs.clone()).await?;
+        let sql = "UPDATE dead_letters SET failures = '[]' \
+                   WHERE tenant = $1 AND handoff_id = ANY($2)";
+        change(tx, sql, &gone.tenant, handoffs).await?;
+    }
+    let contents: Vec<String> = gone.contents.iter().map(ContentId::to_string).collect();
+    if !contents.is_empty() {
+        sqlx::query(
+            "UPDATE contents SET salt = NULL, bytes = NULL, purged_at = $3 \
+             WHERE tenant = $1 AND content_id = ANY($2)",
+        )
+        .bind(gone.tenant.as_str())
+        .bind(contents)
+        .bind(gone.purged_at.map(|at| at.0))
+        .execute(&mut *tx)
+        .await
+        .map_err(failed)?;
+    }
+    if gone.checkpoints.is_empty() {
+        return Ok(());
+    }
+    let query = bind!(
+        sqlx::query(
+            "UPDATE checkpoints AS c SET salt = '', codec = 'raw', bytes = $4 \
+             FROM UNNEST($1::text[], $2::text[], $3::bigint[]) AS n(task_id, execution_id, seq) \
+             CROSS JOIN LATERAL (SELECT d.ctid FROM checkpoints AS d \
+               WHERE d.tenant = $5 AND d.task_id = n.task_id \
+                 AND d.execution_id = n.execution_id AND d.seq = n.seq OFFSET 0) AS found \
+             WHERE c.ctid = found.ctid",
+        ),
+        gone.checkpoints,
+        |row| row.0.to_string(),
+        row.1.execution_id.to_string(),
+        row.1.seq,
+    );
+    let query = query.bind(ERASED_CHECKPOINT).bind(gone.tenant.as_str());
+    query.execute(tx).await.map_err(failed).map(|_| ())
+}
+
+async fn change(
+    tx: &mut PgConnection,
+    sql: &'static str,
+    tenant: &TenantId,
+    keys: Vec<String>,
+) -> Result<()> {
+    if keys.is_empty() {
+        return Ok(());
+    }
+    let query = sqlx::query(sql).bind(tenant.as_str()).bind(keys);
+    query.execute(tx).await.map_err(failed).map(|_| ())
+}
+
+/// Stores the leaf index of an erasure's final record.
+pub(super) async fn place(
+    tx: &mut PgConnection,
+    records: &[(&RecordDraft, &SealedRecord)],
+) -> Result<()> {
+    for (draft, sealed) in records {
+        let Some(facts) = &draft.erasure else { continue };
+        if draft.kind == RecordKind::ErasureCompleted {
+            sqlx::query(
+                "UPDATE erasures SET leaf_index = $1 WHERE tenant = $2 AND erasure_id = $3",
+            )
+            .bind(sealed.leaf_index)
+            .bind(draft.tenant.as_str())
+            .bind(facts.id.to_string())
+            .execute(&mut *tx)
+            .await
+            .map_err(failed)?;
+        }
+    }
+    Ok(())
+}
+
+/// See [`crate::store::Store::list_held`]. The data's places, then the records there, then both with the
+/// handoffs: the records may be in another database.
+pub(super) async fn list_held(
+    store: &PostgresStore,
+    tenant: &TenantId,
+    subject_id: &str,
+    after: Option<DataSlot>,
+    limit: i64,
+) -> Result<Vec<SubjectDatum>> {
+    let after = after.unwrap_or(DataSlot { leaf_index: -1, ordinal: -1 });
+    let places: Vec<i64> = sqlx::query_scalar(
+        "SELECT leaf_index FROM personal_data AS p \
+         WHERE p.tenant = $1 AND p.subject_id = $2 AND p.bytes IS NOT NULL \
+           AND (p.leaf_index, p.ordinal) > ($3, $4) ORDER BY p.leaf_index, p.ordinal LIMIT $5",
+    )
+    .bind(tenant.as_str())
+    .bind(subject_id)
+    .bind(after.leaf_index)
+    .bind(after.ordinal)
+    .bind(limit)
+    .fetch_all(&store.pool)
+    .await
+    .map_err(failed)?;
+    if places.is_empty() {
+        return Ok(Vec::new());
+    }
+    store.settle_log(tenant).await?;
+    let records = sqlx::query(
+        "SELECT leaf_index, kind, record_hash, recorded_at, task_id, handoff_id FROM audit.records \
+         WHERE tenant = $1 AND leaf_index = ANY($2) ORDER BY leaf_index",
+    )
+    .bind(tenant.as_str())
+    .bind(places)
+    .fetch_all(&store.log)
+    .await
+    .map_err(failed)?;
+    let columns = HELD.replace("p.ordinal", "p.ordinal::bigint AS ordinal");
+    let sql = format!(
+        "SELECT {columns} FROM UNNEST($5::bigint[], $6::text[], $7::bytea[], $8::bigint[], $9::text[], \
+           $10::text[]) AS r(leaf_index, kind, record_hash, recorded_at, task_id, handoff_id) \
+         JOIN personal_data AS p ON p.tenant = $1 AND p.leaf_index = r.leaf_index \
+         LEFT JOIN handoffs AS h ON h.tenant = $1 AND h.handoff_id = r.handoff_id \
+         WHERE p.subject_id = $2 AND p.bytes IS NOT NULL \
+           AND (p.leaf_index, p.ordinal) > ($3, $4) ORDER BY p.leaf_index, p.ordinal LIMIT $11"
+    );
+    sqlx::query(AssertSqlSafe(sql))
+        .bind(tenant.as_str())
+        .bind(subject_id)
+        .bind(after.leaf_index)
+        .bind(after.ordinal)
+        .bind(column::<i64>(&records, "leaf_index")?)
+        .bind(column::<String>(&records, "kind")?)
+        .bind(column::<Vec<u8>>(&records, "record_hash")?)
+        .bind(column::<i64>(&records, "recorded_at")?)
+        .bind(column::<Option<String>>(&records, "task_id")?)
+        .bind(column::<Option<String>>(&records, "handoff_id")?)
+        .bind(limit)
+        .fetch_all(&store.pool)
+        .await
+        .map_err(failed)?
+        .iter()
+        .map(rows::held)
+        .collect()
+}
+
+/// See [`crate::store::Store::find_erasure`].
+pub(super) async fn find_erasure(pool: &PgPool, key: &ErasureKey) -> Result<Option<ErasureRow>> {
+    let row = one(pool, &erasure_by_id(), &key.0, &key.1.to_string()).await?;
+    row.as_ref().map(rows::erasure).transpose()
+}
+
+/// See [`crate::store::Store::find_hold`].
+pub(super) async fn find_hold(pool: &PgPool, key: &HoldKey) -> Result<Option<HoldRow>> {
+    one(pool, &hold_by_id(), &key.0, &key.1).await?.as_ref().map(rows::hold).transpose()
+}
+
+/// See [`crate::store::Store::list_erasures`].
+pub(super) async fn list_erasures(
+    pool: &PgPool,
+    tenant: &TenantId,
+    subject_key: &[u8; 32],
+) -> Result<Vec<ErasureRow>> {
+    let sql = format!(
+        "SELECT {ERASURE} FROM erasures WHERE tenant = $1 AND subject_key = $2 \
+         ORDER BY requested_at, erasure_id LIMIT $3"
+    );
+    sqlx::query(AssertSqlSafe(sql))
+        .bind(tenant.as_str())
+        .bind(subject_key.as_slice())
+        .bind(ERASURES)
+        .fetch_all(pool)
+        .await
+        .map_err(failed)?
+        .iter()
+        .map(rows::erasure)
+        .collect()
+}
+
+/// See [`crate::store::Store::list_unfinished_erasures`].
+pub(super) async fn list_unfinished(pool: &PgPool, cutoff: Micros) -> Result<Vec<ErasureKey>> {
+    sqlx::query(
+        "SELECT tenant, erasure_id FROM erasures \
+         WHERE status <> 'COMPLETED' AND updated_at <= $1 ORDER BY updated_at LIMIT $2",
+    )
+    .bind(cutoff.0)
+    .bind(ERASURES)
+    .fetch_all(pool)
+    .await
+    .map_err(failed)?
+    .iter()
+    .map(|row| Ok((rows::parse(row, "tenant")?, rows::parse(row, "erasure_id")?)))
+    .collect()
+}
+
+/// See [`crate::store::Store::list_holds`].
+pub(super) async fn list_holds(
+    pool: &PgPool,
+    tenant: &TenantId,
+    subject_key: Option<&[u8; 32]>,
+    after: Option<&str>,
+    limit: i64,
+) -> Result<Vec<HoldRow>> {
+    let mut query =
+        QueryBuilder::<Postgres>::new(format!("SELECT {HOLD} FROM legal_holds WHERE tenant = "));
+    query.push_bind(tenant.as_str());
+    if let Some(key) = subject_key {
+        query.push(" AND subject_key = ").push_bind(key.as_slice());
+    }
+    query.push(" AND hold_id > ").push_bind(after.unwrap_or_default());
+    query.push(" ORDER BY hold_id LIMIT ").push_bind(limit);
+    query.build().fetch_all(pool).await.map_err(failed)?.iter().map(rows::hold).collect()
+}
+
+/// Tables vacuumed after an erasure.
+pub(super) const SCRUBBED: [&str; 7] = [
+    "personal_data",
+    "handoffs",
+    "contents",
+    "checkpoints",
+    "erasures",
+    "legal_holds",
+    "contract_repeats",
+];
+
+/// See [`crate::store::Store::scrub`]. Dead row versions are freed for reuse; their bytes may stay in a
+/// page until it is written again, and in the server's own log, backups and replicas as long as those
+/// are kept (`docs/erasure.md`). On a connection of its own, for it may take longer than a statement
+/// may.
+pub(super) async fn scrub(connect: &PgConnectOptions) -> Result<ScrubOutcome> {
+    let mut connection = connect.connect().await.map_err(failed)?;
+    let outcome = vacuum(&mut connection).await;
+    let closed = connection.close().await;
+    let scrubbed = outcome?;
+    closed.map_err(failed)?;
+    Ok(scrubbed)
+}
+
+async fn vacuum(connection: &mut PgConnection) -> Result<ScrubOutcome> {
+    let sql = "SET client_min_messages = error; SET statement_timeout = 0";
+    sqlx::raw_sql(sql).execute(&mut *connection).await.map_err(failed)?;
+    if !super::roles::may_vacuum(connection, &SCRUBBED).await? {
+        return Ok(ScrubOutcome::Left);
+    }
+    for table in SCRUBBED {
+        let sql = AssertSqlSafe(format!("VACUUM (INDEX_CLEANUP ON) {table}"));
+        sqlx::raw_sql(sql).execute(&mut *connection).await.map_err(failed)?;
+    }
+    Ok(ScrubOutcome::Freed)
+}

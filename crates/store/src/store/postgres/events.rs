@@ -1,0 +1,480 @@
+//! Queries on events, subscriptions and cursors.
+
+use async_trait::async_trait;
+use sqlx::postgres::{PgConnection, PgPool, Postgres};
+use sqlx::{AssertSqlSafe, QueryBuilder};
+
+use super::batch::{EVENT_DELIVERIES, EVENTS, SUBSCRIPTIONS, Sql, bind};
+use super::failure::failed;
+use super::joined::{JoinedStatement, StatementArguments, WriteMode};
+use super::{PostgresStore, answered, rows};
+use crate::store::events::{
+    CursorChange, CursorKey, CursorRow, CursorSettle, CursorWrite, DELIVERY_LOG, EventDeliveryRow,
+    EventRow, EventScope, EventStore, SubscriptionKey, SubscriptionRow, numbered,
+};
+use crate::store::rows::{CURSOR, EVENT, EVENT_DELIVERY, SUBSCRIPTION};
+use crate::store::{Result, Writes};
+use handoffd_core::domain::event::{Event, Position, Subscriber};
+use handoffd_core::domain::ids::{AgentId, Micros, TenantId};
+use handoffd_core::evidence::record::SealedRecord;
+
+static SUBSCRIPTIONS_UPSERT: Sql = Sql::new(|| SUBSCRIPTIONS.upsert(1));
+static SUBSCRIPTIONS_DELETE: Sql = Sql::new(|| SUBSCRIPTIONS.delete(1));
+static DELIVERIES_UPSERT: Sql = Sql::new(|| EVENT_DELIVERIES.upsert(1));
+
+/// Records of a task searched at once for their events.
+const PLACES: i64 = 512;
+
+/// Most events read in one deletion.
+const DELETED_AT_ONCE: i64 = 2_000;
+
+/// Writes a batch's events; after its records, for they name their places, and under the lock of their
+/// heads, which is what keeps places and commits in one order.
+pub(super) async fn write(
+    joined: &mut JoinedStatement<'_>,
+    writes: &Writes,
+    sealed: &[SealedRecord],
+) -> Result<()> {
+    let events = numbered(&writes.events, sealed)?;
+    let data: Vec<_> = events.iter().map(|row| (row, json(&row.0.data))).collect();
+    let columns = |bound: StatementArguments, rows: &[(&(&Event, &SealedRecord, i32), String)]| {
+        bind!(
+            bound,
+            rows,
+            |row| row.0.0.tenant.as_str(),
+            row.0.1.leaf_index,
+            row.0.2,
+            Event::id(row.0.0.at, &row.0.1.hash, row.0.2).to_string(),
+            row.0.0.kind.as_str(),
+            row.0.0.at.0,
+            row.0.0.task_id.map(|id| id.to_string()),
+            row.0.0.handoff_id.map(|id| id.to_string()),
+            row.0.0.source.as_ref().map(AgentId::as_str),
+            row.0.0.target.as_ref().map(AgentId::as_str),
+            row.0.0.audience.as_ref().map(AgentId::as_str),
+            row.1.as_str(),
+        )
+    };
+    joined.put(&EVENTS, WriteMode::Insert, &data, |(_, data)| data.len(), columns).await
+}
+
+/// Writes subscriptions and cursors; a cursor may name the places of the batch's records.
+pub(super) async fn write_readers(
+    tx: &mut PgConnection,
+    writes: &Writes,
+    sealed: &[SealedRecord],
+) -> Result<()> {
+    write_subscriptions(tx, writes).await?;
+    for write in &writes.cursors {
+        write_cursor(tx, write, sealed).await?;
+    }
+    Ok(())
+}
+
+/// Serializes plain data, which cannot fail.
+fn json(value: &impl serde::Serialize) -> String {
+    serde_json::to_string(value).unwrap_or_default()
+}
+
+async fn write_subscriptions(tx: &mut PgConnection, writes: &Writes) -> Result<()> {
+    let kept: Vec<&SubscriptionRow> = writes.subscriptions.values().flatten().collect();
+    if !kept.is_empty() {
+        let query = bind!(
+            sqlx::query(SUBSCRIPTIONS_UPSERT.as_str()),
+            kept,
+            |row| row.tenant.as_str(),
+            row.id.to_string(),
+            json(&row.subscription),
+            row.secrets.as_str(),
+            row.created_at.0,
+            row.updated_at.0,
+        );
+        query.execute(&mut *tx).await.map_err(failed)?;
+    }
+    let gone: Vec<_> =
+        writes.subscriptions.iter().filter(|(_, row)| row.is_none()).map(|(key, _)| key).collect();
+    if !gone.is_empty() {
+        let query = sqlx::query(SUBSCRIPTIONS_DELETE.as_str());
+        let query = bind!(query, gone, |key| key.0.as_str(), key.1.to_string());
+        query.execute(&mut *tx).await.map_err(failed)?;
+    }
+    Ok(())
+}
+
+async fn write_cursor(
+    tx: &mut PgConnection,
+    write: &CursorWrite,
+    sealed: &[SealedRecord],
+) -> Result<()> {
+    let (tenant, subscriber) = (write.key.0.as_str(), write.key.1.to_string());
+    let query = match &write.change {
+        CursorChange::Start => {
+            let at = write.start(sealed)?;
+            let audience = match &write.key.1 {
+                Subscriber::Agent(agent) => Some(agent.as_str()),
+                Subscriber::Subscription(_) => None,
+            };
+            sqlx::query(
+                "INSERT INTO event_cursors AS c (tenant, subscriber, audience, leaf_index, \
+                   ordinal, active, broker, lease_until, next_at, failures, failing_since, attempts) \
+                 VALUES ($1, $2, $3, $4, $5, true, NULL, 0, 0, 0, NULL, 0) \
+                 ON CONFLICT (tenant, subscriber) DO UPDATE SET active = true, \
+                   leaf_index = EXCLUDED.leaf_index, ordinal = EXCLUDED.ordinal, next_at = 0, \
+                   broker = NULL, lease_until = 0, failures = 0, failing_since = NULL",
+            )
+            .bind(tenant)
+            .bind(subscriber)
+            .bind(audience)
+            .bind(at.leaf_index)
+            .bind(at.ordinal)
+        }
+        CursorChange::Rewind(at) => sqlx::query(
+            "UPDATE event_cursors SET leaf_index = $3, ordinal = $4, next_at = 0, broker = NULL, \
+               lease_until = 0, failures = 0, failing_since = NULL WHERE tenant = $1 AND subscriber = $2",
+        )
+        .bind(tenant)
+        .bind(subscriber)
+        .bind(at.leaf_index)
+        .bind(at.ordinal),
+        CursorChange::Active(active) => sqlx::query(
+            "UPDATE event_cursors SET active = $3, next_at = 0, failures = 0, \
+               failing_since = NULL WHERE tenant = $1 AND subscriber = $2",
+        )
+        .bind(tenant)
+        .bind(subscriber)
+        .bind(*active),
+        CursorChange::Remove => {
+            sqlx::query("DELETE FROM event_deliveries WHERE tenant = $1 AND subscriber = $2")
+                .bind(tenant)
+                .bind(subscriber.as_str())
+                .execute(&mut *tx)
+                .await
+                .map_err(failed)?;
+            sqlx::query("DELETE FROM event_cursors WHERE tenant = $1 AND subscriber = $2")
+                .bind(tenant)
+                .bind(subscriber)
+        }
+    };
+    query.execute(tx).await.map_err(failed).map(|_| ())
+}
+
+async fn settle(
+    pool: &PgPool,
+    key: &CursorKey,
+    broker: &str,
+    settle: &CursorSettle,
+    log: &[EventDeliveryRow],
+) -> Result<bool> {
+    let subscriber = key.1.to_string();
+    let mut tx = pool.begin().await.map_err(failed)?;
+    let moved = sqlx::query(
+        "UPDATE event_cursors SET leaf_index = $6, ordinal = $7, next_at = $8, failures = $9, \
+           failing_since = $10, lease_until = $11, attempts = attempts + $12 \
+         WHERE tenant = $1 AND subscriber = $2 AND broker = $3 AND leaf_index = $4 AND ordinal = $5",
+    )
+    .bind(key.0.as_str())
+    .bind(subscriber.as_str())
+    .bind(broker)
+    .bind(settle.from.leaf_index)
+    .bind(settle.from.ordinal)
+    .bind(settle.to.leaf_index)
+    .bind(settle.to.ordinal)
+    .bind(settle.next_at.0)
+    .bind(settle.failures)
+    .bind(settle.failing_since.map(|at| at.0))
+    .bind(settle.lease_until.0)
+    .bind(i64::try_from(log.len()).unwrap_or(i64::MAX))
+    .execute(&mut *tx)
+    .await
+    .map_err(failed)?
+    .rows_affected();
+    if moved == 0 {
+        tx.rollback().await.map_err(failed)?;
+        return Ok(false);
+    }
+    let rows: Vec<_> = log.iter().map(|row| (key.0.as_str(), subscriber.as_str(), row)).collect();
+    if !rows.is_empty() {
+        let query = bind!(
+            sqlx::query(DELIVERIES_UPSERT.as_str()),
+            rows,
+            |at| at.0,
+            at.1,
+            i32::try_from(at.2.number.rem_euclid(DELIVERY_LOG)).unwrap_or_default(),
+            at.2.number,
+            at.2.position.leaf_index,
+            at.2.position.ordinal,
+            at.2.event_id.as_str(),
+            at.2.kind.as_str(),
+            at.2.at.0,
+            at.2.attempt,
+            at.2.outcome.as_str(),
+            at.2.status,
+            at.2.detail.as_deref(),
+            at.2.duration_us,
+        );
+        query.execute(&mut *tx).await.map_err(failed)?;
+    }
+    tx.commit().await.map_err(failed)?;
+    Ok(true)
+}
+
+async fn list(
+    store: &PostgresStore,
+    tenant: &TenantId,
+    scope: EventScope<'_>,
+    after: Position,
+    limit: i64,
+) -> Result<Vec<EventRow>> {
+    let task = match scope {
+        EventScope::Task(task) => task,
+        EventScope::All => return page(store, tenant, EventSelection::All, after, limit).await,
+        EventScope::Audience(agent) => {
+            return page(store, tenant, EventSelection::Audience(agent), after, limit).await;
+        }
+    };
+    // From the task's records, which have an index by task, to their events.
+    let (mut found, mut from) = (Vec::new(), after.leaf_index);
+    while limit > found.len() as i64 {
+        let places: Vec<i64> = sqlx::query_scalar(
+            "SELECT leaf_index FROM audit.records WHERE tenant = $1 AND task_id = $2 \
+             AND leaf_index >= $3 ORDER BY leaf_index LIMIT $4",
+        )
+        .bind(tenant.as_str())
+        .bind(task.to_string())
+        .bind(from)
+        .bind(PLACES)
+        .fetch_all(&store.log)
+        .await
+        .map_err(failed)?;
+        let Some(last) = places.last() else { break };
+        from = last + 1;
+        let left = limit - found.len() as i64;
+        found.extend(page(store, tenant, EventSelection::At(&places), after, left).await?);
+    }
+    Ok(found)
+}
+
+/// Selection of the events in a page.
+enum EventSelection<'a> {
+    All,
+    Audience(&'a AgentId),
+    At(&'a [i64]),
+}
+
+async fn page(
+    store: &PostgresStore,
+    tenant: &TenantId,
+    among: EventSelection<'_>,
+    after: Position,
+    limit: i64,
+) -> Result<Vec<EventRow>> {
+    let mut query = QueryBuilder::<Postgres>::new(format!(
+        "SELECT {EVENT} FROM events AS e LEFT JOIN handoffs AS h \
+         ON h.tenant = e.tenant AND h.handoff_id = e.handoff_id WHERE e.tenant = "
+    ));
+    query.push_bind(tenant.as_str());
+    match among {
+        EventSelection::All => {}
+        EventSelection::Audience(agent) => {
+            query.push(" AND e.audience = ").push_bind(agent.as_str());
+        }
+        EventSelection::At(places) => {
+            query.push(" AND e.leaf_index = ANY(").push_bind(places).push(")");
+        }
+    }
+    query.push(" AND (e.leaf_index, e.ordinal) > (").push_bind(after.leaf_index);
+    query.push(", ").push_bind(after.ordinal);
+    query.push(") ORDER BY e.leaf_index, e.ordinal LIMIT ").push_bind(limit.max(0));
+    query.build().fetch_all(&store.pool).await.map_err(failed)?.iter().map(rows::event).collect()
+}
+
+#[async_trait]
+impl EventStore for PostgresStore {
+    async fn list_events(
+        &self,
+        tenant: &TenantId,
+        scope: EventScope<'_>,
+        after: Position,
+        limit: i64,
+    ) -> Result<Vec<EventRow>> {
+        answered(list(self, tenant, scope, after, limit)).await
+    }
+
+    async fn delete_events(&self, tenant: &TenantId, cutoff: Micros) -> Result<u64> {
+        answered(async {
+            sqlx::query(
+            "DELETE FROM events WHERE tenant = $1 AND leaf_index <= (SELECT max(leaf_index) FROM \
+               (SELECT leaf_index, at FROM events WHERE tenant = $1 \
+                ORDER BY leaf_index, ordinal LIMIT $2) AS oldest WHERE at < $3)",
+        )
+        .bind(tenant.as_str())
+        .bind(DELETED_AT_ONCE)
+        .bind(cutoff.0)
+        .execute(&self.pool)
+        .await
+        .map_err(failed)
+        .map(|done| done.rows_affected())
+        })
+        .await
+    }
+
+    async fn find_subscription(&self, key: &SubscriptionKey) -> Result<Option<SubscriptionRow>> {
+        answered(async {
+        let sql = format!(
+            "SELECT {SUBSCRIPTION} FROM subscriptions WHERE tenant = $1 AND subscription_id = $2"
+        );
+        sqlx::query(AssertSqlSafe(sql))
+            .bind(key.0.as_str())
+            .bind(key.1.to_string())
+            .fetch_optional(&self.pool)
+            .await
+            .map_err(failed)?
+            .as_ref()
+            .map(rows::subscription)
+            .transpose()
+        }).await
+    }
+
+    async fn list_subscriptions(&self, tenant: &TenantId) -> Result<Vec<SubscriptionRow>> {
+        answered(async {
+            let sql = format!(
+                "SELECT {SUBSCRIPTION} FROM subscriptions WHERE tenant = $1 \
+             ORDER BY created_at, subscription_id"
+            );
+            sqlx::query(AssertSqlSafe(sql))
+                .bind(tenant.as_str())
+                .fetch_all(&self.pool)
+                .await
+                .map_err(failed)?
+                .iter()
+                .map(rows::subscription)
+                .collect()
+        })
+        .await
+    }
+
+    async fn find_cursor(&self, key: &CursorKey) -> Result<Option<CursorRow>> {
+        answered(async {
+            let sql =
+                format!("SELECT {CURSOR} FROM event_cursors WHERE tenant = $1 AND subscriber = $2");
+            sqlx::query(AssertSqlSafe(sql))
+                .bind(key.0.as_str())
+                .bind(key.1.to_string())
+                .fetch_optional(&self.pool)
+                .await
+                .map_err(failed)?
+                .as_ref()
+                .map(rows::cursor)
+                .transpose()
+        })
+        .await
+    }
+
+    async fn list_due_cursors(&self, now: Micros, limit: i64) -> Result<Vec<CursorKey>> {
+        answered(async {
+            sqlx::query(
+                "SELECT c.tenant, c.subscriber FROM event_cursors AS c \
+             WHERE c.active AND NOT (c.lease_until > $1 AND c.lease_until <= $1 + 120000000) \
+               AND NOT (c.next_at > $1 AND c.next_at <= $1 + 7200000000) AND CASE \
+               WHEN c.audience IS NULL THEN EXISTS (SELECT 1 FROM events AS e \
+                 WHERE e.tenant = c.tenant \
+                   AND (e.leaf_index, e.ordinal) > (c.leaf_index, c.ordinal)) \
+               ELSE EXISTS (SELECT 1 FROM events AS e \
+                 WHERE e.tenant = c.tenant AND e.audience = c.audience \
+                   AND (e.leaf_index, e.ordinal) > (c.leaf_index, c.ordinal)) END \
+             ORDER BY c.next_at, c.tenant, c.subscriber LIMIT $2",
+            )
+            .bind(now.0)
+            .bind(limit)
+            .fetch_all(&self.pool)
+            .await
+            .map_err(failed)?
+            .iter()
+            .map(|row| Ok((rows::parse(row, "tenant")?, rows::parse(row, "subscriber")?)))
+            .collect()
+        })
+        .await
+    }
+
+    async fn claim_cursor(
+        &self,
+        key: &CursorKey,
+        broker: &str,
+        now: Micros,
+        until: Micros,
+    ) -> Result<Option<CursorRow>> {
+        answered(async {
+            let sql = format!(
+                "UPDATE event_cursors SET broker = $1, lease_until = $2 \
+             WHERE tenant = $3 AND subscriber = $4 AND active \
+               AND NOT (lease_until > $5 AND lease_until <= $5 + 120000000) \
+               AND NOT (next_at > $5 AND next_at <= $5 + 7200000000) RETURNING {CURSOR}"
+            );
+            sqlx::query(AssertSqlSafe(sql))
+                .bind(broker)
+                .bind(until.0)
+                .bind(key.0.as_str())
+                .bind(key.1.to_string())
+                .bind(now.0)
+                .fetch_optional(&self.pool)
+                .await
+                .map_err(failed)?
+                .as_ref()
+                .map(rows::cursor)
+                .transpose()
+        })
+        .await
+    }
+
+    async fn renew_cursors(&self, broker: &str, now: Micros, until: Micros) -> Result<u64> {
+        answered(async {
+            sqlx::query(
+                "UPDATE event_cursors SET lease_until = $1 WHERE broker = $2 AND lease_until > $3",
+            )
+            .bind(until.0)
+            .bind(broker)
+            .bind(now.0)
+            .execute(&self.pool)
+            .await
+            .map_err(failed)
+            .map(|done| done.rows_affected())
+        })
+        .await
+    }
+
+    async fn settle_cursor(
+        &self,
+        key: &CursorKey,
+        broker: &str,
+        settled: &CursorSettle,
+        log: &[EventDeliveryRow],
+    ) -> Result<bool> {
+        answered(async { settle(&self.pool, key, broker, settled, log).await }).await
+    }
+
+    async fn list_event_deliveries(
+        &self,
+        key: &CursorKey,
+        before: Option<i64>,
+        limit: i64,
+    ) -> Result<Vec<EventDeliveryRow>> {
+        answered(async {
+            let sql = format!(
+                "SELECT {EVENT_DELIVERY} FROM event_deliveries \
+             WHERE tenant = $1 AND subscriber = $2 AND number < $3 ORDER BY number DESC LIMIT $4"
+            );
+            sqlx::query(AssertSqlSafe(sql))
+                .bind(key.0.as_str())
+                .bind(key.1.to_string())
+                .bind(before.unwrap_or(i64::MAX))
+                .bind(limit)
+                .fetch_all(&self.pool)
+                .await
+                .map_err(failed)?
+                .iter()
+                .map(rows::event_delivery)
+                .collect()
+        })
+        .await
+    }
+}

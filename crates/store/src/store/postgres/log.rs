@@ -1,0 +1,375 @@
+//! Queries on the logs, for readers and the verifier, and their creation.
+
+use std::collections::BTreeMap;
+
+use sqlx::AssertSqlSafe;
+use sqlx::postgres::{PgExecutor, PgPool, PgRow};
+
+use super::batch::column;
+use super::failure::failed;
+use super::{PostgresStore, rows};
+use crate::store::rows::KEPT;
+use crate::store::{
+    HandoffKey, Result, SaltedContent, Store, StoredContent, StoredPersonal, StoredRecord,
+    TreeKeyRow,
+};
+use handoffd_core::domain::ids::{ContentId, Micros, TaskId, TenantId};
+use handoffd_core::evidence::merkle::Hash;
+use handoffd_core::evidence::record::{LogHead, SealedRecord};
+
+/// Creates a tenant's log unless it exists. The head comes first: a visible tenant has one.
+pub(super) async fn ensure_tenant(
+    pool: &PgPool,
+    log: &PgPool,
+    tenant: &TenantId,
+    log_id: &str,
+    at: Micros,
+) -> Result<()> {
+    sqlx::query(
+        "INSERT INTO audit.log_heads (tenant, log_id, size, hash) VALUES ($1, $2, 0, ''::bytea) \
+         ON CONFLICT DO NOTHING",
+    )
+    .bind(tenant.as_str())
+    .bind(log_id)
+    .execute(log)
+    .await
+    .map_err(failed)?;
+    sqlx::query("INSERT INTO tenants (tenant, created_at) VALUES ($1, $2) ON CONFLICT DO NOTHING")
+        .bind(tenant.as_str())
+        .bind(at.0)
+        .execute(pool)
+        .await
+        .map_err(failed)
+        .map(drop)
+}
+
+/// All tenants, by name.
+pub(super) async fn list_tenants(pool: &PgPool) -> Result<Vec<TenantId>> {
+    sqlx::query("SELECT tenant FROM tenants ORDER BY tenant")
+        .fetch_all(pool)
+        .await
+        .map_err(failed)?
+        .iter()
+        .map(|row| rows::parse(row, "tenant"))
+        .collect()
+}
+
+/// The log's head.
+pub(super) async fn find_head(pool: &PgPool, tenant: &TenantId) -> Result<Option<LogHead>> {
+    sqlx::query(
+        "SELECT tenant, log_id, size, hash, frontier FROM audit.log_heads WHERE tenant = $1",
+    )
+    .bind(tenant.as_str())
+    .fetch_optional(pool)
+    .await
+    .map_err(failed)?
+    .as_ref()
+    .map(rows::head)
+    .transpose()
+}
+
+/// See [`crate::store::Store::find_log`].
+pub(super) async fn find_log(pool: &PgPool, log_id: &str) -> Result<Option<TenantId>> {
+    sqlx::query("SELECT tenant FROM audit.log_heads WHERE log_id = $1")
+        .bind(log_id)
+        .fetch_optional(pool)
+        .await
+        .map_err(failed)?
+        .as_ref()
+        .map(|row| rows::parse(row, "tenant"))
+        .transpose()
+}
+
+/// Hashes of the tree at a tile level.
+pub(super) async fn list_hashes(
+    conn: impl PgExecutor<'_>,
+    tenant: &TenantId,
+    level: i64,
+    from: i64,
+    limit: i64,
+) -> Result<Vec<Hash>> {
+    let query = if level == 0 {
+        sqlx::query(
+            "SELECT record_hash AS hash FROM audit.records \
+             WHERE tenant = $1 AND leaf_index >= $2 ORDER BY leaf_index LIMIT $3",
+        )
+        .bind(tenant.as_str())
+    } else {
+        sqlx::query(
+            "SELECT hash FROM audit.nodes \
+             WHERE tenant = $1 AND level = $2 AND idx >= $3 ORDER BY idx LIMIT $4",
+        )
+        .bind(tenant.as_str())
+        .bind(level)
+    };
+    let found = query.bind(from).bind(limit.max(0)).fetch_all(conn).await.map_err(failed)?;
+    found.iter().map(|row| rows::hash32(row, "hash")).collect()
+}
+
+/// Present and former public keys for tree heads.
+pub(super) async fn list_tree_keys(pool: &PgPool) -> Result<Vec<TreeKeyRow>> {
+    sqlx::query(
+        "SELECT public_key, created_at, retired_at FROM audit.tree_keys \
+         ORDER BY created_at, public_key",
+    )
+    .fetch_all(pool)
+    .await
+    .map_err(failed)?
+    .iter()
+    .map(rows::tree_key)
+    .collect()
+}
+
+/// Handoffs compared with the log at once.
+const COMPARED: i64 = 4096;
+
+/// Most unrecorded handoffs listed.
+const UNRECORDED: usize = 10;
+
+/// Advisory lock id, unique among this program's locks.
+const TREE_KEYS_LOCK: i64 = 0x7472_6565_6b65_7973;
+
+/// Makes a key the one in use. The lock keeps two brokers from both being the first; it is not the
+/// table's own, for which the serving role would need the right to change what is there.
+pub(super) async fn settle_tree_key(
+    pool: &PgPool,
+    key: &Hash,
+    at: Micros,
+    rotate: bool,
+) -> Result<bool> {
+    let mut tx = pool.begin().await.map_err(failed)?;
+    sqlx::query("SELECT pg_advisory_xact_lock($1)")
+        .bind(TREE_KEYS_LOCK)
+        .execute(&mut *tx)
+        .await
+        .map_err(failed)?;
+    if rotate {
+        sqlx::query(
+            "UPDATE audit.tree_keys SET retired_at = $1 \
+             WHERE retired_at IS NULL AND public_key <> $2 AND NOT EXISTS \
+               (SELECT 1 FROM audit.tree_keys WHERE public_key = $2 AND retired_at IS NOT NULL)",
+        )
+        .bind(at.0)
+        .bind(&key[..])
+        .execute(&mut *tx)
+        .await
+        .map_err(failed)?;
+    }
+    sqlx::query(
+        "INSERT INTO audit.tree_keys (public_key, created_at) SELECT $1, $2 \
+         WHERE $3 OR NOT EXISTS (SELECT 1 FROM audit.tree_keys) ON CONFLICT DO NOTHING",
+    )
+    .bind(&key[..])
+    .bind(at.0)
+    .bind(rotate)
+    .execute(&mut *tx)
+    .await
+    .map_err(failed)?;
+    let found =
+        sqlx::query("SELECT 1 FROM audit.tree_keys WHERE public_key = $1 AND retired_at IS NULL")
+            .bind(&key[..])
+            .fetch_optional(&mut *tx)
+            .await
+            .map_err(failed)?;
+    tx.commit().await.map_err(failed)?;
+    Ok(found.is_some())
+}
+
+/// The record that committed a handoff, else the one that created its dead letter. Waits for a record whose
+/// operations are already visible.
+pub(super) async fn find_receipt(
+    store: &PostgresStore,
+    key: &HandoffKey,
+) -> Result<Option<SealedRecord>> {
+    let found = look_for_receipt(&store.log, key).await?;
+    if found.is_some() || store.apart.is_none() {
+        return Ok(found);
+    }
+    store.settle_log(&key.0).await?;
+    look_for_receipt(&store.log, key).await
+}
+
+async fn look_for_receipt(log: &PgPool, key: &HandoffKey) -> Result<Option<SealedRecord>> {
+    let row = sqlx::query(
+        "SELECT h.log_id, r.leaf_index, r.record_hash, r.body, r.tree_size FROM audit.records AS r \
+         JOIN audit.log_heads AS h ON h.tenant = r.tenant \
+         WHERE r.tenant = $1 AND r.handoff_id = $2 \
+           AND r.kind IN ('HANDOFF', 'DEAD_LETTERED', 'NO_OP') \
+         ORDER BY r.kind = 'DEAD_LETTERED', r.leaf_index LIMIT 1",
+    )
+    .bind(key.0.as_str())
+    .bind(key.1.to_string())
+    .fetch_optional(log)
+    .await
+    .map_err(failed)?;
+    row.map(|row| {
+        Ok(SealedRecord {
+            log_id: rows::get(&row, "log_id")?,
+            leaf_index: rows::get(&row, "leaf_index")?,
+            hash: rows::hash32(&row, "record_hash")?,
+            body: rows::get(&row, "body")?,
+            tree_size: rows::get::<Option<i64>>(&row, "tree_size")?.unwrap_or(0),
+        })
+    })
+    .transpose()
+}
+
+/// A content as stored.
+pub(super) async fn find_content(
+    pool: &PgPool,
+    tenant: &TenantId,
+    id: ContentId,
+) -> Result<Option<StoredContent>> {
+    let row = sqlx::query(AssertSqlSafe(format!(
+        "SELECT {KEPT} FROM contents AS c WHERE c.tenant = $1 AND c.content_id = $2"
+    )))
+    .bind(tenant.as_str())
+    .bind(id.to_string())
+    .fetch_optional(pool)
+    .await
+    .map_err(failed)?;
+    row.map(|row| Ok(StoredContent { id: id.to_string(), kept: rows::content_kept(&row)? }))
+        .transpose()
+}
+
+/// Records in log order. Content and personal data are read after them: records never change, and an
+/// erasure in between shows as an erasure.
+pub(super) async fn list_records(
+    store: &PostgresStore,
+    tenant: &TenantId,
+    task: Option<TaskId>,
+    from: i64,
+    limit: i64,
+    contents: bool,
+) -> Result<Vec<StoredRecord>> {
+    let mut query = sqlx::QueryBuilder::<sqlx::Postgres>::new(
+        "SELECT leaf_index, record_hash, kind, task_id, handoff_id, content_id, recorded_at, body \
+         FROM audit.records WHERE tenant = ",
+    );
+    query.push_bind(tenant.as_str()).push(" AND leaf_index >= ").push_bind(from);
+    if let Some(task) = task {
+        query.push(" AND task_id = ").push_bind(task.to_string());
+    }
+    query.push(" ORDER BY leaf_index LIMIT ").push_bind(limit);
+    let found = query.build().fetch_all(&store.log).await.map_err(failed)?;
+    let (mut kept, mut personal) = (BTreeMap::new(), BTreeMap::new());
+    if contents {
+        let ids: Vec<String> =
+            column::<Option<String>>(&found, "content_id")?.into_iter().flatten().collect();
+        kept = kept_contents(&store.pool, tenant, &ids).await?;
+        personal = list_personal(&store.pool, tenant, &column(&found, "leaf_index")?).await?;
+    }
+    found
+        .iter()
+        .map(|row| {
+            let leaf_index = rows::get(row, "leaf_index")?;
+            let content: Option<String> = rows::get(row, "content_id")?;
+            Ok(StoredRecord {
+                leaf_index,
+                hash: rows::get(row, "record_hash")?,
+                kind: rows::get(row, "kind")?,
+                task_id: rows::get(row, "task_id")?,
+                handoff_id: rows::get(row, "handoff_id")?,
+                recorded_at: Micros(rows::get(row, "recorded_at")?),
+                body: rows::get(row, "body")?,
+                content: content.and_then(|id| kept.get(&id).cloned()),
+                personal: personal.remove(&leaf_index).unwrap_or_default(),
+            })
+        })
+        .collect()
+}
+
+/// Contents by id; several records may share one.
+pub(super) async fn kept_contents(
+    pool: &PgPool,
+    tenant: &TenantId,
+    ids: &[String],
+) -> Result<BTreeMap<String, StoredContent>> {
+    if ids.is_empty() {
+        return Ok(BTreeMap::new());
+    }
+    sqlx::query(AssertSqlSafe(format!(
+        "SELECT c.content_id, {KEPT} FROM contents AS c WHERE c.tenant = $1 AND c.content_id = ANY($2)"
+    )))
+    .bind(tenant.as_str())
+    .bind(ids)
+    .fetch_all(pool)
+    .await
+    .map_err(failed)?
+    .iter()
+    .map(|row| {
+        let id: String = rows::get(row, "content_id")?;
+        Ok((id.clone(), StoredContent { id, kept: rows::content_kept(row)? }))
+    })
+    .collect()
+}
+
+/// Salt, codec and bytes; `None` where erased.
+fn kept(row: &PgRow) -> Result<Option<SaltedContent>> {
+    let salt: Option<Vec<u8>> = rows::get(row, "salt")?;
+    let bytes: Option<Vec<u8>> = rows::get(row, "bytes")?;
+    salt.zip(bytes).map(|(salt, bytes)| Ok((salt, rows::codec(row)?, bytes))).transpose()
+}
+
+async fn list_personal(
+    pool: &PgPool,
+    tenant: &TenantId,
+    places: &[i64],
+) -> Result<BTreeMap<i64, Vec<StoredPersonal>>> {
+    let found = sqlx::query(
+        "SELECT leaf_index, ordinal::bigint AS ordinal, subject_id, salt, codec, bytes \
+         FROM personal_data WHERE tenant = $1 AND leaf_index = ANY($2) ORDER BY leaf_index, ordinal",
+    )
+    .bind(tenant.as_str())
+    .bind(places)
+    .fetch_all(pool)
+    .await
+    .map_err(failed)?;
+    let mut personal: BTreeMap<i64, Vec<StoredPersonal>> = BTreeMap::new();
+    for row in &found {
+        personal.entry(rows::get(row, "leaf_index")?).or_default().push(StoredPersonal {
+            ordinal: rows::get(row, "ordinal")?,
+            subject_id: rows::get(row, "subject_id")?,
+            kept: kept(row)?,
+        });
+    }
+    Ok(personal)
+}
+
+/// Handoffs without the record that every handoff begins with, in order; ten at most. Page by page, for
+/// the two may stand in two databases: what is asked for is what could be read in the log once the page had
+/// been read.
+pub(super) async fn list_unrecorded(
+    store: &PostgresStore,
+    tenant: &TenantId,
+) -> Result<Vec<String>> {
+    let (mut unrecorded, mut after) = (Vec::new(), String::new());
+    while unrecorded.len() < UNRECORDED {
+        let page: Vec<String> = sqlx::query_scalar(
+            "SELECT handoff_id FROM handoffs WHERE tenant = $1 AND handoff_id > $2 \
+             ORDER BY handoff_id LIMIT $3",
+        )
+        .bind(tenant.as_str())
+        .bind(&after)
+        .bind(COMPARED)
+        .fetch_all(&store.pool)
+        .await
+        .map_err(failed)?;
+        let Some(last) = page.last() else { break };
+        after.clone_from(last);
+        store.settle_log(tenant).await?;
+        let gone: Vec<String> = sqlx::query_scalar(
+            "SELECT h.id FROM UNNEST($2::text[]) AS h(id) WHERE NOT EXISTS ( \
+               SELECT 1 FROM audit.records AS r WHERE r.tenant = $1 AND r.handoff_id = h.id \
+               AND r.kind IN ('HANDOFF', 'DEAD_LETTERED', 'NO_OP')) ORDER BY h.id",
+        )
+        .bind(tenant.as_str())
+        .bind(page)
+        .fetch_all(&store.log)
+        .await
+        .map_err(failed)?;
+        unrecorded.extend(gone);
+    }
+    unrecorded.truncate(UNRECORDED);
+    Ok(unrecorded)
+}

@@ -1,0 +1,152 @@
+//! Brings a database's schema up to this binary's, under sqlx's advisory lock.
+
+use sqlx::migrate::{Migrate, MigrateError, Migration, MigrationType};
+use sqlx::postgres::PgConnection;
+use sqlx::{Connection, SqlSafeStr};
+
+use super::failure::failed;
+use crate::store::{Result, StoreError};
+
+/// sqlx's own table name, for its tools.
+const TABLE: &str = "_sqlx_migrations";
+
+/// Migrations by number, name and text, in order. A released one is never edited: its checksum is kept.
+pub(super) type MigrationSet = &'static [(i64, &'static str, &'static str)];
+
+/// Migrations of a database with everything, or everything but the log.
+pub(super) const OPERATIONS: MigrationSet = &[
+    (1, "spine", include_str!("../../../../../migrations/postgres/0001_spine.sql")),
+    (2, "tree", include_str!("../../../../../migrations/postgres/0002_tree.sql")),
+    (3, "erasure", include_str!("../../../../../migrations/postgres/0003_erasure.sql")),
+    (4, "cold", include_str!("../../../../../migrations/postgres/0004_cold.sql")),
+    (5, "recovery", include_str!("../../../../../migrations/postgres/0005_recovery.sql")),
+    (6, "contracts", include_str!("../../../../../migrations/postgres/0006_contracts.sql")),
+    (7, "brokers", include_str!("../../../../../migrations/postgres/0007_brokers.sql")),
+    (8, "events", include_str!("../../../../../migrations/postgres/0008_events.sql")),
+    (9, "two_phase", include_str!("../../../../../migrations/postgres/0009_two_phase.sql")),
+    (
+        10,
+        "trace_context",
+        include_str!("../../../../../migrations/postgres/0010_trace_context.sql"),
+    ),
+    (11, "funds", include_str!("../../../../../migrations/postgres/0011_funds.sql")),
+    (
+        12,
+        "payload_schemas",
+        include_str!("../../../../../migrations/postgres/0012_payload_schemas.sql"),
+    ),
+    (13, "caps", include_str!("../../../../../migrations/postgres/0013_caps.sql")),
+    (
+        14,
+        "agent_changes",
+        include_str!("../../../../../migrations/postgres/0014_agent_changes.sql"),
+    ),
+    (15, "failures", include_str!("../../../../../migrations/postgres/0015_failures.sql")),
+    (16, "latency", include_str!("../../../../../migrations/postgres/0016_latency.sql")),
+    (17, "purge", include_str!("../../../../../migrations/postgres/0017_purge.sql")),
+    (18, "returns", include_str!("../../../../../migrations/postgres/0018_returns.sql")),
+];
+
+/// Migrations of a separate log database. A change of the schema `audit` above is repeated here.
+pub(super) const AUDIT: MigrationSet =
+    &[(1, "log", include_str!("../../../../../migrations/postgres-audit/0001_log.sql"))];
+
+fn all(known: MigrationSet) -> Vec<Migration> {
+    known
+        .iter()
+        .map(|&(version, name, sql)| {
+            Migration::new(version, name.into(), MigrationType::Simple, sql.into_sql_str(), false)
+        })
+        .collect()
+}
+
+/// Applies what is missing; returns how many that were. Where nothing is, nothing is asked of the role
+/// but that it reads which were applied. The lock is the session's: it ends with the connection,
+/// whatever happens.
+pub(super) async fn apply(connection: &mut PgConnection, known: MigrationSet) -> Result<usize> {
+    sqlx::raw_sql("SET client_min_messages = warning; SET statement_timeout = 0")
+        .execute(&mut *connection)
+        .await
+        .map_err(failed)?;
+    let wanted = missing(connection, known).await?.len();
+    if wanted == 0 {
+        return Ok(0);
+    }
+    owns_schema(connection, wanted).await?;
+    connection.lock().await.map_err(broken)?;
+    connection.ensure_migrations_table(TABLE).await.map_err(broken)?;
+    // Anew: another may have applied them while this waited for the lock.
+    let missing = missing(connection, known).await?;
+    for migration in &missing {
+        connection.apply(TABLE, migration).await.map_err(broken)?;
+    }
+    connection.unlock().await.map_err(broken)?;
+    connection.ping().await.map_err(failed)?;
+    Ok(missing.len())
+}
+
+/// The missing migrations, in order.
+async fn missing(connection: &mut PgConnection, known: MigrationSet) -> Result<Vec<Migration>> {
+    let begun: bool = sqlx::query_scalar("SELECT to_regclass($1) IS NOT NULL")
+        .bind(TABLE)
+        .fetch_one(&mut *connection)
+        .await
+        .map_err(failed)?;
+    let mut known = all(known);
+    if !begun {
+        return Ok(known);
+    }
+    let applied = connection.list_applied_migrations(TABLE).await.map_err(broken)?;
+    for done in &applied {
+        let version = done.version;
+        match known.iter().find(|migration| migration.version == version) {
+            None => {
+                return Err(StoreError::Refused(format!(
+                    "the database has migration {version}, which this version of handoffd does not know: run a newer one"
+                )));
+            }
+            Some(migration) if migration.checksum != done.checksum => {
+                return Err(StoreError::Refused(format!(
+                    "migration {version} is not the one that this database was made with"
+                )));
+            }
+            Some(_) => {}
+        }
+    }
+    known.retain(|migration| applied.iter().all(|done| done.version != migration.version));
+    Ok(known)
+}
+
+/// Checks that the role owns the schema; any other role gets an instruction.
+async fn owns_schema(connection: &mut PgConnection, wanted: usize) -> Result<()> {
+    let owns: Option<bool> = sqlx::query_scalar(
+        "SELECT COALESCE( \
+           (SELECT pg_has_role(relowner, 'USAGE') FROM pg_class WHERE oid = to_regclass($1)), \
+           has_schema_privilege(current_schema(), 'CREATE'))",
+    )
+    .bind(TABLE)
+    .fetch_one(connection)
+    .await
+    .map_err(failed)?;
+    if owns == Some(true) {
+        return Ok(());
+    }
+    Err(StoreError::Refused(format!(
+        "{wanted} migrations are to be applied, and this role may not change the schema: run \
+         `handoffd migrate` as the owner of the database"
+    )))
+}
+
+fn broken(err: MigrateError) -> StoreError {
+    match err {
+        MigrateError::Execute(err) => failed(err),
+        // Migrations hold no data of users: the server's own words may be shown.
+        MigrateError::ExecuteMigration(err, version) => match failed(err) {
+            StoreError::Refused(why) => {
+                StoreError::Refused(format!("migration {version} failed: {why}"))
+            }
+            other => other,
+        },
+        other => StoreError::Refused(other.to_string()),
+    }
+}

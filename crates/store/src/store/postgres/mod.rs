@@ -1,0 +1,587 @@
+//! The Postgres side of the store: several brokers may share one database.
+//!
+//! A batch is one READ COMMITTED transaction. What it needs is locked first, in key order, so that
+//! batches cannot deadlock; the log's heads are locked last, so that they are held for the shortest
+//! time. Ids are compared bytewise (`COLLATE "C"`), so key order is the same here and in Rust.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use sqlx::postgres::{PgConnectOptions, PgPool};
+use sqlx::{ConnectOptions, Connection};
+
+use crate::store::erasure::{ErasureKey, ErasureRow, HoldKey, HoldRow, ScrubOutcome, SubjectDatum};
+use crate::store::{
+    AgentRow, BatchState, CheckpointCursor, CheckpointRow, Claim, ClaimKey, ClaimRelease, Cursor,
+    DeadLetterFilter, DeadLetterRow, Depths, EscalationFilter, EscalationKey, HandoffFilter,
+    HandoffKey, KeyRow, Needs, OutboxRow, ReceiverKey, Result, ReturnRow, RunKey, Store,
+    StoreError, StoredContent, StoredRecord, TaskFilter, TaskKey, TreeKeyRow, Wakeups, Writes,
+};
+use handoffd_core::domain::escalation::Escalation;
+use handoffd_core::domain::handoff::{DeliveryMode, Handoff};
+use handoffd_core::domain::ids::{AgentId, ContentId, Micros, TaskId, TenantId};
+use handoffd_core::domain::progress::Edge;
+use handoffd_core::domain::task::Task;
+use handoffd_core::evidence::append::AppendedRecords;
+use handoffd_core::evidence::erasure::DataSlot;
+use handoffd_core::evidence::merkle::Hash;
+use handoffd_core::evidence::record::{LogHead, SealedRecord};
+
+mod apart;
+mod append;
+mod batch;
+mod caps;
+mod claims;
+mod cold;
+mod connect;
+mod contracts;
+mod erasure;
+mod events;
+mod failure;
+mod joined;
+mod log;
+mod migrations;
+mod reads;
+mod recovery;
+mod roles;
+mod rows {
+    crate::store::rows::decoders!(sqlx::postgres::PgRow);
+}
+mod schemas;
+mod statistics;
+mod transact;
+mod wakeups;
+mod writes;
+
+use apart::SeparateLog;
+use connect::PoolHealth;
+use failure::failed;
+use statistics::Statistics;
+
+/// Longest batch as seen from here: a server that is cut off without a word never answers, and the
+/// operating system would wait for it for a quarter of an hour.
+const BATCH_TIMEOUT: Duration = Duration::from_secs(40);
+
+/// Longest wait for the answer to a statement, as seen from here, for the same reason: longer than the
+/// server lets it run.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(35);
+
+/// Longest wait for a ping: its caller will not wait for a stuck statement.
+const PING_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Waits for an answer up to [`ANSWER_TIMEOUT`].
+async fn answered<T>(asked: impl Future<Output = Result<T>>) -> Result<T> {
+    within(ANSWER_TIMEOUT, asked).await
+}
+
+/// Waits for a batch up to [`BATCH_TIMEOUT`].
+async fn batched<T>(asked: impl Future<Output = Result<T>>) -> Result<T> {
+    within(BATCH_TIMEOUT, asked).await
+}
+
+async fn within<T>(limit: Duration, asked: impl Future<Output = Result<T>>) -> Result<T> {
+    tokio::time::timeout(limit, asked)
+        .await
+        .unwrap_or_else(|_| Err(StoreError::Unavailable("the server does not answer".to_owned())))
+}
+
+/// Options of a [`PostgresStore`].
+#[derive(Clone, PartialEq, Eq)]
+pub struct PostgresOptions {
+    /// URL of a separate log database, if any.
+    pub audit_url: Option<String>,
+    /// Most connections.
+    pub max_connections: u32,
+    /// Longest wait for a free or a new connection.
+    pub acquire_timeout: Duration,
+}
+
+impl Default for PostgresOptions {
+    fn default() -> Self {
+        Self { audit_url: None, max_connections: 10, acquire_timeout: Duration::from_secs(3) }
+    }
+}
+
+impl std::fmt::Debug for PostgresOptions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // The URL may hold a password.
+        f.debug_struct("PostgresOptions")
+            .field("max_connections", &self.max_connections)
+            .field("acquire_timeout", &self.acquire_timeout)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The store on Postgres.
+#[derive(Debug, Clone)]
+pub struct PostgresStore {
+    pool: PgPool,
+    connect: PgConnectOptions,
+    /// Pool of the log: `pool`, unless the log has its own database.
+    log: PgPool,
+    /// The separate log database, if any.
+    apart: Option<SeparateLog>,
+    /// Approximate size limit of a batch's statement.
+    statement_bytes: usize,
+    doubt: PoolHealth,
+    statistics: Arc<Statistics>,
+}
+
+impl PostgresStore {
+    /// Connects to `postgres://user:password@host:port/database`, and to the log's database where that is
+    /// another.
+    ///
+    /// # Errors
+    /// [`StoreError::Refused`] where a URL is malformed, the server turns the user away, or the two
+    /// databases do not belong together; [`StoreError::Unavailable`] where one cannot be reached within
+    /// the acquire timeout.
+    pub async fn open(url: &str, options: PostgresOptions) -> Result<Self> {
+        let connect = connect::settle(url, "the database URL", options.acquire_timeout).await?;
+        let doubt = PoolHealth::none();
+        let pool = connect::pool(&connect, &options, "warning", &doubt).await?;
+        let statement_bytes = connect::statement_bytes(&pool).await?;
+        let Some(url) = &options.audit_url else {
+            apart::expect_here(&pool).await?;
+            return Ok(Self {
+                log: pool.clone(),
+                pool,
+                connect,
+                apart: None,
+                statement_bytes,
+                doubt,
+                statistics: Arc::default(),
+            });
+        };
+        let audit = connect::settle(url, "audit.database_url", options.acquire_timeout).await?;
+        // Once its part of a batch is prepared a connection is in no transaction, and would warn of
+        // that each time it is given back.
+        let log = connect::pool(&audit, &options, "error", &doubt).await?;
+        let apart = SeparateLog::new(pool.clone(), log.clone(), audit);
+        apart.check().await?;
+        let statement_bytes = statement_bytes.min(connect::statement_bytes(&log).await?);
+        Ok(Self {
+            pool,
+            connect,
+            log,
+            apart: Some(apart),
+            statement_bytes,
+            doubt,
+            statistics: Arc::default(),
+        })
+    }
+}
+
+/// Brings one database up to date. On a connection of its own: the wait for another broker's migration may
+/// exceed the statement timeout, and a failure on the way must not leave the lock with a pooled connection.
+async fn migrate(connect: &PgConnectOptions, known: migrations::MigrationSet) -> Result<usize> {
+    let mut connection = connect.connect().await.map_err(failed)?;
+    let applied = migrations::apply(&mut connection, known).await;
+    if let Err(err) = connection.close().await {
+        tracing::debug!(%err, "closing the migration's connection failed");
+    }
+    applied
+}
+
+#[async_trait]
+impl Store for PostgresStore {
+    async fn transact(
+        &self,
+        needs: &Needs,
+        plan: &mut (dyn FnMut(BatchState) -> Writes + Send),
+    ) -> Result<AppendedRecords> {
+        let done = batched(Box::pin(transact::transact(self, needs, plan))).await;
+        if matches!(done, Err(StoreError::Unavailable(_))) {
+            self.doubt.raise();
+        }
+        done
+    }
+
+    async fn migrate(&self) -> Result<usize> {
+        let mut applied = migrate(&self.connect, migrations::OPERATIONS).await?;
+        if let Some(apart) = &self.apart {
+            applied += migrate(&apart.connect, migrations::AUDIT).await?;
+            apart.pair().await?;
+        }
+        Ok(applied)
+    }
+
+    async fn grant_serving(&self, role: &str) -> Result<()> {
+        let mut connection = self.pool.acquire().await.map_err(failed)?;
+        if self.apart.is_none() {
+            return roles::grant(&mut connection, role, &[roles::OPERATIONS, roles::LOG]).await;
+        }
+        roles::grant(&mut connection, role, &[roles::OPERATIONS]).await?;
+        let mut connection = self.log.acquire().await.map_err(failed)?;
+        roles::grant(&mut connection, role, &[roles::LOG, roles::AUDIT]).await
+    }
+
+    fn connections(&self) -> (u32, u32) {
+        let idle = u32::try_from(self.pool.num_idle()).unwrap_or(u32::MAX);
+        (self.pool.size().saturating_sub(idle), idle)
+    }
+
+    async fn ping(&self) -> Result<()> {
+        let pinged = within(PING_TIMEOUT, async {
+            sqlx::query("SELECT 1").execute(&self.pool).await.map_err(failed)?;
+            if self.apart.is_some() {
+                sqlx::query("SELECT 1").execute(&self.log).await.map_err(failed)?;
+            }
+            Ok(())
+        })
+        .await;
+        if pinged.is_err() {
+            self.doubt.raise();
+        }
+        pinged
+    }
+
+    async fn close(&self) {
+        self.pool.close().await;
+        self.log.close().await;
+    }
+
+    async fn ensure_tenant(&self, tenant: &TenantId, log_id: &str, at: Micros) -> Result<()> {
+        answered(log::ensure_tenant(&self.pool, &self.log, tenant, log_id, at)).await
+    }
+
+    async fn list_tenants(&self) -> Result<Vec<TenantId>> {
+        answered(log::list_tenants(&self.pool)).await
+    }
+
+    async fn catch_up_trees(&self) -> Result<()> {
+        answered(append::catch_up_all(&self.log)).await
+    }
+
+    async fn list_tree_keys(&self) -> Result<Vec<TreeKeyRow>> {
+        answered(log::list_tree_keys(&self.log)).await
+    }
+
+    async fn settle_tree_key(&self, public: &Hash, at: Micros, rotate: bool) -> Result<bool> {
+        answered(log::settle_tree_key(&self.log, public, at, rotate)).await
+    }
+
+    async fn list_hashes(
+        &self,
+        tenant: &TenantId,
+        level: i64,
+        from: i64,
+        limit: i64,
+    ) -> Result<Vec<Hash>> {
+        answered(log::list_hashes(&self.log, tenant, level, from, limit)).await
+    }
+
+    async fn settle_fact(&self, name: &str, value: &[u8]) -> Result<Vec<u8>> {
+        answered(reads::settle_fact(&self.pool, name, value)).await
+    }
+
+    async fn find_key(&self, hash: &[u8]) -> Result<Option<KeyRow>> {
+        answered(reads::find_key(&self.pool, hash)).await
+    }
+
+    async fn list_keys(&self, tenant: &TenantId) -> Result<Vec<KeyRow>> {
+        answered(reads::list_keys(&self.pool, tenant)).await
+    }
+
+    async fn list_agents(&self, tenant: &TenantId) -> Result<Vec<AgentRow>> {
+        answered(reads::list_agents(&self.pool, tenant)).await
+    }
+
+    async fn count_agent_changes(&self, tenant: &TenantId) -> Result<i64> {
+        answered(reads::count_agent_changes(&self.pool, tenant)).await
+    }
+
+    async fn list_changed_agents(
+        &self,
+        tenant: &TenantId,
+        after: i64,
+    ) -> Result<Vec<(AgentId, Option<AgentRow>)>> {
+        answered(reads::list_changed_agents(&self.pool, tenant, after)).await
+    }
+
+    async fn count_open(&self, tenant: &TenantId) -> Result<HashMap<AgentId, i64>> {
+        answered(reads::count_open(&self.pool, tenant)).await
+    }
+
+    async fn find_handoff(&self, key: &HandoffKey) -> Result<Option<Handoff>> {
+        answered(reads::find_handoff(&self.pool, key)).await
+    }
+
+    async fn list_handoffs(
+        &self,
+        tenant: &TenantId,
+        filter: &HandoffFilter,
+        after: Option<&Cursor>,
+        limit: i64,
+    ) -> Result<Vec<Handoff>> {
+        answered(reads::list_handoffs(&self.pool, tenant, filter, after, limit)).await
+    }
+
+    async fn find_task(&self, key: &TaskKey) -> Result<Option<Task>> {
+        answered(reads::find_task(&self.pool, key)).await
+    }
+
+    async fn list_tasks(
+        &self,
+        tenant: &TenantId,
+        filter: &TaskFilter,
+        after: Option<&Cursor>,
+        limit: i64,
+    ) -> Result<Vec<Task>> {
+        answered(reads::list_tasks(&self.pool, tenant, filter, after, limit)).await
+    }
+
+    async fn find_content(
+        &self,
+        tenant: &TenantId,
+        id: ContentId,
+    ) -> Result<Option<StoredContent>> {
+        answered(log::find_content(&self.pool, tenant, id)).await
+    }
+
+    async fn find_checkpoint(
+        &self,
+        run: &RunKey,
+        seq: Option<i64>,
+    ) -> Result<Option<CheckpointRow>> {
+        answered(reads::find_checkpoint(&self.pool, run, seq)).await
+    }
+
+    async fn find_receipt(&self, key: &HandoffKey) -> Result<Option<SealedRecord>> {
+        answered(log::find_receipt(self, key)).await
+    }
+
+    async fn list_records(
+        &self,
+        tenant: &TenantId,
+        task: Option<TaskId>,
+        from: i64,
+        limit: i64,
+        contents: bool,
+    ) -> Result<Vec<StoredRecord>> {
+        answered(log::list_records(self, tenant, task, from, limit, contents)).await
+    }
+
+    async fn find_head(&self, tenant: &TenantId) -> Result<Option<LogHead>> {
+        answered(log::find_head(&self.log, tenant)).await
+    }
+
+    async fn find_log(&self, log_id: &str) -> Result<Option<TenantId>> {
+        answered(log::find_log(&self.log, log_id)).await
+    }
+
+    async fn settle_log(&self, tenant: &TenantId) -> Result<()> {
+        match &self.apart {
+            Some(apart) => answered(apart.settled(tenant)).await,
+            None => Ok(()),
+        }
+    }
+
+    async fn settle_in_doubt(&self, seen: &mut BTreeSet<String>) -> Result<u64> {
+        match &self.apart {
+            Some(apart) => answered(apart.settle_in_doubt(seen)).await,
+            None => Ok(0),
+        }
+    }
+
+    async fn list_unrecorded(&self, tenant: &TenantId) -> Result<Vec<String>> {
+        answered(log::list_unrecorded(self, tenant)).await
+    }
+
+    async fn list_dead_letters(
+        &self,
+        tenant: &TenantId,
+        filter: &DeadLetterFilter,
+        after: Option<&Cursor>,
+        limit: i64,
+    ) -> Result<Vec<DeadLetterRow>> {
+        answered(reads::list_dead_letters(&self.pool, tenant, filter, after, limit)).await
+    }
+
+    async fn find_dead_letter(&self, key: &HandoffKey) -> Result<Option<DeadLetterRow>> {
+        answered(reads::find_dead_letter(&self.pool, key)).await
+    }
+
+    async fn list_edges(&self, key: &TaskKey) -> Result<Vec<Edge>> {
+        answered(recovery::list_edges(&self.pool, key)).await
+    }
+
+    async fn find_escalation(&self, key: &EscalationKey) -> Result<Option<Escalation>> {
+        answered(recovery::find_escalation(&self.pool, key)).await
+    }
+
+    async fn list_escalations(
+        &self,
+        tenant: &TenantId,
+        filter: &EscalationFilter,
+        after: Option<&Cursor>,
+        limit: i64,
+    ) -> Result<Vec<Escalation>> {
+        answered(recovery::list_escalations(&self.pool, tenant, filter, after, limit)).await
+    }
+
+    async fn list_overdue_escalations(&self, now: Micros, limit: i64) -> Result<Vec<Escalation>> {
+        answered(recovery::list_overdue(&self.pool, now, limit)).await
+    }
+
+    async fn list_checkpoints(
+        &self,
+        key: &TaskKey,
+        agent: Option<&AgentId>,
+        after: Option<&CheckpointCursor>,
+        limit: i64,
+    ) -> Result<Vec<CheckpointRow>> {
+        answered(recovery::list_checkpoints(&self.pool, key, agent, after, limit)).await
+    }
+
+    async fn list_personal_data(&self, key: &HandoffKey) -> Result<Vec<Vec<u8>>> {
+        answered(recovery::list_personal_data(&self.pool, key)).await
+    }
+
+    async fn list_held(
+        &self,
+        tenant: &TenantId,
+        subject_id: &str,
+        after: Option<DataSlot>,
+        limit: i64,
+    ) -> Result<Vec<SubjectDatum>> {
+        answered(erasure::list_held(self, tenant, subject_id, after, limit)).await
+    }
+
+    async fn find_erasure(&self, key: &ErasureKey) -> Result<Option<ErasureRow>> {
+        answered(erasure::find_erasure(&self.pool, key)).await
+    }
+
+    async fn list_erasures(
+        &self,
+        tenant: &TenantId,
+        subject_key: &[u8; 32],
+    ) -> Result<Vec<ErasureRow>> {
+        answered(erasure::list_erasures(&self.pool, tenant, subject_key)).await
+    }
+
+    async fn list_unfinished_erasures(&self, cutoff: Micros) -> Result<Vec<ErasureKey>> {
+        answered(erasure::list_unfinished(&self.pool, cutoff)).await
+    }
+
+    async fn find_hold(&self, key: &HoldKey) -> Result<Option<HoldRow>> {
+        answered(erasure::find_hold(&self.pool, key)).await
+    }
+
+    async fn list_holds(
+        &self,
+        tenant: &TenantId,
+        subject_key: Option<&[u8; 32]>,
+        after: Option<&str>,
+        limit: i64,
+    ) -> Result<Vec<HoldRow>> {
+        answered(erasure::list_holds(&self.pool, tenant, subject_key, after, limit)).await
+    }
+
+    async fn scrub(&self) -> Result<ScrubOutcome> {
+        erasure::scrub(&self.connect).await
+    }
+
+    async fn list_due_receivers(
+        &self,
+        mode: DeliveryMode,
+        now: Micros,
+        limit: i64,
+    ) -> Result<Vec<ReceiverKey>> {
+        answered(claims::list_due_receivers(&self.pool, mode, now, limit)).await
+    }
+
+    async fn list_due_among(
+        &self,
+        receivers: &[ReceiverKey],
+        now: Micros,
+    ) -> Result<Vec<ReceiverKey>> {
+        answered(claims::list_due_among(&self.pool, receivers, now)).await
+    }
+
+    async fn list_waiting(
+        &self,
+        receiver: &ReceiverKey,
+        now: Micros,
+        limit: i64,
+    ) -> Result<Vec<OutboxRow>> {
+        answered(claims::list_waiting(&self.pool, receiver, now, limit)).await
+    }
+
+    async fn list_unpulled(
+        &self,
+        before: Micros,
+        now: Micros,
+        limit: i64,
+    ) -> Result<Vec<OutboxRow>> {
+        answered(claims::list_unpulled(&self.pool, before, now, limit)).await
+    }
+
+    async fn notify(&self) -> Result<()> {
+        answered(wakeups::notify(&self.pool)).await
+    }
+
+    async fn listen(&self) -> Result<Box<dyn Wakeups>> {
+        answered(wakeups::listen(self.connect.clone())).await
+    }
+
+    async fn claim(
+        &self,
+        receiver: &ReceiverKey,
+        mode: DeliveryMode,
+        broker: &str,
+        now: Micros,
+        until: Micros,
+        limit: i64,
+    ) -> Result<Vec<Claim>> {
+        answered(claims::claim(&self.pool, receiver, mode, broker, now, until, limit)).await
+    }
+
+    async fn claim_returns(
+        &self,
+        receiver: &ReceiverKey,
+        now: Micros,
+        until: Micros,
+        limit: i64,
+    ) -> Result<Vec<ReturnRow>> {
+        answered(claims::claim_returns(&self.pool, receiver, now, until, limit)).await
+    }
+
+    async fn beat(&self, broker: &str, now: Micros) -> Result<()> {
+        answered(claims::beat(&self.pool, broker, now)).await
+    }
+
+    async fn list_heartbeats(&self) -> Result<Vec<(String, Micros)>> {
+        answered(claims::list_heartbeats(&self.pool)).await
+    }
+
+    async fn list_strangers(&self) -> Result<Vec<String>> {
+        answered(claims::list_strangers(&self.pool)).await
+    }
+
+    async fn list_claims(&self, broker: &str) -> Result<Vec<ClaimKey>> {
+        answered(claims::list_claims(&self.pool, broker)).await
+    }
+
+    async fn release(&self, whose: ClaimRelease<'_>) -> Result<u64> {
+        answered(claims::release(&self.pool, whose)).await
+    }
+
+    async fn list_overdue(&self, now: Micros, limit: i64) -> Result<Vec<Handoff>> {
+        answered(claims::list_overdue(&self.pool, now, limit)).await
+    }
+
+    async fn forget_refused_tasks(&self, before: Micros) -> Result<u64> {
+        answered(claims::forget_refused_tasks(&self.pool, before)).await
+    }
+
+    async fn depths(&self) -> Result<Depths> {
+        answered(claims::depths(&self.pool, &self.log)).await
+    }
+
+    async fn tend(&self) -> Result<bool> {
+        answered(self.statistics.tend(&self.pool)).await?;
+        Ok(true)
+    }
+}

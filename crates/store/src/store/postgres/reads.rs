@@ -1,0 +1,285 @@
+//! Named reads without locks.
+
+use std::collections::HashMap;
+
+use sqlx::postgres::{PgPool, PgRow, Postgres};
+use sqlx::{AssertSqlSafe, QueryBuilder};
+
+use super::failure::failed;
+use super::rows;
+use crate::store::rows::{AGENT, CHECKPOINT, DEAD_LETTER, HANDOFF, KEY, TASK};
+use crate::store::{
+    AgentRow, CheckpointRow, Cursor, DeadLetterFilter, DeadLetterRow, HandoffFilter, HandoffKey,
+    KeyRow, Result, RunKey, TaskFilter, TaskKey,
+};
+use handoffd_core::domain::handoff::Handoff;
+use handoffd_core::domain::ids::{AgentId, TenantId};
+use handoffd_core::domain::task::Task;
+
+/// Keeps the first value of a fact. The read is a statement of its own, so that it sees what a
+/// concurrent first writer committed.
+pub(super) async fn settle_fact(pool: &PgPool, name: &str, value: &[u8]) -> Result<Vec<u8>> {
+    sqlx::query("INSERT INTO facts (name, value) VALUES ($1, $2) ON CONFLICT (name) DO NOTHING")
+        .bind(name)
+        .bind(value)
+        .execute(pool)
+        .await
+        .map_err(failed)?;
+    let row = sqlx::query("SELECT value FROM facts WHERE name = $1")
+        .bind(name)
+        .fetch_one(pool)
+        .await
+        .map_err(failed)?;
+    rows::get(&row, "value")
+}
+
+/// A key by its hash.
+pub(super) async fn find_key(pool: &PgPool, hash: &[u8]) -> Result<Option<KeyRow>> {
+    sqlx::query(AssertSqlSafe(format!("SELECT {KEY} FROM api_keys WHERE key_hash = $1")))
+        .bind(hash)
+        .fetch_optional(pool)
+        .await
+        .map_err(failed)?
+        .as_ref()
+        .map(rows::key)
+        .transpose()
+}
+
+/// A tenant's keys, oldest first.
+pub(super) async fn list_keys(pool: &PgPool, tenant: &TenantId) -> Result<Vec<KeyRow>> {
+    sqlx::query(AssertSqlSafe(format!(
+        "SELECT {KEY} FROM api_keys WHERE tenant = $1 ORDER BY created_at, key_id"
+    )))
+    .bind(tenant.as_str())
+    .fetch_all(pool)
+    .await
+    .map_err(failed)?
+    .iter()
+    .map(rows::key)
+    .collect()
+}
+
+/// A tenant's agents by id.
+pub(super) async fn list_agents(pool: &PgPool, tenant: &TenantId) -> Result<Vec<AgentRow>> {
+    sqlx::query(AssertSqlSafe(format!(
+        "SELECT {AGENT} FROM agents WHERE tenant = $1 ORDER BY agent_id"
+    )))
+    .bind(tenant.as_str())
+    .fetch_all(pool)
+    .await
+    .map_err(failed)?
+    .iter()
+    .map(rows::agent)
+    .collect()
+}
+
+/// Number of changes of a tenant's agents.
+pub(super) async fn count_agent_changes(pool: &PgPool, tenant: &TenantId) -> Result<i64> {
+    let sql = "SELECT revision FROM agent_changes WHERE tenant = $1 AND agent_id = ''";
+    let found = sqlx::query_scalar(sql).bind(tenant.as_str()).fetch_optional(pool).await;
+    Ok(found.map_err(failed)?.unwrap_or(0))
+}
+
+/// Agents changed after that number of changes.
+pub(super) async fn list_changed_agents(
+    pool: &PgPool,
+    tenant: &TenantId,
+    after: i64,
+) -> Result<Vec<(AgentId, Option<AgentRow>)>> {
+    sqlx::query(
+        "SELECT c.tenant, c.agent_id, a.doc, a.secrets, a.created_at, a.updated_at \
+         FROM agent_changes AS c LEFT JOIN agents AS a USING (tenant, agent_id) \
+         WHERE c.tenant = $1 AND c.revision > $2 AND c.agent_id <> '' ORDER BY c.agent_id",
+    )
+    .bind(tenant.as_str())
+    .bind(after)
+    .fetch_all(pool)
+    .await
+    .map_err(failed)?
+    .iter()
+    .map(rows::changed_agent)
+    .collect()
+}
+
+/// Open handoffs by receiver.
+pub(super) async fn count_open(pool: &PgPool, tenant: &TenantId) -> Result<HashMap<AgentId, i64>> {
+    sqlx::query(
+        "SELECT target, count(*) AS open FROM handoffs \
+         WHERE tenant = $1 AND status IN ('PENDING', 'ACCEPTED') GROUP BY target",
+    )
+    .bind(tenant.as_str())
+    .fetch_all(pool)
+    .await
+    .map_err(failed)?
+    .iter()
+    .map(|row| Ok((rows::parse(row, "target")?, rows::get(row, "open")?)))
+    .collect()
+}
+
+/// One handoff.
+pub(super) async fn find_handoff(pool: &PgPool, key: &HandoffKey) -> Result<Option<Handoff>> {
+    sqlx::query(AssertSqlSafe(format!(
+        "SELECT {HANDOFF} FROM handoffs WHERE tenant = $1 AND handoff_id = $2"
+    )))
+    .bind(key.0.as_str())
+    .bind(key.1.to_string())
+    .fetch_optional(pool)
+    .await
+    .map_err(failed)?
+    .as_ref()
+    .map(rows::handoff)
+    .transpose()
+}
+
+/// Begins a list; only the filters that are set stand in the statement, so that each shape gets the
+/// plan that its indexes allow.
+pub(super) fn list(columns: &str, table: &str, tenant: &TenantId) -> QueryBuilder<Postgres> {
+    let mut query = QueryBuilder::new("SELECT ");
+    query.push(columns).push(" FROM ").push(table).push(" WHERE tenant = ");
+    query.push_bind(tenant.as_str());
+    query
+}
+
+pub(super) fn only(query: &mut QueryBuilder<Postgres>, column: &str, value: Option<&str>) {
+    if let Some(value) = value {
+        query.push(" AND ").push(column).push(" = ").push_bind(value);
+    }
+}
+
+/// Appends the cursor condition and order: newest first, strictly after the cursor.
+pub(super) async fn page(
+    mut query: QueryBuilder<Postgres>,
+    pool: &PgPool,
+    id: &str,
+    after: Option<&Cursor>,
+    limit: i64,
+) -> Result<Vec<PgRow>> {
+    if let Some((at, last)) = after {
+        query.push(" AND (created_at, ").push(id).push(") < (").push_bind(at.0);
+        query.push(", ").push_bind(last.as_str()).push(")");
+    }
+    query.push(" ORDER BY created_at DESC, ").push(id).push(" DESC LIMIT ").push_bind(limit);
+    query.build().fetch_all(pool).await.map_err(failed)
+}
+
+/// Handoffs, newest first.
+pub(super) async fn list_handoffs(
+    pool: &PgPool,
+    tenant: &TenantId,
+    filter: &HandoffFilter,
+    after: Option<&Cursor>,
+    limit: i64,
+) -> Result<Vec<Handoff>> {
+    let mut query = list(HANDOFF, "handoffs", tenant);
+    let task = filter.task_id.map(|id| id.to_string());
+    only(&mut query, "task_id", task.as_deref());
+    only(
+        &mut query,
+        "status",
+        filter.status.map(handoffd_core::domain::handoff::HandoffStatus::as_str),
+    );
+    only(&mut query, "source", filter.source.as_ref().map(AgentId::as_str));
+    only(&mut query, "target", filter.target.as_ref().map(AgentId::as_str));
+    if let Some(party) = &filter.party {
+        query.push(" AND (source = ").push_bind(party.as_str());
+        query.push(" OR target = ").push_bind(party.as_str()).push(")");
+    }
+    page(query, pool, "handoff_id", after, limit).await?.iter().map(rows::handoff).collect()
+}
+
+/// One task.
+pub(super) async fn find_task(pool: &PgPool, key: &TaskKey) -> Result<Option<Task>> {
+    sqlx::query(AssertSqlSafe(format!(
+        "SELECT {TASK} FROM tasks WHERE tenant = $1 AND task_id = $2"
+    )))
+    .bind(key.0.as_str())
+    .bind(key.1.to_string())
+    .fetch_optional(pool)
+    .await
+    .map_err(failed)?
+    .as_ref()
+    .map(rows::task)
+    .transpose()
+}
+
+/// Tasks, newest first.
+pub(super) async fn list_tasks(
+    pool: &PgPool,
+    tenant: &TenantId,
+    filter: &TaskFilter,
+    after: Option<&Cursor>,
+    limit: i64,
+) -> Result<Vec<Task>> {
+    let mut query = list(TASK, "tasks", tenant);
+    only(&mut query, "status", filter.status.map(handoffd_core::domain::task::TaskStatus::as_str));
+    if let Some(party) = &filter.party {
+        query.push(" AND (holder = ").push_bind(party.as_str());
+        query.push(" OR EXISTS (SELECT 1 FROM handoffs AS h WHERE h.tenant = tasks.tenant");
+        query.push(" AND h.task_id = tasks.task_id AND (h.source = ").push_bind(party.as_str());
+        query.push(" OR h.target = ").push_bind(party.as_str()).push(")))");
+    }
+    page(query, pool, "task_id", after, limit).await?.iter().map(rows::task).collect()
+}
+
+/// A run's checkpoint of that number, or its last.
+pub(super) async fn find_checkpoint(
+    pool: &PgPool,
+    run: &RunKey,
+    seq: Option<i64>,
+) -> Result<Option<CheckpointRow>> {
+    let mut query = list(CHECKPOINT, "checkpoints", &run.0);
+    query.push(" AND task_id = ").push_bind(run.1.to_string());
+    query.push(" AND execution_id = ").push_bind(run.2.to_string());
+    if let Some(seq) = seq {
+        query.push(" AND seq = ").push_bind(seq);
+    }
+    query.push(" ORDER BY seq DESC LIMIT 1");
+    query
+        .build()
+        .fetch_optional(pool)
+        .await
+        .map_err(failed)?
+        .as_ref()
+        .map(rows::checkpoint)
+        .transpose()
+}
+
+/// Dead letters, newest first.
+pub(super) async fn list_dead_letters(
+    pool: &PgPool,
+    tenant: &TenantId,
+    filter: &DeadLetterFilter,
+    after: Option<&Cursor>,
+    limit: i64,
+) -> Result<Vec<DeadLetterRow>> {
+    let mut query = list(DEAD_LETTER, "dead_letters", tenant);
+    only(&mut query, "status", filter.status.as_deref());
+    only(&mut query, "reason", filter.reason.as_deref());
+    only(&mut query, "source", filter.source.as_ref().map(AgentId::as_str));
+    only(&mut query, "target", filter.target.as_ref().map(AgentId::as_str));
+    if let Some(from) = filter.from {
+        query.push(" AND created_at >= ").push_bind(from.0);
+    }
+    if let Some(until) = filter.until {
+        query.push(" AND created_at < ").push_bind(until.0);
+    }
+    page(query, pool, "handoff_id", after, limit).await?.iter().map(rows::dead_letter).collect()
+}
+
+/// One dead letter.
+pub(super) async fn find_dead_letter(
+    pool: &PgPool,
+    key: &HandoffKey,
+) -> Result<Option<DeadLetterRow>> {
+    sqlx::query(AssertSqlSafe(format!(
+        "SELECT {DEAD_LETTER} FROM dead_letters WHERE tenant = $1 AND handoff_id = $2"
+    )))
+    .bind(key.0.as_str())
+    .bind(key.1.to_string())
+    .fetch_optional(pool)
+    .await
+    .map_err(failed)?
+    .as_ref()
+    .map(rows::dead_letter)
+    .transpose()
+}

@@ -1,0 +1,124 @@
+//! Reads for recovery: edges, escalations, the history of checkpoints.
+
+use sqlx::AssertSqlSafe;
+use sqlx::postgres::PgPool;
+
+use super::failure::failed;
+use super::reads::{list, only, page};
+use super::rows;
+use crate::store::rows::{CHECKPOINT, EDGE, ESCALATION, unreadable};
+use crate::store::{
+    CheckpointCursor, CheckpointRow, Cursor, EscalationFilter, EscalationKey, HandoffKey, Result,
+    TaskKey,
+};
+use handoffd_core::domain::escalation::{Escalation, EscalationStatus};
+use handoffd_core::domain::ids::{AgentId, Micros, TenantId};
+use handoffd_core::domain::progress::Edge;
+use handoffd_core::evidence::commitment::unpack;
+
+/// The edges of a task.
+pub(super) async fn list_edges(pool: &PgPool, key: &TaskKey) -> Result<Vec<Edge>> {
+    sqlx::query(AssertSqlSafe(format!(
+        "SELECT {EDGE} FROM task_edges WHERE tenant = $1 AND task_id = $2 ORDER BY source, target"
+    )))
+    .bind(key.0.as_str())
+    .bind(key.1.to_string())
+    .fetch_all(pool)
+    .await
+    .map_err(failed)?
+    .iter()
+    .map(rows::edge)
+    .collect()
+}
+
+/// One escalation.
+pub(super) async fn find_escalation(
+    pool: &PgPool,
+    key: &EscalationKey,
+) -> Result<Option<Escalation>> {
+    sqlx::query(AssertSqlSafe(format!(
+        "SELECT {ESCALATION} FROM escalations WHERE tenant = $1 AND escalation_id = $2"
+    )))
+    .bind(key.0.as_str())
+    .bind(key.1.to_string())
+    .fetch_optional(pool)
+    .await
+    .map_err(failed)?
+    .as_ref()
+    .map(rows::escalation)
+    .transpose()
+}
+
+/// Escalations, newest first.
+pub(super) async fn list_escalations(
+    pool: &PgPool,
+    tenant: &TenantId,
+    filter: &EscalationFilter,
+    after: Option<&Cursor>,
+    limit: i64,
+) -> Result<Vec<Escalation>> {
+    let mut query = list(ESCALATION, "escalations", tenant);
+    only(&mut query, "status", filter.status.map(EscalationStatus::as_str));
+    let task = filter.task_id.map(|id| id.to_string());
+    only(&mut query, "task_id", task.as_deref());
+    page(query, pool, "escalation_id", after, limit).await?.iter().map(rows::escalation).collect()
+}
+
+/// Open escalations past their deadline.
+pub(super) async fn list_overdue(
+    pool: &PgPool,
+    now: Micros,
+    limit: i64,
+) -> Result<Vec<Escalation>> {
+    sqlx::query(AssertSqlSafe(format!(
+        "SELECT {ESCALATION} FROM escalations WHERE status = 'OPEN' AND timeout_at <= $1 \
+         ORDER BY timeout_at, escalation_id LIMIT $2"
+    )))
+    .bind(now.0)
+    .bind(limit)
+    .fetch_all(pool)
+    .await
+    .map_err(failed)?
+    .iter()
+    .map(rows::escalation)
+    .collect()
+}
+
+/// Checkpoints of a task, newest first.
+pub(super) async fn list_checkpoints(
+    pool: &PgPool,
+    key: &TaskKey,
+    agent: Option<&AgentId>,
+    after: Option<&CheckpointCursor>,
+    limit: i64,
+) -> Result<Vec<CheckpointRow>> {
+    let mut query = list(CHECKPOINT, "checkpoints", &key.0);
+    query.push(" AND task_id = ").push_bind(key.1.to_string());
+    only(&mut query, "agent_id", agent.map(AgentId::as_str));
+    if let Some((at, run, seq)) = after {
+        query.push(" AND (created_at, execution_id, seq) < (").push_bind(at.0);
+        query.push(", ").push_bind(run.to_string());
+        query.push(", ").push_bind(*seq).push(")");
+    }
+    query.push(" ORDER BY created_at DESC, execution_id DESC, seq DESC LIMIT ").push_bind(limit);
+    let found = query.build().fetch_all(pool).await.map_err(failed)?;
+    found.iter().map(rows::checkpoint).collect()
+}
+
+/// The personal data committed with a handoff.
+pub(super) async fn list_personal_data(pool: &PgPool, key: &HandoffKey) -> Result<Vec<Vec<u8>>> {
+    sqlx::query(
+        "SELECT codec, bytes FROM personal_data WHERE tenant = $1 AND handoff_id = $2 \
+         AND bytes IS NOT NULL ORDER BY leaf_index, ordinal",
+    )
+    .bind(key.0.as_str())
+    .bind(key.1.to_string())
+    .fetch_all(pool)
+    .await
+    .map_err(failed)?
+    .iter()
+    .map(|row| {
+        unpack(rows::codec(row)?, rows::get(row, "bytes")?).map_err(|err| unreadable("bytes", err))
+    })
+    .collect()
+}

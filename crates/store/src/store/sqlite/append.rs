@@ -1,0 +1,201 @@
+//! Appending to the logs: the last step of a batch.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use sqlx::AssertSqlSafe;
+use sqlx::sqlite::SqliteConnection;
+
+use super::batch::{RowBatch, SqliteStatement, json};
+use super::connection::failure;
+use super::{log, rows};
+use crate::store::rows::HEAD;
+use crate::store::{Result, StoreError};
+use handoffd_core::domain::ids::TenantId;
+use handoffd_core::evidence::append::{AppendedRecords, LogAppender, TreeNode};
+use handoffd_core::evidence::record::{
+    LogHead, PersonalPart, RecordContent, RecordDraft, SealedRecord,
+};
+
+/// Most leaves added at once to a tree that lags behind its log.
+const CATCH_UP: i64 = 4096;
+
+const RECORD: &str = "tenant, leaf_index, record_hash, kind, task_id, handoff_id, content_id, recorded_at, body, \
+     tree_size";
+const CONTENT: &str = "tenant, content_id, salt, codec, bytes, created_at";
+const PERSONAL: &str =
+    "tenant, leaf_index, ordinal, handoff_id, subject_id, salt, codec, bytes, created_at";
+
+const NODE: &str = "tenant, level, idx, hash";
+
+/// Seals the drafts in order, each under its tenant's head, and stores them with their contents.
+pub(super) async fn append(
+    conn: &mut SqliteConnection,
+    drafts: &[RecordDraft],
+) -> Result<AppendedRecords> {
+    if drafts.is_empty() {
+        return Ok(AppendedRecords::default());
+    }
+    let mut logs = load_logs(conn, drafts).await?;
+    let mut sealed = Vec::with_capacity(drafts.len());
+    for draft in drafts {
+        let log = logs
+            .get_mut(&draft.tenant)
+            .ok_or_else(|| StoreError::Refused(format!("tenant {} has no log", draft.tenant)))?;
+        sealed.push(log.append(draft));
+    }
+    for (draft, sealed) in drafts.iter().zip(&mut sealed) {
+        if let Some(log) = logs.get(&draft.tenant) {
+            log.close(sealed);
+        }
+    }
+
+    let records: Vec<_> = drafts.iter().zip(&sealed).collect();
+    RowBatch::insert("audit_records", RECORD).run(conn, &records, bind_record).await?;
+    let contents: Vec<_> = drafts
+        .iter()
+        .filter_map(|draft| draft.content.as_ref().map(|content| (draft, content)))
+        .collect();
+    RowBatch::insert("contents", CONTENT).run(conn, &contents, bind_content).await?;
+    let personal: Vec<_> = records
+        .iter()
+        .flat_map(|&(draft, sealed)| {
+            draft.personal.iter().zip(0i64..).map(|(part, ordinal)| DatumRow {
+                draft,
+                leaf_index: sealed.leaf_index,
+                ordinal,
+                part,
+            })
+        })
+        .collect();
+    RowBatch::insert("personal_data", PERSONAL).run(conn, &personal, bind_personal).await?;
+    super::erasure::place(conn, &records).await?;
+    for log in logs.values() {
+        move_head(conn, log).await?;
+    }
+    Ok(AppendedRecords::new(sealed, logs))
+}
+
+/// Writes the new tree nodes and the moved head.
+async fn move_head(conn: &mut SqliteConnection, log: &LogAppender) -> Result<()> {
+    let nodes: Vec<_> = log.nodes().collect();
+    RowBatch::insert("audit_nodes", NODE).run(conn, &nodes, bind_node).await?;
+    let head = log.head();
+    sqlx::query("UPDATE audit_log_heads SET size = ?, hash = ?, frontier = ? WHERE tenant = ?")
+        .bind(head.size)
+        .bind(head.hash)
+        .bind(head.tree.to_bytes())
+        .bind(head.tenant.as_str())
+        .execute(conn)
+        .await
+        .map_err(failure)?;
+    Ok(())
+}
+
+async fn load_logs(
+    conn: &mut SqliteConnection,
+    drafts: &[RecordDraft],
+) -> Result<BTreeMap<TenantId, LogAppender>> {
+    let tenants: BTreeSet<_> = drafts.iter().map(|draft| &draft.tenant).collect();
+    let sql = format!(
+        "SELECT {HEAD} FROM audit_log_heads WHERE tenant IN (SELECT value FROM json_each(?))"
+    );
+    let found = sqlx::query(AssertSqlSafe(sql))
+        .bind(json(&tenants)?)
+        .fetch_all(&mut *conn)
+        .await
+        .map_err(failure)?;
+    let mut logs = BTreeMap::new();
+    for row in &found {
+        let head = catch_up(conn, rows::head(row)?).await?;
+        logs.insert(head.tenant.clone(), LogAppender::new(head));
+    }
+    Ok(logs)
+}
+
+/// Adds missing records to a tree: those written by a version without trees.
+pub(super) async fn catch_up(conn: &mut SqliteConnection, mut head: LogHead) -> Result<LogHead> {
+    while let Some(from) = head.behind() {
+        let leaves =
+            log::list_hashes(&mut *conn, &head.tenant, 0, from, CATCH_UP.min(head.size - from))
+                .await?;
+        let log = LogAppender::new(head).caught_up(&leaves).ok_or_else(|| {
+            StoreError::Refused(format!("the log has no record {from}, though its head says so"))
+        })?;
+        move_head(conn, &log).await?;
+        head = log.head();
+    }
+    Ok(head)
+}
+
+/// See [`crate::store::Store::catch_up_trees`].
+pub(super) async fn catch_up_all(conn: &mut SqliteConnection) -> Result<()> {
+    let found = sqlx::query(AssertSqlSafe(format!("SELECT {HEAD} FROM audit_log_heads")))
+        .fetch_all(&mut *conn)
+        .await
+        .map_err(failure)?;
+    for row in &found {
+        catch_up(conn, rows::head(row)?).await?;
+    }
+    Ok(())
+}
+
+/// One subject's data at its leaf index.
+#[derive(Clone, Copy)]
+struct DatumRow<'a> {
+    draft: &'a RecordDraft,
+    leaf_index: i64,
+    ordinal: i64,
+    part: &'a PersonalPart,
+}
+
+fn bind_record(
+    query: SqliteStatement,
+    (draft, sealed): (&RecordDraft, &SealedRecord),
+) -> SqliteStatement {
+    query
+        .bind(draft.tenant.as_str())
+        .bind(sealed.leaf_index)
+        .bind(sealed.hash.as_slice())
+        .bind(draft.kind.as_str())
+        .bind(draft.task_id.map(|id| id.to_string()))
+        .bind(draft.handoff_id.map(|id| id.to_string()))
+        .bind(draft.content_id().map(|id| id.to_string()))
+        .bind(draft.at.0)
+        .bind(sealed.body.as_slice())
+        .bind(sealed.tree_size)
+}
+
+fn bind_node(query: SqliteStatement, node: TreeNode<'_>) -> SqliteStatement {
+    query
+        .bind(node.tenant.as_str().to_owned())
+        .bind(node.level)
+        .bind(node.index)
+        .bind(node.hash.to_vec())
+}
+
+fn bind_content(
+    query: SqliteStatement,
+    (draft, content): (&RecordDraft, &RecordContent),
+) -> SqliteStatement {
+    query
+        .bind(draft.tenant.as_str())
+        .bind(content.id.to_string())
+        .bind(content.part.salt.as_slice())
+        .bind(content.part.codec.as_str())
+        .bind(content.part.bytes.as_slice())
+        .bind(draft.at.0)
+}
+
+fn bind_personal(query: SqliteStatement, datum: DatumRow<'_>) -> SqliteStatement {
+    let DatumRow { draft, leaf_index, ordinal, part: PersonalPart { subject_id, part } } = datum;
+    query
+        .bind(draft.tenant.as_str())
+        .bind(leaf_index)
+        .bind(ordinal)
+        .bind(draft.handoff_id.map(|id| id.to_string()))
+        .bind(subject_id.as_str())
+        .bind(part.salt.as_slice())
+        .bind(part.codec.as_str())
+        .bind(part.bytes.as_slice())
+        .bind(draft.at.0)
+}

@@ -1,0 +1,404 @@
+//! The outbox: due handoffs, claims, and claims of dead brokers.
+
+use std::collections::HashMap;
+
+use sqlx::AssertSqlSafe;
+use sqlx::sqlite::{SqliteConnection, SqlitePool, SqliteRow};
+
+use super::batch::json;
+use super::connection::failure;
+use super::log::unpacked;
+use super::rows;
+use crate::store::rows::{OUTBOX, RETURN};
+use crate::store::{Claim, ClaimKey, ClaimRelease, OutboxRow, ReceiverKey, Result, ReturnRow};
+use handoffd_core::domain::handoff::DeliveryMode;
+use handoffd_core::domain::ids::{HandoffId, Micros, TenantId};
+
+/// From receiver to receiver by the index, and of each the first row that is due: the time grows with
+/// the receivers and not with what waits, or a backlog would slow the dispatcher down and grow by that.
+pub(super) const DUE_RECEIVERS: &str = "WITH RECURSIVE receivers (tenant, target) AS ( \
+       SELECT * FROM (SELECT tenant, target FROM outbox ORDER BY tenant, target LIMIT 1) \
+     UNION ALL \
+       SELECT o.tenant, o.target FROM receivers AS r CROSS JOIN outbox AS o ON o.rowid = coalesce( \
+         (SELECT n.rowid FROM outbox AS n WHERE n.tenant = r.tenant AND n.target > r.target \
+            ORDER BY n.target LIMIT 1), \
+         (SELECT n.rowid FROM outbox AS n WHERE n.tenant > r.tenant \
+            ORDER BY n.tenant, n.target LIMIT 1))) \
+     SELECT r.tenant, r.target FROM receivers AS r CROSS JOIN outbox AS first ON first.rowid = ( \
+       SELECT o.rowid FROM outbox AS o \
+       WHERE o.tenant = r.tenant AND o.target = r.target AND o.mode = ? AND o.visible_at <= ? \
+         AND NOT EXISTS (SELECT 1 FROM outbox AS before WHERE before.tenant = o.tenant \
+           AND before.task_id = o.task_id AND before.seq < o.seq) \
+       ORDER BY o.priority, o.created_at LIMIT 1) \
+     ORDER BY first.created_at, r.tenant, r.target LIMIT ?";
+
+/// See [`crate::store::Store::list_due_receivers`].
+pub(super) async fn list_due_receivers(
+    pool: &SqlitePool,
+    mode: DeliveryMode,
+    now: Micros,
+    limit: i64,
+) -> Result<Vec<ReceiverKey>> {
+    sqlx::query(DUE_RECEIVERS)
+        .bind(mode.as_str())
+        .bind(now.0)
+        .bind(limit.max(0))
+        .fetch_all(pool)
+        .await
+        .map_err(failure)?
+        .iter()
+        .map(|row| Ok((rows::parse(row, "tenant")?, rows::parse(row, "target")?)))
+        .collect()
+}
+
+/// See [`crate::store::Store::list_due_among`].
+pub(super) async fn list_due_among(
+    pool: &SqlitePool,
+    receivers: &[ReceiverKey],
+    now: Micros,
+) -> Result<Vec<ReceiverKey>> {
+    sqlx::query(
+        "WITH wanted (t, a) AS (SELECT value ->> 0, value ->> 1 FROM json_each(?1)) \
+         SELECT t AS tenant, a AS target FROM wanted WHERE EXISTS \
+           (SELECT 1 FROM outbox AS o WHERE o.tenant = t AND o.target = a AND o.visible_at <= ?2 \
+              AND NOT EXISTS (SELECT 1 FROM outbox AS before WHERE before.tenant = o.tenant \
+                AND before.task_id = o.task_id AND before.seq < o.seq)) \
+         OR EXISTS (SELECT 1 FROM returns AS r \
+           WHERE r.tenant = t AND r.agent_id = a AND r.visible_at <= ?2)",
+    )
+    .bind(json(&receivers)?)
+    .bind(now.0)
+    .fetch_all(pool)
+    .await
+    .map_err(failure)?
+    .iter()
+    .map(|row| Ok((rows::parse(row, "tenant")?, rows::parse(row, "target")?)))
+    .collect()
+}
+
+/// Condition: the first row of its task, and unclaimed.
+const FREE_FIRST: &str = "o.visible_at <= ? AND NOT EXISTS (SELECT 1 FROM outbox AS before \
+     WHERE before.tenant = o.tenant AND before.task_id = o.task_id AND before.seq < o.seq)";
+
+/// See [`crate::store::Store::list_waiting`].
+pub(super) async fn list_waiting(
+    pool: &SqlitePool,
+    receiver: &ReceiverKey,
+    now: Micros,
+    limit: i64,
+) -> Result<Vec<OutboxRow>> {
+    let sql = format!(
+        "SELECT {OUTBOX} FROM outbox AS o WHERE o.tenant = ? AND o.target = ? AND {FREE_FIRST} \
+         ORDER BY o.priority, o.created_at LIMIT ?"
+    );
+    let query = sqlx::query(AssertSqlSafe(sql)).bind(receiver.0.as_str());
+    let query = query.bind(receiver.1.as_str()).bind(now.0).bind(limit.max(0));
+    query.fetch_all(pool).await.map_err(failure)?.iter().map(rows::outbox).collect()
+}
+
+/// See [`crate::store::Store::list_unpulled`].
+pub(super) async fn list_unpulled(
+    pool: &SqlitePool,
+    before: Micros,
+    now: Micros,
+    limit: i64,
+) -> Result<Vec<OutboxRow>> {
+    let sql = format!(
+        "SELECT {OUTBOX} FROM outbox AS o WHERE o.mode = 'pull' AND o.created_at < ? \
+         AND {FREE_FIRST} AND NOT EXISTS (SELECT 1 FROM escalations AS e \
+           WHERE e.tenant = o.tenant AND e.task_id = o.task_id AND e.status = 'OPEN') \
+         ORDER BY o.created_at LIMIT ?"
+    );
+    let query = sqlx::query(AssertSqlSafe(sql)).bind(before.0).bind(now.0).bind(limit.max(0));
+    query.fetch_all(pool).await.map_err(failure)?.iter().map(rows::outbox).collect()
+}
+
+/// See [`crate::store::Store::claim`]. A handoff waits for those before it on its task, whoever
+/// receives them.
+pub(super) async fn claim(
+    conn: &mut SqliteConnection,
+    receiver: &ReceiverKey,
+    mode: DeliveryMode,
+    broker: &str,
+    now: Micros,
+    until: Micros,
+    limit: i64,
+) -> Result<Vec<Claim>> {
+    let (tenant, target) = receiver;
+    let found = sqlx::query(
+        "SELECT o.tenant, o.handoff_id, o.task_id, o.target, o.attempt, \
+           o.busy, h.deadline_at, h.fencing_token, h.idempotent, h.attempts, h.reason, h.policy, h.traceparent, h.tracestate, h.span, c.codec, c.bytes, c.salt, c.segment \
+         FROM outbox AS o \
+         JOIN handoffs AS h ON h.tenant = o.tenant AND h.handoff_id = o.handoff_id \
+         LEFT JOIN contents AS c ON c.tenant = h.tenant AND c.content_id = h.content_id \
+         WHERE o.tenant = ? AND o.target = ? AND o.visible_at <= ? AND NOT EXISTS \
+           (SELECT 1 FROM outbox AS before WHERE before.tenant = o.tenant \
+              AND before.task_id = o.task_id AND before.seq < o.seq) \
+         ORDER BY o.priority, o.created_at, o.seq, o.handoff_id LIMIT ?",
+    )
+    .bind(tenant.as_str())
+    .bind(target.as_str())
+    .bind(now.0)
+    .bind(limit.max(0))
+    .fetch_all(&mut *conn)
+    .await
+    .map_err(failure)?;
+    if found.is_empty() {
+        return Ok(Vec::new());
+    }
+    let ids =
+        found.iter().map(|row| rows::get(row, "handoff_id")).collect::<Result<Vec<&str>>>()?;
+    let ids = json(&ids)?;
+    // A row that cannot be read must not keep its neighbours from delivery. It stays claimed; its
+    // deadline, or a person who sees this line, ends it.
+    let mut claims: Vec<Claim> = found
+        .iter()
+        .filter_map(|row| {
+            claimed(row)
+                .inspect_err(|err| {
+                    let handoff_id = rows::get::<&str>(row, "handoff_id").unwrap_or_default();
+                    tracing::error!(handoff_id, %err, "a claimed handoff cannot be read");
+                })
+                .ok()
+        })
+        .collect();
+    let mut personal = load_personal(conn, tenant, &ids).await?;
+    for claim in &mut claims {
+        claim.personal = personal.remove(&claim.handoff_id).unwrap_or_default();
+    }
+    sqlx::query(
+        "UPDATE outbox SET visible_at = ?, claimed_by = ?, mode = ?, attempt = attempt + 1 \
+         WHERE tenant = ? AND handoff_id IN (SELECT value FROM json_each(?))",
+    )
+    .bind(until.0)
+    .bind(broker)
+    .bind(mode.as_str())
+    .bind(tenant.as_str())
+    .bind(ids)
+    .execute(conn)
+    .await
+    .map_err(failure)?;
+    Ok(claims)
+}
+
+fn claimed(row: &SqliteRow) -> Result<Claim> {
+    // Erased since: the attempt goes on, with nothing to show. What is only cold is not erased, and
+    // must not go out empty: open handoffs are held back from the archive, so this is a fault.
+    let body = match rows::get::<Option<&[u8]>>(row, "bytes")? {
+        Some(bytes) => unpacked(rows::codec(row)?, bytes)?,
+        None => rows::erased(row)?,
+    };
+    let ruling = rows::ruling(row)?;
+    let edge = ruling.as_ref().map(|ruling| &ruling.edge);
+    let attempt = rows::get::<i32>(row, "attempt")? + 1;
+    let why = rows::get::<Option<&str>>(row, "reason")?.is_some();
+    Ok(Claim {
+        tenant: rows::parse(row, "tenant")?,
+        handoff_id: rows::parse(row, "handoff_id")?,
+        task_id: rows::parse(row, "task_id")?,
+        target: rows::parse(row, "target")?,
+        attempt,
+        fencing_token: rows::get(row, "fencing_token")?,
+        idempotent: rows::get(row, "idempotent")?,
+        unsettled: Claim::follows_unsettled(attempt, rows::get(row, "attempts")?, why),
+        busy: rows::get(row, "busy")?,
+        deadline_at: rows::get::<Option<i64>>(row, "deadline_at")?.map(Micros),
+        to_person: ruling.as_ref().is_some_and(|ruling| ruling.is_to_person()),
+        max_retries: edge.and_then(|edge| edge.max_retries),
+        verdict_ms: edge.and_then(|edge| edge.timeout_ms),
+        traceparent: rows::get(row, "traceparent")?,
+        tracestate: rows::get(row, "tracestate")?,
+        span: rows::get(row, "span")?,
+        body,
+        personal: Vec::new(),
+    })
+}
+
+/// The stored personal data of handoffs. Joined from the list of ids and not by `IN`: only an equality lets SQLite
+/// use the partial index.
+async fn load_personal(
+    conn: &mut SqliteConnection,
+    tenant: &TenantId,
+    ids: &str,
+) -> Result<HashMap<HandoffId, Vec<Vec<u8>>>> {
+    let found = sqlx::query(
+        "SELECT h.handoff_id, p.codec, p.bytes FROM json_each(?1) AS wanted \
+         CROSS JOIN handoffs AS h ON h.tenant = ?2 AND h.handoff_id = wanted.value \
+         CROSS JOIN personal_data AS p ON p.tenant = ?2 \
+           AND p.handoff_id = coalesce(h.origin, h.handoff_id) \
+         WHERE p.bytes IS NOT NULL ORDER BY p.leaf_index, p.ordinal",
+    )
+    .bind(ids)
+    .bind(tenant.as_str())
+    .fetch_all(conn)
+    .await
+    .map_err(failure)?;
+    let mut personal: HashMap<_, Vec<_>> = HashMap::new();
+    for row in &found {
+        let bytes = unpacked(rows::codec(row)?, rows::get(row, "bytes")?)?;
+        personal.entry(rows::parse(row, "handoff_id")?).or_default().push(bytes);
+    }
+    Ok(personal)
+}
+
+/// Whether an agent's inbox has a return that no poll has.
+pub(super) async fn has_returns(
+    pool: &SqlitePool,
+    (tenant, agent): &ReceiverKey,
+    now: Micros,
+) -> Result<bool> {
+    let query = sqlx::query_scalar(
+        "SELECT EXISTS (SELECT 1 FROM returns \
+         WHERE tenant = ? AND agent_id = ? AND visible_at <= ?)",
+    );
+    let query = query.bind(tenant.as_str()).bind(agent.as_str()).bind(now.0);
+    query.fetch_one(pool).await.map_err(failure)
+}
+
+/// See [`crate::store::Store::claim_returns`].
+pub(super) async fn claim_returns(
+    conn: &mut SqliteConnection,
+    (tenant, agent): &ReceiverKey,
+    now: Micros,
+    until: Micros,
+    limit: i64,
+) -> Result<Vec<ReturnRow>> {
+    let sql = format!(
+        "SELECT {RETURN} FROM returns WHERE tenant = ? AND agent_id = ? AND visible_at <= ? \
+         ORDER BY returned_at, handoff_id LIMIT ?"
+    );
+    let query = sqlx::query(AssertSqlSafe(sql)).bind(tenant.as_str()).bind(agent.as_str());
+    let found = query.bind(now.0).bind(limit.max(0)).fetch_all(&mut *conn).await;
+    let found: Vec<_> =
+        found.map_err(failure)?.iter().map(rows::returned).collect::<Result<_>>()?;
+    if !found.is_empty() {
+        let ids: Vec<_> = found.iter().map(|row: &ReturnRow| row.handoff_id.to_string()).collect();
+        let taken = sqlx::query(
+            "UPDATE returns SET visible_at = ? \
+             WHERE tenant = ? AND handoff_id IN (SELECT value FROM json_each(?))",
+        );
+        run(conn, taken.bind(until.0).bind(tenant.as_str()).bind(json(&ids)?)).await?;
+    }
+    Ok(found)
+}
+
+/// See [`crate::store::Store::forget_refused_tasks`].
+pub(super) async fn forget_refused_tasks(
+    conn: &mut SqliteConnection,
+    before: Micros,
+) -> Result<u64> {
+    run(conn, sqlx::query("DELETE FROM refused_tasks WHERE updated_at < ?").bind(before.0)).await
+}
+
+/// See [`crate::store::Store::beat`].
+pub(super) async fn beat(conn: &mut SqliteConnection, broker: &str, now: Micros) -> Result<()> {
+    sqlx::query(
+        "INSERT INTO brokers (broker, seen_at) VALUES (?, ?) \
+         ON CONFLICT (broker) DO UPDATE SET seen_at = max(seen_at + 1, excluded.seen_at)",
+    )
+    .bind(broker)
+    .bind(now.0)
+    .execute(conn)
+    .await
+    .map_err(failure)?;
+    Ok(())
+}
+
+/// See [`crate::store::Store::list_heartbeats`].
+pub(super) async fn list_heartbeats(pool: &SqlitePool) -> Result<Vec<(String, Micros)>> {
+    sqlx::query("SELECT broker, seen_at FROM brokers ORDER BY broker")
+        .fetch_all(pool)
+        .await
+        .map_err(failure)?
+        .iter()
+        .map(|row| Ok((rows::get(row, "broker")?, Micros(rows::get(row, "seen_at")?))))
+        .collect()
+}
+
+/// See [`crate::store::Store::list_strangers`].
+pub(super) async fn list_strangers(pool: &SqlitePool) -> Result<Vec<String>> {
+    sqlx::query(
+        "SELECT DISTINCT claimed_by FROM outbox WHERE mode = 'webhook' AND claimed_by IS NOT NULL \
+           AND claimed_by NOT IN (SELECT broker FROM brokers) ORDER BY claimed_by",
+    )
+    .fetch_all(pool)
+    .await
+    .map_err(failure)?
+    .iter()
+    .map(|row| rows::get(row, "claimed_by"))
+    .collect()
+}
+
+/// See [`crate::store::Store::list_claims`].
+pub(super) async fn list_claims(pool: &SqlitePool, broker: &str) -> Result<Vec<ClaimKey>> {
+    sqlx::query(
+        "SELECT tenant, handoff_id, attempt FROM outbox WHERE mode = 'webhook' AND claimed_by = ? \
+         ORDER BY tenant, handoff_id",
+    )
+    .bind(broker)
+    .fetch_all(pool)
+    .await
+    .map_err(failure)?
+    .iter()
+    .map(|row| {
+        let key = (rows::parse(row, "tenant")?, rows::parse(row, "handoff_id")?);
+        Ok((key, rows::get(row, "attempt")?))
+    })
+    .collect()
+}
+
+/// Frees claims; a condition follows.
+const FREE: &str =
+    "UPDATE outbox SET visible_at = 0, claimed_by = NULL WHERE mode = 'webhook' AND ";
+
+/// See [`crate::store::Store::release`].
+pub(super) async fn release(conn: &mut SqliteConnection, whose: ClaimRelease<'_>) -> Result<u64> {
+    let free = match whose {
+        ClaimRelease::Everyone => {
+            run(&mut *conn, sqlx::query("DELETE FROM brokers")).await?;
+            sqlx::query(AssertSqlSafe(format!("{FREE} claimed_by IS NOT NULL")))
+        }
+        ClaimRelease::Own(broker) => {
+            run(&mut *conn, sqlx::query("DELETE FROM brokers WHERE broker = ?").bind(broker))
+                .await?;
+            sqlx::query(AssertSqlSafe(format!("{FREE} claimed_by = ?"))).bind(broker)
+        }
+        ClaimRelease::Silent(broker, seen) => {
+            if !is_silent(&mut *conn, broker, seen).await? {
+                return Ok(0);
+            }
+            sqlx::query(AssertSqlSafe(format!("{FREE} claimed_by = ?"))).bind(broker)
+        }
+        ClaimRelease::These(broker, held) => {
+            let held: Vec<_> = held.iter().map(|((tenant, id), n)| (tenant, id, n)).collect();
+            sqlx::query(AssertSqlSafe(format!(
+                "{FREE} claimed_by = ? AND (tenant, handoff_id, attempt) IN \
+                 (SELECT value ->> 0, value ->> 1, value ->> 2 FROM json_each(?))"
+            )))
+            .bind(broker)
+            .bind(json(&held)?)
+        }
+    };
+    run(conn, free).await
+}
+
+/// Deletes the heartbeat if it still has that value; returns whether it had.
+async fn is_silent(
+    conn: &mut SqliteConnection,
+    broker: &str,
+    seen: Option<Micros>,
+) -> Result<bool> {
+    if let Some(seen) = seen {
+        let gone = sqlx::query("DELETE FROM brokers WHERE broker = ? AND seen_at = ?");
+        return Ok(run(conn, gone.bind(broker).bind(seen.0)).await? > 0);
+    }
+    let known = sqlx::query("SELECT 1 FROM brokers WHERE broker = ?").bind(broker);
+    Ok(known.fetch_optional(conn).await.map_err(failure)?.is_none())
+}
+
+async fn run(
+    conn: &mut SqliteConnection,
+    query: sqlx::query::Query<'_, sqlx::Sqlite, sqlx::sqlite::SqliteArguments>,
+) -> Result<u64> {
+    Ok(query.execute(conn).await.map_err(failure)?.rows_affected())
+}

@@ -1,0 +1,361 @@
+//! The cold tier's queries; see [`crate::store::cold`].
+
+use std::collections::BTreeSet;
+
+use async_trait::async_trait;
+use sqlx::AssertSqlSafe;
+use sqlx::sqlite::{SqliteConnection, SqliteRow};
+
+use super::batch::json;
+use super::connection::failure;
+use super::{SqliteStore, rows};
+use crate::store::cold::{
+    Archivable, ArchiveMark, ColdStore, ExclusiveLease, Frame, HotContent, PurgeMark,
+    SegmentContents,
+};
+use crate::store::rows::KEPT;
+use crate::store::{Result, StoredContent};
+use handoffd_core::domain::ids::{ContentId, Micros, TenantId};
+
+#[async_trait]
+impl ColdStore for SqliteStore {
+    async fn take_lease(&self, lease: &ExclusiveLease, now: Micros, until: Micros) -> Result<bool> {
+        let mut tx = self.begin().await?;
+        let taken = sqlx::query(
+            "INSERT INTO leases (name, owner, held_until) VALUES (?, ?, ?) \
+             ON CONFLICT (name) DO UPDATE \
+             SET owner = excluded.owner, held_until = excluded.held_until \
+             WHERE leases.owner = excluded.owner OR leases.held_until <= ?",
+        )
+        .bind(&lease.name)
+        .bind(&lease.owner)
+        .bind(until.0)
+        .bind(now.0)
+        .execute(&mut tx.conn)
+        .await
+        .map_err(failure);
+        tx.settle(taken.map(|done| done.rows_affected() == 1)).await
+    }
+
+    async fn release_lease(&self, lease: &ExclusiveLease) -> Result<()> {
+        let mut tx = self.begin().await?;
+        let gone = sqlx::query("DELETE FROM leases WHERE name = ? AND owner = ?")
+            .bind(&lease.name)
+            .bind(&lease.owner)
+            .execute(&mut tx.conn)
+            .await
+            .map_err(failure);
+        tx.settle(gone.map(drop)).await
+    }
+
+    async fn find_archive_mark(&self, tenant: &TenantId) -> Result<ArchiveMark> {
+        let row = sqlx::query(
+            "SELECT done_below, scanned_to, rescan_at FROM archive_marks WHERE tenant = ?",
+        )
+        .bind(tenant.as_str())
+        .fetch_optional(&self.readers)
+        .await
+        .map_err(failure)?;
+        row.map_or(Ok(ArchiveMark::default()), |row| {
+            Ok(ArchiveMark {
+                done_below: rows::get(&row, "done_below")?,
+                scanned_to: rows::get(&row, "scanned_to")?,
+                rescan_at: Micros(rows::get(&row, "rescan_at")?),
+            })
+        })
+    }
+
+    async fn keep_archive_mark(&self, tenant: &TenantId, mark: ArchiveMark) -> Result<()> {
+        let mut tx = self.begin().await?;
+        let kept = sqlx::query(
+            "INSERT INTO archive_marks (tenant, done_below, scanned_to, rescan_at) \
+             VALUES (?, ?, ?, ?) ON CONFLICT (tenant) DO UPDATE \
+             SET done_below = excluded.done_below, scanned_to = excluded.scanned_to, \
+                 rescan_at = excluded.rescan_at",
+        )
+        .bind(tenant.as_str())
+        .bind(mark.done_below)
+        .bind(mark.scanned_to)
+        .bind(mark.rescan_at.0)
+        .execute(&mut tx.conn)
+        .await
+        .map_err(failure);
+        tx.settle(kept.map(drop)).await
+    }
+
+    async fn find_purge_mark(&self, tenant: &TenantId) -> Result<PurgeMark> {
+        let row = sqlx::query(
+            "SELECT done_below, scanned_to, rescan_at, unclean FROM purge_marks WHERE tenant = ?",
+        )
+        .bind(tenant.as_str())
+        .fetch_optional(&self.readers)
+        .await
+        .map_err(failure)?;
+        row.map_or(Ok(PurgeMark::default()), |row| {
+            Ok(PurgeMark {
+                scan: ArchiveMark {
+                    done_below: rows::get(&row, "done_below")?,
+                    scanned_to: rows::get(&row, "scanned_to")?,
+                    rescan_at: Micros(rows::get(&row, "rescan_at")?),
+                },
+                unclean: rows::get(&row, "unclean")?,
+            })
+        })
+    }
+
+    async fn keep_purge_mark(&self, tenant: &TenantId, mark: PurgeMark) -> Result<()> {
+        let mut tx = self.begin().await?;
+        let kept = sqlx::query(
+            "INSERT INTO purge_marks (tenant, done_below, scanned_to, rescan_at, unclean) \
+             VALUES (?, ?, ?, ?, ?) ON CONFLICT (tenant) DO UPDATE \
+             SET done_below = excluded.done_below, scanned_to = excluded.scanned_to, \
+                 rescan_at = excluded.rescan_at, unclean = excluded.unclean",
+        )
+        .bind(tenant.as_str())
+        .bind(mark.scan.done_below)
+        .bind(mark.scan.scanned_to)
+        .bind(mark.scan.rescan_at.0)
+        .bind(mark.unclean)
+        .execute(&mut tx.conn)
+        .await
+        .map_err(failure);
+        tx.settle(kept.map(drop)).await
+    }
+
+    async fn list_archivable(
+        &self,
+        tenant: &TenantId,
+        from: i64,
+        limit: i64,
+    ) -> Result<Vec<Archivable>> {
+        sqlx::query(
+            "SELECT r.leaf_index, r.recorded_at, r.body, \
+               CASE WHEN c.salt IS NOT NULL AND c.bytes IS NOT NULL THEN c.content_id END AS hot, \
+               length(c.bytes) AS size, \
+               c.content_id IN (SELECT h.content_id FROM handoffs AS h \
+                 WHERE h.tenant = ?1 AND h.status IN ('PENDING', 'ACCEPTED') \
+                   AND h.content_id IS NOT NULL) \
+               OR EXISTS (SELECT 1 FROM dead_letters AS d WHERE d.tenant = r.tenant \
+                 AND d.handoff_id = r.handoff_id AND d.status = 'OPEN') \
+               OR EXISTS (SELECT 1 FROM tasks AS t WHERE t.tenant = r.tenant \
+                 AND t.task_id = r.task_id AND t.status = 'ESCALATED') AS held \
+             FROM audit_records AS r \
+             LEFT JOIN contents AS c ON c.tenant = r.tenant AND c.content_id = r.content_id \
+             WHERE r.tenant = ?1 AND r.leaf_index >= ?2 AND r.leaf_index < ?2 + ?3 \
+             ORDER BY r.leaf_index",
+        )
+        .bind(tenant.as_str())
+        .bind(from)
+        .bind(limit.max(0))
+        .fetch_all(&self.readers)
+        .await
+        .map_err(failure)?
+        .iter()
+        .map(archivable)
+        .collect()
+    }
+
+    async fn list_contents(
+        &self,
+        tenant: &TenantId,
+        ids: &[ContentId],
+    ) -> Result<Vec<StoredContent>> {
+        sqlx::query(AssertSqlSafe(format!(
+            "SELECT c.content_id, {KEPT} FROM json_each(?) AS wanted \
+             CROSS JOIN contents AS c ON c.tenant = ? AND c.content_id = wanted.value"
+        )))
+        .bind(json(&ids)?)
+        .bind(tenant.as_str())
+        .fetch_all(&self.readers)
+        .await
+        .map_err(failure)?
+        .iter()
+        .map(|row| {
+            Ok(StoredContent { id: rows::get(row, "content_id")?, kept: rows::content_kept(row)? })
+        })
+        .collect()
+    }
+
+    async fn settle_cold(
+        &self,
+        tenant: &TenantId,
+        lease: &ExclusiveLease,
+        segment: &str,
+        frames: &[Frame],
+    ) -> Result<bool> {
+        let mut tx = self.begin().await?;
+        let outcome = async {
+            if !holds(&mut tx.conn, lease).await? {
+                return Ok(false);
+            }
+            let sql = "bytes IS NOT NULL AND salt IS NOT NULL";
+            Ok(place(&mut tx.conn, tenant, segment, frames, sql, None).await? == frames.len())
+        }
+        .await;
+        match outcome {
+            Ok(true) => tx.settle(Ok(true)).await,
+            other => {
+                tx.abandon().await;
+                other
+            }
+        }
+    }
+
+    async fn list_to_forget(&self, tenant: &TenantId, limit: i64) -> Result<Vec<String>> {
+        sqlx::query(
+            "SELECT DISTINCT segment FROM contents INDEXED BY contents_segment \
+             WHERE tenant = ? AND segment IS NOT NULL AND salt IS NULL ORDER BY segment LIMIT ?",
+        )
+        .bind(tenant.as_str())
+        .bind(limit.max(0))
+        .fetch_all(&self.readers)
+        .await
+        .map_err(failure)?
+        .iter()
+        .map(|row| rows::get(row, "segment"))
+        .collect()
+    }
+
+    async fn list_inhabitants(&self, tenant: &TenantId, segment: &str) -> Result<SegmentContents> {
+        let found = sqlx::query(
+            "SELECT content_id, salt IS NULL AS erased, seg_offset, seg_length FROM contents \
+             WHERE tenant = ? AND segment = ? ORDER BY seg_offset",
+        )
+        .bind(tenant.as_str())
+        .bind(segment)
+        .fetch_all(&self.readers)
+        .await
+        .map_err(failure)?;
+        let mut inhabitants = SegmentContents::default();
+        for row in &found {
+            let id = rows::parse(row, "content_id")?;
+            if rows::get(row, "erased")? {
+                inhabitants.erased.push(id);
+            } else {
+                let offset = rows::unsigned(row, "seg_offset")?;
+                let length = rows::unsigned(row, "seg_length")?;
+                inhabitants.live.push(Frame { id, offset, length });
+            }
+        }
+        Ok(inhabitants)
+    }
+
+    async fn move_segment(
+        &self,
+        tenant: &TenantId,
+        lease: &ExclusiveLease,
+        from: &str,
+        to: &str,
+        frames: &[Frame],
+    ) -> Result<bool> {
+        let mut tx = self.begin().await?;
+        let outcome = async {
+            if !holds(&mut tx.conn, lease).await? {
+                return Ok(false);
+            }
+            let sql = "salt IS NOT NULL AND segment = ?4";
+            let moved = place(&mut tx.conn, tenant, to, frames, sql, Some(from)).await?;
+            let left = clear(&mut tx.conn, tenant, from).await?;
+            Ok(moved == frames.len() && left == 0)
+        }
+        .await;
+        match outcome {
+            Ok(true) => tx.settle(Ok(true)).await,
+            other => {
+                tx.abandon().await;
+                other
+            }
+        }
+    }
+
+    async fn list_unreferenced(
+        &self,
+        tenant: &TenantId,
+        segments: &[String],
+    ) -> Result<Vec<String>> {
+        let known: BTreeSet<String> = sqlx::query(
+            "SELECT value FROM json_each(?) WHERE EXISTS \
+               (SELECT 1 FROM contents WHERE tenant = ? AND segment = value)",
+        )
+        .bind(json(&segments)?)
+        .bind(tenant.as_str())
+        .fetch_all(&self.readers)
+        .await
+        .map_err(failure)?
+        .iter()
+        .map(|row| rows::get(row, "value"))
+        .collect::<Result<_>>()?;
+        Ok(segments.iter().filter(|segment| !known.contains(*segment)).cloned().collect())
+    }
+}
+
+fn archivable(row: &SqliteRow) -> Result<Archivable> {
+    let content = match rows::parse_opt(row, "hot")? {
+        Some(id) => Some(HotContent {
+            id,
+            size: rows::get(row, "size")?,
+            held: rows::get::<Option<bool>>(row, "held")?.unwrap_or(false),
+        }),
+        None => None,
+    };
+    Ok(Archivable {
+        leaf_index: rows::get(row, "leaf_index")?,
+        recorded_at: Micros(rows::get(row, "recorded_at")?),
+        body: rows::get(row, "body")?,
+        content,
+    })
+}
+
+/// Whether the owner still holds the lease. A write transaction keeps other owners out.
+async fn holds(conn: &mut SqliteConnection, lease: &ExclusiveLease) -> Result<bool> {
+    let found = sqlx::query("SELECT 1 FROM leases WHERE name = ? AND owner = ?")
+        .bind(&lease.name)
+        .bind(&lease.owner)
+        .fetch_optional(conn)
+        .await
+        .map_err(failure)?;
+    Ok(found.is_some())
+}
+
+/// Moves unchanged contents to a segment; returns their number.
+async fn place(
+    conn: &mut SqliteConnection,
+    tenant: &TenantId,
+    segment: &str,
+    frames: &[Frame],
+    standing: &str,
+    from: Option<&str>,
+) -> Result<usize> {
+    let frames: Vec<_> =
+        frames.iter().map(|frame| (frame.id.to_string(), frame.offset, frame.length)).collect();
+    let sql = format!(
+        "UPDATE contents SET bytes = NULL, codec = 'zstd', segment = ?1, \
+           seg_offset = f.value ->> 1, seg_length = f.value ->> 2 FROM json_each(?2) AS f \
+         WHERE tenant = ?3 AND content_id = f.value ->> 0 AND {standing}"
+    );
+    let query = sqlx::query(AssertSqlSafe(sql)).bind(segment).bind(json(&frames)?);
+    let query = query.bind(tenant.as_str());
+    let query = if let Some(from) = from { query.bind(from) } else { query };
+    let done = query.execute(conn).await.map_err(failure)?;
+    Ok(usize::try_from(done.rows_affected()).unwrap_or(usize::MAX))
+}
+
+/// Drops the locations of erased contents in a segment; returns the number of other contents left there.
+async fn clear(conn: &mut SqliteConnection, tenant: &TenantId, segment: &str) -> Result<i64> {
+    sqlx::query(
+        "UPDATE contents SET segment = NULL, seg_offset = NULL, seg_length = NULL \
+         WHERE tenant = ? AND segment = ? AND salt IS NULL",
+    )
+    .bind(tenant.as_str())
+    .bind(segment)
+    .execute(&mut *conn)
+    .await
+    .map_err(failure)?;
+    let left = sqlx::query("SELECT count(*) AS n FROM contents WHERE tenant = ? AND segment = ?")
+        .bind(tenant.as_str())
+        .bind(segment)
+        .fetch_one(conn)
+        .await
+        .map_err(failure)?;
+    rows::get(&left, "n")
+}

@@ -1,0 +1,426 @@
+//! Queries on events, subscriptions and cursors.
+
+use async_trait::async_trait;
+use sqlx::sqlite::{SqliteConnection, SqlitePool, SqliteRow};
+use sqlx::{AssertSqlSafe, QueryBuilder, Sqlite};
+
+use super::batch::{RowBatch, SqliteStatement, json};
+use super::connection::failure;
+use super::{SqliteStore, rows};
+use crate::store::events::{
+    CursorChange, CursorKey, CursorRow, CursorSettle, CursorWrite, DELIVERY_LOG, EventDeliveryRow,
+    EventRow, EventScope, EventStore, SubscriptionKey, SubscriptionRow, numbered,
+};
+use crate::store::rows::{CURSOR, EVENT, EVENT_DELIVERY, SUBSCRIPTION};
+use crate::store::{Result, Writes};
+use handoffd_core::domain::event::{Event, Position, Subscriber};
+use handoffd_core::domain::ids::{AgentId, Micros, TenantId};
+use handoffd_core::evidence::record::SealedRecord;
+
+const EVENT_COLUMNS: &str = "tenant, leaf_index, ordinal, event_id, type, at, task_id, handoff_id, source, target, audience, data";
+
+/// Most events read in one deletion.
+const DELETED_AT_ONCE: i64 = 2_000;
+
+/// Writes a batch's events, subscriptions and cursors; after its records, for it names their places.
+pub(super) async fn write(
+    conn: &mut SqliteConnection,
+    writes: &Writes,
+    sealed: &[SealedRecord],
+) -> Result<()> {
+    let events = numbered(&writes.events, sealed)?;
+    let texts = events.iter().map(|at| json(&at.0.data)).collect::<Result<Vec<_>>>()?;
+    let rows: Vec<_> = events
+        .iter()
+        .zip(&texts)
+        .map(|((event, sealed, ordinal), data)| (*event, *sealed, *ordinal, data.as_str()))
+        .collect();
+    RowBatch::insert("events", EVENT_COLUMNS).run(conn, &rows, bind_event).await?;
+    for (key, row) in &writes.subscriptions {
+        write_subscription(conn, key, row.as_ref()).await?;
+    }
+    for write in &writes.cursors {
+        write_cursor(conn, write, sealed).await?;
+    }
+    Ok(())
+}
+
+fn bind_event(query: SqliteStatement, row: (&Event, &SealedRecord, i32, &str)) -> SqliteStatement {
+    let (event, sealed, ordinal, data) = row;
+    query
+        .bind(event.tenant.as_str())
+        .bind(sealed.leaf_index)
+        .bind(ordinal)
+        .bind(Event::id(event.at, &sealed.hash, ordinal).to_string())
+        .bind(event.kind.as_str())
+        .bind(event.at.0)
+        .bind(event.task_id.map(|id| id.to_string()))
+        .bind(event.handoff_id.map(|id| id.to_string()))
+        .bind(event.source.as_ref().map(AgentId::as_str))
+        .bind(event.target.as_ref().map(AgentId::as_str))
+        .bind(event.audience.as_ref().map(AgentId::as_str))
+        .bind(data)
+}
+
+async fn write_subscription(
+    conn: &mut SqliteConnection,
+    key: &SubscriptionKey,
+    row: Option<&SubscriptionRow>,
+) -> Result<()> {
+    let Some(row) = row else {
+        return sqlx::query("DELETE FROM subscriptions WHERE tenant = ? AND subscription_id = ?")
+            .bind(key.0.as_str())
+            .bind(key.1.to_string())
+            .execute(conn)
+            .await
+            .map_err(failure)
+            .map(|_| ());
+    };
+    let sql = format!(
+        "INSERT INTO subscriptions ({SUBSCRIPTION}) VALUES (?, ?, ?, ?, ?, ?) \
+         ON CONFLICT (tenant, subscription_id) DO UPDATE SET doc = excluded.doc, \
+           secrets = excluded.secrets, updated_at = excluded.updated_at"
+    );
+    sqlx::query(AssertSqlSafe(sql))
+        .bind(row.tenant.as_str())
+        .bind(row.id.to_string())
+        .bind(json(&row.subscription)?)
+        .bind(row.secrets.as_str())
+        .bind(row.created_at.0)
+        .bind(row.updated_at.0)
+        .execute(conn)
+        .await
+        .map_err(failure)
+        .map(|_| ())
+}
+
+async fn write_cursor(
+    conn: &mut SqliteConnection,
+    write: &CursorWrite,
+    sealed: &[SealedRecord],
+) -> Result<()> {
+    let (tenant, subscriber) = (write.key.0.as_str(), write.key.1.to_string());
+    let query = match &write.change {
+        CursorChange::Start => {
+            let at = write.start(sealed)?;
+            let audience = match &write.key.1 {
+                Subscriber::Agent(agent) => Some(agent.to_string()),
+                Subscriber::Subscription(_) => None,
+            };
+            sqlx::query(
+                "INSERT INTO event_cursors (tenant, subscriber, audience, leaf_index, ordinal, \
+                   active, broker, lease_until, next_at, failures, failing_since, attempts) \
+                 VALUES (?, ?, ?, ?, ?, TRUE, NULL, 0, 0, 0, NULL, 0) \
+                 ON CONFLICT (tenant, subscriber) DO UPDATE SET active = TRUE, \
+                   leaf_index = excluded.leaf_index, ordinal = excluded.ordinal, next_at = 0, \
+                   broker = NULL, lease_until = 0, failures = 0, failing_since = NULL",
+            )
+            .bind(tenant)
+            .bind(subscriber)
+            .bind(audience)
+            .bind(at.leaf_index)
+            .bind(at.ordinal)
+        }
+        CursorChange::Rewind(at) => sqlx::query(
+            "UPDATE event_cursors SET leaf_index = ?, ordinal = ?, next_at = 0, broker = NULL, \
+               lease_until = 0, failures = 0, failing_since = NULL WHERE tenant = ? AND subscriber = ?",
+        )
+        .bind(at.leaf_index)
+        .bind(at.ordinal)
+        .bind(tenant)
+        .bind(subscriber),
+        CursorChange::Active(active) => sqlx::query(
+            "UPDATE event_cursors SET active = ?, next_at = 0, failures = 0, failing_since = NULL \
+             WHERE tenant = ? AND subscriber = ?",
+        )
+        .bind(*active)
+        .bind(tenant)
+        .bind(subscriber),
+        CursorChange::Remove => {
+            sqlx::query("DELETE FROM event_deliveries WHERE tenant = ? AND subscriber = ?")
+                .bind(tenant)
+                .bind(subscriber.clone())
+                .execute(&mut *conn)
+                .await
+                .map_err(failure)?;
+            sqlx::query("DELETE FROM event_cursors WHERE tenant = ? AND subscriber = ?")
+                .bind(tenant)
+                .bind(subscriber)
+        }
+    };
+    query.execute(conn).await.map_err(failure).map(|_| ())
+}
+
+async fn settle(
+    conn: &mut SqliteConnection,
+    key: &CursorKey,
+    broker: &str,
+    settle: &CursorSettle,
+    log: &[EventDeliveryRow],
+) -> Result<bool> {
+    let subscriber = key.1.to_string();
+    let moved = sqlx::query(
+        "UPDATE event_cursors SET leaf_index = ?, ordinal = ?, next_at = ?, failures = ?, \
+           failing_since = ?, lease_until = ?, attempts = attempts + ? \
+         WHERE tenant = ? AND subscriber = ? AND broker = ? AND leaf_index = ? AND ordinal = ?",
+    )
+    .bind(settle.to.leaf_index)
+    .bind(settle.to.ordinal)
+    .bind(settle.next_at.0)
+    .bind(settle.failures)
+    .bind(settle.failing_since.map(|at| at.0))
+    .bind(settle.lease_until.0)
+    .bind(i64::try_from(log.len()).unwrap_or(i64::MAX))
+    .bind(key.0.as_str())
+    .bind(subscriber.as_str())
+    .bind(broker)
+    .bind(settle.from.leaf_index)
+    .bind(settle.from.ordinal)
+    .execute(&mut *conn)
+    .await
+    .map_err(failure)?
+    .rows_affected();
+    if moved == 0 {
+        return Ok(false);
+    }
+    let rows: Vec<_> = log.iter().map(|row| (key.0.as_str(), subscriber.as_str(), row)).collect();
+    RowBatch::upsert("event_deliveries", EVENT_DELIVERY, &["tenant", "subscriber", "slot"])
+        .run(conn, &rows, bind_delivery)
+        .await?;
+    Ok(true)
+}
+
+fn bind_delivery(query: SqliteStatement, row: (&str, &str, &EventDeliveryRow)) -> SqliteStatement {
+    let (tenant, subscriber, row) = row;
+    query
+        .bind(tenant.to_owned())
+        .bind(subscriber.to_owned())
+        .bind(row.number.rem_euclid(DELIVERY_LOG))
+        .bind(row.number)
+        .bind(row.position.leaf_index)
+        .bind(row.position.ordinal)
+        .bind(row.event_id.clone())
+        .bind(row.kind.clone())
+        .bind(row.at.0)
+        .bind(row.attempt)
+        .bind(row.outcome.clone())
+        .bind(row.status)
+        .bind(row.detail.clone())
+        .bind(row.duration_us)
+}
+
+async fn list(
+    pool: &SqlitePool,
+    tenant: &TenantId,
+    scope: EventScope<'_>,
+    after: Position,
+    limit: i64,
+) -> Result<Vec<EventRow>> {
+    let mut query = QueryBuilder::<Sqlite>::new(format!("SELECT {EVENT} FROM "));
+    query.push(match scope {
+        // From the task's records, which have an index by task, to their events.
+        EventScope::Task(_) => {
+            "audit_records AS r CROSS JOIN events AS e \
+             ON e.tenant = r.tenant AND e.leaf_index = r.leaf_index "
+        }
+        EventScope::All | EventScope::Audience(_) => "events AS e ",
+    });
+    query.push(
+        "LEFT JOIN handoffs AS h ON h.tenant = e.tenant AND h.handoff_id = e.handoff_id WHERE ",
+    );
+    match scope {
+        EventScope::Task(task) => {
+            query.push("r.tenant = ").push_bind(tenant.as_str());
+            query.push(" AND r.task_id = ").push_bind(task.to_string());
+            query.push(" AND r.leaf_index >= ").push_bind(after.leaf_index);
+        }
+        EventScope::All => {
+            query.push("e.tenant = ").push_bind(tenant.as_str());
+        }
+        EventScope::Audience(agent) => {
+            query.push("e.tenant = ").push_bind(tenant.as_str());
+            query.push(" AND e.audience = ").push_bind(agent.as_str());
+        }
+    }
+    query.push(" AND (e.leaf_index, e.ordinal) > (").push_bind(after.leaf_index);
+    query.push(", ").push_bind(after.ordinal);
+    query.push(") ORDER BY e.leaf_index, e.ordinal LIMIT ").push_bind(limit.max(0));
+    query.build().fetch_all(pool).await.map_err(failure)?.iter().map(rows::event).collect()
+}
+
+async fn cursors_of(row: Option<SqliteRow>) -> Result<Option<CursorRow>> {
+    row.map(|row| rows::cursor(&row)).transpose()
+}
+
+#[async_trait]
+impl EventStore for SqliteStore {
+    async fn list_events(
+        &self,
+        tenant: &TenantId,
+        scope: EventScope<'_>,
+        after: Position,
+        limit: i64,
+    ) -> Result<Vec<EventRow>> {
+        list(&self.readers, tenant, scope, after, limit).await
+    }
+
+    async fn delete_events(&self, tenant: &TenantId, cutoff: Micros) -> Result<u64> {
+        let mut tx = self.begin().await?;
+        let outcome = sqlx::query(
+            "DELETE FROM events WHERE tenant = ?1 AND leaf_index <= (SELECT max(leaf_index) FROM \
+               (SELECT leaf_index, at FROM events WHERE tenant = ?1 \
+                ORDER BY leaf_index, ordinal LIMIT ?2) WHERE at < ?3)",
+        )
+        .bind(tenant.as_str())
+        .bind(DELETED_AT_ONCE)
+        .bind(cutoff.0)
+        .execute(&mut tx.conn)
+        .await
+        .map_err(failure)
+        .map(|done| done.rows_affected());
+        tx.settle(outcome).await
+    }
+
+    async fn find_subscription(&self, key: &SubscriptionKey) -> Result<Option<SubscriptionRow>> {
+        let sql = format!(
+            "SELECT {SUBSCRIPTION} FROM subscriptions WHERE tenant = ? AND subscription_id = ?"
+        );
+        sqlx::query(AssertSqlSafe(sql))
+            .bind(key.0.as_str())
+            .bind(key.1.to_string())
+            .fetch_optional(&self.readers)
+            .await
+            .map_err(failure)?
+            .map(|row| rows::subscription(&row))
+            .transpose()
+    }
+
+    async fn list_subscriptions(&self, tenant: &TenantId) -> Result<Vec<SubscriptionRow>> {
+        let sql = format!(
+            "SELECT {SUBSCRIPTION} FROM subscriptions WHERE tenant = ? \
+             ORDER BY created_at, subscription_id"
+        );
+        sqlx::query(AssertSqlSafe(sql))
+            .bind(tenant.as_str())
+            .fetch_all(&self.readers)
+            .await
+            .map_err(failure)?
+            .iter()
+            .map(rows::subscription)
+            .collect()
+    }
+
+    async fn find_cursor(&self, key: &CursorKey) -> Result<Option<CursorRow>> {
+        let sql = format!("SELECT {CURSOR} FROM event_cursors WHERE tenant = ? AND subscriber = ?");
+        let row = sqlx::query(AssertSqlSafe(sql))
+            .bind(key.0.as_str())
+            .bind(key.1.to_string())
+            .fetch_optional(&self.readers)
+            .await
+            .map_err(failure)?;
+        cursors_of(row).await
+    }
+
+    async fn list_due_cursors(&self, now: Micros, limit: i64) -> Result<Vec<CursorKey>> {
+        sqlx::query(
+            "SELECT c.tenant, c.subscriber FROM event_cursors AS c \
+             WHERE c.active AND NOT (c.lease_until > ?1 AND c.lease_until <= ?1 + 120000000) \
+               AND NOT (c.next_at > ?1 AND c.next_at <= ?1 + 7200000000) AND CASE \
+               WHEN c.audience IS NULL THEN EXISTS (SELECT 1 FROM events AS e \
+                 WHERE e.tenant = c.tenant \
+                   AND (e.leaf_index, e.ordinal) > (c.leaf_index, c.ordinal)) \
+               ELSE EXISTS (SELECT 1 FROM events AS e \
+                 WHERE e.tenant = c.tenant AND e.audience = c.audience \
+                   AND (e.leaf_index, e.ordinal) > (c.leaf_index, c.ordinal)) END \
+             ORDER BY c.next_at, c.tenant, c.subscriber LIMIT ?2",
+        )
+        .bind(now.0)
+        .bind(limit)
+        .fetch_all(&self.readers)
+        .await
+        .map_err(failure)?
+        .iter()
+        .map(|row| Ok((rows::parse(row, "tenant")?, rows::parse(row, "subscriber")?)))
+        .collect()
+    }
+
+    async fn claim_cursor(
+        &self,
+        key: &CursorKey,
+        broker: &str,
+        now: Micros,
+        until: Micros,
+    ) -> Result<Option<CursorRow>> {
+        let sql = format!(
+            "UPDATE event_cursors SET broker = ?1, lease_until = ?2 \
+             WHERE tenant = ?3 AND subscriber = ?4 AND active \
+               AND NOT (lease_until > ?5 AND lease_until <= ?5 + 120000000) \
+               AND NOT (next_at > ?5 AND next_at <= ?5 + 7200000000) RETURNING {CURSOR}"
+        );
+        let mut tx = self.begin().await?;
+        let row = sqlx::query(AssertSqlSafe(sql))
+            .bind(broker)
+            .bind(until.0)
+            .bind(key.0.as_str())
+            .bind(key.1.to_string())
+            .bind(now.0)
+            .fetch_optional(&mut tx.conn)
+            .await
+            .map_err(failure);
+        let outcome = match row {
+            Ok(row) => cursors_of(row).await,
+            Err(err) => Err(err),
+        };
+        tx.settle(outcome).await
+    }
+
+    async fn renew_cursors(&self, broker: &str, now: Micros, until: Micros) -> Result<u64> {
+        let mut tx = self.begin().await?;
+        let outcome = sqlx::query(
+            "UPDATE event_cursors SET lease_until = ? WHERE broker = ? AND lease_until > ?",
+        )
+        .bind(until.0)
+        .bind(broker)
+        .bind(now.0)
+        .execute(&mut tx.conn)
+        .await
+        .map_err(failure)
+        .map(|done| done.rows_affected());
+        tx.settle(outcome).await
+    }
+
+    async fn settle_cursor(
+        &self,
+        key: &CursorKey,
+        broker: &str,
+        settled: &CursorSettle,
+        log: &[EventDeliveryRow],
+    ) -> Result<bool> {
+        let mut tx = self.begin().await?;
+        let outcome = settle(&mut tx.conn, key, broker, settled, log).await;
+        tx.settle(outcome).await
+    }
+
+    async fn list_event_deliveries(
+        &self,
+        key: &CursorKey,
+        before: Option<i64>,
+        limit: i64,
+    ) -> Result<Vec<EventDeliveryRow>> {
+        let sql = format!(
+            "SELECT {EVENT_DELIVERY} FROM event_deliveries \
+             WHERE tenant = ? AND subscriber = ? AND number < ? ORDER BY number DESC LIMIT ?"
+        );
+        sqlx::query(AssertSqlSafe(sql))
+            .bind(key.0.as_str())
+            .bind(key.1.to_string())
+            .bind(before.unwrap_or(i64::MAX))
+            .bind(limit)
+            .fetch_all(&self.readers)
+            .await
+            .map_err(failure)?
+            .iter()
+            .map(rows::event_delivery)
+            .collect()
+    }
+}

@@ -1,0 +1,72 @@
+//! Queries on payload schemas.
+
+use async_trait::async_trait;
+use sqlx::AssertSqlSafe;
+use sqlx::sqlite::SqliteConnection;
+
+use super::batch::{RowBatch, SqliteStatement, json};
+use super::connection::failure;
+use super::transact::fetch_pairs;
+use super::{SqliteStore, rows};
+use crate::store::rows::PAYLOAD_SCHEMA;
+use crate::store::schemas::{PayloadSchemaRow, PayloadSchemaStore};
+use crate::store::{BatchState, Needs, Result, Writes};
+use handoffd_core::domain::ids::TenantId;
+
+/// Loads a batch's rows.
+pub(super) async fn load(
+    conn: &mut SqliteConnection,
+    needs: &Needs,
+    state: &mut BatchState,
+) -> Result<()> {
+    if !needs.payload_schemas.is_empty() {
+        let (table, wanted) = ("payload_schemas", json(&needs.payload_schemas)?);
+        for row in fetch_pairs(conn, table, PAYLOAD_SCHEMA, "schema_id", wanted).await? {
+            let row = rows::payload_schema(&row)?;
+            state.payload_schemas.insert(row.key(), row);
+        }
+    }
+    Ok(())
+}
+
+/// Writes a batch's changes.
+pub(super) async fn write(conn: &mut SqliteConnection, writes: &Writes) -> Result<()> {
+    let schemas: Vec<_> = writes.payload_schemas.iter().collect();
+    RowBatch::insert("payload_schemas", PAYLOAD_SCHEMA).run(conn, &schemas, bind).await.map(|_| ())
+}
+
+fn bind(query: SqliteStatement, row: &PayloadSchemaRow) -> SqliteStatement {
+    query
+        .bind(row.tenant.as_str())
+        .bind(row.id.as_str())
+        .bind(row.version.as_str())
+        .bind(row.ordinal)
+        .bind(row.doc.as_str())
+        .bind(row.sha256.as_slice())
+        .bind(row.migration.as_deref())
+        .bind(row.created_by.as_str())
+        .bind(row.created_at.0)
+}
+
+#[async_trait]
+impl PayloadSchemaStore for SqliteStore {
+    async fn list_payload_schemas(
+        &self,
+        tenant: &TenantId,
+        id: Option<&str>,
+    ) -> Result<Vec<PayloadSchemaRow>> {
+        let sql = format!(
+            "SELECT {PAYLOAD_SCHEMA} FROM payload_schemas \
+             WHERE tenant = ?1 AND (?2 IS NULL OR schema_id = ?2) ORDER BY schema_id, ordinal"
+        );
+        sqlx::query(AssertSqlSafe(sql))
+            .bind(tenant.as_str())
+            .bind(id)
+            .fetch_all(&self.readers)
+            .await
+            .map_err(failure)?
+            .iter()
+            .map(rows::payload_schema)
+            .collect()
+    }
+}

@@ -1,0 +1,410 @@
+//! What is SQLite's alone: the file and its lock, the writer that outlives its callers, the
+//! triggers of the log. What both sides do is in the conformance suite.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Poll;
+use std::time::Duration;
+
+use sqlx::{Connection, SqliteConnection};
+use tempfile::TempDir;
+use uuid::Uuid;
+
+use super::*;
+use crate::store::{OutboxRow, StoreError};
+use handoffd_core::domain::handoff::{Cost, HandoffStatus, Priority};
+use handoffd_core::domain::ids::{ExecutionId, HandoffId};
+use handoffd_core::domain::latency::LatencyClock;
+use handoffd_core::domain::money::Usd;
+use handoffd_core::domain::task::TaskStatus;
+use handoffd_core::evidence::commitment::{CommitmentSubject, PackedContent};
+use handoffd_core::evidence::record::{
+    Actor, PersonalPart, RecordContent, RecordDraft, RecordKind, record_hash,
+};
+
+pub(super) const AT: Micros = Micros(1_000_000);
+
+pub(super) struct SqliteBench {
+    pub(super) folder: TempDir,
+    pub(super) store: SqliteStore,
+    pub(super) tenant: TenantId,
+}
+
+impl SqliteBench {
+    pub(super) async fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let store = SqliteStore::open(&url(&folder), SqliteOptions::serving()).await.unwrap();
+        assert!(store.migrate().await.unwrap() > 0);
+        let tenant: TenantId = "acme".parse().unwrap();
+        store.ensure_tenant(&tenant, "log-1", AT).await.unwrap();
+        Self { folder, store, tenant }
+    }
+
+    /// A connection past the store.
+    pub(super) async fn raw(&self) -> SqliteConnection {
+        SqliteConnection::connect(&url(&self.folder)).await.unwrap()
+    }
+
+    pub(super) async fn write(&self, writes: Writes) -> Result<Vec<SealedRecord>> {
+        let mut writes = Some(writes);
+        let done = self.store.transact(&Needs::default(), &mut |_| writes.take().unwrap()).await;
+        done.map(|done| done.records)
+    }
+
+    pub(super) async fn load(&self, needs: &Needs) -> BatchState {
+        let mut seen = None;
+        let none = self
+            .store
+            .transact(needs, &mut |state| {
+                seen = Some(state);
+                Writes::default()
+            })
+            .await
+            .unwrap();
+        assert!(none.records.is_empty());
+        seen.unwrap()
+    }
+
+    pub(super) fn task(&self, n: u128) -> Task {
+        Task {
+            tenant: self.tenant.clone(),
+            id: TaskId(Uuid::from_u128(n)),
+            status: TaskStatus::HandingOff,
+            holder: agent("a"),
+            checkpoint: None,
+            fence: 1,
+            handoffs: 1,
+            undelivered: 1,
+            failures: 0,
+            course: handoffd_core::domain::course::Course::default(),
+            spent: Usd(5),
+            remaining: Usd(7),
+            topped_up: Usd(9),
+            opened_by: Some(agent("a")),
+            funds: None,
+            created_at: AT,
+            updated_at: AT,
+        }
+    }
+
+    pub(super) fn handoff(&self, n: u128, task: &Task) -> Handoff {
+        Handoff {
+            tenant: self.tenant.clone(),
+            id: HandoffId(Uuid::from_u128(n)),
+            task_id: task.id,
+            parent_id: None,
+            source: agent("a"),
+            source_version: "1.0.0".to_owned(),
+            source_execution: ExecutionId(Uuid::from_u128(9)),
+            target: agent("b"),
+            target_type: "type-b".to_owned(),
+            target_version: "2.0.0".to_owned(),
+            mode: DeliveryMode::Webhook,
+            status: HandoffStatus::Pending,
+            fencing_token: 1,
+            attempts: 0,
+            deadline_at: Some(Micros(2_000_000)),
+            cost: Cost { prompt_tokens: 3, ..Cost::default() },
+            idempotent: true,
+            checkpoint: None,
+            content_id: None,
+            digest_salt: vec![1; 16],
+            digest: vec![2; 32],
+            checkpoint_commitment: Some([8; 32]),
+            commitment: Some([7; 32]),
+            origin: None,
+            ruling: None,
+            topped_up: Usd(11),
+            reason: None,
+            traceparent: "00-trace".to_owned(),
+            tracestate: "a=1".to_owned(),
+            span: "00-span".to_owned(),
+            created_at: Micros(AT.0 + i64::try_from(n).unwrap()),
+            clock: LatencyClock { started_at: Micros(AT.0 - 5), offered_at: Some(AT) },
+            accepted_at: None,
+            ended_at: None,
+        }
+    }
+}
+
+pub(super) fn url(folder: &TempDir) -> String {
+    format!("sqlite:{}", folder.path().join("deep/er/h.db").display())
+}
+
+pub(super) fn agent(name: &str) -> AgentId {
+    name.parse().unwrap()
+}
+
+pub(super) fn outbox(handoff: &Handoff, seq: i64) -> OutboxRow {
+    OutboxRow {
+        tenant: handoff.tenant.clone(),
+        handoff_id: handoff.id,
+        task_id: handoff.task_id,
+        seq,
+        target: handoff.target.clone(),
+        mode: handoff.mode,
+        priority: Priority::Normal,
+        visible_at: handoff.created_at,
+        attempt: 0,
+        busy: 0,
+        claimed_by: None,
+        created_at: handoff.created_at,
+    }
+}
+
+/// The record of a committed handoff with its message and two subjects' data.
+pub(super) fn record(handoff: &mut Handoff, message: &str) -> RecordDraft {
+    let id = ContentId(Uuid::from_u128(handoff.id.0.as_u128() + 1_000_000));
+    handoff.content_id = Some(id);
+    let part = PackedContent::new(CommitmentSubject::Message, [3; 16], message.as_bytes());
+    let personal = |subject: &str| PersonalPart {
+        subject_id: subject.to_owned(),
+        part: PackedContent::new(
+            CommitmentSubject::PersonalData,
+            [4; 16],
+            format!("\"{subject}\"").as_bytes(),
+        ),
+    };
+    let mut draft =
+        RecordDraft::new(handoff.tenant.clone(), RecordKind::Handoff, AT, Actor::broker());
+    draft.task_id = Some(handoff.task_id);
+    draft.handoff_id = Some(handoff.id);
+    draft.content = Some(RecordContent { id, part });
+    draft.personal = vec![personal("zoe"), personal("adam")];
+    draft
+}
+
+/// `count` handoffs, each on a task of its own, with outbox row and record.
+pub(super) fn committed(bench: &SqliteBench, ids: std::ops::Range<u128>) -> Writes {
+    let mut writes = Writes::default();
+    for n in ids {
+        let task = bench.task(n);
+        let mut handoff = bench.handoff(n, &task);
+        writes.records.push(record(&mut handoff, &format!("message {n}")));
+        let key = (bench.tenant.clone(), handoff.id);
+        writes.outbox.insert(key.clone(), Some(outbox(&handoff, 1)));
+        writes.handoffs.insert(key, (handoff, true));
+        writes.tasks.insert((bench.tenant.clone(), task.id), (task, true));
+    }
+    writes
+}
+
+#[tokio::test]
+async fn a_url_names_a_file() {
+    for bad in ["sqlite::memory:", "sqlite:", "postgres://x", "sqlite:a.db?mode=ro", "a.db"] {
+        let refused = SqliteStore::open(bad, SqliteOptions::serving()).await.unwrap_err();
+        assert!(matches!(refused, StoreError::Refused(_)), "{bad}: {refused}");
+    }
+    let missing = SqliteStore::open("sqlite:/no/such/file.db", SqliteOptions::beside()).await;
+    assert!(matches!(missing.unwrap_err(), StoreError::Unavailable(_)));
+}
+
+#[tokio::test]
+async fn one_broker_serves_a_file_and_others_may_look() {
+    let bench = SqliteBench::new().await;
+    let url = url(&bench.folder);
+    let second = SqliteStore::open(&url, SqliteOptions::serving()).await.unwrap_err();
+    assert!(second.to_string().contains("another broker serves"), "{second}");
+
+    bench.write(committed(&bench, 1..3)).await.unwrap();
+    let beside = SqliteStore::open(&url, SqliteOptions::beside()).await.unwrap();
+    assert_eq!(beside.find_head(&bench.tenant).await.unwrap().unwrap().size, 2);
+    assert_eq!(beside.migrate().await.unwrap(), 0);
+    beside.close().await;
+
+    bench.store.close().await;
+    assert!(matches!(bench.store.ping().await, Err(StoreError::Unavailable(_))));
+    assert!(matches!(bench.store.beat("x", AT).await, Err(StoreError::Unavailable(_))));
+    let again = SqliteStore::open(&url, SqliteOptions::serving()).await.unwrap();
+    assert_eq!(again.find_head(&bench.tenant).await.unwrap().unwrap().size, 2);
+    assert_eq!(again.list_tenants().await.unwrap(), std::slice::from_ref(&bench.tenant));
+    again.ping().await.unwrap();
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn only_the_owner_reads_the_files() {
+    use std::os::unix::fs::PermissionsExt;
+    let bench = SqliteBench::new().await;
+    for file in std::fs::read_dir(bench.folder.path().join("deep/er")).unwrap() {
+        let file = file.unwrap();
+        assert_eq!(file.metadata().unwrap().permissions().mode() & 0o077, 0, "{file:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_foreign_or_changed_migration_is_refused() {
+    let bench = SqliteBench::new().await;
+    assert_eq!(bench.store.migrate().await.unwrap(), 0);
+    let mut raw = bench.raw().await;
+    sqlx::raw_sql("INSERT INTO _sqlx_migrations VALUES (99, 'future', '', TRUE, x'00', 0)")
+        .execute(&mut raw)
+        .await
+        .unwrap();
+    let newer = bench.store.migrate().await.unwrap_err();
+    assert!(matches!(&newer, StoreError::Refused(why) if why.contains("migration 99")), "{newer}");
+    sqlx::raw_sql(
+        "DELETE FROM _sqlx_migrations WHERE version = 99; \
+         UPDATE _sqlx_migrations SET checksum = x'00'",
+    )
+    .execute(&mut raw)
+    .await
+    .unwrap();
+    let changed = bench.store.migrate().await.unwrap_err();
+    assert!(matches!(&changed, StoreError::Refused(why) if why.contains("another text")));
+}
+
+#[tokio::test]
+async fn records_cannot_be_rewritten_by_sql() {
+    let bench = SqliteBench::new().await;
+    bench.write(committed(&bench, 1..3)).await.unwrap();
+    let mut raw = bench.raw().await;
+    for sql in [
+        "UPDATE audit_records SET body = x'00'",
+        "DELETE FROM audit_records WHERE leaf_index = 1",
+        "REPLACE INTO audit_records SELECT * FROM audit_records WHERE leaf_index = 0",
+        "INSERT OR REPLACE INTO audit_records SELECT * FROM audit_records",
+    ] {
+        let refused = sqlx::raw_sql(sql).execute(&mut raw).await.unwrap_err();
+        assert!(refused.to_string().contains("append-only"), "{sql}: {refused}");
+    }
+    let records = bench.store.list_records(&bench.tenant, None, 0, 10, false).await.unwrap();
+    assert_eq!(records.len(), 2);
+    assert!(records.iter().all(|record| record_hash(&record.body) == record.hash.as_slice()));
+}
+
+#[tokio::test]
+async fn a_caller_that_goes_away_takes_nothing_with_it() {
+    let bench = SqliteBench::new().await;
+    let planned = AtomicBool::new(false);
+    let mut plan = |_| {
+        planned.store(true, Ordering::Relaxed);
+        committed(&bench, 1..200)
+    };
+    let needs = Needs::default();
+    tokio::select! {
+        biased;
+        _ = bench.store.transact(&needs, &mut plan) => panic!("the writes never wait"),
+        // Asked right after the poll in which the plan ran: the first write is on its way.
+        () = std::future::poll_fn(|_| {
+            if planned.load(Ordering::Relaxed) { Poll::Ready(()) } else { Poll::Pending }
+        }) => {}
+    }
+    assert_eq!(bench.store.find_head(&bench.tenant).await.unwrap().unwrap().size, 0);
+    assert_eq!(bench.write(committed(&bench, 1..3)).await.unwrap().len(), 2);
+}
+
+#[tokio::test]
+async fn whenever_a_caller_goes_away_a_batch_is_whole_or_absent() {
+    let bench = SqliteBench::new().await;
+    for n in 0..60u32 {
+        let from = u128::from(n) * 100 + 1;
+        let attempt = bench.write(committed(&bench, from..from + 20));
+        let _ = tokio::time::timeout(Duration::from_micros(u64::from(n) * 150), attempt).await;
+    }
+    bench.write(committed(&bench, 100_000..100_001)).await.unwrap();
+    let head = bench.store.find_head(&bench.tenant).await.unwrap().unwrap();
+    let depths = bench.store.depths().await.unwrap();
+    assert_eq!((head.size - 1) % 20, 0);
+    assert_eq!(depths.outbox, head.size);
+    let records = bench.store.list_records(&bench.tenant, None, 0, 5_000, false).await.unwrap();
+    assert_eq!(i64::try_from(records.len()).unwrap(), head.size);
+    assert!(bench.store.list_unrecorded(&bench.tenant).await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn a_plan_that_panics_leaves_the_writer_usable() {
+    let bench = SqliteBench::new().await;
+    let writes = committed(&bench, 1..2);
+    let store = Arc::new(bench.store);
+    let panicking = Arc::clone(&store);
+    let task = tokio::spawn(async move {
+        panicking.transact(&Needs::default(), &mut |_| panic!("as the test wants")).await
+    });
+    assert!(task.await.unwrap_err().is_panic());
+    let mut writes = Some(writes);
+    let sealed = store.transact(&Needs::default(), &mut |_| writes.take().unwrap()).await.unwrap();
+    assert_eq!(sealed.records.len(), 1);
+}
+
+/// A transaction of 1 MiB.
+async fn fill(bench: &SqliteBench) {
+    let mut tx = bench.store.begin().await.unwrap();
+    let blobs = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 16) \
+         INSERT INTO filler SELECT randomblob(65536) FROM n";
+    sqlx::query(blobs).execute(&mut tx.conn).await.unwrap();
+    tx.settle(Ok(())).await.unwrap();
+}
+
+async fn filler(bench: &SqliteBench) {
+    let mut tx = bench.store.begin().await.unwrap();
+    sqlx::query("CREATE TABLE filler (bytes BLOB)").execute(&mut tx.conn).await.unwrap();
+    tx.settle(Ok(())).await.unwrap();
+}
+
+fn log_bytes(bench: &SqliteBench) -> u64 {
+    let path = bench.folder.path().join("deep/er/h.db-wal");
+    std::fs::metadata(path).unwrap().len()
+}
+
+#[tokio::test]
+async fn the_write_ahead_log_begins_anew_while_writers_go_on() {
+    let bench = SqliteBench::new().await;
+    filler(&bench).await;
+    for _ in 0..120 {
+        fill(&bench).await;
+        assert!(log_bytes(&bench) < 3 * wal::LONG, "{}", log_bytes(&bench));
+    }
+}
+
+#[tokio::test]
+async fn the_write_ahead_log_grows_under_a_long_reader_and_is_cut_back_after_it() {
+    let bench = SqliteBench::new().await;
+    filler(&bench).await;
+    let mut reader = bench.raw().await;
+    sqlx::query("BEGIN").execute(&mut reader).await.unwrap();
+    sqlx::query("SELECT count(*) FROM filler").execute(&mut reader).await.unwrap();
+    for _ in 0..40 {
+        fill(&bench).await;
+    }
+    assert!(log_bytes(&bench) > 2 * wal::LONG, "{}", log_bytes(&bench));
+    reader.close().await.unwrap();
+    let mut left = 200;
+    while log_bytes(&bench) > wal::LONG {
+        assert!(left > 0, "still {} bytes", log_bytes(&bench));
+        left -= 1;
+        fill(&bench).await;
+    }
+    for _ in 0..80 {
+        fill(&bench).await;
+        assert!(log_bytes(&bench) < 3 * wal::LONG, "{}", log_bytes(&bench));
+    }
+}
+
+/// See the head of `wal.rs`.
+#[tokio::test]
+async fn this_sqlite_has_no_wal_reset_bug() {
+    let bench = SqliteBench::new().await;
+    let mut raw = bench.raw().await;
+    let version: String =
+        sqlx::query_scalar("SELECT sqlite_version()").fetch_one(&mut raw).await.unwrap();
+    let version: semver::Version = version.parse().unwrap();
+    assert!(version >= semver::Version::new(3, 51, 3), "{version}");
+}
+
+#[tokio::test]
+async fn what_the_write_ahead_log_holds_at_the_end_is_in_the_file() {
+    let bench = SqliteBench::new().await;
+    filler(&bench).await;
+    fill(&bench).await;
+    // Enough for the log to have been copied once, by the other connection.
+    for _ in 0..300 {
+        let tx = bench.store.begin().await.unwrap();
+        tx.settle(Ok(())).await.unwrap();
+    }
+    bench.store.close().await;
+    let folder = bench.folder.path().join("deep/er");
+    assert!(!folder.join("h.db-wal").exists());
+    assert!(std::fs::metadata(folder.join("h.db")).unwrap().len() > 1 << 20);
+}

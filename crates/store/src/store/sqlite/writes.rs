@@ -1,0 +1,385 @@
+//! Writes of a batch: a few statements for each table.
+
+use serde::Serialize;
+use sqlx::AssertSqlSafe;
+use sqlx::sqlite::SqliteConnection;
+
+use super::batch::{RowBatch, SqliteStatement, json};
+use super::connection::failure;
+use super::transact::IDEMPOTENCY;
+use crate::store::books;
+use crate::store::rows::{
+    AGENT, CHECKPOINT, DEAD_LETTER, EDGE, ESCALATION, HANDOFF, KEY, OUTBOX, REFUSED_TASK, RETURN,
+    TASK,
+};
+use crate::store::{
+    AgentKey, AgentRow, CheckpointRow, DeadLetterRow, IdempotencyRow, KeyRow, OutboxRow,
+    RefusedTaskRow, Result, ReturnRow, StoreError, Writes,
+};
+use handoffd_core::domain::escalation::Escalation;
+use handoffd_core::domain::handoff::{DeliveryMode, Handoff};
+use handoffd_core::domain::ids::{AgentId, Micros};
+use handoffd_core::domain::progress::Edge;
+
+/// Columns of a task that never change.
+const TASK_FIXED: [&str; 2] = ["created_at", "opened_by"];
+
+/// [`TASK_FIXED`] and the budget, for a task with an unchanged budget.
+const TASK_SAME_BOOKS: [&str; 3] = ["created_at", "opened_by", "funds"];
+
+/// Columns of a handoff that never change. Only an erasure removes digest and `tracestate`.
+const HANDOFF_FIXED: [&str; 13] = [
+    "digest_salt",
+    "digest",
+    "task_id",
+    "parent_id",
+    "source",
+    "source_version",
+    "source_execution",
+    "traceparent",
+    "created_at",
+    "commitment",
+    "origin",
+    "tracestate",
+    "span",
+];
+
+/// Writes all rows except the records.
+pub(super) async fn write(conn: &mut SqliteConnection, writes: &Writes) -> Result<()> {
+    let rows = books::TaskRows::of(writes);
+    let [new, changed, same_books] =
+        [&rows.new, &rows.changed, &rows.same_books].map(|rows| rows.iter().collect::<Vec<_>>());
+    RowBatch::insert("tasks", TASK).run(conn, &new, bind_task).await?;
+    for (known, fixed) in [(changed, &TASK_FIXED[..]), (same_books, &TASK_SAME_BOOKS)] {
+        let touched = RowBatch::update("tasks", TASK, fixed).run(conn, &known, bind_task).await?;
+        all_known(touched, known.len())?;
+    }
+
+    let (new, known) = split(writes.handoffs.values());
+    RowBatch::insert("handoffs", HANDOFF).run(conn, &new, bind_handoff).await?;
+    let touched = RowBatch::update("handoffs", HANDOFF, &HANDOFF_FIXED)
+        .run(conn, &known, bind_handoff)
+        .await?;
+    all_known(touched, known.len())?;
+
+    let gone: Vec<_> =
+        writes.outbox.iter().filter(|(_, row)| row.is_none()).map(|(key, _)| key).collect();
+    delete(conn, "outbox", "handoff_id", &gone).await?;
+    let kept: Vec<_> = writes.outbox.values().flatten().collect();
+    RowBatch::upsert("outbox", OUTBOX, &["tenant", "handoff_id"])
+        .run(conn, &kept, bind_outbox)
+        .await?;
+
+    let gone: Vec<_> =
+        writes.returns.iter().filter(|(_, row)| row.is_none()).map(|(key, _)| key).collect();
+    delete(conn, "returns", "handoff_id", &gone).await?;
+    let returns: Vec<_> = writes.returns.values().flatten().collect();
+    RowBatch::insert("returns", RETURN).run(conn, &returns, bind_return).await?;
+
+    let checkpoints: Vec<_> = writes.checkpoints.iter().collect();
+    RowBatch::insert("checkpoints", CHECKPOINT).run(conn, &checkpoints, bind_checkpoint).await?;
+    let uses: Vec<_> = writes.idempotency.iter().collect();
+    RowBatch::insert("idempotency_keys", IDEMPOTENCY).run(conn, &uses, bind_idempotency).await?;
+    let texts = texts(writes.dead_letters.iter().map(|row| &row.failures))?;
+    let letters: Vec<_> =
+        writes.dead_letters.iter().zip(texts.iter().map(String::as_str)).collect();
+    // A new one collides, if at all, by its handoff.
+    RowBatch::upsert("dead_letters", DEAD_LETTER, &["tenant", "handoff_id"])
+        .run(conn, &letters, bind_dead_letter)
+        .await?;
+    let edges: Vec<_> = writes.edges.values().collect();
+    RowBatch::upsert("task_edges", EDGE, &["tenant", "task_id", "source", "target"])
+        .run(conn, &edges, bind_edge)
+        .await?;
+    let refused: Vec<_> = writes.refused_tasks.values().collect();
+    RowBatch::upsert("refused_tasks", REFUSED_TASK, &["tenant", "task_id", "agent_id"])
+        .run(conn, &refused, bind_refused_task)
+        .await?;
+    let escalations: Vec<_> = writes.escalations.values().collect();
+    RowBatch::upsert("escalations", ESCALATION, &["tenant", "escalation_id"])
+        .run(conn, &escalations, bind_escalation)
+        .await?;
+    write_access(conn, writes).await?;
+    super::contracts::write(conn, writes).await?;
+    super::schemas::write(conn, writes).await?;
+    super::caps::write(conn, writes).await?;
+    for (agent, (mode, at)) in &writes.retargets {
+        retarget(conn, agent, *mode, *at).await?;
+    }
+    Ok(())
+}
+
+/// Sets the delivery mode of an agent's waiting handoffs.
+async fn retarget(
+    conn: &mut SqliteConnection,
+    (tenant, agent): &AgentKey,
+    mode: DeliveryMode,
+    at: Micros,
+) -> Result<()> {
+    for sql in [
+        "UPDATE handoffs SET mode = ?1 WHERE tenant = ?2 AND target = ?3 AND status = 'PENDING' \
+         AND EXISTS (SELECT 1 FROM outbox AS o WHERE o.tenant = handoffs.tenant \
+           AND o.handoff_id = handoffs.handoff_id AND (o.claimed_by IS NULL OR o.visible_at <= ?4))",
+        "UPDATE outbox SET mode = ?1, claimed_by = NULL, visible_at = 0 WHERE tenant = ?2 AND target = ?3 \
+         AND (claimed_by IS NULL OR visible_at <= ?4)",
+    ] {
+        let query = sqlx::query(sql).bind(mode.as_str()).bind(tenant.as_str());
+        query.bind(agent.as_str()).bind(at.0).execute(&mut *conn).await.map_err(failure)?;
+    }
+    Ok(())
+}
+
+/// Writes agents and keys.
+async fn write_access(conn: &mut SqliteConnection, writes: &Writes) -> Result<()> {
+    let gone: Vec<_> =
+        writes.agents.iter().filter(|(_, row)| row.is_none()).map(|(key, _)| key).collect();
+    delete(conn, "agents", "agent_id", &gone).await?;
+    let texts = texts(writes.agents.values().flatten().map(|row| &row.agent))?;
+    let agents: Vec<_> =
+        writes.agents.values().flatten().zip(texts.iter().map(String::as_str)).collect();
+    RowBatch::upsert("agents", AGENT, &["tenant", "agent_id"])
+        .run(conn, &agents, bind_agent)
+        .await?;
+    let keys: Vec<_> = writes.keys.values().collect();
+    RowBatch::upsert("api_keys", KEY, &["tenant", "key_id"]).run(conn, &keys, bind_key).await?;
+    Ok(())
+}
+
+/// Serializes each value as JSON.
+fn texts<'a, T: Serialize + 'a>(values: impl Iterator<Item = &'a T>) -> Result<Vec<String>> {
+    values.map(json).collect()
+}
+
+/// Splits rows into new and known ones.
+fn split<'a, T>(rows: impl Iterator<Item = &'a (T, bool)>) -> (Vec<&'a T>, Vec<&'a T>) {
+    let (mut fresh, mut known) = (Vec::new(), Vec::new());
+    for (row, is_new) in rows {
+        if *is_new { fresh.push(row) } else { known.push(row) }
+    }
+    (fresh, known)
+}
+
+fn all_known(touched: u64, expected: usize) -> Result<()> {
+    if usize::try_from(touched).is_ok_and(|touched| touched == expected) {
+        Ok(())
+    } else {
+        Err(StoreError::Refused("a row to be updated does not exist".to_owned()))
+    }
+}
+
+async fn delete<K: Serialize + Sync>(
+    conn: &mut SqliteConnection,
+    table: &str,
+    id: &str,
+    keys: &[K],
+) -> Result<()> {
+    if !keys.is_empty() {
+        let sql = format!(
+            "DELETE FROM {table} WHERE (tenant, {id}) IN \
+             (SELECT value ->> 0, value ->> 1 FROM json_each(?))"
+        );
+        let query = sqlx::query(AssertSqlSafe(sql)).bind(json(&keys)?);
+        query.execute(conn).await.map_err(failure)?;
+    }
+    Ok(())
+}
+
+fn bind_task(query: SqliteStatement, (task, books): &books::TaskRow<'_>) -> SqliteStatement {
+    query
+        .bind(task.tenant.as_str())
+        .bind(task.id.to_string())
+        .bind(task.status.as_str())
+        .bind(task.holder.as_str())
+        .bind(task.checkpoint.map(|at| at.execution_id.to_string()))
+        .bind(task.checkpoint.map(|at| at.seq))
+        .bind(task.fence)
+        .bind(task.handoffs)
+        .bind(task.undelivered)
+        .bind(task.failures)
+        .bind(task.spent.0)
+        .bind(task.remaining.0)
+        .bind(task.created_at.0)
+        .bind(task.updated_at.0)
+        .bind(task.topped_up.0)
+        .bind(task.opened_by.as_ref().map(AgentId::as_str))
+        .bind(task.course.to_text())
+        .bind(books.as_deref())
+}
+
+fn bind_handoff(query: SqliteStatement, handoff: &Handoff) -> SqliteStatement {
+    let tokens = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
+    query
+        .bind(handoff.tenant.as_str())
+        .bind(handoff.id.to_string())
+        .bind(handoff.task_id.to_string())
+        .bind(handoff.parent_id.map(|id| id.to_string()))
+        .bind(handoff.source.as_str())
+        .bind(handoff.source_version.as_str())
+        .bind(handoff.source_execution.to_string())
+        .bind(handoff.target.as_str())
+        .bind(handoff.target_type.as_str())
+        .bind(handoff.target_version.as_str())
+        .bind(handoff.mode.as_str())
+        .bind(handoff.status.as_str())
+        .bind(handoff.fencing_token)
+        .bind(handoff.attempts)
+        .bind(handoff.deadline_at.map(|at| at.0))
+        .bind(handoff.cost.spent.0)
+        .bind(handoff.cost.remaining.0)
+        .bind(tokens(handoff.cost.prompt_tokens))
+        .bind(tokens(handoff.cost.completion_tokens))
+        .bind(handoff.idempotent)
+        .bind(handoff.checkpoint.map(|at| at.execution_id.to_string()))
+        .bind(handoff.checkpoint.map(|at| at.seq))
+        .bind(handoff.content_id.map(|id| id.to_string()))
+        .bind(handoff.digest_salt.as_slice())
+        .bind(handoff.digest.as_slice())
+        .bind(handoff.reason.as_deref())
+        .bind(handoff.traceparent.as_str())
+        .bind(handoff.created_at.0)
+        .bind(handoff.accepted_at.map(|at| at.0))
+        .bind(handoff.ended_at.map(|at| at.0))
+        .bind(handoff.ruling.as_ref().map(|ruling| ruling.to_text()))
+        .bind(handoff.commitment.as_ref().map(<[u8; 32]>::as_slice))
+        .bind(handoff.checkpoint_commitment.as_ref().map(<[u8; 32]>::as_slice))
+        .bind(handoff.topped_up.0)
+        .bind(handoff.origin.map(|id| id.to_string()))
+        .bind(handoff.tracestate.as_str())
+        .bind(handoff.span.as_str())
+        .bind(handoff.clock.started_at.0)
+        .bind(handoff.clock.offered_at.map(|at| at.0))
+}
+
+fn bind_outbox(query: SqliteStatement, row: &OutboxRow) -> SqliteStatement {
+    query
+        .bind(row.tenant.as_str())
+        .bind(row.handoff_id.to_string())
+        .bind(row.task_id.to_string())
+        .bind(row.seq)
+        .bind(row.target.as_str())
+        .bind(row.mode.as_str())
+        .bind(row.priority.rank())
+        .bind(row.visible_at.0)
+        .bind(row.attempt)
+        .bind(row.busy)
+        .bind(row.claimed_by.as_deref())
+        .bind(row.created_at.0)
+}
+
+fn bind_refused_task(query: SqliteStatement, row: &RefusedTaskRow) -> SqliteStatement {
+    query
+        .bind(row.tenant.as_str())
+        .bind(row.task_id.to_string())
+        .bind(row.agent.as_str())
+        .bind(row.refusals)
+        .bind(row.updated_at.0)
+}
+
+fn bind_return(query: SqliteStatement, row: &ReturnRow) -> SqliteStatement {
+    query
+        .bind(row.tenant.as_str())
+        .bind(row.handoff_id.to_string())
+        .bind(row.task_id.to_string())
+        .bind(row.agent.as_str())
+        .bind(row.returned_at.0)
+        .bind(row.visible_at.0)
+}
+
+fn bind_checkpoint(query: SqliteStatement, row: &CheckpointRow) -> SqliteStatement {
+    query
+        .bind(row.tenant.as_str())
+        .bind(row.task_id.to_string())
+        .bind(row.at.execution_id.to_string())
+        .bind(row.at.seq)
+        .bind(row.agent.as_str())
+        .bind(row.part.commitment.as_slice())
+        .bind(row.part.salt.as_slice())
+        .bind(row.part.codec.as_str())
+        .bind(row.part.bytes.as_slice())
+        .bind(row.created_at.0)
+}
+
+fn bind_idempotency(query: SqliteStatement, row: &IdempotencyRow) -> SqliteStatement {
+    query
+        .bind(row.tenant.as_str())
+        .bind(row.agent.as_str())
+        .bind(row.key.as_str())
+        .bind(row.handoff_id.to_string())
+        .bind(row.created_at.0)
+}
+
+fn bind_dead_letter(
+    query: SqliteStatement,
+    (row, failures): (&DeadLetterRow, &str),
+) -> SqliteStatement {
+    query
+        .bind(row.tenant.as_str())
+        .bind(row.handoff_id.to_string())
+        .bind(row.task_id.to_string())
+        .bind(row.source.as_str())
+        .bind(row.target.as_ref().map(AgentId::as_str))
+        .bind(row.reason.as_str())
+        .bind(failures)
+        .bind(row.status.as_str())
+        .bind(row.created_at.0)
+        .bind(row.resolved_at.map(|at| at.0))
+        .bind(row.resolved_by.as_deref())
+}
+
+fn bind_edge(query: SqliteStatement, edge: &Edge) -> SqliteStatement {
+    query
+        .bind(edge.tenant.as_str())
+        .bind(edge.task_id.to_string())
+        .bind(edge.source.as_str())
+        .bind(edge.target.as_str())
+        .bind(edge.passages)
+        .bind(edge.repeats)
+        .bind(edge.completed)
+        // Counted with the task since migration 0015.
+        .bind(0_i64)
+        .bind(edge.spent.0)
+        .bind(edge.remaining.0)
+        .bind(edge.topped_up.0)
+        .bind(edge.updated_at.0)
+}
+
+fn bind_escalation(query: SqliteStatement, row: &Escalation) -> SqliteStatement {
+    query
+        .bind(row.tenant.as_str())
+        .bind(row.id.to_string())
+        .bind(row.task_id.to_string())
+        .bind(row.handoff_id.map(|id| id.to_string()))
+        .bind(row.source.as_str())
+        .bind(row.target.as_str())
+        .bind(row.reason.as_str())
+        .bind(row.channel.as_deref())
+        .bind(row.resume_as.as_ref().map(AgentId::as_str))
+        .bind(row.status.as_str())
+        .bind(row.created_at.0)
+        .bind(row.timeout_at.0)
+        .bind(row.resolved_at.map(|at| at.0))
+        .bind(row.resolved_by.as_deref())
+        .bind(row.resolution.as_deref())
+}
+
+fn bind_agent(query: SqliteStatement, (row, doc): (&AgentRow, &str)) -> SqliteStatement {
+    query
+        .bind(row.tenant.as_str())
+        .bind(row.agent.agent_id.as_str())
+        .bind(doc)
+        .bind(row.secrets.as_str())
+        .bind(row.created_at.0)
+        .bind(row.updated_at.0)
+}
+
+fn bind_key(query: SqliteStatement, row: &KeyRow) -> SqliteStatement {
+    query
+        .bind(row.tenant.as_str())
+        .bind(row.key_id.as_str())
+        .bind(row.hash.as_slice())
+        .bind(row.role.as_str())
+        .bind(row.agent.as_ref().map(AgentId::as_str))
+        .bind(row.label.as_str())
+        .bind(row.created_at.0)
+        .bind(row.expires_at.map(|at| at.0))
+}
