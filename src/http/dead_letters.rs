@@ -31,8 +31,7 @@ pub struct DeadLetterView {
     /// To whom, where that was found.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub to_agent: Option<String>,
-    /// The primary reason.
-    #[schema(value_type = open::ErrorCode)]
+    /// Code of the primary reason: an error's, or the end of the handoff that nobody decided on in time.
     pub reason: String,
     /// Everything that the gate found.
     pub failures: Vec<FailureView>,

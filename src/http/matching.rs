@@ -11,7 +11,6 @@ use utoipa::{IntoParams, ToSchema};
 use super::Api;
 use super::auth::Anyone;
 use super::extract::{Id, Params};
-use super::open;
 use super::problem::Problem;
 use super::schemas::JsonSchema;
 use handoffd_broker::directory::{Agents, Ranking};
@@ -40,8 +39,7 @@ pub struct MatchParams {
 pub struct MatchView {
     /// The agents.
     pub items: Vec<MatchedAgent>,
-    /// What put them in order.
-    #[schema(value_type = open::RankedBy)]
+    /// The ranking in use: `capability`, `text`, or the name of the matcher.
     pub ranked_by: String,
 }
 

@@ -75,7 +75,5 @@ open_lists! {
     WhatIfVerdict, "What the gate says.": ["pass", "refuse"];
     WhatIfChange, "What becomes of a verdict.":
         ["newlyRefused", "newlyPassed", "refusedDifferently", "observedDifferently"];
-    RankedBy, "What put the agents in order: `capability`, `text`, or the matcher's name.":
-        ["capability", "text"];
     ActorRole, "Who acted.": ["agent", "operator", "auditor", "admin", "broker"];
 }

@@ -18,6 +18,7 @@ const KINDS: &[&str] = &[
     "COMPLETED",
     "FAILED",
     "EXPIRED",
+    "RETURNED",
     "ROLLED_BACK",
     "CHECKPOINT",
     "TASK_COMPLETED",

@@ -223,7 +223,6 @@ pub struct HandoffView {
     pub returns_to: Option<String>,
     /// The receiver's result, as it gave it at `/complete`; only on the handoff's own page.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<Object>)]
     pub result: Option<serde_json::Value>,
     /// Rounds that the receiver took, as it said at `/complete`; only on the handoff's own page.
     #[serde(skip_serializing_if = "Option::is_none")]
