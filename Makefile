@@ -20,7 +20,7 @@ lint: ## format, clippy, docs, shell scripts, licences
 	scripts/lint
 
 fmt: ## format the code
-	cargo fmt
+	cargo fmt --all
 
 bench: ## the benchmarks (ARGS go to them)
 	scripts/with-postgres cargo bench --locked $(ARGS)
