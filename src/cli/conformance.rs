@@ -12,9 +12,9 @@ use super::lint::{SchemaFolders, gather, read_registry, with_schema};
 use super::{Exit, Output};
 use crate::app::{Access, open_archive, open_store};
 use handoffd_broker::archive::Contents;
-use handoffd_broker::bundle::read_log;
 use handoffd_broker::config::Config;
 use handoffd_broker::directory::shelf;
+use handoffd_core::bundle::read_log;
 use handoffd_core::contract::catalog::Catalog;
 use handoffd_core::contract::conformance::{
     ConformanceFinding, ConformanceReplay, ConformanceReport,

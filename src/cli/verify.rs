@@ -1,7 +1,7 @@
-//! `handoffd verify`: recomputes the logs of a database from their entries alone; or a bundle or an
-//! exported log, offline.
+//! `handoffd verify`: recomputes the logs of a database from their entries alone; or a bundle, an
+//! exported log or a receipt, offline.
 
-use std::io::{IsTerminal, Read};
+use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -13,17 +13,18 @@ use super::{Exit, Output};
 use crate::app::{Access, open_archive, open_store};
 use handoffd_broker::archive::{ArchiveError, Contents};
 use handoffd_broker::audit::{LogCheck, verify_log};
-use handoffd_broker::bundle;
 use handoffd_broker::config::Config;
+use handoffd_core::bundle::VerifyOptions;
 use handoffd_core::domain::ids::TenantId;
-use handoffd_core::evidence::note::{Note, PublicKey, TreeHead, split};
+use handoffd_core::evidence::note::{Note, PublicKey, TreeHead};
 use handoffd_core::evidence::verify::{LogDefect, TrustedHead, VerificationReport};
 use handoffd_store::store::{Store, StoreError};
+use handoffd_verify::{read_tree_heads, verify_file};
 
 /// `handoffd verify`.
 #[derive(Debug, ClapArgs)]
 pub(super) struct Args {
-    /// A bundle, or an exported log, to verify offline instead of the database
+    /// A bundle, an exported log or a receipt to verify offline instead of the database
     #[arg(conflicts_with_all = ["tenant", "log_only"])]
     file: Option<PathBuf>,
     /// Only this tenant's log
@@ -43,7 +44,12 @@ pub(super) struct Args {
 
 /// Verifies; prints a report for each log.
 pub(super) async fn run(args: Args, config: Config, output: Output) -> Exit {
-    let notes = match args.tree_head.iter().map(read_notes).collect::<Result<Vec<_>, _>>() {
+    let notes = match args
+        .tree_head
+        .iter()
+        .map(|path| read_tree_heads(path))
+        .collect::<Result<Vec<_>, _>>()
+    {
         Ok(notes) => notes.concat(),
         Err(why) => {
             eprintln!("handoffd: {why}");
@@ -51,12 +57,8 @@ pub(super) async fn run(args: Args, config: Config, output: Output) -> Exit {
         }
     };
     if let Some(path) = &args.file {
-        let options = bundle::VerifyOptions { keys: args.key, tree_heads: notes };
-        return if is_log(path) {
-            verify_export(path, &options, output)
-        } else {
-            verify_bundle(path, &options, output)
-        };
+        let options = VerifyOptions { keys: args.key, tree_heads: notes };
+        return verify_offline(path, &options, output);
     }
     let reports = async {
         let archive = open_archive(&config)?;
@@ -76,48 +78,10 @@ pub(super) async fn run(args: Args, config: Config, output: Output) -> Exit {
     }
 }
 
-fn read_notes(path: &PathBuf) -> Result<Vec<(Note, TreeHead)>, String> {
-    let wrong = |why: &dyn std::fmt::Display| format!("{}: {why}", path.display());
-    let text = std::fs::read_to_string(path).map_err(|err| wrong(&err))?;
-    let notes = split(&text).into_iter().map(|note| {
-        let note = Note::parse(note).map_err(|err| wrong(&err))?;
-        let head = TreeHead::parse(&note.text).map_err(|err| wrong(&err))?;
-        Ok((note, head))
-    });
-    let notes = notes.collect::<Result<Vec<_>, String>>()?;
-    if notes.is_empty() { Err(wrong(&"it holds no tree head")) } else { Ok(notes) }
-}
-
-/// Verifies a bundle: no settings, no database, no network.
-fn verify_bundle(path: &Path, options: &bundle::VerifyOptions, output: Output) -> Exit {
-    let report = match bundle::verify(path, options) {
-        Ok(report) => report,
-        Err(err) => {
-            eprintln!("handoffd: {err}");
-            return Exit::Unreachable;
-        }
-    };
-    let well = report.first_fault.is_none();
-    match output {
-        Output::Json => {
-            println!("{}", json!({ "ok": well, "bundle": path, "report": report }));
-        }
-        Output::Text => tell_bundle(path, &report),
-    }
-    if well { Exit::Success } else { Exit::No }
-}
-
-/// Whether a file is an exported log: lines of JSON, compressed or not. All else is taken for a bundle.
-fn is_log(path: &Path) -> bool {
-    let mut start = [0; 4];
-    let read = std::fs::File::open(path).and_then(|mut file| file.read_exact(&mut start));
-    read.is_ok() && (start[0] == b'{' || bundle::is_zstd(&start))
-}
-
-/// Verifies an exported log: no settings, no database, no network.
-fn verify_export(path: &Path, options: &bundle::VerifyOptions, output: Output) -> Exit {
+/// Verifies a bundle, an exported log or a receipt: no settings, no database, no network.
+fn verify_offline(path: &Path, options: &VerifyOptions, output: Output) -> Exit {
     let bar = progress_bar();
-    let report = bundle::verify_log(path, options, &|done, total| {
+    let report = verify_file(path, options, &|done, total| {
         bar.set_length(total);
         bar.set_position(done);
     });
@@ -129,62 +93,11 @@ fn verify_export(path: &Path, options: &bundle::VerifyOptions, output: Output) -
             return Exit::Unreachable;
         }
     };
-    let well = report.first_fault.is_none();
     match output {
-        Output::Json => println!("{}", json!({ "ok": well, "export": path, "report": report })),
-        Output::Text => tell_export(path, &report),
+        Output::Json => println!("{}", report.json),
+        Output::Text => println!("{}", report.text),
     }
-    if well { Exit::Success } else { Exit::No }
-}
-
-fn tell_export(path: &Path, report: &bundle::LogReport) {
-    let file = path.display();
-    if let Some(fault) = &report.first_fault {
-        return tell_fault(path, fault);
-    }
-    let (tenant, log) = (&report.tenant, &report.origin);
-    let met = match report.tree_heads {
-        0 => String::new(),
-        count => format!(", {count} saved tree heads matched"),
-    };
-    println!(
-        "ok: {file}: log {log} of tenant {tenant}: {} records, {} contents ({} erased, {} withheld){met}",
-        report.records, report.contents, report.erased, report.withheld,
-    );
-    tell_signer(report.signed_by.as_deref(), report.key_given);
-}
-
-fn tell_fault(path: &Path, fault: &bundle::BundleDefect) {
-    let at = fault.leaf_index.map_or_else(String::new, |leaf| format!("record {leaf}: "));
-    println!("FAILED: {}: {at}{}: {}", path.display(), fault.fault, fault.detail);
-}
-
-fn tell_signer(signer: Option<&str>, given: bool) {
-    let signer = signer.unwrap_or("nobody");
-    if given {
-        println!("signed by the given key {signer}");
-    } else {
-        println!("signed by {signer}");
-        println!(
-            "that key came with the file: it shows that the file fits together, not who signed it; give the log's key with --key"
-        );
-    }
-}
-
-fn tell_bundle(path: &Path, report: &bundle::BundleReport) {
-    let file = path.display();
-    if let Some(fault) = &report.first_fault {
-        return tell_fault(path, fault);
-    }
-    let (task, tenant, log) = (&report.task_id, &report.tenant, &report.origin);
-    println!(
-        "ok: {file}: task {task} of tenant {tenant}: {} records are in log {log} of {}, {} contents ({} erased, {} withheld)",
-        report.records, report.tree_size, report.contents, report.erased, report.withheld,
-    );
-    tell_signer(report.signed_by.as_deref(), report.key_given);
-    if !report.pages_compared {
-        println!("README.md and report.html were made by another version and not compared");
-    }
+    if report.ok { Exit::Success } else { Exit::No }
 }
 
 /// Verifies the logs of a store, without external tree heads.

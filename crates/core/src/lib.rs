@@ -2,6 +2,7 @@
 
 pub mod account;
 pub mod blame;
+pub mod bundle;
 pub mod contract;
 pub mod domain;
 pub mod evidence;

@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use super::format::{CONTRACT_PUT, SCHEMA_PUT, contract_name, schema_name};
+use handoffd_core::bundle::format::{CONTRACT_PUT, SCHEMA_PUT, contract_name, schema_name};
 use handoffd_core::domain::ids::{Micros, TenantId};
 use handoffd_store::store::{Store, StoreError, StoredRecord};
 

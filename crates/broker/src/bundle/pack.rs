@@ -10,7 +10,9 @@ use tokio::task::JoinHandle;
 use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, ZipWriter};
 
-use super::format::{BundleManifest, COMMITMENTS, FileLine, MANIFEST, PROOFS, RECORDS};
+use handoffd_core::bundle::format::{
+    BundleManifest, COMMITMENTS, FileLine, MANIFEST, PROOFS, RECORDS,
+};
 
 /// Capacity of the channel: contents are large, and more of them in flight would gain nothing.
 const AHEAD: usize = 8;

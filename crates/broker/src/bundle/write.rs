@@ -8,14 +8,14 @@ use serde_json::Value;
 
 use super::checkpoints::{BundledCheckpoint, checkpoints};
 use super::contracts::{RegisteredDocument, find_put};
-use super::format::{
+use super::pack::{BundlePiece, LineFile, Packer};
+use crate::archive::Contents;
+use crate::tree;
+use handoffd_core::bundle::format::{
     BundleContentState, BundleManifest, CommitmentLine, ContentKind, ERASED, FORMAT, KEYS, KeyLine,
     Keys, ProofLine, README, REPORT, SOFTWARE, TRACE, TREE_HEAD, contract_name, erased_slots,
     message_of, page, readme, schema_name, schema_of_contract,
 };
-use super::pack::{BundlePiece, LineFile, Packer};
-use crate::archive::Contents;
-use crate::tree;
 use handoffd_core::domain::ids::{Micros, TaskId, TenantId};
 use handoffd_core::evidence::commitment::{hash_text, unpack};
 use handoffd_core::evidence::merkle::Hash;

@@ -9,7 +9,7 @@ use zip::write::SimpleFileOptions;
 
 use super::path::root_of;
 use super::{ReadError, VerifyOptions, verify};
-use handoffd_core::evidence::merkle::{self, Frontier, Hash, Nodes, node_hash};
+use crate::evidence::merkle::{self, Frontier, Hash, Nodes, node_hash};
 
 struct Leaves(Vec<Hash>);
 

@@ -4,11 +4,11 @@ use std::io::Write;
 
 use serde_json::value::RawValue;
 
-use super::{FORMAT, LogContentState, LogHeader, PartLine, RecordLine};
+use super::WriteError;
+use super::write::key_lines;
 use crate::archive::Contents;
-use crate::bundle::WriteError;
-use crate::bundle::format::{ERASED, SOFTWARE};
-use crate::bundle::write::key_lines;
+use handoffd_core::bundle::format::{ERASED, SOFTWARE};
+use handoffd_core::bundle::log::{FORMAT, LogContentState, LogHeader, PartLine, RecordLine};
 use handoffd_core::domain::ids::{Micros, TenantId};
 use handoffd_core::evidence::commitment::{Codec, hash_text, unpack};
 use handoffd_core::evidence::receipt::Notary;

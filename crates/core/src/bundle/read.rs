@@ -12,9 +12,9 @@ use super::format::{
 };
 use super::open::{OpenBundle, ReadError};
 use super::walk::{BundleWalk, Trace, WalkState};
-use handoffd_core::evidence::commitment::hash_text;
-use handoffd_core::evidence::merkle::Hash;
-use handoffd_core::evidence::note::{Note, PublicKey, TreeHead};
+use crate::evidence::commitment::hash_text;
+use crate::evidence::merkle::Hash;
+use crate::evidence::note::{Note, PublicKey, TreeHead};
 
 /// Trusted keys and tree heads for a verification.
 #[derive(Debug, Default)]

@@ -14,8 +14,8 @@ use crate::bundle::open::{MAX_WHOLE, ReadError};
 use crate::bundle::read::{
     BundleDefect, StatedHead, VerifyOptions, parse_head, public_keys, signer,
 };
-use handoffd_core::evidence::commitment::Codec;
-use handoffd_core::evidence::verify::{LogEntry, RemainingContent, TrustedHead, Verifier};
+use crate::evidence::commitment::Codec;
+use crate::evidence::verify::{LogEntry, RemainingContent, TrustedHead, Verifier};
 
 /// First bytes of a zstd frame.
 const ZSTD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];

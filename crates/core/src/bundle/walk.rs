@@ -15,10 +15,10 @@ use super::format::{
 use super::open::OpenBundle;
 use super::path::root_of;
 use super::read::{BundleDefect, BundleReport};
-use handoffd_core::account::{Account, HopCost};
-use handoffd_core::domain::canonical;
-use handoffd_core::evidence::commitment::{CommitmentSubject, commit, hash_text};
-use handoffd_core::evidence::merkle::Hash;
+use crate::account::{Account, HopCost};
+use crate::domain::canonical;
+use crate::evidence::commitment::{CommitmentSubject, commit, hash_text};
+use crate::evidence::merkle::Hash;
 
 /// Kinds of records that require an earlier record of their handoff.
 const VERDICTS: &[&str] =

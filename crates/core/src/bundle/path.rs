@@ -1,6 +1,6 @@
 //! The verifier's own evaluation of inclusion proofs.
 
-use handoffd_core::evidence::merkle::{Hash, node_hash};
+use crate::evidence::merkle::{Hash, node_hash};
 
 /// The root to which a path leads (RFC 9162 §2.1.3.2); `None` where its length does not fit index and size.
 pub(super) fn root_of(leaf: Hash, index: u64, size: u64, path: &[Hash]) -> Option<Hash> {

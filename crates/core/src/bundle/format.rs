@@ -3,145 +3,145 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use handoffd_core::report::{self, ReportFacts};
+use crate::report::{self, ReportFacts};
 
 /// Name of this format version.
-pub(super) const FORMAT: &str = "handoffd-bundle/4";
+pub const FORMAT: &str = "handoffd-bundle/4";
 
 /// The previous format, still readable: its trace cost lacks the receiver's final spending.
-pub(super) const FORMAT_3: &str = "handoffd-bundle/3";
+pub const FORMAT_3: &str = "handoffd-bundle/3";
 
 /// The format before that, still readable: without payload schemas.
-pub(super) const FORMAT_2: &str = "handoffd-bundle/2";
+pub const FORMAT_2: &str = "handoffd-bundle/2";
 
 /// Instructions for a person who opens the bundle.
-pub(super) const README: &str = "README.md";
+pub const README: &str = "README.md";
 /// The manifest, with the hash of each other file.
-pub(super) const MANIFEST: &str = "manifest.json";
+pub const MANIFEST: &str = "manifest.json";
 /// The exact bytes of the records, one a line.
-pub(super) const RECORDS: &str = "records.jsonl";
+pub const RECORDS: &str = "records.jsonl";
 /// For each record, in the same order, its hash and its inclusion proof.
-pub(super) const PROOFS: &str = "proofs.jsonl";
+pub const PROOFS: &str = "proofs.jsonl";
 /// For each commitment of each record, in the same order, the state of the content.
-pub(super) const COMMITMENTS: &str = "commitments.jsonl";
+pub const COMMITMENTS: &str = "commitments.jsonl";
 /// The signed note over the tree to which all proofs lead.
-pub(super) const TREE_HEAD: &str = "tree-head.txt";
+pub const TREE_HEAD: &str = "tree-head.txt";
 /// Present and former public keys for tree heads.
-pub(super) const KEYS: &str = "keys.json";
+pub const KEYS: &str = "keys.json";
 /// The answer of `GET /tasks/{taskId}/trace`.
-pub(super) const TRACE: &str = "trace.json";
+pub const TRACE: &str = "trace.json";
 /// The HTML report.
-pub(super) const REPORT: &str = "report.html";
+pub const REPORT: &str = "report.html";
 
 /// The kind of record whose content lists erased data.
-pub(super) const ERASED: &str = "ERASED";
+pub const ERASED: &str = "ERASED";
 
 /// The kind of record whose content is a contract.
-pub(super) const CONTRACT_PUT: &str = "CONTRACT_PUT";
+pub const CONTRACT_PUT: &str = "CONTRACT_PUT";
 
 /// The kind of record whose content is a payload schema with its migration notes.
-pub(super) const SCHEMA_PUT: &str = "PAYLOAD_SCHEMA_PUT";
+pub const SCHEMA_PUT: &str = "PAYLOAD_SCHEMA_PUT";
 
 /// Name and version of the software that writes the pages of a bundle.
-pub(super) const SOFTWARE: &str = concat!("handoffd ", env!("CARGO_PKG_VERSION"));
+pub const SOFTWARE: &str = concat!("handoffd ", env!("CARGO_PKG_VERSION"));
 
 /// The content of `manifest.json`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub(super) struct BundleManifest {
-    pub(super) format: String,
-    pub(super) tenant: String,
-    pub(super) task_id: String,
-    pub(super) log_id: String,
-    pub(super) origin: String,
+pub struct BundleManifest {
+    pub format: String,
+    pub tenant: String,
+    pub task_id: String,
+    pub log_id: String,
+    pub origin: String,
     /// Number of records in the log (not in the bundle).
-    pub(super) tree_size: u64,
+    pub tree_size: u64,
     /// Root of the tree, `sha256:…`.
-    pub(super) root_hash: String,
+    pub root_hash: String,
     /// Time of creation, RFC 3339.
-    pub(super) created_at: String,
-    pub(super) software: String,
+    pub created_at: String,
+    pub software: String,
     /// Whether personal data was requested.
-    pub(super) personal_data: bool,
+    pub personal_data: bool,
     /// Records in the bundle.
-    pub(super) records: u64,
+    pub records: u64,
     /// Commitments whose content is in the bundle.
-    pub(super) contents: u64,
+    pub contents: u64,
     /// Commitments whose content was erased.
-    pub(super) erased: u64,
-    pub(super) files: Vec<FileLine>,
+    pub erased: u64,
+    pub files: Vec<FileLine>,
 }
 
 /// One file of the bundle.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct FileLine {
-    pub(super) name: String,
-    pub(super) bytes: u64,
+pub struct FileLine {
+    pub name: String,
+    pub bytes: u64,
     /// SHA-256 in hexadecimal.
-    pub(super) sha256: String,
+    pub sha256: String,
 }
 
 /// The content of `keys.json`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Keys {
-    pub(super) origin: String,
-    pub(super) keys: Vec<KeyLine>,
+pub struct Keys {
+    pub origin: String,
+    pub keys: Vec<KeyLine>,
 }
 
 /// One public key of `keys.json`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub(super) struct KeyLine {
+pub struct KeyLine {
     /// The key, as `name+hash+base64`.
-    pub(super) key: String,
-    pub(super) created_at: String,
-    pub(super) retired_at: Option<String>,
+    pub key: String,
+    pub created_at: String,
+    pub retired_at: Option<String>,
 }
 
 /// One line of `proofs.jsonl`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub(super) struct ProofLine {
-    pub(super) leaf_index: i64,
+pub struct ProofLine {
+    pub leaf_index: i64,
     /// Hash of the record, `sha256:…`.
-    pub(super) record_hash: String,
+    pub record_hash: String,
     /// Hashes in hexadecimal, from the leaf up.
-    pub(super) inclusion_proof: Vec<String>,
+    pub inclusion_proof: Vec<String>,
 }
 
 /// One line of `commitments.jsonl`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub(super) struct CommitmentLine {
-    pub(super) leaf_index: i64,
-    pub(super) kind: ContentKind,
+pub struct CommitmentLine {
+    pub leaf_index: i64,
+    pub kind: ContentKind,
     /// Ordinal among the record's commitments of that kind.
-    pub(super) ordinal: i64,
+    pub ordinal: i64,
     /// The commitment, `sha256:…`.
-    pub(super) commitment: String,
-    pub(super) state: BundleContentState,
+    pub commitment: String,
+    pub state: BundleContentState,
     /// The salt in hexadecimal; present with the content only.
     #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub(super) salt: Option<String>,
+    pub salt: Option<String>,
     /// The file with the content.
     #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub(super) file: Option<String>,
+    pub file: Option<String>,
     /// The data subject; present with the data only.
     #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub(super) subject_id: Option<String>,
+    pub subject_id: Option<String>,
     /// The contract, as `id@version`; for a contract only.
     #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub(super) contract: Option<String>,
+    pub contract: Option<String>,
     /// The payload schema, as `id@version`; for a payload schema only.
     #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub(super) payload_schema: Option<String>,
+    pub payload_schema: Option<String>,
 }
 
 impl CommitmentLine {
     /// Path of the file with the content.
-    pub(super) fn path(&self) -> String {
+    pub fn path(&self) -> String {
         let leaf = self.leaf_index;
         match self.kind {
             ContentKind::Message => format!("contents/{leaf}.json"),
@@ -161,12 +161,12 @@ impl CommitmentLine {
 }
 
 /// The contract named by a record, as `id@version`.
-pub(super) fn contract_name(record: &Value) -> Option<String> {
+pub fn contract_name(record: &Value) -> Option<String> {
     versioned(record.get("contract")?)
 }
 
 /// The payload schema named by a record, as `id@version`.
-pub(super) fn schema_name(record: &Value) -> Option<String> {
+pub fn schema_name(record: &Value) -> Option<String> {
     versioned(record.get("payloadSchema")?)
 }
 
@@ -176,7 +176,7 @@ fn versioned(named: &Value) -> Option<String> {
 }
 
 /// The registered payload schema named by a contract's document, as `id@version`.
-pub(super) fn schema_of_contract(contract: &Value) -> Option<String> {
+pub fn schema_of_contract(contract: &Value) -> Option<String> {
     let named = contract.pointer("/payload/schema")?.as_str()?;
     named.strip_prefix("registry:").map(str::to_owned)
 }
@@ -184,7 +184,7 @@ pub(super) fn schema_of_contract(contract: &Value) -> Option<String> {
 /// The kind of content a commitment covers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub(super) enum ContentKind {
+pub enum ContentKind {
     Message,
     /// The content of a record that registered a contract.
     Contract,
@@ -196,7 +196,7 @@ pub(super) enum ContentKind {
 
 impl ContentKind {
     /// The kind of a record's own content, by the record's kind.
-    pub(super) fn of_record(kind: &str) -> Self {
+    pub fn of_record(kind: &str) -> Self {
         match kind {
             CONTRACT_PUT => Self::Contract,
             SCHEMA_PUT => Self::PayloadSchema,
@@ -208,7 +208,7 @@ impl ContentKind {
 /// The state of a content in the bundle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub(super) enum BundleContentState {
+pub enum BundleContentState {
     /// The bundle contains the content.
     Kept,
     /// The content was erased; a record of the bundle lists it.
@@ -222,7 +222,7 @@ pub(super) enum BundleContentState {
 }
 
 /// The data listed by an `ERASED` record's content: leaf index and ordinal (−1 for the record's own content).
-pub(super) fn erased_slots(list: &Value) -> Vec<(i64, i64)> {
+pub fn erased_slots(list: &Value) -> Vec<(i64, i64)> {
     let items = |name: &str| list.get(name).and_then(Value::as_array).into_iter().flatten();
     let contents = items("contents").filter_map(|leaf| Some((leaf.as_i64()?, -1)));
     let data = items("personalData")
@@ -231,12 +231,7 @@ pub(super) fn erased_slots(list: &Value) -> Vec<(i64, i64)> {
 }
 
 /// Renders the HTML report.
-pub(super) fn page(
-    trace: &Value,
-    messages: &[Value],
-    manifest: &BundleManifest,
-    note: &str,
-) -> String {
+pub fn page(trace: &Value, messages: &[Value], manifest: &BundleManifest, note: &str) -> String {
     let facts = ReportFacts {
         tenant: manifest.tenant.clone(),
         log_id: manifest.log_id.clone(),
@@ -251,7 +246,7 @@ pub(super) fn page(
 }
 
 /// A handoff's message for the report, which finds it by its `handoffId`.
-pub(super) fn message_of(handoff_id: Option<&str>, mut message: Value) -> Value {
+pub fn message_of(handoff_id: Option<&str>, mut message: Value) -> Value {
     if let (Some(id), Some(object)) = (handoff_id, message.as_object_mut()) {
         object.entry("handoffId").or_insert_with(|| id.into());
     }
@@ -259,7 +254,7 @@ pub(super) fn message_of(handoff_id: Option<&str>, mut message: Value) -> Value 
 }
 
 /// Renders the README for a reader new to the product.
-pub(super) fn readme(manifest: &BundleManifest) -> String {
+pub fn readme(manifest: &BundleManifest) -> String {
     let personal = if manifest.personal_data {
         "It contains personal data: `personal/`. Treat it accordingly."
     } else {

@@ -1,0 +1,19 @@
+//! The regulator's bundle: a zip with all evidence on a task, verifiable without the broker. This half reads: the form of bundles
+//! and of exported logs ([`format`], [`log`]), and their verifier. The broker's half writes them, and shares with this one the
+//! form and the hash functions only.
+
+#[allow(missing_docs, reason = "docs/bundle.md and docs/evidence.md describe each member")]
+pub mod format;
+#[allow(missing_docs, reason = "docs/bundle.md and docs/evidence.md describe each member")]
+pub mod log;
+mod open;
+mod path;
+mod read;
+mod walk;
+
+pub use log::{LogReport, is_zstd, read_log, verify_log};
+pub use open::ReadError;
+pub use read::{BundleDefect, BundleReport, VerifyOptions, verify};
+
+#[cfg(test)]
+mod tests;
