@@ -62,6 +62,15 @@ both! {
         let leaf: Hash = leaf.unwrap().try_into().unwrap();
         let index = receipt["leafIndex"].as_u64().unwrap();
         verify_inclusion(&leaf, index, head.size, &proof, &head.root).unwrap();
+        let keys = broker.admin.get("/audit/keys").await.expect(200).body;
+        let key = keys["keys"][0]["key"].as_str().unwrap().to_owned();
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("answer.json");
+        for (answer, outcome) in [(answer.text.clone(), 0), (answer.text.replace("sha256:", "sha256:0"), 2)] {
+            std::fs::write(&file, answer).unwrap();
+            let verified = broker.command(&["verify", file.to_str().unwrap(), "--key", &key]).await;
+            assert_eq!(verified.status.code(), Some(outcome), "{verified:?}");
+        }
         let read = a.api.get(&message.path()).await.expect(200).body;
         assert_eq!(read["receipt"], *receipt);
         assert_eq!(read["message"], json!(null), "only where it is asked for");
