@@ -158,7 +158,9 @@ fn parts_of(schema: &Value, parts: &mut HashSet<String>) {
 fn close(schema: &mut Value, part: bool) {
     let Some(object) = schema.as_object_mut() else {
         if let Some(all) = schema.as_array_mut() {
-            all.iter_mut().for_each(|one| close(one, false));
+            for one in all.iter_mut() {
+                close(one, false);
+            }
         }
         return;
     };

@@ -123,13 +123,12 @@ fn judge(
     if !options.keys.is_empty() {
         let own = options.keys.iter().filter(|key| key.name() == head.origin);
         let judged: Vec<_> = own.map(|key| (key, note.verify(key))).collect();
-        match judged.iter().find(|(_, verdict)| verdict.is_ok()) {
-            Some((key, _)) => *signed_by = Some(key.to_string()),
-            None => {
-                let why = judged.into_iter().find_map(|(_, verdict)| verdict.err());
-                let none = || format!("no given key is of {}", head.origin);
-                return Some(why.map_or_else(none, |err| err.to_string()));
-            }
+        if let Some((key, _)) = judged.iter().find(|(_, verdict)| verdict.is_ok()) {
+            *signed_by = Some(key.to_string())
+        } else {
+            let why = judged.into_iter().find_map(|(_, verdict)| verdict.err());
+            let none = || format!("no given key is of {}", head.origin);
+            return Some(why.map_or_else(none, |err| err.to_string()));
         }
     }
     let other = |(_, kept): &&(Note, TreeHead)| {

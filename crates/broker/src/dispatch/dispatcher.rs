@@ -290,7 +290,7 @@ impl Dispatcher {
         match freed.await {
             Ok(0) => {}
             Ok(claims) => {
-                tracing::warn!(claims, "released claims whose commit was not acknowledged")
+                tracing::warn!(claims, "released claims whose commit was not acknowledged");
             }
             Err(err) => tracing::warn!(error = %err, "this broker's claims cannot be read"),
         }

@@ -182,7 +182,7 @@ pub fn resolve(
         let last = candidates.iter().max_by_key(|member| &member.agent().agent_id);
         match last.and_then(|member| unfit(member.agent(), &wanted)) {
             Some(lack @ IneligibilityReason::Schema(..)) => {
-                found.nobody("/schemaVersion", lack.to_string())
+                found.nobody("/schemaVersion", lack.to_string());
             }
             Some(lack) => found.nobody(pointer(to), lack.to_string()),
             None => {
