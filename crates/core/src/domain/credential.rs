@@ -228,13 +228,14 @@ impl CredentialForms {
                 continue;
             }
             // A path may hold one.
-            let mut start = token.start;
-            for part in bytes[token.clone()].split(|byte| matches!(byte, b'/' | b'-' | b'_' | b'+'))
-            {
-                let place = start..start + part.len();
-                start = place.end + 1;
-                if (MIN_BASE64..token.len()).contains(&part.len())
-                    && let Some(first) = self.decoded(part)
+            let mut done = token.start;
+            while let Some(start) = next_run(&bytes[..token.end], done, is_part) {
+                let rest = &bytes[start + MIN_BASE64..token.end];
+                let more = rest.iter().position(|byte| !is_part(*byte)).unwrap_or(rest.len());
+                let place = start..start + MIN_BASE64 + more;
+                done = place.end;
+                if place != token
+                    && let Some(first) = self.decoded(&bytes[place.clone()])
                 {
                     add(first, place);
                 }
@@ -495,16 +496,55 @@ fn is_base64(byte: u8) -> bool {
     VALUES[usize::from(byte)] < 64
 }
 
+/// Whether a byte of a token of base64 is in a part of it, where the token is a path.
+const fn is_part(byte: u8) -> bool {
+    !matches!(byte, b'/' | b'-' | b'_' | b'+')
+}
+
 /// Whether a byte stands in text: no control character but white space.
 const fn is_text(byte: u8) -> bool {
     !byte.is_ascii_control() || matches!(byte, b'\n' | b'\r' | b'\t')
 }
 
-/// Whether the first three bytes of a token are text once it is decoded. Most tokens are none, and it shows at once.
+/// Whether a token decodes to the beginning of a text, as far as its first characters tell. Most tokens are none, and
+/// it shows in the first few.
 fn begins_text(token: &[u8]) -> bool {
-    let Some([a, b, c, d]) = token.first_chunk::<4>() else { return false };
-    let [a, b, c, d] = [a, b, c, d].map(|byte| VALUES[usize::from(*byte)]);
-    is_text(a << 2 | b >> 4) && is_text(b << 4 | c >> 2) && is_text(c << 6 | d)
+    // Bytes of a character in UTF-8 that are still to come.
+    let mut rest = 0;
+    for quad in token.chunks_exact(4).take(MIN_BASE64 / 4) {
+        let [a, b, c, d] =
+            [quad[0], quad[1], quad[2], quad[3]].map(|byte| VALUES[usize::from(byte)]);
+        if (a | b | c | d) > 63 {
+            // The break of a line.
+            break;
+        }
+        for byte in [a << 2 | b >> 4, b << 4 | c >> 2, c << 6 | d] {
+            rest = match (byte, rest) {
+                (0x80..=0xBF, 1..) => rest - 1,
+                (..0x80, 0) if is_text(byte) => 0,
+                (0xC2..=0xDF, 0) => 1,
+                (0xE0..=0xEF, 0) => 2,
+                (0xF0..=0xF4, 0) => 3,
+                _ => return false,
+            };
+        }
+    }
+    true
+}
+
+/// The first run of at least `MIN_BASE64` bytes of a kind that begins at `from` or after a byte of another kind: where
+/// it begins. Looks from the end of what could be the shortest: most runs are shorter, so few bytes are looked at.
+fn next_run(bytes: &[u8], from: usize, kind: impl Fn(u8) -> bool) -> Option<usize> {
+    let (mut start, mut at) = (from, from + MIN_BASE64);
+    while at <= bytes.len() && at > start {
+        if kind(bytes[at - 1]) {
+            at -= 1;
+        } else {
+            start = at;
+            at += MIN_BASE64;
+        }
+    }
+    (at == start).then_some(start)
 }
 
 /// The next token of base64 that begins at `from` or at the beginning of a later word, with the breaks of its lines.
@@ -516,20 +556,7 @@ fn next_base64(bytes: &[u8], from: usize) -> Option<Range<usize>> {
         }
         at
     };
-    let mut start = from;
-    // From the end of what could be the shortest: words are shorter, so few bytes are looked at.
-    let mut at = start + MIN_BASE64;
-    while at <= bytes.len() && at > start {
-        if VALUES[usize::from(bytes[at - 1])] < 64 {
-            at -= 1;
-        } else {
-            start = at;
-            at += MIN_BASE64;
-        }
-    }
-    if at > start {
-        return None;
-    }
+    let start = next_run(bytes, from, is_base64)?;
     let (mut line, mut end) = (start, until(start + MIN_BASE64));
     while end - line >= MIN_BASE64_LINE && (end - line).is_multiple_of(4) {
         let rest = &bytes[end..];
@@ -702,6 +729,26 @@ mod tests {
     }
 
     #[test]
+    fn f5_12_base64_of_other_than_ascii_characters_is_text() {
+        use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+        let key = format!("ghp_{}", made(36));
+        for before in ["Schlüssel: ", "鍵は", "🔑 ", "k🔑鍵ü ", "\u{7ff}\u{ffff}\u{10ffff}"]
+        {
+            for lead in 0..16 {
+                let text =
+                    format!("{}{before}{key}", "x ".repeat(lead / 2) + &" ".repeat(lead % 2));
+                for token in [STANDARD.encode(&text), URL_SAFE_NO_PAD.encode(&text)] {
+                    assert_eq!(ids(&token), ["github-token"], "{text}");
+                    let path = format!("a/{}/{token}", "b".repeat(MIN_BASE64));
+                    if token.bytes().all(is_part) {
+                        assert_eq!(ids(&path), ["github-token"], "{path}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
     fn f5_12_base64_without_a_credential_is_none() {
         use base64::engine::general_purpose::STANDARD;
         for text in [
@@ -785,6 +832,28 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn f5_12_the_runs_are_the_parts_that_are_long_enough(path in "([a-c0]{0,30}[-_+/]){0,6}[a-c0]{0,30}") {
+            let bytes = path.as_bytes();
+            let (mut runs, mut done) = (Vec::new(), 0);
+            while let Some(start) = next_run(bytes, done, is_part) {
+                done = (start..bytes.len()).find(|at| !is_part(bytes[*at])).unwrap_or(bytes.len());
+                runs.push(&bytes[start..done]);
+            }
+            let parts = bytes.split(|byte| !is_part(*byte)).filter(|part| part.len() >= MIN_BASE64);
+            prop_assert_eq!(runs, parts.collect::<Vec<_>>());
+        }
+
+        #[test]
+        fn f5_12_what_is_text_in_base64_begins_as_text(text in "\\PC{15,40}", cut in 0..9_usize) {
+            let token = base64::engine::general_purpose::STANDARD_NO_PAD.encode(&text);
+            prop_assert!(begins_text(token.as_bytes()));
+            // The end of a character without its beginning.
+            let broken = [&[b'a'; 9][..cut], "é".as_bytes().get(1..).unwrap(), &[b'a'; 15]].concat();
+            let token = base64::engine::general_purpose::STANDARD_NO_PAD.encode(broken);
+            prop_assert!(!begins_text(token.as_bytes()));
+        }
+
         #[test]
         fn f5_12_nothing_panics_and_what_was_replaced_stays_so(
             before in any::<String>(), at in 0..37_usize, after in "[ .,;\\n]{1,4}"
