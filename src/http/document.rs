@@ -103,7 +103,7 @@ fn operation(operation: &mut Value) {
     complete(&mut operation["responses"]);
     let name = operation["operationId"].as_str().unwrap_or_default().to_owned();
     let open = operation["security"].as_array().is_some_and(|all| all.iter().all(is_empty));
-    if let Some(parameters) = operation["parameters"].as_array_mut() {
+    if let Some(parameters) = operation.get_mut("parameters").and_then(Value::as_array_mut) {
         for parameter in parameters {
             let member = parameter["name"].as_str().unwrap_or_default().to_owned();
             format(&member, &mut parameter["schema"]);

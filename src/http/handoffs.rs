@@ -332,13 +332,16 @@ async fn asks_for(api: &Api, principal: &mut Principal, agent: AgentId) -> Resul
 
 /// A handoff that the caller may see.
 pub async fn find(api: &Api, principal: &Principal, id: HandoffId) -> Result<Handoff, Problem> {
+    let sees = |handoff: &Handoff, agent: &AgentId| {
+        let ruling = handoff.ruling.as_ref();
+        // The agent that gets the task back reads what came of it, whoever handed it on meanwhile.
+        let returns_to = ruling.and_then(|ruling| ruling.returns_to.as_ref());
+        [Some(&handoff.source), Some(&handoff.target), returns_to].contains(&Some(agent))
+    };
     api.store
         .find_handoff(&(principal.tenant.clone(), id))
         .await?
-        .filter(|handoff| {
-            limited_to(principal)
-                .is_none_or(|agent| handoff.source == agent || handoff.target == agent)
-        })
+        .filter(|handoff| limited_to(principal).is_none_or(|agent| sees(handoff, &agent)))
         .ok_or_else(|| Problem::not_found("handoff"))
 }
 
@@ -379,8 +382,11 @@ pub async fn get(
         None => {}
         Some("message") => {
             // A dead letter waits for a person: its text reaches no agent, by no way.
-            let withheld =
-                handoff.status == HandoffStatus::DeadLettered && limited_to(&principal).is_some();
+            let reader = limited_to(&principal);
+            let party = |agent| handoff.source == agent || handoff.target == agent;
+            let withheld = reader.is_some_and(|agent| {
+                handoff.status == HandoffStatus::DeadLettered || !party(agent)
+            });
             if let Some(content) = handoff.content_id.filter(|_| !withheld) {
                 view.message = api.contents.find_json(&principal.tenant, content).await?;
                 if principal.agent.as_ref() == Some(&handoff.target)

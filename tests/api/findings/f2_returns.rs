@@ -78,6 +78,28 @@ both! {
         writer.api.post(&done, &json!({ "output": "done" })).await.expect(200);
     }
 
+    async fn f2_11_the_agent_that_asked_reads_what_came_of_it_whoever_handed_it_on(broker: Broker) {
+        let a = broker.pull("a", &["b"]).await;
+        let b = broker.pull("b", &["c"]).await;
+        let c = broker.pull("c", &["b"]).await;
+        let asked = lent(Message::initial("a", "b").cost(0.0, 1.0));
+        a.submit(&asked).await.expect(202);
+        let token = take(&b, &asked).await;
+        let on = asked.next("b", "c").cost(0.1, 0.9);
+        b.submit(&on).await.expect(202);
+        b.say(&asked, "complete", token, json!({})).await.refused(409, "CONFLICT");
+        let last = take(&c, &on).await;
+        c.say(&on, "complete", last, json!({ "result": { "ok": true } })).await.expect(200);
+        let came = inbox(&a, 20).await;
+        assert_eq!(came["returns"][0]["handoffId"], on["handoffId"], "{came}");
+        let seen = a.api.get(&on.path()).await.expect(200).body;
+        assert_eq!((&seen["result"], &seen["reason"]), (&json!({ "ok": true }), &json!("RETURNED")));
+        let seen = a.api.get(&format!("{}?include=message", on.path())).await.expect(200).body;
+        assert_eq!(seen.get("message"), None, "the message is not the asker's");
+        let late = on.next("c", "b").cost(0.2, 0.1);
+        c.submit(&late).await.refused(422, "LINEAGE_MISMATCH");
+    }
+
     with [SHORT_CLAIMS[0], SHORT_CLAIMS[1]]
     async fn f2_11_a_return_that_nobody_acts_on_comes_again(broker: Broker) {
         let opener = broker.pull("opener", &["helper"]).await;

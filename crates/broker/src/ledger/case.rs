@@ -11,7 +11,7 @@ use handoffd_core::domain::escalation::{Escalation, EscalationStatus, FAILURES_T
 use handoffd_core::domain::event::{Event, EventType};
 use handoffd_core::domain::funds::Spending;
 use handoffd_core::domain::handoff::{
-    DeliveryMode, HANDED_ON, Handoff, HandoffEvent, HandoffStatus, Priority,
+    DeliveryMode, HANDED_ON, Handoff, HandoffEvent, HandoffStatus, Priority, RETURNED,
 };
 use handoffd_core::domain::ids::{AgentId, HandoffId, Micros, TaskId};
 use handoffd_core::domain::latency::{LatencyClock, LatencySample};
@@ -267,6 +267,7 @@ impl<'a> Case<'a> {
             self.task.holder = to.clone();
             self.task.status = self.task.status.next(TaskEvent::Return)?;
         }
+        self.handoff.reason = Some(RETURNED.to_owned());
         self.changes.push(returns::note(self.command, &mut self.task, &self.handoff, &to));
         let mut draft = draft_of(self.command, RecordKind::Returned, &self.handoff);
         draft.actor = Actor::broker();

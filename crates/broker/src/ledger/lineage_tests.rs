@@ -410,3 +410,27 @@ fn f2_11_a_failed_handoff_is_rolled_back_and_returns_nothing() {
     assert!(history.inboxes.is_empty());
     history.returns();
 }
+
+/// A borrower gives the task back once: not while what it handed on is open, and afterwards it hands nothing on.
+#[test]
+fn f2_11_a_borrower_gives_the_task_back_once_and_has_it_no_more() {
+    let mut history = History::new();
+    let first = history.hand(None, "a", "b", (0, 1_000));
+    history.say(first, Word::Accept, None);
+    let asked = history.lend(Some(first), "b", "c");
+    history.say(asked, Word::Accept, None);
+    // One that nobody else gets when it is rejected.
+    history.ids += 1;
+    let on = history.hand(Some(asked), "c", "d", (0, 500));
+    history.say(asked, Word::Complete, None);
+    assert_eq!(history.of(asked).status, HandoffStatus::Accepted, "what it handed on is open");
+    history.say(on, Word::Reject("NO".to_owned()), None);
+    history.say(asked, Word::Complete, None);
+    assert_eq!(history.task().holder.as_str(), "b");
+    assert_eq!(history.of(asked).reason.as_deref(), Some("RETURNED"));
+    let late = history.hand(Some(asked), "c", "d", (0, 100));
+    let key = (tenant(), HandoffId(uuid(late)));
+    assert!(!history.state.handoffs.contains_key(&key), "it gave the task back");
+    history.returns();
+    history.leases();
+}

@@ -77,6 +77,19 @@ pub(super) fn resume(
     suspended.then(|| Change::Handoff(Handoff { deadline_at, ..waits.clone() }))
 }
 
+/// Refuses to complete a handoff that returns its task while what its receiver handed on is open: that brings the task
+/// back, or fails, and then the receiver has it again.
+pub(super) fn may_complete(task: &Task, handoff: &Handoff) -> Result<(), LedgerError> {
+    let handed_on = task.funds.as_ref().is_some_and(|funds| funds.is_handed_on(handoff.id));
+    if handed_on && returns_to(handoff).is_some() {
+        return Err(LedgerError::Conflict(
+            "what the receiver handed on is still open, and returns the task when it is completed"
+                .to_owned(),
+        ));
+    }
+    Ok(())
+}
+
 /// Refuses an agent to end a task that it holds under another agent's `returnTo`.
 pub(super) fn may_end(
     state: &BatchState,

@@ -7,6 +7,7 @@ use super::command::{Command, Expire, Lease, LedgerError, Outcome, Reply, Settle
 use super::context::Context;
 use super::decide::Decision;
 use super::plan::Change;
+use super::returns;
 use handoffd_core::domain::handoff::{HANDED_ON, HandoffEvent, HandoffStatus};
 use handoffd_core::domain::ids::Micros;
 use handoffd_core::domain::ruling::Trigger;
@@ -77,6 +78,7 @@ pub(super) fn verdict(
             if case.handoff.status == HandoffStatus::Pending {
                 case.accept(verdict.lease_until, None)?;
             }
+            returns::may_complete(&case.task, &case.handoff)?;
             case.complete(content, verdict.spent)?;
         }
         Word::Heartbeat => {}

@@ -35,6 +35,9 @@ pub enum HandoffStatus {
 /// Why a handoff is completed that its receiver handed on: a code.
 pub const HANDED_ON: &str = "HANDED_ON";
 
+/// Reason code of a completed handoff whose task went back to the agent that asked for its return.
+pub const RETURNED: &str = "RETURNED";
+
 /// What can happen to a handoff.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum HandoffEvent {

@@ -5,17 +5,18 @@
 //! of the task reached that agent.
 
 use super::failure::{Code, Failure, Stage};
-use super::handoff::Handoff;
+use super::handoff::{Handoff, RETURNED};
 use super::ids::{AgentId, HandoffId};
 use super::task::Task;
 
 /// Where a message names the handoff that it follows.
 const PARENT: &str = "/parentHandoffId";
 
-/// Whether a handoff of its task reached an agent: the agent accepted it.
+/// Whether a handoff of its task reached an agent: the agent accepted it, and did not give the task back by it.
 #[must_use]
 pub fn reached(handoff: &Handoff, agent: &AgentId) -> bool {
-    handoff.target == *agent && handoff.accepted_at.is_some()
+    let gave_back = handoff.reason.as_deref() == Some(RETURNED);
+    handoff.target == *agent && handoff.accepted_at.is_some() && !gave_back
 }
 
 /// What a message names as its parent is not what the broker knows.
@@ -61,7 +62,7 @@ pub fn check(
             "expected null: {source} begins the task, and no handoff of the task reached it"
         ),
         (None, false) => format!(
-            "no handoff of this task reached {source}, and another agent began the task: there is nothing that {source} could hand on"
+            "no handoff of this task reached {source} that it did not give back, and another agent began the task: there is nothing that {source} could hand on"
         ),
     };
     let failure = Failure::new(Stage::Lineage, Code::LineageMismatch, PARENT, why);

@@ -324,7 +324,8 @@ proptest! {
         let text: String = parts.iter().map(|part| COSTLY[*part]).collect();
         let once = SCANNER.work(&text.repeat(4));
         let twice = SCANNER.work(&text.repeat(8));
-        prop_assert!(twice <= 3 * once + 10_000, "{once} and then {twice} for {text}");
+        // A reading that begins at some length may begin in the longer text only.
+        prop_assert!(twice <= 3 * once + 30_000, "{once} and then {twice} for {text}");
         prop_assert!(once <= 400 * 4 * text.len() as u64 + 100_000, "{once} for {}", 4 * text.len());
     }
 
