@@ -124,7 +124,7 @@ fn judge(
         let own = options.keys.iter().filter(|key| key.name() == head.origin);
         let judged: Vec<_> = own.map(|key| (key, note.verify(key))).collect();
         if let Some((key, _)) = judged.iter().find(|(_, verdict)| verdict.is_ok()) {
-            *signed_by = Some(key.to_string())
+            *signed_by = Some(key.to_string());
         } else {
             let why = judged.into_iter().find_map(|(_, verdict)| verdict.err());
             let none = || format!("no given key is of {}", head.origin);
