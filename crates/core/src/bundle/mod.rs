@@ -1,5 +1,5 @@
 //! The regulator's bundle: a zip with all evidence on a task, verifiable without the broker. This half reads: the form of bundles
-//! and of exported logs ([`format`], [`log`]), and their verifier. The broker's half writes them, and shares with this one the
+//! and of exported logs ([`mod@format`], [`mod@log`]), and their verifier. The broker's half writes them, and shares with this one the
 //! form and the hash functions only.
 
 #[allow(missing_docs, reason = "docs/bundle.md and docs/evidence.md describe each member")]

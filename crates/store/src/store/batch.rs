@@ -80,7 +80,9 @@ impl Needs {
         let incoming = self.accepted.iter().filter_map(|(task, handoff)| {
             let funds = state.tasks.get(task)?.funds.as_deref()?;
             // Under which the sender of this one holds the task, and who waits for its return.
-            let beside = [funds.incoming(*handoff), funds.above(*handoff)];
+            // An acceptance and completion in one ends the first, and resumes the one above it.
+            let first = funds.incoming(*handoff).or_else(|| funds.above(*handoff));
+            let beside = [first, first.and_then(|id| funds.above(id))];
             Some(beside.into_iter().flatten().map(|id| (task.0.clone(), id)))
         });
         let incoming = incoming.flatten();
