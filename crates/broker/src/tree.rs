@@ -14,7 +14,7 @@ use handoffd_store::store::{Result, Store};
 /// log is shorter.
 ///
 /// # Errors
-/// [`StoreError`] where the store cannot be read.
+/// [`handoffd_store::store::StoreError`] where the store cannot be read.
 pub async fn inclusion(
     store: &dyn Store,
     tenant: &TenantId,
@@ -33,7 +33,7 @@ pub async fn inclusion(
 /// [`inclusion`] for many records at once, with shared reads.
 ///
 /// # Errors
-/// [`StoreError`] where the store cannot be read.
+/// [`handoffd_store::store::StoreError`] where the store cannot be read.
 pub async fn inclusions(
     store: &dyn Store,
     tenant: &TenantId,
@@ -53,7 +53,7 @@ pub async fn inclusions(
 /// log is shorter.
 ///
 /// # Errors
-/// [`StoreError`] where the store cannot be read.
+/// [`handoffd_store::store::StoreError`] where the store cannot be read.
 pub async fn consistency(
     store: &dyn Store,
     tenant: &TenantId,
@@ -72,7 +72,7 @@ pub async fn consistency(
 /// The root of the tree of the first `size` records; `None` where the log is shorter.
 ///
 /// # Errors
-/// [`StoreError`] where the store cannot be read.
+/// [`handoffd_store::store::StoreError`] where the store cannot be read.
 pub async fn root(store: &dyn Store, tenant: &TenantId, size: u64) -> Result<Option<Hash>> {
     let tiles = read(store, tenant, |nodes| {
         merkle::root(nodes, size);
@@ -84,7 +84,7 @@ pub async fn root(store: &dyn Store, tenant: &TenantId, size: u64) -> Result<Opt
 /// tree, if a version without a tree wrote the record.)
 ///
 /// # Errors
-/// [`StoreError`] where the store cannot be read.
+/// [`handoffd_store::store::StoreError`] where the store cannot be read.
 pub async fn receipt(
     store: &dyn Store,
     notary: &Notary,
@@ -109,7 +109,7 @@ pub async fn receipt(
 /// limit of 65 535 bytes.
 ///
 /// # Errors
-/// [`StoreError`] where the store cannot be read.
+/// [`handoffd_store::store::StoreError`] where the store cannot be read.
 pub async fn tile(
     store: &dyn Store,
     tenant: &TenantId,
@@ -142,7 +142,7 @@ pub const FIND_LEAF: u64 = 1 << 16;
 /// The leaf index of a record by its hash, among the newest [`FIND_LEAF`] of the first `size`.
 ///
 /// # Errors
-/// [`StoreError`] where the store cannot be read.
+/// [`handoffd_store::store::StoreError`] where the store cannot be read.
 pub async fn find_leaf(
     store: &dyn Store,
     tenant: &TenantId,
