@@ -23,8 +23,8 @@ const TAG_BYTES: usize = 32;
 /// The signature of a message under `secret`: [`PREFIX`] and 64 lower-case hexadecimal digits.
 ///
 /// ```
-/// use handoffd::domain::canonical::CanonicalObject;
-/// use handoffd::gate::signature::{sign, verify};
+/// use handoffd_core::domain::canonical::CanonicalObject;
+/// use handoffd_core::gate::signature::{sign, verify};
 ///
 /// let mut message = serde_json::json!({ "taskId": "7d9e0f1a", "cost": 1.0 });
 /// let canonical = CanonicalObject::from_value(&message).expect("an object");
