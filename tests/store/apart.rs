@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use handoffd::store::{Store, StoreError};
+use handoffd::store::{AdminStore, Store, StoreError};
 use tokio::time::Instant;
 
 use crate::fixture::{given, handoff_id, needs, plan, submit, transact};

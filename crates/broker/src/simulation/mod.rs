@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use crate::audit::{LogCheck, verify_log};
 use handoffd_store::clock::seeded::Seeded;
-use handoffd_store::store::{AgentRow, Needs, Store, Writes};
+use handoffd_store::store::{AgentRow, BatchStore, DirectoryStore, LogStore, Needs, Writes};
 
 mod asks;
 mod books;

@@ -15,7 +15,7 @@ use handoffd_core::domain::failure::Code;
 use handoffd_core::domain::handoff::{DeliveryMode, Priority};
 use handoffd_core::domain::ids::{AgentId, Micros, TaskId};
 use handoffd_core::domain::money::Usd;
-use handoffd_store::store::{DeadLetterFilter, EscalationFilter, Store, TaskFilter};
+use handoffd_store::store::{DeadLetterFilter, EscalationFilter, HandoffStore, TaskFilter};
 
 /// An agent as every schedule registers it.
 pub(super) fn registered(id: &AgentId) -> Agent {

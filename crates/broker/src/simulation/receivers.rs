@@ -12,7 +12,7 @@ use crate::ledger::command::{Kind, Lease, Reply, Word};
 use handoffd_core::domain::handoff::{DeliveryMode, Handoff};
 use handoffd_core::domain::ids::{AgentId, ExecutionId, HandoffId, TaskId};
 use handoffd_core::evidence::record::Actor;
-use handoffd_store::store::Store;
+use handoffd_store::store::HandoffStore;
 
 /// A receiver's accepted handoff.
 #[derive(Debug, Clone)]

@@ -13,7 +13,7 @@ use handoffd_core::domain::ids::{AgentId, ExecutionId, HandoffId, TaskId};
 use handoffd_core::domain::policy::{EdgePolicy, HumanTarget, Recovery};
 use handoffd_core::domain::ruling::Ruling;
 use handoffd_core::domain::task::TaskStatus;
-use handoffd_store::store::Store;
+use handoffd_store::store::HandoffStore;
 
 /// Budget of a task, in nano-dollars.
 const BUDGET: i64 = 1_000;

@@ -93,15 +93,9 @@ pub trait Wakeups: Send {
     async fn next(&mut self) -> Result<()>;
 }
 
-/// All stored data. All times come from the caller's clock.
+/// Commits batches. All times come from the caller's clock.
 #[async_trait]
-pub trait Store:
-    events::EventStore
-    + ColdStore
-    + contracts::ContractStore
-    + schemas::PayloadSchemaStore
-    + caps::CapStore
-{
+pub trait BatchStore: Send + Sync {
     /// Runs one batch in one transaction, as in the module's docs. `plan` may be called again with a fresh state
     /// after a conflict. Returns the sealed records, in the order of [`Writes::records`], and the growth of the
     /// trees, once durable.
@@ -110,50 +104,13 @@ pub trait Store:
         needs: &Needs,
         plan: &mut (dyn FnMut(BatchState) -> Writes + Send),
     ) -> Result<AppendedRecords>;
+}
 
-    /// Applies the migrations under a lock; returns the number of new ones.
-    async fn migrate(&self) -> Result<usize>;
-    /// Creates or updates a database role that may serve, and in the log only insert and read. Refused by
-    /// databases without roles, and for a role with further rights by other ways.
-    async fn grant_serving(&self, role: &str) -> Result<()>;
-    /// This store's open connections: in use, idle.
-    fn connections(&self) -> (u32, u32);
-    /// Checks that the database answers.
-    async fn ping(&self) -> Result<()>;
-    /// Closes all connections in order.
-    async fn close(&self);
-    /// Creates a tenant's log, with `log_id`, unless it exists.
-    async fn ensure_tenant(&self, tenant: &TenantId, log_id: &str, at: Micros) -> Result<()>;
-    /// All tenants.
-    async fn list_tenants(&self) -> Result<Vec<TenantId>>;
-    /// Adds the missing records to trees of logs last written by a version without trees.
-    async fn catch_up_trees(&self) -> Result<()>;
-    /// Present and former public keys for tree heads, oldest first.
-    async fn list_tree_keys(&self) -> Result<Vec<TreeKeyRow>>;
-    /// Makes `public` the key for tree heads if there is none yet, or if `rotate` is set, which retires the
-    /// others. Returns whether `public` is in use.
-    async fn settle_tree_key(&self, public: &Hash, at: Micros, rotate: bool) -> Result<bool>;
-    /// A database-wide fact, set once: keeps the first value and returns it.
-    async fn settle_fact(&self, name: &str, value: &[u8]) -> Result<Vec<u8>>;
-
-    /// A key by its hash.
-    async fn find_key(&self, hash: &[u8]) -> Result<Option<KeyRow>>;
-    /// The keys of a tenant.
-    async fn list_keys(&self, tenant: &TenantId) -> Result<Vec<KeyRow>>;
-    /// All agents of a tenant, by id.
-    async fn list_agents(&self, tenant: &TenantId) -> Result<Vec<AgentRow>>;
-    /// Number of changes of a tenant's agents by any broker.
-    async fn count_agent_changes(&self, tenant: &TenantId) -> Result<i64>;
-    /// Agents changed after that number of changes, by id, with their current row; `None` for a deleted one.
-    /// Later changes may be included.
-    async fn list_changed_agents(
-        &self,
-        tenant: &TenantId,
-        after: i64,
-    ) -> Result<Vec<(AgentId, Option<AgentRow>)>>;
+/// Reads of tasks, handoffs and what belongs to them. All times come from the caller's clock.
+#[async_trait]
+pub trait HandoffStore: Send + Sync {
     /// Open handoffs by receiver; reads every open handoff's index entry.
     async fn count_open(&self, tenant: &TenantId) -> Result<HashMap<AgentId, i64>>;
-
     /// A handoff by key.
     async fn find_handoff(&self, key: &HandoffKey) -> Result<Option<Handoff>>;
     /// Handoffs, newest first.
@@ -183,39 +140,6 @@ pub trait Store:
         run: &RunKey,
         seq: Option<i64>,
     ) -> Result<Option<CheckpointRow>>;
-    /// The record that committed a handoff (or created its dead letter), with its log's id.
-    async fn find_receipt(&self, key: &HandoffKey) -> Result<Option<SealedRecord>>;
-    /// Records from a leaf index on, in log order, of one task if given; with contents if `contents` is set.
-    async fn list_records(
-        &self,
-        tenant: &TenantId,
-        task: Option<TaskId>,
-        from: i64,
-        limit: i64,
-        contents: bool,
-    ) -> Result<Vec<StoredRecord>>;
-    /// The log's head: id, size, hash, the tree's right edge.
-    async fn find_head(&self, tenant: &TenantId) -> Result<Option<LogHead>>;
-    /// The tenant of a log id; reads the head of every log.
-    async fn find_log(&self, log_id: &str) -> Result<Option<TenantId>>;
-    /// Hashes of a log's tree at a tile level (0: the leaves; each further level is eight above), from an index
-    /// on.
-    async fn list_hashes(
-        &self,
-        tenant: &TenantId,
-        level: i64,
-        from: i64,
-        limit: i64,
-    ) -> Result<Vec<Hash>>;
-    /// Waits until the log has every record of committed operations. With one database that is always so. With a
-    /// separate log database it takes a moment, or until the half-done batch of a stopped broker is resolved.
-    async fn settle_log(&self, tenant: &TenantId) -> Result<()>;
-    /// With a separate log database: resolves batches that brokers left between the two databases, as far as they
-    /// are in `seen`, and sets `seen` to the current ones. Returns the number resolved. Safe at any time: a slow
-    /// batch is waited for.
-    async fn settle_in_doubt(&self, seen: &mut BTreeSet<String>) -> Result<u64>;
-    /// Handoffs without a record, at most ten. An intact database has none.
-    async fn list_unrecorded(&self, tenant: &TenantId) -> Result<Vec<String>>;
     /// Dead letters, newest first.
     async fn list_dead_letters(
         &self,
@@ -250,39 +174,60 @@ pub trait Store:
     async fn list_personal_data(&self, key: &HandoffKey) -> Result<Vec<Vec<u8>>>;
     /// A dead letter by key.
     async fn find_dead_letter(&self, key: &HandoffKey) -> Result<Option<DeadLetterRow>>;
+    /// Open handoffs past their deadline.
+    async fn list_overdue(&self, now: Micros, limit: i64) -> Result<Vec<Handoff>>;
+    /// Deletes refused task ids without a refusal since `before`; returns the number of rows.
+    async fn forget_refused_tasks(&self, before: Micros) -> Result<u64>;
+}
 
-    /// A data subject's stored data after a slot, in log order.
-    async fn list_held(
+/// Reads and upkeep of the audit log and its trees. All times come from the caller's clock.
+#[async_trait]
+pub trait LogStore: Send + Sync {
+    /// Adds the missing records to trees of logs last written by a version without trees.
+    async fn catch_up_trees(&self) -> Result<()>;
+    /// Present and former public keys for tree heads, oldest first.
+    async fn list_tree_keys(&self) -> Result<Vec<TreeKeyRow>>;
+    /// Makes `public` the key for tree heads if there is none yet, or if `rotate` is set, which retires the
+    /// others. Returns whether `public` is in use.
+    async fn settle_tree_key(&self, public: &Hash, at: Micros, rotate: bool) -> Result<bool>;
+    /// The record that committed a handoff (or created its dead letter), with its log's id.
+    async fn find_receipt(&self, key: &HandoffKey) -> Result<Option<SealedRecord>>;
+    /// Records from a leaf index on, in log order, of one task if given; with contents if `contents` is set.
+    async fn list_records(
         &self,
         tenant: &TenantId,
-        subject_id: &str,
-        after: Option<handoffd_core::evidence::erasure::DataSlot>,
+        task: Option<TaskId>,
+        from: i64,
         limit: i64,
-    ) -> Result<Vec<SubjectDatum>>;
-    /// An erasure by key.
-    async fn find_erasure(&self, key: &ErasureKey) -> Result<Option<ErasureRow>>;
-    /// A subject's erasures by its keyed hash, oldest first; at most a thousand.
-    async fn list_erasures(
+        contents: bool,
+    ) -> Result<Vec<StoredRecord>>;
+    /// The log's head: id, size, hash, the tree's right edge.
+    async fn find_head(&self, tenant: &TenantId) -> Result<Option<LogHead>>;
+    /// The tenant of a log id; reads the head of every log.
+    async fn find_log(&self, log_id: &str) -> Result<Option<TenantId>>;
+    /// Hashes of a log's tree at a tile level (0: the leaves; each further level is eight above), from an index
+    /// on.
+    async fn list_hashes(
         &self,
         tenant: &TenantId,
-        subject_key: &[u8; 32],
-    ) -> Result<Vec<ErasureRow>>;
-    /// Unfinished erasures of all tenants without progress since `cutoff`.
-    async fn list_unfinished_erasures(&self, cutoff: Micros) -> Result<Vec<ErasureKey>>;
-    /// A legal hold by key.
-    async fn find_hold(&self, key: &HoldKey) -> Result<Option<HoldRow>>;
-    /// Legal holds after an id, in order of ids; of one subject if given.
-    async fn list_holds(
-        &self,
-        tenant: &TenantId,
-        subject_key: Option<&[u8; 32]>,
-        after: Option<&str>,
+        level: i64,
+        from: i64,
         limit: i64,
-    ) -> Result<Vec<HoldRow>>;
-    /// Removes erased data from the database's files, as far as this database can. May take long, and may be
-    /// repeated.
-    async fn scrub(&self) -> Result<ScrubOutcome>;
+    ) -> Result<Vec<Hash>>;
+    /// Waits until the log has every record of committed operations. With one database that is always so. With a
+    /// separate log database it takes a moment, or until the half-done batch of a stopped broker is resolved.
+    async fn settle_log(&self, tenant: &TenantId) -> Result<()>;
+    /// With a separate log database: resolves batches that brokers left between the two databases, as far as they
+    /// are in `seen`, and sets `seen` to the current ones. Returns the number resolved. Safe at any time: a slow
+    /// batch is waited for.
+    async fn settle_in_doubt(&self, seen: &mut BTreeSet<String>) -> Result<u64>;
+    /// Handoffs without a record, at most ten. An intact database has none.
+    async fn list_unrecorded(&self, tenant: &TenantId) -> Result<Vec<String>>;
+}
 
+/// The outbox: waiting handoffs, claims, heartbeats and notifications between brokers. All times come from the caller's clock.
+#[async_trait]
+pub trait OutboxStore: Send + Sync {
     /// Receivers of a delivery mode with claimable handoffs.
     async fn list_due_receivers(
         &self,
@@ -348,10 +293,84 @@ pub trait Store:
     /// Makes webhook claims claimable at once, independent of clocks; returns their number. Claims on pulled
     /// handoffs belong to the receiver, which may be alive: they only expire by time.
     async fn release(&self, whose: ClaimRelease<'_>) -> Result<u64>;
-    /// Open handoffs past their deadline.
-    async fn list_overdue(&self, now: Micros, limit: i64) -> Result<Vec<Handoff>>;
-    /// Deletes refused task ids without a refusal since `before`; returns the number of rows.
-    async fn forget_refused_tasks(&self, before: Micros) -> Result<u64>;
+}
+
+/// Data subjects, erasures and legal holds. All times come from the caller's clock.
+#[async_trait]
+pub trait ErasureStore: Send + Sync {
+    /// A data subject's stored data after a slot, in log order.
+    async fn list_held(
+        &self,
+        tenant: &TenantId,
+        subject_id: &str,
+        after: Option<handoffd_core::evidence::erasure::DataSlot>,
+        limit: i64,
+    ) -> Result<Vec<SubjectDatum>>;
+    /// An erasure by key.
+    async fn find_erasure(&self, key: &ErasureKey) -> Result<Option<ErasureRow>>;
+    /// A subject's erasures by its keyed hash, oldest first; at most a thousand.
+    async fn list_erasures(
+        &self,
+        tenant: &TenantId,
+        subject_key: &[u8; 32],
+    ) -> Result<Vec<ErasureRow>>;
+    /// Unfinished erasures of all tenants without progress since `cutoff`.
+    async fn list_unfinished_erasures(&self, cutoff: Micros) -> Result<Vec<ErasureKey>>;
+    /// A legal hold by key.
+    async fn find_hold(&self, key: &HoldKey) -> Result<Option<HoldRow>>;
+    /// Legal holds after an id, in order of ids; of one subject if given.
+    async fn list_holds(
+        &self,
+        tenant: &TenantId,
+        subject_key: Option<&[u8; 32]>,
+        after: Option<&str>,
+        limit: i64,
+    ) -> Result<Vec<HoldRow>>;
+    /// Removes erased data from the database's files, as far as this database can. May take long, and may be
+    /// repeated.
+    async fn scrub(&self) -> Result<ScrubOutcome>;
+}
+
+/// Tenants, agents and API keys. All times come from the caller's clock.
+#[async_trait]
+pub trait DirectoryStore: Send + Sync {
+    /// Creates a tenant's log, with `log_id`, unless it exists.
+    async fn ensure_tenant(&self, tenant: &TenantId, log_id: &str, at: Micros) -> Result<()>;
+    /// All tenants.
+    async fn list_tenants(&self) -> Result<Vec<TenantId>>;
+    /// A key by its hash.
+    async fn find_key(&self, hash: &[u8]) -> Result<Option<KeyRow>>;
+    /// The keys of a tenant.
+    async fn list_keys(&self, tenant: &TenantId) -> Result<Vec<KeyRow>>;
+    /// All agents of a tenant, by id.
+    async fn list_agents(&self, tenant: &TenantId) -> Result<Vec<AgentRow>>;
+    /// Number of changes of a tenant's agents by any broker.
+    async fn count_agent_changes(&self, tenant: &TenantId) -> Result<i64>;
+    /// Agents changed after that number of changes, by id, with their current row; `None` for a deleted one.
+    /// Later changes may be included.
+    async fn list_changed_agents(
+        &self,
+        tenant: &TenantId,
+        after: i64,
+    ) -> Result<Vec<(AgentId, Option<AgentRow>)>>;
+}
+
+/// The database itself: migrations, roles, connections, upkeep. All times come from the caller's clock.
+#[async_trait]
+pub trait AdminStore: Send + Sync {
+    /// Applies the migrations under a lock; returns the number of new ones.
+    async fn migrate(&self) -> Result<usize>;
+    /// Creates or updates a database role that may serve, and in the log only insert and read. Refused by
+    /// databases without roles, and for a role with further rights by other ways.
+    async fn grant_serving(&self, role: &str) -> Result<()>;
+    /// This store's open connections: in use, idle.
+    fn connections(&self) -> (u32, u32);
+    /// Checks that the database answers.
+    async fn ping(&self) -> Result<()>;
+    /// Closes all connections in order.
+    async fn close(&self);
+    /// A database-wide fact, set once: keeps the first value and returns it.
+    async fn settle_fact(&self, name: &str, value: &[u8]) -> Result<Vec<u8>>;
     /// Counts for metrics.
     async fn depths(&self) -> Result<Depths>;
     /// Has the database analyse tables that outgrew its statistics, so that it drops plans made for empty tables,
@@ -360,4 +379,37 @@ pub trait Store:
     async fn tend(&self) -> Result<bool> {
         Ok(false)
     }
+}
+
+/// All stored data, by use. A function names the traits of the data it uses.
+pub trait Store:
+    BatchStore
+    + HandoffStore
+    + LogStore
+    + OutboxStore
+    + ErasureStore
+    + DirectoryStore
+    + AdminStore
+    + events::EventStore
+    + ColdStore
+    + contracts::ContractStore
+    + schemas::PayloadSchemaStore
+    + caps::CapStore
+{
+}
+
+impl<T> Store for T where
+    T: BatchStore
+        + HandoffStore
+        + LogStore
+        + OutboxStore
+        + ErasureStore
+        + DirectoryStore
+        + AdminStore
+        + events::EventStore
+        + ColdStore
+        + contracts::ContractStore
+        + schemas::PayloadSchemaStore
+        + caps::CapStore
+{
 }

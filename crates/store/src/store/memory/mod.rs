@@ -10,10 +10,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::store::erasure::{ErasureKey, ErasureRow, HoldKey, HoldRow, ScrubOutcome, SubjectDatum};
 use crate::store::{
-    AgentRow, BatchState, CheckpointCursor, CheckpointRow, Claim, ClaimKey, ClaimRelease, Cursor,
-    DeadLetterFilter, DeadLetterRow, Depths, EscalationFilter, EscalationKey, HandoffFilter,
-    HandoffKey, KeyRow, Needs, OutboxRow, ReceiverKey, Result, ReturnRow, RunKey, Store,
-    StoreError, StoredContent, StoredRecord, TaskFilter, TaskKey, TreeKeyRow, Wakeups, Writes,
+    AdminStore, AgentRow, BatchState, BatchStore, CheckpointCursor, CheckpointRow, Claim, ClaimKey,
+    ClaimRelease, Cursor, DeadLetterFilter, DeadLetterRow, Depths, DirectoryStore, ErasureStore,
+    EscalationFilter, EscalationKey, HandoffFilter, HandoffKey, HandoffStore, KeyRow, LogStore,
+    Needs, OutboxRow, OutboxStore, ReceiverKey, Result, ReturnRow, RunKey, StoreError,
+    StoredContent, StoredRecord, TaskFilter, TaskKey, TreeKeyRow, Wakeups, Writes,
 };
 use async_trait::async_trait;
 use handoffd_core::domain::escalation::Escalation;
@@ -126,7 +127,7 @@ impl Wakeups for MemoryWakeups {
 }
 
 #[async_trait]
-impl Store for MemoryStore {
+impl BatchStore for MemoryStore {
     async fn transact(
         &self,
         needs: &Needs,
@@ -143,95 +144,10 @@ impl Store for MemoryStore {
         })
         .await
     }
+}
 
-    async fn migrate(&self) -> Result<usize> {
-        Ok(0)
-    }
-
-    async fn grant_serving(&self, _role: &str) -> Result<()> {
-        Err(StoreError::Refused("memory has no roles".to_owned()))
-    }
-
-    fn connections(&self) -> (u32, u32) {
-        (0, 0)
-    }
-
-    async fn settle_log(&self, _tenant: &TenantId) -> Result<()> {
-        Ok(())
-    }
-
-    async fn settle_in_doubt(&self, _seen: &mut BTreeSet<String>) -> Result<u64> {
-        Ok(0)
-    }
-
-    async fn ping(&self) -> Result<()> {
-        Ok(())
-    }
-
-    async fn close(&self) {}
-
-    async fn ensure_tenant(&self, tenant: &TenantId, log_id: &str, _at: Micros) -> Result<()> {
-        self.ask("ensure_tenant", |tables| {
-            tables.ensure_tenant(tenant, log_id);
-            Ok(())
-        })
-        .await
-    }
-
-    async fn list_tenants(&self) -> Result<Vec<TenantId>> {
-        self.ask("list_tenants", |tables| Ok(tables.logs.keys().cloned().collect())).await
-    }
-
-    async fn catch_up_trees(&self) -> Result<()> {
-        Ok(())
-    }
-
-    async fn list_tree_keys(&self) -> Result<Vec<TreeKeyRow>> {
-        absent()
-    }
-
-    async fn settle_tree_key(&self, _public: &Hash, _at: Micros, _rotate: bool) -> Result<bool> {
-        absent()
-    }
-
-    async fn settle_fact(&self, name: &str, value: &[u8]) -> Result<Vec<u8>> {
-        self.ask("settle_fact", |tables| {
-            Ok(tables.facts.entry(name.to_owned()).or_insert_with(|| value.to_vec()).clone())
-        })
-        .await
-    }
-
-    async fn find_key(&self, hash: &[u8]) -> Result<Option<KeyRow>> {
-        self.ask("find_key", |tables| {
-            Ok(tables.keys.values().find(|row| row.hash == hash).cloned())
-        })
-        .await
-    }
-
-    async fn list_keys(&self, tenant: &TenantId) -> Result<Vec<KeyRow>> {
-        self.ask("list_keys", |tables| Ok(tables.list_keys(tenant))).await
-    }
-
-    async fn list_agents(&self, tenant: &TenantId) -> Result<Vec<AgentRow>> {
-        self.ask("list_agents", |tables| {
-            Ok(tables.agents.values().filter(|row| row.tenant == *tenant).cloned().collect())
-        })
-        .await
-    }
-
-    async fn count_agent_changes(&self, tenant: &TenantId) -> Result<i64> {
-        self.ask("count_agent_changes", |tables| Ok(tables.count_agent_changes(tenant))).await
-    }
-
-    async fn list_changed_agents(
-        &self,
-        tenant: &TenantId,
-        after: i64,
-    ) -> Result<Vec<(AgentId, Option<AgentRow>)>> {
-        self.ask("list_changed_agents", |tables| Ok(tables.list_changed_agents(tenant, after)))
-            .await
-    }
-
+#[async_trait]
+impl HandoffStore for MemoryStore {
     async fn count_open(&self, tenant: &TenantId) -> Result<HashMap<AgentId, i64>> {
         self.ask("count_open", |tables| Ok(tables.count_open(tenant))).await
     }
@@ -279,51 +195,6 @@ impl Store for MemoryStore {
         seq: Option<i64>,
     ) -> Result<Option<CheckpointRow>> {
         self.ask("find_checkpoint", |tables| Ok(tables.find_checkpoint(run, seq))).await
-    }
-
-    async fn find_receipt(&self, key: &HandoffKey) -> Result<Option<SealedRecord>> {
-        self.ask("find_receipt", |tables| Ok(tables.find_receipt(key))).await
-    }
-
-    async fn list_records(
-        &self,
-        tenant: &TenantId,
-        task: Option<TaskId>,
-        from: i64,
-        limit: i64,
-        contents: bool,
-    ) -> Result<Vec<StoredRecord>> {
-        self.ask("list_records", |tables| {
-            Ok(tables.list_records(tenant, task, from, limit, contents))
-        })
-        .await
-    }
-
-    async fn find_head(&self, tenant: &TenantId) -> Result<Option<LogHead>> {
-        self.ask("find_head", |tables| Ok(tables.logs.get(tenant).map(|log| log.head.clone())))
-            .await
-    }
-
-    async fn find_log(&self, log_id: &str) -> Result<Option<TenantId>> {
-        self.ask("find_log", |tables| {
-            let found = tables.logs.iter().find(|(_, log)| log.head.log_id == log_id);
-            Ok(found.map(|(tenant, _)| tenant.clone()))
-        })
-        .await
-    }
-
-    async fn list_hashes(
-        &self,
-        tenant: &TenantId,
-        level: i64,
-        from: i64,
-        limit: i64,
-    ) -> Result<Vec<Hash>> {
-        self.ask("list_hashes", |tables| Ok(tables.list_hashes(tenant, level, from, limit))).await
-    }
-
-    async fn list_unrecorded(&self, tenant: &TenantId) -> Result<Vec<String>> {
-        self.ask("list_unrecorded", |tables| Ok(tables.list_unrecorded(tenant))).await
     }
 
     async fn list_dead_letters(
@@ -386,50 +257,85 @@ impl Store for MemoryStore {
         self.ask("find_dead_letter", |tables| Ok(tables.dead_letters.get(key).cloned())).await
     }
 
-    async fn list_held(
+    async fn list_overdue(&self, now: Micros, limit: i64) -> Result<Vec<Handoff>> {
+        self.ask("list_overdue", |tables| Ok(tables.list_overdue(now, limit))).await
+    }
+
+    async fn forget_refused_tasks(&self, before: Micros) -> Result<u64> {
+        self.ask("forget_refused_tasks", |tables| Ok(tables.forget_refused_tasks(before))).await
+    }
+}
+
+#[async_trait]
+impl LogStore for MemoryStore {
+    async fn settle_log(&self, _tenant: &TenantId) -> Result<()> {
+        Ok(())
+    }
+
+    async fn settle_in_doubt(&self, _seen: &mut BTreeSet<String>) -> Result<u64> {
+        Ok(0)
+    }
+
+    async fn catch_up_trees(&self) -> Result<()> {
+        Ok(())
+    }
+
+    async fn list_tree_keys(&self) -> Result<Vec<TreeKeyRow>> {
+        absent()
+    }
+
+    async fn settle_tree_key(&self, _public: &Hash, _at: Micros, _rotate: bool) -> Result<bool> {
+        absent()
+    }
+
+    async fn find_receipt(&self, key: &HandoffKey) -> Result<Option<SealedRecord>> {
+        self.ask("find_receipt", |tables| Ok(tables.find_receipt(key))).await
+    }
+
+    async fn list_records(
         &self,
-        _tenant: &TenantId,
-        _subject_id: &str,
-        _after: Option<DataSlot>,
-        _limit: i64,
-    ) -> Result<Vec<SubjectDatum>> {
-        absent()
+        tenant: &TenantId,
+        task: Option<TaskId>,
+        from: i64,
+        limit: i64,
+        contents: bool,
+    ) -> Result<Vec<StoredRecord>> {
+        self.ask("list_records", |tables| {
+            Ok(tables.list_records(tenant, task, from, limit, contents))
+        })
+        .await
     }
 
-    async fn find_erasure(&self, _key: &ErasureKey) -> Result<Option<ErasureRow>> {
-        absent()
+    async fn find_head(&self, tenant: &TenantId) -> Result<Option<LogHead>> {
+        self.ask("find_head", |tables| Ok(tables.logs.get(tenant).map(|log| log.head.clone())))
+            .await
     }
 
-    async fn list_erasures(
+    async fn find_log(&self, log_id: &str) -> Result<Option<TenantId>> {
+        self.ask("find_log", |tables| {
+            let found = tables.logs.iter().find(|(_, log)| log.head.log_id == log_id);
+            Ok(found.map(|(tenant, _)| tenant.clone()))
+        })
+        .await
+    }
+
+    async fn list_hashes(
         &self,
-        _tenant: &TenantId,
-        _subject_key: &[u8; 32],
-    ) -> Result<Vec<ErasureRow>> {
-        absent()
+        tenant: &TenantId,
+        level: i64,
+        from: i64,
+        limit: i64,
+    ) -> Result<Vec<Hash>> {
+        self.ask("list_hashes", |tables| Ok(tables.list_hashes(tenant, level, from, limit))).await
     }
 
-    async fn list_unfinished_erasures(&self, _cutoff: Micros) -> Result<Vec<ErasureKey>> {
-        absent()
+    async fn list_unrecorded(&self, tenant: &TenantId) -> Result<Vec<String>> {
+        self.ask("list_unrecorded", |tables| Ok(tables.list_unrecorded(tenant))).await
     }
+}
 
-    async fn find_hold(&self, _key: &HoldKey) -> Result<Option<HoldRow>> {
-        absent()
-    }
-
-    async fn list_holds(
-        &self,
-        _tenant: &TenantId,
-        _subject_key: Option<&[u8; 32]>,
-        _after: Option<&str>,
-        _limit: i64,
-    ) -> Result<Vec<HoldRow>> {
-        absent()
-    }
-
-    async fn scrub(&self) -> Result<ScrubOutcome> {
-        absent()
-    }
-
+#[async_trait]
+impl OutboxStore for MemoryStore {
     async fn list_due_receivers(
         &self,
         mode: DeliveryMode,
@@ -540,13 +446,126 @@ impl Store for MemoryStore {
         })
         .await
     }
+}
 
-    async fn list_overdue(&self, now: Micros, limit: i64) -> Result<Vec<Handoff>> {
-        self.ask("list_overdue", |tables| Ok(tables.list_overdue(now, limit))).await
+#[async_trait]
+impl ErasureStore for MemoryStore {
+    async fn list_held(
+        &self,
+        _tenant: &TenantId,
+        _subject_id: &str,
+        _after: Option<DataSlot>,
+        _limit: i64,
+    ) -> Result<Vec<SubjectDatum>> {
+        absent()
     }
 
-    async fn forget_refused_tasks(&self, before: Micros) -> Result<u64> {
-        self.ask("forget_refused_tasks", |tables| Ok(tables.forget_refused_tasks(before))).await
+    async fn find_erasure(&self, _key: &ErasureKey) -> Result<Option<ErasureRow>> {
+        absent()
+    }
+
+    async fn list_erasures(
+        &self,
+        _tenant: &TenantId,
+        _subject_key: &[u8; 32],
+    ) -> Result<Vec<ErasureRow>> {
+        absent()
+    }
+
+    async fn list_unfinished_erasures(&self, _cutoff: Micros) -> Result<Vec<ErasureKey>> {
+        absent()
+    }
+
+    async fn find_hold(&self, _key: &HoldKey) -> Result<Option<HoldRow>> {
+        absent()
+    }
+
+    async fn list_holds(
+        &self,
+        _tenant: &TenantId,
+        _subject_key: Option<&[u8; 32]>,
+        _after: Option<&str>,
+        _limit: i64,
+    ) -> Result<Vec<HoldRow>> {
+        absent()
+    }
+
+    async fn scrub(&self) -> Result<ScrubOutcome> {
+        absent()
+    }
+}
+
+#[async_trait]
+impl DirectoryStore for MemoryStore {
+    async fn ensure_tenant(&self, tenant: &TenantId, log_id: &str, _at: Micros) -> Result<()> {
+        self.ask("ensure_tenant", |tables| {
+            tables.ensure_tenant(tenant, log_id);
+            Ok(())
+        })
+        .await
+    }
+
+    async fn list_tenants(&self) -> Result<Vec<TenantId>> {
+        self.ask("list_tenants", |tables| Ok(tables.logs.keys().cloned().collect())).await
+    }
+
+    async fn find_key(&self, hash: &[u8]) -> Result<Option<KeyRow>> {
+        self.ask("find_key", |tables| {
+            Ok(tables.keys.values().find(|row| row.hash == hash).cloned())
+        })
+        .await
+    }
+
+    async fn list_keys(&self, tenant: &TenantId) -> Result<Vec<KeyRow>> {
+        self.ask("list_keys", |tables| Ok(tables.list_keys(tenant))).await
+    }
+
+    async fn list_agents(&self, tenant: &TenantId) -> Result<Vec<AgentRow>> {
+        self.ask("list_agents", |tables| {
+            Ok(tables.agents.values().filter(|row| row.tenant == *tenant).cloned().collect())
+        })
+        .await
+    }
+
+    async fn count_agent_changes(&self, tenant: &TenantId) -> Result<i64> {
+        self.ask("count_agent_changes", |tables| Ok(tables.count_agent_changes(tenant))).await
+    }
+
+    async fn list_changed_agents(
+        &self,
+        tenant: &TenantId,
+        after: i64,
+    ) -> Result<Vec<(AgentId, Option<AgentRow>)>> {
+        self.ask("list_changed_agents", |tables| Ok(tables.list_changed_agents(tenant, after)))
+            .await
+    }
+}
+
+#[async_trait]
+impl AdminStore for MemoryStore {
+    async fn migrate(&self) -> Result<usize> {
+        Ok(0)
+    }
+
+    async fn grant_serving(&self, _role: &str) -> Result<()> {
+        Err(StoreError::Refused("memory has no roles".to_owned()))
+    }
+
+    fn connections(&self) -> (u32, u32) {
+        (0, 0)
+    }
+
+    async fn ping(&self) -> Result<()> {
+        Ok(())
+    }
+
+    async fn close(&self) {}
+
+    async fn settle_fact(&self, name: &str, value: &[u8]) -> Result<Vec<u8>> {
+        self.ask("settle_fact", |tables| {
+            Ok(tables.facts.entry(name.to_owned()).or_insert_with(|| value.to_vec()).clone())
+        })
+        .await
     }
 
     async fn depths(&self) -> Result<Depths> {

@@ -16,7 +16,7 @@ use crate::store::erasure::{
 };
 use crate::store::purge::{CHECKPOINTS, ExpiredPage, PurgeContext, page as put_together};
 use crate::store::rows::{ERASURE, HELD, HOLD};
-use crate::store::{Result, Store, Writes};
+use crate::store::{LogStore, Result, Writes};
 use handoffd_core::domain::handoff::CheckpointRef;
 use handoffd_core::domain::ids::{ContentId, HandoffId, Micros, TaskId, TenantId};
 use handoffd_core::evidence::erasure::{DataSlot, ErasureScope};

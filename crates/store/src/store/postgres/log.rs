@@ -10,7 +10,7 @@ use super::failure::failed;
 use super::{PostgresStore, rows};
 use crate::store::rows::KEPT;
 use crate::store::{
-    HandoffKey, Result, SaltedContent, Store, StoredContent, StoredPersonal, StoredRecord,
+    HandoffKey, LogStore, Result, SaltedContent, StoredContent, StoredPersonal, StoredRecord,
     TreeKeyRow,
 };
 use handoffd_core::domain::ids::{ContentId, Micros, TaskId, TenantId};

@@ -14,10 +14,11 @@ use sqlx::{ConnectOptions, Connection};
 
 use crate::store::erasure::{ErasureKey, ErasureRow, HoldKey, HoldRow, ScrubOutcome, SubjectDatum};
 use crate::store::{
-    AgentRow, BatchState, CheckpointCursor, CheckpointRow, Claim, ClaimKey, ClaimRelease, Cursor,
-    DeadLetterFilter, DeadLetterRow, Depths, EscalationFilter, EscalationKey, HandoffFilter,
-    HandoffKey, KeyRow, Needs, OutboxRow, ReceiverKey, Result, ReturnRow, RunKey, Store,
-    StoreError, StoredContent, StoredRecord, TaskFilter, TaskKey, TreeKeyRow, Wakeups, Writes,
+    AdminStore, AgentRow, BatchState, BatchStore, CheckpointCursor, CheckpointRow, Claim, ClaimKey,
+    ClaimRelease, Cursor, DeadLetterFilter, DeadLetterRow, Depths, DirectoryStore, ErasureStore,
+    EscalationFilter, EscalationKey, HandoffFilter, HandoffKey, HandoffStore, KeyRow, LogStore,
+    Needs, OutboxRow, OutboxStore, ReceiverKey, Result, ReturnRow, RunKey, StoreError,
+    StoredContent, StoredRecord, TaskFilter, TaskKey, TreeKeyRow, Wakeups, Writes,
 };
 use handoffd_core::domain::escalation::Escalation;
 use handoffd_core::domain::handoff::{DeliveryMode, Handoff};
@@ -185,7 +186,7 @@ async fn migrate(connect: &PgConnectOptions, known: migrations::MigrationSet) ->
 }
 
 #[async_trait]
-impl Store for PostgresStore {
+impl BatchStore for PostgresStore {
     async fn transact(
         &self,
         needs: &Needs,
@@ -197,109 +198,10 @@ impl Store for PostgresStore {
         }
         done
     }
+}
 
-    async fn migrate(&self) -> Result<usize> {
-        let mut applied = migrate(&self.connect, migrations::OPERATIONS).await?;
-        if let Some(apart) = &self.apart {
-            applied += migrate(&apart.connect, migrations::AUDIT).await?;
-            apart.pair().await?;
-        }
-        Ok(applied)
-    }
-
-    async fn grant_serving(&self, role: &str) -> Result<()> {
-        let mut connection = self.pool.acquire().await.map_err(failed)?;
-        if self.apart.is_none() {
-            return roles::grant(&mut connection, role, &[roles::OPERATIONS, roles::LOG]).await;
-        }
-        roles::grant(&mut connection, role, &[roles::OPERATIONS]).await?;
-        let mut connection = self.log.acquire().await.map_err(failed)?;
-        roles::grant(&mut connection, role, &[roles::LOG, roles::AUDIT]).await
-    }
-
-    fn connections(&self) -> (u32, u32) {
-        let idle = u32::try_from(self.pool.num_idle()).unwrap_or(u32::MAX);
-        (self.pool.size().saturating_sub(idle), idle)
-    }
-
-    async fn ping(&self) -> Result<()> {
-        let pinged = within(PING_TIMEOUT, async {
-            sqlx::query("SELECT 1").execute(&self.pool).await.map_err(failed)?;
-            if self.apart.is_some() {
-                sqlx::query("SELECT 1").execute(&self.log).await.map_err(failed)?;
-            }
-            Ok(())
-        })
-        .await;
-        if pinged.is_err() {
-            self.doubt.raise();
-        }
-        pinged
-    }
-
-    async fn close(&self) {
-        self.pool.close().await;
-        self.log.close().await;
-    }
-
-    async fn ensure_tenant(&self, tenant: &TenantId, log_id: &str, at: Micros) -> Result<()> {
-        answered(log::ensure_tenant(&self.pool, &self.log, tenant, log_id, at)).await
-    }
-
-    async fn list_tenants(&self) -> Result<Vec<TenantId>> {
-        answered(log::list_tenants(&self.pool)).await
-    }
-
-    async fn catch_up_trees(&self) -> Result<()> {
-        answered(append::catch_up_all(&self.log)).await
-    }
-
-    async fn list_tree_keys(&self) -> Result<Vec<TreeKeyRow>> {
-        answered(log::list_tree_keys(&self.log)).await
-    }
-
-    async fn settle_tree_key(&self, public: &Hash, at: Micros, rotate: bool) -> Result<bool> {
-        answered(log::settle_tree_key(&self.log, public, at, rotate)).await
-    }
-
-    async fn list_hashes(
-        &self,
-        tenant: &TenantId,
-        level: i64,
-        from: i64,
-        limit: i64,
-    ) -> Result<Vec<Hash>> {
-        answered(log::list_hashes(&self.log, tenant, level, from, limit)).await
-    }
-
-    async fn settle_fact(&self, name: &str, value: &[u8]) -> Result<Vec<u8>> {
-        answered(reads::settle_fact(&self.pool, name, value)).await
-    }
-
-    async fn find_key(&self, hash: &[u8]) -> Result<Option<KeyRow>> {
-        answered(reads::find_key(&self.pool, hash)).await
-    }
-
-    async fn list_keys(&self, tenant: &TenantId) -> Result<Vec<KeyRow>> {
-        answered(reads::list_keys(&self.pool, tenant)).await
-    }
-
-    async fn list_agents(&self, tenant: &TenantId) -> Result<Vec<AgentRow>> {
-        answered(reads::list_agents(&self.pool, tenant)).await
-    }
-
-    async fn count_agent_changes(&self, tenant: &TenantId) -> Result<i64> {
-        answered(reads::count_agent_changes(&self.pool, tenant)).await
-    }
-
-    async fn list_changed_agents(
-        &self,
-        tenant: &TenantId,
-        after: i64,
-    ) -> Result<Vec<(AgentId, Option<AgentRow>)>> {
-        answered(reads::list_changed_agents(&self.pool, tenant, after)).await
-    }
-
+#[async_trait]
+impl HandoffStore for PostgresStore {
     async fn count_open(&self, tenant: &TenantId) -> Result<HashMap<AgentId, i64>> {
         answered(reads::count_open(&self.pool, tenant)).await
     }
@@ -346,47 +248,6 @@ impl Store for PostgresStore {
         seq: Option<i64>,
     ) -> Result<Option<CheckpointRow>> {
         answered(reads::find_checkpoint(&self.pool, run, seq)).await
-    }
-
-    async fn find_receipt(&self, key: &HandoffKey) -> Result<Option<SealedRecord>> {
-        answered(log::find_receipt(self, key)).await
-    }
-
-    async fn list_records(
-        &self,
-        tenant: &TenantId,
-        task: Option<TaskId>,
-        from: i64,
-        limit: i64,
-        contents: bool,
-    ) -> Result<Vec<StoredRecord>> {
-        answered(log::list_records(self, tenant, task, from, limit, contents)).await
-    }
-
-    async fn find_head(&self, tenant: &TenantId) -> Result<Option<LogHead>> {
-        answered(log::find_head(&self.log, tenant)).await
-    }
-
-    async fn find_log(&self, log_id: &str) -> Result<Option<TenantId>> {
-        answered(log::find_log(&self.log, log_id)).await
-    }
-
-    async fn settle_log(&self, tenant: &TenantId) -> Result<()> {
-        match &self.apart {
-            Some(apart) => answered(apart.settled(tenant)).await,
-            None => Ok(()),
-        }
-    }
-
-    async fn settle_in_doubt(&self, seen: &mut BTreeSet<String>) -> Result<u64> {
-        match &self.apart {
-            Some(apart) => answered(apart.settle_in_doubt(seen)).await,
-            None => Ok(0),
-        }
-    }
-
-    async fn list_unrecorded(&self, tenant: &TenantId) -> Result<Vec<String>> {
-        answered(log::list_unrecorded(self, tenant)).await
     }
 
     async fn list_dead_letters(
@@ -439,50 +300,83 @@ impl Store for PostgresStore {
         answered(recovery::list_personal_data(&self.pool, key)).await
     }
 
-    async fn list_held(
+    async fn list_overdue(&self, now: Micros, limit: i64) -> Result<Vec<Handoff>> {
+        answered(claims::list_overdue(&self.pool, now, limit)).await
+    }
+
+    async fn forget_refused_tasks(&self, before: Micros) -> Result<u64> {
+        answered(claims::forget_refused_tasks(&self.pool, before)).await
+    }
+}
+
+#[async_trait]
+impl LogStore for PostgresStore {
+    async fn catch_up_trees(&self) -> Result<()> {
+        answered(append::catch_up_all(&self.log)).await
+    }
+
+    async fn list_tree_keys(&self) -> Result<Vec<TreeKeyRow>> {
+        answered(log::list_tree_keys(&self.log)).await
+    }
+
+    async fn settle_tree_key(&self, public: &Hash, at: Micros, rotate: bool) -> Result<bool> {
+        answered(log::settle_tree_key(&self.log, public, at, rotate)).await
+    }
+
+    async fn list_hashes(
         &self,
         tenant: &TenantId,
-        subject_id: &str,
-        after: Option<DataSlot>,
+        level: i64,
+        from: i64,
         limit: i64,
-    ) -> Result<Vec<SubjectDatum>> {
-        answered(erasure::list_held(self, tenant, subject_id, after, limit)).await
+    ) -> Result<Vec<Hash>> {
+        answered(log::list_hashes(&self.log, tenant, level, from, limit)).await
     }
 
-    async fn find_erasure(&self, key: &ErasureKey) -> Result<Option<ErasureRow>> {
-        answered(erasure::find_erasure(&self.pool, key)).await
+    async fn find_receipt(&self, key: &HandoffKey) -> Result<Option<SealedRecord>> {
+        answered(log::find_receipt(self, key)).await
     }
 
-    async fn list_erasures(
+    async fn list_records(
         &self,
         tenant: &TenantId,
-        subject_key: &[u8; 32],
-    ) -> Result<Vec<ErasureRow>> {
-        answered(erasure::list_erasures(&self.pool, tenant, subject_key)).await
-    }
-
-    async fn list_unfinished_erasures(&self, cutoff: Micros) -> Result<Vec<ErasureKey>> {
-        answered(erasure::list_unfinished(&self.pool, cutoff)).await
-    }
-
-    async fn find_hold(&self, key: &HoldKey) -> Result<Option<HoldRow>> {
-        answered(erasure::find_hold(&self.pool, key)).await
-    }
-
-    async fn list_holds(
-        &self,
-        tenant: &TenantId,
-        subject_key: Option<&[u8; 32]>,
-        after: Option<&str>,
+        task: Option<TaskId>,
+        from: i64,
         limit: i64,
-    ) -> Result<Vec<HoldRow>> {
-        answered(erasure::list_holds(&self.pool, tenant, subject_key, after, limit)).await
+        contents: bool,
+    ) -> Result<Vec<StoredRecord>> {
+        answered(log::list_records(self, tenant, task, from, limit, contents)).await
     }
 
-    async fn scrub(&self) -> Result<ScrubOutcome> {
-        erasure::scrub(&self.connect).await
+    async fn find_head(&self, tenant: &TenantId) -> Result<Option<LogHead>> {
+        answered(log::find_head(&self.log, tenant)).await
     }
 
+    async fn find_log(&self, log_id: &str) -> Result<Option<TenantId>> {
+        answered(log::find_log(&self.log, log_id)).await
+    }
+
+    async fn settle_log(&self, tenant: &TenantId) -> Result<()> {
+        match &self.apart {
+            Some(apart) => answered(apart.settled(tenant)).await,
+            None => Ok(()),
+        }
+    }
+
+    async fn settle_in_doubt(&self, seen: &mut BTreeSet<String>) -> Result<u64> {
+        match &self.apart {
+            Some(apart) => answered(apart.settle_in_doubt(seen)).await,
+            None => Ok(0),
+        }
+    }
+
+    async fn list_unrecorded(&self, tenant: &TenantId) -> Result<Vec<String>> {
+        answered(log::list_unrecorded(self, tenant)).await
+    }
+}
+
+#[async_trait]
+impl OutboxStore for PostgresStore {
     async fn list_due_receivers(
         &self,
         mode: DeliveryMode,
@@ -567,13 +461,138 @@ impl Store for PostgresStore {
     async fn release(&self, whose: ClaimRelease<'_>) -> Result<u64> {
         answered(claims::release(&self.pool, whose)).await
     }
+}
 
-    async fn list_overdue(&self, now: Micros, limit: i64) -> Result<Vec<Handoff>> {
-        answered(claims::list_overdue(&self.pool, now, limit)).await
+#[async_trait]
+impl ErasureStore for PostgresStore {
+    async fn list_held(
+        &self,
+        tenant: &TenantId,
+        subject_id: &str,
+        after: Option<DataSlot>,
+        limit: i64,
+    ) -> Result<Vec<SubjectDatum>> {
+        answered(erasure::list_held(self, tenant, subject_id, after, limit)).await
     }
 
-    async fn forget_refused_tasks(&self, before: Micros) -> Result<u64> {
-        answered(claims::forget_refused_tasks(&self.pool, before)).await
+    async fn find_erasure(&self, key: &ErasureKey) -> Result<Option<ErasureRow>> {
+        answered(erasure::find_erasure(&self.pool, key)).await
+    }
+
+    async fn list_erasures(
+        &self,
+        tenant: &TenantId,
+        subject_key: &[u8; 32],
+    ) -> Result<Vec<ErasureRow>> {
+        answered(erasure::list_erasures(&self.pool, tenant, subject_key)).await
+    }
+
+    async fn list_unfinished_erasures(&self, cutoff: Micros) -> Result<Vec<ErasureKey>> {
+        answered(erasure::list_unfinished(&self.pool, cutoff)).await
+    }
+
+    async fn find_hold(&self, key: &HoldKey) -> Result<Option<HoldRow>> {
+        answered(erasure::find_hold(&self.pool, key)).await
+    }
+
+    async fn list_holds(
+        &self,
+        tenant: &TenantId,
+        subject_key: Option<&[u8; 32]>,
+        after: Option<&str>,
+        limit: i64,
+    ) -> Result<Vec<HoldRow>> {
+        answered(erasure::list_holds(&self.pool, tenant, subject_key, after, limit)).await
+    }
+
+    async fn scrub(&self) -> Result<ScrubOutcome> {
+        erasure::scrub(&self.connect).await
+    }
+}
+
+#[async_trait]
+impl DirectoryStore for PostgresStore {
+    async fn ensure_tenant(&self, tenant: &TenantId, log_id: &str, at: Micros) -> Result<()> {
+        answered(log::ensure_tenant(&self.pool, &self.log, tenant, log_id, at)).await
+    }
+
+    async fn list_tenants(&self) -> Result<Vec<TenantId>> {
+        answered(log::list_tenants(&self.pool)).await
+    }
+
+    async fn find_key(&self, hash: &[u8]) -> Result<Option<KeyRow>> {
+        answered(reads::find_key(&self.pool, hash)).await
+    }
+
+    async fn list_keys(&self, tenant: &TenantId) -> Result<Vec<KeyRow>> {
+        answered(reads::list_keys(&self.pool, tenant)).await
+    }
+
+    async fn list_agents(&self, tenant: &TenantId) -> Result<Vec<AgentRow>> {
+        answered(reads::list_agents(&self.pool, tenant)).await
+    }
+
+    async fn count_agent_changes(&self, tenant: &TenantId) -> Result<i64> {
+        answered(reads::count_agent_changes(&self.pool, tenant)).await
+    }
+
+    async fn list_changed_agents(
+        &self,
+        tenant: &TenantId,
+        after: i64,
+    ) -> Result<Vec<(AgentId, Option<AgentRow>)>> {
+        answered(reads::list_changed_agents(&self.pool, tenant, after)).await
+    }
+}
+
+#[async_trait]
+impl AdminStore for PostgresStore {
+    async fn migrate(&self) -> Result<usize> {
+        let mut applied = migrate(&self.connect, migrations::OPERATIONS).await?;
+        if let Some(apart) = &self.apart {
+            applied += migrate(&apart.connect, migrations::AUDIT).await?;
+            apart.pair().await?;
+        }
+        Ok(applied)
+    }
+
+    async fn grant_serving(&self, role: &str) -> Result<()> {
+        let mut connection = self.pool.acquire().await.map_err(failed)?;
+        if self.apart.is_none() {
+            return roles::grant(&mut connection, role, &[roles::OPERATIONS, roles::LOG]).await;
+        }
+        roles::grant(&mut connection, role, &[roles::OPERATIONS]).await?;
+        let mut connection = self.log.acquire().await.map_err(failed)?;
+        roles::grant(&mut connection, role, &[roles::LOG, roles::AUDIT]).await
+    }
+
+    fn connections(&self) -> (u32, u32) {
+        let idle = u32::try_from(self.pool.num_idle()).unwrap_or(u32::MAX);
+        (self.pool.size().saturating_sub(idle), idle)
+    }
+
+    async fn ping(&self) -> Result<()> {
+        let pinged = within(PING_TIMEOUT, async {
+            sqlx::query("SELECT 1").execute(&self.pool).await.map_err(failed)?;
+            if self.apart.is_some() {
+                sqlx::query("SELECT 1").execute(&self.log).await.map_err(failed)?;
+            }
+            Ok(())
+        })
+        .await;
+        if pinged.is_err() {
+            self.doubt.raise();
+        }
+        pinged
+    }
+
+    async fn close(&self) {
+        self.pool.close().await;
+        self.log.close().await;
+    }
+
+    async fn settle_fact(&self, name: &str, value: &[u8]) -> Result<Vec<u8>> {
+        answered(reads::settle_fact(&self.pool, name, value)).await
     }
 
     async fn depths(&self) -> Result<Depths> {

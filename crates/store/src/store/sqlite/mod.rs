@@ -13,10 +13,11 @@ use tokio::sync::Mutex;
 
 use crate::store::erasure::{ErasureKey, ErasureRow, HoldKey, HoldRow, ScrubOutcome, SubjectDatum};
 use crate::store::{
-    AgentRow, BatchState, CheckpointCursor, CheckpointRow, Claim, ClaimKey, ClaimRelease, Cursor,
-    DeadLetterFilter, DeadLetterRow, Depths, EscalationFilter, EscalationKey, HandoffFilter,
-    HandoffKey, KeyRow, Needs, OutboxRow, ReceiverKey, Result, ReturnRow, RunKey, Store,
-    StoredContent, StoredRecord, TaskFilter, TaskKey, TreeKeyRow, Wakeups, Writes,
+    AdminStore, AgentRow, BatchState, BatchStore, CheckpointCursor, CheckpointRow, Claim, ClaimKey,
+    ClaimRelease, Cursor, DeadLetterFilter, DeadLetterRow, Depths, DirectoryStore, ErasureStore,
+    EscalationFilter, EscalationKey, HandoffFilter, HandoffKey, HandoffStore, KeyRow, LogStore,
+    Needs, OutboxRow, OutboxStore, ReceiverKey, Result, ReturnRow, RunKey, StoredContent,
+    StoredRecord, TaskFilter, TaskKey, TreeKeyRow, Wakeups, Writes,
 };
 use handoffd_core::domain::escalation::Escalation;
 use handoffd_core::domain::handoff::{DeliveryMode, Handoff};
@@ -96,7 +97,7 @@ impl Wakeups for SqliteWakeups {
 }
 
 #[async_trait]
-impl Store for SqliteStore {
+impl BatchStore for SqliteStore {
     async fn transact(
         &self,
         needs: &Needs,
@@ -115,96 +116,10 @@ impl Store for SqliteStore {
             Err(err) => tx.settle(Err(err)).await,
         }
     }
+}
 
-    async fn migrate(&self) -> Result<usize> {
-        let mut tx = self.begin().await?;
-        let outcome = migrations::run(&mut tx.conn).await;
-        tx.settle(outcome).await
-    }
-
-    async fn grant_serving(&self, _role: &str) -> Result<()> {
-        Err(crate::store::StoreError::Refused("SQLite has no roles".to_owned()))
-    }
-
-    fn connections(&self) -> (u32, u32) {
-        let idle = u32::try_from(self.readers.num_idle()).unwrap_or(u32::MAX);
-        (self.readers.size().saturating_sub(idle), idle)
-    }
-
-    async fn ping(&self) -> Result<()> {
-        reads::ping(&self.readers).await
-    }
-
-    async fn close(&self) {
-        self.shut().await;
-    }
-
-    async fn ensure_tenant(&self, tenant: &TenantId, log_id: &str, at: Micros) -> Result<()> {
-        let mut tx = self.begin().await?;
-        let outcome = log::ensure_tenant(&mut tx.conn, tenant, log_id, at).await;
-        tx.settle(outcome).await
-    }
-
-    async fn list_tenants(&self) -> Result<Vec<TenantId>> {
-        reads::list_tenants(&self.readers).await
-    }
-
-    async fn catch_up_trees(&self) -> Result<()> {
-        let mut tx = self.begin().await?;
-        let outcome = append::catch_up_all(&mut tx.conn).await;
-        tx.settle(outcome).await
-    }
-
-    async fn list_tree_keys(&self) -> Result<Vec<TreeKeyRow>> {
-        log::list_tree_keys(&self.readers).await
-    }
-
-    async fn settle_tree_key(&self, public: &Hash, at: Micros, rotate: bool) -> Result<bool> {
-        let mut tx = self.begin().await?;
-        let outcome = log::settle_tree_key(&mut tx.conn, public, at, rotate).await;
-        tx.settle(outcome).await
-    }
-
-    async fn list_hashes(
-        &self,
-        tenant: &TenantId,
-        level: i64,
-        from: i64,
-        limit: i64,
-    ) -> Result<Vec<Hash>> {
-        log::list_hashes(&self.readers, tenant, level, from, limit).await
-    }
-
-    async fn settle_fact(&self, name: &str, value: &[u8]) -> Result<Vec<u8>> {
-        let mut tx = self.begin().await?;
-        let outcome = reads::settle_fact(&mut tx.conn, name, value).await;
-        tx.settle(outcome).await
-    }
-
-    async fn find_key(&self, hash: &[u8]) -> Result<Option<KeyRow>> {
-        reads::find_key(&self.readers, hash).await
-    }
-
-    async fn list_keys(&self, tenant: &TenantId) -> Result<Vec<KeyRow>> {
-        reads::list_keys(&self.readers, tenant).await
-    }
-
-    async fn list_agents(&self, tenant: &TenantId) -> Result<Vec<AgentRow>> {
-        reads::list_agents(&self.readers, tenant).await
-    }
-
-    async fn count_agent_changes(&self, tenant: &TenantId) -> Result<i64> {
-        reads::count_agent_changes(&self.readers, tenant).await
-    }
-
-    async fn list_changed_agents(
-        &self,
-        tenant: &TenantId,
-        after: i64,
-    ) -> Result<Vec<(AgentId, Option<AgentRow>)>> {
-        reads::list_changed_agents(&self.readers, tenant, after).await
-    }
-
+#[async_trait]
+impl HandoffStore for SqliteStore {
     async fn count_open(&self, tenant: &TenantId) -> Result<HashMap<AgentId, i64>> {
         reads::count_open(&self.readers, tenant).await
     }
@@ -251,41 +166,6 @@ impl Store for SqliteStore {
         seq: Option<i64>,
     ) -> Result<Option<CheckpointRow>> {
         reads::find_checkpoint(&self.readers, run, seq).await
-    }
-
-    async fn find_receipt(&self, key: &HandoffKey) -> Result<Option<SealedRecord>> {
-        log::find_receipt(&self.readers, key).await
-    }
-
-    async fn list_records(
-        &self,
-        tenant: &TenantId,
-        task: Option<TaskId>,
-        from: i64,
-        limit: i64,
-        contents: bool,
-    ) -> Result<Vec<StoredRecord>> {
-        log::list_records(&self.readers, tenant, task, from, limit, contents).await
-    }
-
-    async fn find_head(&self, tenant: &TenantId) -> Result<Option<LogHead>> {
-        log::find_head(&self.readers, tenant).await
-    }
-
-    async fn find_log(&self, log_id: &str) -> Result<Option<TenantId>> {
-        log::find_log(&self.readers, log_id).await
-    }
-
-    async fn settle_log(&self, _tenant: &TenantId) -> Result<()> {
-        Ok(())
-    }
-
-    async fn settle_in_doubt(&self, _seen: &mut BTreeSet<String>) -> Result<u64> {
-        Ok(0)
-    }
-
-    async fn list_unrecorded(&self, tenant: &TenantId) -> Result<Vec<String>> {
-        log::list_unrecorded(&self.readers, tenant).await
     }
 
     async fn list_dead_letters(
@@ -338,50 +218,83 @@ impl Store for SqliteStore {
         recovery::list_personal_data(&self.readers, key).await
     }
 
-    async fn list_held(
+    async fn list_overdue(&self, now: Micros, limit: i64) -> Result<Vec<Handoff>> {
+        reads::list_overdue(&self.readers, now, limit).await
+    }
+
+    async fn forget_refused_tasks(&self, before: Micros) -> Result<u64> {
+        let mut tx = self.begin().await?;
+        let outcome = claims::forget_refused_tasks(&mut tx.conn, before).await;
+        tx.settle(outcome).await
+    }
+}
+
+#[async_trait]
+impl LogStore for SqliteStore {
+    async fn catch_up_trees(&self) -> Result<()> {
+        let mut tx = self.begin().await?;
+        let outcome = append::catch_up_all(&mut tx.conn).await;
+        tx.settle(outcome).await
+    }
+
+    async fn list_tree_keys(&self) -> Result<Vec<TreeKeyRow>> {
+        log::list_tree_keys(&self.readers).await
+    }
+
+    async fn settle_tree_key(&self, public: &Hash, at: Micros, rotate: bool) -> Result<bool> {
+        let mut tx = self.begin().await?;
+        let outcome = log::settle_tree_key(&mut tx.conn, public, at, rotate).await;
+        tx.settle(outcome).await
+    }
+
+    async fn list_hashes(
         &self,
         tenant: &TenantId,
-        subject_id: &str,
-        after: Option<DataSlot>,
+        level: i64,
+        from: i64,
         limit: i64,
-    ) -> Result<Vec<SubjectDatum>> {
-        erasure::list_held(&self.readers, tenant, subject_id, after, limit).await
+    ) -> Result<Vec<Hash>> {
+        log::list_hashes(&self.readers, tenant, level, from, limit).await
     }
 
-    async fn find_erasure(&self, key: &ErasureKey) -> Result<Option<ErasureRow>> {
-        erasure::find_erasure(&self.readers, key).await
+    async fn find_receipt(&self, key: &HandoffKey) -> Result<Option<SealedRecord>> {
+        log::find_receipt(&self.readers, key).await
     }
 
-    async fn list_erasures(
+    async fn list_records(
         &self,
         tenant: &TenantId,
-        subject_key: &[u8; 32],
-    ) -> Result<Vec<ErasureRow>> {
-        erasure::list_erasures(&self.readers, tenant, subject_key).await
-    }
-
-    async fn list_unfinished_erasures(&self, cutoff: Micros) -> Result<Vec<ErasureKey>> {
-        erasure::list_unfinished(&self.readers, cutoff).await
-    }
-
-    async fn find_hold(&self, key: &HoldKey) -> Result<Option<HoldRow>> {
-        erasure::find_hold(&self.readers, key).await
-    }
-
-    async fn list_holds(
-        &self,
-        tenant: &TenantId,
-        subject_key: Option<&[u8; 32]>,
-        after: Option<&str>,
+        task: Option<TaskId>,
+        from: i64,
         limit: i64,
-    ) -> Result<Vec<HoldRow>> {
-        erasure::list_holds(&self.readers, tenant, subject_key, after, limit).await
+        contents: bool,
+    ) -> Result<Vec<StoredRecord>> {
+        log::list_records(&self.readers, tenant, task, from, limit, contents).await
     }
 
-    async fn scrub(&self) -> Result<ScrubOutcome> {
-        self.scrub_files().await
+    async fn find_head(&self, tenant: &TenantId) -> Result<Option<LogHead>> {
+        log::find_head(&self.readers, tenant).await
     }
 
+    async fn find_log(&self, log_id: &str) -> Result<Option<TenantId>> {
+        log::find_log(&self.readers, log_id).await
+    }
+
+    async fn settle_log(&self, _tenant: &TenantId) -> Result<()> {
+        Ok(())
+    }
+
+    async fn settle_in_doubt(&self, _seen: &mut BTreeSet<String>) -> Result<u64> {
+        Ok(0)
+    }
+
+    async fn list_unrecorded(&self, tenant: &TenantId) -> Result<Vec<String>> {
+        log::list_unrecorded(&self.readers, tenant).await
+    }
+}
+
+#[async_trait]
+impl OutboxStore for SqliteStore {
     async fn list_due_receivers(
         &self,
         mode: DeliveryMode,
@@ -478,14 +391,120 @@ impl Store for SqliteStore {
         let outcome = claims::release(&mut tx.conn, whose).await;
         tx.settle(outcome).await
     }
+}
 
-    async fn list_overdue(&self, now: Micros, limit: i64) -> Result<Vec<Handoff>> {
-        reads::list_overdue(&self.readers, now, limit).await
+#[async_trait]
+impl ErasureStore for SqliteStore {
+    async fn list_held(
+        &self,
+        tenant: &TenantId,
+        subject_id: &str,
+        after: Option<DataSlot>,
+        limit: i64,
+    ) -> Result<Vec<SubjectDatum>> {
+        erasure::list_held(&self.readers, tenant, subject_id, after, limit).await
     }
 
-    async fn forget_refused_tasks(&self, before: Micros) -> Result<u64> {
+    async fn find_erasure(&self, key: &ErasureKey) -> Result<Option<ErasureRow>> {
+        erasure::find_erasure(&self.readers, key).await
+    }
+
+    async fn list_erasures(
+        &self,
+        tenant: &TenantId,
+        subject_key: &[u8; 32],
+    ) -> Result<Vec<ErasureRow>> {
+        erasure::list_erasures(&self.readers, tenant, subject_key).await
+    }
+
+    async fn list_unfinished_erasures(&self, cutoff: Micros) -> Result<Vec<ErasureKey>> {
+        erasure::list_unfinished(&self.readers, cutoff).await
+    }
+
+    async fn find_hold(&self, key: &HoldKey) -> Result<Option<HoldRow>> {
+        erasure::find_hold(&self.readers, key).await
+    }
+
+    async fn list_holds(
+        &self,
+        tenant: &TenantId,
+        subject_key: Option<&[u8; 32]>,
+        after: Option<&str>,
+        limit: i64,
+    ) -> Result<Vec<HoldRow>> {
+        erasure::list_holds(&self.readers, tenant, subject_key, after, limit).await
+    }
+
+    async fn scrub(&self) -> Result<ScrubOutcome> {
+        self.scrub_files().await
+    }
+}
+
+#[async_trait]
+impl DirectoryStore for SqliteStore {
+    async fn ensure_tenant(&self, tenant: &TenantId, log_id: &str, at: Micros) -> Result<()> {
         let mut tx = self.begin().await?;
-        let outcome = claims::forget_refused_tasks(&mut tx.conn, before).await;
+        let outcome = log::ensure_tenant(&mut tx.conn, tenant, log_id, at).await;
+        tx.settle(outcome).await
+    }
+
+    async fn list_tenants(&self) -> Result<Vec<TenantId>> {
+        reads::list_tenants(&self.readers).await
+    }
+
+    async fn find_key(&self, hash: &[u8]) -> Result<Option<KeyRow>> {
+        reads::find_key(&self.readers, hash).await
+    }
+
+    async fn list_keys(&self, tenant: &TenantId) -> Result<Vec<KeyRow>> {
+        reads::list_keys(&self.readers, tenant).await
+    }
+
+    async fn list_agents(&self, tenant: &TenantId) -> Result<Vec<AgentRow>> {
+        reads::list_agents(&self.readers, tenant).await
+    }
+
+    async fn count_agent_changes(&self, tenant: &TenantId) -> Result<i64> {
+        reads::count_agent_changes(&self.readers, tenant).await
+    }
+
+    async fn list_changed_agents(
+        &self,
+        tenant: &TenantId,
+        after: i64,
+    ) -> Result<Vec<(AgentId, Option<AgentRow>)>> {
+        reads::list_changed_agents(&self.readers, tenant, after).await
+    }
+}
+
+#[async_trait]
+impl AdminStore for SqliteStore {
+    async fn migrate(&self) -> Result<usize> {
+        let mut tx = self.begin().await?;
+        let outcome = migrations::run(&mut tx.conn).await;
+        tx.settle(outcome).await
+    }
+
+    async fn grant_serving(&self, _role: &str) -> Result<()> {
+        Err(crate::store::StoreError::Refused("SQLite has no roles".to_owned()))
+    }
+
+    fn connections(&self) -> (u32, u32) {
+        let idle = u32::try_from(self.readers.num_idle()).unwrap_or(u32::MAX);
+        (self.readers.size().saturating_sub(idle), idle)
+    }
+
+    async fn ping(&self) -> Result<()> {
+        reads::ping(&self.readers).await
+    }
+
+    async fn close(&self) {
+        self.shut().await;
+    }
+
+    async fn settle_fact(&self, name: &str, value: &[u8]) -> Result<Vec<u8>> {
+        let mut tx = self.begin().await?;
+        let outcome = reads::settle_fact(&mut tx.conn, name, value).await;
         tx.settle(outcome).await
     }
 
