@@ -28,8 +28,8 @@ use handoffd_broker::archive::{Contents, unavailable};
 use handoffd_broker::bundle::WriteError;
 use handoffd_core::account::Account;
 use handoffd_core::domain::ids::{AgentId, TaskId, TenantId};
-use handoffd_core::evidence::commitment::{CommitmentSubject, commit, hash_text, unpack};
-use handoffd_core::evidence::record::record_hash;
+use handoffd_core::evidence::commitment::{CommitmentSubject, hash_text, unpack};
+use handoffd_core::evidence::verify::record;
 use handoffd_store::store::cold::ColdError;
 use handoffd_store::store::{ContentStorage, HandoffFilter, Store, StoreError, StoredRecord};
 
@@ -566,10 +566,13 @@ impl Checked {
     /// Recomputes the record's hash; returns its body.
     pub(super) fn record(&mut self, record: &StoredRecord) -> Value {
         self.records += 1;
-        if record_hash(&record.body)[..] != record.hash {
-            self.first_bad.get_or_insert((record.leaf_index, "record-hash"));
-        }
-        serde_json::from_slice(&record.body).unwrap_or_default()
+        record::record(&record.body, &record.hash).map_or_else(
+            |_| {
+                self.first_bad.get_or_insert((record.leaf_index, "record-hash"));
+                serde_json::from_slice(&record.body).unwrap_or_default()
+            },
+            |checked| checked.body,
+        )
     }
 
     /// Recomputes the commitment; returns the content, null where there is none or it was erased.
@@ -593,7 +596,7 @@ impl Checked {
         };
         self.contents += 1;
         let content = unpack(codec, bytes).unwrap_or_default();
-        if hash_text(&commit(CommitmentSubject::Message, salt, &content)) != commitment {
+        if !record::opens(commitment, CommitmentSubject::Message, salt, &content) {
             self.first_bad.get_or_insert((record.leaf_index, "content"));
         }
         serde_json::from_slice(&content).unwrap_or_default()

@@ -7,8 +7,9 @@ use crate::archive::{ArchiveError, Contents};
 use handoffd_core::domain::handoff::Handoff;
 use handoffd_core::domain::ids::{TaskId, TenantId};
 use handoffd_core::evidence::commitment::{CommitmentSubject, hash_text};
+use handoffd_core::evidence::verify::record::opens_packed;
 use handoffd_core::evidence::verify::{
-    LogDefect, LogEntry, TrustedHead, VerificationReport, Verifier, opens,
+    LogDefect, LogEntry, TrustedHead, VerificationReport, Verifier,
 };
 use handoffd_store::store::cold::ColdError;
 use handoffd_store::store::{
@@ -336,7 +337,7 @@ async fn compare_checkpoint(
         Some(_) if verifier.gaps().lists_checkpoint(handoff.task_id, at) => None,
         Some(row) => {
             let kept = (&row.part.salt[..], row.part.codec, &row.part.bytes[..]);
-            opens(commitment, CommitmentSubject::Checkpoint, kept).err()
+            opens_packed(commitment, CommitmentSubject::Checkpoint, kept).err()
         }
     };
     Ok(why.map(|why| LogDefect {

@@ -3,6 +3,7 @@
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use handoffd_core::bundle::VerifyOptions;
+use handoffd_core::evidence::commitment::hash_of_text;
 use handoffd_core::evidence::merkle::{Hash, verify_inclusion};
 use handoffd_core::evidence::note::{Note, NoteError, TreeHead};
 use serde::{Deserialize, Serialize};
@@ -69,15 +70,6 @@ fn hash(bytes: Vec<u8>) -> Option<Hash> {
     bytes.try_into().ok()
 }
 
-fn record_hash(text: &str) -> Option<Hash> {
-    let digits = text.strip_prefix("sha256:")?;
-    if digits.len() != 64 || !digits.is_ascii() {
-        return None;
-    }
-    let byte = |at: usize| u8::from_str_radix(digits.get(at..at + 2)?, 16).ok();
-    hash((0..64).step_by(2).map(byte).collect::<Option<Vec<u8>>>()?)
-}
-
 /// Verifies a receipt: the tree head is signed by one of the given keys of its log, agrees with the given tree heads of the same
 /// size, and has the record.
 ///
@@ -88,7 +80,7 @@ pub fn verify_receipt(text: &str, options: &VerifyOptions) -> Result<ReceiptRepo
     let value = find(text).ok_or_else(|| malformed("no JSON object with `treeHead`"))?;
     let receipt: Receipt =
         serde_json::from_value(value).map_err(|err| malformed(&err.to_string()))?;
-    let leaf = record_hash(&receipt.record_hash)
+    let leaf = hash_of_text(&receipt.record_hash)
         .ok_or_else(|| malformed("`recordHash` is `sha256:` and 64 hexadecimal digits"))?;
     let proof = receipt
         .inclusion_proof

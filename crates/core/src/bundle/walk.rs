@@ -5,7 +5,6 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
-use sha2::{Digest, Sha256};
 
 use super::format::{
     BundleContentState, BundleManifest, CONTRACT_PUT, CommitmentLine, ContentKind, ERASED,
@@ -16,9 +15,9 @@ use super::open::OpenBundle;
 use super::path::root_of;
 use super::read::{BundleDefect, BundleReport};
 use crate::account::{Account, HopCost};
-use crate::domain::canonical;
-use crate::evidence::commitment::{CommitmentSubject, commit, hash_text};
+use crate::evidence::commitment::{CommitmentSubject, hash_of_text};
 use crate::evidence::merkle::Hash;
+use crate::evidence::verify::record::{self, CheckedRecord};
 
 /// Kinds of records that require an earlier record of their handoff.
 const VERDICTS: &[&str] =
@@ -122,11 +121,10 @@ impl BundleWalk<'_> {
         let proof: ProofLine = serde_json::from_slice(proof)
             .map_err(|err| BundleDefect::new("proof", format!("a line of proofs.jsonl: {err}")))?;
         let leaf = proof.leaf_index;
-        let hash: Hash = Sha256::new_with_prefix([0u8]).chain_update(bytes).finalize().into();
         let at = |fault, detail: &str| BundleDefect::at(leaf, fault, detail);
-        if hash_text(&hash) != proof.record_hash {
-            return Err(at("flip", "the bytes do not hash to the recordHash of proofs.jsonl"));
-        }
+        let stated = hash_of_text(&proof.record_hash).unwrap_or_default();
+        let CheckedRecord { hash, body } = record::record(bytes, &stated)
+            .map_err(|defect| at(defect.fault(), &defect.to_string()))?;
         let root = u64::try_from(leaf).ok().and_then(|leaf| {
             let path: Option<Vec<Hash>> = proof
                 .inclusion_proof
@@ -137,11 +135,6 @@ impl BundleWalk<'_> {
         });
         if root != Some(self.root) {
             return Err(at("proof", "its inclusion proof does not lead to the signed root"));
-        }
-        let body: Value = serde_json::from_slice(bytes)
-            .map_err(|err| at("rewrite", &format!("the bytes are not JSON: {err}")))?;
-        if canonical::to_vec(&body) != bytes {
-            return Err(at("rewrite", "the bytes are not in canonical form"));
         }
         let kind = body.get("kind").and_then(Value::as_str).unwrap_or_default();
         let record = Record { leaf, hash: proof.record_hash, kind, body: &body };
@@ -278,7 +271,7 @@ impl BundleWalk<'_> {
                 let salt = line.salt.as_deref().and_then(|salt| hex::decode(salt).ok());
                 let salt = salt.ok_or_else(|| wrong("its salt is missing"))?;
                 let content = self.files.whole(&file)?;
-                if hash_text(&commit(subject, &salt, &content)) != line.commitment {
+                if !record::opens(&line.commitment, subject, &salt, &content) {
                     return Err(wrong("the content does not open the record's commitment"));
                 }
                 self.named.insert(file);

@@ -154,6 +154,14 @@ pub fn hash_text(hash: &[u8]) -> String {
     format!("sha256:{}", hex::encode(hash))
 }
 
+/// The hash that [`hash_text`] wrote; `None` for any other spelling.
+#[must_use]
+pub fn hash_of_text(text: &str) -> Option<[u8; 32]> {
+    let mut hash = [0; 32];
+    hex::decode_to_slice(text.strip_prefix("sha256:")?, &mut hash).ok()?;
+    (hash_text(&hash) == text).then_some(hash)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

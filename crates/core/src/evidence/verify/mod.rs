@@ -3,19 +3,19 @@
 
 use serde::Serialize;
 use serde_json::Value;
-use sha2::{Digest, Sha256};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-use super::commitment::{Codec, CommitmentSubject, commit, hash_text, unpack};
+use super::commitment::{Codec, CommitmentSubject, hash_text, unpack};
 use super::erasure::ErasureGaps;
 use super::merkle::Hash;
-use crate::domain::canonical;
 
 mod place;
+pub mod record;
 mod tree;
 
 use place::{LeafShift, Misplaced};
+use record::{CheckedRecord, opens_packed};
 pub use tree::TrustedHead;
 use tree::VerifiedTree;
 
@@ -190,15 +190,8 @@ impl Verifier {
         if entry.leaf_index < self.next {
             return Err(("insert", "there are two records of this index".to_owned()));
         }
-        let hash: Hash = Sha256::new_with_prefix([0u8]).chain_update(entry.body).finalize().into();
-        if hash[..] != *entry.hash {
-            return Err(("flip", "the bytes do not hash to the kept recordHash".to_owned()));
-        }
-        let body: Value = serde_json::from_slice(entry.body)
-            .map_err(|err| ("rewrite", format!("the bytes are not JSON: {err}")))?;
-        if canonical::to_vec(&body) != entry.body {
-            return Err(("rewrite", "the bytes are not in canonical form".to_owned()));
-        }
+        let CheckedRecord { hash, body } = record::record(entry.body, entry.hash)
+            .map_err(|defect| (defect.fault(), defect.to_string()))?;
         let text = |name: &str| body.get(name).and_then(Value::as_str);
         if text("logId") != Some(self.report.log_id.as_str()) {
             return Err(("foreign", "the record belongs to another log".to_owned()));
@@ -329,7 +322,7 @@ impl Verifier {
     ) -> Result<bool, String> {
         match kept {
             RemainingContent::Whole(salt, codec, bytes) => {
-                opens(expected, subject, (salt, codec, bytes))?;
+                opens_packed(expected, subject, (salt, codec, bytes))?;
                 self.report.contents += 1;
                 Ok(false)
             }
@@ -433,23 +426,6 @@ fn columns(body: &Value, entry: &LogEntry<'_>) -> Result<(), EntryDefect> {
         return Err(("flip", "the time's column disagrees with the record".to_owned()));
     }
     Ok(())
-}
-
-/// Whether a stored content opens a record's commitment (`sha256:…`).
-///
-/// # Errors
-/// A sentence with the reason.
-pub fn opens(
-    expected: &str,
-    subject: CommitmentSubject,
-    (salt, codec, bytes): (&[u8], Codec, &[u8]),
-) -> Result<(), String> {
-    let content = unpack(codec, bytes)?;
-    if hash_text(&commit(subject, salt, &content)) == expected {
-        Ok(())
-    } else {
-        Err("the content does not open the record's commitment".to_owned())
-    }
 }
 
 fn stated_index(body: &[u8]) -> Option<i64> {
