@@ -432,7 +432,6 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
             vault,
             clock,
             metrics: Arc::clone(&metrics),
-            max_checkpoint: config.recovery.max_checkpoint_bytes,
             rules: rules(&config),
         },
         store: Arc::clone(&store),
@@ -634,6 +633,7 @@ fn gate_of(config: &Config) -> Result<Gate, StartError> {
     gate.residency = config.residency.rules();
     gate.versions = config.gate.agent_version;
     gate.credentials = config.redaction.secrets;
+    gate.max_checkpoint = config.recovery.max_checkpoint_bytes;
     match gate.policies.unknown(gate.scanner.rules()) {
         Some(name) => Err(StartError::Config(format!(
             "safety.exceptions: no rule and no family is named {name:?}"

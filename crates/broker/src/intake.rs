@@ -17,7 +17,7 @@ use crate::ledger::{HandoffWatch, Ledger, Outgoing};
 use crate::metrics::Metrics;
 use crate::telemetry;
 use crate::vault::{AgentSecrets, SecretKind, Vault};
-use handoffd_core::contract::enforce::{CompiledContract, TraceField, clause_of};
+use handoffd_core::contract::enforce::{CompiledContract, TraceField};
 use handoffd_core::contract::payload;
 use handoffd_core::domain::agent::Agent;
 use handoffd_core::domain::canonical;
@@ -136,8 +136,6 @@ pub struct Intake {
     pub clock: Arc<dyn Clock>,
     /// Counts.
     pub metrics: Arc<Metrics>,
-    /// The largest checkpoint, in bytes of canonical JSON.
-    pub max_checkpoint: usize,
     /// What the ledger goes by.
     pub rules: Rules,
 }
@@ -261,18 +259,6 @@ impl Intake {
         Ok(verdict)
     }
 
-    fn oversized(&self, message: &Message) -> Option<Failure> {
-        let size = message.checkpoint()?.len();
-        (size > self.max_checkpoint).then(|| {
-            Failure::new(
-                Stage::Schema,
-                Code::SchemaInvalid,
-                "/checkpoint",
-                format!("the checkpoint has {size} bytes; {} are allowed", self.max_checkpoint),
-            )
-        })
-    }
-
     fn signing_secrets(
         &self,
         principal: &Principal,
@@ -308,20 +294,6 @@ impl Intake {
             residency,
         } = passed;
         let policy = contract.as_ref().map(|ready| ready.policy().clone()).unwrap_or_default();
-        if let Some(failure) = self.oversized(&message) {
-            let refused = RefusedMessage {
-                failures: vec![failure],
-                ids: (Some(message.envelope().task_id), Some(message.envelope().handoff_id)),
-                unread: UnreadMessage::default(),
-                message: Some(message),
-                target: Some(target),
-                findings: Vec::new(),
-                observed: Vec::new(),
-                allowlist: None,
-                contract,
-            };
-            return self.refuse(principal, refused, safety, request, now).await;
-        }
         let agents = self.directory.agents(&principal.tenant).await?;
         agents.roster.routed(&target.agent_id);
         let require_checkpoint = policy.require_checkpoint
@@ -600,7 +572,7 @@ impl Intake {
             return None;
         }
         let checkpoint = own
-            .filter(|own| own.len() <= self.max_checkpoint)
+            .filter(|own| own.len() <= self.gate.max_checkpoint)
             .map(|own| PackedContent::new(CommitmentSubject::Checkpoint, clock::random(), &own));
         Some(Counted { by, to, target, run, checkpoint })
     }
@@ -725,7 +697,8 @@ fn addressed(message: &Message) -> Option<String> {
 
 /// Whether a finding is a failed acceptance criterion, and nothing else.
 fn is_acceptance(failure: &Failure) -> bool {
-    clause_of(failure).is_some_and(|clause| clause.starts_with("acceptance_criteria."))
+    failure.stage == Stage::Contract
+        && failure.rule.as_deref().is_some_and(|clause| clause.starts_with("acceptance_criteria."))
 }
 
 /// The id under which a message is kept whose caller is not whom it names as its sender: one for each caller and

@@ -25,7 +25,7 @@ use handoffd_store::store::{HandoffFilter, Result, TaskKey};
 const PAGE: i64 = 500;
 
 impl Intake {
-    /// What it follows, the loop guard, the budget relay, the rolling caps, and the size of the checkpoint.
+    /// What it follows, the loop guard, the budget relay and the rolling caps.
     ///
     /// # Errors
     /// When the store cannot be read.
@@ -38,10 +38,10 @@ impl Intake {
     ) -> std::result::Result<Vec<Failure>, IntakeError> {
         let envelope = message.envelope();
         let source = &envelope.from_agent.agent_id;
-        let mut failures: Vec<Failure> = self.oversized(message).into_iter().collect();
         if target.agent_id == *source {
-            return Ok(failures);
+            return Ok(Vec::new());
         }
+        let mut failures = Vec::new();
         let away = |err| IntakeError::from(Arc::new(err));
         let key = (tenant.clone(), envelope.task_id);
         let task = self.store.find_task(&key).await.map_err(away)?;

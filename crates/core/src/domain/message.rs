@@ -211,6 +211,12 @@ impl Message {
         self.shown_canonical().member("checkpoint").map(<[u8]>::to_vec)
     }
 
+    /// Length of the sender's own checkpoint in canonical form, in bytes; 0 without one.
+    #[must_use]
+    pub fn checkpoint_size(&self) -> usize {
+        self.shown_canonical().member("checkpoint").map_or(0, <[u8]>::len)
+    }
+
     /// The sender's state as far as the message tells it: what a rollback restores for a sender that
     /// keeps no checkpoint.
     #[must_use]

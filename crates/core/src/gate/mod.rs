@@ -67,6 +67,8 @@ pub struct Gate {
     pub versions: VersionClaims,
     /// SecretPolicy of credentials in a message.
     pub credentials: SecretPolicy,
+    /// The largest checkpoint, in bytes of canonical JSON.
+    pub max_checkpoint: usize,
 }
 
 /// The facts looked up for one message.
@@ -278,6 +280,7 @@ impl Gate {
             residency: Residency::default(),
             versions: VersionClaims::default(),
             credentials: SecretPolicy::default(),
+            max_checkpoint: usize::MAX,
         }
     }
 
@@ -357,11 +360,24 @@ impl Gate {
         warnings
     }
 
+    /// The failure of a message whose checkpoint is larger than the limit. A stored message has passed it.
+    fn oversized(&self, message: &Message) -> Option<Failure> {
+        let size = message.checkpoint_size();
+        (size > self.max_checkpoint).then(|| {
+            let why =
+                format!("the checkpoint has {size} bytes; {} are allowed", self.max_checkpoint);
+            Failure::new(Stage::Schema, Code::SchemaInvalid, "/checkpoint", why)
+        })
+    }
+
     /// From identity on all stages run, and all failures are reported.
     fn judge(&self, message: Message, lookup: &GateLookup<'_>, again: bool) -> GateVerdict {
         let envelope = message.envelope();
         let sender = &envelope.from_agent.agent_id;
         let mut failures = Vec::new();
+        if !again {
+            failures.extend(self.oversized(&message));
+        }
         if lookup.caller != Some(sender) {
             failures.push(Failure::new(
                 Stage::Identity,
@@ -500,5 +516,42 @@ impl Gate {
                 allowlist: found.violation,
             })),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use super::*;
+
+    #[test]
+    fn a_checkpoint_above_the_limit_is_refused_beside_all_else() {
+        let text = include_str!("../../../../tests/vectors/messages/initial.json");
+        let mut message: Value = serde_json::from_str(text).unwrap();
+        message["checkpoint"] = serde_json::json!({ "a": "12345678" });
+        let sender: AgentId = message["fromAgent"]["agentId"].as_str().unwrap().parse().unwrap();
+        let (roster, contracts) = (Roster::new(Vec::new(), &HashMap::new()), Catalog::default());
+        let tenant = "t".parse().unwrap();
+        let lookup = GateLookup {
+            tenant: &tenant,
+            at: Micros(0),
+            caller: Some(&sender),
+            receiver: None,
+            roster: &roster,
+            contracts: &contracts,
+            signing_secrets: &[],
+        };
+        let pointers = |max_checkpoint| {
+            let gate = Gate { max_checkpoint, ..Gate::new() };
+            let GateVerdict::Refused(refused) = gate.run(message.to_string().as_bytes(), &lookup)
+            else {
+                panic!("no agent is registered");
+            };
+            refused.failures.into_iter().map(|one| one.pointer).collect::<Vec<_>>()
+        };
+        let within = pointers(16);
+        assert!(!within.is_empty() && !within.contains(&"/checkpoint".to_owned()));
+        assert_eq!(pointers(15), [vec!["/checkpoint".to_owned()], within].concat());
     }
 }
