@@ -41,8 +41,7 @@ pub struct Decided {
 /// Whether an entry of `waive` names a finding.
 fn names(entry: &str, finding: &Failure) -> bool {
     if let Some(rule) = entry.strip_prefix("rule:") {
-        return finding.stage == Stage::Safety
-            && finding.message.starts_with(&format!("Rule `{rule}` "));
+        return finding.stage == Stage::Safety && finding.rule.as_deref() == Some(rule);
     }
     entry == finding.pointer
         || entry
@@ -92,7 +91,8 @@ impl Intake {
             }
         }
         let named = |finding: &Failure| {
-            row.failures.contains(finding) && appeal.waive.iter().any(|entry| names(entry, finding))
+            row.failures.iter().any(|kept| finding.repeats(kept))
+                && appeal.waive.iter().any(|entry| names(entry, finding))
         };
         let value = self.message_of(&handoff, kept).await?;
         let agents = self.directory.agents(&principal.tenant).await?;
@@ -273,8 +273,9 @@ mod tests {
             Stage::Safety,
             Code::SafetyViolation,
             "/taskDescription",
-            "Rule `ignore-previous` (override) fired at byte 3 of this text.",
-        );
+            "The text is unsafe.",
+        )
+        .of_rule("ignore-previous");
         for entry in
             ["/taskDescription", "SAFETY_VIOLATION:/taskDescription", "rule:ignore-previous"]
         {

@@ -17,7 +17,6 @@ use super::{Intake, IntakeError};
 use crate::directory::Agents;
 use crate::ledger::command::LedgerError;
 use handoffd_core::contract::catalog::Catalog;
-use handoffd_core::contract::enforce::clause_of;
 use handoffd_core::domain::failure::{Code, Failure, Stage, primary};
 use handoffd_core::domain::handoff::{Handoff, HandoffStatus};
 use handoffd_core::domain::ids::{HandoffId, Micros, TaskId, TenantId};
@@ -195,7 +194,7 @@ fn judged(verdict: GateVerdict) -> Judged {
             stage: failure.stage,
             code: failure.code,
             pointer: failure.pointer.clone(),
-            rule: clause_of(failure).map(str::to_owned),
+            rule: failure.rule.clone(),
         });
         let safety = findings.iter().map(|finding| Found {
             stage: Stage::Safety,
@@ -491,8 +490,9 @@ mod tests {
             Stage::Contract,
             Code::ContractViolation,
             "/currentState/order_id",
-            "Contract a-to-b 1.0.0, clause `payload.schema`: secret",
-        );
+            "the payload is a secret",
+        )
+        .of_rule("payload.schema");
         let judged = judged(GateVerdict::Malformed(failure));
         assert_eq!(judged.reason, Some(Code::ContractViolation));
         let found = judged.found.into_iter().next().unwrap();

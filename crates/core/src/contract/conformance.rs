@@ -13,7 +13,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::catalog::Catalog;
-use super::enforce::{CompiledContract, clause_of};
+use super::enforce::CompiledContract;
 use super::lint::{LintRule, Severity};
 use crate::domain::failure::Failure;
 use course::OpenCourses;
@@ -312,7 +312,7 @@ impl<'a> ConformanceReplay<'a> {
         self.report.unasked += unasked;
         let is_predicate = |failure: &&Failure| {
             matches!(
-                clause_of(failure),
+                failure.rule.as_deref(),
                 Some("trigger.predicate" | "acceptance_criteria.domain_match")
             )
         };

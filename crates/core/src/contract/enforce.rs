@@ -227,6 +227,7 @@ impl CompiledContract {
             pointer,
             format!("Contract {}, clause `{clause}`: {why}", self.contract),
         )
+        .of_rule(clause)
     }
 
     fn predicates(
@@ -438,12 +439,11 @@ impl CompiledContract {
             _ => (false, String::new()),
         };
         if around {
-            failures.push(Failure::new(
-                Stage::Loop,
-                Code::LoopDetected,
-                pointer,
-                format!("Contract {}, clause `recovery.loop_guard`: {why}", self.contract),
-            ));
+            failures.push(Failure {
+                stage: Stage::Loop,
+                code: Code::LoopDetected,
+                ..self.violation("recovery.loop_guard", pointer, &why)
+            });
         }
     }
 }
@@ -469,13 +469,6 @@ pub enum TraceField {
     Id([u8; 16]),
     /// A full `traceparent`.
     Parent(TraceParent),
-}
-
-/// The clause that a failure of a contract names.
-#[must_use]
-pub fn clause_of(failure: &Failure) -> Option<&str> {
-    let (_, rest) = failure.message.strip_prefix("Contract ")?.split_once(", clause `")?;
-    rest.split_once('`').map(|(clause, _)| clause)
 }
 
 /// An agent as predicates see it, in both spellings.
@@ -528,10 +521,7 @@ mod tests {
         ready
             .check(message, HandoffEdge { source: &source, target: &target })
             .into_iter()
-            .map(|failure| {
-                let clause = clause_of(&failure).unwrap_or_default().to_owned();
-                (clause, failure.pointer)
-            })
+            .map(|failure| (failure.rule.unwrap_or_default(), failure.pointer))
             .collect()
     }
 

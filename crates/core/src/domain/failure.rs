@@ -252,6 +252,9 @@ pub struct Failure {
     pub pointer: String,
     /// What is wrong and, where that is known, how to mend it.
     pub message: String,
+    /// The clause of a contract, or the safety rule, that the message breaks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rule: Option<String>,
 }
 
 impl Failure {
@@ -263,7 +266,20 @@ impl Failure {
         pointer: impl Into<String>,
         message: impl Into<String>,
     ) -> Self {
-        Self { stage, code, pointer: pointer.into(), message: message.into() }
+        Self { stage, code, pointer: pointer.into(), message: message.into(), rule: None }
+    }
+
+    /// The same failure, found by a named rule.
+    #[must_use]
+    pub fn of_rule(self, rule: impl Into<String>) -> Self {
+        Self { rule: Some(rule.into()), ..self }
+    }
+
+    /// Whether both say the same. The rule is left out: failures of version 0.1.0 were kept without it.
+    #[must_use]
+    pub fn repeats(&self, kept: &Self) -> bool {
+        (self.stage, self.code, &self.pointer, &self.message)
+            == (kept.stage, kept.code, &kept.pointer, &kept.message)
     }
 }
 

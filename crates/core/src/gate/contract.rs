@@ -149,7 +149,9 @@ pub fn check(
         Ok(None) => {}
         Err(RulingError { clause, why }) => {
             let pointer = if named.is_some() { "/contractId" } else { "/toAgent" };
-            found.failures.push(violation(pointer, format!("Clause `{clause}`: {why}.")));
+            found
+                .failures
+                .push(violation(pointer, format!("Clause `{clause}`: {why}.")).of_rule(clause));
         }
     }
     found
@@ -166,7 +168,7 @@ fn below(ready: &CompiledContract, minimum: Option<Level>) -> Option<Failure> {
             ready.contract(),
             minimum.as_str()
         );
-        Failure::new(Stage::Contract, Code::ContractViolation, "/toAgent", why)
+        Failure::new(Stage::Contract, Code::ContractViolation, "/toAgent", why).of_rule("level")
     })
 }
 

@@ -39,4 +39,5 @@ pub fn to_failure(finding: &SafetyFinding) -> Failure {
             finding.rule, finding.family, finding.offset
         ),
     )
+    .of_rule(finding.rule.clone())
 }
