@@ -17,6 +17,7 @@ mod crash;
 mod cuts;
 mod erasures;
 mod events;
+mod failover;
 mod full;
 mod isolation;
 mod kills;
@@ -215,6 +216,12 @@ mod on_one_side {
     #[ignore = "an hour, by hand: run with --ignored --nocapture; docs/reliability.md says how"]
     async fn an_hour_at_half_of_saturation_on_postgres() {
         run(Side::Postgres, crate::soak::at_half_of_saturation_nothing_grows).await;
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    #[ignore = "needs two servers and haproxy: scripts/failover brings them"]
+    async fn the_primary_dies_under_load() {
+        crate::failover::the_primary_dies_under_load().await;
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

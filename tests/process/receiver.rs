@@ -122,12 +122,18 @@ pub async fn pulling(base: watch::Receiver<String>, id: String, key: String, see
             // Written down before it is accepted: the acceptance frees the next of its task.
             seen.add(delivery.clone());
             // A broker that dies now leaves the claim to run out: it comes again.
-            let said = http
-                .post(format!("{at}/handoffs/{handoff}/accept"))
-                .bearer_auth(&key)
-                .json(&json!({ "fencingToken": item["fencingToken"] }))
-                .send()
-                .await;
+            let accepted = || {
+                http.post(format!("{at}/handoffs/{handoff}/accept"))
+                    .bearer_auth(&key)
+                    .json(&json!({ "fencingToken": item["fencingToken"] }))
+                    .send()
+            };
+            let mut said = accepted().await;
+            // A database that went away may have committed it: asking again finds out.
+            while said.as_ref().is_ok_and(|said| said.status() == 503) {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+                said = accepted().await;
+            }
             let taken = match said {
                 Ok(said) => said.status() == 200,
                 // What was sent may have been heard.

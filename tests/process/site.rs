@@ -40,14 +40,17 @@ pub async fn run<F>(side: Side, case: impl FnOnce(Arc<Site>) -> F)
 where
     F: Future<Output = ()>,
 {
-    // Only the first provider counts; any will do, TLS is spoken only to this machine's Postgres.
-    let _ = rustls::crypto::ring::default_provider().install_default();
     let site = Arc::new(Site::new(side).await);
     let outcome = AssertUnwindSafe(case(site.clone())).catch_unwind().await;
     site.drop_database().await;
     if let Err(panic) = outcome {
         std::panic::resume_unwind(panic);
     }
+}
+
+/// Only the first provider counts; any will do, TLS is spoken only to this machine's Postgres.
+fn install_crypto() {
+    let _ = rustls::crypto::ring::default_provider().install_default();
 }
 
 fn server() -> url::Url {
@@ -79,6 +82,7 @@ pub fn master_key() -> String {
 
 impl Site {
     async fn new(side: Side) -> Self {
+        install_crypto();
         let folder = tempfile::tempdir().unwrap();
         let url = match side {
             Side::Sqlite => format!("sqlite:{}", folder.path().join("broker.db").display()),
@@ -86,6 +90,13 @@ impl Site {
         };
         let audit = if side == Side::Apart { database().await } else { String::new() };
         Self { side, url, audit, master_key: master_key(), folder }
+    }
+
+    /// A database that is there already, and stays.
+    pub fn at(url: String) -> Self {
+        install_crypto();
+        let folder = tempfile::tempdir().unwrap();
+        Self { side: Side::Postgres, url, audit: String::new(), master_key: master_key(), folder }
     }
 
     /// The binary with this site's settings, and nobody else's.
