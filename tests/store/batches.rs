@@ -570,6 +570,11 @@ pub async fn the_last_checkpoint_of_a_run_is_known(bed: Arc<Bed>) {
     assert_eq!(bed.store.find_checkpoint(&run, Some(13)).await.unwrap(), None);
     let other = (acme(), one.task, execution_id(2));
     assert_eq!(bed.store.find_checkpoint(&other, None).await.unwrap(), None);
+    let wanted = [(run.clone(), 3), (run.clone(), 13), (other, 3), (run.clone(), 12)];
+    let mut found = bed.store.list_checkpoints_at(&wanted).await.unwrap();
+    found.sort_by_key(|row| row.at.seq);
+    assert_eq!(found, [rows[2].clone(), rows[11].clone()]);
+    assert_eq!(bed.store.list_checkpoints_at(&[]).await.unwrap(), []);
     let seen = see(&bed.store, &[one, given(2, 1)]).await;
     assert_eq!(seen.runs.len(), 1);
     assert_eq!((seen.runs[&run].seq, seen.runs[&run].commitment), (12, [12; 32]));

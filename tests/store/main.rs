@@ -139,6 +139,7 @@ in_memory_too! {
         open_handoffs_are_counted_by_receiver,
         a_receipt_is_the_record_that_committed,
         records_are_listed_by_task,
+        records_are_listed_by_several_tasks,
         a_handoff_without_a_record_is_named,
         another_tenant_sees_nothing;
     recovery:
@@ -259,6 +260,7 @@ on_both_sides! {
         open_handoffs_are_counted_by_receiver,
         a_receipt_is_the_record_that_committed,
         records_are_listed_by_task,
+        records_are_listed_by_several_tasks,
         contents_come_only_when_asked_for,
         a_handoff_without_a_record_is_named,
         another_tenant_sees_nothing;
@@ -439,6 +441,7 @@ mod log_apart {
         reads:
             a_receipt_is_the_record_that_committed,
             records_are_listed_by_task,
+        records_are_listed_by_several_tasks,
             contents_come_only_when_asked_for,
             a_handoff_without_a_record_is_named;
         tamper:

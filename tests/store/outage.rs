@@ -81,9 +81,9 @@ fn every_question_to_postgres_is_asked_for_a_bounded_time() {
     let mut asked = 0;
     for file in std::fs::read_dir(folder).unwrap() {
         let source = std::fs::read_to_string(file.unwrap().path()).unwrap();
-        let Some((_, methods)) = source.split_once("for PostgresStore {\n") else { continue };
-        let methods = methods.split("\n}\n").next().unwrap();
-        for method in methods.split("    async fn ").skip(1) {
+        let blocks = source.split("for PostgresStore {\n").skip(1);
+        let blocks = blocks.map(|block| block.split("\n}\n").next().unwrap());
+        for method in blocks.flat_map(|block| block.split("    async fn ").skip(1)) {
             let name = method.split(['(', '<']).next().unwrap();
             let bounded =
                 ["answered(", "batched(", "within("].iter().any(|wait| method.contains(wait));

@@ -203,6 +203,22 @@ pub async fn records_are_listed_by_task(bed: Arc<Bed>) {
     assert_eq!(places(None, 4, 10).await, [0; 0]);
 }
 
+pub async fn records_are_listed_by_several_tasks(bed: Arc<Bed>) {
+    submit(&bed.store, &[given(1, 1), given(2, 2), given(3, 1), given(4, 3)]).await;
+    let places = async |tasks: &[u128], from, limit| {
+        let tasks: Vec<_> = tasks.iter().copied().map(task_id).collect();
+        let found = bed.store.list_task_records(&acme(), &tasks, from, limit).await.unwrap();
+        assert!(found.iter().all(|record| record.content.is_none()));
+        found.iter().map(|record| record.leaf_index).collect::<Vec<_>>()
+    };
+    assert_eq!(places(&[1, 3], 0, 10).await, [0, 2, 3]);
+    assert_eq!(places(&[3, 1, 2, 9], 1, 2).await, [1, 2]);
+    assert_eq!(places(&[], 0, 10).await, [0; 0]);
+    let one = bed.store.list_task_records(&acme(), &[task_id(1)], 0, 10).await.unwrap();
+    let same = bed.store.list_records(&acme(), Some(task_id(1)), 0, 10, false).await.unwrap();
+    assert_eq!(one, same);
+}
+
 pub async fn contents_come_only_when_asked_for(bed: Arc<Bed>) {
     submit(&bed.store, &[given(1, 1).about("s1", "{}").about("s2", "{}")]).await;
     let bare = bed.store.list_records(&acme(), None, 0, 10, false).await.unwrap();

@@ -1,7 +1,7 @@
 //! The reading side of the verifier: reads a log and the data beside it from a store, page by page. A broker may
 //! append meanwhile: the log is verified as of its head at the start of the check.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use crate::archive::{ArchiveError, Contents};
 use handoffd_core::domain::handoff::Handoff;
@@ -9,15 +9,20 @@ use handoffd_core::domain::ids::{TaskId, TenantId};
 use handoffd_core::evidence::commitment::{CommitmentSubject, hash_text};
 use handoffd_core::evidence::verify::record::opens_packed;
 use handoffd_core::evidence::verify::{
-    LogDefect, LogEntry, TrustedHead, VerificationReport, Verifier,
+    EntryCheck, LogDefect, LogEntry, TrustedHead, VerificationReport, Verifier,
 };
 use handoffd_store::store::cold::ColdError;
 use handoffd_store::store::{
-    ContentStorage, Cursor, HandoffFilter, Result, Store, StoreError, StoredRecord,
+    CheckpointRow, ContentStorage, Cursor, HandoffFilter, Result, RunKey, Store, StoreError,
+    StoredRecord,
 };
+use serde::Deserialize;
 
 /// Records, or handoffs, read at once.
 const PAGE: i64 = 512;
+
+/// Records of a page's tasks read at once; they come without contents.
+const TASK_RECORDS: i64 = 8 * PAGE;
 
 /// Options of a verification.
 pub struct LogCheck<'a> {
@@ -53,21 +58,32 @@ pub async fn verify_log(
     let unrecorded = store.list_unrecorded(tenant).await?;
     let mut verifier = Verifier::against(head.log_id.clone(), check.heads);
     let total = u64::try_from(head.size).unwrap_or(0);
-    let mut from = 0;
-    while from < head.size {
+    let read = async |from: i64| -> Result<Vec<StoredRecord>> {
+        if from >= head.size {
+            return Ok(Vec::new());
+        }
         let limit = PAGE.min(head.size - from);
-        let page = match check.contents {
-            Some(contents) => contents.list_records(tenant, None, from, limit).await?,
-            None => store.list_records(tenant, None, from, limit, true).await?,
-        };
-        let Some(last) = page.last() else { break };
-        from = last.leaf_index + 1;
-        for record in page.iter().filter(|record| record.leaf_index < head.size) {
-            verifier.entry(&entry(record));
-            cold_fault(&mut verifier, record)?;
+        match check.contents {
+            Some(contents) => contents.list_records(tenant, None, from, limit).await,
+            None => store.list_records(tenant, None, from, limit, true).await,
+        }
+    };
+    let mut page = read(0).await?;
+    while let Some(last) = page.last() {
+        let from = last.leaf_index + 1;
+        // The next page is read while this one is hashed.
+        let (checked, following) = tokio::join!(check_entries(page), read(from));
+        for (record, alone) in &mut checked? {
+            if record.leaf_index < head.size
+                && let Some(alone) = alone.take()
+            {
+                verifier.checked_entry(&entry(record), alone);
+                cold_fault(&mut verifier, record)?;
+            }
         }
         compare_nodes(store, tenant, &mut verifier, head.tree.size()).await?;
         (check.progress)(verifier.report().records, total);
+        page = following?;
     }
     find_surplus(store, tenant, head.size, &mut verifier).await?;
     // A tree that lags behind (a version without one wrote last) is mended by the next append.
@@ -89,6 +105,30 @@ pub async fn verify_log(
         compare_handoffs(store, tenant, head.size, &mut verifier).await?;
     }
     Ok(verifier.finish(head.size, &head.hash, edge.as_deref()))
+}
+
+/// A record with its check; the check is taken once.
+type Checked = (StoredRecord, Option<EntryCheck>);
+
+/// Checks each record of a page alone, on all processors.
+async fn check_entries(page: Vec<StoredRecord>) -> Result<Vec<Checked>> {
+    let check = move || {
+        let mut checked: Vec<Checked> = page.into_iter().map(|record| (record, None)).collect();
+        let workers = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        let share = checked.len().div_ceil(workers).max(1);
+        std::thread::scope(|scope| {
+            for part in checked.chunks_mut(share) {
+                scope.spawn(|| {
+                    for (record, alone) in part {
+                        *alone = Some(EntryCheck::of(&entry(record)));
+                    }
+                });
+            }
+        });
+        checked
+    };
+    let failed = |_| StoreError::Unavailable("the check of a page ended".to_owned());
+    tokio::task::spawn_blocking(check).await.map_err(failed)
 }
 
 fn entry(record: &StoredRecord) -> LogEntry<'_> {
@@ -198,7 +238,8 @@ async fn find_surplus(
     Ok(())
 }
 
-/// Compares each handoff's state with its last record, and its checkpoint with its commitment.
+/// Compares each handoff's state with its last record, and its checkpoint with its commitment. A page of handoffs
+/// takes two reads more: the records of its tasks, and its checkpoints.
 async fn compare_handoffs(
     store: &dyn Store,
     tenant: &TenantId,
@@ -212,26 +253,34 @@ async fn compare_handoffs(
             store.list_handoffs(tenant, &HandoffFilter::default(), after.as_ref(), PAGE).await?;
         let Some(last) = page.last() else { return Ok(()) };
         after = Some((last.created_at, last.id.to_string()));
+        let (read, checkpoints) =
+            tokio::join!(tasks.read(store, tenant, &page), read_checkpoints(store, &page));
+        read?;
+        let checkpoints = checkpoints?;
         for handoff in &page {
-            let said = tasks.said_of(store, handoff).await?;
-            if let Some(fault) = compare(store, handoff, said, verifier).await? {
-                // It may have changed between the two reads, or been erased since the check began.
-                let key = (tenant.clone(), handoff.id);
-                let now = store.find_handoff(&key).await?;
-                store.settle_log(tenant).await?;
-                read_on(store, tenant, size, verifier).await?;
-                let again = match &now {
-                    Some(now) => {
-                        let said = RecordedTasks::default().said_of(store, now).await?;
-                        compare(store, now, said, verifier).await?
-                    }
-                    None => None,
-                };
-                let moved = store.find_handoff(&key).await? != now;
-                if again.is_some() && !moved {
-                    verifier.fault(fault);
-                    return Ok(());
+            let Some(fault) = compare(handoff, tasks.state_of(handoff), &checkpoints, verifier)
+            else {
+                continue;
+            };
+            // It may have changed between the reads, or been erased since the check began.
+            let key = (tenant.clone(), handoff.id);
+            let now = store.find_handoff(&key).await?;
+            store.settle_log(tenant).await?;
+            read_on(store, tenant, size, verifier).await?;
+            let again = match &now {
+                Some(now) => {
+                    let alone = std::slice::from_ref(now);
+                    let mut tasks = RecordedTasks::default();
+                    tasks.read(store, tenant, alone).await?;
+                    let checkpoints = read_checkpoints(store, alone).await?;
+                    compare(now, tasks.state_of(now), &checkpoints, verifier)
                 }
+                None => None,
+            };
+            let moved = store.find_handoff(&key).await? != now;
+            if again.is_some() && !moved {
+                verifier.fault(fault);
+                return Ok(());
             }
         }
     }
@@ -244,92 +293,125 @@ struct RecordedState {
     checkpoint: Option<(i64, String)>,
 }
 
-/// Cache of the records' statements by task: a task with many handoffs is read once.
+/// What a record's bytes say of the state of its handoff.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct StatedState {
+    status: Option<String>,
+    checkpoint_commitment: Option<String>,
+}
+
+/// The states by the records of tasks, so that a task with many handoffs is read once.
 #[derive(Debug, Default)]
 struct RecordedTasks {
-    said: HashMap<TaskId, HashMap<String, RecordedState>>,
-    /// Number of cached handoffs.
-    held: usize,
+    tasks: HashSet<TaskId>,
+    states: HashMap<String, RecordedState>,
 }
 
 impl RecordedTasks {
-    /// Most cached handoffs, besides those of one task.
-    const HELD: usize = 1 << 16;
+    /// Most handoffs kept, besides those of one page's tasks.
+    const KEPT: usize = 1 << 16;
 
-    async fn said_of(&mut self, store: &dyn Store, handoff: &Handoff) -> Result<RecordedState> {
-        if !self.said.contains_key(&handoff.task_id) {
-            if self.held > Self::HELD {
-                *self = Self::default();
-            }
-            let said = read_task(store, &handoff.tenant, handoff.task_id).await?;
-            self.held += said.len();
-            self.said.insert(handoff.task_id, said);
+    /// Reads the records of the tasks of these handoffs, unless they were read before.
+    async fn read(
+        &mut self,
+        store: &dyn Store,
+        tenant: &TenantId,
+        handoffs: &[Handoff],
+    ) -> Result<()> {
+        if self.states.len() > Self::KEPT {
+            *self = Self::default();
         }
-        let said = self.said.get(&handoff.task_id);
-        Ok(said.and_then(|said| said.get(&handoff.id.to_string())).cloned().unwrap_or_default())
+        let missing: HashSet<TaskId> = handoffs
+            .iter()
+            .map(|handoff| handoff.task_id)
+            .filter(|task| !self.tasks.contains(task))
+            .collect();
+        if missing.is_empty() {
+            return Ok(());
+        }
+        let wanted: Vec<TaskId> = missing.iter().copied().collect();
+        let mut from = 0;
+        loop {
+            let page = store.list_task_records(tenant, &wanted, from, TASK_RECORDS).await?;
+            for record in &page {
+                self.add(record);
+            }
+            match page.last() {
+                Some(record) if page.len() as i64 == TASK_RECORDS => from = record.leaf_index + 1,
+                _ => break,
+            }
+        }
+        self.tasks.extend(missing);
+        Ok(())
+    }
+
+    fn add(&mut self, record: &StoredRecord) {
+        let Some(id) = &record.handoff_id else { return };
+        let stated: StatedState = serde_json::from_slice(&record.body).unwrap_or_default();
+        let state = self.states.entry(id.clone()).or_default();
+        if let Some(status) = stated.status {
+            state.status = Some((record.leaf_index, status));
+        }
+        if let Some(commitment) =
+            stated.checkpoint_commitment.filter(|_| record.kind != "ROLLED_BACK")
+        {
+            state.checkpoint = Some((record.leaf_index, commitment));
+        }
+    }
+
+    fn state_of(&self, handoff: &Handoff) -> RecordedState {
+        self.states.get(&handoff.id.to_string()).cloned().unwrap_or_default()
     }
 }
 
-async fn read_task(
-    store: &dyn Store,
-    tenant: &TenantId,
-    task: TaskId,
-) -> Result<HashMap<String, RecordedState>> {
-    let (mut from, mut read) = (0, HashMap::<String, RecordedState>::new());
-    loop {
-        let page = store.list_records(tenant, Some(task), from, PAGE, false).await?;
-        for record in &page {
-            let Some(id) = &record.handoff_id else { continue };
-            let said = read.entry(id.clone()).or_default();
-            let body: serde_json::Value = serde_json::from_slice(&record.body).unwrap_or_default();
-            let text = |member: &str| body.get(member)?.as_str().map(ToOwned::to_owned);
-            if let Some(status) = text("status") {
-                said.status = Some((record.leaf_index, status));
-            }
-            if let Some(commitment) =
-                text("checkpointCommitment").filter(|_| record.kind != "ROLLED_BACK")
-            {
-                said.checkpoint = Some((record.leaf_index, commitment));
-            }
-        }
-        match page.last() {
-            Some(record) if page.len() as i64 == PAGE => from = record.leaf_index + 1,
-            _ => return Ok(read),
-        }
-    }
+/// Checkpoints by run and number.
+type Checkpoints = HashMap<(RunKey, i64), CheckpointRow>;
+
+/// The key of a handoff's checkpoint.
+fn checkpoint_key(handoff: &Handoff) -> Option<(RunKey, i64)> {
+    let at = handoff.checkpoint?;
+    Some(((handoff.tenant.clone(), handoff.task_id, at.execution_id), at.seq))
 }
 
-async fn compare(
-    store: &dyn Store,
+/// Reads the checkpoints of these handoffs.
+async fn read_checkpoints(store: &dyn Store, handoffs: &[Handoff]) -> Result<Checkpoints> {
+    let keys: HashSet<_> = handoffs.iter().filter_map(checkpoint_key).collect();
+    let keys: Vec<_> = keys.into_iter().collect();
+    let rows = store.list_checkpoints_at(&keys).await?;
+    let keyed = |row: CheckpointRow| {
+        (((row.tenant.clone(), row.task_id, row.at.execution_id), row.at.seq), row)
+    };
+    Ok(rows.into_iter().map(keyed).collect())
+}
+
+fn compare(
     handoff: &Handoff,
-    said: RecordedState,
+    recorded: RecordedState,
+    checkpoints: &Checkpoints,
     verifier: &Verifier,
-) -> Result<Option<LogDefect>> {
+) -> Option<LogDefect> {
     let (id, stands) = (handoff.id, handoff.status.as_str());
-    match said.status {
+    match recorded.status {
         Some((leaf_index, recorded)) if recorded != stands => {
             let detail =
                 format!("handoff {id} stands as {stands}, its last record says {recorded}");
-            Ok(Some(LogDefect { leaf_index, fault: "state", detail }))
+            Some(LogDefect { leaf_index, fault: "state", detail })
         }
-        _ => match said.checkpoint {
-            Some((leaf_index, commitment)) => {
-                compare_checkpoint(store, handoff, (leaf_index, &commitment), verifier).await
-            }
-            None => Ok(None),
-        },
+        _ => recorded.checkpoint.and_then(|(leaf_index, commitment)| {
+            compare_checkpoint(handoff, (leaf_index, &commitment), checkpoints, verifier)
+        }),
     }
 }
 
-async fn compare_checkpoint(
-    store: &dyn Store,
+fn compare_checkpoint(
     handoff: &Handoff,
     (leaf_index, commitment): (i64, &str),
+    checkpoints: &Checkpoints,
     verifier: &Verifier,
-) -> Result<Option<LogDefect>> {
-    let Some(at) = handoff.checkpoint else { return Ok(None) };
-    let run = (handoff.tenant.clone(), handoff.task_id, at.execution_id);
-    let why = match store.find_checkpoint(&run, Some(at.seq)).await? {
+) -> Option<LogDefect> {
+    let at = handoff.checkpoint?;
+    let why = match checkpoints.get(&checkpoint_key(handoff)?) {
         None => Some("it is missing".to_owned()),
         Some(row) if hash_text(&row.part.commitment) != commitment => {
             Some("it is another than the record commits to".to_owned())
@@ -340,9 +422,9 @@ async fn compare_checkpoint(
             opens_packed(commitment, CommitmentSubject::Checkpoint, kept).err()
         }
     };
-    Ok(why.map(|why| LogDefect {
+    why.map(|why| LogDefect {
         leaf_index,
         fault: "checkpoint",
         detail: format!("the checkpoint of handoff {}: {why}", handoff.id),
-    }))
+    })
 }

@@ -162,6 +162,8 @@ pub trait HandoffStore: Send + Sync {
     ) -> Result<Vec<Escalation>>;
     /// Open escalations past their deadline, of all tenants.
     async fn list_overdue_escalations(&self, now: Micros, limit: i64) -> Result<Vec<Escalation>>;
+    /// Checkpoints by run and number, in no order; a missing one is left out.
+    async fn list_checkpoints_at(&self, at: &[(RunKey, i64)]) -> Result<Vec<CheckpointRow>>;
     /// Checkpoints of a task, newest first, of one agent where given.
     async fn list_checkpoints(
         &self,
@@ -200,6 +202,14 @@ pub trait LogStore: Send + Sync {
         from: i64,
         limit: i64,
         contents: bool,
+    ) -> Result<Vec<StoredRecord>>;
+    /// Records of these tasks from a leaf index on, in log order, without contents.
+    async fn list_task_records(
+        &self,
+        tenant: &TenantId,
+        tasks: &[TaskId],
+        from: i64,
+        limit: i64,
     ) -> Result<Vec<StoredRecord>>;
     /// The log's head: id, size, hash, the tree's right edge.
     async fn find_head(&self, tenant: &TenantId) -> Result<Option<LogHead>>;

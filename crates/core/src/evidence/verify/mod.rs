@@ -157,6 +157,11 @@ impl Verifier {
     /// Checks the next entry. After the first defect, entries are only counted, and used to explain an entry out
     /// of place.
     pub fn entry(&mut self, entry: &LogEntry<'_>) {
+        self.checked_entry(entry, EntryCheck::of(entry));
+    }
+
+    /// [`Verifier::entry`] with the check of the entry alone made before.
+    pub fn checked_entry(&mut self, entry: &LogEntry<'_>, alone: EntryCheck) {
         self.report.records += 1;
         if let Some(misplaced) = &self.misplaced {
             let stated = stated_index(entry.body);
@@ -168,7 +173,7 @@ impl Verifier {
         if self.report.first_fault.is_some() {
             return;
         }
-        if let Err((fault, detail)) = self.check(entry) {
+        if let Err((fault, detail)) = self.check(entry, alone) {
             self.report.first_fault =
                 Some(LogDefect { leaf_index: entry.leaf_index, fault, detail });
         }
@@ -182,7 +187,7 @@ impl Verifier {
         }
     }
 
-    fn check(&mut self, entry: &LogEntry<'_>) -> Result<(), EntryDefect> {
+    fn check(&mut self, entry: &LogEntry<'_>, alone: EntryCheck) -> Result<(), EntryDefect> {
         if entry.leaf_index > self.next {
             let dropped = entry.leaf_index - self.next;
             return Err(("drop", format!("{dropped} records before this one are missing")));
@@ -190,8 +195,7 @@ impl Verifier {
         if entry.leaf_index < self.next {
             return Err(("insert", "there are two records of this index".to_owned()));
         }
-        let CheckedRecord { hash, body } = record::record(entry.body, entry.hash)
-            .map_err(|defect| (defect.fault(), defect.to_string()))?;
+        let CheckedRecord { hash, body } = alone.record?;
         let text = |name: &str| body.get(name).and_then(Value::as_str);
         if text("logId") != Some(self.report.log_id.as_str()) {
             return Err(("foreign", "the record belongs to another log".to_owned()));
@@ -210,12 +214,7 @@ impl Verifier {
                     .to_owned(),
             ));
         }
-        columns(&body, entry)?;
-        let erased = self.report.erased;
-        self.contents(&body, entry)?;
-        if self.report.erased > erased {
-            self.report.first_erased.get_or_insert(entry.leaf_index);
-        }
+        self.contents(entry.leaf_index, &alone.parts?);
         if entry.kind == ERASED {
             self.listed(entry).map_err(|detail| ("erasure", detail))?;
         }
@@ -248,43 +247,22 @@ impl Verifier {
         }
     }
 
-    fn contents(&mut self, body: &Value, entry: &LogEntry<'_>) -> Result<(), EntryDefect> {
-        match (body.get("messageCommitment").and_then(Value::as_str), &entry.content) {
-            (Some(expected), Some(kept)) => {
-                let gone = self.is_gone(expected, CommitmentSubject::Message, *kept);
-                if gone.map_err(|detail| ("content", detail))? {
-                    self.gaps.content(entry.leaf_index);
+    /// Counts the parts of an entry, and keeps the missing ones until a record explains them.
+    fn contents(&mut self, leaf_index: i64, parts: &[(Option<i64>, PartState)]) {
+        for (ordinal, state) in parts {
+            match state {
+                PartState::Opens => self.report.contents += 1,
+                PartState::Withheld => self.report.withheld += 1,
+                PartState::Gone => {
+                    self.report.erased += 1;
+                    self.report.first_erased.get_or_insert(leaf_index);
+                    match ordinal {
+                        Some(ordinal) => self.gaps.datum(leaf_index, *ordinal),
+                        None => self.gaps.content(leaf_index),
+                    }
                 }
             }
-            (Some(_), None) => {
-                return Err(("content", "the content is missing and was not erased".to_owned()));
-            }
-            (None, Some(_)) => {
-                return Err(("content", "a content that no commitment covers".to_owned()));
-            }
-            (None, None) => {}
         }
-        let commitments = body
-            .get("personalDataCommitments")
-            .and_then(Value::as_array)
-            .map_or(&[][..], Vec::as_slice);
-        if commitments.len() != entry.personal.len() {
-            return Err((
-                "personal-data",
-                format!("{} commitments, {} entries kept", commitments.len(), entry.personal.len()),
-            ));
-        }
-        for (place, (ordinal, kept)) in entry.personal.iter().enumerate() {
-            let expected = commitments[place].as_str().unwrap_or_default();
-            if *ordinal != place as i64 {
-                return Err(("personal-data", format!("entry {place} is out of place")));
-            }
-            let gone = self.is_gone(expected, CommitmentSubject::PersonalData, *kept);
-            if gone.map_err(|detail| ("personal-data", detail))? {
-                self.gaps.datum(entry.leaf_index, *ordinal);
-            }
-        }
-        Ok(())
     }
 
     /// Closes the gaps that an `ERASED` record lists.
@@ -311,30 +289,6 @@ impl Verifier {
     #[must_use]
     pub const fn gaps(&self) -> &ErasureGaps {
         &self.gaps
-    }
-
-    /// Checks a commitment; returns whether its content is missing.
-    fn is_gone(
-        &mut self,
-        expected: &str,
-        subject: CommitmentSubject,
-        kept: RemainingContent<'_>,
-    ) -> Result<bool, String> {
-        match kept {
-            RemainingContent::Whole(salt, codec, bytes) => {
-                opens_packed(expected, subject, (salt, codec, bytes))?;
-                self.report.contents += 1;
-                Ok(false)
-            }
-            RemainingContent::Gone => {
-                self.report.erased += 1;
-                Ok(true)
-            }
-            RemainingContent::Withheld => {
-                self.report.withheld += 1;
-                Ok(false)
-            }
-        }
     }
 
     /// The nodes completed since the last call, at every eighth level: `(tile level, index, hash)`, for
@@ -408,6 +362,90 @@ impl Verifier {
             return fault(leaf_index, "content-gone", detail);
         }
         None
+    }
+}
+
+/// The check of one entry alone: all that needs no other entry. Entries are so checked side by side.
+#[derive(Debug)]
+pub struct EntryCheck {
+    record: Result<CheckedRecord, EntryDefect>,
+    /// The message (`None`) and the personal data by ordinal.
+    parts: Result<Vec<(Option<i64>, PartState)>, EntryDefect>,
+}
+
+/// The state of a committed part.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum PartState {
+    /// It opens its commitment.
+    Opens,
+    /// Only its commitment is left.
+    Gone,
+    /// It was withheld from the check.
+    Withheld,
+}
+
+impl EntryCheck {
+    /// Checks the record's bytes, the columns beside them, and the contents against their commitments.
+    #[must_use]
+    pub fn of(entry: &LogEntry<'_>) -> Self {
+        let record = record::record(entry.body, entry.hash)
+            .map_err(|defect| (defect.fault(), defect.to_string()));
+        let parts = match &record {
+            Ok(checked) => columns(&checked.body, entry).and_then(|()| parts(&checked.body, entry)),
+            Err(_) => Ok(Vec::new()),
+        };
+        Self { record, parts }
+    }
+}
+
+fn parts(body: &Value, entry: &LogEntry<'_>) -> Result<Vec<(Option<i64>, PartState)>, EntryDefect> {
+    let mut parts = Vec::new();
+    match (body.get("messageCommitment").and_then(Value::as_str), &entry.content) {
+        (Some(expected), Some(kept)) => {
+            let state = part(expected, CommitmentSubject::Message, *kept);
+            parts.push((None, state.map_err(|detail| ("content", detail))?));
+        }
+        (Some(_), None) => {
+            return Err(("content", "the content is missing and was not erased".to_owned()));
+        }
+        (None, Some(_)) => {
+            return Err(("content", "a content that no commitment covers".to_owned()));
+        }
+        (None, None) => {}
+    }
+    let commitments = body
+        .get("personalDataCommitments")
+        .and_then(Value::as_array)
+        .map_or(&[][..], Vec::as_slice);
+    if commitments.len() != entry.personal.len() {
+        return Err((
+            "personal-data",
+            format!("{} commitments, {} entries kept", commitments.len(), entry.personal.len()),
+        ));
+    }
+    for (place, (ordinal, kept)) in entry.personal.iter().enumerate() {
+        let expected = commitments[place].as_str().unwrap_or_default();
+        if *ordinal != place as i64 {
+            return Err(("personal-data", format!("entry {place} is out of place")));
+        }
+        let state = part(expected, CommitmentSubject::PersonalData, *kept);
+        parts.push((Some(*ordinal), state.map_err(|detail| ("personal-data", detail))?));
+    }
+    Ok(parts)
+}
+
+/// Checks a part against its commitment.
+fn part(
+    expected: &str,
+    subject: CommitmentSubject,
+    kept: RemainingContent<'_>,
+) -> Result<PartState, String> {
+    match kept {
+        RemainingContent::Whole(salt, codec, bytes) => {
+            opens_packed(expected, subject, (salt, codec, bytes)).map(|()| PartState::Opens)
+        }
+        RemainingContent::Gone => Ok(PartState::Gone),
+        RemainingContent::Withheld => Ok(PartState::Withheld),
     }
 }
 

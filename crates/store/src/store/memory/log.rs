@@ -121,16 +121,13 @@ impl Tables {
     pub(super) fn list_records(
         &self,
         tenant: &TenantId,
-        task: Option<TaskId>,
+        of: impl Fn(Option<TaskId>) -> bool,
         from: i64,
         limit: i64,
         contents: bool,
     ) -> Vec<StoredRecord> {
         let Some(log) = self.logs.get(tenant) else { return Vec::new() };
-        let wanted = log
-            .records
-            .iter()
-            .filter(|one| one.sealed.leaf_index >= from && (task.is_none() || one.task == task));
+        let wanted = log.records.iter().filter(|one| one.sealed.leaf_index >= from && of(one.task));
         let stored = |one: &MemoryRecord| StoredRecord {
             leaf_index: one.sealed.leaf_index,
             hash: one.sealed.hash.to_vec(),

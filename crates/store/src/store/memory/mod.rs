@@ -197,6 +197,14 @@ impl HandoffStore for MemoryStore {
         self.ask("find_checkpoint", |tables| Ok(tables.find_checkpoint(run, seq))).await
     }
 
+    async fn list_checkpoints_at(&self, at: &[(RunKey, i64)]) -> Result<Vec<CheckpointRow>> {
+        self.ask("list_checkpoints_at", |tables| {
+            let found = at.iter().filter_map(|(run, seq)| tables.find_checkpoint(run, Some(*seq)));
+            Ok(found.collect())
+        })
+        .await
+    }
+
     async fn list_dead_letters(
         &self,
         tenant: &TenantId,
@@ -301,7 +309,22 @@ impl LogStore for MemoryStore {
         contents: bool,
     ) -> Result<Vec<StoredRecord>> {
         self.ask("list_records", |tables| {
-            Ok(tables.list_records(tenant, task, from, limit, contents))
+            let of = |own| task.is_none() || own == task;
+            Ok(tables.list_records(tenant, of, from, limit, contents))
+        })
+        .await
+    }
+
+    async fn list_task_records(
+        &self,
+        tenant: &TenantId,
+        tasks: &[TaskId],
+        from: i64,
+        limit: i64,
+    ) -> Result<Vec<StoredRecord>> {
+        self.ask("list_task_records", |tables| {
+            let of = |own: Option<TaskId>| own.is_some_and(|own| tasks.contains(&own));
+            Ok(tables.list_records(tenant, of, from, limit, false))
         })
         .await
     }

@@ -262,21 +262,54 @@ pub(super) async fn list_records(
     found
         .iter()
         .map(|row| {
-            let leaf_index = rows::get(row, "leaf_index")?;
+            let leaf_index: i64 = rows::get(row, "leaf_index")?;
             let content: Option<String> = rows::get(row, "content_id")?;
-            Ok(StoredRecord {
-                leaf_index,
-                hash: rows::get(row, "record_hash")?,
-                kind: rows::get(row, "kind")?,
-                task_id: rows::get(row, "task_id")?,
-                handoff_id: rows::get(row, "handoff_id")?,
-                recorded_at: Micros(rows::get(row, "recorded_at")?),
-                body: rows::get(row, "body")?,
-                content: content.and_then(|id| kept.get(&id).cloned()),
-                personal: personal.remove(&leaf_index).unwrap_or_default(),
-            })
+            let content = content.and_then(|id| kept.get(&id).cloned());
+            record(row, content, personal.remove(&leaf_index).unwrap_or_default())
         })
         .collect()
+}
+
+/// See [`LogStore::list_task_records`].
+pub(super) async fn list_task_records(
+    store: &PostgresStore,
+    tenant: &TenantId,
+    tasks: &[TaskId],
+    from: i64,
+    limit: i64,
+) -> Result<Vec<StoredRecord>> {
+    let tasks: Vec<String> = tasks.iter().map(ToString::to_string).collect();
+    let found = sqlx::query(
+        "SELECT leaf_index, record_hash, kind, task_id, handoff_id, recorded_at, body \
+         FROM audit.records WHERE tenant = $1 AND task_id = ANY($2) AND leaf_index >= $3 \
+         ORDER BY leaf_index LIMIT $4",
+    )
+    .bind(tenant.as_str())
+    .bind(tasks)
+    .bind(from)
+    .bind(limit)
+    .fetch_all(&store.log)
+    .await
+    .map_err(failed)?;
+    found.iter().map(|row| record(row, None, Vec::new())).collect()
+}
+
+fn record(
+    row: &PgRow,
+    content: Option<StoredContent>,
+    personal: Vec<StoredPersonal>,
+) -> Result<StoredRecord> {
+    Ok(StoredRecord {
+        leaf_index: rows::get(row, "leaf_index")?,
+        hash: rows::get(row, "record_hash")?,
+        kind: rows::get(row, "kind")?,
+        task_id: rows::get(row, "task_id")?,
+        handoff_id: rows::get(row, "handoff_id")?,
+        recorded_at: Micros(rows::get(row, "recorded_at")?),
+        body: rows::get(row, "body")?,
+        content,
+        personal,
+    })
 }
 
 /// Contents by id; several records may share one.

@@ -286,6 +286,10 @@ impl HandoffStore for PostgresStore {
         answered(recovery::list_overdue(&self.pool, now, limit)).await
     }
 
+    async fn list_checkpoints_at(&self, at: &[(RunKey, i64)]) -> Result<Vec<CheckpointRow>> {
+        answered(reads::list_checkpoints_at(&self.pool, at)).await
+    }
+
     async fn list_checkpoints(
         &self,
         key: &TaskKey,
@@ -346,6 +350,16 @@ impl LogStore for PostgresStore {
         contents: bool,
     ) -> Result<Vec<StoredRecord>> {
         answered(log::list_records(self, tenant, task, from, limit, contents)).await
+    }
+
+    async fn list_task_records(
+        &self,
+        tenant: &TenantId,
+        tasks: &[TaskId],
+        from: i64,
+        limit: i64,
+    ) -> Result<Vec<StoredRecord>> {
+        answered(log::list_task_records(self, tenant, tasks, from, limit)).await
     }
 
     async fn find_head(&self, tenant: &TenantId) -> Result<Option<LogHead>> {

@@ -244,6 +244,31 @@ pub(super) async fn find_checkpoint(
         .transpose()
 }
 
+/// See [`crate::store::HandoffStore::list_checkpoints_at`].
+pub(super) async fn list_checkpoints_at(
+    pool: &PgPool,
+    at: &[(RunKey, i64)],
+) -> Result<Vec<CheckpointRow>> {
+    let column = |of: fn(&(RunKey, i64)) -> String| at.iter().map(of).collect::<Vec<_>>();
+    let sql = format!(
+        "SELECT {CHECKPOINT} FROM \
+           UNNEST($1::text[], $2::text[], $3::text[], $4::bigint[]) AS n(t, i, e, s) \
+         JOIN checkpoints AS x ON x.tenant = n.t AND x.task_id = n.i AND x.execution_id = n.e \
+           AND x.seq = n.s"
+    );
+    sqlx::query(AssertSqlSafe(sql))
+        .bind(column(|(run, _)| run.0.to_string()))
+        .bind(column(|(run, _)| run.1.to_string()))
+        .bind(column(|(run, _)| run.2.to_string()))
+        .bind(at.iter().map(|(_, seq)| *seq).collect::<Vec<_>>())
+        .fetch_all(pool)
+        .await
+        .map_err(failed)?
+        .iter()
+        .map(rows::checkpoint)
+        .collect()
+}
+
 /// Dead letters, newest first.
 pub(super) async fn list_dead_letters(
     pool: &PgPool,

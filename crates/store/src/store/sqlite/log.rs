@@ -261,6 +261,30 @@ pub(super) async fn list_records(
     Ok(records)
 }
 
+/// See [`crate::store::LogStore::list_task_records`].
+pub(super) async fn list_task_records(
+    pool: &SqlitePool,
+    tenant: &TenantId,
+    tasks: &[TaskId],
+    from: i64,
+    limit: i64,
+) -> Result<Vec<StoredRecord>> {
+    let found = sqlx::query(
+        "WITH wanted (i) AS (SELECT value FROM json_each(?)) \
+         SELECT leaf_index, record_hash, kind, task_id, handoff_id, recorded_at, body \
+         FROM wanted CROSS JOIN audit_records ON tenant = ? AND task_id = i AND leaf_index >= ? \
+         ORDER BY leaf_index LIMIT ?",
+    )
+    .bind(json(&tasks)?)
+    .bind(tenant.as_str())
+    .bind(from)
+    .bind(limit.max(0))
+    .fetch_all(pool)
+    .await
+    .map_err(failure)?;
+    found.iter().map(|row| record(row, false)).collect()
+}
+
 fn record(row: &SqliteRow, contents: bool) -> Result<StoredRecord> {
     let id = if contents { rows::get::<Option<String>>(row, "content_id")? } else { None };
     Ok(StoredRecord {

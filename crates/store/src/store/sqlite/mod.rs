@@ -204,6 +204,10 @@ impl HandoffStore for SqliteStore {
         recovery::list_overdue(&self.readers, now, limit).await
     }
 
+    async fn list_checkpoints_at(&self, at: &[(RunKey, i64)]) -> Result<Vec<CheckpointRow>> {
+        reads::list_checkpoints_at(&self.readers, at).await
+    }
+
     async fn list_checkpoints(
         &self,
         key: &TaskKey,
@@ -270,6 +274,16 @@ impl LogStore for SqliteStore {
         contents: bool,
     ) -> Result<Vec<StoredRecord>> {
         log::list_records(&self.readers, tenant, task, from, limit, contents).await
+    }
+
+    async fn list_task_records(
+        &self,
+        tenant: &TenantId,
+        tasks: &[TaskId],
+        from: i64,
+        limit: i64,
+    ) -> Result<Vec<StoredRecord>> {
+        log::list_task_records(&self.readers, tenant, tasks, from, limit).await
     }
 
     async fn find_head(&self, tenant: &TenantId) -> Result<Option<LogHead>> {

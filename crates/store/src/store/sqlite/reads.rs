@@ -185,6 +185,26 @@ pub(super) async fn find_checkpoint(
     row.map(|row| rows::checkpoint(&row)).transpose()
 }
 
+/// See [`crate::store::HandoffStore::list_checkpoints_at`].
+pub(super) async fn list_checkpoints_at(
+    pool: &SqlitePool,
+    at: &[(RunKey, i64)],
+) -> Result<Vec<CheckpointRow>> {
+    let keys: Vec<_> = at.iter().map(|(run, seq)| (&run.0, run.1, run.2, seq)).collect();
+    let sql = format!(
+        "WITH wanted (t, i, e, n) AS (SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3 \
+           FROM json_each(?)) \
+         SELECT {CHECKPOINT} FROM wanted CROSS JOIN checkpoints \
+           ON tenant = t AND task_id = i AND execution_id = e AND seq = n"
+    );
+    let found = sqlx::query(AssertSqlSafe(sql))
+        .bind(super::batch::json(&keys)?)
+        .fetch_all(pool)
+        .await
+        .map_err(failure)?;
+    found.iter().map(rows::checkpoint).collect()
+}
+
 /// A list of a tenant's rows, newest first, to which filters are added; the table is called `x`.
 pub(super) struct NewestQuery(QueryBuilder<Sqlite>);
 
