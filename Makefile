@@ -13,7 +13,7 @@ run: ## a broker on SQLite in ./handoffd-data, at 127.0.0.1:8080
 demo: ## four agents, three boundaries, one rejection, one injection; prints and verifies the trace
 	cargo run --locked -- demo
 
-test: ## every test, on SQLite and Postgres (ARGS="--test conformance" for some)
+test: ## every test, on SQLite and Postgres (ARGS="--test store" for some)
 	scripts/test $(ARGS)
 
 lint: ## format, clippy, docs, shell scripts, licences

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use handoffd::domain::handoff::{HandoffEvent, HandoffStatus};
 use handoffd::domain::task::{TaskEvent, TaskStatus};
 
-const ARCHITECTURE: &str = include_str!("../ARCHITECTURE.md");
+const ARCHITECTURE: &str = include_str!("../../ARCHITECTURE.md");
 
 /// One arrow: from, to, and what happened.
 type Arrow = (String, String, String);

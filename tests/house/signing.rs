@@ -4,7 +4,7 @@ use handoffd::domain::canonical::CanonicalObject;
 use handoffd::gate::signature;
 use serde_json::Value;
 
-const PAGE: &str = include_str!("../docs/signing.md");
+const PAGE: &str = include_str!("../../docs/signing.md");
 
 /// The first fenced block of that language after a phrase.
 fn block<'a>(phrase: &str, language: &str) -> &'a str {

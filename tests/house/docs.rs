@@ -6,9 +6,7 @@ use handoffd::domain::failure::Code;
 use handoffd::domain::warning::WarningCode;
 use serde_json::Value;
 
-#[path = "docs/citations.rs"]
 mod citations;
-#[path = "docs/follow.rs"]
 mod follow;
 
 const SECTIONS: [&str; 3] = ["## What it means", "## What the sender can do", "## Example"];

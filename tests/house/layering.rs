@@ -340,7 +340,7 @@ fn faults(path: &str, source: &str) -> Vec<String> {
     let name = module.first().copied().unwrap_or("lib");
     let Some(room) = ROOMS.iter().find(|room| room.name == name) else {
         return vec![format!(
-            "{path}:1: `{name}` has no rank; give it a line in tests/layering.rs, and a place in ARCHITECTURE.md"
+            "{path}:1: `{name}` has no rank; give it a line in tests/house/layering.rs, and a place in ARCHITECTURE.md"
         )];
     };
     let tokens = without_tests(&tokens(source));

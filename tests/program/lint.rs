@@ -8,9 +8,9 @@ use std::process::{Command, Output};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-const EXAMPLE: &str = include_str!("contracts/triage-to-refunds.yaml");
-const REGISTRY: &str = include_str!("contracts/registry.yaml");
-const SCHEMA: &str = include_str!("contracts/schemas/refund-handoff@1.2.0.json");
+const EXAMPLE: &str = include_str!("../contracts/triage-to-refunds.yaml");
+const REGISTRY: &str = include_str!("../contracts/registry.yaml");
+const SCHEMA: &str = include_str!("../contracts/schemas/refund-handoff@1.2.0.json");
 
 /// The way back, with a guard of its own.
 const BACK: &str = "\

@@ -6,8 +6,8 @@ use std::process::{Child, Command, Stdio};
 
 use serde_json::{Value, json};
 
-const SCRIPT: &str = include_str!("../docs/quickstart.sh");
-const README: &str = include_str!("../README.md");
+const SCRIPT: &str = include_str!("../../docs/quickstart.sh");
+const README: &str = include_str!("../../README.md");
 
 /// What a reader copies: everything but the script's own head.
 fn body() -> &'static str {

@@ -6,7 +6,7 @@ use std::process::Command;
 
 const HEAD: &str = "# Commands
 
-Every command of `handoffd`, made from what it parses: `HANDOFFD_WRITE_DOCS=1 cargo test --test cli`. `handoffd help COMMAND`
+Every command of `handoffd`, made from what it parses: `HANDOFFD_WRITE_DOCS=1 cargo test --test house cli`. `handoffd help COMMAND`
 says the same, `handoffd man --dir FOLDER` writes manual pages, and completions are loaded from
 
 ```sh
@@ -122,7 +122,10 @@ fn the_reference_is_what_is_parsed() {
         std::fs::write(&path, &page).expect("a writable page");
     }
     let kept = std::fs::read_to_string(&path).unwrap_or_default();
-    assert!(kept == page, "{PAGE} is not up to date: HANDOFFD_WRITE_DOCS=1 cargo test --test cli");
+    assert!(
+        kept == page,
+        "{PAGE} is not up to date: HANDOFFD_WRITE_DOCS=1 cargo test --test house cli"
+    );
     for words in ["handoffd dead-letters release-all", "handoffd keys create", "handoffd serve"] {
         assert!(page.contains(&format!("### `{words}`")), "{words}");
     }

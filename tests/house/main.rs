@@ -1,0 +1,12 @@
+//! The repository agrees with its code: pages, published documents, diagrams, dependencies and imports.
+
+#![allow(missing_docs, unreachable_pub, reason = "nobody's library")]
+
+mod cli;
+mod diagrams;
+mod docs;
+mod layering;
+mod licences;
+mod openapi;
+mod signing;
+mod watching;

@@ -1,0 +1,8 @@
+//! The binary as a user runs it: the demo, the README's session, and the commands that need no broker.
+
+#![allow(missing_docs, unreachable_pub, reason = "nobody's library")]
+
+mod demo;
+mod lint;
+mod quickstart;
+mod scan;
