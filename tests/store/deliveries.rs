@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use handoffd::domain::dead_letter::DeadLetterStatus;
 use handoffd::domain::handoff::{DeliveryMode, HandoffStatus, Priority};
 use handoffd::domain::ids::{HandoffId, Micros};
 use handoffd::store::{Claim, ClaimRelease, ContentStorage, HandoffKey, ReturnRow, Store, Writes};
@@ -544,7 +545,7 @@ pub async fn depths_are_counted(bed: Arc<Bed>) {
     assert_eq!(bed.store.depths().await.unwrap(), handoffd::store::Depths::default());
     submit(&bed.store, &[given(7, 1), given(5, 2)]).await;
     let mut closed = given(9, 1).dead_letter();
-    "DISCARDED".clone_into(&mut closed.status);
+    closed.status = DeadLetterStatus::Discarded;
     let writes =
         Writes { dead_letters: vec![given(8, 1).dead_letter(), closed], ..Writes::default() };
     write(&bed.store, writes).await.unwrap();

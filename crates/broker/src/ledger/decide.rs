@@ -5,8 +5,8 @@ use super::command::{Command, Kind, LedgerError, Outcome, Reply, Submit, Word};
 use super::context::Context;
 use super::plan::Change;
 use super::{
-    agents, caps, contracts, dead_letters, erasure, escalations, schemas, submit, subscriptions,
-    tasks, verdict,
+    agents, caps, contracts, dead_letters, erasure, escalations, refusal, schemas, submit,
+    subscriptions, tasks, verdict,
 };
 use handoffd_core::domain::event::Subscriber;
 use handoffd_store::store::erasure::PageNeed;
@@ -43,7 +43,7 @@ fn tells_before_it_records(changes: &[Change]) -> bool {
 fn decide_on(state: &BatchState, command: &Command, context: &Context) -> Decision {
     match &command.kind {
         Kind::Submit(submit) => submit::submit(state, command, context, submit),
-        Kind::Refuse(refuse) => submit::refuse(state, command, context, refuse),
+        Kind::Refuse(refuse) => refusal::refuse(state, command, context, refuse),
         Kind::PutCheckpoint(put) => submit::put_checkpoint(state, command, put),
         Kind::Verdict(verdict) => verdict::verdict(state, command, context, verdict),
         Kind::Settle(settle) => verdict::settle(state, command, context, settle),

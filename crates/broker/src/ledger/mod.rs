@@ -30,6 +30,7 @@ mod case;
 pub mod command;
 pub mod context;
 mod contracts;
+mod crossing;
 mod dead_letters;
 pub mod decide;
 #[cfg(test)]
@@ -38,11 +39,13 @@ mod erasure;
 #[cfg(test)]
 mod erasure_tests;
 mod escalations;
+mod failing;
 #[cfg(test)]
 mod lineage_tests;
 pub mod plan;
 #[cfg(test)]
 mod recovery_tests;
+mod refusal;
 mod reply;
 mod returns;
 pub mod schemas;

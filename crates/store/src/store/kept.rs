@@ -3,6 +3,7 @@
 use crate::store::HandoffKey;
 use crate::store::cold::ContentStorage;
 use handoffd_core::domain::agent::Agent;
+use handoffd_core::domain::dead_letter::DeadLetterStatus;
 use handoffd_core::domain::failure::Failure;
 use handoffd_core::domain::handoff::{CheckpointRef, DeliveryMode, Priority};
 use handoffd_core::domain::ids::{AgentId, HandoffId, Micros, TaskId, TenantId};
@@ -198,8 +199,8 @@ pub struct DeadLetterRow {
     pub reason: String,
     /// All failures found by the gate.
     pub failures: Vec<Failure>,
-    /// `OPEN`, `RELEASED` or `DISCARDED`.
-    pub status: String,
+    /// The decision, or that it waits.
+    pub status: DeadLetterStatus,
     /// Time of creation.
     pub created_at: Micros,
     /// Time of the decision.
