@@ -52,7 +52,7 @@ pub async fn a_claim_has_what_an_attempt_needs(bed: Arc<Bed>) {
             traceparent: handoff.traceparent,
             tracestate: handoff.tracestate,
             span: handoff.span,
-            body: one.body.clone(),
+            body: one.body.clone().into(),
             personal: one.personal.iter().map(|(_, data)| data.clone()).collect(),
         }
     );

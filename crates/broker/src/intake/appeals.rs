@@ -2,7 +2,8 @@
 
 use serde_json::Value;
 
-use super::{Intake, IntakeError, actor, ruling, subtasks};
+use super::draft::{ruling, subtasks};
+use super::{Intake, IntakeError, actor};
 use crate::directory::Principal;
 use crate::ledger::command::{Command, Discard, Kind, LedgerError, Release, Reply, content};
 use handoffd_core::domain::agent::Agent;

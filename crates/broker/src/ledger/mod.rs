@@ -6,6 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use tokio::sync::{Mutex as AsyncMutex, Notify, mpsc, oneshot};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -104,7 +105,7 @@ pub trait Outbound: Send + Sync {
 #[derive(Debug, Clone)]
 pub struct Outgoing {
     /// Canonical message without checkpoint and personal data.
-    pub body: Vec<u8>,
+    pub body: Bytes,
     /// Personal data by subject, canonical.
     pub personal: Vec<Vec<u8>>,
 }
@@ -117,7 +118,35 @@ struct Job {
     queued: Instant,
     outgoing: Option<Outgoing>,
     place: Option<Place>,
-    answer: oneshot::Sender<Result<Reply, LedgerError>>,
+    answer: oneshot::Sender<LedgerAnswer>,
+}
+
+/// The answer to one command.
+struct LedgerAnswer {
+    reply: Result<Reply, LedgerError>,
+    /// The command, where its sender may send it again.
+    returned: Option<ReturnedSubmission>,
+}
+
+/// A submission that the ledger did not decide.
+pub type ReturnedSubmission = Box<(Command, Outgoing)>;
+
+/// A refusal of a submission.
+#[derive(Debug)]
+pub enum SubmissionError {
+    /// The sender does not hold the task; the submission comes back, for a sender with a part in the task.
+    NotHolder(ReturnedSubmission),
+    /// Any other error.
+    Ledger(LedgerError),
+}
+
+impl From<SubmissionError> for LedgerError {
+    fn from(err: SubmissionError) -> Self {
+        match err {
+            SubmissionError::NotHolder(_) => Self::NotHolder,
+            SubmissionError::Ledger(err) => err,
+        }
+    }
 }
 
 /// The handle to the write path. Clones share one queue.
@@ -197,22 +226,26 @@ impl Ledger {
     /// [`LedgerError`]; nothing of the command was written then. After `Unavailable` the caller
     /// cannot know whether a commit got through: saying the same again finds out.
     pub async fn handle(&self, command: Command) -> Result<Reply, LedgerError> {
-        self.send(command, None).await
+        self.send(command, None).await.reply
     }
 
     /// Carries out a submission; what goes out is handed to the dispatcher without reading it back.
     ///
     /// # Errors
     /// As [`Ledger::handle`].
-    pub async fn submit(&self, command: Command, outgoing: Outgoing) -> Result<Reply, LedgerError> {
-        self.send(command, Some(outgoing)).await
-    }
-
-    async fn send(
+    pub async fn submit(
         &self,
         command: Command,
-        outgoing: Option<Outgoing>,
-    ) -> Result<Reply, LedgerError> {
+        outgoing: Outgoing,
+    ) -> Result<Reply, SubmissionError> {
+        let LedgerAnswer { reply, returned } = self.send(command, Some(outgoing)).await;
+        reply.map_err(|err| match (err, returned) {
+            (LedgerError::NotHolder, Some(returned)) => SubmissionError::NotHolder(returned),
+            (err, _) => SubmissionError::Ledger(err),
+        })
+    }
+
+    async fn send(&self, command: Command, outgoing: Option<Outgoing>) -> LedgerAnswer {
         let (answer, reply) = oneshot::channel();
         let spare = Spare::new(command.at);
         let span = tracing::debug_span!(
@@ -223,19 +256,22 @@ impl Ledger {
         );
         let queued = Instant::now();
         let job = Job { span: span.clone(), command, spare, queued, outgoing, place: None, answer };
-        self.queue.try_send(job).map_err(|err| match err {
-            mpsc::error::TrySendError::Full(_) => {
-                self.metrics.ledger_overloads.inc();
-                LedgerError::Overloaded
-            }
-            mpsc::error::TrySendError::Closed(_) => LedgerError::Unavailable,
-        })?;
-        let reply = async { reply.await.unwrap_or(Err(LedgerError::Unavailable)) };
-        let reply = reply.instrument(span.clone()).await;
-        if let Err(err) = &reply {
+        if let Err(err) = self.queue.try_send(job) {
+            let err = match err {
+                mpsc::error::TrySendError::Full(_) => {
+                    self.metrics.ledger_overloads.inc();
+                    LedgerError::Overloaded
+                }
+                mpsc::error::TrySendError::Closed(_) => LedgerError::Unavailable,
+            };
+            return LedgerAnswer { reply: Err(err), returned: None };
+        }
+        let lost = LedgerAnswer { reply: Err(LedgerError::Unavailable), returned: None };
+        let answer = async { reply.await.unwrap_or(lost) }.instrument(span.clone()).await;
+        if let Err(err) = &answer.reply {
             span.record("error.type", err.name());
         }
-        reply
+        answer
     }
 
     /// Something to await until a handoff leaves `PENDING` on this broker. Taken before it is committed, or
@@ -541,6 +577,8 @@ impl Shared {
             self.metrics.count_emitted(handoff);
             audit_line(handoff);
         }
+        let bounced = matches!(answer, Err(LedgerError::NotHolder));
+        let returned = bounced.then(|| job.outgoing.clone()).flatten();
         if let Kind::Submit(submit) = &job.command.kind {
             self.dispatch(submit, job.place, job.outgoing, &answer);
         }
@@ -586,7 +624,8 @@ impl Shared {
         // Its span ends before the caller's does.
         drop(job.span);
         // The caller may have gone; what it asked for is done all the same.
-        let _ = job.answer.send(answer);
+        let returned = returned.map(|outgoing| Box::new((job.command, outgoing)));
+        let _ = job.answer.send(LedgerAnswer { reply: answer, returned });
     }
 
     /// Whoever waits for it here is woken; else it may be waited for elsewhere.

@@ -705,7 +705,7 @@ macro_rules! decoders {
                     salt: get(row, "salt")?,
                     commitment: hash32(row, "commitment")?,
                     codec: codec(row)?,
-                    bytes: get(row, "bytes")?,
+                    bytes: get::<Vec<u8>>(row, "bytes")?.into(),
                 },
                 created_at: micros(row, "created_at")?,
             })
