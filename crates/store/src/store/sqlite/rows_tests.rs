@@ -219,7 +219,7 @@ async fn claims_go_in_order_wait_their_turn_and_carry_what_is_kept() {
         claims.iter().map(|claim| claim.handoff_id.0.as_u128()).collect()
     };
     assert_eq!(ids(&claims), [1, 2]);
-    assert_eq!(claims[0].body, b"message 1");
+    assert_eq!(claims[0].body, &b"message 1"[..]);
     assert_eq!(claims[0].personal, [b"\"adam\"".to_vec()]);
     assert_eq!((claims[0].attempt, claims[0].idempotent), (1, true));
     assert_eq!(
