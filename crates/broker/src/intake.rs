@@ -49,51 +49,51 @@ pub use opinion::{Opinion, SecondOpinion};
 /// the small ones.
 const INLINE_LIMIT: usize = 64 * 1024;
 
-/// What a sender gets.
+/// The answer to a submission.
 #[derive(Debug)]
 pub enum Answer {
     /// Committed, now or before.
     Submitted {
-        /// The handoff as it is.
+        /// The handoff's current row.
         handoff: Box<Handoff>,
-        /// Its record, where this call made it.
+        /// Its record, where this call committed the handoff.
         placed: Option<LoggedRecord>,
-        /// It was there already.
+        /// Whether an earlier call committed the handoff.
         replayed: bool,
         /// The contract that rules its edge.
         contract: Option<Arc<CompiledContract>>,
-        /// Told of everything since before it was committed, where [`Request::awaited`] asked for that.
+        /// A watch from before the commit, with [`Request::awaited`].
         watch: Option<HandoffWatch>,
-        /// What of the message does not hold in full.
+        /// Fields that the broker accepts without full effect.
         warnings: Vec<Warning>,
     },
     /// Refused, and the refusal recorded.
     Refused {
-        /// Everything that was found.
+        /// All failures.
         failures: Vec<Failure>,
-        /// Kept for a person.
+        /// The dead letter's id.
         dead_letter: Option<HandoffId>,
-        /// It was refused before.
+        /// Whether an earlier call was refused.
         replayed: bool,
-        /// How long until a cap has room for it.
+        /// Time until a cap has room.
         retry_after: Option<Duration>,
-        /// What became of its task, where the refusal moved it.
+        /// The task's new state, where the refusal changed it.
         undone: Option<Undone>,
     },
-    /// Not JSON at all; recorded too.
+    /// The body is not JSON; the refusal is recorded.
     Malformed(Failure),
 }
 
-/// Why there is no answer.
+/// Errors of intake.
 #[derive(Debug, thiserror::Error)]
 pub enum IntakeError {
-    /// The ledger says no.
+    /// The ledger refused the command.
     #[error(transparent)]
     Ledger(#[from] LedgerError),
-    /// The store cannot say.
+    /// The store cannot be read.
     #[error("the store is unavailable")]
     Store,
-    /// The classifier does not say, and nothing passes without its word.
+    /// The required classifier does not answer.
     #[error("the safety classifier is unavailable")]
     Classifier,
 }
@@ -105,11 +105,11 @@ impl From<Arc<StoreError>> for IntakeError {
     }
 }
 
-/// The use case.
+/// Submissions: gate, then ledger.
 pub struct Intake {
     /// Stages and rules.
     pub gate: Arc<Gate>,
-    /// Asked about what passed, where there is one.
+    /// The external classifier, if configured.
     pub second_opinion: Option<Arc<dyn SecondOpinion>>,
     /// Keys and agents.
     pub directory: Arc<Directory>,
@@ -117,28 +117,28 @@ pub struct Intake {
     pub ledger: Ledger,
     /// Reads.
     pub store: Arc<dyn Store>,
-    /// What must not be kept.
+    /// The redaction rules.
     pub redaction: Arc<RedactionPolicy>,
     /// Opens signing secrets.
     pub vault: Vault,
-    /// Tells the time.
+    /// The clock.
     pub clock: Arc<dyn Clock>,
-    /// Counts.
+    /// Metrics.
     pub metrics: Arc<Metrics>,
-    /// What the ledger goes by.
+    /// The ledger's rules.
     pub rules: Rules,
 }
 
-/// A body, and what must live as long as it is worked on (its share of a memory budget).
+/// A request body with its share of the memory budget.
 #[derive(Clone)]
 pub struct Body {
     /// The bytes.
     pub bytes: Bytes,
-    /// Dropped when the work is done, also where the caller went away before.
+    /// Dropped after the work, also when the caller disconnects earlier.
     pub guard: Option<Arc<dyn std::any::Any + Send + Sync>>,
 }
 
-/// What comes with a submission besides its body.
+/// The headers of a submission.
 #[derive(Debug, Clone, Default)]
 pub struct Request {
     /// `Idempotency-Key`.
@@ -147,12 +147,12 @@ pub struct Request {
     pub trace: Option<TraceContext>,
     /// The caller waits for the verdict.
     pub awaited: bool,
-    /// When its first byte was read; now, where nobody says.
+    /// When its first byte was read; `None`: now.
     pub arrived_at: Option<Micros>,
 }
 
 impl Intake {
-    /// Runs the gate and commits what it says.
+    /// Runs the gate, and commits the handoff or the refusal.
     ///
     /// # Errors
     /// [`IntakeError`]; nothing was written then.
@@ -201,7 +201,7 @@ impl Intake {
         self.judge_for(principal, None, body).await
     }
 
-    /// Runs the gate for a sender, or for an agent that looks at the sender's message as its receiver.
+    /// Runs the gate for a sender, or for an agent that reads the sender's message as its receiver.
     async fn judge_for(
         &self,
         principal: &Principal,
@@ -266,7 +266,7 @@ impl Intake {
     }
 }
 
-/// From here on nothing sees what must not be kept.
+/// Redacts a verdict's message; nothing after it sees a redacted value.
 fn redacted(verdict: GateVerdict, policy: &RedactionPolicy) -> GateVerdict {
     match verdict {
         GateVerdict::Pass(passed) => {
@@ -291,7 +291,7 @@ fn redacted(verdict: GateVerdict, policy: &RedactionPolicy) -> GateVerdict {
     }
 }
 
-/// Who acts, for the record.
+/// The caller as the actor of a record.
 #[must_use]
 pub fn actor(principal: &Principal) -> Actor {
     Actor {

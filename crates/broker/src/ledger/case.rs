@@ -81,7 +81,7 @@ impl<'a> Case<'a> {
         }
     }
 
-    /// What it comes to, and the task to go on with.
+    /// The changes, and the task after them.
     pub(super) fn finish(mut self) -> (Vec<Change>, Task) {
         self.changes.push(Change::Handoff(self.handoff));
         (self.changes, self.task)
@@ -133,7 +133,7 @@ impl<'a> Case<'a> {
         self.changes.push(Change::Record(Box::new(draft)));
     }
 
-    /// It no longer waits for delivery.
+    /// Removes the handoff from the outbox.
     pub(super) fn leave_outbox(&mut self) {
         let key = (self.command.tenant.clone(), self.handoff.id);
         if let Some(row) = self.state.outbox.get(&key) {
@@ -171,7 +171,7 @@ impl<'a> Case<'a> {
         if returns::is_own(&self.handoff) { Ok(()) } else { self.take_over() }
     }
 
-    /// Whoever handed it on is done with the handoff by which it held the task.
+    /// Completes the handoff by which the sender held the task: the sender handed the task on.
     fn take_over(&mut self) -> Result<(), LedgerError> {
         let funds = self.task.funds.as_deref();
         let incoming = funds.and_then(|funds| funds.incoming(self.handoff.id));
@@ -213,7 +213,7 @@ impl<'a> Case<'a> {
         said.map(|_| spent)
     }
 
-    /// The receiver is done with it.
+    /// Completes the handoff.
     pub(super) fn complete(
         &mut self,
         content: Option<&RecordContent>,
@@ -295,7 +295,7 @@ impl<'a> Case<'a> {
         self.record_end(RecordKind::Completed, None, (content, spent.filter(|_| said.is_some())));
     }
 
-    /// It is withdrawn.
+    /// Withdraws the handoff.
     pub(super) fn withdraw(&mut self, reason: &str) -> Result<(), LedgerError> {
         self.handoff.status = self.handoff.status.next(HandoffEvent::Cancel)?;
         self.end(None);

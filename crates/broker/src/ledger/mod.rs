@@ -101,7 +101,7 @@ pub trait Outbound: Send + Sync {
     fn nudge_all(&self);
 }
 
-/// What of a submission stays in memory to be delivered without reading it back.
+/// The part of a submission that the dispatcher delivers from memory.
 #[derive(Debug, Clone)]
 pub struct Outgoing {
     /// Canonical message without checkpoint and personal data.
@@ -111,7 +111,7 @@ pub struct Outgoing {
 }
 
 struct Job {
-    /// Whoever asks waits in it.
+    /// The span of the caller's wait.
     span: Span,
     command: Command,
     spare: Spare,
@@ -155,27 +155,27 @@ pub struct Ledger {
     queue: mpsc::Sender<Job>,
     waiters: Arc<Waiters<HandoffKey, Option<Arc<Handoff>>>>,
     inboxes: Arc<Waiters<ReceiverKey, ()>>,
-    news: Arc<News>,
+    signals: Arc<CommitSignals>,
     feeds: Arc<Feeds>,
     metrics: Arc<Metrics>,
     closing: CancellationToken,
 }
 
-/// What was committed and is not yet in anybody's hands. Many at once are one.
+/// Signals of committed work; several signals before a wait count as one.
 #[derive(Default)]
-struct News {
-    /// Something may have become claimable that nobody here was told of by name.
+struct CommitSignals {
+    /// A handoff may have become claimable.
     freed: Notify,
-    /// Something may be waited for at another broker.
+    /// Another broker may wait for a handoff.
     beyond: Notify,
 }
 
-/// Who waits for events on this broker.
+/// The waits for events on this broker.
 #[derive(Default)]
 struct Feeds {
     /// Readers of a tenant's feed.
     readers: Arc<Waiters<TenantId, ()>>,
-    /// Whoever tells subscribers.
+    /// The publisher to subscribers.
     teller: Notify,
 }
 
@@ -194,11 +194,11 @@ impl Ledger {
         let jobs = Arc::new(AsyncMutex::new(jobs));
         let waiters = Arc::new(Waiters::default());
         let inboxes = Arc::new(Waiters::default());
-        let news = Arc::new(News::default());
+        let signals = Arc::new(CommitSignals::default());
         let feeds = Arc::new(Feeds::default());
         let shared = Arc::new(Shared {
             store,
-            news: Arc::clone(&news),
+            signals: Arc::clone(&signals),
             outbound,
             waiters: Arc::clone(&waiters),
             inboxes: Arc::clone(&inboxes),
@@ -212,10 +212,10 @@ impl Ledger {
         for _ in 0..settings.workers.max(1) {
             tracker.spawn(work(Arc::clone(&shared), Arc::clone(&jobs), closing.clone()));
         }
-        Self { queue, waiters, inboxes, news, feeds, metrics, closing }
+        Self { queue, waiters, inboxes, signals, feeds, metrics, closing }
     }
 
-    /// Takes no more; what waits is still carried out.
+    /// Refuses new commands; queued ones are still carried out.
     pub fn close(&self) {
         self.closing.cancel();
     }
@@ -312,25 +312,25 @@ impl Ledger {
         self.inboxes.keys()
     }
 
-    /// Wakes who waits for this inbox on this broker.
+    /// Wakes the polls of this inbox on this broker.
     pub fn wake_inbox(&self, receiver: &ReceiverKey) {
         self.inboxes.wake(receiver, || ());
     }
 
     /// Resolves once something was committed that an inbox awaited here may hold; for one caller.
     pub fn something_freed(&self) -> impl Future<Output = ()> + '_ {
-        self.news.freed.notified()
+        self.signals.freed.notified()
     }
 
     /// Resolves once something was committed that may be awaited at another broker; for one caller.
     pub fn something_for_others(&self) -> impl Future<Output = ()> + '_ {
-        self.news.beyond.notified()
+        self.signals.beyond.notified()
     }
 }
 
 struct Shared {
     store: Arc<dyn Store>,
-    news: Arc<News>,
+    signals: Arc<CommitSignals>,
     outbound: Arc<dyn Outbound>,
     waiters: Arc<Waiters<HandoffKey, Option<Arc<Handoff>>>>,
     inboxes: Arc<Waiters<ReceiverKey, ()>>,
@@ -628,16 +628,16 @@ impl Shared {
         let _ = job.answer.send(LedgerAnswer { reply: answer, returned });
     }
 
-    /// Whoever waits for it here is woken; else it may be waited for elsewhere.
+    /// Wakes the polls of an inbox here, or signals the other brokers.
     fn in_inbox(&self, receiver: &ReceiverKey) {
         if !self.inboxes.wake(receiver, || ()) {
-            self.news.beyond.notify_one();
+            self.signals.beyond.notify_one();
         }
     }
 
     fn tell_all(&self) {
-        self.news.freed.notify_one();
-        self.news.beyond.notify_one();
+        self.signals.freed.notify_one();
+        self.signals.beyond.notify_one();
     }
 
     fn dispatch(
