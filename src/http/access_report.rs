@@ -228,7 +228,7 @@ fn entry(datum: &SubjectDatum, agents: &Agents) -> Value {
         let now = route.target.parse().ok().and_then(|id| agents.row(&id));
         json!({
             "agentId": route.target,
-            "handoffStatus": route.status,
+            "handoffStatus": route.status.as_str(),
             "attempts": route.attempts,
             "acceptedAt": route.accepted_at.map(Micros::rfc3339),
             // Whether it went along was decided at each attempt; this is how it stands now.

@@ -14,6 +14,7 @@ use super::problem::{BadBody, Busy, FailureView, Problem, view};
 use super::views::Page;
 use handoffd_broker::directory::Principal;
 use handoffd_broker::intake::Appeal;
+use handoffd_core::domain::dead_letter::DeadLetterStatus;
 use handoffd_core::domain::failure::Failure;
 use handoffd_core::domain::ids::{AgentId, HandoffId, Micros};
 use handoffd_store::store::{DeadLetterFilter, DeadLetterRow};
@@ -61,7 +62,7 @@ impl From<&DeadLetterRow> for DeadLetterView {
             to_agent: row.target.as_ref().map(ToString::to_string),
             reason: row.reason.clone(),
             failures: row.failures.iter().map(view).collect(),
-            status: row.status.clone(),
+            status: row.status.as_str().to_owned(),
             created_at: row.created_at.rfc3339(),
             resolved_at: row.resolved_at.map(Micros::rfc3339),
             resolved_by: row.resolved_by.clone(),
@@ -106,20 +107,17 @@ pub async fn list(
     Params(params): Params<ListParams>,
 ) -> Result<axum::Json<Page<DeadLetterView>>, Problem> {
     let limit = page_size(params.limit)?;
+    let status = |text: &str| {
+        DeadLetterStatus::parse(text)
+            .ok_or_else(|| Problem::invalid("status can be: OPEN, RELEASED, DISCARDED"))
+    };
     let filter = DeadLetterFilter {
-        status: params.status,
+        status: params.status.as_deref().map(status).transpose()?,
         reason: params.reason,
         source: parameter("fromAgent", params.from_agent.as_deref())?,
         target: parameter("toAgent", params.to_agent.as_deref())?,
         ..DeadLetterFilter::default()
     };
-    if filter
-        .status
-        .as_deref()
-        .is_some_and(|status| !matches!(status, "OPEN" | "RELEASED" | "DISCARDED"))
-    {
-        return Err(Problem::invalid("status can be: OPEN, RELEASED, DISCARDED"));
-    }
     let after = read_cursor(params.cursor.as_deref())?;
     let rows =
         api.store.list_dead_letters(&principal.tenant, &filter, after.as_ref(), limit + 1).await?;
@@ -411,7 +409,7 @@ async fn matching(
         return Err(wrong("/filter", "say which: at least one condition"));
     }
     let open = DeadLetterFilter {
-        status: Some("OPEN".to_owned()),
+        status: Some(DeadLetterStatus::Open),
         reason: reason.clone(),
         source: source.clone(),
         target: target.clone(),

@@ -215,7 +215,7 @@ impl From<EventDeliveryRow> for EventDeliveryView {
             cursor: row.position.to_string(),
             at: row.at.rfc3339(),
             attempt: row.attempt,
-            outcome: row.outcome,
+            outcome: row.outcome.as_str().to_owned(),
             status: row.status,
             detail: row.detail,
             duration_ms: row.duration_us as f64 / 1_000.0,

@@ -85,7 +85,7 @@ pub async fn a_submission_is_written_whole_and_reads_back_equal(bed: Arc<Bed>) {
     assert_eq!(checkpoint, Some(one.checkpoint()));
     let content = bed.store.find_content(&acme(), content_id(1)).await.unwrap();
     let part = one.submission().content.unwrap().part;
-    let kept = ContentStorage::Hot(part.salt, part.codec, part.bytes);
+    let kept = ContentStorage::Hot(part.salt, part.codec, part.bytes.to_vec());
     assert_eq!(content.unwrap().kept, kept);
 
     let seen = see(&bed.store, &batch).await;
@@ -108,12 +108,12 @@ pub async fn a_submission_is_written_whole_and_reads_back_equal(bed: Arc<Bed>) {
     assert_eq!(content.id, content_id(1).to_string());
     assert_eq!(
         content.kept,
-        ContentStorage::Hot(part.salt.clone(), part.codec, part.bytes.clone())
+        ContentStorage::Hot(part.salt.clone(), part.codec, part.bytes.to_vec())
     );
     let part = &draft.personal[0].part;
     let personal = &record.personal[0];
     assert_eq!((personal.ordinal, personal.subject_id.as_str()), (0, "s1"));
-    assert_eq!(personal.kept, Some((part.salt.clone(), part.codec, part.bytes.clone())));
+    assert_eq!(personal.kept, Some((part.salt.clone(), part.codec, part.bytes.to_vec())));
 }
 
 pub async fn concurrent_batches_make_one_dense_chain(bed: Arc<Bed>) {

@@ -9,8 +9,8 @@ use handoffd::domain::event::{
 use handoffd::domain::ids::{Micros, SubscriptionId};
 use handoffd::evidence::record::RecordKind;
 use handoffd::store::events::{
-    CursorChange, CursorKey, CursorSettle, CursorWrite, DELIVERY_LOG, EventDeliveryRow, EventScope,
-    SubscriptionRow,
+    CursorChange, CursorKey, CursorSettle, CursorWrite, DELIVERY_LOG, EventDeliveryOutcome,
+    EventDeliveryRow, EventScope, SubscriptionRow,
 };
 use handoffd::store::{Needs, Writes};
 use uuid::Uuid;
@@ -286,7 +286,7 @@ pub async fn the_last_attempts_are_remembered(bed: Arc<Bed>) {
         kind: "handoff.accepted".to_owned(),
         at: Micros(number),
         attempt: 1,
-        outcome: "delivered".to_owned(),
+        outcome: EventDeliveryOutcome::Delivered,
         status: (number % 2 == 0).then_some(200),
         detail: None,
         duration_us: 12,

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use handoffd::domain::agent::Agent;
 use handoffd::domain::course::Course;
+use handoffd::domain::dead_letter::DeadLetterStatus;
 use handoffd::domain::funds::{Funds, FundsRequest, Spending};
 use handoffd::domain::handoff::{
     CheckpointRef, Cost, DeliveryMode, Handoff, HandoffStatus, Priority,
@@ -263,7 +264,7 @@ impl Given {
                 "/taskDescription",
                 "it says \"ignore\" — no",
             )],
-            status: "OPEN".to_owned(),
+            status: DeadLetterStatus::Open,
             created_at: self.at,
             resolved_at: None,
             resolved_by: None,

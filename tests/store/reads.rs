@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use handoffd::domain::dead_letter::DeadLetterStatus;
 use handoffd::domain::handoff::{DeliveryMode, HandoffStatus};
 use handoffd::domain::ids::Micros;
 use handoffd::domain::task::TaskStatus;
@@ -62,8 +63,10 @@ pub async fn pages_of_tasks_and_dead_letters_end(bed: Arc<Bed>) {
     assert_eq!(paged.len(), 7);
     assert!(paged.is_sorted_by(|a, b| a > b));
 
-    for (status, expected) in [(None, 23), (Some("OPEN"), 23), (Some("RELEASED"), 0)] {
-        let filter = DeadLetterFilter { status: status.map(str::to_owned), ..Default::default() };
+    for (status, expected) in
+        [(None, 23), (Some(DeadLetterStatus::Open), 23), (Some(DeadLetterStatus::Released), 0)]
+    {
+        let filter = DeadLetterFilter { status, ..Default::default() };
         let (mut paged, mut after): (Vec<Cursor>, Option<Cursor>) = (Vec::new(), None);
         loop {
             let page =

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use handoffd::domain::agent::Agent;
+use handoffd::domain::dead_letter::DeadLetterStatus;
 use handoffd::domain::escalation::{Escalation, EscalationStatus};
 use handoffd::domain::handoff::{DeliveryMode, HandoffStatus};
 use handoffd::domain::ids::{EscalationId, Micros};
@@ -204,7 +205,7 @@ pub async fn a_dead_letter_is_decided_and_filtered(bed: Arc<Bed>) {
     let writes = Writes { dead_letters: letters.clone(), ..Writes::default() };
     write(&bed.store, writes).await.unwrap();
     let mut decided = letters[2].clone();
-    "DISCARDED".clone_into(&mut decided.status);
+    decided.status = DeadLetterStatus::Discarded;
     decided.resolved_at = Some(Micros(50));
     decided.resolved_by = Some("key_1".to_owned());
     let writes = Writes { dead_letters: vec![decided.clone()], ..Writes::default() };
@@ -217,7 +218,7 @@ pub async fn a_dead_letter_is_decided_and_filtered(bed: Arc<Bed>) {
         bed.store.list_dead_letters(&acme(), &filter, None, 10).await.unwrap().len()
     };
     let all = DeadLetterFilter::default;
-    assert_eq!(count(DeadLetterFilter { status: Some("OPEN".to_owned()), ..all() }).await, 3);
+    assert_eq!(count(DeadLetterFilter { status: Some(DeadLetterStatus::Open), ..all() }).await, 3);
     assert_eq!(count(DeadLetterFilter { target: Some(agent("bob")), ..all() }).await, 2);
     assert_eq!(count(DeadLetterFilter { source: Some(agent("bob")), ..all() }).await, 0);
     assert_eq!(count(DeadLetterFilter { reason: Some("OTHER".to_owned()), ..all() }).await, 0);

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use bytes::Bytes;
 use futures_util::StreamExt;
 use serde_json::Value;
 use tokio::sync::mpsc;
@@ -123,7 +124,7 @@ struct HandoffEndpoint {
     timeout: Duration,
     secrets: Vec<WebhookSecret>,
     /// The message in a form that the receiver accepts.
-    body: Vec<u8>,
+    body: Bytes,
     /// Content coding that the receiver accepts for large bodies.
     coding: Option<Coding>,
 }
@@ -520,7 +521,7 @@ impl Dispatcher {
         };
         let request = WebhookRequest {
             url: url.clone(),
-            body: body.into(),
+            body,
             encoded,
             id: claim.handoff_id.to_string(),
             timestamp_s: begun.seconds(),
@@ -761,7 +762,7 @@ impl Dispatcher {
 }
 
 /// Encodes a body on a blocking thread; `None` on failure, because the body can be sent plain.
-async fn encoded(coding: Coding, body: Vec<u8>) -> Option<Encoded> {
+async fn encoded(coding: Coding, body: Bytes) -> Option<Encoded> {
     let encoding = tokio::task::spawn_blocking(move || coding.encode(&body));
     let bytes = encoding.await.ok()?.ok()?;
     Some(Encoded { coding, bytes: bytes.into() })

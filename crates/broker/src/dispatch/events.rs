@@ -30,7 +30,8 @@ use handoffd_core::evidence::record::Actor;
 use handoffd_store::clock::{self, Clock};
 use handoffd_store::fault::{self, Step};
 use handoffd_store::store::events::{
-    CursorKey, CursorRow, CursorSettle, EventDeliveryRow, EventRow, EventScope,
+    CursorKey, CursorRow, CursorSettle, EventDeliveryOutcome, EventDeliveryRow, EventRow,
+    EventScope,
 };
 use handoffd_store::store::{Store, StoreError};
 
@@ -301,9 +302,9 @@ impl EventPublisher {
         let (notice, elapsed) = self.post(endpoint, row, &body, attempt).await;
         fault::at(Step::EventTold);
         let (told, outcome, status, detail) = self.judge(notice, attempt);
-        metrics.event_deliveries.with_label_values(&[outcome]).inc();
+        metrics.event_deliveries.with_label_values(&[outcome.as_str()]).inc();
         let now = clock.now();
-        if outcome == "delivered" {
+        if outcome == EventDeliveryOutcome::Delivered {
             metrics.event_lag_seconds.observe(now.since(row.event.at).as_secs_f64());
         }
         match told {
@@ -325,7 +326,7 @@ impl EventPublisher {
             kind: row.event.kind.as_str().to_owned(),
             at: now,
             attempt,
-            outcome: outcome.to_owned(),
+            outcome,
             status: status.map(i32::from),
             detail,
             duration_us: i64::try_from(elapsed.as_micros()).unwrap_or(i64::MAX),
@@ -362,12 +363,12 @@ impl EventPublisher {
         client.notify(request, content_type).await
     }
 
-    /// Translates an answer: the stream's next step, the outcome label, the status, and the error text.
+    /// Translates an answer: the stream's next step, the outcome, the status, and the error text.
     fn judge(
         &self,
         notice: Notice,
         attempt: i32,
-    ) -> (PublicationStep, &'static str, Option<u16>, Option<String>) {
+    ) -> (PublicationStep, EventDeliveryOutcome, Option<u16>, Option<String>) {
         let settings = &self.0.parts.settings;
         let later = |retry_after| {
             let attempts = u32::try_from(attempt).unwrap_or(u32::MAX);
@@ -376,11 +377,11 @@ impl EventPublisher {
         };
         match notice {
             Notice::Answered { status, .. } if (200..300).contains(&status) => {
-                (PublicationStep::Next, "delivered", Some(status), None)
+                (PublicationStep::Next, EventDeliveryOutcome::Delivered, Some(status), None)
             }
             Notice::Answered { status: 410, .. } => (
                 PublicationStep::Gone,
-                "gone",
+                EventDeliveryOutcome::Gone,
                 Some(410),
                 Some("the endpoint says it is gone".to_owned()),
             ),
@@ -388,12 +389,17 @@ impl EventPublisher {
                 if REFUSALS.contains(&status) && attempt >= settings.set_aside_after =>
             {
                 let detail = format!("refused with {status} {attempt} times");
-                (PublicationStep::Next, "set_aside", Some(status), Some(detail))
+                (PublicationStep::Next, EventDeliveryOutcome::SetAside, Some(status), Some(detail))
             }
-            Notice::Answered { status, retry_after } => {
-                (later(retry_after), "retry", Some(status), Some(format!("answered {status}")))
+            Notice::Answered { status, retry_after } => (
+                later(retry_after),
+                EventDeliveryOutcome::Retry,
+                Some(status),
+                Some(format!("answered {status}")),
+            ),
+            Notice::Failed(failure) => {
+                (later(None), EventDeliveryOutcome::Retry, failure.status, Some(failure.detail))
             }
-            Notice::Failed(failure) => (later(None), "retry", failure.status, Some(failure.detail)),
         }
     }
 

@@ -2,11 +2,13 @@
 
 use serde_json::Value;
 
-use super::{Intake, IntakeError, actor, ruling, subtasks};
+use super::draft::{ruling, subtasks};
+use super::{Intake, IntakeError, actor};
 use crate::directory::Principal;
 use crate::ledger::command::{Command, Discard, Kind, LedgerError, Release, Reply, content};
 use handoffd_core::domain::agent::Agent;
 use handoffd_core::domain::canonical;
+use handoffd_core::domain::dead_letter::DeadLetterStatus;
 use handoffd_core::domain::failure::{Failure, Stage};
 use handoffd_core::domain::handoff::{Handoff, Priority};
 use handoffd_core::domain::ids::HandoffId;
@@ -59,8 +61,8 @@ impl Intake {
         let key = (principal.tenant.clone(), id);
         let row = self.store.find_dead_letter(&key).await.map_err(away)?;
         let row = row.ok_or(LedgerError::NotFound("dead letter"))?;
-        if row.status != "OPEN" {
-            let why = format!("this dead letter was {} before", row.status);
+        if row.status != DeadLetterStatus::Open {
+            let why = format!("this dead letter was {} before", row.status.as_str());
             return Err(LedgerError::Conflict(why).into());
         }
         let handoff = self.store.find_handoff(&key).await.map_err(away)?;

@@ -3,7 +3,8 @@
 
 use std::sync::Arc;
 
-use super::{Intake, IntakeError, ruling, subtasks};
+use super::draft::{ruling, subtasks};
+use super::{Intake, IntakeError};
 use handoffd_core::contract::enforce::CompiledContract;
 use handoffd_core::domain::agent::Agent;
 use handoffd_core::domain::cap::room::{self, CapRequest};

@@ -17,6 +17,7 @@ use super::{Intake, IntakeError};
 use crate::directory::Agents;
 use crate::ledger::command::LedgerError;
 use handoffd_core::contract::catalog::Catalog;
+use handoffd_core::domain::dead_letter::DeadLetterStatus;
 use handoffd_core::domain::failure::{Code, Failure, Stage, primary};
 use handoffd_core::domain::handoff::{Handoff, HandoffStatus};
 use handoffd_core::domain::ids::{HandoffId, Micros, TaskId, TenantId};
@@ -379,8 +380,10 @@ impl Intake {
         after: &mut Option<Cursor>,
         limit: i64,
     ) -> Result<Vec<Handoff>, IntakeError> {
-        let filter =
-            DeadLetterFilter { status: Some("OPEN".to_owned()), ..DeadLetterFilter::default() };
+        let filter = DeadLetterFilter {
+            status: Some(DeadLetterStatus::Open),
+            ..DeadLetterFilter::default()
+        };
         let rows = self.store.list_dead_letters(tenant, &filter, after.as_ref(), limit).await;
         let rows = rows.map_err(away)?;
         if let Some(last) = rows.last() {

@@ -41,33 +41,33 @@ pub fn content(canonical: &[u8], now: Micros) -> RecordContent {
     }
 }
 
-/// One wish to change something.
+/// A state change to apply.
 #[derive(Debug, Clone)]
 pub struct Command {
-    /// Whose.
+    /// The tenant of the change.
     pub tenant: TenantId,
-    /// When it was made.
+    /// The caller's clock, which all rows of the change carry.
     pub at: Micros,
-    /// By whom.
+    /// The caller, for the record.
     pub actor: Actor,
-    /// What.
+    /// The change.
     pub kind: Kind,
 }
 
-/// What is wished.
+/// The kinds of state changes.
 #[derive(Debug, Clone)]
 pub enum Kind {
     /// Commit a handoff that passed the gate.
     Submit(Box<Submit>),
     /// Record that the gate refused one; keep it as a dead letter where that is due.
     Refuse(Box<Refuse>),
-    /// The receiver says something of a handoff.
+    /// Apply a receiver's verdict on a handoff.
     Verdict(Box<Verdict>),
-    /// An attempt at delivery came to something.
+    /// Apply the outcome of a delivery attempt.
     Settle(Box<Settle>),
     /// A pull receiver claimed a handoff: give it a fencing token.
     Lease(Lease),
-    /// A deadline has passed.
+    /// Apply a passed deadline.
     Expire(Expire),
     /// Store a checkpoint.
     PutCheckpoint(Box<PutCheckpoint>),
@@ -77,7 +77,7 @@ pub enum Kind {
     CancelTask(Box<CancelTask>),
     /// Add to a task's budget.
     TopUp(Box<TopUp>),
-    /// Set a rolling cap, or take one away.
+    /// Set or remove a rolling cap.
     SetCap(Box<SetCap>),
     /// Make an earlier checkpoint the current one.
     RestoreCheckpoint(RestoreCheckpoint),
@@ -85,7 +85,7 @@ pub enum Kind {
     Resolve(Box<Resolve>),
     /// Deliver a dead letter after all.
     Release(Box<Release>),
-    /// The gate refuses a dead letter again.
+    /// Record that the gate refuses a dead letter again.
     KeepDeadLetter(Box<Release>),
     /// Never deliver a dead letter.
     Discard(Box<Discard>),
@@ -97,19 +97,19 @@ pub enum Kind {
     PutContract(Box<PutContract>),
     /// Register a version of a payload schema.
     PutPayloadSchema(Box<PutPayloadSchema>),
-    /// Make a subscription to events.
+    /// Create a subscription to events.
     CreateSubscription(Box<CreateSubscription>),
     /// Change a subscription.
     ChangeSubscription(Box<ChangeSubscription>),
-    /// Stop telling a subscriber.
+    /// Disable a subscriber.
     DisableSubscriber(Box<DisableSubscriber>),
-    /// Make a key.
+    /// Create a key.
     CreateKey(Box<KeyRow>),
     /// Record that tree heads are signed with another key from here on.
     ChangeTreeKey(RecordContent),
     /// Revoke a key.
     RevokeKey {
-        /// Which.
+        /// The key's id.
         key_id: String,
     },
     /// Place a legal hold.
@@ -120,14 +120,14 @@ pub enum Kind {
     RequestErasure(Box<RequestErasure>),
     /// Erase the next page of one.
     Erase(Box<EraseNext>),
-    /// The files are clean too: an erasure is done.
+    /// Finish an erasure whose files are scrubbed.
     FinishErasure(ErasureId),
     /// Take away the next page of what is past its time.
     Purge(Box<PurgeNext>),
 }
 
 impl Kind {
-    /// What a span calls it.
+    /// The change as a span attribute.
     #[must_use]
     pub const fn name(&self) -> &'static str {
         match self {
@@ -174,57 +174,57 @@ pub struct PlaceHold {
     pub row: HoldRow,
     /// Commitment to the subject's id, where it holds a subject.
     pub commitment: Option<[u8; 32]>,
-    /// Why, in words.
+    /// The reason in the person's words.
     pub content: RecordContent,
 }
 
 /// A legal hold to release.
 #[derive(Debug, Clone)]
 pub struct ReleaseHold {
-    /// Which.
+    /// The hold's id.
     pub id: String,
-    /// Why, in words.
+    /// The reason in the person's words.
     pub content: RecordContent,
 }
 
-/// An erasure to begin.
+/// A request for an erasure.
 #[derive(Debug, Clone)]
 pub struct RequestErasure {
-    /// Whose data.
+    /// The data subject.
     pub subject: SubjectRef,
-    /// The erasure's id, should it be a new one.
+    /// The id of a new erasure; a running one keeps its own.
     pub id: ErasureId,
     /// Commitment to the subject's id, under that erasure.
     pub commitment: [u8; 32],
-    /// How much goes.
+    /// The scope of the erasure.
     pub scope: ErasureScope,
-    /// Why: a code.
+    /// The reason, a code.
     pub reason: String,
-    /// Who asked and why, in words.
+    /// The request in the person's words.
     pub content: RecordContent,
 }
 
 /// The next page of an erasure.
 #[derive(Debug, Clone)]
 pub struct EraseNext {
-    /// Which erasure.
+    /// The erasure's id.
     pub id: ErasureId,
-    /// How much, and how far.
+    /// Size and end of the page.
     pub page: PageNeed,
-    /// Under which the list of what went is kept.
+    /// The id of the content that lists the erased data.
     pub content_id: ContentId,
-    /// Salt of that list's commitment.
+    /// The salt of that content's commitment.
     pub salt: [u8; 16],
 }
 
-/// The next page of what is past its time.
+/// The next page of data past its retention.
 #[derive(Debug, Clone)]
 pub struct PurgeNext {
-    /// From where, and how old.
+    /// Start of the page, and age of its data.
     pub need: PurgeNeed,
-    /// Under which the list of what went is kept.
+    /// The id of the content that lists the erased data.
     pub content_id: ContentId,
-    /// Salt of that list's commitment.
+    /// The salt of that content's commitment.
     pub salt: [u8; 16],
 }
 
@@ -243,13 +243,13 @@ pub struct Submit {
     pub checkpoint: Option<PackedContent>,
     /// What stands in for one: the message's own state fields.
     pub implied_checkpoint: PackedContent,
-    /// Refuse to let anything stand in.
+    /// Whether the state fields may not stand in for a checkpoint.
     pub require_checkpoint: bool,
-    /// How soon it is wanted.
+    /// The priority among the receiver's handoffs.
     pub priority: Priority,
-    /// What rules its edge.
+    /// The rules of the edge.
     pub policy: EdgePolicy,
-    /// What tells a repeat of it.
+    /// The dedupe key and its window.
     pub repeat: Option<Repeat>,
     /// Personal data.
     pub personal: Vec<PersonalPart>,
@@ -263,7 +263,7 @@ pub struct Submit {
     pub subtasks: Vec<u64>,
     /// What the message names as the budget of the whole task; counts with the task's first handoff.
     pub declared_budget: Option<Usd>,
-    /// What a refusal of the ledger would commit to.
+    /// The salt of a refusal by the ledger.
     pub refusal_salt: [u8; 16],
     /// What the safety stage said, where that is to be recorded.
     pub safety: Option<SafetyFacts>,
@@ -278,20 +278,20 @@ pub struct Submit {
 pub struct Refuse {
     /// On which task, as far as the message could be read.
     pub task_id: Option<TaskId>,
-    /// Which handoff.
+    /// The handoff's id.
     pub handoff_id: Option<HandoffId>,
-    /// The handoff before.
+    /// The parent handoff.
     pub parent_handoff_id: Option<HandoffId>,
     /// The sender.
     pub from: Option<RecordParty>,
     /// The receiver as addressed.
     pub to: Option<RecordParty>,
-    /// How it counts as a failure of its sender's.
+    /// The failure that counts against the sender.
     pub counted: Option<Counted>,
     /// The handoff as it would have been, where only the contract's acceptance criteria speak against it and the
     /// contract says where it goes then.
     pub recovery: Option<Box<Submit>>,
-    /// Everything that was found.
+    /// All failures.
     pub failures: Vec<Failure>,
     /// The failures, as the record's content.
     pub content: RecordContent,
@@ -306,15 +306,15 @@ pub struct Refuse {
 /// A refused submission as a failure.
 #[derive(Debug, Clone)]
 pub struct Counted {
-    /// Whose it is.
+    /// The sender.
     pub by: AgentId,
     /// As addressed: an agent's id, `type:<agentType>` or `capability:<name>`; empty where that is unreadable.
     pub to: String,
-    /// Who would have got it, where that was found.
+    /// The resolved receiver.
     pub target: Option<AgentId>,
     /// The sender's run, where it could be read.
     pub run: Option<ExecutionId>,
-    /// The checkpoint that came along.
+    /// The checkpoint in the message.
     pub checkpoint: Option<PackedContent>,
 }
 
@@ -333,75 +333,75 @@ pub struct DeadLetter {
     pub idempotency_key: Option<String>,
 }
 
-/// What a receiver says.
+/// The kinds of verdicts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Word {
-    /// It takes the task.
+    /// The receiver takes the task.
     Accept,
-    /// It does not; with a short reason.
+    /// The receiver rejects the handoff; with a short reason.
     Reject(String),
-    /// It is done.
+    /// The receiver is done.
     Complete,
-    /// It gave up; with a short reason.
+    /// The receiver gave up; with a short reason.
     Fail(String),
-    /// It still works.
+    /// The receiver still works: its lease is extended.
     Heartbeat,
 }
 
-/// A receiver's word on a handoff.
+/// A receiver's verdict on a handoff.
 #[derive(Debug, Clone)]
 pub struct Verdict {
-    /// On which task.
+    /// The handoff's task.
     pub task_id: TaskId,
-    /// On which handoff.
+    /// The handoff's id.
     pub handoff_id: HandoffId,
     /// What.
     pub word: Word,
-    /// The fencing token it was given.
+    /// The fencing token that the receiver states.
     pub fencing_token: i64,
-    /// What it said in full.
+    /// The receiver's request body.
     pub content: Option<RecordContent>,
     /// What was spent by now, cumulative, where it says so at the end.
     pub spent: Option<Spending>,
-    /// Until when its lease would run.
+    /// The end of the lease that the verdict grants.
     pub lease_until: Micros,
 }
 
-/// What an attempt came to.
+/// The outcome of a delivery attempt.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
     /// The receiver accepted in its answer.
     Accepted,
     /// The receiver rejected in its answer.
     Rejected(String),
-    /// The receiver has it and will say later.
+    /// The receiver has the handoff and owes a verdict.
     Received {
         /// By when.
         verdict_by: Micros,
     },
-    /// To be tried again.
+    /// The broker tries again.
     Retry {
-        /// Not before.
+        /// Earliest time of the next attempt.
         at: Micros,
-        /// Why, in a word.
+        /// The reason, a short text.
         why: String,
         /// The receiver put it off until then: this was no attempt.
         busy: bool,
         /// By when the receiver owes its verdict, where this or an earlier attempt reached it.
         verdict_by: Option<Micros>,
     },
-    /// The receiver had its time for the verdict.
+    /// The verdict clock ran out.
     Expired,
-    /// Nobody claimed it from its inbox in time.
+    /// The receiver did not claim the handoff from its inbox in time.
     Unclaimed,
     /// The receiver no longer takes its handoffs this way: back to the outbox, for that way.
     Moved {
         /// Which way.
         mode: DeliveryMode,
     },
-    /// Not to be tried again.
+    /// The broker does not try again.
     GivenUp {
-        /// Why, in a word.
+        /// The reason, a short text.
         why: String,
     },
 }
@@ -409,28 +409,28 @@ pub enum Outcome {
 /// The end of an attempt.
 #[derive(Debug, Clone)]
 pub struct Settle {
-    /// On which task.
+    /// The handoff's task.
     pub task_id: TaskId,
-    /// Which handoff.
+    /// The handoff's id.
     pub handoff_id: HandoffId,
     /// The attempt's number; if the outbox has another, this attempt is no longer the current one.
     pub attempt: i32,
     /// When its request was begun; none where there was none.
     pub begun_at: Option<Micros>,
-    /// What it came to.
+    /// The outcome.
     pub outcome: Outcome,
-    /// What the receiver said in full.
+    /// The receiver's answer.
     pub content: Option<RecordContent>,
-    /// Until when an acceptance's lease would run.
+    /// The end of the lease that an acceptance grants.
     pub lease_until: Micros,
 }
 
 /// A claim from an inbox.
 #[derive(Debug, Clone)]
 pub struct Lease {
-    /// On which task.
+    /// The handoff's task.
     pub task_id: TaskId,
-    /// Which handoff.
+    /// The handoff's id.
     pub handoff_id: HandoffId,
     /// The attempt that the claim counted.
     pub attempt: i32,
@@ -441,16 +441,16 @@ pub struct Lease {
 /// A deadline that passed.
 #[derive(Debug, Clone)]
 pub struct Expire {
-    /// On which task.
+    /// The handoff's task.
     pub task_id: TaskId,
-    /// Which handoff.
+    /// The handoff's id.
     pub handoff_id: HandoffId,
 }
 
 /// A checkpoint to store.
 #[derive(Debug, Clone)]
 pub struct PutCheckpoint {
-    /// On which task.
+    /// The handoff's task.
     pub task_id: TaskId,
     /// Of which run.
     pub execution_id: ExecutionId,
@@ -507,7 +507,7 @@ pub struct CancelTask {
     pub by: Option<AgentId>,
     /// Until when who works on it may still finish.
     pub grace_until: Micros,
-    /// Why, in words.
+    /// The reason in the person's words.
     pub content: RecordContent,
 }
 
@@ -552,7 +552,7 @@ pub enum CapChange {
 /// A checkpoint to make current; it exists, as checkpoints are never changed.
 #[derive(Debug, Clone)]
 pub struct RestoreCheckpoint {
-    /// On which task.
+    /// The handoff's task.
     pub task_id: TaskId,
     /// Which.
     pub at: CheckpointRef,
@@ -575,14 +575,14 @@ pub struct Resolve {
     pub agents: Vec<AgentId>,
     /// What a person decided; none where nobody did in time.
     pub resolution: Option<Resolution>,
-    /// Why, in words.
+    /// The reason in the person's words.
     pub content: Option<RecordContent>,
 }
 
 /// An appeal on a dead letter, with what a fresh gate run came to.
 #[derive(Debug, Clone)]
 pub struct Release {
-    /// Which handoff.
+    /// The handoff's id.
     pub handoff_id: HandoffId,
     /// Its task.
     pub task_id: TaskId,
@@ -611,11 +611,11 @@ pub struct Release {
 /// The end of a dead letter.
 #[derive(Debug, Clone)]
 pub struct Discard {
-    /// Which handoff.
+    /// The handoff's id.
     pub handoff_id: HandoffId,
     /// Its task.
     pub task_id: TaskId,
-    /// Why, in words.
+    /// The reason in the person's words.
     pub content: RecordContent,
 }
 
@@ -721,7 +721,7 @@ pub struct DisableSubscriber {
     pub subscriber: Subscriber,
     /// Where it was told; if that has changed meanwhile, nothing is done.
     pub url: String,
-    /// Why: a code.
+    /// The reason, a code.
     pub reason: &'static str,
     /// What the record commits to.
     pub content: RecordContent,

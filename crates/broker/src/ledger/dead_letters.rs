@@ -1,24 +1,22 @@
 //! Decisions on dead letters: an appeal upheld, refused again, or the end of it.
 
 use super::caps;
-use super::case::edges_of;
 use super::command::{Command, Discard, LedgerError, Release, Reply};
 use super::context::Context;
+use super::crossing::{CrossingOrigin, HandoffCrossing, resent};
 use super::decide::Decision;
 use super::plan::Change;
-use super::returns;
-use super::submit::{draft_of, draw, guard, suspend_lease, tell};
+use super::submit::{draft_of, guard};
 use super::tasks::person;
-use handoffd_core::domain::event::{Event, EventType};
+use handoffd_core::domain::dead_letter::DeadLetterStatus;
 use handoffd_core::domain::failure::{Failure, primary};
 use handoffd_core::domain::funds::Funds;
 use handoffd_core::domain::handoff::{Handoff, HandoffEvent, HandoffStatus};
-use handoffd_core::domain::ids::{HandoffId, Micros, TaskId};
+use handoffd_core::domain::ids::{HandoffId, TaskId};
 use handoffd_core::domain::latency::LatencyClock;
-use handoffd_core::domain::progress::{Hop, passed};
 use handoffd_core::domain::task::{Task, TaskEvent};
-use handoffd_core::evidence::record::{Actor, RecordKind, RecordParty};
-use handoffd_store::store::{BatchState, DeadLetterRow, OutboxRow};
+use handoffd_core::evidence::record::RecordKind;
+use handoffd_store::store::{BatchState, DeadLetterRow};
 
 /// A dead letter that still waits, with its handoff and task.
 fn open<'a>(
@@ -29,8 +27,8 @@ fn open<'a>(
 ) -> Result<(&'a DeadLetterRow, &'a Handoff, &'a Task), LedgerError> {
     let key = (command.tenant.clone(), id);
     let row = state.dead_letters.get(&key).ok_or(LedgerError::NotFound("dead letter"))?;
-    if row.status != "OPEN" {
-        return Err(LedgerError::Conflict(format!("this dead letter was {}", row.status)));
+    if row.status != DeadLetterStatus::Open {
+        return Err(LedgerError::Conflict(format!("this dead letter was {}", row.status.as_str())));
     }
     let handoff = state
         .handoffs
@@ -74,88 +72,33 @@ pub(super) fn release(
     if let Some(over) = caps::check(state, command, context, (&task, None), &handoff) {
         return Ok(refuse_again(command, row, &handoff, release, vec![over.failure()]));
     }
-    // What a person waived is granted.
-    draw(&mut task, &handoff);
-    task.fence += 1;
-    task.handoffs += 1;
-    task.undelivered += 1;
-    task.spent = task.spent.max(handoff.cost.spent);
-    task.remaining = handoff.cost.remaining;
-    task.updated_at = command.at;
-    handoff.fencing_token = task.fence;
-    handoff.attempts = 0;
     handoff.reason = None;
     handoff.ended_at = None;
     handoff.accepted_at = None;
     // The review is nobody's latency.
-    let restarted = LatencyClock::starting(command.at);
-    handoff.clock = context.offered(restarted, command.at, handoff.mode);
-    handoff.topped_up = task.topped_up;
+    handoff.clock = LatencyClock::starting(command.at);
     handoff.ruling.clone_from(&release.ruling);
-    returns::inherit(state, command, &mut handoff);
-    let seen = returns::take_out(command, &mut task, Some(&handoff.source));
-    task.course.see(&release.subtasks);
-    let edges = edges_of(state, command, task.id);
-    let hop = Hop { source: &handoff.source, target: &handoff.target, completed: progress };
-    let edge = passed(&edges, hop, &task, &handoff.cost, command.at);
-
     let mut released = draft_of(command, RecordKind::Released, &handoff);
     released.content = Some(release.content.clone());
     released.reason = Some(row.reason.clone());
     // The boundary is crossed now: its record is like any other's.
-    let mut crossed = draft_of(command, RecordKind::Handoff, &handoff);
-    crossed.actor = Actor::broker();
+    let mut crossed = resent(command, &handoff, release.residency.clone());
     crossed.reason = Some(RecordKind::Released.as_str().to_owned());
-    crossed.from = Some(RecordParty {
-        agent_id: Some(handoff.source.clone()),
-        agent_type: None,
-        agent_version: Some(handoff.source_version.clone()),
-        execution_id: Some(handoff.source_execution),
-        registered_version: None,
-    });
-    crossed.to = Some(RecordParty {
-        agent_id: Some(handoff.target.clone()),
-        agent_type: Some(handoff.target_type.clone()),
-        agent_version: Some(handoff.target_version.clone()),
-        execution_id: None,
-        registered_version: None,
-    });
-    crossed.residency.clone_from(&release.residency);
-    crossed.cost = Some(handoff.cost);
-    crossed.spent = task.funds.as_ref().and_then(|funds| funds.before(handoff.id));
-    crossed.shared = handoff.content_id.zip(handoff.commitment);
-    crossed.checkpoint_commitment = handoff.checkpoint_commitment;
-    let mut row = row.clone();
-    "RELEASED".clone_into(&mut row.status);
-    row.resolved_at = Some(command.at);
-    row.resolved_by = Some(person(command));
-    let suspended = suspend_lease(state, command, &task, handoff.id);
-    let mut changes = vec![
-        Change::Edge(edge),
-        Change::Outbox(OutboxRow {
-            tenant: command.tenant.clone(),
-            handoff_id: handoff.id,
-            task_id: handoff.task_id,
-            seq: task.handoffs,
-            target: handoff.target.clone(),
-            mode: handoff.mode,
-            priority: release.priority,
-            visible_at: Micros(0),
-            attempt: 0,
-            busy: 0,
-            claimed_by: None,
-            created_at: command.at,
-        }),
-        Change::Task(task),
-        Change::Handoff(handoff.clone()),
-        Change::DeadLetter(row.clone()),
-        Change::Record(Box::new(released)),
-        Change::Record(Box::new(crossed)),
-        tell(Event::of_handoff(EventType::HandoffOccurred, &handoff, command.at)),
-    ];
-    changes.extend(suspended);
-    changes.extend(seen);
+    let row = decided(command, row, DeadLetterStatus::Released);
+    let origin = CrossingOrigin::Message { subtasks: &release.subtasks, claim: None };
+    let priority = release.priority;
+    let crossing = HandoffCrossing { state, command, context, origin, priority };
+    let mut changes = vec![Change::Record(Box::new(released))];
+    // What a person waived is granted.
+    changes.extend(crossing.cross(&mut task, &mut handoff, crossed));
+    changes.extend([Change::Task(task), Change::DeadLetter(row.clone())]);
     Ok((changes, Reply::DeadLetter { row, handoff, refused: Vec::new() }))
+}
+
+/// A dead letter after a person's decision.
+fn decided(command: &Command, row: &DeadLetterRow, status: DeadLetterStatus) -> DeadLetterRow {
+    let (resolved_at, resolved_by) = (Some(command.at), Some(person(command)));
+    DeadLetterRow { status, resolved_at, resolved_by, ..row.clone() }
 }
 
 /// The gate refuses it again: it is kept with what was found now, so that this can be named too.
@@ -185,10 +128,7 @@ fn refuse_again(
 /// It will not be delivered.
 pub(super) fn discard(state: &BatchState, command: &Command, discard: &Discard) -> Decision {
     let (row, handoff, _) = open(state, command, discard.task_id, discard.handoff_id)?;
-    let mut row = row.clone();
-    "DISCARDED".clone_into(&mut row.status);
-    row.resolved_at = Some(command.at);
-    row.resolved_by = Some(person(command));
+    let row = decided(command, row, DeadLetterStatus::Discarded);
     let mut draft = draft_of(command, RecordKind::Discarded, handoff);
     draft.reason = Some(row.reason.clone());
     draft.content = Some(discard.content.clone());

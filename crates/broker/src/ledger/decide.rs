@@ -5,17 +5,17 @@ use super::command::{Command, Kind, LedgerError, Outcome, Reply, Submit, Word};
 use super::context::Context;
 use super::plan::Change;
 use super::{
-    agents, caps, contracts, dead_letters, erasure, escalations, schemas, submit, subscriptions,
-    tasks, verdict,
+    agents, caps, contracts, dead_letters, erasure, escalations, refusal, schemas, submit,
+    subscriptions, tasks, verdict,
 };
 use handoffd_core::domain::event::Subscriber;
 use handoffd_store::store::erasure::PageNeed;
 use handoffd_store::store::{BatchState, Needs, TaskKey};
 
-/// What was decided: the changes, and the answer to give once they are durable.
+/// A decision: the changes, and the reply once they are durable.
 pub type Decision = Result<Decided, LedgerError>;
 
-/// Changes, and the answer that goes with them.
+/// Changes with their reply.
 pub type Decided = (Vec<Change>, Reply);
 
 /// Decides one command over what is known.
@@ -43,7 +43,7 @@ fn tells_before_it_records(changes: &[Change]) -> bool {
 fn decide_on(state: &BatchState, command: &Command, context: &Context) -> Decision {
     match &command.kind {
         Kind::Submit(submit) => submit::submit(state, command, context, submit),
-        Kind::Refuse(refuse) => submit::refuse(state, command, context, refuse),
+        Kind::Refuse(refuse) => refusal::refuse(state, command, context, refuse),
         Kind::PutCheckpoint(put) => submit::put_checkpoint(state, command, put),
         Kind::Verdict(verdict) => verdict::verdict(state, command, context, verdict),
         Kind::Settle(settle) => verdict::settle(state, command, context, settle),
@@ -86,7 +86,7 @@ fn submitted(kind: &Kind) -> Option<&Submit> {
     }
 }
 
-/// What a submission must see.
+/// Adds the rows that a submission reads.
 fn submission(command: &Command, submit: &Submit, needs: &mut Needs) {
     let (tenant, handoff) = (&command.tenant, &submit.handoff);
     needs.tasks.insert((tenant.clone(), handoff.task_id));
@@ -124,7 +124,7 @@ fn whole(needs: &mut Needs, task: TaskKey) {
     needs.open.insert(task);
 }
 
-/// What a command must see.
+/// Adds the rows that a command reads.
 pub fn needs(command: &Command, needs: &mut Needs) {
     let tenant = &command.tenant;
     if moves_money(&command.kind) {

@@ -1,13 +1,15 @@
 //! Decisions on escalations: what a person says, or what happens when nobody does.
 
-use super::case::{Case, open_of, resume_leases};
+use super::case::{Case, open_of};
 use super::command::{Command, LedgerError, Reply, Resolve};
 use super::context::Context;
 use super::decide::Decision;
+use super::failing::resume_leases;
 use super::plan::Change;
 use super::submit::tell;
 use super::tasks::{finish_open, person, withdraw_open};
 use super::verdict::expired;
+use handoffd_core::domain::dead_letter::DeadLetterStatus;
 use handoffd_core::domain::escalation::{Escalation, EscalationStatus, Resolution};
 use handoffd_core::domain::event::{Event, EventType};
 use handoffd_core::domain::handoff::{Handoff, HandoffEvent, HandoffStatus};
@@ -266,7 +268,7 @@ impl<'a> Decider<'a> {
                 target: Some(handoff.target.clone()),
                 reason: ESCALATION_TIMEOUT.to_owned(),
                 failures: Vec::new(),
-                status: "OPEN".to_owned(),
+                status: DeadLetterStatus::Open,
                 created_at: command.at,
                 resolved_at: None,
                 resolved_by: None,

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use tokio::sync::{Mutex as AsyncMutex, Notify, mpsc, oneshot};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -30,6 +31,7 @@ mod case;
 pub mod command;
 pub mod context;
 mod contracts;
+mod crossing;
 mod dead_letters;
 pub mod decide;
 #[cfg(test)]
@@ -38,11 +40,13 @@ mod erasure;
 #[cfg(test)]
 mod erasure_tests;
 mod escalations;
+mod failing;
 #[cfg(test)]
 mod lineage_tests;
 pub mod plan;
 #[cfg(test)]
 mod recovery_tests;
+mod refusal;
 mod reply;
 mod returns;
 pub mod schemas;
@@ -97,24 +101,52 @@ pub trait Outbound: Send + Sync {
     fn nudge_all(&self);
 }
 
-/// What of a submission stays in memory to be delivered without reading it back.
+/// The part of a submission that the dispatcher delivers from memory.
 #[derive(Debug, Clone)]
 pub struct Outgoing {
     /// Canonical message without checkpoint and personal data.
-    pub body: Vec<u8>,
+    pub body: Bytes,
     /// Personal data by subject, canonical.
     pub personal: Vec<Vec<u8>>,
 }
 
 struct Job {
-    /// Whoever asks waits in it.
+    /// The span of the caller's wait.
     span: Span,
     command: Command,
     spare: Spare,
     queued: Instant,
     outgoing: Option<Outgoing>,
     place: Option<Place>,
-    answer: oneshot::Sender<Result<Reply, LedgerError>>,
+    answer: oneshot::Sender<LedgerAnswer>,
+}
+
+/// The answer to one command.
+struct LedgerAnswer {
+    reply: Result<Reply, LedgerError>,
+    /// The command, where its sender may send it again.
+    returned: Option<ReturnedSubmission>,
+}
+
+/// A submission that the ledger did not decide.
+pub type ReturnedSubmission = Box<(Command, Outgoing)>;
+
+/// A refusal of a submission.
+#[derive(Debug)]
+pub enum SubmissionError {
+    /// The sender does not hold the task; the submission comes back, for a sender with a part in the task.
+    NotHolder(ReturnedSubmission),
+    /// Any other error.
+    Ledger(LedgerError),
+}
+
+impl From<SubmissionError> for LedgerError {
+    fn from(err: SubmissionError) -> Self {
+        match err {
+            SubmissionError::NotHolder(_) => Self::NotHolder,
+            SubmissionError::Ledger(err) => err,
+        }
+    }
 }
 
 /// The handle to the write path. Clones share one queue.
@@ -123,27 +155,27 @@ pub struct Ledger {
     queue: mpsc::Sender<Job>,
     waiters: Arc<Waiters<HandoffKey, Option<Arc<Handoff>>>>,
     inboxes: Arc<Waiters<ReceiverKey, ()>>,
-    news: Arc<News>,
+    signals: Arc<CommitSignals>,
     feeds: Arc<Feeds>,
     metrics: Arc<Metrics>,
     closing: CancellationToken,
 }
 
-/// What was committed and is not yet in anybody's hands. Many at once are one.
+/// Signals of committed work; several signals before a wait count as one.
 #[derive(Default)]
-struct News {
-    /// Something may have become claimable that nobody here was told of by name.
+struct CommitSignals {
+    /// A handoff may have become claimable.
     freed: Notify,
-    /// Something may be waited for at another broker.
+    /// Another broker may wait for a handoff.
     beyond: Notify,
 }
 
-/// Who waits for events on this broker.
+/// The waits for events on this broker.
 #[derive(Default)]
 struct Feeds {
     /// Readers of a tenant's feed.
     readers: Arc<Waiters<TenantId, ()>>,
-    /// Whoever tells subscribers.
+    /// The publisher to subscribers.
     teller: Notify,
 }
 
@@ -162,11 +194,11 @@ impl Ledger {
         let jobs = Arc::new(AsyncMutex::new(jobs));
         let waiters = Arc::new(Waiters::default());
         let inboxes = Arc::new(Waiters::default());
-        let news = Arc::new(News::default());
+        let signals = Arc::new(CommitSignals::default());
         let feeds = Arc::new(Feeds::default());
         let shared = Arc::new(Shared {
             store,
-            news: Arc::clone(&news),
+            signals: Arc::clone(&signals),
             outbound,
             waiters: Arc::clone(&waiters),
             inboxes: Arc::clone(&inboxes),
@@ -180,10 +212,10 @@ impl Ledger {
         for _ in 0..settings.workers.max(1) {
             tracker.spawn(work(Arc::clone(&shared), Arc::clone(&jobs), closing.clone()));
         }
-        Self { queue, waiters, inboxes, news, feeds, metrics, closing }
+        Self { queue, waiters, inboxes, signals, feeds, metrics, closing }
     }
 
-    /// Takes no more; what waits is still carried out.
+    /// Refuses new commands; queued ones are still carried out.
     pub fn close(&self) {
         self.closing.cancel();
     }
@@ -194,22 +226,26 @@ impl Ledger {
     /// [`LedgerError`]; nothing of the command was written then. After `Unavailable` the caller
     /// cannot know whether a commit got through: saying the same again finds out.
     pub async fn handle(&self, command: Command) -> Result<Reply, LedgerError> {
-        self.send(command, None).await
+        self.send(command, None).await.reply
     }
 
     /// Carries out a submission; what goes out is handed to the dispatcher without reading it back.
     ///
     /// # Errors
     /// As [`Ledger::handle`].
-    pub async fn submit(&self, command: Command, outgoing: Outgoing) -> Result<Reply, LedgerError> {
-        self.send(command, Some(outgoing)).await
-    }
-
-    async fn send(
+    pub async fn submit(
         &self,
         command: Command,
-        outgoing: Option<Outgoing>,
-    ) -> Result<Reply, LedgerError> {
+        outgoing: Outgoing,
+    ) -> Result<Reply, SubmissionError> {
+        let LedgerAnswer { reply, returned } = self.send(command, Some(outgoing)).await;
+        reply.map_err(|err| match (err, returned) {
+            (LedgerError::NotHolder, Some(returned)) => SubmissionError::NotHolder(returned),
+            (err, _) => SubmissionError::Ledger(err),
+        })
+    }
+
+    async fn send(&self, command: Command, outgoing: Option<Outgoing>) -> LedgerAnswer {
         let (answer, reply) = oneshot::channel();
         let spare = Spare::new(command.at);
         let span = tracing::debug_span!(
@@ -220,19 +256,22 @@ impl Ledger {
         );
         let queued = Instant::now();
         let job = Job { span: span.clone(), command, spare, queued, outgoing, place: None, answer };
-        self.queue.try_send(job).map_err(|err| match err {
-            mpsc::error::TrySendError::Full(_) => {
-                self.metrics.ledger_overloads.inc();
-                LedgerError::Overloaded
-            }
-            mpsc::error::TrySendError::Closed(_) => LedgerError::Unavailable,
-        })?;
-        let reply = async { reply.await.unwrap_or(Err(LedgerError::Unavailable)) };
-        let reply = reply.instrument(span.clone()).await;
-        if let Err(err) = &reply {
+        if let Err(err) = self.queue.try_send(job) {
+            let err = match err {
+                mpsc::error::TrySendError::Full(_) => {
+                    self.metrics.ledger_overloads.inc();
+                    LedgerError::Overloaded
+                }
+                mpsc::error::TrySendError::Closed(_) => LedgerError::Unavailable,
+            };
+            return LedgerAnswer { reply: Err(err), returned: None };
+        }
+        let lost = LedgerAnswer { reply: Err(LedgerError::Unavailable), returned: None };
+        let answer = async { reply.await.unwrap_or(lost) }.instrument(span.clone()).await;
+        if let Err(err) = &answer.reply {
             span.record("error.type", err.name());
         }
-        reply
+        answer
     }
 
     /// Something to await until a handoff leaves `PENDING` on this broker. Taken before it is committed, or
@@ -273,25 +312,25 @@ impl Ledger {
         self.inboxes.keys()
     }
 
-    /// Wakes who waits for this inbox on this broker.
+    /// Wakes the polls of this inbox on this broker.
     pub fn wake_inbox(&self, receiver: &ReceiverKey) {
         self.inboxes.wake(receiver, || ());
     }
 
     /// Resolves once something was committed that an inbox awaited here may hold; for one caller.
     pub fn something_freed(&self) -> impl Future<Output = ()> + '_ {
-        self.news.freed.notified()
+        self.signals.freed.notified()
     }
 
     /// Resolves once something was committed that may be awaited at another broker; for one caller.
     pub fn something_for_others(&self) -> impl Future<Output = ()> + '_ {
-        self.news.beyond.notified()
+        self.signals.beyond.notified()
     }
 }
 
 struct Shared {
     store: Arc<dyn Store>,
-    news: Arc<News>,
+    signals: Arc<CommitSignals>,
     outbound: Arc<dyn Outbound>,
     waiters: Arc<Waiters<HandoffKey, Option<Arc<Handoff>>>>,
     inboxes: Arc<Waiters<ReceiverKey, ()>>,
@@ -538,6 +577,8 @@ impl Shared {
             self.metrics.count_emitted(handoff);
             audit_line(handoff);
         }
+        let bounced = matches!(answer, Err(LedgerError::NotHolder));
+        let returned = bounced.then(|| job.outgoing.clone()).flatten();
         if let Kind::Submit(submit) = &job.command.kind {
             self.dispatch(submit, job.place, job.outgoing, &answer);
         }
@@ -583,19 +624,20 @@ impl Shared {
         // Its span ends before the caller's does.
         drop(job.span);
         // The caller may have gone; what it asked for is done all the same.
-        let _ = job.answer.send(answer);
+        let returned = returned.map(|outgoing| Box::new((job.command, outgoing)));
+        let _ = job.answer.send(LedgerAnswer { reply: answer, returned });
     }
 
-    /// Whoever waits for it here is woken; else it may be waited for elsewhere.
+    /// Wakes the polls of an inbox here, or signals the other brokers.
     fn in_inbox(&self, receiver: &ReceiverKey) {
         if !self.inboxes.wake(receiver, || ()) {
-            self.news.beyond.notify_one();
+            self.signals.beyond.notify_one();
         }
     }
 
     fn tell_all(&self) {
-        self.news.freed.notify_one();
-        self.news.beyond.notify_one();
+        self.signals.freed.notify_one();
+        self.signals.beyond.notify_one();
     }
 
     fn dispatch(

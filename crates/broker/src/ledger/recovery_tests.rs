@@ -9,6 +9,7 @@ use super::decide_tests::{
     verdict,
 };
 use handoffd_core::domain::agent::Agent;
+use handoffd_core::domain::dead_letter::DeadLetterStatus;
 use handoffd_core::domain::escalation::{Escalation, EscalationStatus, Resolution};
 use handoffd_core::domain::failure::{Code, Failure, Stage};
 use handoffd_core::domain::handoff::{CheckpointRef, Handoff, HandoffStatus, Priority};
@@ -389,7 +390,10 @@ fn without_one_the_handoff_becomes_a_dead_letter_and_the_task_goes_back() {
     let after = well(state, &late);
     assert_eq!(of(&after, 0).status, HandoffStatus::DeadLettered);
     let letter = &after.dead_letters[&(tenant(), HandoffId(uuid(0)))];
-    assert_eq!((letter.reason.as_str(), letter.status.as_str()), ("ESCALATION_TIMEOUT", "OPEN"));
+    assert_eq!(
+        (letter.reason.as_str(), letter.status),
+        ("ESCALATION_TIMEOUT", DeadLetterStatus::Open)
+    );
     assert_eq!(task(&after).status, TaskStatus::PendingHandoff);
     // It can still be released.
     let released = well(after, &release(0, 2_000, Vec::new(), Vec::new()));
@@ -729,7 +733,7 @@ fn letter(state: BatchState) -> BatchState {
             target: Some(kept.target),
             reason: "SAFETY_VIOLATION".to_owned(),
             failures: vec![found()],
-            status: "OPEN".to_owned(),
+            status: DeadLetterStatus::Open,
             created_at: Micros(0),
             resolved_at: None,
             resolved_by: None,
@@ -784,7 +788,7 @@ fn one_that_is_refused_again_stays_with_what_was_found() {
     assert_eq!(records, 1);
     assert_eq!(of(&after, 5).status, HandoffStatus::DeadLettered);
     let row = &after.dead_letters[&(tenant(), HandoffId(uuid(5)))];
-    assert_eq!((row.status.as_str(), &row.failures), ("OPEN", &vec![found(), other]));
+    assert_eq!((row.status, &row.failures), (DeadLetterStatus::Open, &vec![found(), other]));
 }
 
 #[test]
@@ -809,7 +813,10 @@ fn a_discarded_dead_letter_is_over() {
         })),
     );
     let after = well(letter(BatchState::default()), &discard);
-    assert_eq!(after.dead_letters[&(tenant(), HandoffId(uuid(5)))].status, "DISCARDED");
+    assert_eq!(
+        after.dead_letters[&(tenant(), HandoffId(uuid(5)))].status,
+        DeadLetterStatus::Discarded
+    );
     assert!(matches!(apply(after.clone(), &discard).1, Err(LedgerError::Conflict(_))));
     let late = release(5, 10, vec![found()], Vec::new());
     assert!(matches!(apply(after, &late).1, Err(LedgerError::Conflict(_))));

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use super::case::{Case, Failure};
+use super::case::Case;
 use super::command::{Command, Expire, Lease, LedgerError, Outcome, Reply, Settle, Verdict, Word};
 use super::context::Context;
 use super::decide::Decision;
+use super::failing::HandoffFailure;
 use super::plan::Change;
 use super::returns;
 use handoffd_core::domain::handoff::{HANDED_ON, HandoffEvent, HandoffStatus};
@@ -72,7 +73,7 @@ pub(super) fn verdict(
             case.undo(&rejected(reason, content))?;
         }
         Word::Fail(reason) => {
-            case.undo(&Failure { spent: verdict.spent, ..failed(reason, content) })?;
+            case.undo(&HandoffFailure { spent: verdict.spent, ..failed(reason, content) })?;
         }
         Word::Complete => {
             if case.handoff.status == HandoffStatus::Pending {
@@ -213,8 +214,8 @@ pub(super) fn expire(
 }
 
 /// No word in time.
-pub(super) const fn expired(reason: &str, trigger: Trigger) -> Failure<'_> {
-    Failure {
+pub(super) const fn expired(reason: &str, trigger: Trigger) -> HandoffFailure<'_> {
+    HandoffFailure {
         event: HandoffEvent::Expire,
         kind: RecordKind::Expired,
         trigger,
@@ -228,8 +229,8 @@ pub(super) const fn expired(reason: &str, trigger: Trigger) -> Failure<'_> {
 pub(super) const fn rejected<'a>(
     reason: &'a str,
     content: Option<&'a RecordContent>,
-) -> Failure<'a> {
-    Failure {
+) -> HandoffFailure<'a> {
+    HandoffFailure {
         event: HandoffEvent::Reject,
         kind: RecordKind::Rejected,
         trigger: Trigger::Reject,
@@ -239,8 +240,8 @@ pub(super) const fn rejected<'a>(
     }
 }
 
-const fn failed<'a>(reason: &'a str, content: Option<&'a RecordContent>) -> Failure<'a> {
-    Failure {
+const fn failed<'a>(reason: &'a str, content: Option<&'a RecordContent>) -> HandoffFailure<'a> {
+    HandoffFailure {
         event: HandoffEvent::Fail,
         kind: RecordKind::Failed,
         trigger: Trigger::Error,

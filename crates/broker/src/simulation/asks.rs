@@ -197,7 +197,7 @@ pub(super) async fn submit(world: &Arc<World>, draft: &Draft) -> Option<Handoff>
 
 async fn submit_once(world: &Arc<World>, draft: &Draft) -> Option<Result<Reply, LedgerError>> {
     let broker = world.any_broker();
-    let outgoing = Outgoing { body: draft.body.clone(), personal: Vec::new() };
+    let outgoing = Outgoing { body: draft.body.clone().into(), personal: Vec::new() };
     let reply = broker.call(world, |now| draft.submission(now), Some(outgoing)).await;
     world.note(|| {
         let (id, from, to) = (super::books::short(draft.handoff), &draft.source, &draft.target);

@@ -280,7 +280,7 @@ impl Broker {
         let handled = async {
             self.host.moves().await;
             match outgoing {
-                Some(outgoing) => self.ledger.submit(command, outgoing).await,
+                Some(outgoing) => Ok(self.ledger.submit(command, outgoing).await?),
                 None => self.ledger.handle(command).await,
             }
         };

@@ -10,6 +10,7 @@ use crate::ledger::command::{
     CancelTask, Command, CompleteTask, Discard, Kind, Release, Resolve, TopUp,
 };
 use handoffd_core::domain::agent::{Agent, Delivery};
+use handoffd_core::domain::dead_letter::DeadLetterStatus;
 use handoffd_core::domain::escalation::{EscalationStatus, Resolution};
 use handoffd_core::domain::failure::Code;
 use handoffd_core::domain::handoff::{DeliveryMode, Priority};
@@ -87,7 +88,7 @@ async fn resolution(world: &World) -> Option<Decision> {
 }
 
 async fn appeal(world: &World) -> Option<Decision> {
-    let filter = DeadLetterFilter { status: Some("OPEN".to_owned()), ..Default::default() };
+    let filter = DeadLetterFilter { status: Some(DeadLetterStatus::Open), ..Default::default() };
     let open = world.store.list_dead_letters(&tenant(), &filter, None, 5).await.ok()?;
     let row = open.first()?.clone();
     let upheld = chance(600);

@@ -6,6 +6,7 @@ pub mod cap;
 pub mod content_coding;
 pub mod course;
 pub mod credential;
+pub mod dead_letter;
 pub mod escalation;
 pub mod event;
 pub mod failure;

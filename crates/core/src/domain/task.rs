@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::course::Course;
 use super::funds::Funds;
-use super::handoff::CheckpointRef;
+use super::handoff::{CheckpointRef, Cost};
 use super::ids::{AgentId, Micros, TaskId, TenantId};
 use super::money::Usd;
 
@@ -198,6 +198,12 @@ pub struct Task {
 }
 
 impl Task {
+    /// Takes over the figures that a message states of the whole task.
+    pub fn state_cost(&mut self, cost: &Cost) {
+        self.spent = self.spent.max(cost.spent);
+        self.remaining = cost.remaining;
+    }
+
     /// What it has cost: by its books, else (a task of an older version) the highest figure that a message
     /// stated.
     #[must_use]

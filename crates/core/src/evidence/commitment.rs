@@ -3,6 +3,7 @@
 
 use std::cell::RefCell;
 
+use bytes::Bytes;
 use sha2::{Digest, Sha256};
 
 /// Length of a salt in bytes.
@@ -95,8 +96,8 @@ pub struct PackedContent {
     pub commitment: [u8; 32],
     /// The coding of `bytes`.
     pub codec: Codec,
-    /// The packed content.
-    pub bytes: Vec<u8>,
+    /// The packed content; clones share it.
+    pub bytes: Bytes,
 }
 
 impl PackedContent {
@@ -112,7 +113,7 @@ impl PackedContent {
             Some(packed) => (Codec::Zstd, packed),
             None => (Codec::Raw, content.to_vec()),
         };
-        Self { salt: salt.to_vec(), commitment, codec, bytes }
+        Self { salt: salt.to_vec(), commitment, codec, bytes: bytes.into() }
     }
 }
 

@@ -244,7 +244,7 @@ impl Actor {
 }
 
 /// An agent's identity at the time of the record.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RecordParty {
     /// The agent's id.

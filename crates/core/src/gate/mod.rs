@@ -204,6 +204,28 @@ impl RefusedMessage {
         }))
     }
 
+    /// Refuses a message that passed the gate.
+    #[must_use]
+    pub fn after_gate(
+        message: Message,
+        target: Arc<Agent>,
+        contract: Option<Arc<CompiledContract>>,
+        failures: Vec<Failure>,
+    ) -> Self {
+        let envelope = message.envelope();
+        Self {
+            ids: (Some(envelope.task_id), Some(envelope.handoff_id)),
+            unread: UnreadMessage::default(),
+            failures,
+            message: Some(message),
+            target: Some(target),
+            contract,
+            findings: Vec::new(),
+            observed: Vec::new(),
+            allowlist: None,
+        }
+    }
+
     /// Refuses an accepted message on the finding of an external classifier.
     #[must_use]
     pub fn unsafe_text(
@@ -211,18 +233,9 @@ impl RefusedMessage {
         finding: safety::SafetyFinding,
         failure: Failure,
     ) -> Self {
-        let envelope = passed.message.envelope();
-        Self {
-            ids: (Some(envelope.task_id), Some(envelope.handoff_id)),
-            unread: UnreadMessage::default(),
-            failures: vec![failure],
-            message: Some(passed.message),
-            target: Some(passed.target),
-            contract: passed.contract,
-            findings: vec![finding],
-            observed: passed.observed,
-            allowlist: None,
-        }
+        let PassedMessage { message, target, contract, observed, .. } = passed;
+        let refused = Self::after_gate(message, target, contract, vec![failure]);
+        Self { findings: vec![finding], observed, ..refused }
     }
 
     /// The primary reason (specification §2.2).

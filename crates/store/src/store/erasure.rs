@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use handoffd_core::domain::agent::Agent;
-use handoffd_core::domain::handoff::CheckpointRef;
+use handoffd_core::domain::handoff::{CheckpointRef, HandoffStatus};
 use handoffd_core::domain::ids::{ContentId, ErasureId, HandoffId, Micros, TaskId, TenantId};
 use handoffd_core::evidence::commitment::Codec;
 use handoffd_core::evidence::erasure::{DataSlot, ErasureScope};
@@ -277,7 +277,7 @@ pub struct HandoffRoute {
     /// The receiver.
     pub target: String,
     /// The handoff's status.
-    pub status: String,
+    pub status: HandoffStatus,
     /// Delivery attempts begun.
     pub attempts: i32,
     /// Time of acceptance.

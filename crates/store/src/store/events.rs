@@ -163,6 +163,41 @@ pub struct CursorSettle {
     pub lease_until: Micros,
 }
 
+/// The outcome of one attempt to publish an event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EventDeliveryOutcome {
+    /// The subscriber has the event.
+    Delivered,
+    /// The broker tries again later.
+    Retry,
+    /// The subscriber refused the event too often; the next event follows.
+    SetAside,
+    /// The endpoint is gone: the subscription ends.
+    Gone,
+}
+
+impl EventDeliveryOutcome {
+    /// All outcomes.
+    pub const ALL: [Self; 4] = [Self::Delivered, Self::Retry, Self::SetAside, Self::Gone];
+
+    /// The outcome on the wire, in the store and as a metric label.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Delivered => "delivered",
+            Self::Retry => "retry",
+            Self::SetAside => "set_aside",
+            Self::Gone => "gone",
+        }
+    }
+
+    /// Reads an outcome back.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|outcome| outcome.as_str() == text)
+    }
+}
+
 /// One attempt to publish an event to a subscriber.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EventDeliveryRow {
@@ -178,8 +213,8 @@ pub struct EventDeliveryRow {
     pub at: Micros,
     /// Number of the attempt for this event, from 1.
     pub attempt: i32,
-    /// `delivered`, `retry`, `set_aside` or `gone`.
-    pub outcome: String,
+    /// The outcome of the attempt.
+    pub outcome: EventDeliveryOutcome,
     /// HTTP status of the answer, if any.
     pub status: Option<i32>,
     /// The failure in the broker's own words.

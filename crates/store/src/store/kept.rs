@@ -2,7 +2,9 @@
 
 use crate::store::HandoffKey;
 use crate::store::cold::ContentStorage;
+use bytes::Bytes;
 use handoffd_core::domain::agent::Agent;
+use handoffd_core::domain::dead_letter::DeadLetterStatus;
 use handoffd_core::domain::failure::Failure;
 use handoffd_core::domain::handoff::{CheckpointRef, DeliveryMode, Priority};
 use handoffd_core::domain::ids::{AgentId, HandoffId, Micros, TaskId, TenantId};
@@ -75,7 +77,7 @@ pub struct Claim {
     /// The broker's span at the commit, as a `traceparent`; empty where no span was exported.
     pub span: String,
     /// The canonical message without checkpoint and personal data.
-    pub body: Vec<u8>,
+    pub body: Bytes,
     /// Personal data by subject, canonical; sent to entitled receivers only.
     pub personal: Vec<Vec<u8>>,
 }
@@ -103,9 +105,11 @@ impl Claim {
 
     /// The message to send; it includes personal data for an entitled receiver.
     #[must_use]
-    pub fn delivered(&self, entitled: bool) -> Vec<u8> {
-        let personal = if entitled { &self.personal[..] } else { &[] };
-        handoffd_core::domain::personal::whole(&self.body, personal)
+    pub fn delivered(&self, entitled: bool) -> Bytes {
+        if !entitled || self.personal.is_empty() {
+            return self.body.clone();
+        }
+        handoffd_core::domain::personal::whole(&self.body, &self.personal).into()
     }
 }
 
@@ -198,8 +202,8 @@ pub struct DeadLetterRow {
     pub reason: String,
     /// All failures found by the gate.
     pub failures: Vec<Failure>,
-    /// `OPEN`, `RELEASED` or `DISCARDED`.
-    pub status: String,
+    /// The decision, or that it waits.
+    pub status: DeadLetterStatus,
     /// Time of creation.
     pub created_at: Micros,
     /// Time of the decision.

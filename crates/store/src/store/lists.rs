@@ -1,6 +1,7 @@
 //! List filters and counts.
 
 use crate::store::DeadLetterRow;
+use handoffd_core::domain::dead_letter::DeadLetterStatus;
 use handoffd_core::domain::escalation::EscalationStatus;
 use handoffd_core::domain::handoff::HandoffStatus;
 use handoffd_core::domain::ids::{AgentId, ExecutionId, Micros, TaskId};
@@ -36,8 +37,8 @@ pub struct TaskFilter {
 /// Filter for dead letters.
 #[derive(Debug, Clone, Default)]
 pub struct DeadLetterFilter {
-    /// `OPEN`, `RELEASED` or `DISCARDED`.
-    pub status: Option<String>,
+    /// Only dead letters with this status.
+    pub status: Option<DeadLetterStatus>,
     /// Only dead letters with this primary reason.
     pub reason: Option<String>,
     /// Only dead letters from this agent.
@@ -54,9 +55,8 @@ impl DeadLetterFilter {
     /// Whether a row matches the filter.
     #[must_use]
     pub fn takes(&self, row: &DeadLetterRow) -> bool {
-        let text = |wanted: &Option<String>, is: &str| wanted.as_deref().is_none_or(|w| w == is);
-        text(&self.status, &row.status)
-            && text(&self.reason, &row.reason)
+        self.status.is_none_or(|status| row.status == status)
+            && self.reason.as_ref().is_none_or(|reason| row.reason == *reason)
             && self.source.as_ref().is_none_or(|source| row.source == *source)
             && self.target.as_ref().is_none_or(|target| row.target.as_ref() == Some(target))
             && self.from.is_none_or(|from| row.created_at >= from)

@@ -89,6 +89,7 @@ pub(super) const HELD: &str = "p.leaf_index, p.ordinal, p.codec, p.bytes, r.kind
 macro_rules! decoders {
     ($row:ty) => {
         use handoffd_core::domain::cap::{Cap, Window};
+        use handoffd_core::domain::dead_letter::DeadLetterStatus;
         use handoffd_core::domain::escalation::{Escalation, EscalationStatus};
         use handoffd_core::domain::event::{Event, Position};
         use handoffd_core::domain::handoff::{
@@ -107,7 +108,9 @@ macro_rules! decoders {
         use $crate::store::erasure::{
             ErasureRow, ErasureStatus, HandoffRoute, HoldRow, SubjectDatum,
         };
-        use $crate::store::events::{CursorRow, EventDeliveryRow, EventRow, SubscriptionRow};
+        use $crate::store::events::{
+            CursorRow, EventDeliveryOutcome, EventDeliveryRow, EventRow, SubscriptionRow,
+        };
         use $crate::store::rows::unreadable;
         use $crate::store::schemas::PayloadSchemaRow;
         use $crate::store::{
@@ -144,6 +147,12 @@ macro_rules! decoders {
                 .transpose()
         }
 
+        /// Reads a column with a fixed set of states.
+        fn state<T>(row: &$row, column: &str, parse: fn(&str) -> Option<T>) -> Result<T> {
+            let text = get::<&str>(row, column)?;
+            parse(text).ok_or_else(|| unreadable(column, text))
+        }
+
         fn micros(row: &$row, column: &str) -> Result<Micros> {
             get::<i64>(row, column).map(Micros)
         }
@@ -172,8 +181,7 @@ macro_rules! decoders {
         }
 
         pub(super) fn codec(row: &$row) -> Result<Codec> {
-            let text = get::<&str>(row, "codec")?;
-            Codec::parse(text).ok_or_else(|| unreadable("codec", text))
+            state(row, "codec", Codec::parse)
         }
 
         /// The stored form of a content.
@@ -263,11 +271,10 @@ macro_rules! decoders {
         }
 
         pub(super) fn task(row: &$row) -> Result<Task> {
-            let status = get::<&str>(row, "status")?;
             Ok(Task {
                 tenant: parse(row, "tenant")?,
                 id: parse(row, "task_id")?,
-                status: TaskStatus::parse(status).ok_or_else(|| unreadable("status", status))?,
+                status: state(row, "status", TaskStatus::parse)?,
                 holder: parse(row, "holder")?,
                 checkpoint: checkpoint_ref(row)?,
                 fence: get(row, "fence")?,
@@ -323,7 +330,6 @@ macro_rules! decoders {
         }
 
         pub(super) fn escalation(row: &$row) -> Result<Escalation> {
-            let status = get::<&str>(row, "status")?;
             Ok(Escalation {
                 tenant: parse(row, "tenant")?,
                 id: parse(row, "escalation_id")?,
@@ -334,8 +340,7 @@ macro_rules! decoders {
                 reason: get(row, "reason")?,
                 channel: get(row, "channel")?,
                 resume_as: parse_opt(row, "resume_as")?,
-                status: EscalationStatus::parse(status)
-                    .ok_or_else(|| unreadable("status", status))?,
+                status: state(row, "status", EscalationStatus::parse)?,
                 created_at: micros(row, "created_at")?,
                 timeout_at: micros(row, "timeout_at")?,
                 resolved_at: micros_opt(row, "resolved_at")?,
@@ -354,7 +359,6 @@ macro_rules! decoders {
         }
 
         pub(super) fn handoff(row: &$row) -> Result<Handoff> {
-            let status = get::<&str>(row, "status")?;
             Ok(Handoff {
                 tenant: parse(row, "tenant")?,
                 id: parse(row, "handoff_id")?,
@@ -367,7 +371,7 @@ macro_rules! decoders {
                 target_type: get(row, "target_type")?,
                 target_version: get(row, "target_version")?,
                 mode: mode(row)?,
-                status: HandoffStatus::parse(status).ok_or_else(|| unreadable("status", status))?,
+                status: state(row, "status", HandoffStatus::parse)?,
                 fencing_token: get(row, "fencing_token")?,
                 attempts: get(row, "attempts")?,
                 deadline_at: micros_opt(row, "deadline_at")?,
@@ -421,12 +425,11 @@ macro_rules! decoders {
         }
 
         pub(super) fn key(row: &$row) -> Result<KeyRow> {
-            let role = get::<&str>(row, "role")?;
             Ok(KeyRow {
                 tenant: parse(row, "tenant")?,
                 key_id: get(row, "key_id")?,
                 hash: get(row, "key_hash")?,
-                role: Role::parse(role).ok_or_else(|| unreadable("role", role))?,
+                role: state(row, "role", Role::parse)?,
                 agent: parse_opt(row, "agent_id")?,
                 label: get(row, "label")?,
                 created_at: micros(row, "created_at")?,
@@ -592,7 +595,7 @@ macro_rules! decoders {
                 kind: get(row, "type")?,
                 at: micros(row, "at")?,
                 attempt: get(row, "attempt")?,
-                outcome: get(row, "outcome")?,
+                outcome: state(row, "outcome", EventDeliveryOutcome::parse)?,
                 status: get(row, "status")?,
                 detail: get(row, "detail")?,
                 duration_us: get(row, "duration_us")?,
@@ -609,7 +612,7 @@ macro_rules! decoders {
                 reason: get(row, "reason")?,
                 failures: serde_json::from_str(get(row, "failures")?)
                     .map_err(|err| unreadable("failures", err))?,
-                status: get(row, "status")?,
+                status: state(row, "status", DeadLetterStatus::parse)?,
                 created_at: micros(row, "created_at")?,
                 resolved_at: micros_opt(row, "resolved_at")?,
                 resolved_by: get(row, "resolved_by")?,
@@ -617,16 +620,15 @@ macro_rules! decoders {
         }
 
         pub(super) fn erasure(row: &$row) -> Result<ErasureRow> {
-            let (scope, status) = (get::<&str>(row, "scope")?, get::<&str>(row, "status")?);
             Ok(ErasureRow {
                 tenant: parse(row, "tenant")?,
                 id: parse(row, "erasure_id")?,
                 subject_key: hash32(row, "subject_key")?,
                 subject_id: get(row, "subject_id")?,
                 commitment: hash32(row, "commitment")?,
-                scope: ErasureScope::parse(scope).ok_or_else(|| unreadable("scope", scope))?,
+                scope: state(row, "scope", ErasureScope::parse)?,
                 reason: get(row, "reason")?,
-                status: ErasureStatus::parse(status).ok_or_else(|| unreadable("status", status))?,
+                status: state(row, "status", ErasureStatus::parse)?,
                 held: get(row, "held")?,
                 data: get(row, "data")?,
                 contents: get(row, "contents")?,
@@ -664,7 +666,7 @@ macro_rules! decoders {
                 Some(source) => Some(HandoffRoute {
                     source,
                     target: get(row, "target")?,
-                    status: get(row, "status")?,
+                    status: state(row, "status", HandoffStatus::parse)?,
                     attempts: get(row, "attempts")?,
                     accepted_at: micros_opt(row, "accepted_at")?,
                 }),
@@ -703,7 +705,7 @@ macro_rules! decoders {
                     salt: get(row, "salt")?,
                     commitment: hash32(row, "commitment")?,
                     codec: codec(row)?,
-                    bytes: get(row, "bytes")?,
+                    bytes: get::<Vec<u8>>(row, "bytes")?.into(),
                 },
                 created_at: micros(row, "created_at")?,
             })

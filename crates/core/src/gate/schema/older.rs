@@ -4,6 +4,7 @@
 //! it needs for the work: the broker acts on them, or they travel beside the message too. Without them a message
 //! may fit the older minor; where it uses anything else of the newer one, there is no older form.
 
+use bytes::Bytes;
 use serde_json::{Value, json};
 
 use super::{CompiledSchema, MAJOR, SchemaFailures, Schemas, VERSIONS, parse_version};
@@ -81,14 +82,14 @@ impl Schemas {
     ///
     /// # Errors
     /// [`FormError`].
-    pub fn delivered(&self, message: Vec<u8>, agent: &Agent) -> Result<Vec<u8>, FormError> {
+    pub fn delivered(&self, message: Bytes, agent: &Agent) -> Result<Bytes, FormError> {
         if agent.schema_versions.is_none() {
             return Ok(message);
         }
         let Ok(value) = serde_json::from_slice::<Value>(&message) else { return Ok(message) };
         Ok(match self.form_for(&value, agent)? {
             MessageForm::Original => message,
-            MessageForm::Older(older) => canonical::to_vec(&older.message),
+            MessageForm::Older(older) => canonical::to_vec(&older.message).into(),
         })
     }
 
@@ -247,7 +248,7 @@ mod tests {
         };
         let role = json!({ "agentId": "legal-1", "agentType": "legal-analysis-agent", "agentVersion": "*" });
         assert_eq!(older.message["toAgent"], role);
-        let bytes = canonical::to_vec(&message);
+        let bytes = Bytes::from(canonical::to_vec(&message));
         let delivered = schemas.delivered(bytes.clone(), &reader("~2.0")).unwrap();
         assert_eq!(serde_json::from_slice::<Value>(&delivered).unwrap(), older.message);
         assert_eq!(schemas.delivered(bytes.clone(), &reader("2")).unwrap(), bytes);

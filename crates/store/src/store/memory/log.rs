@@ -106,7 +106,7 @@ impl Tables {
 
     pub(super) fn find_content(&self, tenant: &TenantId, id: ContentId) -> Option<StoredContent> {
         let part = self.contents.get(&(tenant.clone(), id))?;
-        let kept = ContentStorage::Hot(part.salt.clone(), part.codec, part.bytes.clone());
+        let kept = ContentStorage::Hot(part.salt.clone(), part.codec, part.bytes.to_vec());
         Some(StoredContent { id: id.to_string(), kept })
     }
 
@@ -188,7 +188,7 @@ fn stored_personal(parts: &[PersonalPart]) -> Vec<StoredPersonal> {
         .map(|(PersonalPart { subject_id, part }, ordinal)| StoredPersonal {
             ordinal,
             subject_id: subject_id.clone(),
-            kept: Some((part.salt.clone(), part.codec, part.bytes.clone())),
+            kept: Some((part.salt.clone(), part.codec, part.bytes.to_vec())),
         })
         .collect()
 }

@@ -179,7 +179,7 @@ impl Tables {
             traceparent: handoff.traceparent.clone(),
             tracestate: handoff.tracestate.clone(),
             span: handoff.span.clone(),
-            body,
+            body: body.into(),
             personal: self.personal_of(&key.0, handoff.origin.unwrap_or(handoff.id))?,
         })
     }

@@ -6,6 +6,7 @@ use crate::store::{
     CheckpointCursor, CheckpointRow, Cursor, DeadLetterFilter, DeadLetterRow, Depths,
     EscalationFilter, HandoffFilter, KeyRow, RunKey, TaskFilter, TaskKey,
 };
+use handoffd_core::domain::dead_letter::DeadLetterStatus;
 use handoffd_core::domain::escalation::Escalation;
 use handoffd_core::domain::handoff::Handoff;
 use handoffd_core::domain::ids::{AgentId, Micros, TenantId};
@@ -173,7 +174,10 @@ impl Tables {
             outbox: count(self.outbox.len()),
             oldest: self.outbox.values().map(|row| row.created_at).min(),
             dead_letters: count(
-                self.dead_letters.values().filter(|row| row.status == "OPEN").count(),
+                self.dead_letters
+                    .values()
+                    .filter(|row| row.status == DeadLetterStatus::Open)
+                    .count(),
             ),
             escalations: count(self.escalations.values().filter(|row| row.is_open()).count()),
             records: self.logs.values().map(|log| log.head.size).sum(),

@@ -96,7 +96,7 @@ pub(super) async fn beside(
             row.3.subject_id.as_str(),
             row.3.part.salt.as_slice(),
             row.3.part.codec.as_str(),
-            row.3.part.bytes.as_slice(),
+            &row.3.part.bytes[..],
             row.0.at.0,
         )
     };

@@ -239,7 +239,7 @@ fn claimed(row: &PgRow) -> Result<Claim> {
         traceparent: rows::get(row, "traceparent")?,
         tracestate: rows::get(row, "tracestate")?,
         span: rows::get(row, "span")?,
-        body,
+        body: body.into(),
         personal,
     })
 }

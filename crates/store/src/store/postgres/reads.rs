@@ -12,6 +12,7 @@ use crate::store::{
     AgentRow, CheckpointRow, Cursor, DeadLetterFilter, DeadLetterRow, HandoffFilter, HandoffKey,
     KeyRow, Result, RunKey, TaskFilter, TaskKey,
 };
+use handoffd_core::domain::dead_letter::DeadLetterStatus;
 use handoffd_core::domain::handoff::Handoff;
 use handoffd_core::domain::ids::{AgentId, TenantId};
 use handoffd_core::domain::task::Task;
@@ -278,7 +279,7 @@ pub(super) async fn list_dead_letters(
     limit: i64,
 ) -> Result<Vec<DeadLetterRow>> {
     let mut query = list(DEAD_LETTER, "dead_letters", tenant);
-    only(&mut query, "status", filter.status.as_deref());
+    only(&mut query, "status", filter.status.map(DeadLetterStatus::as_str));
     only(&mut query, "reason", filter.reason.as_deref());
     only(&mut query, "source", filter.source.as_ref().map(AgentId::as_str));
     only(&mut query, "target", filter.target.as_ref().map(AgentId::as_str));

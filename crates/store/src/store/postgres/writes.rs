@@ -89,7 +89,7 @@ async fn write_contents(joined: &mut JoinedStatement<'_>, writes: &Writes) -> Re
             row.1.id.to_string(),
             row.1.part.salt.as_slice(),
             row.1.part.codec.as_str(),
-            row.1.part.bytes.as_slice(),
+            &row.1.part.bytes[..],
             row.0.at.0,
         )
     };
@@ -235,7 +235,7 @@ async fn write_beside(joined: &mut JoinedStatement<'_>, writes: &Writes) -> Resu
             row.part.commitment.as_slice(),
             row.part.salt.as_slice(),
             row.part.codec.as_str(),
-            row.part.bytes.as_slice(),
+            &row.part.bytes[..],
             row.created_at.0,
         )
     };

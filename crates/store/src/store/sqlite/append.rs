@@ -182,7 +182,7 @@ fn bind_content(
         .bind(content.id.to_string())
         .bind(content.part.salt.as_slice())
         .bind(content.part.codec.as_str())
-        .bind(content.part.bytes.as_slice())
+        .bind(&content.part.bytes[..])
         .bind(draft.at.0)
 }
 
@@ -196,6 +196,6 @@ fn bind_personal(query: SqliteStatement, datum: DatumRow<'_>) -> SqliteStatement
         .bind(subject_id.as_str())
         .bind(part.salt.as_slice())
         .bind(part.codec.as_str())
-        .bind(part.bytes.as_slice())
+        .bind(&part.bytes[..])
         .bind(draft.at.0)
 }

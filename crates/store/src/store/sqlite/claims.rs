@@ -209,7 +209,7 @@ fn claimed(row: &SqliteRow) -> Result<Claim> {
         traceparent: rows::get(row, "traceparent")?,
         tracestate: rows::get(row, "tracestate")?,
         span: rows::get(row, "span")?,
-        body,
+        body: body.into(),
         personal: Vec::new(),
     })
 }

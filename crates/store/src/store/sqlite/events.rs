@@ -203,7 +203,7 @@ fn bind_delivery(query: SqliteStatement, row: (&str, &str, &EventDeliveryRow)) -
         .bind(row.kind.clone())
         .bind(row.at.0)
         .bind(row.attempt)
-        .bind(row.outcome.clone())
+        .bind(row.outcome.as_str())
         .bind(row.status)
         .bind(row.detail.clone())
         .bind(row.duration_us)

@@ -303,7 +303,7 @@ pub(super) async fn list_dead_letters(
 ) -> Result<Vec<DeadLetterRow>> {
     let DeadLetterFilter { status, reason, source, target, from, until } = filter;
     let mut list = NewestQuery::new(DEAD_LETTER, "dead_letters AS x", tenant);
-    list.filter("x.status = {}", status.clone());
+    list.filter("x.status = {}", status.map(|status| status.as_str().to_owned()));
     list.filter("x.reason = {}", reason.clone());
     list.filter("x.source = {}", source.as_ref().map(ToString::to_string));
     list.filter("x.target = {}", target.as_ref().map(ToString::to_string));

@@ -9,6 +9,7 @@ use super::tests::{AT, SqliteBench, agent, committed, outbox, record};
 use super::*;
 use crate::store::{ClaimRelease, IdempotencyRow, Role, StoreError};
 use handoffd_core::domain::agent::Agent;
+use handoffd_core::domain::dead_letter::DeadLetterStatus;
 use handoffd_core::domain::failure::{Code, Failure, Stage};
 use handoffd_core::domain::handoff::{CheckpointRef, HandoffStatus};
 use handoffd_core::domain::ids::{ExecutionId, HandoffId};
@@ -100,8 +101,8 @@ async fn the_smaller_rows_come_back_as_they_went() {
         source: agent("a"),
         target: None,
         reason: "SAFETY_VIOLATION".to_owned(),
-        failures: vec![Failure::new(Stage::Safety, Code::SafetyViolation, "/x", "no")],
-        status: "OPEN".to_owned(),
+        failures: vec![Failure::new(Stage::Safety, Code::SafetyViolation, "/x", "no").of_rule("r")],
+        status: DeadLetterStatus::Open,
         created_at: AT,
         resolved_at: None,
         resolved_by: None,
@@ -160,9 +161,12 @@ async fn the_smaller_rows_come_back_as_they_went() {
     assert_eq!(store.list_keys(&tenant).await.unwrap(), std::slice::from_ref(&key));
     let id = (tenant.clone(), letter.handoff_id);
     assert_eq!(store.find_dead_letter(&id).await.unwrap(), Some(letter.clone()));
-    let open = DeadLetterFilter { status: Some("OPEN".to_owned()), ..Default::default() };
+    let open = DeadLetterFilter { status: Some(DeadLetterStatus::Open), ..Default::default() };
     let listed = store.list_dead_letters(&tenant, &open, None, 9).await.unwrap();
     assert_eq!(listed, std::slice::from_ref(&letter));
+    let unknown = "UPDATE dead_letters SET status = 'LATER'";
+    sqlx::query(unknown).execute(&mut bench.raw().await).await.unwrap();
+    assert!(matches!(store.find_dead_letter(&id).await, Err(StoreError::Refused(_))));
     assert_eq!(store.settle_fact("f", b"1").await.unwrap(), b"1");
     assert_eq!(store.settle_fact("f", b"2").await.unwrap(), b"1");
 
@@ -215,7 +219,7 @@ async fn claims_go_in_order_wait_their_turn_and_carry_what_is_kept() {
         claims.iter().map(|claim| claim.handoff_id.0.as_u128()).collect()
     };
     assert_eq!(ids(&claims), [1, 2]);
-    assert_eq!(claims[0].body, b"message 1");
+    assert_eq!(claims[0].body, &b"message 1"[..]);
     assert_eq!(claims[0].personal, [b"\"adam\"".to_vec()]);
     assert_eq!((claims[0].attempt, claims[0].idempotent), (1, true));
     assert_eq!(

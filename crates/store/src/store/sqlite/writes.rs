@@ -295,7 +295,7 @@ fn bind_checkpoint(query: SqliteStatement, row: &CheckpointRow) -> SqliteStateme
         .bind(row.part.commitment.as_slice())
         .bind(row.part.salt.as_slice())
         .bind(row.part.codec.as_str())
-        .bind(row.part.bytes.as_slice())
+        .bind(&row.part.bytes[..])
         .bind(row.created_at.0)
 }
 

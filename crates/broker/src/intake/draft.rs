@@ -1,0 +1,291 @@
+//! A message as the ledger commits it: the handoff's row, its parties, and its place in a trace.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use sha2::{Digest, Sha256};
+use tracing::Span;
+
+use super::Request;
+use crate::directory::{Agents, Principal};
+use crate::ledger::command::{Repeat, Submit, content};
+use crate::telemetry;
+use handoffd_core::contract::enforce::{CompiledContract, TraceField};
+use handoffd_core::contract::payload;
+use handoffd_core::domain::agent::Agent;
+use handoffd_core::domain::canonical;
+use handoffd_core::domain::course::subtasks_of;
+use handoffd_core::domain::handoff::{DeliveryMode, Handoff, HandoffStatus};
+use handoffd_core::domain::ids::{AgentId, Micros};
+use handoffd_core::domain::latency::LatencyClock;
+use handoffd_core::domain::message::{Message, ReturnTo};
+use handoffd_core::domain::money::Usd;
+use handoffd_core::domain::policy::{EdgePolicy, Recovery};
+use handoffd_core::domain::residency::ResidencyFacts;
+use handoffd_core::domain::ruling::Ruling;
+use handoffd_core::domain::trace_context::{TraceContext, TraceParent};
+use handoffd_core::evidence::commitment::{CommitmentSubject, PackedContent, commit};
+use handoffd_core::evidence::record::{PersonalPart, RecordParty, SafetyFacts};
+use handoffd_core::gate::budget;
+use handoffd_store::clock;
+
+/// What rules the end of a handoff on this edge; nothing where only the defaults do.
+pub(super) fn ruling(
+    edge: EdgePolicy,
+    agents: &Agents,
+    message: &Message,
+    target: &Agent,
+) -> Option<Box<Ruling>> {
+    let envelope = message.envelope();
+    let source = &envelope.from_agent.agent_id;
+    let supervised =
+        [&edge.on_reject, &edge.on_timeout, &edge.on_error].contains(&&Recovery::Supervisor);
+    let supervisor = supervised
+        .then(|| {
+            let own = agents.row(source).and_then(|row| row.agent.supervisor_id.clone());
+            own.or_else(|| target.supervisor_id.clone())
+        })
+        .flatten();
+    let preferred = envelope.preferred_agents.iter().filter(|id| **id != target.agent_id).cloned();
+    let (preferred, addressed) = (preferred.collect(), addressed(message));
+    let returns_to = envelope.return_to.map(|ReturnTo::Source| source.clone());
+    let ruling = Ruling { edge, supervisor, preferred, addressed, returns_to, ..Ruling::default() };
+    (!ruling.is_default()).then(|| Box::new(ruling))
+}
+
+/// Subtasks that a message has a result of.
+pub(super) fn subtasks(message: &Message) -> Vec<u64> {
+    subtasks_of(message.envelope().task_id, message.value())
+}
+
+/// How a message is addressed, where not by an agent's id.
+pub(super) fn addressed(message: &Message) -> Option<String> {
+    let to = &message.envelope().to_agent;
+    match (&to.agent_id, &to.agent_type, &to.capability) {
+        (Some(_), ..) | (None, None, None) => None,
+        (None, Some(name), _) => Some(format!("type:{name}")),
+        (None, None, Some(name)) => Some(format!("capability:{name}")),
+    }
+}
+
+/// What rules a submission.
+pub(super) struct Ruled<'a> {
+    pub(super) target: &'a Agent,
+    pub(super) to_itself: bool,
+    pub(super) policy: EdgePolicy,
+    pub(super) ready: Option<&'a Arc<CompiledContract>>,
+    pub(super) require_checkpoint: bool,
+    pub(super) safety: Option<SafetyFacts>,
+    pub(super) residency: Option<ResidencyFacts>,
+}
+
+/// A message as the ledger commits it; `body` is its content.
+pub(super) fn submission_of(
+    principal: &Principal,
+    agents: &Agents,
+    message: &Message,
+    body: &[u8],
+    ruled: Ruled<'_>,
+    request: Request,
+    now: Micros,
+) -> Submit {
+    let Ruled { target, to_itself, policy, ready, require_checkpoint, safety, residency } = ruled;
+    let status = if to_itself { HandoffStatus::NoOp } else { HandoffStatus::Pending };
+    let whole = message.whole();
+    let mut handoff = row_of(principal, message, Some(target), status, &whole, now);
+    handoff.clock = LatencyClock::starting(request.arrived_at.unwrap_or(now));
+    let named = ready.and_then(|ready| ready.trace_id(message.value()));
+    set_trace(&mut handoff, request.trace, message, named);
+    handoff.ruling = ruling(policy.clone(), agents, message, target);
+    handoff.idempotent = policy.idempotent;
+    let checkpoint = message.checkpoint().map(|own| packed_checkpoint(&own));
+    // Packed only where it may be needed.
+    let implied_checkpoint =
+        checkpoint.clone().unwrap_or_else(|| packed_checkpoint(&message.implied_checkpoint()));
+    Submit {
+        from: sender(message, agents),
+        to: receiver(message, Some(target)),
+        content: content(body, now),
+        checkpoint,
+        implied_checkpoint,
+        require_checkpoint,
+        priority: message.envelope().priority,
+        repeat: if to_itself { None } else { repeat_of(&policy, message) },
+        policy,
+        subtasks: subtasks(message),
+        declared_budget: budget::declared(message.value()),
+        personal: personal_parts(message),
+        whole,
+        idempotency_key: request.idempotency_key,
+        has_part: false,
+        refusal_salt: clock::random(),
+        safety,
+        residency,
+        claim: None,
+        handoff,
+    }
+}
+
+/// A checkpoint as the store keeps it.
+pub(super) fn packed_checkpoint(canonical: &[u8]) -> PackedContent {
+    PackedContent::new(CommitmentSubject::Checkpoint, clock::random(), canonical)
+}
+
+pub(super) fn personal_parts(message: &Message) -> Vec<PersonalPart> {
+    message
+        .personal_data()
+        .into_iter()
+        .map(|datum| PersonalPart {
+            part: PackedContent::new(
+                CommitmentSubject::PersonalData,
+                clock::random(),
+                &datum.canonical,
+            ),
+            subject_id: datum.subject_id,
+        })
+        .collect()
+}
+
+/// What tells a repeat of a message under its contract's `dedupe_key`; where the message has no such
+/// value, nothing does.
+fn repeat_of(policy: &EdgePolicy, message: &Message) -> Option<Repeat> {
+    let (dedupe, contract) = (policy.dedupe.as_ref()?, policy.contract.as_ref()?);
+    let (_, value) = payload::find(message.value(), &dedupe.name)?;
+    let mut hash = Sha256::new();
+    hash.update(canonical::to_vec(&value));
+    Some(Repeat {
+        key: format!("{}:{}", contract.id, hex::encode(hash.finalize())),
+        window: Duration::from_millis(dedupe.window_ms),
+    })
+}
+
+pub(super) fn sender(message: &Message, agents: &Agents) -> RecordParty {
+    let from = &message.envelope().from_agent;
+    let registered = agents.row(&from.agent_id).map(|row| row.agent.agent_version.to_string());
+    RecordParty {
+        agent_id: Some(from.agent_id.clone()),
+        agent_type: None,
+        agent_version: Some(from.agent_version.clone()),
+        registered_version: registered,
+        execution_id: Some(from.execution_id),
+    }
+}
+
+pub(super) fn receiver(message: &Message, target: Option<&Agent>) -> RecordParty {
+    let to = &message.envelope().to_agent;
+    match target {
+        Some(agent) => RecordParty {
+            agent_id: Some(agent.agent_id.clone()),
+            agent_type: Some(agent.agent_type.clone()),
+            agent_version: Some(agent.agent_version.to_string()),
+            ..RecordParty::default()
+        },
+        None => RecordParty {
+            agent_id: to.agent_id.clone(),
+            agent_type: to.agent_type.clone(),
+            agent_version: to.agent_version.clone(),
+            ..RecordParty::default()
+        },
+    }
+}
+
+/// Sets the trace of a handoff: the one that its contract's field names, else the request's,
+/// else the message's, else a new one. Of the trace that the contract's field names, the request or the
+/// message may know the span.
+pub(super) fn set_trace(
+    handoff: &mut Handoff,
+    request: Option<TraceContext>,
+    message: &Message,
+    named: Option<TraceField>,
+) {
+    let envelope = message.envelope();
+    let span = Span::current();
+    let own = telemetry::own(&span);
+    let told =
+        [request, TraceContext::of_message(&envelope.traceparent, envelope.tracestate.as_deref())];
+    let told = told.into_iter().flatten();
+    let context = match named {
+        None => told.into_iter().next(),
+        Some(TraceField::Parent(parent)) => Some(TraceContext { parent, state: String::new() }),
+        Some(TraceField::Id(id)) => {
+            let mut told = told.into_iter();
+            told.find(|context| context.parent.trace_id == id).or_else(|| {
+                let parent = TraceParent::new(id, clock::random(), 0)?;
+                Some(TraceContext { parent, state: String::new() })
+            })
+        }
+    };
+    let context = context.or_else(|| {
+        let begun = || TraceParent::new(clock::random(), clock::random(), 0);
+        let parent = own.or_else(begun)?;
+        Some(TraceContext { parent, state: String::new() })
+    });
+    span.record("handoff.id", tracing::field::display(handoff.id));
+    span.record("handoff.task.id", tracing::field::display(handoff.task_id));
+    span.record("handoff.source", handoff.source.as_str());
+    span.record("handoff.target", handoff.target.as_str());
+    handoff.span = own.map(|own| own.to_string()).unwrap_or_default();
+    if let Some(TraceContext { parent, state }) = context {
+        // The lines of the request say under which trace its handoff goes on.
+        span.record("trace_id", parent.trace_id_hex());
+        handoff.traceparent = parent.to_string();
+        handoff.tracestate = state;
+    }
+}
+
+/// The row of a handoff as its message tells it; the ledger fills in the rest.
+pub(super) fn row_of(
+    principal: &Principal,
+    message: &Message,
+    target: Option<&Agent>,
+    status: HandoffStatus,
+    whole: &[u8],
+    now: Micros,
+) -> Handoff {
+    let envelope = message.envelope();
+    let salt: [u8; 16] = clock::random();
+    let unresolved: AgentId =
+        envelope.to_agent.agent_id.clone().unwrap_or_else(|| envelope.from_agent.agent_id.clone());
+    Handoff {
+        tenant: principal.tenant.clone(),
+        id: envelope.handoff_id,
+        task_id: envelope.task_id,
+        parent_id: envelope.parent_handoff_id,
+        source: envelope.from_agent.agent_id.clone(),
+        source_version: envelope.from_agent.agent_version.clone(),
+        source_execution: envelope.from_agent.execution_id,
+        target: target.map_or(unresolved, |agent| agent.agent_id.clone()),
+        target_type: target.map_or_else(
+            || envelope.to_agent.agent_type.clone().unwrap_or_default(),
+            |agent| agent.agent_type.clone(),
+        ),
+        target_version: target.map_or_else(
+            || envelope.to_agent.agent_version.clone().unwrap_or_default(),
+            |agent| agent.agent_version.to_string(),
+        ),
+        mode: target.map_or(DeliveryMode::Pull, |agent| agent.delivery.mode),
+        status,
+        fencing_token: 0,
+        attempts: 0,
+        deadline_at: None,
+        cost: envelope.cost_tracking,
+        idempotent: true,
+        checkpoint: None,
+        content_id: None,
+        checkpoint_commitment: None,
+        commitment: None,
+        origin: None,
+        ruling: None,
+        topped_up: Usd(0),
+        digest_salt: salt.to_vec(),
+        digest: commit(CommitmentSubject::Submission, &salt, whole).to_vec(),
+        reason: None,
+        traceparent: String::new(),
+        tracestate: String::new(),
+        span: String::new(),
+        created_at: now,
+        clock: LatencyClock::starting(now),
+        accepted_at: None,
+        ended_at: None,
+    }
+}

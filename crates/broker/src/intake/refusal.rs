@@ -1,0 +1,261 @@
+//! The record of a message that the gate or the ledger refused.
+
+use std::sync::Arc;
+
+use sha2::{Digest, Sha256};
+use tracing::Span;
+
+use super::draft::{
+    Ruled, addressed, packed_checkpoint, personal_parts, receiver, row_of, sender, set_trace,
+    submission_of,
+};
+use super::{Answer, Intake, IntakeError, Request, actor};
+use crate::directory::{Agents, Principal};
+use crate::ledger::command::{
+    Command, Counted, DeadLetter, Kind, LedgerError, Refuse, Reply, Submit, content,
+};
+use handoffd_core::domain::agent::Agent;
+use handoffd_core::domain::canonical;
+use handoffd_core::domain::failure::{Code, Failure, Stage, primary};
+use handoffd_core::domain::handoff::HandoffStatus;
+use handoffd_core::domain::ids::{AgentId, HandoffId, Micros, TaskId};
+use handoffd_core::domain::message::Message;
+use handoffd_core::domain::policy::Recovery;
+use handoffd_core::domain::residency::Residency;
+use handoffd_core::evidence::record::SafetyFacts;
+use handoffd_core::gate::{RefusedMessage, UnreadMessage};
+
+impl Intake {
+    /// Refuses a sender without a part in the task.
+    pub(super) async fn refuse_stranger(
+        &self,
+        principal: &Principal,
+        message: Message,
+        target: Arc<Agent>,
+        now: Micros,
+    ) -> Result<Answer, IntakeError> {
+        let why = LedgerError::NotHolder.to_string();
+        let failure = Failure::new(Stage::Identity, Code::Forbidden, "/taskId", why);
+        let refused = RefusedMessage::after_gate(message, target, None, vec![failure]);
+        self.refuse(principal, refused, None, Request::default(), now).await
+    }
+
+    /// Records a refusal with all that the gate and the ledger's stages find.
+    pub(super) async fn refuse(
+        &self,
+        principal: &Principal,
+        refused: RefusedMessage,
+        safety: Option<SafetyFacts>,
+        request: Request,
+        now: Micros,
+    ) -> Result<Answer, IntakeError> {
+        self.count_refusal(&refused);
+        let failures = self.all_failures(principal, &refused).await?;
+        let reason = primary(&failures).unwrap_or_else(|| refused.reason());
+        Span::current().record("error.type", reason.as_str());
+        let mut refuse = bare_refusal(failures, refused.ids, now);
+        refuse.counted = self.counted(principal, &refused);
+        refuse.safety.clone_from(&safety);
+        if let Some(message) = &refused.message {
+            let agents = self.directory.agents(&principal.tenant).await?;
+            refuse.parent_handoff_id = message.envelope().parent_handoff_id;
+            refuse.from = Some(sender(message, &agents));
+            refuse.to = Some(receiver(message, refused.target.as_deref()));
+            refuse.whole = Some(message.whole());
+            let failures = &refuse.failures;
+            refuse.recovery = self
+                .recovery(principal, &agents, (&refused, message, failures), safety, &request, now)
+                .map(Box::new);
+            refuse.dead_letter = failures
+                .iter()
+                .any(|failure| failure.code == Code::SafetyViolation)
+                .then(|| dead_letter(principal, &refused, message, request, now))
+                .flatten()
+                .map(Box::new);
+        }
+        let letter_id = refuse.dead_letter.as_ref().map(|letter| letter.handoff.id);
+        let id = letter_id.or(refuse.handoff_id);
+        self.answer(self.record(principal, refuse, now).await, id)
+    }
+
+    /// Logs and counts what a refusal is known for.
+    fn count_refusal(&self, refused: &RefusedMessage) {
+        if let Some(violation) = &refused.allowlist {
+            tracing::warn!(
+                event = "agents.handoff_allowlist_violation",
+                source_agent_id = %violation.source,
+                target_agent_id = %violation.target,
+                allowlist_size = violation.allowlist_size,
+                "agents.handoff_allowlist_violation"
+            );
+        }
+        if let Some(contract) = &refused.contract {
+            self.metrics.count_contract_refusal(contract.policy());
+        }
+    }
+
+    /// The gate's failures and those of the ledger's stages; a caller without the right learns nothing of the task.
+    async fn all_failures(
+        &self,
+        principal: &Principal,
+        refused: &RefusedMessage,
+    ) -> Result<Vec<Failure>, IntakeError> {
+        let mut failures = refused.failures.clone();
+        if let (Some(message), Some(target)) = (&refused.message, &refused.target)
+            && refused.reason() != Code::Forbidden
+        {
+            let contract = refused.contract.as_ref();
+            let more = self.guarded(&principal.tenant, message, target, contract).await?;
+            failures.extend(more.into_iter().filter(|one| !refused.failures.contains(one)));
+        }
+        Ok(failures)
+    }
+
+    /// The handoff that the ledger commits and rejects at once: only the contract's acceptance criteria speak
+    /// against it, and the contract names a recovery.
+    fn recovery(
+        &self,
+        principal: &Principal,
+        agents: &Agents,
+        (refused, message, failures): (&RefusedMessage, &Message, &[Failure]),
+        safety: Option<SafetyFacts>,
+        request: &Request,
+        now: Micros,
+    ) -> Option<Submit> {
+        let source = &message.envelope().from_agent.agent_id;
+        let target = refused.target.as_deref()?;
+        let policy = refused.contract.as_ref()?.policy();
+        if principal.agent.as_ref() != Some(source)
+            || policy.on_reject == Recovery::Source
+            || !failures.iter().all(is_acceptance)
+        {
+            return None;
+        }
+        let crossings = self.gate.residency.crossings(agents.roster.find(source), Some(target));
+        let ruled = Ruled {
+            target,
+            to_itself: false,
+            policy: policy.clone(),
+            ready: refused.contract.as_ref(),
+            require_checkpoint: policy.require_checkpoint,
+            safety,
+            residency: Residency::facts(crossings),
+        };
+        let (body, request) = (message.content(), request.clone());
+        Some(submission_of(principal, agents, message, &body, ruled, request, now))
+    }
+
+    /// How a refusal counts: as its sender's failure. Who speaks in another's name is not its sender.
+    fn counted(&self, principal: &Principal, refused: &RefusedMessage) -> Option<Counted> {
+        let by = principal.agent.clone()?;
+        let target = refused.target.as_ref().map(|agent| agent.agent_id.clone());
+        let (from, to, run, own) = if let Some(message) = &refused.message {
+            let envelope = message.envelope();
+            let named = envelope.to_agent.agent_id.as_ref().map(AgentId::to_string);
+            let to = addressed(message).or(named).unwrap_or_default();
+            let own = message.checkpoint().unwrap_or_else(|| message.implied_checkpoint());
+            let from = &envelope.from_agent;
+            (Some(&from.agent_id), to, Some(from.execution_id), Some(own))
+        } else {
+            let UnreadMessage { from, run, to, checkpoint } = &refused.unread;
+            let own = checkpoint.as_ref().map(canonical::to_vec);
+            (from.as_ref(), to.clone(), *run, own)
+        };
+        if from.is_some_and(|from| *from != by) {
+            return None;
+        }
+        let checkpoint = own
+            .filter(|own| own.len() <= self.gate.max_checkpoint)
+            .map(|own| packed_checkpoint(&own));
+        Some(Counted { by, to, target, run, checkpoint })
+    }
+
+    pub(super) async fn record(
+        &self,
+        principal: &Principal,
+        refuse: Refuse,
+        now: Micros,
+    ) -> Result<Reply, LedgerError> {
+        self.ledger
+            .handle(Command {
+                tenant: principal.tenant.clone(),
+                at: now,
+                actor: actor(principal),
+                kind: Kind::Refuse(Box::new(refuse)),
+            })
+            .await
+    }
+}
+
+/// The handoff that is kept for a person; `None` where the caller is no agent.
+fn dead_letter(
+    principal: &Principal,
+    refused: &RefusedMessage,
+    message: &Message,
+    request: Request,
+    now: Micros,
+) -> Option<DeadLetter> {
+    let caller = principal.agent.as_ref()?;
+    let envelope = message.envelope();
+    let checkpoint = message.checkpoint().unwrap_or_else(|| message.implied_checkpoint());
+    let (target, status) = (refused.target.as_deref(), HandoffStatus::DeadLettered);
+    let mut handoff = row_of(principal, message, target, status, &message.whole(), now);
+    let named = refused.contract.as_ref().and_then(|ready| ready.trace_id(message.value()));
+    set_trace(&mut handoff, request.trace, message, named);
+    if *caller != envelope.from_agent.agent_id {
+        // Kept as the caller's, apart from the task and the id that it named: nobody may take part
+        // in another's task that way, nor occupy ids in another's name.
+        handoff.source = caller.clone();
+        handoff.parent_id = None;
+        handoff.id = HandoffId(kept_apart("handoff", caller, envelope.handoff_id));
+        handoff.task_id = TaskId(kept_apart("task", caller, envelope.handoff_id));
+    }
+    Some(DeadLetter {
+        handoff,
+        content: content(&message.content(), now),
+        checkpoint: packed_checkpoint(&checkpoint),
+        personal: personal_parts(message),
+        idempotency_key: request.idempotency_key,
+    })
+}
+
+/// Whether a finding is a failed acceptance criterion, and nothing else.
+fn is_acceptance(failure: &Failure) -> bool {
+    failure.stage == Stage::Contract
+        && failure.rule.as_deref().is_some_and(|clause| clause.starts_with("acceptance_criteria."))
+}
+
+/// The id under which a message is kept whose caller is not whom it names as its sender: one for each caller and
+/// id that it names, and nobody else's.
+fn kept_apart(what: &str, caller: &AgentId, named: HandoffId) -> uuid::Uuid {
+    let hash = Sha256::new()
+        .chain_update(format!("handoffd kept apart {what} {caller} "))
+        .chain_update(named.0.as_bytes())
+        .finalize();
+    let mut bytes = [0; 16];
+    bytes.copy_from_slice(&hash[..16]);
+    uuid::Builder::from_random_bytes(bytes).into_uuid()
+}
+
+/// A refusal with nothing but its failures.
+pub(super) fn bare_refusal(
+    failures: Vec<Failure>,
+    ids: (Option<TaskId>, Option<HandoffId>),
+    now: Micros,
+) -> Refuse {
+    let text = canonical::to_vec(&serde_json::json!({ "failures": failures }));
+    Refuse {
+        task_id: ids.0,
+        handoff_id: ids.1,
+        parent_handoff_id: None,
+        from: None,
+        to: None,
+        content: content(&text, now),
+        failures,
+        whole: None,
+        safety: None,
+        dead_letter: None,
+        counted: None,
+        recovery: None,
+    }
+}

@@ -1,0 +1,211 @@
+//! The commit of a message that passed the gate.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tracing::Span;
+use tracing::field::Empty;
+
+use super::draft::{Ruled, submission_of};
+use super::{Answer, Body, INLINE_LIMIT, Intake, IntakeError, Request, actor};
+use crate::directory::Principal;
+use crate::ledger::command::{Command, Kind, LedgerError, Reply};
+use crate::ledger::{Outgoing, SubmissionError};
+use crate::telemetry;
+use handoffd_core::contract::enforce::CompiledContract;
+use handoffd_core::domain::ids::{HandoffId, Micros};
+use handoffd_core::domain::message::Message;
+use handoffd_core::domain::trace_context::TraceContext;
+use handoffd_core::domain::warning::Warning;
+use handoffd_core::evidence::record::SafetyFacts;
+use handoffd_core::gate::{PassedMessage, RefusedMessage};
+use handoffd_store::store::HandoffFilter;
+
+impl Intake {
+    /// Commits a message that passed, or refuses it where only the ledger can tell.
+    pub(super) async fn commit(
+        &self,
+        principal: &Principal,
+        passed: PassedMessage,
+        safety: Option<SafetyFacts>,
+        request: Request,
+        now: Micros,
+    ) -> Result<Answer, IntakeError> {
+        let PassedMessage {
+            message,
+            target,
+            to_itself,
+            contract,
+            observed: _,
+            warnings,
+            residency,
+        } = passed;
+        let policy = contract.as_ref().map(|ready| ready.policy().clone()).unwrap_or_default();
+        let agents = self.directory.agents(&principal.tenant).await?;
+        agents.roster.routed(&target.agent_id);
+        let require_checkpoint = policy.require_checkpoint
+            || agents
+                .row(&message.envelope().from_agent.agent_id)
+                .is_some_and(|row| row.agent.require_checkpoint);
+        let body = Bytes::from(message.content());
+        let personal = message.personal_data();
+        let ready = contract.as_ref();
+        let ruled = Ruled {
+            target: &target,
+            to_itself,
+            policy,
+            ready,
+            require_checkpoint,
+            safety,
+            residency,
+        };
+        let submit =
+            submission_of(principal, &agents, &message, &body, ruled, request.clone(), now);
+        let command = Command {
+            tenant: principal.tenant.clone(),
+            at: now,
+            actor: actor(principal),
+            kind: Kind::Submit(Box::new(submit)),
+        };
+        let outgoing = Outgoing {
+            body,
+            personal: personal.into_iter().map(|datum| datum.canonical).collect(),
+        };
+        let watch = request
+            .awaited
+            .then(|| self.ledger.watch((principal.tenant.clone(), message.envelope().handoff_id)));
+        let mut reply = self.ledger.submit(command, outgoing).await;
+        if let Err(SubmissionError::NotHolder(returned)) = reply {
+            if !self.has_part(principal, &message).await? {
+                return self.refuse_stranger(principal, message, target, now).await;
+            }
+            let (mut command, outgoing) = *returned;
+            if let Kind::Submit(submit) = &mut command.kind {
+                submit.has_part = true;
+                submit.claim = None;
+            }
+            reply = self.ledger.submit(command, outgoing).await;
+        }
+        let reply = reply.map_err(LedgerError::from);
+        if let Err(LedgerError::Refused(failures)) = reply {
+            let refused = RefusedMessage::after_gate(message, target, contract, failures);
+            return self.refuse(principal, refused, None, request, now).await;
+        }
+        if let Err(LedgerError::Repeat(first)) = reply {
+            return self.answer_with_first(principal, first, contract, warnings).await;
+        }
+        let mut answer = self.answer(reply, Some(message.envelope().handoff_id))?;
+        if let Answer::Submitted { contract: ruling, watch: told, warnings: shown, .. } =
+            &mut answer
+        {
+            *ruling = contract;
+            *told = watch;
+            *shown = warnings;
+        }
+        Ok(answer)
+    }
+
+    /// A repeat under the contract's dedupe key: what the first one came to.
+    async fn answer_with_first(
+        &self,
+        principal: &Principal,
+        first: HandoffId,
+        contract: Option<Arc<CompiledContract>>,
+        warnings: Vec<Warning>,
+    ) -> Result<Answer, IntakeError> {
+        let found = self.store.find_handoff(&(principal.tenant.clone(), first)).await;
+        let handoff = found
+            .map_err(Arc::new)?
+            .ok_or_else(|| LedgerError::Internal(format!("handoff {first} is gone")))?;
+        let handoff = Box::new(handoff);
+        Ok(Answer::Submitted {
+            handoff,
+            placed: None,
+            replayed: true,
+            contract,
+            watch: None,
+            warnings,
+        })
+    }
+
+    /// Whether the sender ever sent or received a handoff on the task. Once it did it always did, so
+    /// an answer read outside the transaction stays true.
+    async fn has_part(
+        &self,
+        principal: &Principal,
+        message: &Message,
+    ) -> Result<bool, IntakeError> {
+        let filter = HandoffFilter {
+            task_id: Some(message.envelope().task_id),
+            party: Some(message.envelope().from_agent.agent_id.clone()),
+            ..HandoffFilter::default()
+        };
+        match self.store.list_handoffs(&principal.tenant, &filter, None, 1).await {
+            Ok(found) => Ok(!found.is_empty()),
+            Err(err) => Err(Arc::new(err).into()),
+        }
+    }
+
+    /// Words the ledger's reply; `id` is the handoff's or the dead letter's.
+    pub(super) fn answer(
+        &self,
+        reply: Result<Reply, LedgerError>,
+        id: Option<HandoffId>,
+    ) -> Result<Answer, IntakeError> {
+        match reply? {
+            Reply::Submitted { handoff, placed, replayed } => Ok(Answer::Submitted {
+                handoff: Box::new(handoff),
+                placed,
+                replayed,
+                contract: None,
+                watch: None,
+                warnings: Vec::new(),
+            }),
+            Reply::Refused { failures, dead_lettered, replayed, over, undone } => {
+                if let Some(over) = &over {
+                    let scope = if over.of_agent { "agent" } else { "tenant" };
+                    self.metrics.cap_refusals.with_label_values(&[scope]).inc();
+                }
+                let dead_letter = id.filter(|_| dead_lettered);
+                let retry_after = over.and_then(|over| over.wait);
+                Ok(Answer::Refused { failures, dead_letter, replayed, retry_after, undone })
+            }
+            other => Err(LedgerError::Internal(format!("unexpected reply {other:?}")).into()),
+        }
+    }
+}
+
+/// The span of a submission, in the trace of its sender from the first stage on. Where the request has
+/// no trace context that is the message's, and the request's span is linked.
+pub(super) async fn submission(body: &Body, request: Option<&TraceContext>) -> Span {
+    if !telemetry::exporting() {
+        return Span::none();
+    }
+    let span = tracing::debug_span!(
+        "handoff.submit",
+        handoff.id = Empty,
+        handoff.task.id = Empty,
+        handoff.source = Empty,
+        handoff.target = Empty,
+        error.type = Empty,
+    );
+    if request.is_none() {
+        let bytes = body.bytes.clone();
+        let named = if bytes.len() > INLINE_LIMIT {
+            let peek = tokio::task::spawn_blocking(move || TraceContext::peek(&bytes));
+            peek.await.ok().flatten()
+        } else {
+            TraceContext::peek(&bytes)
+        };
+        if let Some(context) = named {
+            telemetry::under(&span, &context);
+            let request = Span::current();
+            // Its lines name the trace that the sender knows of.
+            request.record("trace_id", context.parent.trace_id_hex());
+            if let Some(own) = telemetry::own(&request) {
+                telemetry::link(&span, &own);
+            }
+        }
+    }
+    span
+}

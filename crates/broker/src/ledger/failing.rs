@@ -1,0 +1,341 @@
+//! The failed end of a handoff: what it counts, and what its contract has follow it (specification §5).
+
+use super::case::{Case, addressed, asked, escalation_of, open_of};
+use super::command::{Command, LedgerError};
+use super::context::Context;
+use super::crossing::{CrossingOrigin, HandoffCrossing, resent};
+use super::plan::Change;
+use handoffd_core::domain::agent::Agent;
+use handoffd_core::domain::escalation::FAILURES_TO_ESCALATE;
+use handoffd_core::domain::event::EventType;
+use handoffd_core::domain::funds::Spending;
+use handoffd_core::domain::handoff::{Handoff, HandoffEvent, HandoffStatus, Priority};
+use handoffd_core::domain::ids::{AgentId, HandoffId};
+use handoffd_core::domain::latency::LatencyClock;
+use handoffd_core::domain::residency::{Crossing, Residency};
+use handoffd_core::domain::ruling::{Next, Ruling, Standing, Trigger};
+use handoffd_core::domain::task::{Task, TaskEvent, TaskStatus};
+use handoffd_core::evidence::record::{RecordContent, RecordKind};
+use handoffd_store::store::BatchState;
+
+/// The longest reason kept with a handoff, in characters; what was said in full is its record's
+/// content.
+const MAX_REASON: usize = 500;
+
+/// What the sender reads when its whole list said no (seed 001).
+const ALL_UNAVAILABLE: &str = "All preferred agents unavailable";
+
+/// The same as a code.
+const ALL_UNAVAILABLE_CODE: &str = "ALL_PREFERRED_AGENTS_UNAVAILABLE";
+
+/// A failed end of a handoff.
+pub(super) struct HandoffFailure<'a> {
+    pub(super) event: HandoffEvent,
+    pub(super) kind: RecordKind,
+    pub(super) trigger: Trigger,
+    pub(super) reason: &'a str,
+    pub(super) content: Option<&'a RecordContent>,
+    /// Cumulative spending until then, as the receiver states it.
+    pub(super) spent: Option<Spending>,
+}
+
+impl Case<'_> {
+    /// Whether the task stands where this handoff brought it: nothing was handed on since, and nobody
+    /// else has the task. An old lease that runs out, or the rejection of one of several, must not
+    /// undo what others have gone on with. Nothing was handed on where the last fencing token is its
+    /// own, or where its receiver runs the task: one of several may be accepted after another was
+    /// given a later token, and its end is the end of the task's run all the same. Where that receiver
+    /// has also taken a later one, it runs the task by that. What it handed on may have come back, so that
+    /// the task waits for it: it still has the task by this one.
+    fn is_current(&self) -> bool {
+        let (holder, runs) = match self.was {
+            HandoffStatus::Accepted => {
+                let with_it =
+                    matches!(self.task.status, TaskStatus::Running | TaskStatus::PendingHandoff);
+                let runs = with_it && !self.has_taken_later();
+                (&self.handoff.target, runs)
+            }
+            _ => (&self.handoff.source, false),
+        };
+        !self.task.status.is_final()
+            && (runs || self.handoff.fencing_token == self.task.fence)
+            && self.task.holder == *holder
+    }
+
+    /// Whether its receiver has taken another handoff of the task, of a later token.
+    fn has_taken_later(&self) -> bool {
+        open_of(self.state, self.command, self.task.id).into_iter().any(|id| {
+            let other = &self.state.handoffs[&(self.command.tenant.clone(), id)];
+            id != self.handoff.id
+                && other.status == HandoffStatus::Accepted
+                && other.target == self.handoff.target
+                && other.fencing_token > self.handoff.fencing_token
+        })
+    }
+
+    /// Ends the handoff badly and counts that; returns why, as a code, and how often the edge or the task failed.
+    pub(super) fn fail(
+        &mut self,
+        failure: &HandoffFailure<'_>,
+    ) -> Result<(String, i64), LedgerError> {
+        let HandoffFailure { event, kind, trigger: _, reason, content, spent } = *failure;
+        self.handoff.status = self.handoff.status.next(event)?;
+        let spent = self.end(spent);
+        // Postgres takes no NUL in a text, and no reason needs one.
+        self.handoff.reason =
+            Some(reason.chars().filter(|c| *c != '\0').take(MAX_REASON).collect());
+        let code = as_code(reason, kind);
+        self.leave_outbox();
+        self.record_end(kind, Some(code.clone()), (content, spent));
+        let told = match kind {
+            RecordKind::Rejected => EventType::HandoffRejected,
+            RecordKind::Expired => EventType::HandoffExpired,
+            _ => EventType::HandoffFailed,
+        };
+        self.tell(told, |event| event.with("reason", code.clone()));
+        if self.task.status.is_final() {
+            return Ok((code, 0));
+        }
+        // Who stands in for a handoff fails for it: the task counts that once.
+        if self.handoff.origin.is_none() {
+            self.task.failures += 1;
+        }
+        let failures = self.task.course.fail(&self.handoff.source, &addressed(&self.handoff));
+        Ok((code, failures.max(self.task.failures)))
+    }
+
+    /// Ends the handoff badly and does what was agreed on for that: where it is the task's current
+    /// one, the task goes back to its sender, to another agent, or to a person (specification §5).
+    pub(super) fn undo(&mut self, failure: &HandoffFailure<'_>) -> Result<(), LedgerError> {
+        self.answered(failure.kind.as_str())?;
+        let current = self.is_current();
+        let (code, failures) = self.fail(failure)?;
+        if self.task.status.is_final() {
+            return Ok(());
+        }
+        let ruling = self.handoff.ruling.as_deref().cloned().unwrap_or_default();
+        let untouched = self.was == HandoffStatus::Pending;
+        // One of several that were sent at once may still go to somebody else.
+        let may_go_on = current || (untouched && self.task.holder == self.handoff.source);
+        match ruling.next(failure.trigger, untouched, |id| self.can_take_over(id)) {
+            Next::Readdress(target, ruling) if may_go_on => {
+                self.readdress(&target, *ruling, current)?;
+            }
+            Next::Escalate if current => {
+                self.take_back();
+                self.escalate(&code)?;
+            }
+            Next::RollBack { exhausted } if current => {
+                if exhausted {
+                    self.handoff.reason = Some(ALL_UNAVAILABLE.to_owned());
+                    self.roll_back(ALL_UNAVAILABLE_CODE)?;
+                } else {
+                    self.roll_back(&code)?;
+                }
+            }
+            _ => self.nothing_on_its_way(&code)?,
+        }
+        if current && failures >= FAILURES_TO_ESCALATE {
+            self.escalate(&code)?;
+        }
+        let own = Some(self.handoff.id);
+        self.changes.extend(resume_leases(self.state, self.command, self.context, &self.task, own));
+        Ok(())
+    }
+
+    /// One of several failed. Where none of the others is on its way any more, whoever took one of them
+    /// and has the task goes on with it; where nobody did, it is its sender's again.
+    fn nothing_on_its_way(&mut self, code: &str) -> Result<(), LedgerError> {
+        if self.task.status != TaskStatus::HandingOff {
+            return Ok(());
+        }
+        let (mut waits, mut held) = (false, false);
+        for id in open_of(self.state, self.command, self.task.id) {
+            let other = &self.state.handoffs[&(self.command.tenant.clone(), id)];
+            if id != self.handoff.id {
+                waits |= other.status == HandoffStatus::Pending;
+                held |= other.status == HandoffStatus::Accepted && other.target == self.task.holder;
+            }
+        }
+        if held && !waits {
+            self.task.status = self.task.status.next(TaskEvent::Accept)?;
+        } else if !waits {
+            self.roll_back(code)?;
+        }
+        Ok(())
+    }
+
+    /// Whether an agent can take the handoff over: it is there, takes handoffs, and is neither who
+    /// sent it nor who just failed.
+    fn can_take_over(&self, id: &AgentId) -> bool {
+        let key = (self.command.tenant.clone(), id.clone());
+        *id != self.handoff.source
+            && *id != self.handoff.target
+            && self.state.agents.get(&key).is_some_and(|row| {
+                row.agent.is_live()
+                    && !self
+                        .crossings(&row.agent)
+                        .iter()
+                        .any(|one| self.context.rules.residency.refuses(one))
+            })
+    }
+
+    /// The crossings on the way to another receiver. That the sender's own, if it is one, was let through,
+    /// the record of the handoff before says.
+    fn crossings(&self, target: &Agent) -> Vec<Crossing> {
+        let key = (self.command.tenant.clone(), self.handoff.source.clone());
+        let source = self.state.agents.get(&key).map(|row| &row.agent);
+        self.context.rules.residency.crossings(source, Some(target))
+    }
+
+    /// The sender's checkpoint is the task's current one again, and it has the task.
+    fn take_back(&mut self) {
+        self.task.holder = self.handoff.source.clone();
+        self.task.checkpoint = self.handoff.checkpoint;
+        // Whoever still holds the old token is late from here on.
+        self.task.fence += 1;
+    }
+
+    /// Gives the task back to its sender.
+    pub(super) fn roll_back(&mut self, code: &str) -> Result<(), LedgerError> {
+        self.rolled_back = true;
+        self.task.status = self.task.status.next(TaskEvent::RollBack)?;
+        self.take_back();
+        self.record(RecordKind::RolledBack, Some(code.to_owned()), None);
+        self.tell_rollback(code);
+        Ok(())
+    }
+
+    /// The sender learns what it goes on from and why; the operators that something went wrong.
+    fn tell_rollback(&mut self, reason: &str) {
+        let checkpoint = self
+            .task
+            .checkpoint
+            .map(|at| serde_json::json!({ "executionId": at.execution_id, "seq": at.seq }));
+        let (task_status, failures) = (self.task.status.as_str(), self.task.failures);
+        self.tell(EventType::HandoffRolledBack, |event| {
+            event
+                .with("reason", reason)
+                .with("checkpoint", checkpoint)
+                .with("taskStatus", task_status)
+                .with("failures", failures)
+        });
+        self.alert("HANDOFF_ROLLED_BACK", reason);
+    }
+
+    fn alert(&mut self, alert: &str, reason: &str) {
+        self.tell(EventType::AlertRaised, |event| {
+            event.with("alert", alert).with("reason", reason)
+        });
+    }
+
+    /// Gives the same message to another agent, as a handoff of its own that follows the failed one.
+    /// Who may get it was settled by the contract or by the sender's own list, so the sender's
+    /// allowlist is not asked again.
+    pub(super) fn readdress(
+        &mut self,
+        target: &AgentId,
+        ruling: Ruling,
+        take_back: bool,
+    ) -> Result<(), LedgerError> {
+        let agent = self
+            .state
+            .agents
+            .get(&(self.command.tenant.clone(), target.clone()))
+            .map(|row| &row.agent)
+            .ok_or(LedgerError::NotFound("agent"))?;
+        if take_back {
+            self.take_back();
+        }
+        if self.task.status != TaskStatus::Escalated {
+            self.task.status =
+                self.task.status.next(TaskEvent::RollBack)?.next(TaskEvent::Submit)?;
+        }
+        let reason = match ruling.standing {
+            Standing::Preferred => "PREFERRED_AGENT",
+            _ => "RECOVERY",
+        };
+        let mut child = Handoff {
+            id: self.context.spare.handoff,
+            parent_id: Some(self.handoff.id),
+            target: agent.agent_id.clone(),
+            target_type: agent.agent_type.clone(),
+            target_version: agent.agent_version.to_string(),
+            mode: agent.delivery.mode,
+            status: HandoffStatus::Pending,
+            deadline_at: None,
+            origin: Some(self.handoff.origin.unwrap_or(self.handoff.id)),
+            ruling: Some(Box::new(ruling)),
+            // No submission was made for it, so none can be the same.
+            digest_salt: Vec::new(),
+            digest: vec![0; 32],
+            reason: None,
+            created_at: self.command.at,
+            clock: LatencyClock::starting(self.command.at),
+            accepted_at: None,
+            ended_at: None,
+            ..self.handoff.clone()
+        };
+        let draft = resent(self.command, &child, Residency::facts(self.crossings(agent)));
+        let key = (self.command.tenant.clone(), self.handoff.id);
+        let mut task = self.task.clone();
+        let crossing = HandoffCrossing {
+            state: self.state,
+            command: self.command,
+            context: self.context,
+            origin: CrossingOrigin::Failed { id: self.handoff.id, edges: self.edges(), reason },
+            // As urgent as it was, where that is still known.
+            priority: self.state.outbox.get(&key).map_or(Priority::Normal, |row| row.priority),
+        };
+        let changes = crossing.cross(&mut task, &mut child, draft);
+        self.changes.extend(changes);
+        self.task = task;
+        // Something of the task waits for delivery.
+        self.freed = true;
+        Ok(())
+    }
+
+    /// Asks a person, unless one is asked already.
+    pub(super) fn escalate(&mut self, reason: &str) -> Result<(), LedgerError> {
+        if self.task.status == TaskStatus::Escalated {
+            return Ok(());
+        }
+        self.task.status = self.task.status.next(TaskEvent::Escalate)?;
+        let row = escalation_of(self.command, self.context, &self.handoff, reason);
+        self.changes.extend(asked(self.command, &self.handoff, row));
+        self.alert("HANDOFF_ESCALATED", reason);
+        Ok(())
+    }
+}
+
+/// Starts the lease anew of whoever handed on and has the task again: what it handed on has ended, and was
+/// not accepted. Not while a person is asked, who may send it on. `but` is decided on already.
+pub(super) fn resume_leases(
+    state: &BatchState,
+    command: &Command,
+    context: &Context,
+    task: &Task,
+    but: Option<HandoffId>,
+) -> Vec<Change> {
+    let waits = task.status.waits_for_person();
+    let Some(funds) = task.funds.as_deref().filter(|_| !waits) else { return Vec::new() };
+    open_of(state, command, task.id)
+        .into_iter()
+        .filter(|id| Some(*id) != but && funds.is_open(*id) && !funds.is_handed_on(*id))
+        .map(|id| &state.handoffs[&(command.tenant.clone(), id)])
+        .filter(|one| one.status == HandoffStatus::Accepted && one.deadline_at.is_none())
+        .map(|one| {
+            let deadline_at = Some(command.at.plus(context.rules.lease));
+            Change::Handoff(Handoff { deadline_at, ..one.clone() })
+        })
+        .collect()
+}
+
+/// A reason as it may stand in a record: a code stays, free text becomes the kind's own code (a
+/// record cannot be erased, so nobody's words go there).
+pub(super) fn as_code(reason: &str, kind: RecordKind) -> String {
+    let is_code = (2..=64).contains(&reason.len())
+        && reason.starts_with(|c: char| c.is_ascii_uppercase())
+        && reason.bytes().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit() || b == b'_');
+    if is_code { reason.to_owned() } else { format!("{}_BY_RECEIVER", kind.as_str()) }
+}
