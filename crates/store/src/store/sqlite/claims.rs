@@ -13,20 +13,22 @@ use handoffd_core::domain::ids::{HandoffId, Micros, TenantId};
 
 /// From receiver to receiver by the index, and of each the first row that is due: the time grows with
 /// the receivers and not with what waits, or a backlog would slow the dispatcher down and grow by that.
-pub(super) const DUE_RECEIVERS: &str = "WITH RECURSIVE receivers (tenant, target) AS ( \
-       SELECT * FROM (SELECT tenant, target FROM outbox ORDER BY tenant, target LIMIT 1) \
+pub(super) const DUE_RECEIVERS: &str = "WITH RECURSIVE tenants (tenant) AS ( \
+       SELECT min(tenant) FROM outbox \
      UNION ALL \
-       SELECT o.tenant, o.target FROM receivers AS r CROSS JOIN outbox AS o ON o.rowid = coalesce( \
-         (SELECT n.rowid FROM outbox AS n WHERE n.tenant = r.tenant AND n.target > r.target \
-            ORDER BY n.target LIMIT 1), \
-         (SELECT n.rowid FROM outbox AS n WHERE n.tenant > r.tenant \
-            ORDER BY n.tenant, n.target LIMIT 1))) \
-     SELECT r.tenant, r.target FROM receivers AS r CROSS JOIN outbox AS first ON first.rowid = ( \
-       SELECT o.rowid FROM outbox AS o \
-       WHERE o.tenant = r.tenant AND o.target = r.target AND o.mode = ? AND o.visible_at <= ? \
-         AND NOT EXISTS (SELECT 1 FROM outbox AS before WHERE before.tenant = o.tenant \
-           AND before.task_id = o.task_id AND before.seq < o.seq) \
-       ORDER BY o.priority, o.created_at LIMIT 1) \
+       SELECT (SELECT n.tenant FROM outbox AS n WHERE n.tenant > t.tenant \
+         ORDER BY n.tenant LIMIT 1) FROM tenants AS t WHERE t.tenant IS NOT NULL), \
+     receivers (tenant, target) AS ( \
+       SELECT t.tenant, '' FROM tenants AS t WHERE t.tenant IS NOT NULL \
+     UNION ALL \
+       SELECT r.tenant, (SELECT n.target FROM outbox AS n WHERE n.tenant = r.tenant \
+         AND n.target > r.target ORDER BY n.target LIMIT 1) FROM receivers AS r WHERE r.target IS NOT NULL) \
+     SELECT r.tenant, r.target FROM receivers AS r CROSS JOIN outbox AS first \
+       ON first.tenant = r.tenant AND first.handoff_id = (SELECT o.handoff_id FROM outbox AS o \
+         WHERE o.tenant = r.tenant AND o.target = r.target AND o.mode = ? AND o.visible_at <= ? \
+           AND NOT EXISTS (SELECT 1 FROM outbox AS before WHERE before.tenant = o.tenant \
+             AND before.task_id = o.task_id AND before.seq < o.seq) \
+         ORDER BY o.priority, o.created_at LIMIT 1) \
      ORDER BY first.created_at, r.tenant, r.target LIMIT ?";
 
 /// See [`crate::store::Store::list_due_receivers`].

@@ -53,10 +53,11 @@ pub(super) struct Query<'c> {
 }
 
 impl Query<'_> {
-    /// Binds the next parameter.
+    /// Binds the next parameter. A value beyond the last is passed over: an update leaves out columns that stay.
     pub(super) fn bind(mut self, value: impl ToSql) -> Self {
         self.bound += 1;
         if let Ok(statement) = &mut self.statement
+            && self.bound <= statement.parameter_count()
             && let Err(err) = statement.raw_bind_parameter(self.bound, value)
         {
             self.statement = Err(err);

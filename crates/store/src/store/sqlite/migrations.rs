@@ -33,6 +33,7 @@ const KNOWN: &[(i64, &str, &str)] = &[
     (16, "latency", include_str!("../../../../../migrations/sqlite/0016_latency.sql")),
     (17, "purge", include_str!("../../../../../migrations/sqlite/0017_purge.sql")),
     (18, "returns", include_str!("../../../../../migrations/sqlite/0018_returns.sql")),
+    (19, "narrow", include_str!("../../../../../migrations/sqlite/0019_narrow.sql")),
 ];
 
 /// Where applied migrations stand, in the form of sqlx, which wrote it in 0.1.0.
