@@ -88,6 +88,18 @@ pub(super) const HELD: &str = "p.leaf_index, p.ordinal, p.codec, p.bytes, r.kind
 
 macro_rules! decoders {
     ($row:ty) => {
+        /// Reads one column of any type.
+        pub(super) fn get<'r, T>(row: &'r $row, column: &str) -> $crate::store::Result<T>
+        where
+            T: sqlx::Decode<'r, <$row as sqlx::Row>::Database>
+                + sqlx::Type<<$row as sqlx::Row>::Database>,
+        {
+            sqlx::Row::try_get(row, column).map_err(|err| unreadable(column, err))
+        }
+
+        $crate::store::rows::decoders!($row, get);
+    };
+    ($row:ty, get) => {
         use handoffd_core::domain::cap::{Cap, Window};
         use handoffd_core::domain::dead_letter::DeadLetterStatus;
         use handoffd_core::domain::escalation::{Escalation, EscalationStatus};
@@ -118,22 +130,13 @@ macro_rules! decoders {
             RefusedTaskRow, Result, ReturnRow, Role, TreeKeyRow,
         };
 
-        /// Reads one column of any type.
-        pub(super) fn get<'r, T>(row: &'r $row, column: &str) -> Result<T>
-        where
-            T: sqlx::Decode<'r, <$row as sqlx::Row>::Database>
-                + sqlx::Type<<$row as sqlx::Row>::Database>,
-        {
-            sqlx::Row::try_get(row, column).map_err(|err| unreadable(column, err))
-        }
-
         /// Parses a text column.
         pub(super) fn parse<T>(row: &$row, column: &str) -> Result<T>
         where
             T: std::str::FromStr,
             T::Err: std::fmt::Display,
         {
-            get::<String>(row, column)?.parse().map_err(|err| unreadable(column, err))
+            get::<&str>(row, column)?.parse().map_err(|err| unreadable(column, err))
         }
 
         /// Parses a nullable text column.
@@ -142,7 +145,7 @@ macro_rules! decoders {
             T: std::str::FromStr,
             T::Err: std::fmt::Display,
         {
-            get::<Option<String>>(row, column)?
+            get::<Option<&str>>(row, column)?
                 .map(|text| text.parse().map_err(|err| unreadable(column, err)))
                 .transpose()
         }

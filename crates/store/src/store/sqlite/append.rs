@@ -2,11 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use sqlx::AssertSqlSafe;
-use sqlx::sqlite::SqliteConnection;
-
-use super::batch::{RowBatch, SqliteStatement, json};
-use super::connection::failure;
+use super::batch::{RowBatch, json};
+use super::db::{Db, Query};
 use super::{log, rows};
 use crate::store::rows::HEAD;
 use crate::store::{Result, StoreError};
@@ -28,14 +25,11 @@ const PERSONAL: &str =
 const NODE: &str = "tenant, level, idx, hash";
 
 /// Seals the drafts in order, each under its tenant's head, and stores them with their contents.
-pub(super) async fn append(
-    conn: &mut SqliteConnection,
-    drafts: &[RecordDraft],
-) -> Result<AppendedRecords> {
+pub(super) fn append(db: &Db, drafts: &[RecordDraft]) -> Result<AppendedRecords> {
     if drafts.is_empty() {
         return Ok(AppendedRecords::default());
     }
-    let mut logs = load_logs(conn, drafts).await?;
+    let mut logs = load_logs(db, drafts)?;
     let mut sealed = Vec::with_capacity(drafts.len());
     for draft in drafts {
         let log = logs
@@ -50,12 +44,12 @@ pub(super) async fn append(
     }
 
     let records: Vec<_> = drafts.iter().zip(&sealed).collect();
-    RowBatch::insert("audit_records", RECORD).run(conn, &records, bind_record).await?;
+    RowBatch::insert("audit_records", RECORD).run(db, &records, bind_record)?;
     let contents: Vec<_> = drafts
         .iter()
         .filter_map(|draft| draft.content.as_ref().map(|content| (draft, content)))
         .collect();
-    RowBatch::insert("contents", CONTENT).run(conn, &contents, bind_content).await?;
+    RowBatch::insert("contents", CONTENT).run(db, &contents, bind_content)?;
     let personal: Vec<_> = records
         .iter()
         .flat_map(|&(draft, sealed)| {
@@ -67,74 +61,60 @@ pub(super) async fn append(
             })
         })
         .collect();
-    RowBatch::insert("personal_data", PERSONAL).run(conn, &personal, bind_personal).await?;
-    super::erasure::place(conn, &records).await?;
+    RowBatch::insert("personal_data", PERSONAL).run(db, &personal, bind_personal)?;
+    super::erasure::place(db, &records)?;
     for log in logs.values() {
-        move_head(conn, log).await?;
+        move_head(db, log)?;
     }
     Ok(AppendedRecords::new(sealed, logs))
 }
 
 /// Writes the new tree nodes and the moved head.
-async fn move_head(conn: &mut SqliteConnection, log: &LogAppender) -> Result<()> {
+fn move_head(db: &Db, log: &LogAppender) -> Result<()> {
     let nodes: Vec<_> = log.nodes().collect();
-    RowBatch::insert("audit_nodes", NODE).run(conn, &nodes, bind_node).await?;
+    RowBatch::insert("audit_nodes", NODE).run(db, &nodes, bind_node)?;
     let head = log.head();
-    sqlx::query("UPDATE audit_log_heads SET size = ?, hash = ?, frontier = ? WHERE tenant = ?")
+    db.query("UPDATE audit_log_heads SET size = ?, hash = ?, frontier = ? WHERE tenant = ?")
         .bind(head.size)
         .bind(head.hash)
         .bind(head.tree.to_bytes())
         .bind(head.tenant.as_str())
-        .execute(conn)
-        .await
-        .map_err(failure)?;
+        .execute()?;
     Ok(())
 }
 
-async fn load_logs(
-    conn: &mut SqliteConnection,
-    drafts: &[RecordDraft],
-) -> Result<BTreeMap<TenantId, LogAppender>> {
+fn load_logs(db: &Db, drafts: &[RecordDraft]) -> Result<BTreeMap<TenantId, LogAppender>> {
     let tenants: BTreeSet<_> = drafts.iter().map(|draft| &draft.tenant).collect();
     let sql = format!(
         "SELECT {HEAD} FROM audit_log_heads WHERE tenant IN (SELECT value FROM json_each(?))"
     );
-    let found = sqlx::query(AssertSqlSafe(sql))
-        .bind(json(&tenants)?)
-        .fetch_all(&mut *conn)
-        .await
-        .map_err(failure)?;
+    let found: Vec<LogHead> = db.query(&sql).bind(json(&tenants)?).list(rows::head)?;
     let mut logs = BTreeMap::new();
-    for row in &found {
-        let head = catch_up(conn, rows::head(row)?).await?;
+    for head in found {
+        let head = catch_up(db, head)?;
         logs.insert(head.tenant.clone(), LogAppender::new(head));
     }
     Ok(logs)
 }
 
 /// Adds missing records to a tree: those written by a version without trees.
-pub(super) async fn catch_up(conn: &mut SqliteConnection, mut head: LogHead) -> Result<LogHead> {
+pub(super) fn catch_up(db: &Db, mut head: LogHead) -> Result<LogHead> {
     while let Some(from) = head.behind() {
-        let leaves =
-            log::list_hashes(&mut *conn, &head.tenant, 0, from, CATCH_UP.min(head.size - from))
-                .await?;
+        let leaves = log::list_hashes(db, &head.tenant, 0, from, CATCH_UP.min(head.size - from))?;
         let log = LogAppender::new(head).caught_up(&leaves).ok_or_else(|| {
             StoreError::Refused(format!("the log has no record {from}, though its head says so"))
         })?;
-        move_head(conn, &log).await?;
+        move_head(db, &log)?;
         head = log.head();
     }
     Ok(head)
 }
 
 /// See [`crate::store::Store::catch_up_trees`].
-pub(super) async fn catch_up_all(conn: &mut SqliteConnection) -> Result<()> {
-    let found = sqlx::query(AssertSqlSafe(format!("SELECT {HEAD} FROM audit_log_heads")))
-        .fetch_all(&mut *conn)
-        .await
-        .map_err(failure)?;
-    for row in &found {
-        catch_up(conn, rows::head(row)?).await?;
+pub(super) fn catch_up_all(db: &Db) -> Result<()> {
+    let sql = format!("SELECT {HEAD} FROM audit_log_heads");
+    for head in db.query(&sql).list::<_, Vec<_>>(rows::head)? {
+        catch_up(db, head)?;
     }
     Ok(())
 }
@@ -148,10 +128,7 @@ struct DatumRow<'a> {
     part: &'a PersonalPart,
 }
 
-fn bind_record(
-    query: SqliteStatement,
-    (draft, sealed): (&RecordDraft, &SealedRecord),
-) -> SqliteStatement {
+fn bind_record<'c>(query: Query<'c>, (draft, sealed): (&RecordDraft, &SealedRecord)) -> Query<'c> {
     query
         .bind(draft.tenant.as_str())
         .bind(sealed.leaf_index)
@@ -165,7 +142,7 @@ fn bind_record(
         .bind(sealed.tree_size)
 }
 
-fn bind_node(query: SqliteStatement, node: TreeNode<'_>) -> SqliteStatement {
+fn bind_node<'c>(query: Query<'c>, node: TreeNode<'_>) -> Query<'c> {
     query
         .bind(node.tenant.as_str().to_owned())
         .bind(node.level)
@@ -173,10 +150,10 @@ fn bind_node(query: SqliteStatement, node: TreeNode<'_>) -> SqliteStatement {
         .bind(node.hash.to_vec())
 }
 
-fn bind_content(
-    query: SqliteStatement,
+fn bind_content<'c>(
+    query: Query<'c>,
     (draft, content): (&RecordDraft, &RecordContent),
-) -> SqliteStatement {
+) -> Query<'c> {
     query
         .bind(draft.tenant.as_str())
         .bind(content.id.to_string())
@@ -186,7 +163,7 @@ fn bind_content(
         .bind(draft.at.0)
 }
 
-fn bind_personal(query: SqliteStatement, datum: DatumRow<'_>) -> SqliteStatement {
+fn bind_personal<'c>(query: Query<'c>, datum: DatumRow<'_>) -> Query<'c> {
     let DatumRow { draft, leaf_index, ordinal, part: PersonalPart { subject_id, part } } = datum;
     query
         .bind(draft.tenant.as_str())

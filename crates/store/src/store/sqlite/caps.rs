@@ -1,12 +1,9 @@
 //! Queries on rolling caps.
 
 use async_trait::async_trait;
-use sqlx::AssertSqlSafe;
-use sqlx::sqlite::SqliteConnection;
 
-use super::batch::{RowBatch, SqliteStatement, json};
-use super::connection::failure;
-use super::transact::fetch;
+use super::batch::{RowBatch, json};
+use super::db::{Db, Query};
 use super::{SqliteStore, rows};
 use crate::store::caps::CapStore;
 use crate::store::rows::CAP;
@@ -15,50 +12,32 @@ use handoffd_core::domain::cap::Cap;
 use handoffd_core::domain::ids::{AgentId, TenantId};
 
 /// Loads the caps that may be charged, after all rows that determine them.
-pub(super) async fn load(
-    conn: &mut SqliteConnection,
-    needs: &Needs,
-    state: &mut BatchState,
-) -> Result<()> {
+pub(super) fn load(db: &Db, needs: &Needs, state: &mut BatchState) -> Result<()> {
     state.cap_scopes = state.charged(needs);
-    if state.cap_scopes.is_empty() {
-        return Ok(());
-    }
-    let wanted: Vec<(&str, &str)> = state
-        .cap_scopes
-        .iter()
-        .map(|(tenant, agent)| (tenant.as_str(), agent.as_ref().map_or("", |id| id.as_str())))
-        .collect();
-    let sql = format!(
-        "WITH wanted (t, a) AS (SELECT value ->> 0, value ->> 1 FROM json_each(?)) \
-         SELECT {CAP} FROM wanted CROSS JOIN caps ON tenant = t AND agent_id = a"
-    );
-    for row in fetch(conn, sql, json(&wanted)?).await? {
-        let cap = rows::cap(&row)?;
-        state.caps.insert(cap.key(), cap);
+    let sql = format!("SELECT {CAP} FROM caps WHERE tenant = ? AND agent_id = ?");
+    for (tenant, agent) in &state.cap_scopes {
+        let whose = agent.as_ref().map_or("", |id| id.as_str());
+        let found: Vec<Cap> = db.query(&sql).bind(tenant.as_str()).bind(whose).list(rows::cap)?;
+        state.caps.extend(found.into_iter().map(|cap| (cap.key(), cap)));
     }
     Ok(())
 }
 
 /// Writes a batch's changes.
-pub(super) async fn write(conn: &mut SqliteConnection, writes: &Writes) -> Result<()> {
+pub(super) fn write(db: &Db, writes: &Writes) -> Result<()> {
     let kept: Vec<&Cap> = writes.caps.values().flatten().collect();
-    RowBatch::upsert("caps", CAP, &["tenant", "agent_id", "window_s"])
-        .run(conn, &kept, bind)
-        .await?;
+    RowBatch::upsert("caps", CAP, &["tenant", "agent_id", "window_s"]).run(db, &kept, bind)?;
     for ((tenant, agent, window), _) in writes.caps.iter().filter(|(_, cap)| cap.is_none()) {
-        sqlx::query("DELETE FROM caps WHERE tenant = ? AND agent_id = ? AND window_s = ?")
+        db.query("DELETE FROM caps WHERE tenant = ? AND agent_id = ? AND window_s = ?")
             .bind(tenant.as_str())
             .bind(agent.as_ref().map_or("", |id| id.as_str()))
             .bind(window.seconds())
-            .execute(&mut *conn)
-            .await
-            .map_err(failure)?;
+            .execute()?;
     }
     Ok(())
 }
 
-fn bind(query: SqliteStatement, cap: &Cap) -> SqliteStatement {
+fn bind<'c>(query: Query<'c>, cap: &Cap) -> Query<'c> {
     query
         .bind(cap.tenant.as_str())
         .bind(cap.agent.as_ref().map_or("", |id| id.as_str()))
@@ -72,25 +51,15 @@ fn bind(query: SqliteStatement, cap: &Cap) -> SqliteStatement {
 #[async_trait]
 impl CapStore for SqliteStore {
     async fn list_capped(&self) -> Result<Vec<TenantId>> {
-        sqlx::query("SELECT DISTINCT tenant FROM caps")
-            .fetch_all(&self.readers)
-            .await
-            .map_err(failure)?
-            .iter()
-            .map(|row| rows::parse(row, "tenant"))
-            .collect()
+        self.read(|db| {
+            db.query("SELECT DISTINCT tenant FROM caps").list(|row| rows::parse(row, "tenant"))
+        })
+        .await
     }
 
     async fn list_caps(&self, tenant: &TenantId) -> Result<Vec<Cap>> {
         let sql = format!("SELECT {CAP} FROM caps WHERE tenant = ? ORDER BY agent_id, window_s");
-        sqlx::query(AssertSqlSafe(sql))
-            .bind(tenant.as_str())
-            .fetch_all(&self.readers)
-            .await
-            .map_err(failure)?
-            .iter()
-            .map(rows::cap)
-            .collect()
+        self.read(|db| db.query(&sql).bind(tenant.as_str()).list(rows::cap)).await
     }
 
     async fn list_caps_of(&self, tenant: &TenantId, agents: &[AgentId]) -> Result<Vec<Cap>> {
@@ -100,14 +69,7 @@ impl CapStore for SqliteStore {
             "SELECT {CAP} FROM caps WHERE tenant = ? \
              AND agent_id IN (SELECT value FROM json_each(?)) ORDER BY agent_id, window_s"
         );
-        sqlx::query(AssertSqlSafe(sql))
-            .bind(tenant.as_str())
-            .bind(json(&whose)?)
-            .fetch_all(&self.readers)
+        self.read(|db| db.query(&sql).bind(tenant.as_str()).bind(json(&whose)?).list(rows::cap))
             .await
-            .map_err(failure)?
-            .iter()
-            .map(rows::cap)
-            .collect()
     }
 }

@@ -2,11 +2,8 @@
 
 use std::collections::HashMap;
 
-use sqlx::AssertSqlSafe;
-use sqlx::sqlite::{SqliteConnection, SqlitePool, SqliteRow};
-
 use super::batch::json;
-use super::connection::failure;
+use super::db::{Db, Row};
 use super::log::unpacked;
 use super::rows;
 use crate::store::rows::{OUTBOX, RETURN};
@@ -16,48 +13,45 @@ use handoffd_core::domain::ids::{HandoffId, Micros, TenantId};
 
 /// From receiver to receiver by the index, and of each the first row that is due: the time grows with
 /// the receivers and not with what waits, or a backlog would slow the dispatcher down and grow by that.
-pub(super) const DUE_RECEIVERS: &str = "WITH RECURSIVE receivers (tenant, target) AS ( \
-       SELECT * FROM (SELECT tenant, target FROM outbox ORDER BY tenant, target LIMIT 1) \
+pub(super) const DUE_RECEIVERS: &str = "WITH RECURSIVE tenants (tenant) AS ( \
+       SELECT min(tenant) FROM outbox \
      UNION ALL \
-       SELECT o.tenant, o.target FROM receivers AS r CROSS JOIN outbox AS o ON o.rowid = coalesce( \
-         (SELECT n.rowid FROM outbox AS n WHERE n.tenant = r.tenant AND n.target > r.target \
-            ORDER BY n.target LIMIT 1), \
-         (SELECT n.rowid FROM outbox AS n WHERE n.tenant > r.tenant \
-            ORDER BY n.tenant, n.target LIMIT 1))) \
-     SELECT r.tenant, r.target FROM receivers AS r CROSS JOIN outbox AS first ON first.rowid = ( \
-       SELECT o.rowid FROM outbox AS o \
-       WHERE o.tenant = r.tenant AND o.target = r.target AND o.mode = ? AND o.visible_at <= ? \
-         AND NOT EXISTS (SELECT 1 FROM outbox AS before WHERE before.tenant = o.tenant \
-           AND before.task_id = o.task_id AND before.seq < o.seq) \
-       ORDER BY o.priority, o.created_at LIMIT 1) \
+       SELECT (SELECT n.tenant FROM outbox AS n WHERE n.tenant > t.tenant \
+         ORDER BY n.tenant LIMIT 1) FROM tenants AS t WHERE t.tenant IS NOT NULL), \
+     receivers (tenant, target) AS ( \
+       SELECT t.tenant, '' FROM tenants AS t WHERE t.tenant IS NOT NULL \
+     UNION ALL \
+       SELECT r.tenant, (SELECT n.target FROM outbox AS n WHERE n.tenant = r.tenant \
+         AND n.target > r.target ORDER BY n.target LIMIT 1) FROM receivers AS r WHERE r.target IS NOT NULL) \
+     SELECT r.tenant, r.target FROM receivers AS r CROSS JOIN outbox AS first \
+       ON first.tenant = r.tenant AND first.handoff_id = (SELECT o.handoff_id FROM outbox AS o \
+         WHERE o.tenant = r.tenant AND o.target = r.target AND o.mode = ? AND o.visible_at <= ? \
+           AND NOT EXISTS (SELECT 1 FROM outbox AS before WHERE before.tenant = o.tenant \
+             AND before.task_id = o.task_id AND before.seq < o.seq) \
+         ORDER BY o.priority, o.created_at LIMIT 1) \
      ORDER BY first.created_at, r.tenant, r.target LIMIT ?";
 
 /// See [`crate::store::Store::list_due_receivers`].
-pub(super) async fn list_due_receivers(
-    pool: &SqlitePool,
+pub(super) fn list_due_receivers(
+    db: &Db,
     mode: DeliveryMode,
     now: Micros,
     limit: i64,
 ) -> Result<Vec<ReceiverKey>> {
-    sqlx::query(DUE_RECEIVERS)
+    db.query(DUE_RECEIVERS)
         .bind(mode.as_str())
         .bind(now.0)
         .bind(limit.max(0))
-        .fetch_all(pool)
-        .await
-        .map_err(failure)?
-        .iter()
-        .map(|row| Ok((rows::parse(row, "tenant")?, rows::parse(row, "target")?)))
-        .collect()
+        .list(|row| Ok((rows::parse(row, "tenant")?, rows::parse(row, "target")?)))
 }
 
 /// See [`crate::store::Store::list_due_among`].
-pub(super) async fn list_due_among(
-    pool: &SqlitePool,
+pub(super) fn list_due_among(
+    db: &Db,
     receivers: &[ReceiverKey],
     now: Micros,
 ) -> Result<Vec<ReceiverKey>> {
-    sqlx::query(
+    db.query(
         "WITH wanted (t, a) AS (SELECT value ->> 0, value ->> 1 FROM json_each(?1)) \
          SELECT t AS tenant, a AS target FROM wanted WHERE EXISTS \
            (SELECT 1 FROM outbox AS o WHERE o.tenant = t AND o.target = a AND o.visible_at <= ?2 \
@@ -68,12 +62,7 @@ pub(super) async fn list_due_among(
     )
     .bind(json(&receivers)?)
     .bind(now.0)
-    .fetch_all(pool)
-    .await
-    .map_err(failure)?
-    .iter()
-    .map(|row| Ok((rows::parse(row, "tenant")?, rows::parse(row, "target")?)))
-    .collect()
+    .list(|row| Ok((rows::parse(row, "tenant")?, rows::parse(row, "target")?)))
 }
 
 /// Condition: the first row of its task, and unclaimed.
@@ -81,8 +70,8 @@ const FREE_FIRST: &str = "o.visible_at <= ? AND NOT EXISTS (SELECT 1 FROM outbox
      WHERE before.tenant = o.tenant AND before.task_id = o.task_id AND before.seq < o.seq)";
 
 /// See [`crate::store::Store::list_waiting`].
-pub(super) async fn list_waiting(
-    pool: &SqlitePool,
+pub(super) fn list_waiting(
+    db: &Db,
     receiver: &ReceiverKey,
     now: Micros,
     limit: i64,
@@ -91,14 +80,14 @@ pub(super) async fn list_waiting(
         "SELECT {OUTBOX} FROM outbox AS o WHERE o.tenant = ? AND o.target = ? AND {FREE_FIRST} \
          ORDER BY o.priority, o.created_at LIMIT ?"
     );
-    let query = sqlx::query(AssertSqlSafe(sql)).bind(receiver.0.as_str());
+    let query = db.query(&sql).bind(receiver.0.as_str());
     let query = query.bind(receiver.1.as_str()).bind(now.0).bind(limit.max(0));
-    query.fetch_all(pool).await.map_err(failure)?.iter().map(rows::outbox).collect()
+    query.list(rows::outbox)
 }
 
 /// See [`crate::store::Store::list_unpulled`].
-pub(super) async fn list_unpulled(
-    pool: &SqlitePool,
+pub(super) fn list_unpulled(
+    db: &Db,
     before: Micros,
     now: Micros,
     limit: i64,
@@ -109,14 +98,14 @@ pub(super) async fn list_unpulled(
            WHERE e.tenant = o.tenant AND e.task_id = o.task_id AND e.status = 'OPEN') \
          ORDER BY o.created_at LIMIT ?"
     );
-    let query = sqlx::query(AssertSqlSafe(sql)).bind(before.0).bind(now.0).bind(limit.max(0));
-    query.fetch_all(pool).await.map_err(failure)?.iter().map(rows::outbox).collect()
+    let query = db.query(&sql).bind(before.0).bind(now.0).bind(limit.max(0));
+    query.list(rows::outbox)
 }
 
 /// See [`crate::store::Store::claim`]. A handoff waits for those before it on its task, whoever
 /// receives them.
-pub(super) async fn claim(
-    conn: &mut SqliteConnection,
+pub(super) fn claim(
+    db: &Db,
     receiver: &ReceiverKey,
     mode: DeliveryMode,
     broker: &str,
@@ -125,8 +114,9 @@ pub(super) async fn claim(
     limit: i64,
 ) -> Result<Vec<Claim>> {
     let (tenant, target) = receiver;
-    let found = sqlx::query(
-        "SELECT o.tenant, o.handoff_id, o.task_id, o.target, o.attempt, \
+    let mut ids = Vec::new();
+    let mut claims: Vec<Claim> = Vec::new();
+    db.query("SELECT o.tenant, o.handoff_id, o.task_id, o.target, o.attempt, \
            o.busy, h.deadline_at, h.fencing_token, h.idempotent, h.attempts, h.reason, h.policy, h.traceparent, h.tracestate, h.span, c.codec, c.bytes, c.salt, c.segment \
          FROM outbox AS o \
          JOIN handoffs AS h ON h.tenant = o.tenant AND h.handoff_id = o.handoff_id \
@@ -134,39 +124,31 @@ pub(super) async fn claim(
          WHERE o.tenant = ? AND o.target = ? AND o.visible_at <= ? AND NOT EXISTS \
            (SELECT 1 FROM outbox AS before WHERE before.tenant = o.tenant \
               AND before.task_id = o.task_id AND before.seq < o.seq) \
-         ORDER BY o.priority, o.created_at, o.seq, o.handoff_id LIMIT ?",
-    )
+         ORDER BY o.priority, o.created_at, o.seq, o.handoff_id LIMIT ?")
     .bind(tenant.as_str())
     .bind(target.as_str())
     .bind(now.0)
     .bind(limit.max(0))
-    .fetch_all(&mut *conn)
-    .await
-    .map_err(failure)?;
-    if found.is_empty() {
+    .each(|row| {
+        let id: &str = row.get("handoff_id")?;
+        // A row that cannot be read must not keep its neighbours from delivery. It stays claimed; its
+        // deadline, or a person who sees this line, ends it.
+        match claimed(row) {
+            Ok(claim) => claims.push(claim),
+            Err(err) => tracing::error!(handoff_id = id, %err, "a claimed handoff cannot be read"),
+        }
+        ids.push(id.to_owned());
+        Ok(())
+    })?;
+    if ids.is_empty() {
         return Ok(Vec::new());
     }
-    let ids =
-        found.iter().map(|row| rows::get(row, "handoff_id")).collect::<Result<Vec<&str>>>()?;
     let ids = json(&ids)?;
-    // A row that cannot be read must not keep its neighbours from delivery. It stays claimed; its
-    // deadline, or a person who sees this line, ends it.
-    let mut claims: Vec<Claim> = found
-        .iter()
-        .filter_map(|row| {
-            claimed(row)
-                .inspect_err(|err| {
-                    let handoff_id = rows::get::<&str>(row, "handoff_id").unwrap_or_default();
-                    tracing::error!(handoff_id, %err, "a claimed handoff cannot be read");
-                })
-                .ok()
-        })
-        .collect();
-    let mut personal = load_personal(conn, tenant, &ids).await?;
+    let mut personal = load_personal(db, tenant, &ids)?;
     for claim in &mut claims {
         claim.personal = personal.remove(&claim.handoff_id).unwrap_or_default();
     }
-    sqlx::query(
+    db.query(
         "UPDATE outbox SET visible_at = ?, claimed_by = ?, mode = ?, attempt = attempt + 1 \
          WHERE tenant = ? AND handoff_id IN (SELECT value FROM json_each(?))",
     )
@@ -175,13 +157,11 @@ pub(super) async fn claim(
     .bind(mode.as_str())
     .bind(tenant.as_str())
     .bind(ids)
-    .execute(conn)
-    .await
-    .map_err(failure)?;
+    .execute()?;
     Ok(claims)
 }
 
-fn claimed(row: &SqliteRow) -> Result<Claim> {
+fn claimed(row: &Row<'_>) -> Result<Claim> {
     // Erased since: the attempt goes on, with nothing to show. What is only cold is not erased, and
     // must not go out empty: open handoffs are held back from the archive, so this is a fault.
     let body = match rows::get::<Option<&[u8]>>(row, "bytes")? {
@@ -216,12 +196,13 @@ fn claimed(row: &SqliteRow) -> Result<Claim> {
 
 /// The stored personal data of handoffs. Joined from the list of ids and not by `IN`: only an equality lets SQLite
 /// use the partial index.
-async fn load_personal(
-    conn: &mut SqliteConnection,
+fn load_personal(
+    db: &Db,
     tenant: &TenantId,
     ids: &str,
 ) -> Result<HashMap<HandoffId, Vec<Vec<u8>>>> {
-    let found = sqlx::query(
+    let mut personal: HashMap<_, Vec<_>> = HashMap::new();
+    db.query(
         "SELECT h.handoff_id, p.codec, p.bytes FROM json_each(?1) AS wanted \
          CROSS JOIN handoffs AS h ON h.tenant = ?2 AND h.handoff_id = wanted.value \
          CROSS JOIN personal_data AS p ON p.tenant = ?2 \
@@ -230,34 +211,26 @@ async fn load_personal(
     )
     .bind(ids)
     .bind(tenant.as_str())
-    .fetch_all(conn)
-    .await
-    .map_err(failure)?;
-    let mut personal: HashMap<_, Vec<_>> = HashMap::new();
-    for row in &found {
+    .each(|row| {
         let bytes = unpacked(rows::codec(row)?, rows::get(row, "bytes")?)?;
         personal.entry(rows::parse(row, "handoff_id")?).or_default().push(bytes);
-    }
+        Ok(())
+    })?;
     Ok(personal)
 }
 
 /// Whether an agent's inbox has a return that no poll has.
-pub(super) async fn has_returns(
-    pool: &SqlitePool,
-    (tenant, agent): &ReceiverKey,
-    now: Micros,
-) -> Result<bool> {
-    let query = sqlx::query_scalar(
-        "SELECT EXISTS (SELECT 1 FROM returns \
-         WHERE tenant = ? AND agent_id = ? AND visible_at <= ?)",
-    );
-    let query = query.bind(tenant.as_str()).bind(agent.as_str()).bind(now.0);
-    query.fetch_one(pool).await.map_err(failure)
+pub(super) fn has_returns(db: &Db, (tenant, agent): &ReceiverKey, now: Micros) -> Result<bool> {
+    db.query("SELECT 1 FROM returns WHERE tenant = ? AND agent_id = ? AND visible_at <= ? LIMIT 1")
+        .bind(tenant.as_str())
+        .bind(agent.as_str())
+        .bind(now.0)
+        .exists()
 }
 
 /// See [`crate::store::Store::claim_returns`].
-pub(super) async fn claim_returns(
-    conn: &mut SqliteConnection,
+pub(super) fn claim_returns(
+    db: &Db,
     (tenant, agent): &ReceiverKey,
     now: Micros,
     until: Micros,
@@ -267,84 +240,62 @@ pub(super) async fn claim_returns(
         "SELECT {RETURN} FROM returns WHERE tenant = ? AND agent_id = ? AND visible_at <= ? \
          ORDER BY returned_at, handoff_id LIMIT ?"
     );
-    let query = sqlx::query(AssertSqlSafe(sql)).bind(tenant.as_str()).bind(agent.as_str());
-    let found = query.bind(now.0).bind(limit.max(0)).fetch_all(&mut *conn).await;
-    let found: Vec<_> =
-        found.map_err(failure)?.iter().map(rows::returned).collect::<Result<_>>()?;
+    let query = db.query(&sql).bind(tenant.as_str()).bind(agent.as_str());
+    let found: Vec<_> = query.bind(now.0).bind(limit.max(0)).list(rows::returned)?;
     if !found.is_empty() {
         let ids: Vec<_> = found.iter().map(|row: &ReturnRow| row.handoff_id.to_string()).collect();
-        let taken = sqlx::query(
+        let taken = db.query(
             "UPDATE returns SET visible_at = ? \
              WHERE tenant = ? AND handoff_id IN (SELECT value FROM json_each(?))",
         );
-        run(conn, taken.bind(until.0).bind(tenant.as_str()).bind(json(&ids)?)).await?;
+        taken.bind(until.0).bind(tenant.as_str()).bind(json(&ids)?).execute()?;
     }
     Ok(found)
 }
 
 /// See [`crate::store::Store::forget_refused_tasks`].
-pub(super) async fn forget_refused_tasks(
-    conn: &mut SqliteConnection,
-    before: Micros,
-) -> Result<u64> {
-    run(conn, sqlx::query("DELETE FROM refused_tasks WHERE updated_at < ?").bind(before.0)).await
+pub(super) fn forget_refused_tasks(db: &Db, before: Micros) -> Result<u64> {
+    db.query("DELETE FROM refused_tasks WHERE updated_at < ?").bind(before.0).execute()
 }
 
 /// See [`crate::store::Store::beat`].
-pub(super) async fn beat(conn: &mut SqliteConnection, broker: &str, now: Micros) -> Result<()> {
-    sqlx::query(
+pub(super) fn beat(db: &Db, broker: &str, now: Micros) -> Result<()> {
+    db.query(
         "INSERT INTO brokers (broker, seen_at) VALUES (?, ?) \
          ON CONFLICT (broker) DO UPDATE SET seen_at = max(seen_at + 1, excluded.seen_at)",
     )
     .bind(broker)
     .bind(now.0)
-    .execute(conn)
-    .await
-    .map_err(failure)?;
+    .execute()?;
     Ok(())
 }
 
 /// See [`crate::store::Store::list_heartbeats`].
-pub(super) async fn list_heartbeats(pool: &SqlitePool) -> Result<Vec<(String, Micros)>> {
-    sqlx::query("SELECT broker, seen_at FROM brokers ORDER BY broker")
-        .fetch_all(pool)
-        .await
-        .map_err(failure)?
-        .iter()
-        .map(|row| Ok((rows::get(row, "broker")?, Micros(rows::get(row, "seen_at")?))))
-        .collect()
+pub(super) fn list_heartbeats(db: &Db) -> Result<Vec<(String, Micros)>> {
+    db.query("SELECT broker, seen_at FROM brokers ORDER BY broker")
+        .list(|row| Ok((rows::get(row, "broker")?, Micros(rows::get(row, "seen_at")?))))
 }
 
 /// See [`crate::store::Store::list_strangers`].
-pub(super) async fn list_strangers(pool: &SqlitePool) -> Result<Vec<String>> {
-    sqlx::query(
+pub(super) fn list_strangers(db: &Db) -> Result<Vec<String>> {
+    db.query(
         "SELECT DISTINCT claimed_by FROM outbox WHERE mode = 'webhook' AND claimed_by IS NOT NULL \
            AND claimed_by NOT IN (SELECT broker FROM brokers) ORDER BY claimed_by",
     )
-    .fetch_all(pool)
-    .await
-    .map_err(failure)?
-    .iter()
-    .map(|row| rows::get(row, "claimed_by"))
-    .collect()
+    .list(|row| rows::get(row, "claimed_by"))
 }
 
 /// See [`crate::store::Store::list_claims`].
-pub(super) async fn list_claims(pool: &SqlitePool, broker: &str) -> Result<Vec<ClaimKey>> {
-    sqlx::query(
+pub(super) fn list_claims(db: &Db, broker: &str) -> Result<Vec<ClaimKey>> {
+    db.query(
         "SELECT tenant, handoff_id, attempt FROM outbox WHERE mode = 'webhook' AND claimed_by = ? \
          ORDER BY tenant, handoff_id",
     )
     .bind(broker)
-    .fetch_all(pool)
-    .await
-    .map_err(failure)?
-    .iter()
-    .map(|row| {
+    .list(|row| {
         let key = (rows::parse(row, "tenant")?, rows::parse(row, "handoff_id")?);
         Ok((key, rows::get(row, "attempt")?))
     })
-    .collect()
 }
 
 /// Frees claims; a condition follows.
@@ -352,53 +303,41 @@ const FREE: &str =
     "UPDATE outbox SET visible_at = 0, claimed_by = NULL WHERE mode = 'webhook' AND ";
 
 /// See [`crate::store::Store::release`].
-pub(super) async fn release(conn: &mut SqliteConnection, whose: ClaimRelease<'_>) -> Result<u64> {
+pub(super) fn release(db: &Db, whose: ClaimRelease<'_>) -> Result<u64> {
     let free = match whose {
         ClaimRelease::Everyone => {
-            run(&mut *conn, sqlx::query("DELETE FROM brokers")).await?;
-            sqlx::query(AssertSqlSafe(format!("{FREE} claimed_by IS NOT NULL")))
+            db.query("DELETE FROM brokers").execute()?;
+            db.query(&format!("{FREE} claimed_by IS NOT NULL"))
         }
         ClaimRelease::Own(broker) => {
-            run(&mut *conn, sqlx::query("DELETE FROM brokers WHERE broker = ?").bind(broker))
-                .await?;
-            sqlx::query(AssertSqlSafe(format!("{FREE} claimed_by = ?"))).bind(broker)
+            db.query("DELETE FROM brokers WHERE broker = ?").bind(broker).execute()?;
+            db.query(&format!("{FREE} claimed_by = ?")).bind(broker)
         }
         ClaimRelease::Silent(broker, seen) => {
-            if !is_silent(&mut *conn, broker, seen).await? {
+            if !is_silent(db, broker, seen)? {
                 return Ok(0);
             }
-            sqlx::query(AssertSqlSafe(format!("{FREE} claimed_by = ?"))).bind(broker)
+            db.query(&format!("{FREE} claimed_by = ?")).bind(broker)
         }
         ClaimRelease::These(broker, held) => {
             let held: Vec<_> = held.iter().map(|((tenant, id), n)| (tenant, id, n)).collect();
-            sqlx::query(AssertSqlSafe(format!(
+            db.query(&format!(
                 "{FREE} claimed_by = ? AND (tenant, handoff_id, attempt) IN \
                  (SELECT value ->> 0, value ->> 1, value ->> 2 FROM json_each(?))"
-            )))
+            ))
             .bind(broker)
             .bind(json(&held)?)
         }
     };
-    run(conn, free).await
+    free.execute()
 }
 
 /// Deletes the heartbeat if it still has that value; returns whether it had.
-async fn is_silent(
-    conn: &mut SqliteConnection,
-    broker: &str,
-    seen: Option<Micros>,
-) -> Result<bool> {
+fn is_silent(db: &Db, broker: &str, seen: Option<Micros>) -> Result<bool> {
     if let Some(seen) = seen {
-        let gone = sqlx::query("DELETE FROM brokers WHERE broker = ? AND seen_at = ?");
-        return Ok(run(conn, gone.bind(broker).bind(seen.0)).await? > 0);
+        let gone = db.query("DELETE FROM brokers WHERE broker = ? AND seen_at = ?");
+        return Ok(gone.bind(broker).bind(seen.0).execute()? > 0);
     }
-    let known = sqlx::query("SELECT 1 FROM brokers WHERE broker = ?").bind(broker);
-    Ok(known.fetch_optional(conn).await.map_err(failure)?.is_none())
-}
-
-async fn run(
-    conn: &mut SqliteConnection,
-    query: sqlx::query::Query<'_, sqlx::Sqlite, sqlx::sqlite::SqliteArguments>,
-) -> Result<u64> {
-    Ok(query.execute(conn).await.map_err(failure)?.rows_affected())
+    let known = db.query("SELECT 1 FROM brokers WHERE broker = ?").bind(broker);
+    Ok(!known.exists()?)
 }

@@ -3,11 +3,10 @@
 use std::collections::BTreeSet;
 
 use async_trait::async_trait;
-use sqlx::AssertSqlSafe;
-use sqlx::sqlite::{SqliteConnection, SqliteRow};
 
 use super::batch::json;
-use super::connection::failure;
+use super::connection::Ended;
+use super::db::{Db, Row};
 use super::{SqliteStore, rows};
 use crate::store::cold::{
     Archivable, ArchiveMark, ColdStore, ExclusiveLease, Frame, HotContent, PurgeMark,
@@ -20,106 +19,85 @@ use handoffd_core::domain::ids::{ContentId, Micros, TenantId};
 #[async_trait]
 impl ColdStore for SqliteStore {
     async fn take_lease(&self, lease: &ExclusiveLease, now: Micros, until: Micros) -> Result<bool> {
-        let mut tx = self.begin().await?;
-        let taken = sqlx::query(
-            "INSERT INTO leases (name, owner, held_until) VALUES (?, ?, ?) \
+        self.write(|db| {
+            Ok(db
+                .query(
+                    "INSERT INTO leases (name, owner, held_until) VALUES (?, ?, ?) \
              ON CONFLICT (name) DO UPDATE \
              SET owner = excluded.owner, held_until = excluded.held_until \
              WHERE leases.owner = excluded.owner OR leases.held_until <= ?",
-        )
-        .bind(&lease.name)
-        .bind(&lease.owner)
-        .bind(until.0)
-        .bind(now.0)
-        .execute(&mut tx.conn)
+                )
+                .bind(&lease.name)
+                .bind(&lease.owner)
+                .bind(until.0)
+                .bind(now.0)
+                .execute()?
+                == 1)
+        })
         .await
-        .map_err(failure);
-        tx.settle(taken.map(|done| done.rows_affected() == 1)).await
     }
 
     async fn release_lease(&self, lease: &ExclusiveLease) -> Result<()> {
-        let mut tx = self.begin().await?;
-        let gone = sqlx::query("DELETE FROM leases WHERE name = ? AND owner = ?")
-            .bind(&lease.name)
-            .bind(&lease.owner)
-            .execute(&mut tx.conn)
-            .await
-            .map_err(failure);
-        tx.settle(gone.map(drop)).await
+        self.write(|db| {
+            db.query("DELETE FROM leases WHERE name = ? AND owner = ?")
+                .bind(&lease.name)
+                .bind(&lease.owner)
+                .execute()
+                .map(drop)
+        })
+        .await
     }
 
     async fn find_archive_mark(&self, tenant: &TenantId) -> Result<ArchiveMark> {
-        let row = sqlx::query(
-            "SELECT done_below, scanned_to, rescan_at FROM archive_marks WHERE tenant = ?",
-        )
-        .bind(tenant.as_str())
-        .fetch_optional(&self.readers)
-        .await
-        .map_err(failure)?;
-        row.map_or(Ok(ArchiveMark::default()), |row| {
-            Ok(ArchiveMark {
-                done_below: rows::get(&row, "done_below")?,
-                scanned_to: rows::get(&row, "scanned_to")?,
-                rescan_at: Micros(rows::get(&row, "rescan_at")?),
-            })
-        })
+        let sql = "SELECT done_below, scanned_to, rescan_at FROM archive_marks WHERE tenant = ?";
+        let found = self.read(|db| db.query(sql).bind(tenant.as_str()).find(mark)).await?;
+        Ok(found.unwrap_or_default())
     }
 
     async fn keep_archive_mark(&self, tenant: &TenantId, mark: ArchiveMark) -> Result<()> {
-        let mut tx = self.begin().await?;
-        let kept = sqlx::query(
-            "INSERT INTO archive_marks (tenant, done_below, scanned_to, rescan_at) \
+        self.write(|db| {
+            db.query(
+                "INSERT INTO archive_marks (tenant, done_below, scanned_to, rescan_at) \
              VALUES (?, ?, ?, ?) ON CONFLICT (tenant) DO UPDATE \
              SET done_below = excluded.done_below, scanned_to = excluded.scanned_to, \
                  rescan_at = excluded.rescan_at",
-        )
-        .bind(tenant.as_str())
-        .bind(mark.done_below)
-        .bind(mark.scanned_to)
-        .bind(mark.rescan_at.0)
-        .execute(&mut tx.conn)
+            )
+            .bind(tenant.as_str())
+            .bind(mark.done_below)
+            .bind(mark.scanned_to)
+            .bind(mark.rescan_at.0)
+            .execute()
+            .map(drop)
+        })
         .await
-        .map_err(failure);
-        tx.settle(kept.map(drop)).await
     }
 
     async fn find_purge_mark(&self, tenant: &TenantId) -> Result<PurgeMark> {
-        let row = sqlx::query(
-            "SELECT done_below, scanned_to, rescan_at, unclean FROM purge_marks WHERE tenant = ?",
-        )
-        .bind(tenant.as_str())
-        .fetch_optional(&self.readers)
-        .await
-        .map_err(failure)?;
-        row.map_or(Ok(PurgeMark::default()), |row| {
-            Ok(PurgeMark {
-                scan: ArchiveMark {
-                    done_below: rows::get(&row, "done_below")?,
-                    scanned_to: rows::get(&row, "scanned_to")?,
-                    rescan_at: Micros(rows::get(&row, "rescan_at")?),
-                },
-                unclean: rows::get(&row, "unclean")?,
-            })
-        })
+        let sql =
+            "SELECT done_below, scanned_to, rescan_at, unclean FROM purge_marks WHERE tenant = ?";
+        let purge =
+            |row: &Row<'_>| Ok(PurgeMark { scan: mark(row)?, unclean: row.get("unclean")? });
+        let found = self.read(|db| db.query(sql).bind(tenant.as_str()).find(purge)).await?;
+        Ok(found.unwrap_or_default())
     }
 
     async fn keep_purge_mark(&self, tenant: &TenantId, mark: PurgeMark) -> Result<()> {
-        let mut tx = self.begin().await?;
-        let kept = sqlx::query(
-            "INSERT INTO purge_marks (tenant, done_below, scanned_to, rescan_at, unclean) \
+        self.write(|db| {
+            db.query(
+                "INSERT INTO purge_marks (tenant, done_below, scanned_to, rescan_at, unclean) \
              VALUES (?, ?, ?, ?, ?) ON CONFLICT (tenant) DO UPDATE \
              SET done_below = excluded.done_below, scanned_to = excluded.scanned_to, \
                  rescan_at = excluded.rescan_at, unclean = excluded.unclean",
-        )
-        .bind(tenant.as_str())
-        .bind(mark.scan.done_below)
-        .bind(mark.scan.scanned_to)
-        .bind(mark.scan.rescan_at.0)
-        .bind(mark.unclean)
-        .execute(&mut tx.conn)
+            )
+            .bind(tenant.as_str())
+            .bind(mark.scan.done_below)
+            .bind(mark.scan.scanned_to)
+            .bind(mark.scan.rescan_at.0)
+            .bind(mark.unclean)
+            .execute()
+            .map(drop)
+        })
         .await
-        .map_err(failure);
-        tx.settle(kept.map(drop)).await
     }
 
     async fn list_archivable(
@@ -128,8 +106,9 @@ impl ColdStore for SqliteStore {
         from: i64,
         limit: i64,
     ) -> Result<Vec<Archivable>> {
-        sqlx::query(
-            "SELECT r.leaf_index, r.recorded_at, r.body, \
+        self.read(|db| {
+            db.query(
+                "SELECT r.leaf_index, r.recorded_at, r.body, \
                CASE WHEN c.salt IS NOT NULL AND c.bytes IS NOT NULL THEN c.content_id END AS hot, \
                length(c.bytes) AS size, \
                c.content_id IN (SELECT h.content_id FROM handoffs AS h \
@@ -143,16 +122,13 @@ impl ColdStore for SqliteStore {
              LEFT JOIN contents AS c ON c.tenant = r.tenant AND c.content_id = r.content_id \
              WHERE r.tenant = ?1 AND r.leaf_index >= ?2 AND r.leaf_index < ?2 + ?3 \
              ORDER BY r.leaf_index",
-        )
-        .bind(tenant.as_str())
-        .bind(from)
-        .bind(limit.max(0))
-        .fetch_all(&self.readers)
+            )
+            .bind(tenant.as_str())
+            .bind(from)
+            .bind(limit.max(0))
+            .list(archivable)
+        })
         .await
-        .map_err(failure)?
-        .iter()
-        .map(archivable)
-        .collect()
     }
 
     async fn list_contents(
@@ -160,20 +136,21 @@ impl ColdStore for SqliteStore {
         tenant: &TenantId,
         ids: &[ContentId],
     ) -> Result<Vec<StoredContent>> {
-        sqlx::query(AssertSqlSafe(format!(
-            "SELECT c.content_id, {KEPT} FROM json_each(?) AS wanted \
+        self.read(|db| {
+            db.query(&format!(
+                "SELECT c.content_id, {KEPT} FROM json_each(?) AS wanted \
              CROSS JOIN contents AS c ON c.tenant = ? AND c.content_id = wanted.value"
-        )))
-        .bind(json(&ids)?)
-        .bind(tenant.as_str())
-        .fetch_all(&self.readers)
-        .await
-        .map_err(failure)?
-        .iter()
-        .map(|row| {
-            Ok(StoredContent { id: rows::get(row, "content_id")?, kept: rows::content_kept(row)? })
+            ))
+            .bind(json(&ids)?)
+            .bind(tenant.as_str())
+            .list(|row| {
+                Ok(StoredContent {
+                    id: rows::get(row, "content_id")?,
+                    kept: rows::content_kept(row)?,
+                })
+            })
         })
-        .collect()
+        .await
     }
 
     async fn settle_cold(
@@ -183,60 +160,42 @@ impl ColdStore for SqliteStore {
         segment: &str,
         frames: &[Frame],
     ) -> Result<bool> {
-        let mut tx = self.begin().await?;
-        let outcome = async {
-            if !holds(&mut tx.conn, lease).await? {
-                return Ok(false);
-            }
+        self.under(lease, |db| {
             let sql = "bytes IS NOT NULL AND salt IS NOT NULL";
-            Ok(place(&mut tx.conn, tenant, segment, frames, sql, None).await? == frames.len())
-        }
-        .await;
-        match outcome {
-            Ok(true) => tx.settle(Ok(true)).await,
-            other => {
-                tx.abandon().await;
-                other
-            }
-        }
+            Ok(place(db, tenant, segment, frames, sql, None)? == frames.len())
+        })
+        .await
     }
 
     async fn list_to_forget(&self, tenant: &TenantId, limit: i64) -> Result<Vec<String>> {
-        sqlx::query(
-            "SELECT DISTINCT segment FROM contents INDEXED BY contents_segment \
+        self.read(|db| {
+            db.query(
+                "SELECT DISTINCT segment FROM contents INDEXED BY contents_segment \
              WHERE tenant = ? AND segment IS NOT NULL AND salt IS NULL ORDER BY segment LIMIT ?",
-        )
-        .bind(tenant.as_str())
-        .bind(limit.max(0))
-        .fetch_all(&self.readers)
+            )
+            .bind(tenant.as_str())
+            .bind(limit.max(0))
+            .list(|row| rows::get(row, "segment"))
+        })
         .await
-        .map_err(failure)?
-        .iter()
-        .map(|row| rows::get(row, "segment"))
-        .collect()
     }
 
     async fn list_inhabitants(&self, tenant: &TenantId, segment: &str) -> Result<SegmentContents> {
-        let found = sqlx::query(
-            "SELECT content_id, salt IS NULL AS erased, seg_offset, seg_length FROM contents \
-             WHERE tenant = ? AND segment = ? ORDER BY seg_offset",
-        )
-        .bind(tenant.as_str())
-        .bind(segment)
-        .fetch_all(&self.readers)
-        .await
-        .map_err(failure)?;
+        let sql = "SELECT content_id, salt IS NULL AS erased, seg_offset, seg_length FROM contents \
+             WHERE tenant = ? AND segment = ? ORDER BY seg_offset";
         let mut inhabitants = SegmentContents::default();
-        for row in &found {
+        let read = |row: &Row<'_>| {
             let id = rows::parse(row, "content_id")?;
-            if rows::get(row, "erased")? {
+            if row.get("erased")? {
                 inhabitants.erased.push(id);
             } else {
                 let offset = rows::unsigned(row, "seg_offset")?;
                 let length = rows::unsigned(row, "seg_length")?;
                 inhabitants.live.push(Frame { id, offset, length });
             }
-        }
+            Ok(())
+        };
+        self.read(|db| db.query(sql).bind(tenant.as_str()).bind(segment).each(read)).await?;
         Ok(inhabitants)
     }
 
@@ -248,24 +207,13 @@ impl ColdStore for SqliteStore {
         to: &str,
         frames: &[Frame],
     ) -> Result<bool> {
-        let mut tx = self.begin().await?;
-        let outcome = async {
-            if !holds(&mut tx.conn, lease).await? {
-                return Ok(false);
-            }
+        self.under(lease, |db| {
             let sql = "salt IS NOT NULL AND segment = ?4";
-            let moved = place(&mut tx.conn, tenant, to, frames, sql, Some(from)).await?;
-            let left = clear(&mut tx.conn, tenant, from).await?;
+            let moved = place(db, tenant, to, frames, sql, Some(from))?;
+            let left = clear(db, tenant, from)?;
             Ok(moved == frames.len() && left == 0)
-        }
-        .await;
-        match outcome {
-            Ok(true) => tx.settle(Ok(true)).await,
-            other => {
-                tx.abandon().await;
-                other
-            }
-        }
+        })
+        .await
     }
 
     async fn list_unreferenced(
@@ -273,23 +221,52 @@ impl ColdStore for SqliteStore {
         tenant: &TenantId,
         segments: &[String],
     ) -> Result<Vec<String>> {
-        let known: BTreeSet<String> = sqlx::query(
-            "SELECT value FROM json_each(?) WHERE EXISTS \
+        let ids = json(&segments)?;
+        let known: BTreeSet<String> = self
+            .read(|db| {
+                db.query(
+                    "SELECT value FROM json_each(?) WHERE EXISTS \
                (SELECT 1 FROM contents WHERE tenant = ? AND segment = value)",
-        )
-        .bind(json(&segments)?)
-        .bind(tenant.as_str())
-        .fetch_all(&self.readers)
-        .await
-        .map_err(failure)?
-        .iter()
-        .map(|row| rows::get(row, "value"))
-        .collect::<Result<_>>()?;
+                )
+                .bind(ids.as_str())
+                .bind(tenant.as_str())
+                .list(|row| rows::get(row, "value"))
+            })
+            .await?;
         Ok(segments.iter().filter(|segment| !known.contains(*segment)).cloned().collect())
     }
 }
 
-fn archivable(row: &SqliteRow) -> Result<Archivable> {
+impl SqliteStore {
+    /// Writes while the owner holds the lease: a write transaction keeps other owners out. Returns whether it was
+    /// held, and everything was written as `write` wants it; else nothing is.
+    async fn under(
+        &self,
+        lease: &ExclusiveLease,
+        write: impl FnOnce(&Db) -> Result<bool>,
+    ) -> Result<bool> {
+        self.transaction(|db| {
+            let held = db
+                .query("SELECT 1 FROM leases WHERE name = ? AND owner = ?")
+                .bind(&lease.name)
+                .bind(&lease.owner)
+                .exists()?;
+            let done = held && write(db)?;
+            Ok(Ended { value: done, keep: done, records: 0 })
+        })
+        .await
+    }
+}
+
+fn mark(row: &Row<'_>) -> Result<ArchiveMark> {
+    Ok(ArchiveMark {
+        done_below: row.get("done_below")?,
+        scanned_to: row.get("scanned_to")?,
+        rescan_at: Micros(row.get("rescan_at")?),
+    })
+}
+
+fn archivable(row: &Row<'_>) -> Result<Archivable> {
     let content = match rows::parse_opt(row, "hot")? {
         Some(id) => Some(HotContent {
             id,
@@ -306,20 +283,9 @@ fn archivable(row: &SqliteRow) -> Result<Archivable> {
     })
 }
 
-/// Whether the owner still holds the lease. A write transaction keeps other owners out.
-async fn holds(conn: &mut SqliteConnection, lease: &ExclusiveLease) -> Result<bool> {
-    let found = sqlx::query("SELECT 1 FROM leases WHERE name = ? AND owner = ?")
-        .bind(&lease.name)
-        .bind(&lease.owner)
-        .fetch_optional(conn)
-        .await
-        .map_err(failure)?;
-    Ok(found.is_some())
-}
-
 /// Moves unchanged contents to a segment; returns their number.
-async fn place(
-    conn: &mut SqliteConnection,
+fn place(
+    db: &Db,
     tenant: &TenantId,
     segment: &str,
     frames: &[Frame],
@@ -333,29 +299,23 @@ async fn place(
            seg_offset = f.value ->> 1, seg_length = f.value ->> 2 FROM json_each(?2) AS f \
          WHERE tenant = ?3 AND content_id = f.value ->> 0 AND {standing}"
     );
-    let query = sqlx::query(AssertSqlSafe(sql)).bind(segment).bind(json(&frames)?);
+    let query = db.query(&sql).bind(segment).bind(json(&frames)?);
     let query = query.bind(tenant.as_str());
     let query = if let Some(from) = from { query.bind(from) } else { query };
-    let done = query.execute(conn).await.map_err(failure)?;
-    Ok(usize::try_from(done.rows_affected()).unwrap_or(usize::MAX))
+    Ok(usize::try_from(query.execute()?).unwrap_or(usize::MAX))
 }
 
 /// Drops the locations of erased contents in a segment; returns the number of other contents left there.
-async fn clear(conn: &mut SqliteConnection, tenant: &TenantId, segment: &str) -> Result<i64> {
-    sqlx::query(
+fn clear(db: &Db, tenant: &TenantId, segment: &str) -> Result<i64> {
+    db.query(
         "UPDATE contents SET segment = NULL, seg_offset = NULL, seg_length = NULL \
          WHERE tenant = ? AND segment = ? AND salt IS NULL",
     )
     .bind(tenant.as_str())
     .bind(segment)
-    .execute(&mut *conn)
-    .await
-    .map_err(failure)?;
-    let left = sqlx::query("SELECT count(*) AS n FROM contents WHERE tenant = ? AND segment = ?")
+    .execute()?;
+    db.query("SELECT count(*) AS n FROM contents WHERE tenant = ? AND segment = ?")
         .bind(tenant.as_str())
         .bind(segment)
-        .fetch_one(conn)
-        .await
-        .map_err(failure)?;
-    rows::get(&left, "n")
+        .one(|row| row.get("n"))
 }

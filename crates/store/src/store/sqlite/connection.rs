@@ -2,28 +2,20 @@
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use sqlx::sqlite::{
-    SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous,
-};
-use sqlx::{ConnectOptions, Connection};
-use tokio::sync::{Mutex, MutexGuard};
+use tokio::runtime::{Handle, RuntimeFlavor};
+use tokio::sync::Semaphore;
 
 use super::SqliteStore;
+use super::db::Db;
 use super::wal::{self, Wal};
 use crate::fault::{self, Io};
 use crate::store::{Result, StoreError};
 
 /// Wait of a statement for another process, and of a reader for a free connection.
-const PATIENCE: Duration = Duration::from_secs(5);
-
-/// Prepared statements kept on a connection: about twice as many as there are.
-const STATEMENTS: usize = 200;
-
-/// Page cache of the writer, in KiB (negative by SQLite's convention).
-const WRITER_CACHE: &str = "-16384";
+pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Default of [`SqliteOptions::rewrite_limit`]: 1 GiB takes seconds.
 const REWRITE_LIMIT: u64 = 1 << 30;
@@ -62,78 +54,152 @@ impl Default for SqliteOptions {
     }
 }
 
+/// A database file, to connect to.
+#[derive(Debug, Clone)]
+pub(super) struct DbFile {
+    pub(super) path: PathBuf,
+    /// Whether a task copies the write-ahead log: see [`super::wal`].
+    exclusive: bool,
+}
+
+impl DbFile {
+    /// Connects to write. `secure_delete` overwrites what is erased, and does not just mark it as free; the page cache
+    /// is in KiB (negative by SQLite's convention).
+    pub(super) fn writer(&self, patience: Duration) -> Result<Db> {
+        let net = if self.exclusive { wal::NET } else { wal::OWN };
+        let pragmas = format!(
+            "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON; \
+             PRAGMA temp_store = MEMORY; PRAGMA cache_size = -16384; PRAGMA secure_delete = ON; \
+             PRAGMA journal_size_limit = {}; PRAGMA wal_autocheckpoint = {net}",
+            wal::LONG
+        );
+        Db::open(&self.path, patience, &pragmas)
+    }
+
+    /// Connects to read. Reads at once: a file that is no database is told now.
+    fn reader(&self) -> Result<Db> {
+        let pragmas = "PRAGMA temp_store = MEMORY; PRAGMA query_only = ON; \
+                       SELECT count(*) FROM sqlite_schema";
+        Db::open(&self.path, PATIENCE, pragmas)
+    }
+}
+
+/// Runs blocking work on this thread; a runtime of several threads gives its other tasks to another meanwhile.
+///
+/// A batch is some hundred statements of a few microseconds each: a thread of its own would cost two switches
+/// a statement, or two a call with everything that the call borrows copied.
+pub(super) fn in_place<T>(work: impl FnOnce() -> T) -> T {
+    if Handle::current().runtime_flavor() == RuntimeFlavor::MultiThread {
+        tokio::task::block_in_place(work)
+    } else {
+        work()
+    }
+}
+
 /// The only writing connection; reopened after it was dropped.
 pub(super) struct Writer {
-    pub(super) options: SqliteConnectOptions,
+    pub(super) file: DbFile,
     pub(super) rewrite_limit: u64,
-    conn: Option<SqliteConnection>,
+    db: Option<Db>,
     pub(super) closed: bool,
 }
 
-/// An open write transaction.
-///
-/// It owns its connection and gives it back only when the transaction has ended. A caller that goes
-/// away in between (a dropped future, a panic in `plan`) takes the connection along, closing it
-/// rolls back, and the next writer opens another: no state of a half-done transaction survives,
-/// whatever SQLite did to it. The fields drop in this order, so the connection goes first.
-pub(super) struct Tx<'a> {
-    pub(super) conn: SqliteConnection,
-    writer: MutexGuard<'a, Writer>,
-    wal: Option<&'a Wal>,
-    /// Records written in the transaction.
+/// The end of a write transaction.
+pub(super) struct Ended<T> {
+    /// What the caller gets.
+    pub(super) value: T,
+    /// Commit, and not roll back.
+    pub(super) keep: bool,
+    /// Records written.
     pub(super) records: usize,
 }
 
-impl Tx<'_> {
-    /// Commits a success, rolls back an error.
-    pub(super) async fn settle<T>(self, outcome: Result<T>) -> Result<T> {
-        match outcome {
-            Ok(value) => {
-                injected(Io::Commit)?;
-                self.end("COMMIT").await?;
-                injected(Io::Committed)?;
-                Ok(value)
-            }
-            Err(err) => {
-                self.abandon().await;
-                Err(err)
-            }
-        }
+/// Connections for reading; each is opened when it is first needed.
+pub(super) struct Readers {
+    file: DbFile,
+    free: Mutex<Vec<Db>>,
+    places: Semaphore,
+    most: u32,
+}
+
+impl Readers {
+    fn free(&self) -> std::sync::MutexGuard<'_, Vec<Db>> {
+        self.free.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Rolls the transaction back.
-    pub(super) async fn abandon(self) {
-        // Where it fails, SQLite has rolled back by itself (disk full, I/O error): `end` drops the
-        // connection, and what the caller is told is the error that led here.
-        let _ = self.end("ROLLBACK").await;
+    /// Connections in use and idle.
+    pub(super) fn count(&self) -> (u32, u32) {
+        let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
+        (self.most.saturating_sub(count(self.places.available_permits())), count(self.free().len()))
     }
 
-    async fn end(mut self, how: &'static str) -> Result<()> {
-        sqlx::query(how).execute(&mut self.conn).await.map_err(failure)?;
-        let Self { conn, mut writer, wal, records } = self;
-        writer.conn = Some(conn);
-        if let Some(wal) = wal {
-            wal.wrote(records);
-        }
-        Ok(())
+    /// Waits for reads to end, and closes all connections.
+    async fn close(&self) {
+        // Nobody else closes; and a second call finds it closed.
+        let _all = self.places.acquire_many(self.most).await;
+        self.places.close();
+        self.free().clear();
     }
 }
 
 impl SqliteStore {
-    /// Waits for the writer and takes SQLite's write lock.
-    pub(super) async fn begin(&self) -> Result<Tx<'_>> {
+    /// Reads on a connection of the pool.
+    pub(super) async fn read<T>(&self, read: impl FnOnce(&Db) -> Result<T>) -> Result<T> {
+        let readers = &self.readers;
+        let _place = tokio::time::timeout(PATIENCE, readers.places.acquire())
+            .await
+            .map_err(|_| unavailable_now("no connection became free in time"))?
+            .map_err(|_| unavailable_now(CLOSED))?;
+        in_place(|| {
+            let free = readers.free().pop();
+            let db = free.map_or_else(|| readers.file.reader(), Ok)?;
+            let outcome = read(&db);
+            readers.free().push(db);
+            outcome
+        })
+    }
+
+    /// Runs a write transaction; commits a success, rolls back an error.
+    pub(super) async fn write<T>(&self, write: impl FnOnce(&Db) -> Result<T>) -> Result<T> {
+        self.transaction(|db| Ok(Ended { value: write(db)?, keep: true, records: 0 })).await
+    }
+
+    /// Waits for the writer, and runs a transaction under SQLite's write lock, whole: nobody who goes away
+    /// leaves it half done.
+    ///
+    /// The connection is given back only when the transaction has ended. A panic takes it along, closing it rolls
+    /// back, and the next writer opens another: no state of a half-done transaction survives, whatever SQLite
+    /// did to it.
+    pub(super) async fn transaction<T>(
+        &self,
+        work: impl FnOnce(&Db) -> Result<Ended<T>>,
+    ) -> Result<T> {
         let mut writer = self.writer.lock().await;
         if writer.closed {
-            return Err(StoreError::Unavailable("the store is closed".to_owned()));
+            return Err(unavailable_now(CLOSED));
         }
-        injected(Io::Begin)?;
-        let conn = match writer.conn.take() {
-            Some(conn) => conn,
-            None => writer.options.connect().await.map_err(failure)?,
-        };
-        let mut tx = Tx { conn, writer, wal: self.wal.as_ref(), records: 0 };
-        sqlx::query("BEGIN IMMEDIATE").execute(&mut tx.conn).await.map_err(failure)?;
-        Ok(tx)
+        in_place(|| {
+            injected(Io::Begin)?;
+            let db = writer.db.take().map_or_else(|| writer.file.writer(PATIENCE), Ok)?;
+            db.query("BEGIN IMMEDIATE").execute()?;
+            let (value, keep, records) = match work(&db) {
+                Ok(ended) => (Ok(ended.value), ended.keep, ended.records),
+                Err(err) => (Err(err), false, 0),
+            };
+            if keep {
+                injected(Io::Commit)?;
+                db.query("COMMIT").execute()?;
+                if let Some(wal) = &self.wal {
+                    wal.wrote(records);
+                }
+                injected(Io::Committed)?;
+            } else if db.query("ROLLBACK").execute().is_err() {
+                // SQLite has rolled back by itself (disk full, I/O error); the caller is told what led here.
+                return value;
+            }
+            writer.db = Some(db);
+            value
+        })
     }
 
     /// Closes all connections, then releases the lock.
@@ -144,10 +210,8 @@ impl SqliteStore {
         let mut writer = self.writer.lock().await;
         writer.closed = true;
         self.readers.close().await;
-        if let Some(conn) = writer.conn.take() {
-            // A connection that cannot be closed in order is closed by being dropped.
-            let _ = conn.close().await;
-        }
+        // Closing the last connection copies the rest of the write-ahead log.
+        in_place(|| writer.db.take());
         if let Ok(mut lock) = self.lock.lock() {
             lock.take();
         }
@@ -163,48 +227,36 @@ pub(super) async fn open(url: &str, options: &SqliteOptions) -> Result<SqliteSto
     // Past symbolic links, so that one file has one lock.
     let path = named.canonicalize().map_err(|err| unavailable(&named, &err))?;
     let lock = options.exclusive.then(|| lock(&path)).transpose()?;
-
-    let shared = SqliteConnectOptions::new()
-        .filename(&path)
-        .foreign_keys(true)
-        .busy_timeout(PATIENCE)
-        .statement_cache_capacity(STATEMENTS)
-        .pragma("temp_store", "MEMORY")
-        .disable_statement_logging();
-    let writing = shared
-        .clone()
-        .journal_mode(SqliteJournalMode::Wal)
-        .synchronous(SqliteSynchronous::Full)
-        .pragma("cache_size", WRITER_CACHE)
-        // What is erased is overwritten, and not just marked as free.
-        .pragma("secure_delete", "ON")
-        .pragma("journal_size_limit", wal::LONG.to_string());
-    let writing =
-        if options.exclusive { writing.pragma("wal_autocheckpoint", wal::NET) } else { writing };
-    let conn =
-        if options.exclusive { Some(writing.connect().await.map_err(failure)?) } else { None };
-    // The first reader connects at once: a file that is no database is told now.
-    let readers = SqlitePoolOptions::new()
-        .max_connections(options.readers.max(1))
-        .acquire_timeout(PATIENCE)
-        .test_before_acquire(false)
-        .idle_timeout(None)
-        .max_lifetime(None)
-        .connect_with(shared.pragma("query_only", "ON"))
-        .await
-        .map_err(failure)?;
-    let writer = Arc::new(Mutex::new(Writer {
-        options: writing.clone(),
+    let file = DbFile { path, exclusive: options.exclusive };
+    let (db, first) = in_place(|| {
+        let db = options.exclusive.then(|| file.writer(PATIENCE)).transpose()?;
+        Ok::<_, StoreError>((db, file.reader()?))
+    })?;
+    let most = options.readers.max(1);
+    let writer = Arc::new(tokio::sync::Mutex::new(Writer {
+        file: file.clone(),
         rewrite_limit: options.rewrite_limit,
-        conn,
+        db,
         closed: false,
     }));
     Ok(SqliteStore {
-        wal: options.exclusive.then(|| Wal::keep(&path, writing, &writer)),
+        wal: options.exclusive.then(|| Wal::keep(&file, &writer)),
         writer,
-        readers,
-        lock: std::sync::Mutex::new(lock),
+        readers: Readers {
+            file,
+            free: Mutex::new(vec![first]),
+            places: Semaphore::new(most as usize),
+            most,
+        },
+        lock: Mutex::new(lock),
     })
+}
+
+/// What a closed store says.
+pub(super) const CLOSED: &str = "the store is closed";
+
+pub(super) fn unavailable_now(why: &str) -> StoreError {
+    StoreError::Unavailable(why.to_owned())
 }
 
 fn path_of(url: &str) -> Result<PathBuf> {
@@ -274,36 +326,4 @@ fn injected(call: Io) -> Result<()> {
 
 fn unavailable(path: &Path, err: &std::io::Error) -> StoreError {
     StoreError::Unavailable(format!("{}: {err}", path.display()))
-}
-
-/// Maps a driver error. SQLite's messages name tables and columns, never values.
-pub(super) fn failure(err: sqlx::Error) -> StoreError {
-    match err {
-        sqlx::Error::Database(err) => {
-            let code = err.code().and_then(|code| code.parse::<i32>().ok()).unwrap_or_default();
-            let told = format!("{} (SQLite {code})", err.message());
-            // The low byte is the primary result code, https://sqlite.org/rescode.html: BUSY,
-            // LOCKED, NOMEM, INTERRUPT, IOERR, FULL, CANTOPEN, PROTOCOL.
-            if matches!(code & 0xff, 5 | 6 | 7 | 9 | 10 | 13 | 14 | 15) {
-                StoreError::Unavailable(told)
-            } else if err.is_unique_violation() {
-                StoreError::Conflict(told)
-            } else {
-                StoreError::Refused(told)
-            }
-        }
-        sqlx::Error::Io(err) => StoreError::Unavailable(err.to_string()),
-        sqlx::Error::PoolTimedOut => {
-            StoreError::Unavailable("no connection became free in time".to_owned())
-        }
-        sqlx::Error::PoolClosed => StoreError::Unavailable("the store is closed".to_owned()),
-        sqlx::Error::WorkerCrashed => {
-            StoreError::Unavailable("a connection's thread ended".to_owned())
-        }
-        sqlx::Error::ColumnNotFound(column) => {
-            StoreError::Refused(format!("column {column} is missing"))
-        }
-        // Other kinds may quote what they could not read.
-        _ => StoreError::Refused("the driver could not carry the statement out".to_owned()),
-    }
 }

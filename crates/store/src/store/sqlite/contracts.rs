@@ -1,12 +1,10 @@
 //! Contracts, and the last uses of their dedupe keys.
 
 use async_trait::async_trait;
-use sqlx::AssertSqlSafe;
-use sqlx::sqlite::SqliteConnection;
 
-use super::batch::{RowBatch, SqliteStatement, json};
-use super::connection::failure;
-use super::transact::{fetch, fetch_pairs};
+use super::batch::RowBatch;
+use super::db::{Db, Query};
+use super::transact::{fetch_pairs, fetch_triples};
 use super::{SqliteStore, rows};
 use crate::store::contracts::{ContractRow, ContractStore, RepeatRow};
 use crate::store::rows::{CONTRACT, REPEAT};
@@ -14,45 +12,32 @@ use crate::store::{BatchState, Needs, Result, Writes};
 use handoffd_core::domain::ids::{Micros, TenantId};
 
 /// Loads a batch's rows.
-pub(super) async fn load(
-    conn: &mut SqliteConnection,
-    needs: &Needs,
-    state: &mut BatchState,
-) -> Result<()> {
-    if !needs.contracts.is_empty() {
-        let sql = format!(
-            "WITH wanted (t, i, v) AS \
-               (SELECT value ->> 0, value ->> 1, value ->> 2 FROM json_each(?)) \
-             SELECT {CONTRACT} FROM wanted CROSS JOIN contracts \
-               ON tenant = t AND contract_id = i AND version = v"
-        );
-        for row in fetch(conn, sql, json(&needs.contracts)?).await? {
-            let row = rows::contract(&row)?;
-            state.contracts.insert(row.key(), row);
-        }
-    }
-    if !needs.repeats.is_empty() {
-        let wanted = json(&needs.repeats)?;
-        for row in fetch_pairs(conn, "contract_repeats", REPEAT, "repeat_key", wanted).await? {
-            let row = rows::repeat(&row)?;
-            state.repeats.insert((row.tenant.clone(), row.key.clone()), row);
-        }
-    }
-    Ok(())
+pub(super) fn load(db: &Db, needs: &Needs, state: &mut BatchState) -> Result<()> {
+    let wanted = needs.contracts.iter().map(|(tenant, id, version)| (tenant, id, version));
+    let select = format!("{CONTRACT} FROM contracts");
+    fetch_triples(db, &select, "contract_id = ? AND version = ?", wanted, |row| {
+        let row = rows::contract(row)?;
+        state.contracts.insert(row.key(), row);
+        Ok(())
+    })?;
+    fetch_pairs(db, "contract_repeats", REPEAT, "repeat_key", &needs.repeats, |row| {
+        let row = rows::repeat(row)?;
+        state.repeats.insert((row.tenant.clone(), row.key.clone()), row);
+        Ok(())
+    })
 }
 
 /// Writes a batch's changes.
-pub(super) async fn write(conn: &mut SqliteConnection, writes: &Writes) -> Result<()> {
+pub(super) fn write(db: &Db, writes: &Writes) -> Result<()> {
     let contracts: Vec<_> = writes.contracts.iter().collect();
-    RowBatch::insert("contracts", CONTRACT).run(conn, &contracts, bind_contract).await?;
+    RowBatch::insert("contracts", CONTRACT).run(db, &contracts, bind_contract)?;
     let repeats: Vec<_> = writes.repeats.values().collect();
     RowBatch::upsert("contract_repeats", REPEAT, &["tenant", "repeat_key"])
-        .run(conn, &repeats, bind_repeat)
-        .await
+        .run(db, &repeats, bind_repeat)
         .map(|_| ())
 }
 
-fn bind_contract(query: SqliteStatement, row: &ContractRow) -> SqliteStatement {
+fn bind_contract<'c>(query: Query<'c>, row: &ContractRow) -> Query<'c> {
     query
         .bind(row.tenant.as_str())
         .bind(row.id.as_str())
@@ -64,7 +49,7 @@ fn bind_contract(query: SqliteStatement, row: &ContractRow) -> SqliteStatement {
         .bind(row.created_at.0)
 }
 
-fn bind_repeat(query: SqliteStatement, row: &RepeatRow) -> SqliteStatement {
+fn bind_repeat<'c>(query: Query<'c>, row: &RepeatRow) -> Query<'c> {
     query
         .bind(row.tenant.as_str())
         .bind(row.key.as_str())
@@ -75,12 +60,8 @@ fn bind_repeat(query: SqliteStatement, row: &RepeatRow) -> SqliteStatement {
 #[async_trait]
 impl ContractStore for SqliteStore {
     async fn count_contracts(&self, tenant: &TenantId) -> Result<i64> {
-        let row = sqlx::query("SELECT count(*) AS versions FROM contracts WHERE tenant = ?")
-            .bind(tenant.as_str())
-            .fetch_one(&self.readers)
-            .await
-            .map_err(failure)?;
-        rows::get(&row, "versions")
+        let sql = "SELECT count(*) AS versions FROM contracts WHERE tenant = ?";
+        self.read(|db| db.query(sql).bind(tenant.as_str()).one(|row| row.get("versions"))).await
     }
 
     async fn list_contracts(
@@ -92,14 +73,12 @@ impl ContractStore for SqliteStore {
             "SELECT {CONTRACT} FROM contracts WHERE tenant = ? AND created_at >= ? \
              ORDER BY contract_id, version"
         );
-        sqlx::query(AssertSqlSafe(sql))
-            .bind(tenant.as_str())
-            .bind(since.map_or(i64::MIN, |since| since.0))
-            .fetch_all(&self.readers)
-            .await
-            .map_err(failure)?
-            .iter()
-            .map(rows::contract)
-            .collect()
+        self.read(|db| {
+            db.query(&sql)
+                .bind(tenant.as_str())
+                .bind(since.map_or(i64::MIN, |since| since.0))
+                .list(rows::contract)
+        })
+        .await
     }
 }

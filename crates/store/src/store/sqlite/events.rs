@@ -1,11 +1,9 @@
 //! Queries on events, subscriptions and cursors.
 
 use async_trait::async_trait;
-use sqlx::sqlite::{SqliteConnection, SqlitePool, SqliteRow};
-use sqlx::{AssertSqlSafe, QueryBuilder, Sqlite};
 
-use super::batch::{RowBatch, SqliteStatement, json};
-use super::connection::failure;
+use super::batch::{RowBatch, json};
+use super::db::{Db, Pieces, Query};
 use super::{SqliteStore, rows};
 use crate::store::events::{
     CursorChange, CursorKey, CursorRow, CursorSettle, CursorWrite, DELIVERY_LOG, EventDeliveryRow,
@@ -23,11 +21,7 @@ const EVENT_COLUMNS: &str = "tenant, leaf_index, ordinal, event_id, type, at, ta
 const DELETED_AT_ONCE: i64 = 2_000;
 
 /// Writes a batch's events, subscriptions and cursors; after its records, for it names their places.
-pub(super) async fn write(
-    conn: &mut SqliteConnection,
-    writes: &Writes,
-    sealed: &[SealedRecord],
-) -> Result<()> {
+pub(super) fn write(db: &Db, writes: &Writes, sealed: &[SealedRecord]) -> Result<()> {
     let events = numbered(&writes.events, sealed)?;
     let texts = events.iter().map(|at| json(&at.0.data)).collect::<Result<Vec<_>>>()?;
     let rows: Vec<_> = events
@@ -35,17 +29,17 @@ pub(super) async fn write(
         .zip(&texts)
         .map(|((event, sealed, ordinal), data)| (*event, *sealed, *ordinal, data.as_str()))
         .collect();
-    RowBatch::insert("events", EVENT_COLUMNS).run(conn, &rows, bind_event).await?;
+    RowBatch::insert("events", EVENT_COLUMNS).run(db, &rows, bind_event)?;
     for (key, row) in &writes.subscriptions {
-        write_subscription(conn, key, row.as_ref()).await?;
+        write_subscription(db, key, row.as_ref())?;
     }
     for write in &writes.cursors {
-        write_cursor(conn, write, sealed).await?;
+        write_cursor(db, write, sealed)?;
     }
     Ok(())
 }
 
-fn bind_event(query: SqliteStatement, row: (&Event, &SealedRecord, i32, &str)) -> SqliteStatement {
+fn bind_event<'c>(query: Query<'c>, row: (&Event, &SealedRecord, i32, &str)) -> Query<'c> {
     let (event, sealed, ordinal, data) = row;
     query
         .bind(event.tenant.as_str())
@@ -62,43 +56,32 @@ fn bind_event(query: SqliteStatement, row: (&Event, &SealedRecord, i32, &str)) -
         .bind(data)
 }
 
-async fn write_subscription(
-    conn: &mut SqliteConnection,
-    key: &SubscriptionKey,
-    row: Option<&SubscriptionRow>,
-) -> Result<()> {
+fn write_subscription(db: &Db, key: &SubscriptionKey, row: Option<&SubscriptionRow>) -> Result<()> {
     let Some(row) = row else {
-        return sqlx::query("DELETE FROM subscriptions WHERE tenant = ? AND subscription_id = ?")
+        return db
+            .query("DELETE FROM subscriptions WHERE tenant = ? AND subscription_id = ?")
             .bind(key.0.as_str())
             .bind(key.1.to_string())
-            .execute(conn)
-            .await
-            .map_err(failure)
-            .map(|_| ());
+            .execute()
+            .map(drop);
     };
     let sql = format!(
         "INSERT INTO subscriptions ({SUBSCRIPTION}) VALUES (?, ?, ?, ?, ?, ?) \
          ON CONFLICT (tenant, subscription_id) DO UPDATE SET doc = excluded.doc, \
            secrets = excluded.secrets, updated_at = excluded.updated_at"
     );
-    sqlx::query(AssertSqlSafe(sql))
+    db.query(&sql)
         .bind(row.tenant.as_str())
         .bind(row.id.to_string())
         .bind(json(&row.subscription)?)
         .bind(row.secrets.as_str())
         .bind(row.created_at.0)
         .bind(row.updated_at.0)
-        .execute(conn)
-        .await
-        .map_err(failure)
-        .map(|_| ())
+        .execute()
+        .map(drop)
 }
 
-async fn write_cursor(
-    conn: &mut SqliteConnection,
-    write: &CursorWrite,
-    sealed: &[SealedRecord],
-) -> Result<()> {
+fn write_cursor(db: &Db, write: &CursorWrite, sealed: &[SealedRecord]) -> Result<()> {
     let (tenant, subscriber) = (write.key.0.as_str(), write.key.1.to_string());
     let query = match &write.change {
         CursorChange::Start => {
@@ -107,116 +90,108 @@ async fn write_cursor(
                 Subscriber::Agent(agent) => Some(agent.to_string()),
                 Subscriber::Subscription(_) => None,
             };
-            sqlx::query(
-                "INSERT INTO event_cursors (tenant, subscriber, audience, leaf_index, ordinal, \
+            db.query("INSERT INTO event_cursors (tenant, subscriber, audience, leaf_index, ordinal, \
                    active, broker, lease_until, next_at, failures, failing_since, attempts) \
                  VALUES (?, ?, ?, ?, ?, TRUE, NULL, 0, 0, 0, NULL, 0) \
                  ON CONFLICT (tenant, subscriber) DO UPDATE SET active = TRUE, \
                    leaf_index = excluded.leaf_index, ordinal = excluded.ordinal, next_at = 0, \
-                   broker = NULL, lease_until = 0, failures = 0, failing_since = NULL",
-            )
+                   broker = NULL, lease_until = 0, failures = 0, failing_since = NULL")
             .bind(tenant)
             .bind(subscriber)
             .bind(audience)
             .bind(at.leaf_index)
             .bind(at.ordinal)
         }
-        CursorChange::Rewind(at) => sqlx::query(
-            "UPDATE event_cursors SET leaf_index = ?, ordinal = ?, next_at = 0, broker = NULL, \
-               lease_until = 0, failures = 0, failing_since = NULL WHERE tenant = ? AND subscriber = ?",
-        )
+        CursorChange::Rewind(at) => db.query("UPDATE event_cursors SET leaf_index = ?, ordinal = ?, next_at = 0, broker = NULL, \
+               lease_until = 0, failures = 0, failing_since = NULL WHERE tenant = ? AND subscriber = ?")
         .bind(at.leaf_index)
         .bind(at.ordinal)
         .bind(tenant)
         .bind(subscriber),
-        CursorChange::Active(active) => sqlx::query(
-            "UPDATE event_cursors SET active = ?, next_at = 0, failures = 0, failing_since = NULL \
-             WHERE tenant = ? AND subscriber = ?",
-        )
+        CursorChange::Active(active) => db.query("UPDATE event_cursors SET active = ?, next_at = 0, failures = 0, failing_since = NULL \
+             WHERE tenant = ? AND subscriber = ?")
         .bind(*active)
         .bind(tenant)
         .bind(subscriber),
         CursorChange::Remove => {
-            sqlx::query("DELETE FROM event_deliveries WHERE tenant = ? AND subscriber = ?")
+            db.query("DELETE FROM event_deliveries WHERE tenant = ? AND subscriber = ?")
                 .bind(tenant)
                 .bind(subscriber.clone())
-                .execute(&mut *conn)
-                .await
-                .map_err(failure)?;
-            sqlx::query("DELETE FROM event_cursors WHERE tenant = ? AND subscriber = ?")
+                .execute()?;
+            db.query("DELETE FROM event_cursors WHERE tenant = ? AND subscriber = ?")
                 .bind(tenant)
                 .bind(subscriber)
         }
     };
-    query.execute(conn).await.map_err(failure).map(|_| ())
+    query.execute().map(drop)
 }
 
-async fn settle(
-    conn: &mut SqliteConnection,
+fn settle(
+    db: &Db,
     key: &CursorKey,
     broker: &str,
     settle: &CursorSettle,
     log: &[EventDeliveryRow],
 ) -> Result<bool> {
     let subscriber = key.1.to_string();
-    let moved = sqlx::query(
-        "UPDATE event_cursors SET leaf_index = ?, ordinal = ?, next_at = ?, failures = ?, \
+    let moved = db
+        .query(
+            "UPDATE event_cursors SET leaf_index = ?, ordinal = ?, next_at = ?, failures = ?, \
            failing_since = ?, lease_until = ?, attempts = attempts + ? \
          WHERE tenant = ? AND subscriber = ? AND broker = ? AND leaf_index = ? AND ordinal = ?",
-    )
-    .bind(settle.to.leaf_index)
-    .bind(settle.to.ordinal)
-    .bind(settle.next_at.0)
-    .bind(settle.failures)
-    .bind(settle.failing_since.map(|at| at.0))
-    .bind(settle.lease_until.0)
-    .bind(i64::try_from(log.len()).unwrap_or(i64::MAX))
-    .bind(key.0.as_str())
-    .bind(subscriber.as_str())
-    .bind(broker)
-    .bind(settle.from.leaf_index)
-    .bind(settle.from.ordinal)
-    .execute(&mut *conn)
-    .await
-    .map_err(failure)?
-    .rows_affected();
+        )
+        .bind(settle.to.leaf_index)
+        .bind(settle.to.ordinal)
+        .bind(settle.next_at.0)
+        .bind(settle.failures)
+        .bind(settle.failing_since.map(|at| at.0))
+        .bind(settle.lease_until.0)
+        .bind(i64::try_from(log.len()).unwrap_or(i64::MAX))
+        .bind(key.0.as_str())
+        .bind(subscriber.as_str())
+        .bind(broker)
+        .bind(settle.from.leaf_index)
+        .bind(settle.from.ordinal)
+        .execute()?;
     if moved == 0 {
         return Ok(false);
     }
     let rows: Vec<_> = log.iter().map(|row| (key.0.as_str(), subscriber.as_str(), row)).collect();
-    RowBatch::upsert("event_deliveries", EVENT_DELIVERY, &["tenant", "subscriber", "slot"])
-        .run(conn, &rows, bind_delivery)
-        .await?;
+    RowBatch::upsert("event_deliveries", EVENT_DELIVERY, &["tenant", "subscriber", "slot"]).run(
+        db,
+        &rows,
+        bind_delivery,
+    )?;
     Ok(true)
 }
 
-fn bind_delivery(query: SqliteStatement, row: (&str, &str, &EventDeliveryRow)) -> SqliteStatement {
+fn bind_delivery<'c>(query: Query<'c>, row: (&str, &str, &EventDeliveryRow)) -> Query<'c> {
     let (tenant, subscriber, row) = row;
     query
-        .bind(tenant.to_owned())
-        .bind(subscriber.to_owned())
+        .bind(tenant)
+        .bind(subscriber)
         .bind(row.number.rem_euclid(DELIVERY_LOG))
         .bind(row.number)
         .bind(row.position.leaf_index)
         .bind(row.position.ordinal)
-        .bind(row.event_id.clone())
-        .bind(row.kind.clone())
+        .bind(row.event_id.as_str())
+        .bind(row.kind.as_str())
         .bind(row.at.0)
         .bind(row.attempt)
         .bind(row.outcome.as_str())
         .bind(row.status)
-        .bind(row.detail.clone())
+        .bind(row.detail.as_deref())
         .bind(row.duration_us)
 }
 
-async fn list(
-    pool: &SqlitePool,
+fn list(
+    db: &Db,
     tenant: &TenantId,
     scope: EventScope<'_>,
     after: Position,
     limit: i64,
 ) -> Result<Vec<EventRow>> {
-    let mut query = QueryBuilder::<Sqlite>::new(format!("SELECT {EVENT} FROM "));
+    let mut query = Pieces::new(format!("SELECT {EVENT} FROM "));
     query.push(match scope {
         // From the task's records, which have an index by task, to their events.
         EventScope::Task(_) => {
@@ -230,26 +205,22 @@ async fn list(
     );
     match scope {
         EventScope::Task(task) => {
-            query.push("r.tenant = ").push_bind(tenant.as_str());
+            query.push("r.tenant = ").push_bind(tenant.as_str().to_owned());
             query.push(" AND r.task_id = ").push_bind(task.to_string());
             query.push(" AND r.leaf_index >= ").push_bind(after.leaf_index);
         }
         EventScope::All => {
-            query.push("e.tenant = ").push_bind(tenant.as_str());
+            query.push("e.tenant = ").push_bind(tenant.as_str().to_owned());
         }
         EventScope::Audience(agent) => {
-            query.push("e.tenant = ").push_bind(tenant.as_str());
-            query.push(" AND e.audience = ").push_bind(agent.as_str());
+            query.push("e.tenant = ").push_bind(tenant.as_str().to_owned());
+            query.push(" AND e.audience = ").push_bind(agent.as_str().to_owned());
         }
     }
     query.push(" AND (e.leaf_index, e.ordinal) > (").push_bind(after.leaf_index);
     query.push(", ").push_bind(after.ordinal);
     query.push(") ORDER BY e.leaf_index, e.ordinal LIMIT ").push_bind(limit.max(0));
-    query.build().fetch_all(pool).await.map_err(failure)?.iter().map(rows::event).collect()
-}
-
-async fn cursors_of(row: Option<SqliteRow>) -> Result<Option<CursorRow>> {
-    row.map(|row| rows::cursor(&row)).transpose()
+    query.build(db).list(rows::event)
 }
 
 #[async_trait]
@@ -261,38 +232,27 @@ impl EventStore for SqliteStore {
         after: Position,
         limit: i64,
     ) -> Result<Vec<EventRow>> {
-        list(&self.readers, tenant, scope, after, limit).await
+        self.read(|db| list(db, tenant, scope, after, limit)).await
     }
 
     async fn delete_events(&self, tenant: &TenantId, cutoff: Micros) -> Result<u64> {
-        let mut tx = self.begin().await?;
-        let outcome = sqlx::query(
-            "DELETE FROM events WHERE tenant = ?1 AND leaf_index <= (SELECT max(leaf_index) FROM \
+        self.write(|db| db.query("DELETE FROM events WHERE tenant = ?1 AND leaf_index <= (SELECT max(leaf_index) FROM \
                (SELECT leaf_index, at FROM events WHERE tenant = ?1 \
-                ORDER BY leaf_index, ordinal LIMIT ?2) WHERE at < ?3)",
-        )
+                ORDER BY leaf_index, ordinal LIMIT ?2) WHERE at < ?3)")
         .bind(tenant.as_str())
         .bind(DELETED_AT_ONCE)
         .bind(cutoff.0)
-        .execute(&mut tx.conn)
-        .await
-        .map_err(failure)
-        .map(|done| done.rows_affected());
-        tx.settle(outcome).await
+        .execute()).await
     }
 
     async fn find_subscription(&self, key: &SubscriptionKey) -> Result<Option<SubscriptionRow>> {
         let sql = format!(
             "SELECT {SUBSCRIPTION} FROM subscriptions WHERE tenant = ? AND subscription_id = ?"
         );
-        sqlx::query(AssertSqlSafe(sql))
-            .bind(key.0.as_str())
-            .bind(key.1.to_string())
-            .fetch_optional(&self.readers)
-            .await
-            .map_err(failure)?
-            .map(|row| rows::subscription(&row))
-            .transpose()
+        self.read(|db| {
+            db.query(&sql).bind(key.0.as_str()).bind(key.1.to_string()).find(rows::subscription)
+        })
+        .await
     }
 
     async fn list_subscriptions(&self, tenant: &TenantId) -> Result<Vec<SubscriptionRow>> {
@@ -300,30 +260,21 @@ impl EventStore for SqliteStore {
             "SELECT {SUBSCRIPTION} FROM subscriptions WHERE tenant = ? \
              ORDER BY created_at, subscription_id"
         );
-        sqlx::query(AssertSqlSafe(sql))
-            .bind(tenant.as_str())
-            .fetch_all(&self.readers)
-            .await
-            .map_err(failure)?
-            .iter()
-            .map(rows::subscription)
-            .collect()
+        self.read(|db| db.query(&sql).bind(tenant.as_str()).list(rows::subscription)).await
     }
 
     async fn find_cursor(&self, key: &CursorKey) -> Result<Option<CursorRow>> {
         let sql = format!("SELECT {CURSOR} FROM event_cursors WHERE tenant = ? AND subscriber = ?");
-        let row = sqlx::query(AssertSqlSafe(sql))
-            .bind(key.0.as_str())
-            .bind(key.1.to_string())
-            .fetch_optional(&self.readers)
-            .await
-            .map_err(failure)?;
-        cursors_of(row).await
+        self.read(|db| {
+            db.query(&sql).bind(key.0.as_str()).bind(key.1.to_string()).find(rows::cursor)
+        })
+        .await
     }
 
     async fn list_due_cursors(&self, now: Micros, limit: i64) -> Result<Vec<CursorKey>> {
-        sqlx::query(
-            "SELECT c.tenant, c.subscriber FROM event_cursors AS c \
+        self.read(|db| {
+            db.query(
+                "SELECT c.tenant, c.subscriber FROM event_cursors AS c \
              WHERE c.active AND NOT (c.lease_until > ?1 AND c.lease_until <= ?1 + 120000000) \
                AND NOT (c.next_at > ?1 AND c.next_at <= ?1 + 7200000000) AND CASE \
                WHEN c.audience IS NULL THEN EXISTS (SELECT 1 FROM events AS e \
@@ -333,15 +284,12 @@ impl EventStore for SqliteStore {
                  WHERE e.tenant = c.tenant AND e.audience = c.audience \
                    AND (e.leaf_index, e.ordinal) > (c.leaf_index, c.ordinal)) END \
              ORDER BY c.next_at, c.tenant, c.subscriber LIMIT ?2",
-        )
-        .bind(now.0)
-        .bind(limit)
-        .fetch_all(&self.readers)
+            )
+            .bind(now.0)
+            .bind(limit)
+            .list(|row| Ok((rows::parse(row, "tenant")?, rows::parse(row, "subscriber")?)))
+        })
         .await
-        .map_err(failure)?
-        .iter()
-        .map(|row| Ok((rows::parse(row, "tenant")?, rows::parse(row, "subscriber")?)))
-        .collect()
     }
 
     async fn claim_cursor(
@@ -357,36 +305,29 @@ impl EventStore for SqliteStore {
                AND NOT (lease_until > ?5 AND lease_until <= ?5 + 120000000) \
                AND NOT (next_at > ?5 AND next_at <= ?5 + 7200000000) RETURNING {CURSOR}"
         );
-        let mut tx = self.begin().await?;
-        let row = sqlx::query(AssertSqlSafe(sql))
-            .bind(broker)
-            .bind(until.0)
-            .bind(key.0.as_str())
-            .bind(key.1.to_string())
-            .bind(now.0)
-            .fetch_optional(&mut tx.conn)
-            .await
-            .map_err(failure);
-        let outcome = match row {
-            Ok(row) => cursors_of(row).await,
-            Err(err) => Err(err),
-        };
-        tx.settle(outcome).await
+        self.write(|db| {
+            db.query(&sql)
+                .bind(broker)
+                .bind(until.0)
+                .bind(key.0.as_str())
+                .bind(key.1.to_string())
+                .bind(now.0)
+                .find(rows::cursor)
+        })
+        .await
     }
 
     async fn renew_cursors(&self, broker: &str, now: Micros, until: Micros) -> Result<u64> {
-        let mut tx = self.begin().await?;
-        let outcome = sqlx::query(
-            "UPDATE event_cursors SET lease_until = ? WHERE broker = ? AND lease_until > ?",
-        )
-        .bind(until.0)
-        .bind(broker)
-        .bind(now.0)
-        .execute(&mut tx.conn)
+        self.write(|db| {
+            db.query(
+                "UPDATE event_cursors SET lease_until = ? WHERE broker = ? AND lease_until > ?",
+            )
+            .bind(until.0)
+            .bind(broker)
+            .bind(now.0)
+            .execute()
+        })
         .await
-        .map_err(failure)
-        .map(|done| done.rows_affected());
-        tx.settle(outcome).await
     }
 
     async fn settle_cursor(
@@ -396,9 +337,7 @@ impl EventStore for SqliteStore {
         settled: &CursorSettle,
         log: &[EventDeliveryRow],
     ) -> Result<bool> {
-        let mut tx = self.begin().await?;
-        let outcome = settle(&mut tx.conn, key, broker, settled, log).await;
-        tx.settle(outcome).await
+        self.write(|db| settle(db, key, broker, settled, log)).await
     }
 
     async fn list_event_deliveries(
@@ -411,16 +350,14 @@ impl EventStore for SqliteStore {
             "SELECT {EVENT_DELIVERY} FROM event_deliveries \
              WHERE tenant = ? AND subscriber = ? AND number < ? ORDER BY number DESC LIMIT ?"
         );
-        sqlx::query(AssertSqlSafe(sql))
-            .bind(key.0.as_str())
-            .bind(key.1.to_string())
-            .bind(before.unwrap_or(i64::MAX))
-            .bind(limit)
-            .fetch_all(&self.readers)
-            .await
-            .map_err(failure)?
-            .iter()
-            .map(rows::event_delivery)
-            .collect()
+        self.read(|db| {
+            db.query(&sql)
+                .bind(key.0.as_str())
+                .bind(key.1.to_string())
+                .bind(before.unwrap_or(i64::MAX))
+                .bind(limit)
+                .list(rows::event_delivery)
+        })
+        .await
     }
 }

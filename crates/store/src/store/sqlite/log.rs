@@ -2,11 +2,8 @@
 
 use std::collections::HashMap;
 
-use sqlx::sqlite::{SqliteConnection, SqliteExecutor, SqlitePool, SqliteRow};
-use sqlx::{AssertSqlSafe, QueryBuilder, Sqlite};
-
 use super::batch::json;
-use super::connection::failure;
+use super::db::{Db, Pieces, Row};
 use super::rows;
 use crate::store::rows::{HEAD, KEPT};
 use crate::store::{
@@ -29,155 +26,109 @@ pub(super) fn unpacked(codec: Codec, bytes: &[u8]) -> Result<Vec<u8>> {
 }
 
 /// See [`crate::store::Store::ensure_tenant`].
-pub(super) async fn ensure_tenant(
-    conn: &mut SqliteConnection,
-    tenant: &TenantId,
-    log_id: &str,
-    at: Micros,
-) -> Result<()> {
-    sqlx::query("INSERT INTO tenants (tenant, created_at) VALUES (?, ?) ON CONFLICT DO NOTHING")
+pub(super) fn ensure_tenant(db: &Db, tenant: &TenantId, log_id: &str, at: Micros) -> Result<()> {
+    db.query("INSERT INTO tenants (tenant, created_at) VALUES (?, ?) ON CONFLICT DO NOTHING")
         .bind(tenant.as_str())
         .bind(at.0)
-        .execute(&mut *conn)
-        .await
-        .map_err(failure)?;
-    sqlx::query(
+        .execute()?;
+    db.query(
         "INSERT INTO audit_log_heads (tenant, log_id, size, hash) VALUES (?, ?, 0, x'') \
          ON CONFLICT DO NOTHING",
     )
     .bind(tenant.as_str())
     .bind(log_id)
-    .execute(conn)
-    .await
-    .map_err(failure)?;
+    .execute()?;
     Ok(())
 }
 
 /// See [`crate::store::Store::find_head`].
-pub(super) async fn find_head(pool: &SqlitePool, tenant: &TenantId) -> Result<Option<LogHead>> {
-    sqlx::query(AssertSqlSafe(format!("SELECT {HEAD} FROM audit_log_heads WHERE tenant = ?")))
+pub(super) fn find_head(db: &Db, tenant: &TenantId) -> Result<Option<LogHead>> {
+    db.query(&format!("SELECT {HEAD} FROM audit_log_heads WHERE tenant = ?"))
         .bind(tenant.as_str())
-        .fetch_optional(pool)
-        .await
-        .map_err(failure)?
-        .as_ref()
-        .map(rows::head)
-        .transpose()
+        .find(rows::head)
 }
 
 /// See [`crate::store::Store::find_log`].
-pub(super) async fn find_log(pool: &SqlitePool, log_id: &str) -> Result<Option<TenantId>> {
-    sqlx::query("SELECT tenant FROM audit_log_heads WHERE log_id = ?")
+pub(super) fn find_log(db: &Db, log_id: &str) -> Result<Option<TenantId>> {
+    db.query("SELECT tenant FROM audit_log_heads WHERE log_id = ?")
         .bind(log_id)
-        .fetch_optional(pool)
-        .await
-        .map_err(failure)?
-        .as_ref()
-        .map(|row| rows::parse(row, "tenant"))
-        .transpose()
+        .find(|row| rows::parse(row, "tenant"))
 }
 
 /// See [`crate::store::Store::list_hashes`].
-pub(super) async fn list_hashes(
-    conn: impl SqliteExecutor<'_>,
+pub(super) fn list_hashes(
+    db: &Db,
     tenant: &TenantId,
     level: i64,
     from: i64,
     limit: i64,
 ) -> Result<Vec<Hash>> {
     let query = if level == 0 {
-        sqlx::query(
+        db.query(
             "SELECT record_hash AS hash FROM audit_records \
              WHERE tenant = ? AND leaf_index >= ? ORDER BY leaf_index LIMIT ?",
         )
         .bind(tenant.as_str())
     } else {
-        sqlx::query(
+        db.query(
             "SELECT hash FROM audit_nodes \
              WHERE tenant = ? AND level = ? AND idx >= ? ORDER BY idx LIMIT ?",
         )
         .bind(tenant.as_str())
         .bind(level)
     };
-    let found = query.bind(from).bind(limit.max(0)).fetch_all(conn).await.map_err(failure)?;
-    found.iter().map(|row| rows::hash32(row, "hash")).collect()
+    query.bind(from).bind(limit.max(0)).list(|row| rows::hash32(row, "hash"))
 }
 
 /// See [`crate::store::Store::list_tree_keys`].
-pub(super) async fn list_tree_keys(pool: &SqlitePool) -> Result<Vec<TreeKeyRow>> {
-    sqlx::query(
+pub(super) fn list_tree_keys(db: &Db) -> Result<Vec<TreeKeyRow>> {
+    db.query(
         "SELECT public_key, created_at, retired_at FROM audit_tree_keys \
          ORDER BY created_at, public_key",
     )
-    .fetch_all(pool)
-    .await
-    .map_err(failure)?
-    .iter()
-    .map(rows::tree_key)
-    .collect()
+    .list(rows::tree_key)
 }
 
 /// See [`crate::store::Store::settle_tree_key`].
-pub(super) async fn settle_tree_key(
-    conn: &mut SqliteConnection,
-    key: &Hash,
-    at: Micros,
-    rotate: bool,
-) -> Result<bool> {
+pub(super) fn settle_tree_key(db: &Db, key: &Hash, at: Micros, rotate: bool) -> Result<bool> {
     if rotate {
-        sqlx::query(
+        db.query(
             "UPDATE audit_tree_keys SET retired_at = ?1 \
              WHERE retired_at IS NULL AND public_key <> ?2 AND NOT EXISTS \
                (SELECT 1 FROM audit_tree_keys WHERE public_key = ?2 AND retired_at IS NOT NULL)",
         )
         .bind(at.0)
         .bind(&key[..])
-        .execute(&mut *conn)
-        .await
-        .map_err(failure)?;
+        .execute()?;
     }
-    sqlx::query(
+    db.query(
         "INSERT INTO audit_tree_keys (public_key, created_at) SELECT ?1, ?2 \
          WHERE ?3 OR NOT EXISTS (SELECT 1 FROM audit_tree_keys) ON CONFLICT DO NOTHING",
     )
     .bind(&key[..])
     .bind(at.0)
     .bind(rotate)
-    .execute(&mut *conn)
-    .await
-    .map_err(failure)?;
-    sqlx::query("SELECT 1 FROM audit_tree_keys WHERE public_key = ? AND retired_at IS NULL")
+    .execute()?;
+    db.query("SELECT 1 FROM audit_tree_keys WHERE public_key = ? AND retired_at IS NULL")
         .bind(&key[..])
-        .fetch_optional(conn)
-        .await
-        .map_err(failure)
-        .map(|found| found.is_some())
+        .exists()
 }
 
 /// See [`crate::store::Store::find_content`].
-pub(super) async fn find_content(
-    pool: &SqlitePool,
+pub(super) fn find_content(
+    db: &Db,
     tenant: &TenantId,
     id: ContentId,
 ) -> Result<Option<StoredContent>> {
-    let row = sqlx::query(AssertSqlSafe(format!(
-        "SELECT {KEPT} FROM contents AS c WHERE c.tenant = ? AND c.content_id = ?"
-    )))
-    .bind(tenant.as_str())
-    .bind(id.to_string())
-    .fetch_optional(pool)
-    .await
-    .map_err(failure)?;
-    row.map(|row| Ok(StoredContent { id: id.to_string(), kept: rows::content_kept(&row)? }))
-        .transpose()
+    db.query(&format!("SELECT {KEPT} FROM contents AS c WHERE c.tenant = ? AND c.content_id = ?"))
+        .bind(tenant.as_str())
+        .bind(id.to_string())
+        .find(|row| Ok(StoredContent { id: id.to_string(), kept: rows::content_kept(row)? }))
 }
 
 /// See [`crate::store::Store::find_receipt`]. For a dead letter committed later, the commit is the receipt.
-pub(super) async fn find_receipt(
-    pool: &SqlitePool,
-    key: &HandoffKey,
-) -> Result<Option<SealedRecord>> {
-    let row = sqlx::query(
+pub(super) fn find_receipt(db: &Db, key: &HandoffKey) -> Result<Option<SealedRecord>> {
+    db.query(
         "SELECT log_id, leaf_index, record_hash, body, tree_size FROM audit_records \
          JOIN audit_log_heads USING (tenant) \
          WHERE tenant = ? AND handoff_id = ? AND kind IN ('HANDOFF', 'DEAD_LETTERED', 'NO_OP') \
@@ -185,24 +136,20 @@ pub(super) async fn find_receipt(
     )
     .bind(key.0.as_str())
     .bind(key.1.to_string())
-    .fetch_optional(pool)
-    .await
-    .map_err(failure)?;
-    row.map(|row| {
+    .find(|row| {
         Ok(SealedRecord {
-            log_id: rows::get(&row, "log_id")?,
-            leaf_index: rows::get(&row, "leaf_index")?,
-            hash: rows::hash32(&row, "record_hash")?,
-            body: rows::get(&row, "body")?,
-            tree_size: rows::get::<Option<i64>>(&row, "tree_size")?.unwrap_or(0),
+            log_id: rows::get(row, "log_id")?,
+            leaf_index: rows::get(row, "leaf_index")?,
+            hash: rows::hash32(row, "record_hash")?,
+            body: rows::get(row, "body")?,
+            tree_size: rows::get::<Option<i64>>(row, "tree_size")?.unwrap_or(0),
         })
     })
-    .transpose()
 }
 
 /// See [`crate::store::Store::list_unrecorded`].
-pub(super) async fn list_unrecorded(pool: &SqlitePool, tenant: &TenantId) -> Result<Vec<String>> {
-    sqlx::query(
+pub(super) fn list_unrecorded(db: &Db, tenant: &TenantId) -> Result<Vec<String>> {
+    db.query(
         "SELECT handoff_id FROM handoffs AS h WHERE tenant = ? AND NOT EXISTS \
            (SELECT 1 FROM audit_records AS r \
             WHERE r.tenant = h.tenant AND r.handoff_id = h.handoff_id \
@@ -211,24 +158,19 @@ pub(super) async fn list_unrecorded(pool: &SqlitePool, tenant: &TenantId) -> Res
     )
     .bind(tenant.as_str())
     .bind(UNRECORDED)
-    .fetch_all(pool)
-    .await
-    .map_err(failure)?
-    .iter()
-    .map(|row| rows::get(row, "handoff_id"))
-    .collect()
+    .list(|row| rows::get(row, "handoff_id"))
 }
 
 /// See [`crate::store::Store::list_records`].
-pub(super) async fn list_records(
-    pool: &SqlitePool,
+pub(super) fn list_records(
+    db: &Db,
     tenant: &TenantId,
     task: Option<TaskId>,
     from: i64,
     limit: i64,
     contents: bool,
 ) -> Result<Vec<StoredRecord>> {
-    let mut query = QueryBuilder::<Sqlite>::new(
+    let mut query = Pieces::new(
         "SELECT r.leaf_index, r.record_hash, r.kind, r.task_id, r.handoff_id, r.recorded_at, \
          r.body",
     );
@@ -240,7 +182,7 @@ pub(super) async fn list_records(
     } else {
         query.push(" FROM audit_records AS r");
     }
-    query.push(" WHERE r.tenant = ").push_bind(tenant.as_str());
+    query.push(" WHERE r.tenant = ").push_bind(tenant.as_str().to_owned());
     if let Some(task) = task {
         query.push(" AND r.task_id = ").push_bind(task.to_string());
     }
@@ -248,28 +190,27 @@ pub(super) async fn list_records(
     query.push(" ORDER BY r.leaf_index LIMIT ").push_bind(limit.max(0));
 
     // Both reads see one state: an erasure between them would tear a record's content apart.
-    let mut tx = pool.begin().await.map_err(failure)?;
-    let found = query.build().fetch_all(&mut *tx).await.map_err(failure)?;
-    let mut records = found.iter().map(|row| record(row, contents)).collect::<Result<Vec<_>>>()?;
-    if contents {
-        let mut personal = load_personal(&mut tx, tenant, &records).await?;
-        for record in &mut records {
-            record.personal = personal.remove(&record.leaf_index).unwrap_or_default();
+    db.snapshot(|| {
+        let mut records: Vec<StoredRecord> = query.build(db).list(|row| record(row, contents))?;
+        if contents {
+            let mut personal = load_personal(db, tenant, &records)?;
+            for record in &mut records {
+                record.personal = personal.remove(&record.leaf_index).unwrap_or_default();
+            }
         }
-    }
-    tx.rollback().await.map_err(failure)?;
-    Ok(records)
+        Ok(records)
+    })
 }
 
 /// See [`crate::store::LogStore::list_task_records`].
-pub(super) async fn list_task_records(
-    pool: &SqlitePool,
+pub(super) fn list_task_records(
+    db: &Db,
     tenant: &TenantId,
     tasks: &[TaskId],
     from: i64,
     limit: i64,
 ) -> Result<Vec<StoredRecord>> {
-    let found = sqlx::query(
+    db.query(
         "WITH wanted (i) AS (SELECT value FROM json_each(?)) \
          SELECT leaf_index, record_hash, kind, task_id, handoff_id, recorded_at, body \
          FROM wanted CROSS JOIN audit_records ON tenant = ? AND task_id = i AND leaf_index >= ? \
@@ -279,13 +220,10 @@ pub(super) async fn list_task_records(
     .bind(tenant.as_str())
     .bind(from)
     .bind(limit.max(0))
-    .fetch_all(pool)
-    .await
-    .map_err(failure)?;
-    found.iter().map(|row| record(row, false)).collect()
+    .list(|row| record(row, false))
 }
 
-fn record(row: &SqliteRow, contents: bool) -> Result<StoredRecord> {
+fn record(row: &Row<'_>, contents: bool) -> Result<StoredRecord> {
     let id = if contents { rows::get::<Option<String>>(row, "content_id")? } else { None };
     Ok(StoredRecord {
         leaf_index: rows::get(row, "leaf_index")?,
@@ -303,35 +241,33 @@ fn record(row: &SqliteRow, contents: bool) -> Result<StoredRecord> {
 }
 
 /// The stored data of a row; `None` where erased.
-fn kept(row: &SqliteRow) -> Result<Option<SaltedContent>> {
+fn kept(row: &Row<'_>) -> Result<Option<SaltedContent>> {
     let salt = rows::get::<Option<Vec<u8>>>(row, "salt")?;
     let bytes = rows::get::<Option<Vec<u8>>>(row, "bytes")?;
     salt.zip(bytes).map(|(salt, bytes)| Ok((salt, rows::codec(row)?, bytes))).transpose()
 }
 
-async fn load_personal(
-    conn: &mut SqliteConnection,
+fn load_personal(
+    db: &Db,
     tenant: &TenantId,
     records: &[StoredRecord],
 ) -> Result<HashMap<i64, Vec<StoredPersonal>>> {
     let leaves: Vec<_> = records.iter().map(|record| record.leaf_index).collect();
-    let found = sqlx::query(
+    let mut personal: HashMap<_, Vec<_>> = HashMap::new();
+    db.query(
         "SELECT leaf_index, ordinal, subject_id, salt, codec, bytes FROM personal_data \
          WHERE tenant = ? AND leaf_index IN (SELECT value FROM json_each(?)) \
          ORDER BY leaf_index, ordinal",
     )
     .bind(tenant.as_str())
     .bind(json(&leaves)?)
-    .fetch_all(conn)
-    .await
-    .map_err(failure)?;
-    let mut personal: HashMap<_, Vec<_>> = HashMap::new();
-    for row in &found {
+    .each(|row| {
         personal.entry(rows::get(row, "leaf_index")?).or_default().push(StoredPersonal {
             ordinal: rows::get(row, "ordinal")?,
             subject_id: rows::get(row, "subject_id")?,
             kept: kept(row)?,
         });
-    }
+        Ok(())
+    })?;
     Ok(personal)
 }

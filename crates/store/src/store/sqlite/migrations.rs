@@ -1,10 +1,11 @@
 //! The migrations of this binary, and their application.
 
-use sqlx::SqlSafeStr;
-use sqlx::migrate::{Migrate, MigrateError, Migration, MigrationType, Migrator};
-use sqlx::sqlite::SqliteConnection;
+use std::collections::BTreeMap;
 
-use super::connection::failure;
+use sqlx::SqlSafeStr;
+use sqlx::migrate::{Migration, MigrationType};
+
+use super::db::Db;
 use crate::store::{Result, StoreError};
 
 /// Number, name and text; the same numbers and names as on the Postgres side. sqlx's own `migrate!`
@@ -32,41 +33,53 @@ const KNOWN: &[(i64, &str, &str)] = &[
     (16, "latency", include_str!("../../../../../migrations/sqlite/0016_latency.sql")),
     (17, "purge", include_str!("../../../../../migrations/sqlite/0017_purge.sql")),
     (18, "returns", include_str!("../../../../../migrations/sqlite/0018_returns.sql")),
+    (19, "narrow", include_str!("../../../../../migrations/sqlite/0019_narrow.sql")),
 ];
 
-fn migrator() -> Migrator {
-    Migrator::with_migrations(
-        KNOWN
-            .iter()
-            .map(|&(version, name, sql)| {
-                // No transaction of its own: it runs inside the caller's.
-                let (kind, no_tx) = (MigrationType::Simple, true);
-                Migration::new(version, name.into(), kind, sql.into_sql_str(), no_tx)
-            })
-            .collect(),
-    )
-}
+/// Where applied migrations stand, in the form of sqlx, which wrote it in 0.1.0.
+const APPLIED: &str = "CREATE TABLE IF NOT EXISTS _sqlx_migrations (version BIGINT PRIMARY KEY, \
+     description TEXT NOT NULL, installed_on TIMESTAMP NOT NULL DEFAULT CURRENT_TIMESTAMP, \
+     success BOOLEAN NOT NULL, checksum BLOB NOT NULL, execution_time BIGINT NOT NULL)";
 
 /// Applies new migrations inside the caller's transaction, whose write lock excludes a second process. Returns their
 /// number.
-pub(super) async fn run(conn: &mut SqliteConnection) -> Result<usize> {
-    let migrator = migrator();
-    conn.ensure_migrations_table(&migrator.table_name).await.map_err(refusal)?;
-    let applied = conn.list_applied_migrations(&migrator.table_name).await.map_err(refusal)?.len();
-    migrator.run_direct(None, conn, false).await.map_err(refusal)?;
-    Ok(KNOWN.len().saturating_sub(applied))
-}
-
-fn refusal(err: MigrateError) -> StoreError {
-    match err {
-        MigrateError::Execute(err) | MigrateError::ExecuteMigration(err, _) => failure(err),
-        MigrateError::VersionMissing(version) => StoreError::Refused(format!(
+pub(super) fn run(db: &Db) -> Result<usize> {
+    db.batch(APPLIED)?;
+    let mut applied: BTreeMap<i64, Vec<u8>> = db
+        .query("SELECT version, checksum FROM _sqlx_migrations")
+        .list(|row| Ok((row.get("version")?, row.get("checksum")?)))?;
+    let mut new = 0;
+    for &(version, name, sql) in KNOWN {
+        let (kind, no_tx) = (MigrationType::Simple, true);
+        let checksum =
+            Migration::new(version, name.into(), kind, sql.into_sql_str(), no_tx).checksum;
+        match applied.remove(&version) {
+            Some(known) if *known == *checksum => {}
+            Some(_) => {
+                return Err(StoreError::Refused(format!(
+                    "migration {version} was applied with another text than this binary has"
+                )));
+            }
+            None => {
+                db.batch(sql)?;
+                db.query(
+                    "INSERT INTO _sqlx_migrations \
+                     (version, description, success, checksum, execution_time) VALUES (?, ?, TRUE, ?, 0)",
+                )
+                .bind(version)
+                .bind(name)
+                .bind(&*checksum)
+                .execute()?;
+                new += 1;
+            }
+        }
+    }
+    match applied.keys().next() {
+        None => Ok(new),
+        // The transaction rolls back.
+        Some(version) => Err(StoreError::Refused(format!(
             "the database has migration {version}, which this binary does not know: \
              a newer version made it"
-        )),
-        MigrateError::VersionMismatch(version) => StoreError::Refused(format!(
-            "migration {version} was applied with another text than this binary has"
-        )),
-        err => StoreError::Refused(err.to_string()),
+        ))),
     }
 }

@@ -8,7 +8,6 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use sqlx::sqlite::SqlitePool;
 use tokio::sync::Mutex;
 
 use crate::store::erasure::{ErasureKey, ErasureRow, HoldKey, HoldRow, ScrubOutcome, SubjectDatum};
@@ -36,6 +35,7 @@ mod claims;
 mod cold;
 mod connection;
 mod contracts;
+mod db;
 mod erasure;
 mod events;
 mod log;
@@ -56,14 +56,21 @@ pub use connection::SqliteOptions;
 
 /// Rows to values.
 mod rows {
-    crate::store::rows::decoders!(sqlx::sqlite::SqliteRow);
+    use super::db::{Column, Row};
+
+    /// Reads one column of any type.
+    pub(super) fn get<'r, T: Column<'r>>(row: &'r Row<'_>, column: &str) -> Result<T> {
+        row.get(column)
+    }
+
+    crate::store::rows::decoders!(Row<'_>, get);
 }
 
 /// A store in one SQLite file.
 pub struct SqliteStore {
     writer: Arc<Mutex<connection::Writer>>,
     wal: Option<wal::Wal>,
-    readers: SqlitePool,
+    readers: connection::Readers,
     /// Held while this store serves; see [`SqliteOptions::exclusive`].
     lock: std::sync::Mutex<Option<std::fs::File>>,
 }
@@ -103,29 +110,18 @@ impl BatchStore for SqliteStore {
         needs: &Needs,
         plan: &mut (dyn FnMut(BatchState) -> Writes + Send),
     ) -> Result<AppendedRecords> {
-        let mut tx = self.begin().await?;
-        match transact::run(&mut tx.conn, needs, plan).await {
-            Ok(Some(sealed)) => {
-                tx.records = sealed.records.len();
-                tx.settle(Ok(sealed)).await
-            }
-            Ok(None) => {
-                tx.abandon().await;
-                Ok(AppendedRecords::default())
-            }
-            Err(err) => tx.settle(Err(err)).await,
-        }
+        self.transaction(|db| transact::run(db, needs, plan)).await
     }
 }
 
 #[async_trait]
 impl HandoffStore for SqliteStore {
     async fn count_open(&self, tenant: &TenantId) -> Result<HashMap<AgentId, i64>> {
-        reads::count_open(&self.readers, tenant).await
+        self.read(|db| reads::count_open(db, tenant)).await
     }
 
     async fn find_handoff(&self, key: &HandoffKey) -> Result<Option<Handoff>> {
-        reads::find_handoff(&self.readers, key).await
+        self.read(|db| reads::find_handoff(db, key)).await
     }
 
     async fn list_handoffs(
@@ -135,11 +131,11 @@ impl HandoffStore for SqliteStore {
         after: Option<&Cursor>,
         limit: i64,
     ) -> Result<Vec<Handoff>> {
-        reads::list_handoffs(&self.readers, tenant, filter, after, limit).await
+        self.read(|db| reads::list_handoffs(db, tenant, filter, after, limit)).await
     }
 
     async fn find_task(&self, key: &TaskKey) -> Result<Option<Task>> {
-        reads::find_task(&self.readers, key).await
+        self.read(|db| reads::find_task(db, key)).await
     }
 
     async fn list_tasks(
@@ -149,7 +145,7 @@ impl HandoffStore for SqliteStore {
         after: Option<&Cursor>,
         limit: i64,
     ) -> Result<Vec<Task>> {
-        reads::list_tasks(&self.readers, tenant, filter, after, limit).await
+        self.read(|db| reads::list_tasks(db, tenant, filter, after, limit)).await
     }
 
     async fn find_content(
@@ -157,7 +153,7 @@ impl HandoffStore for SqliteStore {
         tenant: &TenantId,
         id: ContentId,
     ) -> Result<Option<StoredContent>> {
-        log::find_content(&self.readers, tenant, id).await
+        self.read(|db| log::find_content(db, tenant, id)).await
     }
 
     async fn find_checkpoint(
@@ -165,7 +161,7 @@ impl HandoffStore for SqliteStore {
         run: &RunKey,
         seq: Option<i64>,
     ) -> Result<Option<CheckpointRow>> {
-        reads::find_checkpoint(&self.readers, run, seq).await
+        self.read(|db| reads::find_checkpoint(db, run, seq)).await
     }
 
     async fn list_dead_letters(
@@ -175,19 +171,19 @@ impl HandoffStore for SqliteStore {
         after: Option<&Cursor>,
         limit: i64,
     ) -> Result<Vec<DeadLetterRow>> {
-        reads::list_dead_letters(&self.readers, tenant, filter, after, limit).await
+        self.read(|db| reads::list_dead_letters(db, tenant, filter, after, limit)).await
     }
 
     async fn find_dead_letter(&self, key: &HandoffKey) -> Result<Option<DeadLetterRow>> {
-        reads::find_dead_letter(&self.readers, key).await
+        self.read(|db| reads::find_dead_letter(db, key)).await
     }
 
     async fn list_edges(&self, key: &TaskKey) -> Result<Vec<Edge>> {
-        recovery::list_edges(&self.readers, key).await
+        self.read(|db| recovery::list_edges(db, key)).await
     }
 
     async fn find_escalation(&self, key: &EscalationKey) -> Result<Option<Escalation>> {
-        recovery::find_escalation(&self.readers, key).await
+        self.read(|db| recovery::find_escalation(db, key)).await
     }
 
     async fn list_escalations(
@@ -197,15 +193,15 @@ impl HandoffStore for SqliteStore {
         after: Option<&Cursor>,
         limit: i64,
     ) -> Result<Vec<Escalation>> {
-        recovery::list_escalations(&self.readers, tenant, filter, after, limit).await
+        self.read(|db| recovery::list_escalations(db, tenant, filter, after, limit)).await
     }
 
     async fn list_overdue_escalations(&self, now: Micros, limit: i64) -> Result<Vec<Escalation>> {
-        recovery::list_overdue(&self.readers, now, limit).await
+        self.read(|db| recovery::list_overdue(db, now, limit)).await
     }
 
     async fn list_checkpoints_at(&self, at: &[(RunKey, i64)]) -> Result<Vec<CheckpointRow>> {
-        reads::list_checkpoints_at(&self.readers, at).await
+        self.read(|db| reads::list_checkpoints_at(db, at)).await
     }
 
     async fn list_checkpoints(
@@ -215,40 +211,34 @@ impl HandoffStore for SqliteStore {
         after: Option<&CheckpointCursor>,
         limit: i64,
     ) -> Result<Vec<CheckpointRow>> {
-        recovery::list_checkpoints(&self.readers, key, agent, after, limit).await
+        self.read(|db| recovery::list_checkpoints(db, key, agent, after, limit)).await
     }
 
     async fn list_personal_data(&self, key: &HandoffKey) -> Result<Vec<Vec<u8>>> {
-        recovery::list_personal_data(&self.readers, key).await
+        self.read(|db| recovery::list_personal_data(db, key)).await
     }
 
     async fn list_overdue(&self, now: Micros, limit: i64) -> Result<Vec<Handoff>> {
-        reads::list_overdue(&self.readers, now, limit).await
+        self.read(|db| reads::list_overdue(db, now, limit)).await
     }
 
     async fn forget_refused_tasks(&self, before: Micros) -> Result<u64> {
-        let mut tx = self.begin().await?;
-        let outcome = claims::forget_refused_tasks(&mut tx.conn, before).await;
-        tx.settle(outcome).await
+        self.write(|db| claims::forget_refused_tasks(db, before)).await
     }
 }
 
 #[async_trait]
 impl LogStore for SqliteStore {
     async fn catch_up_trees(&self) -> Result<()> {
-        let mut tx = self.begin().await?;
-        let outcome = append::catch_up_all(&mut tx.conn).await;
-        tx.settle(outcome).await
+        self.write(|db| append::catch_up_all(db)).await
     }
 
     async fn list_tree_keys(&self) -> Result<Vec<TreeKeyRow>> {
-        log::list_tree_keys(&self.readers).await
+        self.read(|db| log::list_tree_keys(db)).await
     }
 
     async fn settle_tree_key(&self, public: &Hash, at: Micros, rotate: bool) -> Result<bool> {
-        let mut tx = self.begin().await?;
-        let outcome = log::settle_tree_key(&mut tx.conn, public, at, rotate).await;
-        tx.settle(outcome).await
+        self.write(|db| log::settle_tree_key(db, public, at, rotate)).await
     }
 
     async fn list_hashes(
@@ -258,11 +248,11 @@ impl LogStore for SqliteStore {
         from: i64,
         limit: i64,
     ) -> Result<Vec<Hash>> {
-        log::list_hashes(&self.readers, tenant, level, from, limit).await
+        self.read(|db| log::list_hashes(db, tenant, level, from, limit)).await
     }
 
     async fn find_receipt(&self, key: &HandoffKey) -> Result<Option<SealedRecord>> {
-        log::find_receipt(&self.readers, key).await
+        self.read(|db| log::find_receipt(db, key)).await
     }
 
     async fn list_records(
@@ -273,7 +263,7 @@ impl LogStore for SqliteStore {
         limit: i64,
         contents: bool,
     ) -> Result<Vec<StoredRecord>> {
-        log::list_records(&self.readers, tenant, task, from, limit, contents).await
+        self.read(|db| log::list_records(db, tenant, task, from, limit, contents)).await
     }
 
     async fn list_task_records(
@@ -283,15 +273,15 @@ impl LogStore for SqliteStore {
         from: i64,
         limit: i64,
     ) -> Result<Vec<StoredRecord>> {
-        log::list_task_records(&self.readers, tenant, tasks, from, limit).await
+        self.read(|db| log::list_task_records(db, tenant, tasks, from, limit)).await
     }
 
     async fn find_head(&self, tenant: &TenantId) -> Result<Option<LogHead>> {
-        log::find_head(&self.readers, tenant).await
+        self.read(|db| log::find_head(db, tenant)).await
     }
 
     async fn find_log(&self, log_id: &str) -> Result<Option<TenantId>> {
-        log::find_log(&self.readers, log_id).await
+        self.read(|db| log::find_log(db, log_id)).await
     }
 
     async fn settle_log(&self, _tenant: &TenantId) -> Result<()> {
@@ -303,7 +293,7 @@ impl LogStore for SqliteStore {
     }
 
     async fn list_unrecorded(&self, tenant: &TenantId) -> Result<Vec<String>> {
-        log::list_unrecorded(&self.readers, tenant).await
+        self.read(|db| log::list_unrecorded(db, tenant)).await
     }
 }
 
@@ -315,7 +305,7 @@ impl OutboxStore for SqliteStore {
         now: Micros,
         limit: i64,
     ) -> Result<Vec<ReceiverKey>> {
-        claims::list_due_receivers(&self.readers, mode, now, limit).await
+        self.read(|db| claims::list_due_receivers(db, mode, now, limit)).await
     }
 
     async fn list_due_among(
@@ -323,7 +313,7 @@ impl OutboxStore for SqliteStore {
         receivers: &[ReceiverKey],
         now: Micros,
     ) -> Result<Vec<ReceiverKey>> {
-        claims::list_due_among(&self.readers, receivers, now).await
+        self.read(|db| claims::list_due_among(db, receivers, now)).await
     }
 
     async fn list_waiting(
@@ -332,7 +322,7 @@ impl OutboxStore for SqliteStore {
         now: Micros,
         limit: i64,
     ) -> Result<Vec<OutboxRow>> {
-        claims::list_waiting(&self.readers, receiver, now, limit).await
+        self.read(|db| claims::list_waiting(db, receiver, now, limit)).await
     }
 
     async fn list_unpulled(
@@ -341,7 +331,7 @@ impl OutboxStore for SqliteStore {
         now: Micros,
         limit: i64,
     ) -> Result<Vec<OutboxRow>> {
-        claims::list_unpulled(&self.readers, before, now, limit).await
+        self.read(|db| claims::list_unpulled(db, before, now, limit)).await
     }
 
     async fn notify(&self) -> Result<()> {
@@ -361,9 +351,7 @@ impl OutboxStore for SqliteStore {
         until: Micros,
         limit: i64,
     ) -> Result<Vec<Claim>> {
-        let mut tx = self.begin().await?;
-        let outcome = claims::claim(&mut tx.conn, receiver, mode, broker, now, until, limit).await;
-        tx.settle(outcome).await
+        self.write(|db| claims::claim(db, receiver, mode, broker, now, until, limit)).await
     }
 
     async fn claim_returns(
@@ -374,36 +362,30 @@ impl OutboxStore for SqliteStore {
         limit: i64,
     ) -> Result<Vec<ReturnRow>> {
         // Most polls find none, and need not wait for the writer.
-        if !claims::has_returns(&self.readers, receiver, now).await? {
+        if !self.read(|db| claims::has_returns(db, receiver, now)).await? {
             return Ok(Vec::new());
         }
-        let mut tx = self.begin().await?;
-        let outcome = claims::claim_returns(&mut tx.conn, receiver, now, until, limit).await;
-        tx.settle(outcome).await
+        self.write(|db| claims::claim_returns(db, receiver, now, until, limit)).await
     }
 
     async fn beat(&self, broker: &str, now: Micros) -> Result<()> {
-        let mut tx = self.begin().await?;
-        let outcome = claims::beat(&mut tx.conn, broker, now).await;
-        tx.settle(outcome).await
+        self.write(|db| claims::beat(db, broker, now)).await
     }
 
     async fn list_heartbeats(&self) -> Result<Vec<(String, Micros)>> {
-        claims::list_heartbeats(&self.readers).await
+        self.read(|db| claims::list_heartbeats(db)).await
     }
 
     async fn list_strangers(&self) -> Result<Vec<String>> {
-        claims::list_strangers(&self.readers).await
+        self.read(|db| claims::list_strangers(db)).await
     }
 
     async fn list_claims(&self, broker: &str) -> Result<Vec<ClaimKey>> {
-        claims::list_claims(&self.readers, broker).await
+        self.read(|db| claims::list_claims(db, broker)).await
     }
 
     async fn release(&self, whose: ClaimRelease<'_>) -> Result<u64> {
-        let mut tx = self.begin().await?;
-        let outcome = claims::release(&mut tx.conn, whose).await;
-        tx.settle(outcome).await
+        self.write(|db| claims::release(db, whose)).await
     }
 }
 
@@ -416,11 +398,11 @@ impl ErasureStore for SqliteStore {
         after: Option<DataSlot>,
         limit: i64,
     ) -> Result<Vec<SubjectDatum>> {
-        erasure::list_held(&self.readers, tenant, subject_id, after, limit).await
+        self.read(|db| erasure::list_held(db, tenant, subject_id, after, limit)).await
     }
 
     async fn find_erasure(&self, key: &ErasureKey) -> Result<Option<ErasureRow>> {
-        erasure::find_erasure(&self.readers, key).await
+        self.read(|db| erasure::find_erasure(db, key)).await
     }
 
     async fn list_erasures(
@@ -428,15 +410,15 @@ impl ErasureStore for SqliteStore {
         tenant: &TenantId,
         subject_key: &[u8; 32],
     ) -> Result<Vec<ErasureRow>> {
-        erasure::list_erasures(&self.readers, tenant, subject_key).await
+        self.read(|db| erasure::list_erasures(db, tenant, subject_key)).await
     }
 
     async fn list_unfinished_erasures(&self, cutoff: Micros) -> Result<Vec<ErasureKey>> {
-        erasure::list_unfinished(&self.readers, cutoff).await
+        self.read(|db| erasure::list_unfinished(db, cutoff)).await
     }
 
     async fn find_hold(&self, key: &HoldKey) -> Result<Option<HoldRow>> {
-        erasure::find_hold(&self.readers, key).await
+        self.read(|db| erasure::find_hold(db, key)).await
     }
 
     async fn list_holds(
@@ -446,7 +428,7 @@ impl ErasureStore for SqliteStore {
         after: Option<&str>,
         limit: i64,
     ) -> Result<Vec<HoldRow>> {
-        erasure::list_holds(&self.readers, tenant, subject_key, after, limit).await
+        self.read(|db| erasure::list_holds(db, tenant, subject_key, after, limit)).await
     }
 
     async fn scrub(&self) -> Result<ScrubOutcome> {
@@ -457,29 +439,27 @@ impl ErasureStore for SqliteStore {
 #[async_trait]
 impl DirectoryStore for SqliteStore {
     async fn ensure_tenant(&self, tenant: &TenantId, log_id: &str, at: Micros) -> Result<()> {
-        let mut tx = self.begin().await?;
-        let outcome = log::ensure_tenant(&mut tx.conn, tenant, log_id, at).await;
-        tx.settle(outcome).await
+        self.write(|db| log::ensure_tenant(db, tenant, log_id, at)).await
     }
 
     async fn list_tenants(&self) -> Result<Vec<TenantId>> {
-        reads::list_tenants(&self.readers).await
+        self.read(|db| reads::list_tenants(db)).await
     }
 
     async fn find_key(&self, hash: &[u8]) -> Result<Option<KeyRow>> {
-        reads::find_key(&self.readers, hash).await
+        self.read(|db| reads::find_key(db, hash)).await
     }
 
     async fn list_keys(&self, tenant: &TenantId) -> Result<Vec<KeyRow>> {
-        reads::list_keys(&self.readers, tenant).await
+        self.read(|db| reads::list_keys(db, tenant)).await
     }
 
     async fn list_agents(&self, tenant: &TenantId) -> Result<Vec<AgentRow>> {
-        reads::list_agents(&self.readers, tenant).await
+        self.read(|db| reads::list_agents(db, tenant)).await
     }
 
     async fn count_agent_changes(&self, tenant: &TenantId) -> Result<i64> {
-        reads::count_agent_changes(&self.readers, tenant).await
+        self.read(|db| reads::count_agent_changes(db, tenant)).await
     }
 
     async fn list_changed_agents(
@@ -487,16 +467,14 @@ impl DirectoryStore for SqliteStore {
         tenant: &TenantId,
         after: i64,
     ) -> Result<Vec<(AgentId, Option<AgentRow>)>> {
-        reads::list_changed_agents(&self.readers, tenant, after).await
+        self.read(|db| reads::list_changed_agents(db, tenant, after)).await
     }
 }
 
 #[async_trait]
 impl AdminStore for SqliteStore {
     async fn migrate(&self) -> Result<usize> {
-        let mut tx = self.begin().await?;
-        let outcome = migrations::run(&mut tx.conn).await;
-        tx.settle(outcome).await
+        self.write(|db| migrations::run(db)).await
     }
 
     async fn grant_serving(&self, _role: &str) -> Result<()> {
@@ -504,12 +482,11 @@ impl AdminStore for SqliteStore {
     }
 
     fn connections(&self) -> (u32, u32) {
-        let idle = u32::try_from(self.readers.num_idle()).unwrap_or(u32::MAX);
-        (self.readers.size().saturating_sub(idle), idle)
+        self.readers.count()
     }
 
     async fn ping(&self) -> Result<()> {
-        reads::ping(&self.readers).await
+        self.read(|db| reads::ping(db)).await
     }
 
     async fn close(&self) {
@@ -517,12 +494,10 @@ impl AdminStore for SqliteStore {
     }
 
     async fn settle_fact(&self, name: &str, value: &[u8]) -> Result<Vec<u8>> {
-        let mut tx = self.begin().await?;
-        let outcome = reads::settle_fact(&mut tx.conn, name, value).await;
-        tx.settle(outcome).await
+        self.write(|db| reads::settle_fact(db, name, value)).await
     }
 
     async fn depths(&self) -> Result<Depths> {
-        reads::depths(&self.readers).await
+        self.read(|db| reads::depths(db)).await
     }
 }

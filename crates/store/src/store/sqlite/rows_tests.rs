@@ -2,7 +2,6 @@
 //! conformance suite.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 
-use sqlx::Row;
 use uuid::Uuid;
 
 use super::tests::{AT, SqliteBench, agent, committed, outbox, record};
@@ -182,9 +181,10 @@ async fn the_smaller_rows_come_back_as_they_went() {
 async fn who_is_due_is_found_without_reading_all_that_waits() {
     let bench = SqliteBench::new().await;
     let sql = format!("EXPLAIN QUERY PLAN {}", claims::DUE_RECEIVERS);
-    let query = sqlx::query(sqlx::AssertSqlSafe(sql)).bind("webhook").bind(1_i64).bind(5_i64);
-    let plan = query.fetch_all(&mut bench.raw().await).await.unwrap();
-    let plan: Vec<String> = plan.iter().map(|row| row.get("detail")).collect();
+    let raw = bench.raw();
+    let mut explained = raw.prepare(&sql).unwrap();
+    let steps = explained.query_map(("webhook", 1, 5), |row| row.get("detail")).unwrap();
+    let plan: Vec<String> = steps.map(|step| step.unwrap()).collect();
     assert!(plan.iter().all(|step| !step.starts_with("SCAN o ")), "{plan:#?}");
     let by_receiver = "SEARCH o USING INDEX outbox_order (tenant=? AND target=?)";
     assert!(plan.iter().any(|step| step == by_receiver), "{plan:#?}");
@@ -209,11 +209,11 @@ async fn claims_go_in_order_wait_their_turn_and_carry_what_is_kept() {
     assert!(store.list_due_receivers(DeliveryMode::Pull, now, 5).await.unwrap().is_empty());
 
     store.beat("me", now).await.unwrap();
-    let mut raw = bench.raw().await;
-    sqlx::raw_sql("UPDATE personal_data SET salt = NULL, bytes = NULL WHERE subject_id = 'zoe'")
-        .execute(&mut raw)
-        .await
-        .unwrap();
+    let raw = bench.raw();
+    raw.execute_batch(
+        "UPDATE personal_data SET salt = NULL, bytes = NULL WHERE subject_id = 'zoe'",
+    )
+    .unwrap();
     let claims = store.claim(&receiver, DeliveryMode::Webhook, "me", now, until, 2).await.unwrap();
     let ids = |claims: &[Claim]| -> Vec<u128> {
         claims.iter().map(|claim| claim.handoff_id.0.as_u128()).collect()
@@ -238,9 +238,7 @@ async fn claims_go_in_order_wait_their_turn_and_carry_what_is_kept() {
     let mut settled = Writes::default();
     settled.outbox.insert((tenant.clone(), claims[0].handoff_id), None);
     bench.write(settled).await.unwrap();
-    sqlx::raw_sql("UPDATE contents SET salt = NULL, bytes = NULL WHERE codec = 'zstd'")
-        .execute(&mut raw)
-        .await
+    raw.execute_batch("UPDATE contents SET salt = NULL, bytes = NULL WHERE codec = 'zstd'")
         .unwrap();
     let claims =
         store.claim(&receiver, DeliveryMode::Webhook, "other", now, until, 9).await.unwrap();

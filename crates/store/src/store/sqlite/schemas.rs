@@ -1,11 +1,9 @@
 //! Queries on payload schemas.
 
 use async_trait::async_trait;
-use sqlx::AssertSqlSafe;
-use sqlx::sqlite::SqliteConnection;
 
-use super::batch::{RowBatch, SqliteStatement, json};
-use super::connection::failure;
+use super::batch::RowBatch;
+use super::db::{Db, Query};
 use super::transact::fetch_pairs;
 use super::{SqliteStore, rows};
 use crate::store::rows::PAYLOAD_SCHEMA;
@@ -14,28 +12,22 @@ use crate::store::{BatchState, Needs, Result, Writes};
 use handoffd_core::domain::ids::TenantId;
 
 /// Loads a batch's rows.
-pub(super) async fn load(
-    conn: &mut SqliteConnection,
-    needs: &Needs,
-    state: &mut BatchState,
-) -> Result<()> {
-    if !needs.payload_schemas.is_empty() {
-        let (table, wanted) = ("payload_schemas", json(&needs.payload_schemas)?);
-        for row in fetch_pairs(conn, table, PAYLOAD_SCHEMA, "schema_id", wanted).await? {
-            let row = rows::payload_schema(&row)?;
-            state.payload_schemas.insert(row.key(), row);
-        }
-    }
-    Ok(())
+pub(super) fn load(db: &Db, needs: &Needs, state: &mut BatchState) -> Result<()> {
+    let (table, wanted) = ("payload_schemas", &needs.payload_schemas);
+    fetch_pairs(db, table, PAYLOAD_SCHEMA, "schema_id", wanted, |row| {
+        let row = rows::payload_schema(row)?;
+        state.payload_schemas.insert(row.key(), row);
+        Ok(())
+    })
 }
 
 /// Writes a batch's changes.
-pub(super) async fn write(conn: &mut SqliteConnection, writes: &Writes) -> Result<()> {
+pub(super) fn write(db: &Db, writes: &Writes) -> Result<()> {
     let schemas: Vec<_> = writes.payload_schemas.iter().collect();
-    RowBatch::insert("payload_schemas", PAYLOAD_SCHEMA).run(conn, &schemas, bind).await.map(|_| ())
+    RowBatch::insert("payload_schemas", PAYLOAD_SCHEMA).run(db, &schemas, bind).map(|_| ())
 }
 
-fn bind(query: SqliteStatement, row: &PayloadSchemaRow) -> SqliteStatement {
+fn bind<'c>(query: Query<'c>, row: &PayloadSchemaRow) -> Query<'c> {
     query
         .bind(row.tenant.as_str())
         .bind(row.id.as_str())
@@ -59,14 +51,7 @@ impl PayloadSchemaStore for SqliteStore {
             "SELECT {PAYLOAD_SCHEMA} FROM payload_schemas \
              WHERE tenant = ?1 AND (?2 IS NULL OR schema_id = ?2) ORDER BY schema_id, ordinal"
         );
-        sqlx::query(AssertSqlSafe(sql))
-            .bind(tenant.as_str())
-            .bind(id)
-            .fetch_all(&self.readers)
+        self.read(|db| db.query(&sql).bind(tenant.as_str()).bind(id).list(rows::payload_schema))
             .await
-            .map_err(failure)?
-            .iter()
-            .map(rows::payload_schema)
-            .collect()
     }
 }

@@ -4,10 +4,9 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::Poll;
 use std::time::Duration;
 
-use sqlx::{Connection, SqliteConnection};
+use rusqlite::Connection;
 use tempfile::TempDir;
 use uuid::Uuid;
 
@@ -42,8 +41,9 @@ impl SqliteBench {
     }
 
     /// A connection past the store.
-    pub(super) async fn raw(&self) -> SqliteConnection {
-        SqliteConnection::connect(&url(&self.folder)).await.unwrap()
+    pub(super) fn raw(&self) -> Connection {
+        let path = self.folder.path().join("deep/er/h.db");
+        Connection::open_with_flags(path, rusqlite::OpenFlags::SQLITE_OPEN_READ_WRITE).unwrap()
     }
 
     pub(super) async fn write(&self, writes: Writes) -> Result<Vec<SealedRecord>> {
@@ -237,19 +237,15 @@ async fn only_the_owner_reads_the_files() {
 async fn a_foreign_or_changed_migration_is_refused() {
     let bench = SqliteBench::new().await;
     assert_eq!(bench.store.migrate().await.unwrap(), 0);
-    let mut raw = bench.raw().await;
-    sqlx::raw_sql("INSERT INTO _sqlx_migrations VALUES (99, 'future', '', TRUE, x'00', 0)")
-        .execute(&mut raw)
-        .await
+    let raw = bench.raw();
+    raw.execute_batch("INSERT INTO _sqlx_migrations VALUES (99, 'future', '', TRUE, x'00', 0)")
         .unwrap();
     let newer = bench.store.migrate().await.unwrap_err();
     assert!(matches!(&newer, StoreError::Refused(why) if why.contains("migration 99")), "{newer}");
-    sqlx::raw_sql(
+    raw.execute_batch(
         "DELETE FROM _sqlx_migrations WHERE version = 99; \
          UPDATE _sqlx_migrations SET checksum = x'00'",
     )
-    .execute(&mut raw)
-    .await
     .unwrap();
     let changed = bench.store.migrate().await.unwrap_err();
     assert!(matches!(&changed, StoreError::Refused(why) if why.contains("another text")));
@@ -259,14 +255,14 @@ async fn a_foreign_or_changed_migration_is_refused() {
 async fn records_cannot_be_rewritten_by_sql() {
     let bench = SqliteBench::new().await;
     bench.write(committed(&bench, 1..3)).await.unwrap();
-    let mut raw = bench.raw().await;
+    let raw = bench.raw();
     for sql in [
         "UPDATE audit_records SET body = x'00'",
         "DELETE FROM audit_records WHERE leaf_index = 1",
         "REPLACE INTO audit_records SELECT * FROM audit_records WHERE leaf_index = 0",
         "INSERT OR REPLACE INTO audit_records SELECT * FROM audit_records",
     ] {
-        let refused = sqlx::raw_sql(sql).execute(&mut raw).await.unwrap_err();
+        let refused = raw.execute_batch(sql).unwrap_err();
         assert!(refused.to_string().contains("append-only"), "{sql}: {refused}");
     }
     let records = bench.store.list_records(&bench.tenant, None, 0, 10, false).await.unwrap();
@@ -275,33 +271,47 @@ async fn records_cannot_be_rewritten_by_sql() {
 }
 
 #[tokio::test]
-async fn a_caller_that_goes_away_takes_nothing_with_it() {
+async fn a_caller_that_goes_away_before_its_turn_takes_nothing_with_it() {
     let bench = SqliteBench::new().await;
-    let planned = AtomicBool::new(false);
-    let mut plan = |_| {
-        planned.store(true, Ordering::Relaxed);
-        committed(&bench, 1..200)
-    };
+    let writer = bench.store.writer.lock().await;
+    let mut plan = |_| panic!("it is not its turn");
     let needs = Needs::default();
     tokio::select! {
         biased;
-        _ = bench.store.transact(&needs, &mut plan) => panic!("the writes never wait"),
-        // Asked right after the poll in which the plan ran: the first write is on its way.
-        () = std::future::poll_fn(|_| {
-            if planned.load(Ordering::Relaxed) { Poll::Ready(()) } else { Poll::Pending }
-        }) => {}
+        _ = bench.store.transact(&needs, &mut plan) => panic!("the writer is taken"),
+        () = std::future::ready(()) => {}
     }
+    drop(writer);
     assert_eq!(bench.store.find_head(&bench.tenant).await.unwrap().unwrap().size, 0);
     assert_eq!(bench.write(committed(&bench, 1..3)).await.unwrap().len(), 2);
 }
 
 #[tokio::test]
-async fn whenever_a_caller_goes_away_a_batch_is_whole_or_absent() {
+async fn an_error_after_the_first_write_leaves_nothing_of_the_batch() {
     let bench = SqliteBench::new().await;
+    let mut writes = committed(&bench, 1..200);
+    let nobody: TenantId = "nobody".parse().unwrap();
+    writes.records.push(RecordDraft::new(nobody, RecordKind::NoOp, AT, Actor::broker()));
+    bench.write(writes).await.unwrap_err();
+    assert_eq!(bench.store.find_head(&bench.tenant).await.unwrap().unwrap().size, 0);
+    assert_eq!(bench.store.depths().await.unwrap().outbox, 0);
+    assert_eq!(bench.write(committed(&bench, 1..3)).await.unwrap().len(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whenever_a_caller_goes_away_a_batch_is_whole_or_absent() {
+    let bench = Arc::new(SqliteBench::new().await);
     for n in 0..60u32 {
         let from = u128::from(n) * 100 + 1;
-        let attempt = bench.write(committed(&bench, from..from + 20));
-        let _ = tokio::time::timeout(Duration::from_micros(u64::from(n) * 150), attempt).await;
+        let (writing, writes) = (Arc::clone(&bench), committed(&bench, from..from + 20));
+        let attempt = tokio::spawn(async move { writing.write(writes).await });
+        let _ = tokio::time::timeout(Duration::from_micros(u64::from(n) * 50), async {
+            while !attempt.is_finished() {
+                tokio::task::yield_now().await;
+            }
+        })
+        .await;
+        attempt.abort();
     }
     bench.write(committed(&bench, 100_000..100_001)).await.unwrap();
     let head = bench.store.find_head(&bench.tenant).await.unwrap().unwrap();
@@ -311,6 +321,31 @@ async fn whenever_a_caller_goes_away_a_batch_is_whole_or_absent() {
     let records = bench.store.list_records(&bench.tenant, None, 0, 5_000, false).await.unwrap();
     assert_eq!(i64::try_from(records.len()).unwrap(), head.size);
     assert!(bench.store.list_unrecorded(&bench.tenant).await.unwrap().is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn other_tasks_go_on_while_a_batch_is_written() {
+    let bench = SqliteBench::new().await;
+    let (waited, seen) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+    let (plan_waits, other_saw) = (Arc::clone(&waited), Arc::clone(&seen));
+    let other = tokio::spawn(async move {
+        while !plan_waits.load(Ordering::Acquire) {
+            tokio::task::yield_now().await;
+        }
+        other_saw.store(true, Ordering::Release);
+    });
+    let writing = tokio::spawn(async move {
+        let mut plan = |_| {
+            waited.store(true, Ordering::Release);
+            while !seen.load(Ordering::Acquire) {
+                std::thread::yield_now();
+            }
+            Writes::default()
+        };
+        bench.store.transact(&Needs::default(), &mut plan).await
+    });
+    writing.await.unwrap().unwrap();
+    other.await.unwrap();
 }
 
 #[tokio::test]
@@ -330,17 +365,13 @@ async fn a_plan_that_panics_leaves_the_writer_usable() {
 
 /// A transaction of 1 MiB.
 async fn fill(bench: &SqliteBench) {
-    let mut tx = bench.store.begin().await.unwrap();
     let blobs = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 16) \
          INSERT INTO filler SELECT randomblob(65536) FROM n";
-    sqlx::query(blobs).execute(&mut tx.conn).await.unwrap();
-    tx.settle(Ok(())).await.unwrap();
+    bench.store.write(|db| db.batch(blobs)).await.unwrap();
 }
 
 async fn filler(bench: &SqliteBench) {
-    let mut tx = bench.store.begin().await.unwrap();
-    sqlx::query("CREATE TABLE filler (bytes BLOB)").execute(&mut tx.conn).await.unwrap();
-    tx.settle(Ok(())).await.unwrap();
+    bench.store.write(|db| db.batch("CREATE TABLE filler (bytes BLOB)")).await.unwrap();
 }
 
 fn log_bytes(bench: &SqliteBench) -> u64 {
@@ -348,7 +379,7 @@ fn log_bytes(bench: &SqliteBench) -> u64 {
     std::fs::metadata(path).unwrap().len()
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_write_ahead_log_begins_anew_while_writers_go_on() {
     let bench = SqliteBench::new().await;
     filler(&bench).await;
@@ -358,18 +389,17 @@ async fn the_write_ahead_log_begins_anew_while_writers_go_on() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_write_ahead_log_grows_under_a_long_reader_and_is_cut_back_after_it() {
     let bench = SqliteBench::new().await;
     filler(&bench).await;
-    let mut reader = bench.raw().await;
-    sqlx::query("BEGIN").execute(&mut reader).await.unwrap();
-    sqlx::query("SELECT count(*) FROM filler").execute(&mut reader).await.unwrap();
+    let reader = bench.raw();
+    reader.execute_batch("BEGIN; SELECT count(*) FROM filler").unwrap();
     for _ in 0..40 {
         fill(&bench).await;
     }
     assert!(log_bytes(&bench) > 2 * wal::LONG, "{}", log_bytes(&bench));
-    reader.close().await.unwrap();
+    reader.close().unwrap();
     let mut left = 200;
     while log_bytes(&bench) > wal::LONG {
         assert!(left > 0, "still {} bytes", log_bytes(&bench));
@@ -386,22 +416,20 @@ async fn the_write_ahead_log_grows_under_a_long_reader_and_is_cut_back_after_it(
 #[tokio::test]
 async fn this_sqlite_has_no_wal_reset_bug() {
     let bench = SqliteBench::new().await;
-    let mut raw = bench.raw().await;
-    let version: String =
-        sqlx::query_scalar("SELECT sqlite_version()").fetch_one(&mut raw).await.unwrap();
+    let raw = bench.raw();
+    let version: String = raw.query_row("SELECT sqlite_version()", [], |row| row.get(0)).unwrap();
     let version: semver::Version = version.parse().unwrap();
     assert!(version >= semver::Version::new(3, 51, 3), "{version}");
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_the_write_ahead_log_holds_at_the_end_is_in_the_file() {
     let bench = SqliteBench::new().await;
     filler(&bench).await;
     fill(&bench).await;
     // Enough for the log to have been copied once, by the other connection.
     for _ in 0..300 {
-        let tx = bench.store.begin().await.unwrap();
-        tx.settle(Ok(())).await.unwrap();
+        bench.store.write(|_| Ok(())).await.unwrap();
     }
     bench.store.close().await;
     let folder = bench.folder.path().join("deep/er");

@@ -5,18 +5,17 @@
 //! from 3.7.0 to 3.51.2 (its release notes call it the WAL-reset bug). The bundled one is newer; a test asks.
 
 use std::fs::File;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
-use sqlx::{ConnectOptions, Connection, Row};
 use tokio::sync::{Mutex, Notify};
 use tokio::task::JoinHandle;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::connection::{Writer, failure};
+use super::connection::{DbFile, Writer, in_place};
+use super::db::Db;
 use crate::store::Result;
 
 /// Records and commits between two rounds of copying (a lone accepted handoff makes four of them): some 1,000 pages,
@@ -29,7 +28,10 @@ const ROUND: usize = 128;
 pub(super) const LONG: u64 = 16_777_216;
 
 /// Pages from which a commit copies them itself, as nobody else seems to.
-pub(super) const NET: &str = "16384";
+pub(super) const NET: u32 = 16_384;
+
+/// [`NET`] of a writer beside the broker: SQLite's own interval.
+pub(super) const OWN: u32 = 1_000;
 
 /// Wait for readers of an old state before the log can begin anew.
 const PATIENCE: Duration = Duration::from_millis(200);
@@ -58,25 +60,20 @@ struct WalState {
 
 impl Wal {
     /// Starts the copy task, on its own connection.
-    pub(super) fn keep(
-        file: &Path,
-        options: SqliteConnectOptions,
-        writer: &Arc<Mutex<Writer>>,
-    ) -> Self {
-        let mut path = file.as_os_str().to_owned();
+    pub(super) fn keep(file: &DbFile, writer: &Arc<Mutex<Writer>>) -> Self {
+        let mut path = file.path.as_os_str().to_owned();
         path.push("-wal");
         let stop = CancellationToken::new();
         let shared = Arc::new(WalState {
             path: path.into(),
-            file: File::open(file).ok().map(|file| &*Box::leak(Box::new(file))),
+            file: File::open(&file.path).ok().map(|file| &*Box::leak(Box::new(file))),
             written: AtomicUsize::new(0),
             long: AtomicU64::new(LONG),
             due: Notify::new(),
             turn: Mutex::new(()),
         });
-        let options = options.busy_timeout(PATIENCE);
         let task =
-            tokio::spawn(run(options, Arc::clone(writer), Arc::clone(&shared), stop.clone()));
+            tokio::spawn(run(file.clone(), Arc::clone(writer), Arc::clone(&shared), stop.clone()));
         Self {
             shared,
             task: std::sync::Mutex::new(Some(task)),
@@ -124,7 +121,7 @@ impl WalState {
 }
 
 async fn run(
-    options: SqliteConnectOptions,
+    file: DbFile,
     writer: Arc<Mutex<Writer>>,
     shared: Arc<WalState>,
     stop: CancellationToken,
@@ -138,56 +135,47 @@ async fn run(
         shared.written.store(0, Ordering::Relaxed);
         let conn = match kept.take() {
             Some(conn) => Ok(conn),
-            None => options.connect().await.map_err(failure),
+            None => in_place(|| file.writer(PATIENCE)),
         };
-        let done = async {
-            let mut conn = conn?;
-            round(&mut conn, &writer, &shared).await?;
-            Ok::<_, crate::store::StoreError>(conn)
-        };
+        let done = async { round(conn?, &writer, &shared).await };
         match done.await {
             Ok(conn) => kept = Some(conn),
             // What was committed is safe in the log, which grows meanwhile.
             Err(err) => tracing::warn!(error = %err, "SQLite's log was not copied into the file"),
         }
     }
-    if let Some(conn) = kept {
-        // Before the writer's, which is the last and copies the rest.
-        let _ = conn.close().await;
-    }
+    // Before the writer's, which is the last and copies the rest.
+    drop(kept);
 }
 
 /// Copies the present pages; for a long log also the rest, while no writer runs.
-async fn round(
-    conn: &mut SqliteConnection,
-    writer: &Mutex<Writer>,
-    shared: &WalState,
-) -> Result<()> {
+async fn round(db: Db, writer: &Mutex<Writer>, shared: &WalState) -> Result<Db> {
     if shared.bytes() <= LONG {
         shared.long.store(LONG, Ordering::Relaxed);
     }
     {
         let _turn = shared.turn.lock().await;
-        checkpoint(conn, "PRAGMA wal_checkpoint(PASSIVE)").await?;
+        checkpoint(&db, "PASSIVE")?;
     }
     if shared.is_long() {
         // SQLite synchronises the file only once all is copied, and that would be while nobody writes.
         if let Some(file) = shared.file {
             // What fails here fails there again, and is told.
-            let _ = tokio::task::spawn_blocking(|| file.sync_data()).await;
+            let _ = in_place(|| file.sync_data());
         }
         let _writer = writer.lock().await;
         let _turn = shared.turn.lock().await;
-        let anew = checkpoint(conn, "PRAGMA wal_checkpoint(RESTART)").await?;
+        let anew = checkpoint(&db, "RESTART")?;
         // Else somebody reads an old state, and may for long: writers are not to wait each time.
         let long = if anew { LONG } else { shared.bytes() + LONG };
         shared.long.store(long, Ordering::Relaxed);
     }
-    Ok(())
+    Ok(db)
 }
 
 /// Runs a checkpoint; returns whether it completed.
-async fn checkpoint(conn: &mut SqliteConnection, how: &'static str) -> Result<bool> {
-    let row = sqlx::query(how).fetch_one(conn).await.map_err(failure)?;
-    Ok(row.get::<i64, _>(0) == 0)
+pub(super) fn checkpoint(db: &Db, how: &str) -> Result<bool> {
+    let sql = format!("PRAGMA wal_checkpoint({how})");
+    // The first column is 0 where nobody was in the way.
+    in_place(|| db.query(&sql).one(|row| Ok(row.first::<i64>()? == 0)))
 }

@@ -1,11 +1,9 @@
 //! Writes of a batch: a few statements for each table.
 
 use serde::Serialize;
-use sqlx::AssertSqlSafe;
-use sqlx::sqlite::SqliteConnection;
 
-use super::batch::{RowBatch, SqliteStatement, json};
-use super::connection::failure;
+use super::batch::{RowBatch, json};
+use super::db::{Db, Query};
 use super::transact::IDEMPOTENCY;
 use crate::store::books;
 use crate::store::rows::{
@@ -45,77 +43,74 @@ const HANDOFF_FIXED: [&str; 13] = [
 ];
 
 /// Writes all rows except the records.
-pub(super) async fn write(conn: &mut SqliteConnection, writes: &Writes) -> Result<()> {
+pub(super) fn write(db: &Db, writes: &Writes) -> Result<()> {
     let rows = books::TaskRows::of(writes);
     let [new, changed, same_books] =
         [&rows.new, &rows.changed, &rows.same_books].map(|rows| rows.iter().collect::<Vec<_>>());
-    RowBatch::insert("tasks", TASK).run(conn, &new, bind_task).await?;
+    RowBatch::insert("tasks", TASK).run(db, &new, bind_task)?;
     for (known, fixed) in [(changed, &TASK_FIXED[..]), (same_books, &TASK_SAME_BOOKS)] {
-        let touched = RowBatch::update("tasks", TASK, fixed).run(conn, &known, bind_task).await?;
+        let touched = RowBatch::update("tasks", TASK, fixed).run(db, &known, bind_task)?;
         all_known(touched, known.len())?;
     }
 
     let (new, known) = split(writes.handoffs.values());
-    RowBatch::insert("handoffs", HANDOFF).run(conn, &new, bind_handoff).await?;
-    let touched = RowBatch::update("handoffs", HANDOFF, &HANDOFF_FIXED)
-        .run(conn, &known, bind_handoff)
-        .await?;
+    RowBatch::insert("handoffs", HANDOFF).run(db, &new, bind_handoff)?;
+    let touched =
+        RowBatch::update("handoffs", HANDOFF, &HANDOFF_FIXED).run(db, &known, bind_handoff)?;
     all_known(touched, known.len())?;
 
     let gone: Vec<_> =
         writes.outbox.iter().filter(|(_, row)| row.is_none()).map(|(key, _)| key).collect();
-    delete(conn, "outbox", "handoff_id", &gone).await?;
+    delete(db, "outbox", "handoff_id", &gone)?;
     let kept: Vec<_> = writes.outbox.values().flatten().collect();
-    RowBatch::upsert("outbox", OUTBOX, &["tenant", "handoff_id"])
-        .run(conn, &kept, bind_outbox)
-        .await?;
+    RowBatch::upsert("outbox", OUTBOX, &["tenant", "handoff_id"]).run(db, &kept, bind_outbox)?;
 
     let gone: Vec<_> =
         writes.returns.iter().filter(|(_, row)| row.is_none()).map(|(key, _)| key).collect();
-    delete(conn, "returns", "handoff_id", &gone).await?;
+    delete(db, "returns", "handoff_id", &gone)?;
     let returns: Vec<_> = writes.returns.values().flatten().collect();
-    RowBatch::insert("returns", RETURN).run(conn, &returns, bind_return).await?;
+    RowBatch::insert("returns", RETURN).run(db, &returns, bind_return)?;
 
     let checkpoints: Vec<_> = writes.checkpoints.iter().collect();
-    RowBatch::insert("checkpoints", CHECKPOINT).run(conn, &checkpoints, bind_checkpoint).await?;
+    RowBatch::insert("checkpoints", CHECKPOINT).run(db, &checkpoints, bind_checkpoint)?;
     let uses: Vec<_> = writes.idempotency.iter().collect();
-    RowBatch::insert("idempotency_keys", IDEMPOTENCY).run(conn, &uses, bind_idempotency).await?;
+    RowBatch::insert("idempotency_keys", IDEMPOTENCY).run(db, &uses, bind_idempotency)?;
     let texts = texts(writes.dead_letters.iter().map(|row| &row.failures))?;
     let letters: Vec<_> =
         writes.dead_letters.iter().zip(texts.iter().map(String::as_str)).collect();
     // A new one collides, if at all, by its handoff.
-    RowBatch::upsert("dead_letters", DEAD_LETTER, &["tenant", "handoff_id"])
-        .run(conn, &letters, bind_dead_letter)
-        .await?;
+    RowBatch::upsert("dead_letters", DEAD_LETTER, &["tenant", "handoff_id"]).run(
+        db,
+        &letters,
+        bind_dead_letter,
+    )?;
     let edges: Vec<_> = writes.edges.values().collect();
     RowBatch::upsert("task_edges", EDGE, &["tenant", "task_id", "source", "target"])
-        .run(conn, &edges, bind_edge)
-        .await?;
+        .run(db, &edges, bind_edge)?;
     let refused: Vec<_> = writes.refused_tasks.values().collect();
-    RowBatch::upsert("refused_tasks", REFUSED_TASK, &["tenant", "task_id", "agent_id"])
-        .run(conn, &refused, bind_refused_task)
-        .await?;
+    RowBatch::upsert("refused_tasks", REFUSED_TASK, &["tenant", "task_id", "agent_id"]).run(
+        db,
+        &refused,
+        bind_refused_task,
+    )?;
     let escalations: Vec<_> = writes.escalations.values().collect();
-    RowBatch::upsert("escalations", ESCALATION, &["tenant", "escalation_id"])
-        .run(conn, &escalations, bind_escalation)
-        .await?;
-    write_access(conn, writes).await?;
-    super::contracts::write(conn, writes).await?;
-    super::schemas::write(conn, writes).await?;
-    super::caps::write(conn, writes).await?;
+    RowBatch::upsert("escalations", ESCALATION, &["tenant", "escalation_id"]).run(
+        db,
+        &escalations,
+        bind_escalation,
+    )?;
+    write_access(db, writes)?;
+    super::contracts::write(db, writes)?;
+    super::schemas::write(db, writes)?;
+    super::caps::write(db, writes)?;
     for (agent, (mode, at)) in &writes.retargets {
-        retarget(conn, agent, *mode, *at).await?;
+        retarget(db, agent, *mode, *at)?;
     }
     Ok(())
 }
 
 /// Sets the delivery mode of an agent's waiting handoffs.
-async fn retarget(
-    conn: &mut SqliteConnection,
-    (tenant, agent): &AgentKey,
-    mode: DeliveryMode,
-    at: Micros,
-) -> Result<()> {
+fn retarget(db: &Db, (tenant, agent): &AgentKey, mode: DeliveryMode, at: Micros) -> Result<()> {
     for sql in [
         "UPDATE handoffs SET mode = ?1 WHERE tenant = ?2 AND target = ?3 AND status = 'PENDING' \
          AND EXISTS (SELECT 1 FROM outbox AS o WHERE o.tenant = handoffs.tenant \
@@ -123,25 +118,23 @@ async fn retarget(
         "UPDATE outbox SET mode = ?1, claimed_by = NULL, visible_at = 0 WHERE tenant = ?2 AND target = ?3 \
          AND (claimed_by IS NULL OR visible_at <= ?4)",
     ] {
-        let query = sqlx::query(sql).bind(mode.as_str()).bind(tenant.as_str());
-        query.bind(agent.as_str()).bind(at.0).execute(&mut *conn).await.map_err(failure)?;
+        let query = db.query(sql).bind(mode.as_str()).bind(tenant.as_str());
+        query.bind(agent.as_str()).bind(at.0).execute()?;
     }
     Ok(())
 }
 
 /// Writes agents and keys.
-async fn write_access(conn: &mut SqliteConnection, writes: &Writes) -> Result<()> {
+fn write_access(db: &Db, writes: &Writes) -> Result<()> {
     let gone: Vec<_> =
         writes.agents.iter().filter(|(_, row)| row.is_none()).map(|(key, _)| key).collect();
-    delete(conn, "agents", "agent_id", &gone).await?;
+    delete(db, "agents", "agent_id", &gone)?;
     let texts = texts(writes.agents.values().flatten().map(|row| &row.agent))?;
     let agents: Vec<_> =
         writes.agents.values().flatten().zip(texts.iter().map(String::as_str)).collect();
-    RowBatch::upsert("agents", AGENT, &["tenant", "agent_id"])
-        .run(conn, &agents, bind_agent)
-        .await?;
+    RowBatch::upsert("agents", AGENT, &["tenant", "agent_id"]).run(db, &agents, bind_agent)?;
     let keys: Vec<_> = writes.keys.values().collect();
-    RowBatch::upsert("api_keys", KEY, &["tenant", "key_id"]).run(conn, &keys, bind_key).await?;
+    RowBatch::upsert("api_keys", KEY, &["tenant", "key_id"]).run(db, &keys, bind_key)?;
     Ok(())
 }
 
@@ -167,24 +160,19 @@ fn all_known(touched: u64, expected: usize) -> Result<()> {
     }
 }
 
-async fn delete<K: Serialize + Sync>(
-    conn: &mut SqliteConnection,
-    table: &str,
-    id: &str,
-    keys: &[K],
-) -> Result<()> {
+fn delete<K: Serialize + Sync>(db: &Db, table: &str, id: &str, keys: &[K]) -> Result<()> {
     if !keys.is_empty() {
         let sql = format!(
             "DELETE FROM {table} WHERE (tenant, {id}) IN \
              (SELECT value ->> 0, value ->> 1 FROM json_each(?))"
         );
-        let query = sqlx::query(AssertSqlSafe(sql)).bind(json(&keys)?);
-        query.execute(conn).await.map_err(failure)?;
+        let query = db.query(&sql).bind(json(&keys)?);
+        query.execute()?;
     }
     Ok(())
 }
 
-fn bind_task(query: SqliteStatement, (task, books): &books::TaskRow<'_>) -> SqliteStatement {
+fn bind_task<'c>(query: Query<'c>, (task, books): &books::TaskRow<'_>) -> Query<'c> {
     query
         .bind(task.tenant.as_str())
         .bind(task.id.to_string())
@@ -206,7 +194,7 @@ fn bind_task(query: SqliteStatement, (task, books): &books::TaskRow<'_>) -> Sqli
         .bind(books.as_deref())
 }
 
-fn bind_handoff(query: SqliteStatement, handoff: &Handoff) -> SqliteStatement {
+fn bind_handoff<'c>(query: Query<'c>, handoff: &Handoff) -> Query<'c> {
     let tokens = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
     query
         .bind(handoff.tenant.as_str())
@@ -250,7 +238,7 @@ fn bind_handoff(query: SqliteStatement, handoff: &Handoff) -> SqliteStatement {
         .bind(handoff.clock.offered_at.map(|at| at.0))
 }
 
-fn bind_outbox(query: SqliteStatement, row: &OutboxRow) -> SqliteStatement {
+fn bind_outbox<'c>(query: Query<'c>, row: &OutboxRow) -> Query<'c> {
     query
         .bind(row.tenant.as_str())
         .bind(row.handoff_id.to_string())
@@ -266,7 +254,7 @@ fn bind_outbox(query: SqliteStatement, row: &OutboxRow) -> SqliteStatement {
         .bind(row.created_at.0)
 }
 
-fn bind_refused_task(query: SqliteStatement, row: &RefusedTaskRow) -> SqliteStatement {
+fn bind_refused_task<'c>(query: Query<'c>, row: &RefusedTaskRow) -> Query<'c> {
     query
         .bind(row.tenant.as_str())
         .bind(row.task_id.to_string())
@@ -275,7 +263,7 @@ fn bind_refused_task(query: SqliteStatement, row: &RefusedTaskRow) -> SqliteStat
         .bind(row.updated_at.0)
 }
 
-fn bind_return(query: SqliteStatement, row: &ReturnRow) -> SqliteStatement {
+fn bind_return<'c>(query: Query<'c>, row: &ReturnRow) -> Query<'c> {
     query
         .bind(row.tenant.as_str())
         .bind(row.handoff_id.to_string())
@@ -285,7 +273,7 @@ fn bind_return(query: SqliteStatement, row: &ReturnRow) -> SqliteStatement {
         .bind(row.visible_at.0)
 }
 
-fn bind_checkpoint(query: SqliteStatement, row: &CheckpointRow) -> SqliteStatement {
+fn bind_checkpoint<'c>(query: Query<'c>, row: &CheckpointRow) -> Query<'c> {
     query
         .bind(row.tenant.as_str())
         .bind(row.task_id.to_string())
@@ -299,7 +287,7 @@ fn bind_checkpoint(query: SqliteStatement, row: &CheckpointRow) -> SqliteStateme
         .bind(row.created_at.0)
 }
 
-fn bind_idempotency(query: SqliteStatement, row: &IdempotencyRow) -> SqliteStatement {
+fn bind_idempotency<'c>(query: Query<'c>, row: &IdempotencyRow) -> Query<'c> {
     query
         .bind(row.tenant.as_str())
         .bind(row.agent.as_str())
@@ -308,10 +296,7 @@ fn bind_idempotency(query: SqliteStatement, row: &IdempotencyRow) -> SqliteState
         .bind(row.created_at.0)
 }
 
-fn bind_dead_letter(
-    query: SqliteStatement,
-    (row, failures): (&DeadLetterRow, &str),
-) -> SqliteStatement {
+fn bind_dead_letter<'c>(query: Query<'c>, (row, failures): (&DeadLetterRow, &str)) -> Query<'c> {
     query
         .bind(row.tenant.as_str())
         .bind(row.handoff_id.to_string())
@@ -326,7 +311,7 @@ fn bind_dead_letter(
         .bind(row.resolved_by.as_deref())
 }
 
-fn bind_edge(query: SqliteStatement, edge: &Edge) -> SqliteStatement {
+fn bind_edge<'c>(query: Query<'c>, edge: &Edge) -> Query<'c> {
     query
         .bind(edge.tenant.as_str())
         .bind(edge.task_id.to_string())
@@ -343,7 +328,7 @@ fn bind_edge(query: SqliteStatement, edge: &Edge) -> SqliteStatement {
         .bind(edge.updated_at.0)
 }
 
-fn bind_escalation(query: SqliteStatement, row: &Escalation) -> SqliteStatement {
+fn bind_escalation<'c>(query: Query<'c>, row: &Escalation) -> Query<'c> {
     query
         .bind(row.tenant.as_str())
         .bind(row.id.to_string())
@@ -362,7 +347,7 @@ fn bind_escalation(query: SqliteStatement, row: &Escalation) -> SqliteStatement 
         .bind(row.resolution.as_deref())
 }
 
-fn bind_agent(query: SqliteStatement, (row, doc): (&AgentRow, &str)) -> SqliteStatement {
+fn bind_agent<'c>(query: Query<'c>, (row, doc): (&AgentRow, &str)) -> Query<'c> {
     query
         .bind(row.tenant.as_str())
         .bind(row.agent.agent_id.as_str())
@@ -372,7 +357,7 @@ fn bind_agent(query: SqliteStatement, (row, doc): (&AgentRow, &str)) -> SqliteSt
         .bind(row.updated_at.0)
 }
 
-fn bind_key(query: SqliteStatement, row: &KeyRow) -> SqliteStatement {
+fn bind_key<'c>(query: Query<'c>, row: &KeyRow) -> Query<'c> {
     query
         .bind(row.tenant.as_str())
         .bind(row.key_id.as_str())

@@ -1,0 +1,250 @@
+//! Statements on one connection, run where they are called: SQLite works in its caller's thread.
+
+use std::cell::Cell;
+use std::time::Duration;
+
+use rusqlite::types::{ToSql, Value, ValueRef};
+use rusqlite::{CachedStatement, Connection, OpenFlags};
+
+use crate::store::rows::unreadable;
+use crate::store::{Result, StoreError};
+
+/// Prepared statements kept on a connection: about twice as many as there are.
+const STATEMENTS: usize = 300;
+
+/// A connection with its prepared statements.
+pub(super) struct Db(Connection);
+
+impl Db {
+    /// Opens an existing file and runs `pragmas`.
+    pub(super) fn open(path: &std::path::Path, patience: Duration, pragmas: &str) -> Result<Self> {
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let connection = Connection::open_with_flags(path, flags).map_err(failure)?;
+        connection.busy_timeout(patience).map_err(failure)?;
+        connection.set_prepared_statement_cache_capacity(STATEMENTS);
+        let db = Self(connection);
+        db.batch(pragmas)?;
+        Ok(db)
+    }
+
+    /// Prepares a statement, once for each text.
+    pub(super) fn query(&self, sql: &str) -> Query<'_> {
+        Query { statement: self.0.prepare_cached(sql), bound: 0 }
+    }
+
+    /// Runs statements without parameters, and ignores their rows.
+    pub(super) fn batch(&self, sql: &str) -> Result<()> {
+        self.0.execute_batch(sql).map_err(failure)
+    }
+
+    /// Runs reads that see one state of the file.
+    pub(super) fn snapshot<T>(&self, read: impl FnOnce() -> Result<T>) -> Result<T> {
+        self.query("BEGIN").execute()?;
+        let outcome = read();
+        self.query("ROLLBACK").execute()?;
+        outcome
+    }
+}
+
+/// A statement with the values bound so far. An error of preparing or binding is returned when it runs.
+pub(super) struct Query<'c> {
+    statement: rusqlite::Result<CachedStatement<'c>>,
+    bound: usize,
+}
+
+impl Query<'_> {
+    /// Binds the next parameter. A value beyond the last is passed over: an update leaves out columns that stay.
+    pub(super) fn bind(mut self, value: impl ToSql) -> Self {
+        self.bound += 1;
+        if let Ok(statement) = &mut self.statement
+            && self.bound <= statement.parameter_count()
+            && let Err(err) = statement.raw_bind_parameter(self.bound, value)
+        {
+            self.statement = Err(err);
+        }
+        self
+    }
+
+    /// Runs a statement without rows; returns the number of changed ones.
+    pub(super) fn execute(self) -> Result<u64> {
+        let changed = self.statement.and_then(|mut statement| statement.raw_execute());
+        changed.map(|changed| changed as u64).map_err(failure)
+    }
+
+    /// Reads each row.
+    pub(super) fn each(self, mut read: impl FnMut(&Row<'_>) -> Result<()>) -> Result<()> {
+        let mut statement = self.statement.map_err(failure)?;
+        let mut rows = statement.raw_query();
+        while let Some(row) = rows.next().map_err(failure)? {
+            read(&Row { row, next: Cell::new(0) })?;
+        }
+        Ok(())
+    }
+
+    /// Reads all rows.
+    pub(super) fn list<T, C: FromIterator<T>>(
+        self,
+        mut read: impl FnMut(&Row<'_>) -> Result<T>,
+    ) -> Result<C> {
+        let mut found = Vec::new();
+        self.each(|row| {
+            found.push(read(row)?);
+            Ok(())
+        })?;
+        Ok(found.into_iter().collect())
+    }
+
+    /// Reads the first row, if there is one.
+    pub(super) fn find<T>(self, read: impl FnOnce(&Row<'_>) -> Result<T>) -> Result<Option<T>> {
+        let mut statement = self.statement.map_err(failure)?;
+        let mut rows = statement.raw_query();
+        let Some(row) = rows.next().map_err(failure)? else { return Ok(None) };
+        read(&Row { row, next: Cell::new(0) }).map(Some)
+    }
+
+    /// Reads the only row of a statement that always has one.
+    pub(super) fn one<T>(self, read: impl FnOnce(&Row<'_>) -> Result<T>) -> Result<T> {
+        self.find(read)?.ok_or_else(|| StoreError::Refused("a row is missing".to_owned()))
+    }
+
+    /// Whether there is a row.
+    pub(super) fn exists(self) -> Result<bool> {
+        Ok(self.find(|_| Ok(()))?.is_some())
+    }
+}
+
+/// A row while its statement stands on it.
+pub(super) struct Row<'s> {
+    row: &'s rusqlite::Row<'s>,
+    /// The column after the last one read: columns are mostly read in their order.
+    next: Cell<usize>,
+}
+
+impl Row<'_> {
+    /// Reads one column.
+    pub(super) fn get<'r, T: Column<'r>>(&'r self, column: &str) -> Result<T> {
+        let statement: &rusqlite::Statement<'_> = self.row.as_ref();
+        let (next, count) = (self.next.get(), statement.column_count());
+        let index = (next..count)
+            .chain(0..next)
+            .find(|&index| statement.column_name(index).is_ok_and(|name| name == column))
+            .ok_or_else(|| StoreError::Refused(format!("column {column} is missing")))?;
+        self.next.set(index + 1);
+        let value = self.row.get_ref(index).map_err(failure)?;
+        T::read(value).ok_or_else(|| unreadable(column, value.data_type()))
+    }
+
+    /// Reads the first column.
+    pub(super) fn first<'r, T: Column<'r>>(&'r self) -> Result<T> {
+        let value = self.row.get_ref(0).map_err(failure)?;
+        T::read(value).ok_or_else(|| unreadable("0", value.data_type()))
+    }
+}
+
+/// A type that a column can be read as.
+pub(super) trait Column<'r>: Sized {
+    /// `None` where the value is of another type.
+    fn read(value: ValueRef<'r>) -> Option<Self>;
+}
+
+impl<'r> Column<'r> for &'r str {
+    fn read(value: ValueRef<'r>) -> Option<Self> {
+        value.as_str().ok()
+    }
+}
+
+impl<'r> Column<'r> for &'r [u8] {
+    fn read(value: ValueRef<'r>) -> Option<Self> {
+        value.as_bytes().ok()
+    }
+}
+
+impl Column<'_> for String {
+    fn read(value: ValueRef<'_>) -> Option<Self> {
+        value.as_str().ok().map(str::to_owned)
+    }
+}
+
+impl Column<'_> for Vec<u8> {
+    fn read(value: ValueRef<'_>) -> Option<Self> {
+        value.as_bytes().ok().map(<[u8]>::to_vec)
+    }
+}
+
+impl Column<'_> for i64 {
+    fn read(value: ValueRef<'_>) -> Option<Self> {
+        value.as_i64().ok()
+    }
+}
+
+impl Column<'_> for i32 {
+    fn read(value: ValueRef<'_>) -> Option<Self> {
+        value.as_i64().ok()?.try_into().ok()
+    }
+}
+
+impl Column<'_> for bool {
+    fn read(value: ValueRef<'_>) -> Option<Self> {
+        value.as_i64().ok().map(|value| value != 0)
+    }
+}
+
+impl<'r, T: Column<'r>> Column<'r> for Option<T> {
+    fn read(value: ValueRef<'r>) -> Option<Self> {
+        if matches!(value, ValueRef::Null) { Some(None) } else { T::read(value).map(Some) }
+    }
+}
+
+/// A statement put together from pieces.
+pub(super) struct Pieces {
+    sql: String,
+    values: Vec<Value>,
+}
+
+impl Pieces {
+    pub(super) fn new(sql: impl Into<String>) -> Self {
+        Self { sql: sql.into(), values: Vec::new() }
+    }
+
+    /// Adds text.
+    pub(super) fn push(&mut self, sql: impl AsRef<str>) -> &mut Self {
+        self.sql.push_str(sql.as_ref());
+        self
+    }
+
+    /// Adds a parameter and its value.
+    pub(super) fn push_bind(&mut self, value: impl Into<Value>) -> &mut Self {
+        self.sql.push('?');
+        self.values.push(value.into());
+        self
+    }
+
+    /// The statement with its values.
+    pub(super) fn build(self, db: &Db) -> Query<'_> {
+        self.values.into_iter().fold(db.query(&self.sql), Query::bind)
+    }
+}
+
+/// Maps a driver error. SQLite's messages name tables and columns, never values.
+pub(super) fn failure(err: rusqlite::Error) -> StoreError {
+    match err {
+        rusqlite::Error::SqliteFailure(err, message) => {
+            let code = err.extended_code;
+            let told = format!("{} (SQLite {code})", message.unwrap_or_else(|| err.to_string()));
+            // The low byte is the primary result code, https://sqlite.org/rescode.html: BUSY,
+            // LOCKED, NOMEM, INTERRUPT, IOERR, FULL, CANTOPEN, PROTOCOL; then UNIQUE and PRIMARYKEY.
+            match code {
+                _ if matches!(code & 0xff, 5 | 6 | 7 | 9 | 10 | 13 | 14 | 15) => {
+                    StoreError::Unavailable(told)
+                }
+                2067 | 1555 => StoreError::Conflict(told),
+                _ => StoreError::Refused(told),
+            }
+        }
+        rusqlite::Error::SqlInputError { error, msg, .. } => {
+            StoreError::Refused(format!("{msg} (SQLite {})", error.extended_code))
+        }
+        // Other kinds may quote what they could not read.
+        _ => StoreError::Refused("the driver could not carry the statement out".to_owned()),
+    }
+}
