@@ -2,7 +2,7 @@
 # (.ci/run) calls the same.
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo test lint fmt bench drill docs licences ci
+.PHONY: help run demo test lint fmt bench drill docs licences release ci
 
 help: ## what there is
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -33,6 +33,9 @@ docs: ## the API documentation of the library, into target/doc
 
 licences: ## licences, bans and sources of all dependencies
 	scripts/licences
+
+release: ## binaries, archive, SBOM and checksums of this commit, into target/dist
+	scripts/release
 
 ci: ## what CI runs
 	.ci/run
