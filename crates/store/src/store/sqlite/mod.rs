@@ -230,11 +230,11 @@ impl HandoffStore for SqliteStore {
 #[async_trait]
 impl LogStore for SqliteStore {
     async fn catch_up_trees(&self) -> Result<()> {
-        self.write(|db| append::catch_up_all(db)).await
+        self.write(append::catch_up_all).await
     }
 
     async fn list_tree_keys(&self) -> Result<Vec<TreeKeyRow>> {
-        self.read(|db| log::list_tree_keys(db)).await
+        self.read(log::list_tree_keys).await
     }
 
     async fn settle_tree_key(&self, public: &Hash, at: Micros, rotate: bool) -> Result<bool> {
@@ -373,11 +373,11 @@ impl OutboxStore for SqliteStore {
     }
 
     async fn list_heartbeats(&self) -> Result<Vec<(String, Micros)>> {
-        self.read(|db| claims::list_heartbeats(db)).await
+        self.read(claims::list_heartbeats).await
     }
 
     async fn list_strangers(&self) -> Result<Vec<String>> {
-        self.read(|db| claims::list_strangers(db)).await
+        self.read(claims::list_strangers).await
     }
 
     async fn list_claims(&self, broker: &str) -> Result<Vec<ClaimKey>> {
@@ -443,7 +443,7 @@ impl DirectoryStore for SqliteStore {
     }
 
     async fn list_tenants(&self) -> Result<Vec<TenantId>> {
-        self.read(|db| reads::list_tenants(db)).await
+        self.read(reads::list_tenants).await
     }
 
     async fn find_key(&self, hash: &[u8]) -> Result<Option<KeyRow>> {
@@ -474,7 +474,7 @@ impl DirectoryStore for SqliteStore {
 #[async_trait]
 impl AdminStore for SqliteStore {
     async fn migrate(&self) -> Result<usize> {
-        self.write(|db| migrations::run(db)).await
+        self.write(migrations::run).await
     }
 
     async fn grant_serving(&self, _role: &str) -> Result<()> {
@@ -486,7 +486,7 @@ impl AdminStore for SqliteStore {
     }
 
     async fn ping(&self) -> Result<()> {
-        self.read(|db| reads::ping(db)).await
+        self.read(reads::ping).await
     }
 
     async fn close(&self) {
@@ -498,6 +498,6 @@ impl AdminStore for SqliteStore {
     }
 
     async fn depths(&self) -> Result<Depths> {
-        self.read(|db| reads::depths(db)).await
+        self.read(reads::depths).await
     }
 }

@@ -164,7 +164,7 @@ async fn the_smaller_rows_come_back_as_they_went() {
     let listed = store.list_dead_letters(&tenant, &open, None, 9).await.unwrap();
     assert_eq!(listed, std::slice::from_ref(&letter));
     let unknown = "UPDATE dead_letters SET status = 'LATER'";
-    sqlx::query(unknown).execute(&mut bench.raw().await).await.unwrap();
+    bench.raw().execute(unknown, []).unwrap();
     assert!(matches!(store.find_dead_letter(&id).await, Err(StoreError::Refused(_))));
     assert_eq!(store.settle_fact("f", b"1").await.unwrap(), b"1");
     assert_eq!(store.settle_fact("f", b"2").await.unwrap(), b"1");
