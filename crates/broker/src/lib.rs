@@ -20,6 +20,7 @@ pub mod retention;
 #[cfg(test)]
 mod simulation;
 pub mod telemetry;
+pub mod trace;
 pub mod tree;
 pub mod vault;
 pub mod witness;
