@@ -98,6 +98,7 @@ const ROOMS: &[Room] = &[
     ),
     room("feed", 4, "events as they are told to the outside, over the store"),
     room("trace", 5, "a task's trace as one stream, and its evidence recomputed on the way"),
+    room("dead_letters", 6, "decisions of people on dead letters, one or many, through intake"),
     room(
         "bundle",
         6,

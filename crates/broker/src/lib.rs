@@ -6,6 +6,7 @@ pub mod brokers;
 pub mod bundle;
 pub mod classifier;
 pub mod config;
+pub mod dead_letters;
 pub mod directory;
 pub mod dispatch;
 pub mod erasure;
