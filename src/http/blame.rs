@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use utoipa::{IntoParams, ToSchema};
 
 use super::Api;
-use super::auth::{Anyone, limited_to};
+use super::auth::{Caller, limited_to};
 use super::extract::{Id, Params, parameter};
 use super::open;
 use super::problem::Problem;
@@ -124,7 +124,7 @@ pub struct BlameStep {
 )]
 pub async fn blame(
     State(api): State<Api>,
-    Anyone(principal): Anyone,
+    Caller(principal): Caller,
     Id(id): Id<TaskId>,
     Params(params): Params<BlameParams>,
 ) -> Result<axum::Json<Value>, Problem> {

@@ -12,25 +12,18 @@ use handoffd_broker::bundle::{BundleSources, WriteError, make};
 use handoffd_broker::directory::Principal;
 use handoffd_core::domain::failure::Code;
 use handoffd_core::domain::ids::TaskId;
-use handoffd_store::store::{Role, StoreError};
+use handoffd_store::store::StoreError;
 
 /// Bytes that are sent at once.
 const CHUNK: usize = 64 * 1024;
 
-/// The bundle as an answer.
+/// Streams the bundle of a task.
 pub(super) async fn answer(
     api: &Api,
     principal: &Principal,
     task: TaskId,
     personal: bool,
 ) -> Result<Response, Problem> {
-    if principal.role == Role::Agent {
-        return Err(Problem::new(Code::Forbidden, "only an auditor or operator may do this"));
-    }
-    if personal && !matches!(principal.role, Role::Operator | Role::Admin) {
-        let why = "only an operator may have personal data in a bundle";
-        return Err(Problem::new(Code::Forbidden, why));
-    }
     let sources =
         BundleSources { store: &*api.store, contents: &api.contents, notary: &api.notary };
     let made = make(sources, &principal.tenant, task, personal, api.now()).await;

@@ -7,7 +7,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::Api;
-use super::auth::Anyone;
+use super::auth::Caller;
 use super::extract::Id;
 use super::open;
 use super::problem::Problem;
@@ -153,7 +153,7 @@ pub struct TaskCostView {
 )]
 pub async fn cost(
     State(api): State<Api>,
-    Anyone(principal): Anyone,
+    Caller(principal): Caller,
     Id(id): Id<TaskId>,
 ) -> Result<axum::Json<TaskCostView>, Problem> {
     let task = find(&api, &principal, id).await?;

@@ -1,23 +1,27 @@
 //! `GET /tasks/{taskId}/trace`: everything that happened on a task, streamed.
 
 use axum::body::Body;
-use axum::extract::State;
+use axum::extract::{FromRequestParts, State};
 use axum::http::header;
+use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
 use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
 
 use super::Api;
-use super::auth::{Anyone, limited_to};
+use super::auth::{Caller, forbidden, limited_to, operates};
 use super::bundle;
 use super::cost::SpentTokensView;
 use super::extract::{Id, Params};
 use super::open;
 use super::problem::Problem;
 use super::record::{RecordContract, RecordCost, RecordParty, TraceRecord};
+use handoffd_broker::directory::Principal;
 use handoffd_broker::trace;
+use handoffd_core::domain::failure::Code;
 use handoffd_core::domain::ids::TaskId;
+use handoffd_store::store::Role;
 
 /// In which form.
 #[derive(Debug, Deserialize, IntoParams)]
@@ -216,6 +220,45 @@ pub struct RecordFault {
     pub fault: String,
 }
 
+/// A form of a trace.
+enum TraceForm {
+    Json,
+    Bundle { personal: bool },
+}
+
+/// A caller that may read a trace in the form it asks for: agents get no bundle, auditors no personal data.
+pub struct TraceAccess {
+    principal: Principal,
+    form: TraceForm,
+}
+
+impl FromRequestParts<Api> for TraceAccess {
+    type Rejection = Problem;
+    async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, Problem> {
+        let Caller(principal) = Caller::from_request_parts(parts, api).await?;
+        let Params(params) = Params::<TraceParams>::from_request_parts(parts, api).await?;
+        let personal = params.include_personal;
+        let form = match params.format.as_deref() {
+            Some("bundle") => TraceForm::Bundle { personal },
+            Some("json") | None if !personal => TraceForm::Json,
+            Some("json") | None => {
+                return Err(Problem::invalid("includePersonal is for format=bundle"));
+            }
+            Some(_) => return Err(Problem::invalid("format is json or bundle")),
+        };
+        if matches!(form, TraceForm::Bundle { .. }) {
+            if principal.role == Role::Agent {
+                return Err(forbidden("an auditor or operator"));
+            }
+            if personal && !operates(&principal) {
+                let why = "only an operator may have personal data in a bundle";
+                return Err(Problem::new(Code::Forbidden, why));
+            }
+        }
+        Ok(Self { principal, form })
+    }
+}
+
 /// Everything that happened on a task.
 #[utoipa::path(
     get, path = "/tasks/{taskId}/trace", tag = "tasks", operation_id = "getTrace",
@@ -230,19 +273,11 @@ pub struct RecordFault {
 )]
 pub async fn trace(
     State(api): State<Api>,
-    Anyone(principal): Anyone,
+    TraceAccess { principal, form }: TraceAccess,
     Id(id): Id<TaskId>,
-    Params(params): Params<TraceParams>,
 ) -> Result<Response, Problem> {
-    match params.format.as_deref() {
-        Some("bundle") => {
-            return bundle::answer(&api, &principal, id, params.include_personal).await;
-        }
-        Some("json") | None if !params.include_personal => {}
-        Some("json") | None => {
-            return Err(Problem::invalid("includePersonal is for format=bundle"));
-        }
-        Some(_) => return Err(Problem::invalid("format is json or bundle")),
+    if let TraceForm::Bundle { personal } = form {
+        return bundle::answer(&api, &principal, id, personal).await;
     }
     let tenant = principal.tenant.clone();
     let status = match super::tasks::find(&api, &principal, id).await {
