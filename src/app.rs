@@ -12,6 +12,8 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::http::{Api, ApiParts, Endpoints, listener, router};
+
+pub use crate::http::router::openapi;
 use handoffd_broker::archive::{self, Archive, ArchiveError};
 use handoffd_broker::brokers::{self, beat};
 use handoffd_broker::classifier::Classifier;

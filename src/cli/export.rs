@@ -10,8 +10,7 @@ use serde_json::json;
 use super::verify::progress_bar;
 use super::{Exit, Output};
 use crate::app::{Access, open_archive, open_store, settle_notary};
-use crate::http::bundle::{Sources, make};
-use handoffd_broker::bundle::{LogExport, WriteError, export_log};
+use handoffd_broker::bundle::{BundleSources, LogExport, WriteError, export_log, make};
 use handoffd_broker::config::Config;
 use handoffd_core::domain::ids::{TaskId, TenantId};
 use handoffd_store::clock::{Clock, SystemClock};
@@ -92,7 +91,7 @@ async fn export(args: &Args, config: &Config) -> Result<Option<ExportSummary>, S
     let now = SystemClock::default().now();
     let made = async {
         let notary = settle_notary(config, &*store, now).await.map_err(|err| err.to_string())?;
-        let sources = Sources { store: &*store, contents: &contents, notary: &notary };
+        let sources = BundleSources { store: &*store, contents: &contents, notary: &notary };
         let Some(task) = args.task else {
             let bar = progress_bar();
             let order = LogExport {

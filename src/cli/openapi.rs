@@ -1,11 +1,11 @@
 //! `handoffd openapi`.
 
 use super::Exit;
-use crate::http::router;
+use crate::app;
 
 /// Prints the document of this build.
 pub(super) fn run() -> Exit {
-    match router::openapi().to_pretty_json() {
+    match app::openapi().to_pretty_json() {
         Ok(text) => {
             println!("{text}");
             Exit::Success

@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use axum::extract::State;
+use axum::extract::{FromRequest, FromRequestParts, Request, State};
 use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use utoipa::ToSchema;
 
 use super::Api;
-use super::auth::{Anyone, Operator};
+use super::auth::{Caller, Operator, operates};
 use super::extract::{Id, Ids, Json};
 use super::problem::{BadBody, Busy, Problem, WarningView};
 use handoffd_broker::directory::{Agents, Principal};
@@ -243,7 +243,7 @@ pub async fn create(
 )]
 pub async fn list(
     State(api): State<Api>,
-    Anyone(principal): Anyone,
+    Caller(principal): Caller,
 ) -> Result<axum::Json<AgentsView>, Problem> {
     let agents = api.intake.directory.agents(&principal.tenant).await?;
     let items: Vec<Value> = agents
@@ -266,12 +266,39 @@ pub async fn list(
 )]
 pub async fn get(
     State(api): State<Api>,
-    Anyone(principal): Anyone,
+    Caller(principal): Caller,
     Id(id): Id<AgentId>,
 ) -> Result<axum::Json<Value>, Problem> {
     let agents = api.intake.directory.agents(&principal.tenant).await?;
     let row = agents.row(&id).ok_or_else(|| Problem::not_found("agent"))?;
     Ok(axum::Json(view_for(&principal, row, &agents)))
+}
+
+/// A change of an agent that the caller may make: an operator any, an agent of its own `state` alone.
+pub struct AgentEdit {
+    principal: Principal,
+    id: AgentId,
+    spec: AgentSpec,
+}
+
+impl FromRequest<Api> for AgentEdit {
+    type Rejection = Problem;
+    async fn from_request(request: Request, api: &Api) -> Result<Self, Problem> {
+        let (mut parts, body) = request.into_parts();
+        let Caller(principal) = Caller::from_request_parts(&mut parts, api).await?;
+        let Id(id) = Id::<AgentId>::from_request_parts(&mut parts, api).await?;
+        let Json(spec) =
+            Json::<AgentSpec>::from_request(Request::from_parts(parts, body), api).await?;
+        let own_state = principal.agent.as_ref() == Some(&id)
+            && spec == AgentSpec { state: spec.state, ..AgentSpec::default() };
+        if own_state || operates(&principal) {
+            return Ok(Self { principal, id, spec });
+        }
+        Err(Problem::new(
+            Code::Forbidden,
+            "only an operator may do this; an agent may change its own `state`",
+        ))
+    }
 }
 
 /// Change an agent: a list replaces, `[]` clears, an absent member leaves alone. An agent may change
@@ -291,18 +318,8 @@ pub async fn get(
 )]
 pub async fn patch(
     State(api): State<Api>,
-    Anyone(principal): Anyone,
-    Id(id): Id<AgentId>,
-    Json(spec): Json<AgentSpec>,
+    AgentEdit { principal, id, spec }: AgentEdit,
 ) -> Result<axum::Json<AgentView>, Problem> {
-    let own_state = principal.agent.as_ref() == Some(&id)
-        && spec == AgentSpec { state: spec.state, ..AgentSpec::default() };
-    if !own_state && !matches!(principal.role, Role::Operator | Role::Admin) {
-        return Err(Problem::new(
-            Code::Forbidden,
-            "only an operator may do this; an agent may change its own `state`",
-        ));
-    }
     if spec.agent_id.as_ref().is_some_and(|other| *other != id) {
         return Err(Problem::refusal(
             vec![Failure::new(
@@ -387,7 +404,7 @@ fn targets(row: &AgentRow, agents: &Agents) -> axum::Json<TargetsView> {
 )]
 pub async fn get_targets(
     State(api): State<Api>,
-    Anyone(principal): Anyone,
+    Caller(principal): Caller,
     Id(id): Id<AgentId>,
 ) -> Result<axum::Json<TargetsView>, Problem> {
     let agents = api.intake.directory.agents(&principal.tenant).await?;
@@ -490,7 +507,7 @@ one_target!(
 )]
 pub async fn allowlist(
     State(api): State<Api>,
-    Anyone(principal): Anyone,
+    Caller(principal): Caller,
 ) -> Result<axum::Json<AllowlistView>, Problem> {
     let agents = api.intake.directory.agents(&principal.tenant).await?;
     let roster = &agents.roster;

@@ -1,4 +1,4 @@
-//! Who calls, as extractors: a handler's signature says who may use it.
+//! Authorisation as extractors: a handler's signature names the callers that it admits.
 
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
@@ -12,27 +12,30 @@ use handoffd_core::domain::failure::Code;
 use handoffd_core::domain::ids::AgentId;
 use handoffd_store::store::Role;
 
-/// Anybody with a key of the tenant.
-pub struct Anyone(pub Principal);
+/// Any authenticated caller.
+pub struct Caller(pub Principal);
 
-/// Anybody: with a key of a tenant, which is then known, or with none.
-pub struct Whoever(pub Option<Principal>);
+/// Any caller; `None` without a key. A key that is not valid is refused.
+pub struct OptionalCaller(pub Option<Principal>);
 
 /// An agent, by its own key.
-pub struct AsAgent {
+pub struct AgentCaller {
     /// The key's principal.
     pub principal: Principal,
     /// The agent.
     pub id: AgentId,
 }
 
-/// Runs the tenant: operator or admin.
+/// A caller that may change tasks: agent, operator or admin.
+pub struct Participant(pub Principal);
+
+/// An operator or admin.
 pub struct Operator(pub Principal);
 
-/// Reads evidence: auditor, operator or admin.
+/// A reader of evidence: auditor, operator or admin.
 pub struct Auditor(pub Principal);
 
-/// Makes keys: admin.
+/// An admin.
 pub struct Admin(pub Principal);
 
 fn key_of(headers: &HeaderMap) -> Option<&str> {
@@ -64,7 +67,7 @@ async fn authenticate(parts: &Parts, api: &Api) -> Result<Principal, Problem> {
     looking.instrument(span).await
 }
 
-impl FromRequestParts<Api> for Whoever {
+impl FromRequestParts<Api> for OptionalCaller {
     type Rejection = Problem;
     async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, Problem> {
         match key_of(&parts.headers) {
@@ -74,7 +77,7 @@ impl FromRequestParts<Api> for Whoever {
     }
 }
 
-fn forbidden(who: &str) -> Problem {
+pub(super) fn forbidden(who: &str) -> Problem {
     Problem::new(Code::Forbidden, format!("only {who} may do this"))
 }
 
@@ -91,12 +94,15 @@ macro_rules! extractor {
     };
 }
 
-extractor!(Anyone, "a key of the tenant", |principal| Some(Self(principal)));
-extractor!(AsAgent, "an agent, with its own key,", |principal| {
+extractor!(Caller, "a key of the tenant", |principal| Some(Self(principal)));
+extractor!(AgentCaller, "an agent, with its own key,", |principal| {
     principal.agent.clone().map(|id| Self { principal, id })
 });
+extractor!(Participant, "an agent or operator", |principal| {
+    (principal.role != Role::Auditor).then_some(Self(principal))
+});
 extractor!(Operator, "an operator", |principal| {
-    matches!(principal.role, Role::Operator | Role::Admin).then_some(Self(principal))
+    operates(&principal).then_some(Self(principal))
 });
 extractor!(Auditor, "an auditor or operator", |principal| {
     (principal.role != Role::Agent).then_some(Self(principal))
@@ -105,7 +111,13 @@ extractor!(Admin, "an admin", |principal| {
     (principal.role == Role::Admin).then_some(Self(principal))
 });
 
-/// The agent that a caller's view is limited to: its own, or everything for people.
+/// Whether the caller is an operator or admin.
+#[must_use]
+pub const fn operates(principal: &Principal) -> bool {
+    matches!(principal.role, Role::Operator | Role::Admin)
+}
+
+/// The agent to which a caller's view is limited; `None` for people, who see everything.
 #[must_use]
 pub fn limited_to(principal: &Principal) -> Option<AgentId> {
     (principal.role == Role::Agent).then(|| principal.agent.clone()).flatten()

@@ -7,12 +7,13 @@ use serde_json::{Value, json};
 use utoipa::{IntoParams, ToSchema};
 
 use super::Api;
-use super::auth::{Anyone, limited_to};
+use super::auth::{Caller, limited_to};
 use super::extract::{Id, Params, parameter};
 use super::open;
 use super::problem::Problem;
 use super::record::{RecordContract, RecordParty};
-use super::trace::{Checked, VerificationView, gone};
+use super::trace::VerificationView;
+use handoffd_broker::trace::{EvidenceCheck, gone};
 use handoffd_core::blame::{Attribution, Blame, Pointer, ValueState};
 use handoffd_core::domain::ids::{AgentId, HandoffId, TaskId};
 use handoffd_core::evidence::commitment::hash_text;
@@ -123,7 +124,7 @@ pub struct BlameStep {
 )]
 pub async fn blame(
     State(api): State<Api>,
-    Anyone(principal): Anyone,
+    Caller(principal): Caller,
     Id(id): Id<TaskId>,
     Params(params): Params<BlameParams>,
 ) -> Result<axum::Json<Value>, Problem> {
@@ -182,7 +183,7 @@ struct Reading<'a> {
     asked: Option<String>,
     reader: Option<&'a AgentId>,
     blame: Blame<Hop>,
-    checked: Checked,
+    checked: EvidenceCheck,
     /// The handoff to blame for so far, and what its message has at the place.
     view: Option<(String, Option<Value>)>,
     /// Why that message is not there any more, if it is not.
@@ -191,7 +192,7 @@ struct Reading<'a> {
 
 impl<'a> Reading<'a> {
     fn new(pointer: &'a Pointer, asked: Option<String>, reader: Option<&'a AgentId>) -> Self {
-        let (blame, checked) = (Blame::default(), Checked::default());
+        let (blame, checked) = (Blame::default(), EvidenceCheck::default());
         Self { pointer, asked, reader, blame, checked, view: None, gone: None }
     }
 

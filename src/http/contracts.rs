@@ -8,7 +8,7 @@ use sha2::{Digest, Sha256};
 use utoipa::{IntoParams, ToSchema};
 
 use super::Api;
-use super::auth::{Anyone, Auditor, Operator, limited_to};
+use super::auth::{Auditor, Caller, Operator, limited_to};
 use super::extract::{Id, Params, Text};
 use super::open;
 use super::problem::{BadBody, Busy, Problem, WarningView};
@@ -374,7 +374,7 @@ pub struct ListParams {
 )]
 pub async fn list(
     State(api): State<Api>,
-    Anyone(principal): Anyone,
+    Caller(principal): Caller,
     Params(params): Params<ListParams>,
 ) -> Result<axum::Json<Value>, Problem> {
     let agents = api.intake.directory.agents(&principal.tenant).await?;
@@ -413,7 +413,7 @@ pub struct GetParams {
 )]
 pub async fn get(
     State(api): State<Api>,
-    Anyone(principal): Anyone,
+    Caller(principal): Caller,
     Id(id): Id<String>,
     Params(params): Params<GetParams>,
 ) -> Result<axum::Json<Value>, Problem> {

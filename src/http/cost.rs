@@ -7,12 +7,12 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::Api;
-use super::auth::Anyone;
+use super::auth::Caller;
 use super::extract::Id;
 use super::open;
 use super::problem::Problem;
 use super::tasks::find;
-use super::trace::{Log, account};
+use handoffd_broker::trace::{self, TaskLog};
 use handoffd_core::account::Account;
 use handoffd_core::domain::funds::{Funds, Reservation, Spending};
 use handoffd_core::domain::handoff::{Handoff, HandoffStatus};
@@ -153,7 +153,7 @@ pub struct TaskCostView {
 )]
 pub async fn cost(
     State(api): State<Api>,
-    Anyone(principal): Anyone,
+    Caller(principal): Caller,
     Id(id): Id<TaskId>,
 ) -> Result<axum::Json<TaskCostView>, Problem> {
     let task = find(&api, &principal, id).await?;
@@ -171,7 +171,7 @@ pub async fn cost(
     // Every handoff that was just read has its records in what is read from here on.
     api.store.settle_log(&principal.tenant).await?;
     let (store, contents, tenant) = (&*api.store, &api.contents, &principal.tenant);
-    let account = account(&Log { store, contents, tenant, id, until: i64::MAX }).await?;
+    let account = trace::account(&TaskLog { store, contents, tenant, id, until: i64::MAX }).await?;
     Ok(axum::Json(TaskCostView {
         task_id: id.to_string(),
         status: task.status.as_str().to_owned(),

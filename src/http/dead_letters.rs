@@ -12,10 +12,12 @@ use super::extract::{Id, Json, Params, page_size, parameter, read_cursor};
 use super::open;
 use super::problem::{BadBody, Busy, FailureView, Problem, view};
 use super::views::Page;
+use handoffd_broker::dead_letters::{
+    BulkDecision, BulkOutcome, DeadLetterDesk, DeadLetterSelection, MAX_BULK,
+};
 use handoffd_broker::directory::Principal;
 use handoffd_broker::intake::Appeal;
 use handoffd_core::domain::dead_letter::DeadLetterStatus;
-use handoffd_core::domain::failure::Failure;
 use handoffd_core::domain::ids::{AgentId, HandoffId, Micros};
 use handoffd_store::store::{DeadLetterFilter, DeadLetterRow};
 
@@ -154,8 +156,6 @@ pub async fn get(
     Ok(axum::Json(view))
 }
 
-/// The most dead letters that one call decides on.
-const MAX_BULK: usize = 1_000;
 /// The most entries of `waive`.
 const MAX_WAIVE: usize = 1_000;
 /// Decisions a second, unless said.
@@ -203,8 +203,7 @@ pub async fn release(
     Json(said): Json<ReleaseBody>,
 ) -> Result<axum::Json<DeadLetterView>, Problem> {
     let appeal = appeal_of(&said.reason, said.waive, true)?;
-    let kept = kept(&api, &principal, id).await?;
-    let decided = api.intake.release(&principal, id, &appeal, kept).await?;
+    let decided = desk(&api).release(&principal, id, &appeal).await?;
     if decided.refused.is_empty() {
         Ok(axum::Json(DeadLetterView::from(&decided.row)))
     } else {
@@ -212,13 +211,8 @@ pub async fn release(
     }
 }
 
-/// The message as stored, wherever it is stored.
-async fn kept(api: &Api, principal: &Principal, id: HandoffId) -> Result<Option<Value>, Problem> {
-    let handoff = api.store.find_handoff(&(principal.tenant.clone(), id)).await?;
-    match handoff.and_then(|handoff| handoff.content_id) {
-        Some(content) => Ok(api.contents.find_json(&principal.tenant, content).await?),
-        None => Ok(None),
-    }
+fn desk(api: &Api) -> DeadLetterDesk<'_> {
+    DeadLetterDesk { intake: &api.intake, contents: &api.contents }
 }
 
 fn appeal_of(reason: &str, waive: Vec<String>, strict: bool) -> Result<Appeal, Problem> {
@@ -350,7 +344,7 @@ pub async fn release_many(
 ) -> Result<axum::Json<BulkView>, Problem> {
     let mut appeal = appeal_of(&said.reason, said.waive.clone(), false)?;
     appeal.dry_run = said.dry_run;
-    bulk(&api, &principal, &said, Wish::Release(appeal)).await
+    bulk(&api, &principal, said, BulkDecision::Release(appeal)).await
 }
 
 /// Discard many.
@@ -374,8 +368,8 @@ pub async fn discard_many(
     if !said.waive.is_empty() {
         return Err(wrong("/waive", "only a release waives findings"));
     }
-    let wish = Wish::Discard(reason.to_owned());
-    bulk(&api, &principal, &said, wish).await
+    let decision = BulkDecision::Discard { reason: reason.to_owned(), dry_run: said.dry_run };
+    bulk(&api, &principal, said, decision).await
 }
 
 fn moment(pointer: &str, text: Option<&str>) -> Result<Option<Micros>, Problem> {
@@ -390,16 +384,10 @@ fn moment(pointer: &str, text: Option<&str>) -> Result<Option<Micros>, Problem> 
     .transpose()
 }
 
-/// The ids that a filter finds, oldest last, and whether there are more.
-async fn matching(
-    api: &Api,
-    principal: &Principal,
-    filter: &BulkFilter,
-) -> Result<(Vec<HandoffId>, bool), Problem> {
+/// The open dead letters that a filter selects.
+fn selection(filter: BulkFilter) -> Result<DeadLetterSelection, Problem> {
     let BulkFilter { reason, source, target, from, to, ids } = filter;
-    if let Some(ids) = ids
-        && ids.len() > MAX_BULK
-    {
+    if ids.as_ref().is_some_and(|ids| ids.len() > MAX_BULK) {
         return Err(wrong("/filter/ids", "1 000 at most"));
     }
     let from = moment("/filter/from", from.as_deref())?;
@@ -408,113 +396,49 @@ async fn matching(
     if all && from.is_none() && until.is_none() {
         return Err(wrong("/filter", "say which: at least one condition"));
     }
-    let open = DeadLetterFilter {
-        status: Some(DeadLetterStatus::Open),
-        reason: reason.clone(),
-        source: source.clone(),
-        target: target.clone(),
-        from,
-        until,
-    };
-    if let Some(ids) = ids {
-        let mut found = Vec::with_capacity(ids.len());
-        for id in ids {
-            let row = api.store.find_dead_letter(&(principal.tenant.clone(), *id)).await?;
-            found.extend(row.filter(|row| open.takes(row)).map(|row| row.handoff_id));
-        }
-        return Ok((found, false));
-    }
-    let (mut found, mut after) = (Vec::new(), None);
-    while found.len() <= MAX_BULK {
-        let page =
-            api.store.list_dead_letters(&principal.tenant, &open, after.as_ref(), 500).await?;
-        let Some(last) = page.last() else { break };
-        after = Some((last.created_at, last.handoff_id.to_string()));
-        found.extend(page.iter().map(|row| row.handoff_id));
-    }
-    let more = found.len() > MAX_BULK;
-    found.truncate(MAX_BULK);
-    Ok((found, more))
-}
-
-/// What is wished of many.
-enum Wish {
-    Release(Appeal),
-    Discard(String),
-}
-
-impl Wish {
-    const fn word(&self) -> &'static str {
-        match self {
-            Self::Release(_) => "released",
-            Self::Discard(_) => "discarded",
-        }
-    }
-
-    /// Decides on one; what keeps it is the answer.
-    async fn decide(
-        &self,
-        api: &Api,
-        principal: &Principal,
-        id: HandoffId,
-        dry_run: bool,
-    ) -> Result<Vec<Failure>, Problem> {
-        let decided = match self {
-            Self::Release(appeal) => {
-                let kept = kept(api, principal, id).await?;
-                api.intake.release(principal, id, appeal, kept).await?
-            }
-            Self::Discard(reason) => api.intake.discard(principal, id, reason, dry_run).await?,
-        };
-        Ok(decided.refused)
-    }
+    let status = Some(DeadLetterStatus::Open);
+    let filter = DeadLetterFilter { status, reason, source, target, from, until };
+    Ok(DeadLetterSelection { filter, ids })
 }
 
 async fn bulk(
     api: &Api,
     principal: &Principal,
-    said: &BulkBody,
-    wish: Wish,
+    said: BulkBody,
+    decision: BulkDecision,
 ) -> Result<axum::Json<BulkView>, Problem> {
     let rate = said.rate_per_second.unwrap_or(DEFAULT_RATE);
     if !(1..=1_000).contains(&rate) {
         return Err(wrong("/ratePerSecond", "between 1 and 1 000"));
     }
-    let (ids, more) = matching(api, principal, &said.filter).await?;
-    let mut view =
-        BulkView { dry_run: said.dry_run, matched: ids.len(), more, ..BulkView::default() };
-    let mut pace = tokio::time::interval(std::time::Duration::from_secs(1) / rate);
-    pace.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    for id in ids {
-        if !said.dry_run {
-            tokio::select! {
-                _ = pace.tick() => {}
-                () = api.stopping.cancelled() => {
-                    view.more = true;
-                    break;
-                }
-            }
-        }
-        let mut item = BulkItem {
-            handoff_id: id.to_string(),
-            result: wish.word().to_owned(),
-            failures: Vec::new(),
-            error: None,
+    let selection = selection(said.filter)?;
+    let outcome =
+        desk(api).decide_many(principal, &selection, &decision, rate, &api.stopping).await?;
+    Ok(axum::Json(BulkView::new(outcome, &decision, said.dry_run)))
+}
+
+impl BulkView {
+    fn new(outcome: BulkOutcome, decision: &BulkDecision, dry_run: bool) -> Self {
+        let done = match decision {
+            BulkDecision::Release(_) => "released",
+            BulkDecision::Discard { .. } => "discarded",
         };
-        match wish.decide(api, principal, id, said.dry_run).await {
-            Ok(refused) if refused.is_empty() => view.done += 1,
-            Ok(refused) => {
-                view.refused += 1;
-                "refused".clone_into(&mut item.result);
-                item.failures = refused.iter().map(self::view).collect();
-            }
-            Err(err) => {
-                view.failed += 1;
-                "failed".clone_into(&mut item.result);
-                item.error = Some(err.detail);
-            }
+        let BulkOutcome { matched, more, items } = outcome;
+        let mut view = Self { dry_run, matched, more, ..Self::default() };
+        for (id, result) in items {
+            let (count, result, failures, error) = match result {
+                Ok(refused) if refused.is_empty() => (&mut view.done, done, Vec::new(), None),
+                Ok(refused) => {
+                    (&mut view.refused, "refused", refused.iter().map(self::view).collect(), None)
+                }
+                Err(err) => {
+                    (&mut view.failed, "failed", Vec::new(), Some(Problem::from(err).detail))
+                }
+            };
+            *count += 1;
+            let (handoff_id, result) = (id.to_string(), result.to_owned());
+            view.items.push(BulkItem { handoff_id, result, failures, error });
         }
-        view.items.push(item);
+        view
     }
-    Ok(axum::Json(view))
 }

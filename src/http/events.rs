@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use utoipa::{IntoParams, ToSchema};
 
 use super::Api;
-use super::auth::{Anyone, limited_to};
+use super::auth::{Caller, limited_to};
 use super::extract::{Id, Params, page_size, parameter};
 use super::open;
 use super::problem::{Busy, Problem};
@@ -170,7 +170,7 @@ fn types(text: Option<&str>) -> Result<Vec<EventType>, Problem> {
 )]
 pub async fn list(
     State(api): State<Api>,
-    Anyone(principal): Anyone,
+    Caller(principal): Caller,
     Params(params): Params<FeedParams>,
 ) -> Result<axum::Json<FeedView>, Problem> {
     let limit = usize::try_from(page_size(params.limit)?).unwrap_or(usize::MAX);
@@ -232,7 +232,7 @@ pub async fn list(
 )]
 pub async fn watch_task(
     State(api): State<Api>,
-    Anyone(principal): Anyone,
+    Caller(principal): Caller,
     Id(id): Id<TaskId>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::extract::{Extension, State};
+use axum::extract::{Extension, FromRequestParts, State};
+use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
@@ -11,7 +12,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::Api;
 use super::arrival::Arrival;
-use super::auth::{Anyone, limited_to};
+use super::auth::{Caller, limited_to, operates};
 use super::contracts::tell_deprecation;
 use super::extract::{
     Id, JsonBytes, Params, idempotency_key, page_size, parameter, preferred_wait, read_cursor,
@@ -33,7 +34,7 @@ use handoffd_core::domain::warning::Warning;
 use handoffd_core::evidence;
 use handoffd_core::gate::schema::older::MessageForm;
 use handoffd_store::fault::{self, Step};
-use handoffd_store::store::{HandoffFilter, Role};
+use handoffd_store::store::HandoffFilter;
 
 /// How often a wait looks for what another broker may have recorded.
 const WAIT_POLL: Duration = Duration::from_millis(250);
@@ -62,7 +63,7 @@ const WAIT_POLL: Duration = Duration::from_millis(250);
 )]
 pub async fn submit(
     State(api): State<Api>,
-    Anyone(principal): Anyone,
+    Caller(principal): Caller,
     headers: HeaderMap,
     Extension(arrival): Extension<Arrival>,
     body: JsonBytes,
@@ -277,6 +278,32 @@ pub struct ValidateParams {
     agent: Option<String>,
 }
 
+/// The caller, in the place of the agent that `as` names: an operator represents any agent, an agent itself alone.
+pub struct Represented(Principal);
+
+impl FromRequestParts<Api> for Represented {
+    type Rejection = Problem;
+    async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, Problem> {
+        let Caller(mut principal) = Caller::from_request_parts(parts, api).await?;
+        let Params(params) = Params::<ValidateParams>::from_request_parts(parts, api).await?;
+        let Some(agent) = parameter::<AgentId>("as", params.agent.as_deref())? else {
+            return Ok(Self(principal));
+        };
+        if !operates(&principal) && principal.agent.as_ref() != Some(&agent) {
+            return Err(Problem::new(
+                Code::Forbidden,
+                "only an operator may ask for another agent",
+            ));
+        }
+        let agents = api.intake.directory.agents(&principal.tenant).await?;
+        if agents.roster.find(&agent).is_none() {
+            return Err(Problem::not_found("agent"));
+        }
+        principal.agent = Some(agent);
+        Ok(Self(principal))
+    }
+}
+
 /// Ask what the gate and the ledger would say now; writes and reserves nothing. A message's sender asks
 /// before it submits, its receiver about what it was sent, an operator for either (`as`).
 #[utoipa::path(
@@ -292,13 +319,9 @@ pub struct ValidateParams {
 )]
 pub async fn validate(
     State(api): State<Api>,
-    Anyone(mut principal): Anyone,
-    Params(params): Params<ValidateParams>,
+    Represented(principal): Represented,
     body: JsonBytes,
 ) -> Result<axum::Json<ValidationView>, Problem> {
-    if let Some(agent) = parameter::<AgentId>("as", params.agent.as_deref())? {
-        asks_for(&api, &mut principal, agent).await?;
-    }
     let (contents, body) = (&api.contents, body.into_body());
     Ok(axum::Json(match api.intake.validate(&principal, contents, body).await? {
         Ok(warnings) => ValidationView {
@@ -314,20 +337,6 @@ pub async fn validate(
             warnings: Vec::new(),
         },
     }))
-}
-
-/// The caller asks in the place of that agent: operators may for any, an agent for itself.
-async fn asks_for(api: &Api, principal: &mut Principal, agent: AgentId) -> Result<(), Problem> {
-    let operates = matches!(principal.role, Role::Operator | Role::Admin);
-    if !operates && principal.agent.as_ref() != Some(&agent) {
-        return Err(Problem::new(Code::Forbidden, "only an operator may ask for another agent"));
-    }
-    let agents = api.intake.directory.agents(&principal.tenant).await?;
-    if agents.roster.find(&agent).is_none() {
-        return Err(Problem::not_found("agent"));
-    }
-    principal.agent = Some(agent);
-    Ok(())
 }
 
 /// A handoff that the caller may see.
@@ -366,7 +375,7 @@ pub struct GetParams {
 )]
 pub async fn get(
     State(api): State<Api>,
-    Anyone(principal): Anyone,
+    Caller(principal): Caller,
     Id(id): Id<HandoffId>,
     Params(params): Params<GetParams>,
 ) -> Result<axum::Json<HandoffView>, Problem> {
@@ -441,7 +450,7 @@ pub struct ListParams {
 )]
 pub async fn list(
     State(api): State<Api>,
-    Anyone(principal): Anyone,
+    Caller(principal): Caller,
     Params(params): Params<ListParams>,
 ) -> Result<axum::Json<Page<HandoffView>>, Problem> {
     let limit = page_size(params.limit)?;

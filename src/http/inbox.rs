@@ -8,7 +8,7 @@ use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
 
 use super::Api;
-use super::auth::AsAgent;
+use super::auth::AgentCaller;
 use super::extract::{Id, Params};
 use super::handoffs::not_the_receiver;
 use super::problem::{Busy, Problem};
@@ -111,7 +111,7 @@ pub struct InboxView {
 )]
 pub async fn poll(
     State(api): State<Api>,
-    caller: AsAgent,
+    caller: AgentCaller,
     Id(id): Id<AgentId>,
     Params(params): Params<InboxParams>,
 ) -> Result<axum::Json<InboxView>, Problem> {
@@ -179,7 +179,7 @@ async fn returned(
 
 async fn claim(
     api: &Api,
-    caller: &AsAgent,
+    caller: &AgentCaller,
     receiver: &handoffd_store::store::ReceiverKey,
     max: i64,
 ) -> Result<Vec<InboxItem>, Problem> {

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use utoipa::{IntoParams, ToSchema};
 
 use super::Api;
-use super::auth::Anyone;
+use super::auth::Caller;
 use super::extract::{Id, Params};
 use super::problem::Problem;
 use super::schemas::JsonSchema;
@@ -140,7 +140,7 @@ pub struct McpTool {
 )]
 pub async fn find_match(
     State(api): State<Api>,
-    Anyone(principal): Anyone,
+    Caller(principal): Caller,
     Params(params): Params<MatchParams>,
 ) -> Result<axum::Json<Value>, Problem> {
     if params.capability.is_none() && params.task.is_none() {
@@ -267,7 +267,7 @@ pub struct ToolParams {
 )]
 pub async fn handoff_tool(
     State(api): State<Api>,
-    Anyone(principal): Anyone,
+    Caller(principal): Caller,
     Id(id): Id<AgentId>,
     Params(params): Params<ToolParams>,
 ) -> Result<axum::Json<Value>, Problem> {

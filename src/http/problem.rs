@@ -12,6 +12,7 @@ use utoipa::openapi::RefOr;
 use utoipa::{IntoResponses, ToSchema};
 
 use super::open;
+use handoffd_broker::dead_letters::DecisionError;
 use handoffd_broker::intake::IntakeError;
 use handoffd_broker::ledger::command::{LedgerError, Undone};
 use handoffd_core::domain::failure::{Code, Failure, primary};
@@ -222,6 +223,15 @@ impl From<IntakeError> for Problem {
             IntakeError::Store => {
                 Self::new(Code::Unavailable, "the store cannot be reached; try again")
             }
+        }
+    }
+}
+
+impl From<DecisionError> for Problem {
+    fn from(err: DecisionError) -> Self {
+        match err {
+            DecisionError::Intake(err) => err.into(),
+            DecisionError::Store(err) => err.into(),
         }
     }
 }

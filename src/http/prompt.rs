@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::Api;
-use super::auth::{Anyone, limited_to};
+use super::auth::{Caller, limited_to};
 use super::extract::{Id, Params, heavy};
 use super::problem::Problem;
 use handoffd_broker::archive::ContentState;
@@ -84,7 +84,7 @@ pub struct Turn {
 )]
 pub async fn prompt(
     State(api): State<Api>,
-    Anyone(principal): Anyone,
+    Caller(principal): Caller,
     Id(id): Id<HandoffId>,
     Params(params): Params<PromptParams>,
 ) -> Result<Response, Problem> {

@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use super::Api;
 use super::problem::Problem;
+use handoffd_broker::trace::opened;
 use handoffd_core::domain::handoff::HandoffStatus;
 use handoffd_core::domain::ids::{HandoffId, TaskId, TenantId};
 
@@ -36,5 +37,5 @@ pub(super) async fn find(
     }
     let Some(leaf_index) = last else { return Ok(None) };
     let found = api.contents.list_records(tenant, Some(task), leaf_index, 1).await?;
-    Ok(found.first().and_then(super::trace::opened))
+    Ok(found.first().and_then(opened))
 }

@@ -9,7 +9,7 @@ use sha2::{Digest, Sha256};
 use utoipa::ToSchema;
 
 use super::Api;
-use super::auth::{Anyone, Auditor, Operator};
+use super::auth::{Auditor, Caller, Operator};
 use super::extract::{Id, Ids, Json, heavy};
 use super::open;
 use super::problem::{BadBody, Busy, FailureView, Problem, view};
@@ -441,7 +441,7 @@ pub async fn compare(
 )]
 pub async fn list(
     State(api): State<Api>,
-    Anyone(principal): Anyone,
+    Caller(principal): Caller,
 ) -> Result<axum::Json<Value>, Problem> {
     let rows = api.store.list_payload_schemas(&principal.tenant, None).await?;
     let items: Vec<Value> = latest(&rows)
@@ -466,7 +466,7 @@ pub async fn list(
 )]
 pub async fn versions(
     State(api): State<Api>,
-    Anyone(principal): Anyone,
+    Caller(principal): Caller,
     Id(id): Id<String>,
 ) -> Result<axum::Json<Value>, Problem> {
     let rows = rows(&api, &principal.tenant, &id).await?;
@@ -489,7 +489,7 @@ pub async fn versions(
 )]
 pub async fn get(
     State(api): State<Api>,
-    Anyone(principal): Anyone,
+    Caller(principal): Caller,
     Ids(id, version): Ids<String, String>,
 ) -> Result<axum::Json<Value>, Problem> {
     let rows = rows(&api, &principal.tenant, &id).await?;

@@ -8,7 +8,7 @@ use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
 
 use super::Api;
-use super::auth::Whoever;
+use super::auth::OptionalCaller;
 use super::extract::Id;
 use super::problem::Problem;
 use super::schemas::{JsonSchema, latest};
@@ -113,7 +113,7 @@ pub struct SchemaRef {
 )]
 pub async fn schemas(
     State(api): State<Api>,
-    Whoever(principal): Whoever,
+    OptionalCaller(principal): OptionalCaller,
 ) -> Result<axum::Json<Value>, Problem> {
     let mut items: Vec<Value> = schema::VERSIONS
         .iter()

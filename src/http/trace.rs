@@ -1,40 +1,27 @@
-//! `GET /tasks/{taskId}/trace`: everything that happened on a task, streamed. Records are read three times
-//! in pages, once for what they cost, once for the handoffs and once as they are: what a task needs in memory is
-//! a line a handoff. Contents of old records come from the archive; what it does not give shows as
-//! `{"unavailable":"cold"}`.
-
-use std::collections::{HashMap, HashSet};
+//! `GET /tasks/{taskId}/trace`: everything that happened on a task, streamed.
 
 use axum::body::Body;
-use axum::extract::State;
+use axum::extract::{FromRequestParts, State};
 use axum::http::header;
+use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};
-use bytes::Bytes;
 use serde::Deserialize;
-use serde_json::{Value, json};
-use tokio::io::AsyncWriteExt;
-use tokio::sync::mpsc;
+use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
 
 use super::Api;
-use super::auth::{Anyone, limited_to};
+use super::auth::{Caller, forbidden, limited_to, operates};
 use super::bundle;
 use super::cost::SpentTokensView;
 use super::extract::{Id, Params};
 use super::open;
 use super::problem::Problem;
 use super::record::{RecordContract, RecordCost, RecordParty, TraceRecord};
-use handoffd_broker::archive::{Contents, unavailable};
-use handoffd_broker::bundle::WriteError;
-use handoffd_core::account::Account;
-use handoffd_core::domain::ids::{AgentId, TaskId, TenantId};
-use handoffd_core::evidence::commitment::{CommitmentSubject, hash_text, unpack};
-use handoffd_core::evidence::verify::record;
-use handoffd_store::store::cold::ColdError;
-use handoffd_store::store::{ContentStorage, HandoffFilter, Store, StoreError, StoredRecord};
-
-/// Records read at once.
-const PAGE: i64 = 256;
+use handoffd_broker::directory::Principal;
+use handoffd_broker::trace;
+use handoffd_core::domain::failure::Code;
+use handoffd_core::domain::ids::TaskId;
+use handoffd_store::store::Role;
 
 /// In which form.
 #[derive(Debug, Deserialize, IntoParams)]
@@ -233,6 +220,45 @@ pub struct RecordFault {
     pub fault: String,
 }
 
+/// A form of a trace.
+enum TraceForm {
+    Json,
+    Bundle { personal: bool },
+}
+
+/// A caller that may read a trace in the form it asks for: agents get no bundle, auditors no personal data.
+pub struct TraceAccess {
+    principal: Principal,
+    form: TraceForm,
+}
+
+impl FromRequestParts<Api> for TraceAccess {
+    type Rejection = Problem;
+    async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, Problem> {
+        let Caller(principal) = Caller::from_request_parts(parts, api).await?;
+        let Params(params) = Params::<TraceParams>::from_request_parts(parts, api).await?;
+        let personal = params.include_personal;
+        let form = match params.format.as_deref() {
+            Some("bundle") => TraceForm::Bundle { personal },
+            Some("json") | None if !personal => TraceForm::Json,
+            Some("json") | None => {
+                return Err(Problem::invalid("includePersonal is for format=bundle"));
+            }
+            Some(_) => return Err(Problem::invalid("format is json or bundle")),
+        };
+        if matches!(form, TraceForm::Bundle { .. }) {
+            if principal.role == Role::Agent {
+                return Err(forbidden("an auditor or operator"));
+            }
+            if personal && !operates(&principal) {
+                let why = "only an operator may have personal data in a bundle";
+                return Err(Problem::new(Code::Forbidden, why));
+            }
+        }
+        Ok(Self { principal, form })
+    }
+}
+
 /// Everything that happened on a task.
 #[utoipa::path(
     get, path = "/tasks/{taskId}/trace", tag = "tasks", operation_id = "getTrace",
@@ -247,19 +273,11 @@ pub struct RecordFault {
 )]
 pub async fn trace(
     State(api): State<Api>,
-    Anyone(principal): Anyone,
+    TraceAccess { principal, form }: TraceAccess,
     Id(id): Id<TaskId>,
-    Params(params): Params<TraceParams>,
 ) -> Result<Response, Problem> {
-    match params.format.as_deref() {
-        Some("bundle") => {
-            return bundle::answer(&api, &principal, id, params.include_personal).await;
-        }
-        Some("json") | None if !params.include_personal => {}
-        Some("json") | None => {
-            return Err(Problem::invalid("includePersonal is for format=bundle"));
-        }
-        Some(_) => return Err(Problem::invalid("format is json or bundle")),
+    if let TraceForm::Bundle { personal } = form {
+        return bundle::answer(&api, &principal, id, personal).await;
     }
     let tenant = principal.tenant.clone();
     let status = match super::tasks::find(&api, &principal, id).await {
@@ -274,348 +292,10 @@ pub async fn trace(
             None
         }
     };
-    let (chunks, body) = mpsc::channel::<Result<Bytes, std::io::Error>>(4);
     let (store, contents) = (api.store.clone(), api.contents.clone());
-    let reader = limited_to(&principal);
-    tokio::spawn(async move {
-        let mut out = Out { chunks, buffer: Vec::with_capacity(64 * 1024), broken: false };
-        let (store, contents, tenant) = (&*store, &contents, &tenant);
-        let log = Log { store, contents, tenant, id, until: i64::MAX };
-        if let Err(err) = write(&log, status, reader.as_ref(), &mut out).await {
-            tracing::warn!(error = %err, "a trace broke off");
-            // The body ends in an error, so that the client does not take half for the whole.
-            let _ = out.chunks.send(Err(std::io::Error::other("the trace broke off"))).await;
-        } else {
-            out.flush().await;
-        }
-    });
+    let body = trace::stream(store, contents, tenant, id, status, limited_to(&principal));
     let body = futures_util::stream::unfold(body, |mut body| async move {
         body.recv().await.map(|chunk| (chunk, body))
     });
     Ok(([(header::CONTENT_TYPE, "application/json")], Body::from_stream(body)).into_response())
-}
-
-struct Out {
-    chunks: mpsc::Sender<Result<Bytes, std::io::Error>>,
-    buffer: Vec<u8>,
-    broken: bool,
-}
-
-impl Out {
-    fn text(&mut self, text: &str) {
-        self.buffer.extend_from_slice(text.as_bytes());
-    }
-
-    fn item(&mut self, first: &mut bool, value: &Value) {
-        if !std::mem::take(first) {
-            self.buffer.push(b',');
-        }
-        // Writing a value into memory cannot fail.
-        let _ = serde_json::to_writer(&mut self.buffer, value);
-    }
-
-    async fn flush(&mut self) {
-        if !self.buffer.is_empty() {
-            let chunk = Bytes::from(std::mem::take(&mut self.buffer));
-            self.broken |= self.chunks.send(Ok(chunk)).await.is_err();
-        }
-    }
-}
-
-/// One task, and where to read of it.
-pub(super) struct Log<'a> {
-    pub(super) store: &'a dyn Store,
-    pub(super) contents: &'a Contents,
-    pub(super) tenant: &'a TenantId,
-    pub(super) id: TaskId,
-    /// Records from this leaf index on do not count.
-    pub(super) until: i64,
-}
-
-impl Log<'_> {
-    /// A page of the task's records with their contents.
-    async fn page(&self, from: i64) -> Result<Vec<StoredRecord>, StoreError> {
-        let mut page = self.contents.list_records(self.tenant, Some(self.id), from, PAGE).await?;
-        page.retain(|record| record.leaf_index < self.until);
-        Ok(page)
-    }
-}
-
-/// The whole trace as a person sees it, in a temporary file.
-pub(super) async fn spool(log: Log<'_>, status: Option<&str>) -> Result<std::fs::File, WriteError> {
-    let (chunks, mut body) = mpsc::channel::<Result<Bytes, std::io::Error>>(4);
-    let writing = async {
-        let mut out = Out { chunks, buffer: Vec::with_capacity(64 * 1024), broken: false };
-        write(&log, status, None, &mut out).await?;
-        out.flush().await;
-        drop(out);
-        Ok::<(), WriteError>(())
-    };
-    let saving = async {
-        let mut file = tokio::fs::File::from_std(tempfile::tempfile()?);
-        while let Some(chunk) = body.recv().await {
-            file.write_all(&chunk?).await?;
-        }
-        file.flush().await?;
-        Ok::<_, WriteError>(file.into_std().await)
-    };
-    let (written, saved) = tokio::join!(writing, saving);
-    written?;
-    saved
-}
-
-async fn write(
-    log: &Log<'_>,
-    status: Option<&str>,
-    reader: Option<&AgentId>,
-    out: &mut Out,
-) -> Result<(), StoreError> {
-    let id = log.id;
-    let (now, own) = current(log, reader).await?;
-    // Every state that was just read has its record in what is read from here on.
-    log.store.settle_log(log.tenant).await?;
-    // People read everything; an agent the words of the handoffs it sends or receives.
-    let open = |record: &StoredRecord| {
-        reader.is_none()
-            || (record.kind != "DEAD_LETTERED"
-                && record.handoff_id.as_ref().is_some_and(|id| own.contains(id)))
-    };
-    out.text(&format!("{{\"taskId\":\"{id}\",\"status\":{},\"handoffs\":[", json!(status)));
-    // What an end says of a hop's cost comes after the hop: the account is whole before the first is written.
-    let account = account(log).await?;
-    let mut hops = account.hops().iter();
-    let mut checked = Checked::default();
-    let mut first = true;
-    let mut from = 0;
-    loop {
-        let page = log.page(from).await?;
-        let Some(last) = page.last() else { break };
-        from = last.leaf_index + 1;
-        for record in &page {
-            let body = checked.record(record);
-            let content = checked.content(record, &body);
-            if record.kind == "HANDOFF" {
-                let cost =
-                    hops.next().map(handoffd_core::account::HopCost::view).unwrap_or_default();
-                let state = record.handoff_id.as_ref().and_then(|id| now.get(id));
-                let content = if open(record) { content } else { Value::Null };
-                out.item(&mut first, &handoff_entry(record, &body, &content, state, &cost));
-            }
-        }
-        out.flush().await;
-        if out.broken {
-            return Ok(());
-        }
-    }
-    out.text("],\"records\":[");
-    let mut first = true;
-    let mut from = 0;
-    loop {
-        let page = log.page(from).await?;
-        let Some(last) = page.last() else { break };
-        from = last.leaf_index + 1;
-        for record in &page {
-            out.item(&mut first, &record_entry(record, open(record)));
-        }
-        out.flush().await;
-        if out.broken {
-            return Ok(());
-        }
-    }
-    out.text("],\"agents\":");
-    out.text(&account.agents().to_string());
-    out.text(",\"cost\":");
-    out.text(&account.cost().to_string());
-    out.text(",\"verification\":");
-    out.text(&checked.summary().to_string());
-    out.text("}");
-    Ok(())
-}
-
-/// What the task cost, by its records.
-pub(super) async fn account(log: &Log<'_>) -> Result<Account, StoreError> {
-    let (mut account, mut from) = (Account::default(), 0);
-    loop {
-        let page = log.store.list_records(log.tenant, Some(log.id), from, PAGE, false).await?;
-        let Some(last) = page.last() else { return Ok(account) };
-        from = last.leaf_index + 1;
-        for record in page.iter().filter(|record| record.leaf_index < log.until) {
-            account.take(&serde_json::from_slice(&record.body).unwrap_or_default());
-        }
-    }
-}
-
-/// Where each of the task's handoffs stands now, and which of them are the reader's own.
-async fn current(
-    log: &Log<'_>,
-    reader: Option<&AgentId>,
-) -> Result<(HashMap<String, Value>, HashSet<String>), StoreError> {
-    let filter = HandoffFilter { task_id: Some(log.id), ..HandoffFilter::default() };
-    let (mut found, mut own) = (HashMap::new(), HashSet::new());
-    let mut after = None;
-    loop {
-        let page = log.store.list_handoffs(log.tenant, &filter, after.as_ref(), 500).await?;
-        let Some(last) = page.last() else { return Ok((found, own)) };
-        after = Some((last.created_at, last.id.to_string()));
-        for handoff in &page {
-            let party = [&handoff.source, &handoff.target];
-            if reader.is_some_and(|reader| party.contains(&reader)) {
-                own.insert(handoff.id.to_string());
-            }
-            let reason = handoff
-                .reason
-                .as_ref()
-                .filter(|_| reader.is_none_or(|reader| party.contains(&reader)));
-            found.insert(
-                handoff.id.to_string(),
-                json!({
-                    "status": handoff.status,
-                    "reason": reason,
-                    "attempts": handoff.attempts,
-                    "acceptedAt": handoff.accepted_at.map(handoffd_core::domain::ids::Micros::rfc3339),
-                    "endedAt": handoff.ended_at.map(handoffd_core::domain::ids::Micros::rfc3339),
-                }),
-            );
-        }
-    }
-}
-
-fn handoff_entry(
-    record: &StoredRecord,
-    body: &Value,
-    content: &Value,
-    state: Option<&Value>,
-    cost: &Value,
-) -> Value {
-    let mut entry = json!({
-        "handoffId": record.handoff_id,
-        "parentHandoffId": body.get("parentHandoffId"),
-        "taskId": body.get("taskId"),
-        "leafIndex": record.leaf_index,
-        "committedAt": body.get("time"),
-        "fromAgent": body.get("fromAgent"),
-        "toAgent": body.get("toAgent"),
-        "contract": body.get("contract"),
-        "taskDescription": content.get("taskDescription"),
-        "costTracking": body.get("costAtHandoff"),
-        "cost": cost,
-    });
-    let gone = gone(record);
-    if let Some(entry) = entry.as_object_mut() {
-        if let Some(Value::Object(state)) = state {
-            entry.extend(state.clone());
-        }
-        if let Some(residency) = body.get("residency") {
-            entry.insert("residency".to_owned(), residency.clone());
-        }
-        if let Some(why) = gone {
-            entry.insert("messageGone".to_owned(), json!(why));
-        }
-    }
-    entry
-}
-
-fn record_entry(record: &StoredRecord, open: bool) -> Value {
-    let mut entry: Value = serde_json::from_slice(&record.body).unwrap_or_default();
-    // A boundary's message is shown by its handoff; that it cannot be had is told here too.
-    let content = open
-        .then(|| opened(record))
-        .flatten()
-        .filter(|content| record.kind != "HANDOFF" || *content == unavailable());
-    if let Some(object) = entry.as_object_mut() {
-        object.insert("recordHash".to_owned(), json!(hash_text(&record.hash)));
-        if let Some(content) = content {
-            object.insert("content".to_owned(), content);
-        }
-    }
-    entry
-}
-
-/// Why a record's message is not there any more: a person asked for its erasure, or its time was over.
-pub(super) fn gone(record: &StoredRecord) -> Option<&'static str> {
-    match record.content.as_ref()?.kept {
-        ContentStorage::Erased => Some("erasure"),
-        ContentStorage::Purged => Some("retention"),
-        _ => None,
-    }
-}
-
-/// A record's content, where it was not erased.
-pub(super) fn opened(record: &StoredRecord) -> Option<Value> {
-    let kept = &record.content.as_ref()?.kept;
-    if matches!(kept, ContentStorage::Unavailable(_)) {
-        return Some(unavailable());
-    }
-    let (_, codec, bytes) = kept.hot()?;
-    serde_json::from_slice(&unpack(codec, bytes).ok()?).ok()
-}
-
-/// What of the task's evidence was recomputed while it was read. The chain between records of
-/// different tasks is `handoffd verify`'s to check.
-#[derive(Default)]
-pub(super) struct Checked {
-    records: u64,
-    contents: u64,
-    erased: u64,
-    purged: u64,
-    unavailable: u64,
-    first_bad: Option<(i64, &'static str)>,
-}
-
-impl Checked {
-    /// Recomputes the record's hash; returns its body.
-    pub(super) fn record(&mut self, record: &StoredRecord) -> Value {
-        self.records += 1;
-        record::record(&record.body, &record.hash).map_or_else(
-            |_| {
-                self.first_bad.get_or_insert((record.leaf_index, "record-hash"));
-                serde_json::from_slice(&record.body).unwrap_or_default()
-            },
-            |checked| checked.body,
-        )
-    }
-
-    /// Recomputes the commitment; returns the content, null where there is none or it was erased.
-    pub(super) fn content(&mut self, record: &StoredRecord, body: &Value) -> Value {
-        let Some(commitment) = body.get("messageCommitment").and_then(Value::as_str) else {
-            return Value::Null;
-        };
-        let kept = record.content.as_ref().map(|content| &content.kept);
-        if let Some(ContentStorage::Unavailable(fault)) = kept {
-            self.unavailable += 1;
-            // An archive that is away tells nothing of the evidence.
-            if *fault != ColdError::Away {
-                self.first_bad.get_or_insert((record.leaf_index, fault.as_str()));
-            }
-            return unavailable();
-        }
-        let Some((salt, codec, bytes)) = kept.and_then(ContentStorage::hot) else {
-            self.erased += 1;
-            self.purged += u64::from(matches!(kept, Some(ContentStorage::Purged)));
-            return Value::Null;
-        };
-        self.contents += 1;
-        let content = unpack(codec, bytes).unwrap_or_default();
-        if !record::opens(commitment, CommitmentSubject::Message, salt, &content) {
-            self.first_bad.get_or_insert((record.leaf_index, "content"));
-        }
-        serde_json::from_slice(&content).unwrap_or_default()
-    }
-
-    /// What was found.
-    pub(super) fn summary(&self) -> Value {
-        let mut summary = json!({
-            "ok": self.first_bad.is_none(),
-            "records": self.records,
-            "contents": self.contents,
-            "erased": self.erased,
-            "firstBad": self.first_bad.map(|(leaf, fault)| json!({"leafIndex": leaf, "fault": fault})),
-        });
-        for (name, count) in [("unavailable", self.unavailable), ("purged", self.purged)] {
-            if let (Some(summary), 1..) = (summary.as_object_mut(), count) {
-                summary.insert(name.to_owned(), json!(count));
-            }
-        }
-        summary
-    }
 }

@@ -10,7 +10,7 @@ use tracing::Span;
 use utoipa::ToSchema;
 
 use super::Api;
-use super::auth::AsAgent;
+use super::auth::AgentCaller;
 use super::credentials;
 use super::extract::{Id, Json, trace_context};
 use super::handoffs::{find, not_the_receiver};
@@ -140,7 +140,7 @@ macro_rules! verdict_endpoint {
         )]
         pub async fn $name(
             State(api): State<Api>,
-            caller: AsAgent,
+            caller: AgentCaller,
             Id(id): Id<HandoffId>,
             headers: HeaderMap,
             Json($said): Body,
@@ -263,7 +263,7 @@ fn spent(word: &Word, said: &serde_json::Map<String, Value>) -> Result<Option<Sp
 
 async fn say(
     api: &Api,
-    caller: &AsAgent,
+    caller: &AgentCaller,
     id: HandoffId,
     headers: &HeaderMap,
     mut said: serde_json::Map<String, Value>,

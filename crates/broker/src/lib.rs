@@ -6,6 +6,7 @@ pub mod brokers;
 pub mod bundle;
 pub mod classifier;
 pub mod config;
+pub mod dead_letters;
 pub mod directory;
 pub mod dispatch;
 pub mod erasure;
@@ -20,6 +21,7 @@ pub mod retention;
 #[cfg(test)]
 mod simulation;
 pub mod telemetry;
+pub mod trace;
 pub mod tree;
 pub mod vault;
 pub mod witness;

@@ -4,8 +4,10 @@
 mod checkpoints;
 mod contracts;
 mod export;
+mod make;
 mod pack;
 mod write;
 
 pub use export::{LogExport, export_log};
+pub use make::{BundleSources, make};
 pub use write::{BundleOrder, WriteError, write};

@@ -1,0 +1,297 @@
+//! The trace of a task: everything that happened on it, as one JSON document, streamed. Records are read three times
+//! in pages, once for what they cost, once for the handoffs and once as they are: a task needs a line a handoff of
+//! memory. Contents of old records come from the archive; what the archive does not give is
+//! `{"unavailable":"cold"}`.
+
+mod check;
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+
+use crate::archive::{Contents, unavailable};
+use handoffd_core::account::{Account, HopCost};
+use handoffd_core::domain::ids::{AgentId, Micros, TaskId, TenantId};
+use handoffd_core::evidence::commitment::hash_text;
+use handoffd_store::store::{HandoffFilter, Store, StoreError, StoredRecord};
+
+pub use check::{EvidenceCheck, gone, opened};
+
+/// Records read at once.
+const PAGE: i64 = 256;
+
+/// Bytes reserved for a chunk.
+const CHUNK: usize = 64 * 1024;
+
+/// Chunks that wait for their reader.
+const WAITING: usize = 4;
+
+/// A task's part of a log, and the places to read it from.
+#[derive(Clone, Copy)]
+pub struct TaskLog<'a> {
+    /// Store of records and handoffs.
+    pub store: &'a dyn Store,
+    /// Reader of the contents.
+    pub contents: &'a Contents,
+    /// The tenant that owns the task.
+    pub tenant: &'a TenantId,
+    /// The task's id.
+    pub id: TaskId,
+    /// Leaf index at which reading ends: the first record that does not count.
+    pub until: i64,
+}
+
+impl TaskLog<'_> {
+    /// A page of the task's records with their contents.
+    async fn page(&self, from: i64) -> Result<Vec<StoredRecord>, StoreError> {
+        let mut page = self.contents.list_records(self.tenant, Some(self.id), from, PAGE).await?;
+        page.retain(|record| record.leaf_index < self.until);
+        Ok(page)
+    }
+}
+
+/// A piece of a trace. An error ends the stream, so that a client does not take half a trace for a whole one.
+pub type TraceChunk = Result<Bytes, std::io::Error>;
+
+/// Streams the trace of a task as `reader` may read it; `None` reads everything. A task of which each submission was
+/// refused has records and no `status`.
+#[must_use]
+pub fn stream(
+    store: Arc<dyn Store>,
+    contents: Contents,
+    tenant: TenantId,
+    id: TaskId,
+    status: Option<&'static str>,
+    reader: Option<AgentId>,
+) -> mpsc::Receiver<TraceChunk> {
+    let (chunks, body) = mpsc::channel(WAITING);
+    tokio::spawn(async move {
+        let (store, contents, tenant) = (&*store, &contents, &tenant);
+        let log = TaskLog { store, contents, tenant, id, until: i64::MAX };
+        if let Err(err) = write(&log, status, reader.as_ref(), chunks.clone()).await {
+            tracing::warn!(error = %err, "a trace broke off");
+            let _ = chunks.send(Err(std::io::Error::other("the trace broke off"))).await;
+        }
+    });
+    body
+}
+
+/// Writes the trace of a task into `chunks`; stops early when their reader is gone. `reader` as for [`stream`].
+///
+/// # Errors
+/// [`StoreError`]: the records or the archive cannot be read; the trace is incomplete then.
+pub async fn write(
+    log: &TaskLog<'_>,
+    status: Option<&str>,
+    reader: Option<&AgentId>,
+    chunks: mpsc::Sender<TraceChunk>,
+) -> Result<(), StoreError> {
+    let mut out = TraceWriter::new(chunks);
+    write_document(log, status, reader, &mut out).await?;
+    out.flush().await;
+    Ok(())
+}
+
+struct TraceWriter {
+    chunks: mpsc::Sender<TraceChunk>,
+    buffer: Vec<u8>,
+    /// The reader has closed its side.
+    broken: bool,
+}
+
+impl TraceWriter {
+    fn new(chunks: mpsc::Sender<TraceChunk>) -> Self {
+        Self { chunks, buffer: Vec::with_capacity(CHUNK), broken: false }
+    }
+
+    fn text(&mut self, text: &str) {
+        self.buffer.extend_from_slice(text.as_bytes());
+    }
+
+    fn item(&mut self, first: &mut bool, value: &Value) {
+        if !std::mem::take(first) {
+            self.buffer.push(b',');
+        }
+        // Writing a value into memory cannot fail.
+        let _ = serde_json::to_writer(&mut self.buffer, value);
+    }
+
+    async fn flush(&mut self) {
+        if !self.buffer.is_empty() {
+            let chunk = Bytes::from(std::mem::take(&mut self.buffer));
+            self.broken |= self.chunks.send(Ok(chunk)).await.is_err();
+        }
+    }
+}
+
+async fn write_document(
+    log: &TaskLog<'_>,
+    status: Option<&str>,
+    reader: Option<&AgentId>,
+    out: &mut TraceWriter,
+) -> Result<(), StoreError> {
+    let id = log.id;
+    let (now, own) = current(log, reader).await?;
+    // Every state that was just read has its record in what is read from here on.
+    log.store.settle_log(log.tenant).await?;
+    // People read everything; an agent the words of the handoffs it sends or receives.
+    let open = |record: &StoredRecord| {
+        reader.is_none()
+            || (record.kind != "DEAD_LETTERED"
+                && record.handoff_id.as_ref().is_some_and(|id| own.contains(id)))
+    };
+    out.text(&format!("{{\"taskId\":\"{id}\",\"status\":{},\"handoffs\":[", json!(status)));
+    // What an end says of a hop's cost comes after the hop: the account is whole before the first is written.
+    let account = account(log).await?;
+    let mut hops = account.hops().iter();
+    let mut checked = EvidenceCheck::default();
+    let mut first = true;
+    let mut from = 0;
+    loop {
+        let page = log.page(from).await?;
+        let Some(last) = page.last() else { break };
+        from = last.leaf_index + 1;
+        for record in &page {
+            let body = checked.record(record);
+            let content = checked.content(record, &body);
+            if record.kind == "HANDOFF" {
+                let cost = hops.next().map(HopCost::view).unwrap_or_default();
+                let state = record.handoff_id.as_ref().and_then(|id| now.get(id));
+                let content = if open(record) { content } else { Value::Null };
+                out.item(&mut first, &handoff_entry(record, &body, &content, state, &cost));
+            }
+        }
+        out.flush().await;
+        if out.broken {
+            return Ok(());
+        }
+    }
+    out.text("],\"records\":[");
+    let mut first = true;
+    let mut from = 0;
+    loop {
+        let page = log.page(from).await?;
+        let Some(last) = page.last() else { break };
+        from = last.leaf_index + 1;
+        for record in &page {
+            out.item(&mut first, &record_entry(record, open(record)));
+        }
+        out.flush().await;
+        if out.broken {
+            return Ok(());
+        }
+    }
+    out.text("],\"agents\":");
+    out.text(&account.agents().to_string());
+    out.text(",\"cost\":");
+    out.text(&account.cost().to_string());
+    out.text(",\"verification\":");
+    out.text(&checked.summary().to_string());
+    out.text("}");
+    Ok(())
+}
+
+/// The task's account: what each hop cost, by the task's records.
+///
+/// # Errors
+/// [`StoreError`]: the records cannot be read.
+pub async fn account(log: &TaskLog<'_>) -> Result<Account, StoreError> {
+    let (mut account, mut from) = (Account::default(), 0);
+    loop {
+        let page = log.store.list_records(log.tenant, Some(log.id), from, PAGE, false).await?;
+        let Some(last) = page.last() else { return Ok(account) };
+        from = last.leaf_index + 1;
+        for record in page.iter().filter(|record| record.leaf_index < log.until) {
+            account.take(&serde_json::from_slice(&record.body).unwrap_or_default());
+        }
+    }
+}
+
+/// The present state of each of the task's handoffs, and the ids of those that the reader sends or receives.
+async fn current(
+    log: &TaskLog<'_>,
+    reader: Option<&AgentId>,
+) -> Result<(HashMap<String, Value>, HashSet<String>), StoreError> {
+    let filter = HandoffFilter { task_id: Some(log.id), ..HandoffFilter::default() };
+    let (mut found, mut own) = (HashMap::new(), HashSet::new());
+    let mut after = None;
+    loop {
+        let page = log.store.list_handoffs(log.tenant, &filter, after.as_ref(), 500).await?;
+        let Some(last) = page.last() else { return Ok((found, own)) };
+        after = Some((last.created_at, last.id.to_string()));
+        for handoff in &page {
+            let party = [&handoff.source, &handoff.target];
+            if reader.is_some_and(|reader| party.contains(&reader)) {
+                own.insert(handoff.id.to_string());
+            }
+            let reason = handoff
+                .reason
+                .as_ref()
+                .filter(|_| reader.is_none_or(|reader| party.contains(&reader)));
+            found.insert(
+                handoff.id.to_string(),
+                json!({
+                    "status": handoff.status,
+                    "reason": reason,
+                    "attempts": handoff.attempts,
+                    "acceptedAt": handoff.accepted_at.map(Micros::rfc3339),
+                    "endedAt": handoff.ended_at.map(Micros::rfc3339),
+                }),
+            );
+        }
+    }
+}
+
+fn handoff_entry(
+    record: &StoredRecord,
+    body: &Value,
+    content: &Value,
+    state: Option<&Value>,
+    cost: &Value,
+) -> Value {
+    let mut entry = json!({
+        "handoffId": record.handoff_id,
+        "parentHandoffId": body.get("parentHandoffId"),
+        "taskId": body.get("taskId"),
+        "leafIndex": record.leaf_index,
+        "committedAt": body.get("time"),
+        "fromAgent": body.get("fromAgent"),
+        "toAgent": body.get("toAgent"),
+        "contract": body.get("contract"),
+        "taskDescription": content.get("taskDescription"),
+        "costTracking": body.get("costAtHandoff"),
+        "cost": cost,
+    });
+    let gone = gone(record);
+    if let Some(entry) = entry.as_object_mut() {
+        if let Some(Value::Object(state)) = state {
+            entry.extend(state.clone());
+        }
+        if let Some(residency) = body.get("residency") {
+            entry.insert("residency".to_owned(), residency.clone());
+        }
+        if let Some(why) = gone {
+            entry.insert("messageGone".to_owned(), json!(why));
+        }
+    }
+    entry
+}
+
+fn record_entry(record: &StoredRecord, open: bool) -> Value {
+    let mut entry: Value = serde_json::from_slice(&record.body).unwrap_or_default();
+    // A boundary's message is shown by its handoff; that it cannot be had is told here too.
+    let content = open
+        .then(|| opened(record))
+        .flatten()
+        .filter(|content| record.kind != "HANDOFF" || *content == unavailable());
+    if let Some(object) = entry.as_object_mut() {
+        object.insert("recordHash".to_owned(), json!(hash_text(&record.hash)));
+        if let Some(content) = content {
+            object.insert("content".to_owned(), content);
+        }
+    }
+    entry
+}
