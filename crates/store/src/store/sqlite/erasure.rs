@@ -1,5 +1,6 @@
 //! Erasure, access and legal hold: their part of a batch, reads, and clean files.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use serde::Serialize;
@@ -178,8 +179,7 @@ fn purge_page(db: &Db, tenant: &TenantId, need: PurgeNeed) -> Result<PurgePage> 
     let old = ExpiredPage::new(need, found);
     let leaves: Vec<i64> = old.records.iter().map(|record| record.leaf_index).collect();
     let tasks = json(&old.tasks())?;
-    let mut beside = PurgeContext::default();
-    beside.held = db
+    let held: BTreeSet<TaskId> = db
         .query(
             "SELECT t.value AS task_id FROM json_each(?2) AS t WHERE \
            EXISTS (SELECT 1 FROM handoffs AS h WHERE h.tenant = ?1 AND h.task_id = t.value \
@@ -198,16 +198,20 @@ fn purge_page(db: &Db, tenant: &TenantId, need: PurgeNeed) -> Result<PurgePage> 
         )
         .bind(tenant.as_str())
         .bind(tasks.as_str())
-        .list(|row| Ok(rows::parse(row, "task_id")?))?;
-    beside.data = db.query("SELECT p.leaf_index, p.ordinal, EXISTS (SELECT 1 FROM legal_holds AS l \
-           WHERE l.tenant = p.tenant AND l.subject_id = p.subject_id AND l.released_at IS NULL) AS held \
+        .list(|row| rows::parse(row, "task_id"))?;
+    let data = db
+        .query(
+            "SELECT p.leaf_index, p.ordinal, EXISTS (SELECT 1 FROM legal_holds AS l \
+           WHERE l.tenant = p.tenant AND l.subject_id = p.subject_id \
+             AND l.released_at IS NULL) AS held \
          FROM personal_data AS p WHERE p.tenant = ? AND p.salt IS NOT NULL \
-           AND p.leaf_index IN (SELECT value FROM json_each(?)) ORDER BY p.leaf_index, p.ordinal")
-    .bind(tenant.as_str())
-    .bind(json(&leaves)?)
-    .list(|row| Ok((rows::slot(row)?, rows::get(row, "held")?)))?;
+           AND p.leaf_index IN (SELECT value FROM json_each(?)) ORDER BY p.leaf_index, p.ordinal",
+        )
+        .bind(tenant.as_str())
+        .bind(json(&leaves)?)
+        .list(|row| Ok((rows::slot(row)?, rows::get(row, "held")?)))?;
     let contents: Vec<_> = old.records.iter().filter_map(|record| record.content).collect();
-    beside.sharing = db
+    let sharing = db
         .query(
             "SELECT r.content_id, r.leaf_index, r.recorded_at FROM json_each(?2) AS t \
          CROSS JOIN audit_records AS r ON r.tenant = ?1 AND r.task_id = t.value \
@@ -216,9 +220,9 @@ fn purge_page(db: &Db, tenant: &TenantId, need: PurgeNeed) -> Result<PurgePage> 
         .bind(tenant.as_str())
         .bind(tasks)
         .bind(json(&contents)?)
-        .list(|row| rows::sharing(row))?;
-    let free: Vec<_> = old.tasks().difference(&beside.held).copied().collect();
-    beside.checkpoints = db
+        .list(rows::sharing)?;
+    let free: Vec<_> = old.tasks().difference(&held).copied().collect();
+    let checkpoints = db
         .query(
             "SELECT c.task_id, c.execution_id, c.seq FROM json_each(?2) AS t \
          CROSS JOIN checkpoints AS c ON c.tenant = ?1 AND c.task_id = t.value \
@@ -228,8 +232,8 @@ fn purge_page(db: &Db, tenant: &TenantId, need: PurgeNeed) -> Result<PurgePage> 
         .bind(json(&free)?)
         .bind(need.before.0)
         .bind(CHECKPOINTS)
-        .list(|row| rows::saved(row))?;
-    Ok(put_together(need, old, beside))
+        .list(rows::saved)?;
+    Ok(put_together(need, old, PurgeContext { held, data, sharing, checkpoints }))
 }
 
 /// Writes holds, erasures, and the removal of data.
@@ -295,7 +299,7 @@ fn change<T: Serialize + Sync>(db: &Db, sql: &str, tenant: &TenantId, keys: &[T]
     if keys.is_empty() {
         return Ok(());
     }
-    let query = db.query(&sql.to_owned()).bind(tenant.as_str()).bind(json(&keys)?);
+    let query = db.query(sql).bind(tenant.as_str()).bind(json(&keys)?);
     query.execute().map(drop)
 }
 
@@ -374,7 +378,7 @@ pub(super) fn list_held(
 /// See [`crate::store::Store::find_erasure`].
 pub(super) fn find_erasure(db: &Db, key: &ErasureKey) -> Result<Option<ErasureRow>> {
     let sql = format!("SELECT {ERASURE} FROM erasures WHERE tenant = ? AND erasure_id = ?");
-    find(db, &sql, &key.0, &key.1, rows::erasure)
+    find(db, &sql, &key.0, key.1, rows::erasure)
 }
 
 /// See [`crate::store::Store::find_hold`].

@@ -226,11 +226,11 @@ impl HandoffStore for SqliteStore {
 #[async_trait]
 impl LogStore for SqliteStore {
     async fn catch_up_trees(&self) -> Result<()> {
-        self.write(|db| append::catch_up_all(db)).await
+        self.write(append::catch_up_all).await
     }
 
     async fn list_tree_keys(&self) -> Result<Vec<TreeKeyRow>> {
-        self.read(|db| log::list_tree_keys(db)).await
+        self.read(log::list_tree_keys).await
     }
 
     async fn settle_tree_key(&self, public: &Hash, at: Micros, rotate: bool) -> Result<bool> {
@@ -359,11 +359,11 @@ impl OutboxStore for SqliteStore {
     }
 
     async fn list_heartbeats(&self) -> Result<Vec<(String, Micros)>> {
-        self.read(|db| claims::list_heartbeats(db)).await
+        self.read(claims::list_heartbeats).await
     }
 
     async fn list_strangers(&self) -> Result<Vec<String>> {
-        self.read(|db| claims::list_strangers(db)).await
+        self.read(claims::list_strangers).await
     }
 
     async fn list_claims(&self, broker: &str) -> Result<Vec<ClaimKey>> {
@@ -429,7 +429,7 @@ impl DirectoryStore for SqliteStore {
     }
 
     async fn list_tenants(&self) -> Result<Vec<TenantId>> {
-        self.read(|db| reads::list_tenants(db)).await
+        self.read(reads::list_tenants).await
     }
 
     async fn find_key(&self, hash: &[u8]) -> Result<Option<KeyRow>> {
@@ -460,7 +460,7 @@ impl DirectoryStore for SqliteStore {
 #[async_trait]
 impl AdminStore for SqliteStore {
     async fn migrate(&self) -> Result<usize> {
-        self.write(|db| migrations::run(db)).await
+        self.write(|db| migrations::run(db, migrations::KNOWN)).await
     }
 
     async fn grant_serving(&self, _role: &str) -> Result<()> {
@@ -472,7 +472,7 @@ impl AdminStore for SqliteStore {
     }
 
     async fn ping(&self) -> Result<()> {
-        self.read(|db| reads::ping(db)).await
+        self.read(reads::ping).await
     }
 
     async fn close(&self) {
@@ -484,6 +484,6 @@ impl AdminStore for SqliteStore {
     }
 
     async fn depths(&self) -> Result<Depths> {
-        self.read(|db| reads::depths(db)).await
+        self.read(reads::depths).await
     }
 }
