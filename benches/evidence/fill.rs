@@ -185,7 +185,7 @@ async fn insert(conn: &mut SqliteConnection, tenant: &TenantId, Page { rows, nod
             .push_bind(content.id.to_string())
             .push_bind(&content.part.salt)
             .push_bind(content.part.codec.as_str())
-            .push_bind(&content.part.bytes)
+            .push_bind(content.part.bytes.to_vec())
             .push_bind(draft.at.0);
     });
     contents.build().execute(&mut *conn).await.unwrap();

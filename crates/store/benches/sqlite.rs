@@ -5,12 +5,10 @@
 //! keeps the log from beginning anew.
 
 #![allow(clippy::unwrap_used, reason = "a harness that cannot go on should stop")]
-#![allow(clippy::disallowed_methods, reason = "a benchmark measures real time with fresh ids")]
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use handoffd_core::domain::event::{Event, EventType};
 use handoffd_core::domain::funds::{Funds, FundsRequest};
@@ -26,11 +24,13 @@ use handoffd_core::domain::progress::Edge;
 use handoffd_core::domain::task::{Task, TaskStatus};
 use handoffd_core::evidence::commitment::{CommitmentSubject, PackedContent};
 use handoffd_core::evidence::record::{Actor, RecordContent, RecordDraft, RecordKind};
+use handoffd_store::clock;
 use handoffd_store::store::sqlite::{SqliteOptions, SqliteStore};
 use handoffd_store::store::{
     AdminStore, BatchState, BatchStore, CheckpointRow, DirectoryStore, IdempotencyRow, Needs,
     OutboxRow, Writes,
 };
+use tokio::time::Instant;
 use uuid::Uuid;
 
 /// Time of each load.
@@ -71,8 +71,12 @@ impl Load {
         let at = self.tick();
         let tenant = self.tenant.clone();
         let id = || Uuid::from_u128(rand::random());
-        let (task_id, handoff_id, run, content) =
-            (TaskId(id()), HandoffId(id()), ExecutionId(id()), ContentId(Uuid::now_v7()));
+        let (task_id, handoff_id, run, content) = (
+            TaskId(id()),
+            HandoffId(id()),
+            ExecutionId(id()),
+            ContentId(clock::time_ordered_id(at)),
+        );
         needs.tasks.insert((tenant.clone(), task_id));
         needs.handoffs.insert((tenant.clone(), handoff_id));
         needs.edges.insert((tenant.clone(), task_id));
@@ -288,10 +292,7 @@ impl Load {
 
 /// Random text that packs to some half of its length.
 fn packed(length: usize) -> PackedContent {
-    let mut text = String::with_capacity(length);
-    for _ in 0..length / 16 {
-        write!(text, "{:016x}", rand::random::<u64>()).unwrap();
-    }
+    let text: String = (0..length).map(|_| char::from(b'a' + rand::random::<u8>() % 16)).collect();
     PackedContent::new(CommitmentSubject::Message, [3; 16], text.as_bytes())
 }
 

@@ -22,7 +22,8 @@ pub(super) const DUE_RECEIVERS: &str = "WITH RECURSIVE tenants (tenant) AS ( \
        SELECT t.tenant, '' FROM tenants AS t WHERE t.tenant IS NOT NULL \
      UNION ALL \
        SELECT r.tenant, (SELECT n.target FROM outbox AS n WHERE n.tenant = r.tenant \
-         AND n.target > r.target ORDER BY n.target LIMIT 1) FROM receivers AS r WHERE r.target IS NOT NULL) \
+         AND n.target > r.target ORDER BY n.target LIMIT 1) \
+         FROM receivers AS r WHERE r.target IS NOT NULL) \
      SELECT r.tenant, r.target FROM receivers AS r CROSS JOIN outbox AS first \
        ON first.tenant = r.tenant AND first.handoff_id = (SELECT o.handoff_id FROM outbox AS o \
          WHERE o.tenant = r.tenant AND o.target = r.target AND o.mode = ? AND o.visible_at <= ? \

@@ -1,5 +1,6 @@
 //! Erasure, access and legal hold: their part of a batch, reads, and clean files.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use serde::Serialize;
@@ -178,7 +179,7 @@ fn purge_page(db: &Db, tenant: &TenantId, need: PurgeNeed) -> Result<PurgePage> 
     let old = ExpiredPage::new(need, found);
     let leaves: Vec<i64> = old.records.iter().map(|record| record.leaf_index).collect();
     let tasks = json(&old.tasks())?;
-    let held = db
+    let held: BTreeSet<TaskId> = db
         .query(
             "SELECT t.value AS task_id FROM json_each(?2) AS t WHERE \
            EXISTS (SELECT 1 FROM handoffs AS h WHERE h.tenant = ?1 AND h.task_id = t.value \
@@ -198,13 +199,17 @@ fn purge_page(db: &Db, tenant: &TenantId, need: PurgeNeed) -> Result<PurgePage> 
         .bind(tenant.as_str())
         .bind(tasks.as_str())
         .list(|row| rows::parse(row, "task_id"))?;
-    let data = db.query("SELECT p.leaf_index, p.ordinal, EXISTS (SELECT 1 FROM legal_holds AS l \
-           WHERE l.tenant = p.tenant AND l.subject_id = p.subject_id AND l.released_at IS NULL) AS held \
+    let data = db
+        .query(
+            "SELECT p.leaf_index, p.ordinal, EXISTS (SELECT 1 FROM legal_holds AS l \
+           WHERE l.tenant = p.tenant AND l.subject_id = p.subject_id \
+             AND l.released_at IS NULL) AS held \
          FROM personal_data AS p WHERE p.tenant = ? AND p.salt IS NOT NULL \
-           AND p.leaf_index IN (SELECT value FROM json_each(?)) ORDER BY p.leaf_index, p.ordinal")
-    .bind(tenant.as_str())
-    .bind(json(&leaves)?)
-    .list(|row| Ok((rows::slot(row)?, rows::get(row, "held")?)))?;
+           AND p.leaf_index IN (SELECT value FROM json_each(?)) ORDER BY p.leaf_index, p.ordinal",
+        )
+        .bind(tenant.as_str())
+        .bind(json(&leaves)?)
+        .list(|row| Ok((rows::slot(row)?, rows::get(row, "held")?)))?;
     let contents: Vec<_> = old.records.iter().filter_map(|record| record.content).collect();
     let sharing = db
         .query(

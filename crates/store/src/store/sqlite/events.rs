@@ -90,29 +90,41 @@ fn write_cursor(db: &Db, write: &CursorWrite, sealed: &[SealedRecord]) -> Result
                 Subscriber::Agent(agent) => Some(agent.to_string()),
                 Subscriber::Subscription(_) => None,
             };
-            db.query("INSERT INTO event_cursors (tenant, subscriber, audience, leaf_index, ordinal, \
+            db.query(
+                "INSERT INTO event_cursors (tenant, subscriber, audience, leaf_index, \
+                   ordinal, \
                    active, broker, lease_until, next_at, failures, failing_since, attempts) \
                  VALUES (?, ?, ?, ?, ?, TRUE, NULL, 0, 0, 0, NULL, 0) \
                  ON CONFLICT (tenant, subscriber) DO UPDATE SET active = TRUE, \
                    leaf_index = excluded.leaf_index, ordinal = excluded.ordinal, next_at = 0, \
-                   broker = NULL, lease_until = 0, failures = 0, failing_since = NULL")
+                   broker = NULL, lease_until = 0, failures = 0, failing_since = NULL",
+            )
             .bind(tenant)
             .bind(subscriber)
             .bind(audience)
             .bind(at.leaf_index)
             .bind(at.ordinal)
         }
-        CursorChange::Rewind(at) => db.query("UPDATE event_cursors SET leaf_index = ?, ordinal = ?, next_at = 0, broker = NULL, \
-               lease_until = 0, failures = 0, failing_since = NULL WHERE tenant = ? AND subscriber = ?")
-        .bind(at.leaf_index)
-        .bind(at.ordinal)
-        .bind(tenant)
-        .bind(subscriber),
-        CursorChange::Active(active) => db.query("UPDATE event_cursors SET active = ?, next_at = 0, failures = 0, failing_since = NULL \
-             WHERE tenant = ? AND subscriber = ?")
-        .bind(*active)
-        .bind(tenant)
-        .bind(subscriber),
+        CursorChange::Rewind(at) => db
+            .query(
+                "UPDATE event_cursors SET leaf_index = ?, ordinal = ?, \
+               next_at = 0, broker = NULL, \
+               lease_until = 0, failures = 0, failing_since = NULL \
+             WHERE tenant = ? AND subscriber = ?",
+            )
+            .bind(at.leaf_index)
+            .bind(at.ordinal)
+            .bind(tenant)
+            .bind(subscriber),
+        CursorChange::Active(active) => db
+            .query(
+                "UPDATE event_cursors SET active = ?, next_at = 0, \
+               failures = 0, failing_since = NULL \
+             WHERE tenant = ? AND subscriber = ?",
+            )
+            .bind(*active)
+            .bind(tenant)
+            .bind(subscriber),
         CursorChange::Remove => {
             db.query("DELETE FROM event_deliveries WHERE tenant = ? AND subscriber = ?")
                 .bind(tenant)
@@ -236,13 +248,19 @@ impl EventStore for SqliteStore {
     }
 
     async fn delete_events(&self, tenant: &TenantId, cutoff: Micros) -> Result<u64> {
-        self.write(|db| db.query("DELETE FROM events WHERE tenant = ?1 AND leaf_index <= (SELECT max(leaf_index) FROM \
+        self.write(|db| {
+            db.query(
+                "DELETE FROM events WHERE tenant = ?1 \
+               AND leaf_index <= (SELECT max(leaf_index) FROM \
                (SELECT leaf_index, at FROM events WHERE tenant = ?1 \
-                ORDER BY leaf_index, ordinal LIMIT ?2) WHERE at < ?3)")
-        .bind(tenant.as_str())
-        .bind(DELETED_AT_ONCE)
-        .bind(cutoff.0)
-        .execute()).await
+                ORDER BY leaf_index, ordinal LIMIT ?2) WHERE at < ?3)",
+            )
+            .bind(tenant.as_str())
+            .bind(DELETED_AT_ONCE)
+            .bind(cutoff.0)
+            .execute()
+        })
+        .await
     }
 
     async fn find_subscription(&self, key: &SubscriptionKey) -> Result<Option<SubscriptionRow>> {

@@ -10,7 +10,7 @@ use crate::store::{Result, StoreError};
 
 /// Number, name and text; the same numbers and names as on the Postgres side. sqlx's own `migrate!`
 /// would bring its macros, and a second copy of SQLite into every build.
-const KNOWN: &[(i64, &str, &str)] = &[
+pub(super) const KNOWN: &[(i64, &str, &str)] = &[
     (1, "spine", include_str!("../../../../../migrations/sqlite/0001_spine.sql")),
     (2, "tree", include_str!("../../../../../migrations/sqlite/0002_tree.sql")),
     (3, "erasure", include_str!("../../../../../migrations/sqlite/0003_erasure.sql")),
@@ -43,13 +43,13 @@ const APPLIED: &str = "CREATE TABLE IF NOT EXISTS _sqlx_migrations (version BIGI
 
 /// Applies new migrations inside the caller's transaction, whose write lock excludes a second process. Returns their
 /// number.
-pub(super) fn run(db: &Db) -> Result<usize> {
+pub(super) fn run(db: &Db, known: &[(i64, &'static str, &'static str)]) -> Result<usize> {
     db.batch(APPLIED)?;
     let mut applied: BTreeMap<i64, Vec<u8>> = db
         .query("SELECT version, checksum FROM _sqlx_migrations")
         .list(|row| Ok((row.get("version")?, row.get("checksum")?)))?;
     let mut new = 0;
-    for &(version, name, sql) in KNOWN {
+    for &(version, name, sql) in known {
         let (kind, no_tx) = (MigrationType::Simple, true);
         let checksum =
             Migration::new(version, name.into(), kind, sql.into_sql_str(), no_tx).checksum;
@@ -64,7 +64,8 @@ pub(super) fn run(db: &Db) -> Result<usize> {
                 db.batch(sql)?;
                 db.query(
                     "INSERT INTO _sqlx_migrations \
-                     (version, description, success, checksum, execution_time) VALUES (?, ?, TRUE, ?, 0)",
+                     (version, description, success, checksum, execution_time) \
+                     VALUES (?, ?, TRUE, ?, 0)",
                 )
                 .bind(version)
                 .bind(name)

@@ -474,7 +474,7 @@ impl DirectoryStore for SqliteStore {
 #[async_trait]
 impl AdminStore for SqliteStore {
     async fn migrate(&self) -> Result<usize> {
-        self.write(migrations::run).await
+        self.write(|db| migrations::run(db, migrations::KNOWN)).await
     }
 
     async fn grant_serving(&self, _role: &str) -> Result<()> {

@@ -252,6 +252,28 @@ async fn a_foreign_or_changed_migration_is_refused() {
 }
 
 #[tokio::test]
+async fn rows_of_a_database_before_the_narrow_tables_are_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = SqliteStore::open(&url(&folder), SqliteOptions::serving()).await.unwrap();
+    let (before, after) = migrations::KNOWN.split_at(18);
+    store.write(|db| migrations::run(db, before)).await.unwrap();
+    let rows = "INSERT INTO outbox (tenant, handoff_id, task_id, seq, target, mode, visible_at, attempt, \
+           claimed_by, created_at, priority, busy) \
+         VALUES ('acme', 'h', 't', 1, 'b', 'pull', 2, 3, NULL, 4, 0, 5); \
+         INSERT INTO idempotency_keys VALUES ('acme', 'a', 'k', 'h', 6); \
+         INSERT INTO task_edges VALUES ('acme', 't', 'a', 'b', 1, 2, 3, 4, 5, 6, 7, 8)";
+    store.write(|db| db.batch(rows)).await.unwrap();
+    assert_eq!(store.migrate().await.unwrap(), after.len());
+    let kept = "SELECT (SELECT count(*) FROM outbox WHERE target = 'b' AND claimed_by IS NULL \
+           AND (visible_at, attempt, created_at, priority, busy) = (2, 3, 4, 0, 5)) \
+         + (SELECT count(*) FROM idempotency_keys WHERE (handoff_id, created_at) = ('h', 6)) \
+         + (SELECT count(*) FROM task_edges WHERE (passages, repeats, completed_count, failures, \
+           spent_nanos, remaining_nanos, topped_up_nanos, updated_at) = (1, 2, 3, 4, 5, 6, 7, 8))";
+    let kept: i64 = store.read(|db| db.query(kept).one(|row| row.first())).await.unwrap();
+    assert_eq!(kept, 3);
+}
+
+#[tokio::test]
 async fn records_cannot_be_rewritten_by_sql() {
     let bench = SqliteBench::new().await;
     bench.write(committed(&bench, 1..3)).await.unwrap();
