@@ -26,7 +26,7 @@ use handoffd_store::store::erasure::{
 };
 use handoffd_store::store::{Store, StoreError};
 
-/// Data read at once.
+/// Entries read at once.
 const PAGE: i64 = 256;
 
 /// What is held on a person.
@@ -179,7 +179,7 @@ pub async fn report(
             Ok(None) => return,
             Err(err) => {
                 tracing::warn!(error = %err, "an access report broke off");
-                // The body ends in an error, so that nobody takes half for the whole.
+                // The body ends in an error, so that a client does not take half a report for a whole one.
                 Err(std::io::Error::other("the report broke off"))
             }
         };
@@ -191,7 +191,7 @@ pub async fn report(
     Ok(([(header::CONTENT_TYPE, "application/json")], Body::from_stream(body)).into_response())
 }
 
-/// Writes the data page by page; `None` when the reader has gone.
+/// Writes the data page by page; `None` when the client has closed the connection.
 async fn pages(
     store: &dyn Store,
     subject: &SubjectRef,
@@ -231,7 +231,7 @@ fn entry(datum: &SubjectDatum, agents: &Agents) -> Value {
             "handoffStatus": route.status.as_str(),
             "attempts": route.attempts,
             "acceptedAt": route.accepted_at.map(Micros::rfc3339),
-            // Whether it went along was decided at each attempt; this is how it stands now.
+            // Each attempt decided on entitlement; this is the present state.
             "entitledNow": now.is_some_and(|row| entitled(&row.agent)),
         })
     });

@@ -102,7 +102,7 @@ pub(super) fn refused_endpoint(api: &Api, pointer: &str, url: &str) -> Option<Wa
     Some(Warning::new(WarningCode::EndpointRefused, pointer, message))
 }
 
-/// An agent as its changer sees it: with the warnings, where there are any.
+/// An agent as its operator sees it, with its warnings.
 fn view_changed(api: &Api, row: &AgentRow, agents: &Agents) -> AgentView {
     AgentView { warnings: warnings(api, row, agents), ..view(row, agents) }
 }
@@ -420,7 +420,7 @@ pub struct TargetsBody {
     pub handoff_targets: Vec<String>,
 }
 
-/// `{"handoffTargets": […]}`; a bare array is understood too.
+/// `{"handoffTargets": […]}`; a bare array is accepted.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct NamedTargets {

@@ -18,18 +18,18 @@ use tower_service::Service;
 
 use handoffd_core::domain::ids::Micros;
 
-/// When a request's first byte was read.
+/// The time at which a request's first byte was read.
 #[derive(Debug, Clone, Copy)]
 pub struct Arrival(Instant);
 
 impl Arrival {
-    /// A request that arrives now.
+    /// The arrival of a request whose first byte is read now.
     #[must_use]
     pub fn now() -> Self {
         Self(Instant::now())
     }
 
-    /// The same by the broker's clock, which shows `now`.
+    /// Converts the arrival to the broker's clock, which shows `now`.
     #[must_use]
     pub fn before(&self, now: Micros) -> Micros {
         let elapsed = i64::try_from(self.0.elapsed().as_micros()).unwrap_or(i64::MAX);
@@ -37,7 +37,7 @@ impl Arrival {
     }
 }
 
-/// When the first byte since the last answer was read from a connection.
+/// The time at which a connection's first byte since its last answer was read.
 #[derive(Debug, Clone, Default)]
 struct FirstByte(Arc<Mutex<Option<Instant>>>);
 
@@ -51,13 +51,13 @@ impl FirstByte {
     }
 }
 
-/// A connection, and what serves its requests: each request carries its [`Arrival`].
+/// Wraps a connection and its router: each request carries its [`Arrival`].
 pub fn timed<S>(stream: S, router: Router) -> (TimedStream<S>, TimedRouter) {
     let first = FirstByte::default();
     (TimedStream { stream, first: first.clone() }, TimedRouter { router, first })
 }
 
-/// A stream that notes when its first byte is read.
+/// A stream that records the time of its first byte.
 pub struct TimedStream<S> {
     stream: S,
     first: FirstByte,
@@ -137,7 +137,7 @@ where
         let first = self.first.clone();
         async move {
             let response = answered.await;
-            // The body's bytes were noted too, and are no part of the next request.
+            // Bytes of the body were recorded, too; they are no part of the next request.
             first.take();
             response
         }

@@ -121,7 +121,7 @@ pub struct RecordsView {
     pub next_from: Option<i64>,
 }
 
-/// Which records.
+/// Query of the records.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
@@ -183,7 +183,7 @@ pub struct InclusionView {
     pub tree_head: Option<String>,
 }
 
-/// Of which record, in which tree.
+/// Query of an inclusion proof.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
@@ -293,7 +293,7 @@ pub struct ConsistencyView {
     pub tree_head: Option<String>,
 }
 
-/// Between which trees.
+/// Query of a consistency proof.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
@@ -353,7 +353,7 @@ fn size_within(name: &str, asked: Option<u64>, head: &LogHead) -> Result<u64, Pr
     }
 }
 
-/// The head speaks of leaves that are not there: what `handoffd verify` names.
+/// The head covers leaves that are missing; `handoffd verify` names them.
 fn incomplete() -> Problem {
     tracing::error!(
         "a proof cannot be made: records or tree nodes are missing; run handoffd verify"

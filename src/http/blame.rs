@@ -22,7 +22,7 @@ use handoffd_store::store::{ContentStorage, StoredRecord};
 /// Records read at once: few, since each comes with its message.
 const PAGE: i64 = 32;
 
-/// What is asked about.
+/// Query of a blame.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
@@ -140,7 +140,7 @@ pub async fn blame(
         let Some(last) = page.last() else { break };
         from = last.leaf_index + 1;
         for record in &page {
-            // Who wrote a value cannot be told past a message that cannot be read.
+            // The writer of a value is unknown beyond a message that cannot be read.
             if let Some(ContentStorage::Unavailable(_)) =
                 record.content.as_ref().map(|found| &found.kept)
             {
@@ -152,7 +152,7 @@ pub async fn blame(
     reading.answer(id).map(axum::Json).ok_or_else(|| Problem::not_found("handoff on this task"))
 }
 
-/// What the answer tells of a hop.
+/// A hop as the answer shows it.
 struct Hop {
     handoff_id: String,
     leaf_index: i64,
@@ -177,16 +177,16 @@ impl Hop {
     }
 }
 
-/// The task's records on their way into the answer.
+/// Reads a task's records into the answer.
 struct Reading<'a> {
     pointer: &'a Pointer,
     asked: Option<String>,
     reader: Option<&'a AgentId>,
     blame: Blame<Hop>,
     checked: EvidenceCheck,
-    /// The handoff to blame for so far, and what its message has at the place.
+    /// The latest handoff that the caller may ask about, and the value of its message at the pointer.
     view: Option<(String, Option<Value>)>,
-    /// Why that message is not there any more, if it is not.
+    /// Reason for which that message is gone.
     gone: Option<&'static str>,
 }
 

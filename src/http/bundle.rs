@@ -14,7 +14,7 @@ use handoffd_core::domain::failure::Code;
 use handoffd_core::domain::ids::TaskId;
 use handoffd_store::store::StoreError;
 
-/// Bytes that are sent at once.
+/// Bytes sent at once.
 const CHUNK: usize = 64 * 1024;
 
 /// Streams the bundle of a task.

@@ -62,7 +62,7 @@ pub struct CapView {
 }
 
 impl CapView {
-    /// None where it holds nothing.
+    /// `None` for a cap without limits.
     fn of(cap: &Cap, defaults: &Defaults, now: Micros) -> Option<Self> {
         let (limit, tokens) = (cap.limit(defaults), cap.token_limit(defaults));
         if limit.is_none() && tokens.is_none() {
@@ -104,7 +104,7 @@ pub struct CapBody {
     tokens: Option<u64>,
 }
 
-/// Whose cap.
+/// Query of a cap's scope.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 #[into_params(parameter_in = Query)]
@@ -114,7 +114,7 @@ pub struct WhoseParams {
     agent_id: Option<String>,
 }
 
-/// What to take away.
+/// Query of the limits to remove.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 #[into_params(parameter_in = Query)]

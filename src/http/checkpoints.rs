@@ -18,7 +18,7 @@ use handoffd_core::domain::handoff::CheckpointRef;
 use handoffd_core::domain::ids::{ExecutionId, Micros, TaskId};
 use handoffd_store::store::CheckpointCursor;
 
-/// Which checkpoints to list.
+/// Query of the history.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[into_params(parameter_in = Query)]

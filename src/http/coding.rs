@@ -11,15 +11,15 @@ use super::problem::Problem;
 use handoffd_core::domain::content_coding::{Coding, Encoder};
 use handoffd_core::domain::failure::Code;
 
-/// Answers below this many bytes go out plain: they fit one packet as they are.
+/// Size in bytes below which answers are not compressed: they fit one packet.
 const MIN_BYTES: u64 = 1024;
-/// Answers above this many bytes are coded on a thread of their own.
+/// Size in bytes above which answers are compressed on a blocking thread.
 const INLINE_BYTES: u64 = 64 * 1024;
 
-/// What `Accept-Encoding` says beside a 415: the codings that requests may come in.
+/// `Accept-Encoding` of a 415: the codings that requests may use.
 pub const ACCEPTED: &str = "zstd, gzip";
 
-/// The coding of a request's body; none where it is plain.
+/// The coding of a request's body; `None` for a plain one.
 ///
 /// # Errors
 /// 415 for a coding that the broker does not read, or several on top of each other.
@@ -42,7 +42,7 @@ fn unknown() -> Problem {
     Problem { accept_encoding: true, ..Problem::new(Code::UnsupportedMediaType, what) }
 }
 
-/// The coding that a client prefers for its answer; none where it prefers, or takes only, plain ones.
+/// The coding that a client prefers for its answer; `None` for a plain one.
 #[must_use]
 pub fn wanted(headers: &HeaderMap) -> Option<Coding> {
     let mut named: Vec<(String, f32)> = Vec::new();

@@ -160,7 +160,7 @@ fn wrong(pointer: &str, message: String) -> Failure {
     Failure::new(Stage::Schema, Code::SchemaInvalid, pointer, message)
 }
 
-/// A contract as shown: its document, and what the broker knows of it as `meta`.
+/// A contract's view: its document, with the broker's facts as `meta`.
 fn view(ready: &CompiledContract, versions: Option<Vec<String>>) -> Value {
     let mut shown: Value = serde_json::from_str(ready.doc()).unwrap_or_default();
     let contract = ready.contract();
@@ -177,7 +177,7 @@ fn view(ready: &CompiledContract, versions: Option<Vec<String>>) -> Value {
     shown
 }
 
-/// An agent sees the contracts that speak of it.
+/// Whether the caller may see a contract: an agent sees those that name it or its type.
 fn concerns(principal: &Principal, agents: &Agents, ready: &CompiledContract) -> bool {
     let Some(id) = limited_to(principal) else { return true };
     let contract = ready.contract();
@@ -352,7 +352,7 @@ async fn judge(
     .await
 }
 
-/// Which contracts to list.
+/// Query of the list.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
@@ -392,7 +392,7 @@ pub async fn list(
     Ok(axum::Json(json!({ "items": items })))
 }
 
-/// Which version to read.
+/// Query of a version.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]

@@ -168,7 +168,7 @@ pub async fn cost(
     }
     handoffs.reverse();
     let funds = task.funds.as_deref();
-    // Every handoff that was just read has its records in what is read from here on.
+    // The log has the records of each handoff that was just read, once it is settled.
     api.store.settle_log(&principal.tenant).await?;
     let (store, contents, tenant) = (&*api.store, &api.contents, &principal.tenant);
     let account = trace::account(&TaskLog { store, contents, tenant, id, until: i64::MAX }).await?;
@@ -194,7 +194,7 @@ fn sums(funds: &Funds) -> SumsView {
     }
 }
 
-/// Who spent something, or holds something.
+/// The agents that spent or hold money.
 fn agents(funds: &Funds) -> Vec<AgentCostView> {
     let mut parts: BTreeMap<&AgentId, (Spending, Usd)> =
         funds.agents.iter().map(|(id, spent)| (id, (*spent, Usd(0)))).collect();

@@ -28,11 +28,11 @@ use handoffd_core::evidence::record::SealedRecord;
 use handoffd_store::clock;
 use handoffd_store::store::erasure::{ErasureRow, ErasureStatus, SubjectRef};
 
-/// Characters of a subject's id, as in the message schema.
+/// Most characters of a subject's id, as in the message schema.
 const MAX_SUBJECT: usize = 256;
-/// Characters of a reference to who asked.
+/// Most characters of `requestedBy`.
 const MAX_REFERENCE: usize = 200;
-/// Characters of a note.
+/// Most characters of a note.
 pub(super) const MAX_NOTE: usize = 2000;
 
 /// An erasure, and once it is done its certificate.
@@ -79,7 +79,7 @@ pub struct ErasedCounts {
     pub checkpoints: i64,
 }
 
-/// How much to erase.
+/// Query of an erasure.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
@@ -189,7 +189,7 @@ pub async fn erase(
     Ok(response)
 }
 
-/// A text as one path segment.
+/// Percent-encodes a text as one path segment.
 fn percent(text: &str) -> String {
     use std::fmt::Write;
     text.bytes().fold(String::new(), |mut out, byte| {
@@ -275,7 +275,7 @@ async fn certificate(
     })
 }
 
-/// Where the record of its end stands.
+/// The receipt of the record that ended an erasure.
 async fn receipt(api: &Api, row: &ErasureRow) -> Result<Option<Receipt>, Problem> {
     let Some(leaf_index) = row.leaf_index else { return Ok(None) };
     let found = api.store.list_records(&row.tenant, None, leaf_index, 1, false).await?;

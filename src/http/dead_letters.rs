@@ -73,7 +73,7 @@ impl From<&DeadLetterRow> for DeadLetterView {
     }
 }
 
-/// Which dead letters to list.
+/// Query of the list.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
@@ -158,7 +158,7 @@ pub async fn get(
 
 /// The most entries of `waive`.
 const MAX_WAIVE: usize = 1_000;
-/// Decisions a second, unless said.
+/// Default of decisions a second.
 const DEFAULT_RATE: u32 = 50;
 
 /// An appeal upheld.

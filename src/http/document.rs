@@ -67,7 +67,7 @@ const OPEN: &[&str] = &[
 /// Operations whose answers come from memory or need no store.
 const STATIC: &[&str] = &["livez", "metrics"];
 
-/// Makes the published document of what the handlers state.
+/// Makes the published document from the handlers' descriptions.
 #[must_use]
 pub fn published(stated: &OpenApi) -> Published {
     let mut document = serde_json::to_value(stated).unwrap_or_default();
@@ -98,7 +98,7 @@ pub fn published(stated: &OpenApi) -> Published {
     Published(document)
 }
 
-/// An operation with what it shares with all others.
+/// Adds to an operation what all operations share.
 fn operation(operation: &mut Value) {
     complete(&mut operation["responses"]);
     let name = operation["operationId"].as_str().unwrap_or_default().to_owned();
@@ -172,7 +172,7 @@ fn is_type(kind: &Value, name: &str) -> bool {
     }
 }
 
-/// The format of a member that its name tells.
+/// Sets the format that a member's name implies.
 fn format(name: &str, property: &mut Value) {
     let Some(property) = property.as_object_mut() else { return };
     let text = property.get("type").is_some_and(|kind| is_type(kind, "string"));
@@ -293,7 +293,7 @@ fn refer(schema: &mut Value, prefix: &str) {
     }
 }
 
-/// Says of objects with members of anybody's choosing that they are so.
+/// Marks objects that accept any members.
 fn complete_free(schema: &mut Value) {
     match schema {
         Value::Array(all) => all.iter_mut().for_each(complete_free),

@@ -89,7 +89,7 @@ impl From<&Escalation> for EscalationView {
     }
 }
 
-/// Which escalations to list.
+/// Query of the list.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[into_params(parameter_in = Query)]

@@ -25,7 +25,7 @@ use handoffd_store::store::Claim;
 /// Polls of one inbox at once: all of them are woken for each handoff.
 const MAX_POLLS: usize = 32;
 
-/// How to ask.
+/// Query of the inbox.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]

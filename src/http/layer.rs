@@ -20,7 +20,7 @@ use handoffd_broker::telemetry;
 use handoffd_core::domain::failure::Code;
 use handoffd_store::clock;
 
-/// Paths that answer whatever the load.
+/// Paths that are answered under any load.
 const ALWAYS: [&str; 3] = ["/livez", "/readyz", "/metrics"];
 
 /// The outermost layer.
@@ -56,7 +56,7 @@ pub async fn surround(State(api): State<Api>, request: Request, next: Next) -> R
     let coding = coding::wanted(request.headers());
     let (request, unread) = Unread::lend(request);
 
-    // Who waits takes no place from those at work.
+    // A request that waits takes no slot from those at work.
     let waits = path.ends_with("/inbox")
         || path.ends_with("/events")
         || request.headers().contains_key("prefer");
@@ -110,7 +110,7 @@ fn is_request_id(text: &str) -> bool {
         && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.:".contains(&b))
 }
 
-/// Methods as a bounded set of labels.
+/// A method as a label from a bounded set.
 const fn method_label(method: &axum::http::Method) -> &'static str {
     match *method {
         axum::http::Method::GET => "GET",

@@ -88,7 +88,7 @@ pub struct ReleaseBody {
     reason: String,
 }
 
-/// Which holds to list.
+/// Query of the list.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
@@ -102,7 +102,7 @@ pub struct ListParams {
     limit: Option<i64>,
 }
 
-/// Hold ids stand in records for ever, so they are codes.
+/// Whether an id is a code: hold ids stay in records forever.
 fn code(id: &str) -> bool {
     (1..=64).contains(&id.len())
         && id.bytes().all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b))

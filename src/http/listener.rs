@@ -20,12 +20,12 @@ use super::arrival::timed;
 /// Pause after the operating system refused a connection (too many open files, say).
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// How connections are taken.
+/// Bounds of a listener.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
     /// Open connections at most; more wait in the operating system's queue.
     pub connections: usize,
-    /// How long a client may take for the headers of a request, and be idle between requests.
+    /// Time within which a client sends a request's headers, and for which a connection may be idle between requests.
     pub headers: Duration,
 }
 
@@ -77,7 +77,7 @@ fn connection(
     graceful: &GracefulShutdown,
     place: OwnedSemaphorePermit,
 ) {
-    // Small answers must not wait for more to come.
+    // Small answers are sent at once.
     let _ = stream.set_nodelay(true);
     let mut builder = Builder::new(TokioExecutor::new());
     builder.http1().timer(TokioTimer::new()).header_read_timeout(limits.headers);

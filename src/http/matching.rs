@@ -19,10 +19,10 @@ use handoffd_core::domain::failure::Code;
 use handoffd_core::domain::handoff_tool::{Style, tools};
 use handoffd_core::domain::ids::AgentId;
 
-/// Agents shown at most.
+/// Most agents in an answer.
 const SHOWN: usize = 50;
 
-/// What to look for.
+/// Query of a match.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
@@ -242,7 +242,7 @@ async fn ask_matcher<'a>(
     }
 }
 
-/// In whose form.
+/// Query of a tool.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]

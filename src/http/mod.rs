@@ -60,7 +60,7 @@ use handoffd_core::evidence::receipt::Notary;
 use handoffd_store::clock::Clock;
 use handoffd_store::store::Store;
 
-/// What handlers work with. Cheap to clone.
+/// The state of handlers. Cheap to clone.
 #[derive(Clone)]
 pub struct Api(Arc<ApiParts>);
 
@@ -72,7 +72,7 @@ pub type Endpoints = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
 pub struct ApiParts {
     /// Submissions; holds the ledger, the directory, the vault and the clock too.
     pub intake: Intake,
-    /// Reads.
+    /// Store for reads.
     pub store: Arc<dyn Store>,
     /// Signs tree heads.
     pub notary: Arc<Notary>,
@@ -80,17 +80,17 @@ pub struct ApiParts {
     pub cosigned: Arc<CosignedHeads>,
     /// Contents of records, wherever they are kept.
     pub contents: handoffd_broker::archive::Contents,
-    /// Who ranks agents for a task, where that is not left to text relevance.
+    /// Ranks agents for a task; `None` where text relevance does.
     pub matcher: Option<Arc<dyn Matcher>>,
-    /// Checks a URL that is registered.
+    /// Checks URLs at registration.
     pub endpoints: Endpoints,
-    /// Events in words.
+    /// Reads events, in the format that subscribers get.
     pub feed: Feed,
     /// Bounds the live streams.
     pub streams: Arc<tokio::sync::Semaphore>,
-    /// Carries erasures out.
+    /// Runs erasures.
     pub eraser: Eraser,
-    /// Settings.
+    /// Configuration.
     pub config: Config,
     /// Instruments.
     pub metrics: Arc<Metrics>,
@@ -104,20 +104,20 @@ pub struct ApiParts {
     pub slots: tokio::sync::Semaphore,
     /// Bounds the requests that wait (long polls, `Prefer: wait`), apart from those that work.
     pub waits: tokio::sync::Semaphore,
-    /// One question of what would be judges at a time: each reads and judges thousands of messages.
+    /// Admits one what-if at a time: each reads and judges thousands of messages.
     pub what_ifs: tokio::sync::Semaphore,
     /// Bounds the bytes of large bodies under way, in KiB.
     pub large_bodies: tokio::sync::Semaphore,
 }
 
 impl Api {
-    /// Over its parts.
+    /// Assembles the state.
     #[must_use]
     pub fn new(parts: ApiParts) -> Self {
         Self(Arc::new(parts))
     }
 
-    /// Now.
+    /// Current time.
     #[must_use]
     pub fn now(&self) -> handoffd_core::domain::ids::Micros {
         Clock::now(&*self.intake.clock)

@@ -19,7 +19,7 @@ use handoffd_core::domain::failure::{Code, Failure, primary};
 use handoffd_core::domain::warning::Warning;
 use handoffd_store::store::StoreError;
 
-/// An answer that says no. Rendered by the outermost layer, which knows the request.
+/// A refusal. The outermost layer renders it, because it knows the request.
 #[derive(Debug, Clone)]
 pub struct Problem {
     /// The HTTP status.
@@ -28,19 +28,19 @@ pub struct Problem {
     pub code: Code,
     /// A sentence for this very case.
     pub detail: String,
-    /// What the gate or a validation found.
+    /// Failures found by the gate or a validation.
     pub failures: Vec<Failure>,
-    /// When to come back, in seconds.
+    /// `Retry-After`, in seconds.
     pub retry_after: Option<u64>,
-    /// It was said before.
+    /// Whether this repeats an earlier answer.
     pub replayed: bool,
     /// The answer names the content codings that a request may come in.
     pub accept_encoding: bool,
-    /// What became of the task of a refused submission, where the refusal moved it.
+    /// The new state of a refused submission's task, where the refusal moved it.
     pub undone: Option<Undone>,
 }
 
-/// The status that a code usually has.
+/// The default HTTP status of a code.
 #[must_use]
 pub const fn status_of(code: Code) -> StatusCode {
     match code {
@@ -96,7 +96,7 @@ const fn title(code: Code) -> &'static str {
 }
 
 impl Problem {
-    /// A problem with the code's usual status.
+    /// A problem with the code's default status.
     #[must_use]
     pub fn new(code: Code, detail: impl Into<String>) -> Self {
         Self {
@@ -111,7 +111,7 @@ impl Problem {
         }
     }
 
-    /// What the gate found; the primary reason rules code and status.
+    /// A refusal by the gate; the primary failure gives code and status.
     #[must_use]
     pub fn refusal(failures: Vec<Failure>, replayed: bool) -> Self {
         let code = primary(&failures).unwrap_or(Code::Internal);
@@ -123,7 +123,7 @@ impl Problem {
         Self { failures, replayed, ..Self::new(code, detail) }
     }
 
-    /// The body is no JSON at all.
+    /// A body that is not JSON.
     #[must_use]
     pub fn malformed(failure: Failure) -> Self {
         Self {
@@ -133,14 +133,14 @@ impl Problem {
         }
     }
 
-    /// The content that is needed is in the cold tier, which does not give it.
+    /// The archive cannot be reached, and has the content.
     #[must_use]
     pub fn archive_away() -> Self {
         let why = "the content is in the archive, which cannot give it now";
         Self::new(Code::Unavailable, why)
     }
 
-    /// No such thing within this tenant.
+    /// The tenant has no resource of that name.
     #[must_use]
     pub fn not_found(what: &str) -> Self {
         Self::new(Code::NotFound, format!("there is no such {what}"))
@@ -329,7 +329,7 @@ pub struct OrbitError {
     pub status: u16,
 }
 
-/// A failure as shown.
+/// The view of a failure.
 #[must_use]
 pub fn view(failure: &Failure) -> FailureView {
     FailureView {
@@ -408,7 +408,7 @@ pub(super) fn shared() -> Value {
     SHARED.iter().map(|(name, _, what)| ((*name).to_owned(), answer(what))).collect()
 }
 
-/// What a refusal carries, as the OpenAPI document tells it.
+/// The content of a refusal in the OpenAPI document.
 pub(super) fn content() -> Value {
     json!({
         "application/problem+json": { "schema": { "$ref": "#/components/schemas/ProblemDetails" } }
@@ -430,7 +430,7 @@ fn references(names: &[&str]) -> BTreeMap<String, RefOr<utoipa::openapi::Respons
         .collect()
 }
 
-/// What every operation that takes a body may answer, whatever the body.
+/// Refusals of each operation that takes a body.
 pub struct BadBody;
 
 impl IntoResponses for BadBody {
@@ -439,7 +439,7 @@ impl IntoResponses for BadBody {
     }
 }
 
-/// What every operation that writes may answer.
+/// Refusals of each operation that writes.
 pub struct Busy;
 
 impl IntoResponses for Busy {

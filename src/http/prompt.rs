@@ -17,10 +17,10 @@ use handoffd_core::domain::ids::HandoffId;
 use handoffd_core::prompt::{Origin, Prompt, PromptSegment, TURNS, context};
 use handoffd_store::clock;
 
-/// The most turns that can be asked for: as many as a message may have.
+/// Most turns of a prompt: as many as a message may have.
 const MAX_TURNS: usize = 10_000;
 
-/// In which form, and how much.
+/// Query of a prompt.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]

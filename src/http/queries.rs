@@ -13,12 +13,12 @@ use utoipa::openapi::{OpenApi, RefOr};
 use super::problem::Problem;
 use super::router::ALIAS;
 
-/// By path as routed and method, the parameters that the operation takes.
-pub type Known = Arc<HashMap<(String, Method), Vec<String>>>;
+/// The query parameters of each operation, by routed path and method.
+pub type OperationParameters = Arc<HashMap<(String, Method), Vec<String>>>;
 
 /// The parameters of each operation.
 #[must_use]
-pub fn known(document: &OpenApi) -> Known {
+pub fn known(document: &OpenApi) -> OperationParameters {
     let mut known = HashMap::new();
     for (path, item) in &document.paths.paths {
         for (method, operation) in [
@@ -47,14 +47,18 @@ fn names(operation: &Operation) -> Vec<String> {
 
 /// Refuses a request with a parameter that its operation does not take. What is no operation (pages of the
 /// documentation) is left alone.
-pub async fn check(State(known): State<Known>, request: Request, next: Next) -> Response {
+pub async fn check(
+    State(known): State<OperationParameters>,
+    request: Request,
+    next: Next,
+) -> Response {
     match unknown(&known, &request) {
         Some(problem) => problem.into_response(),
         None => next.run(request).await,
     }
 }
 
-fn unknown(known: &Known, request: &Request) -> Option<Problem> {
+fn unknown(known: &OperationParameters, request: &Request) -> Option<Problem> {
     let query = request.uri().query().filter(|query| !query.is_empty())?;
     let path = request.extensions().get::<MatchedPath>()?.as_str();
     let path = path.strip_prefix(ALIAS).unwrap_or(path);

@@ -7,7 +7,7 @@ use utoipa::ToSchema;
 use super::open::{self, ActorRole};
 use super::views::TokensView;
 
-/// The kinds of this version.
+/// Kinds of records of this version.
 const KINDS: &[&str] = &[
     "HANDOFF",
     "REFUSED",

@@ -150,10 +150,10 @@ pub fn openapi() -> Published {
     published(&table().into_openapi())
 }
 
-/// Where Orbit's clients look for agents (seed 003).
+/// Path prefix under which Orbit's clients find agents (seed 003).
 pub const ALIAS: &str = "/api/v1";
 
-/// The agents once more, for [`ALIAS`].
+/// The routes of agents, for [`ALIAS`].
 fn agents_alone() -> Router<Api> {
     OpenApiRouter::new()
         .routes(routes!(agents::create, agents::list))
@@ -164,7 +164,7 @@ fn agents_alone() -> Router<Api> {
         .0
 }
 
-/// The API.
+/// The router of the API.
 pub fn router(api: Api) -> Router {
     let (routes, document) = table().split_for_parts();
     let known = queries::known(&document);
@@ -176,7 +176,7 @@ pub fn router(api: Api) -> Router {
         .with_state(api)
 }
 
-/// Just `/metrics` and `/livez`, for a listener of their own.
+/// The router of a separate listener: `/metrics` and `/livez`.
 pub fn metrics_router(api: Api) -> Router {
     Router::new()
         .route("/metrics", get(service::page))

@@ -28,7 +28,7 @@ use handoffd_store::store::schemas::PayloadSchemaRow;
 
 /// The dialect that is compared, as `$schema` names it.
 const DIALECT: &str = "https://json-schema.org/draft/2020-12/schema";
-/// The longest word on a migration, in characters.
+/// Most characters of a migration's text.
 const MAX_MIGRATION: usize = 2_000;
 /// The most changes of one comparison that are told; what breaks goes first.
 const MAX_TOLD: usize = 200;
@@ -214,7 +214,7 @@ fn wrong(pointer: &str, message: impl Into<String>) -> Failure {
     Failure::new(Stage::Schema, Code::SchemaInvalid, pointer, message)
 }
 
-/// What is wrong with a version by itself, whatever stands beside it.
+/// The faults of a version, regardless of other versions.
 fn faults(schema: &Value, migration: Option<&str>) -> Vec<Failure> {
     let mut faults = Vec::new();
     match schema.get("$schema") {
@@ -273,7 +273,7 @@ fn whole(row: &PayloadSchemaRow) -> Value {
     shown
 }
 
-/// A comparison as shown: what breaks first.
+/// The view of a comparison, breaking changes first.
 fn comparison(assessment: &Assessment) -> Value {
     let mut changes: Vec<&Change> = assessment.changes.iter().collect();
     changes.sort_by_key(|change| std::cmp::Reverse(change.kind.needs()));

@@ -58,7 +58,7 @@ pub async fn metrics(State(api): State<Api>) -> Result<Response, Problem> {
     page(State(api)).await
 }
 
-/// The metrics page, on whichever listener it belongs.
+/// The metrics page.
 pub async fn page(State(api): State<Api>) -> Result<Response, Problem> {
     match api.store.depths().await {
         Ok(depths) => {

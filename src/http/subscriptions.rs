@@ -255,7 +255,7 @@ fn sealing<E>(_: E) -> Problem {
     Problem::new(Code::Internal, "a secret could not be sealed")
 }
 
-/// What the record of a change commits to.
+/// The content to which the record of a change commits.
 fn said(id: SubscriptionId, what: &Value, now: Micros) -> RecordContent {
     let said = json!({ "subscriptionId": id.to_string(), "change": what });
     content(&canonical::to_vec(&said), now)
@@ -292,7 +292,7 @@ async fn shown(api: &Api, row: &SubscriptionRow) -> Result<SubscriptionView, Pro
     Ok(view)
 }
 
-/// A changed subscription with its warnings.
+/// The view of a changed subscription, with its warnings.
 fn warned(api: &Api, view: SubscriptionView, crossing: Option<&Warning>) -> SubscriptionView {
     let warnings = refused_endpoint(api, "/url", &view.url);
     SubscriptionView {
@@ -527,7 +527,7 @@ pub async fn replay(
     Ok((StatusCode::ACCEPTED, axum::Json(view)))
 }
 
-/// Which attempts to list.
+/// Query of the attempts.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[into_params(parameter_in = Query)]

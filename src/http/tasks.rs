@@ -76,7 +76,7 @@ fn state_of(row: &CheckpointRow) -> Result<Value, Problem> {
         .ok_or_else(|| Problem::new(Code::Internal, "the checkpoint cannot be read"))
 }
 
-/// Which tasks to list.
+/// Query of the list.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
@@ -398,7 +398,7 @@ pub async fn put_checkpoint(
     }
 }
 
-/// Which of a run's checkpoints.
+/// Query of a checkpoint.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[into_params(parameter_in = Query)]

@@ -102,7 +102,7 @@ pub async fn log_tile(
     bytes(&api, &tenant, &path, if open { "public" } else { "private" }).await
 }
 
-/// Whose log it is, if the caller may read it.
+/// The tenant of a log that the caller may read.
 async fn owner(
     api: &Api,
     caller: Result<Auditor, Problem>,
@@ -120,7 +120,7 @@ async fn owner(
 
 async fn note(api: &Api, tenant: &TenantId) -> Result<Response, Problem> {
     let head = head_of(api, tenant).await?;
-    // One that witnesses cosigned says more than a newer one that none did.
+    // A cosigned tree head is better evidence than a newer one without cosignatures.
     let cosigned = api.cosigned.find(&head.log_id);
     let note = cosigned.unwrap_or_else(|| api.notary.tree_head(&head.log_id, &head.tree));
     let headers =

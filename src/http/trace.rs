@@ -23,7 +23,7 @@ use handoffd_core::domain::failure::Code;
 use handoffd_core::domain::ids::TaskId;
 use handoffd_store::store::Role;
 
-/// In which form.
+/// Query of a trace.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]

@@ -18,19 +18,19 @@ use tokio_util::sync::CancellationToken;
 
 type Shared = Arc<Mutex<Option<BodyDataStream>>>;
 
-/// A request's body, lent to whoever handles it.
+/// A request's body, lent to its handler.
 pub struct Unread {
     body: Shared,
     /// The client waits for leave to send it.
     expects: bool,
 }
 
-/// How much of a body is read that nobody wants.
+/// Bounds of reading a body that no handler reads.
 #[derive(Debug, Clone, Copy)]
 pub struct Bounds {
-    /// Bytes at most.
+    /// Most bytes.
     pub bytes: usize,
-    /// Time at most.
+    /// Longest time.
     pub time: Duration,
 }
 

@@ -41,7 +41,7 @@ impl From<&receipt::Receipt> for Receipt {
     }
 }
 
-/// A hash of the tree as proofs show it.
+/// The text form of a tree hash in proofs.
 #[must_use]
 pub fn base64_hash(hash: &Hash) -> String {
     base64::engine::general_purpose::STANDARD.encode(hash)
@@ -58,7 +58,7 @@ pub struct Links {
 }
 
 impl Links {
-    /// Of a handoff.
+    /// The links of a handoff.
     #[must_use]
     pub fn of(handoff: &Handoff) -> Self {
         Self {
@@ -275,7 +275,7 @@ pub struct HandoffView {
 }
 
 impl HandoffView {
-    /// Shows what the receiver said at `/complete`.
+    /// Sets the receiver's result of `/complete`.
     pub fn say_result(&mut self, said: Option<serde_json::Value>) {
         let Some(serde_json::Value::Object(mut said)) = said else { return };
         self.iterations = said.get("iterations").and_then(serde_json::Value::as_u64);

@@ -32,9 +32,9 @@ use handoffd_core::gate::safety::Scanner;
 use handoffd_core::gate::safety::policy::Policies;
 use handoffd_core::gate::safety::rules::Rules;
 
-/// Handoffs and dead letters that are judged unless said, and at most.
+/// Messages judged: default and maximum.
 const MESSAGES: (i64, i64) = (500, 10_000);
-/// Seconds that it takes unless said, and at most.
+/// Seconds of a run: default and maximum.
 const SECONDS: (u64, u64) = (10, 60);
 
 /// What would be put.
@@ -358,7 +358,7 @@ async fn gate(
     Ok(Arc::new(gate))
 }
 
-/// The contract as it would be kept.
+/// The contract as the broker would store it.
 fn contract_of(
     api: &Api,
     catalog: &Catalog,

@@ -1,5 +1,5 @@
 //! A broker of the product's own parts: ledger, dispatcher, sweeper, inboxes, heartbeat and the watch
-//! over the others, put together as `app.rs` does. Only what lies outside is simulated: the line to
+//! over the others, put together as `app/start.rs` does. Only what lies outside is simulated: the line to
 //! the store and the wire to the receivers, both of which end with the broker.
 
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};

@@ -1,0 +1,155 @@
+//! Work in the background: delivery, upkeep, events, erasure. Each task ends when the broker stops.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::settings::{erasure_settings, publisher_settings};
+use super::start::{BrokerParts, WritePath};
+use handoffd_broker::archive::{self, Archivist};
+use handoffd_broker::brokers::{self, beat};
+use handoffd_broker::dispatch::events::{self, EventPublisher};
+use handoffd_broker::dispatch::inboxes::Inboxes;
+use handoffd_broker::dispatch::webhook::WebhookClient;
+use handoffd_broker::erasure::{self, Eraser};
+use handoffd_broker::feed::Feed;
+use handoffd_broker::ledger::Ledger;
+use handoffd_broker::recovery::{Sweeper, forget_events, settle_in_doubt, tend};
+use handoffd_broker::retention::Purger;
+use handoffd_broker::witness::Publisher;
+
+/// Delivers: this broker's claims, its heartbeat, inboxes, and the claims of brokers that died.
+pub(super) fn spawn_delivery(parts: &BrokerParts, path: WritePath) {
+    let WritePath { ledger, dispatcher, nudges, outbound } = path;
+    let delivery = &parts.config.delivery;
+    let timeout = Duration::from_millis(delivery.broker_timeout_ms);
+    let (store, clock, stopping) = (&parts.store, &parts.clock, &parts.stopping);
+    parts.background.spawn(dispatcher.run(nudges));
+    parts.background.spawn(beat(
+        Arc::clone(store),
+        Arc::clone(clock),
+        parts.broker.clone(),
+        timeout,
+        stopping.clone(),
+    ));
+    parts.background.spawn(
+        Inboxes {
+            store: Arc::clone(store),
+            directory: Arc::clone(&parts.directory),
+            ledger: ledger.clone(),
+            outbound: Arc::clone(&outbound),
+            clock: Arc::clone(clock),
+            period: Duration::from_millis(delivery.poll_ms),
+            unclaimed: Duration::from_millis(delivery.unclaimed_ms),
+            stopping: stopping.clone(),
+        }
+        .run(),
+    );
+    let store = Arc::clone(store);
+    let monitor = brokers::BrokerMonitor { store, outbound, timeout, stopping: stopping.clone() };
+    parts.background.spawn(monitor.run());
+}
+
+/// Keeps time and order: deadlines, the tables' care, batches in doubt, tree heads, the archive.
+pub(super) fn spawn_upkeep(parts: &BrokerParts, ledger: &Ledger, witness: &Arc<Publisher>) {
+    let (store, stopping, background) = (&parts.store, &parts.stopping, &parts.background);
+    background.spawn(
+        Sweeper {
+            store: Arc::clone(store),
+            ledger: ledger.clone(),
+            clock: Arc::clone(&parts.clock),
+            period: Duration::from_millis(parts.config.delivery.poll_ms),
+            stopping: stopping.clone(),
+        }
+        .run(),
+    );
+    background.spawn(tend(Arc::clone(store), stopping.clone()));
+    let audit = &parts.config.audit;
+    if !audit.database_url.is_empty() {
+        let metrics = Arc::clone(&parts.metrics);
+        background.spawn(settle_in_doubt(Arc::clone(store), metrics, stopping.clone()));
+    }
+    let interval = Duration::from_secs(audit.publish_interval_s);
+    background.spawn(Arc::clone(witness).run(interval, stopping.clone()));
+    spawn_archive(parts);
+}
+
+/// Moves contents of old records, where there is an archive and an interval is set.
+fn spawn_archive(parts: &BrokerParts) {
+    let retention = &parts.config.retention;
+    let interval = Duration::from_secs(retention.archive_interval_s);
+    if interval.is_zero() {
+        return;
+    }
+    let archivist = archivist(parts);
+    if !archivist.has_archive() {
+        tracing::info!("contents stay in the database: retention.archive_url names no archive");
+        return;
+    }
+    let sweep = archive::sweep(archivist, retention.hot_days, interval, parts.stopping.clone());
+    parts.background.spawn(sweep);
+}
+
+fn archivist(parts: &BrokerParts) -> Archivist {
+    let (store, clock) = (Arc::clone(&parts.store), Arc::clone(&parts.clock));
+    parts.archive.archivist(store, clock, parts.metrics.archive.clone())
+}
+
+/// Publishes events to subscribers, and removes those past their retention time.
+pub(super) fn spawn_events(parts: &BrokerParts, ledger: &Ledger) -> Feed {
+    let feed = Feed::new(Arc::clone(&parts.store));
+    let publisher = EventPublisher::new(
+        events::PublisherDependencies {
+            store: Arc::clone(&parts.store),
+            feed: feed.clone(),
+            directory: Arc::clone(&parts.directory),
+            vault: parts.vault.clone(),
+            clock: Arc::clone(&parts.clock),
+            metrics: Arc::clone(&parts.metrics),
+            client: WebhookClient::new(parts.client.clone()),
+            ledger: ledger.clone(),
+            settings: publisher_settings(&parts.config),
+            broker: parts.broker.clone(),
+            stopping: parts.stopping.clone(),
+        },
+        parts.attempts.clone(),
+    );
+    parts.background.spawn(publisher.run());
+    parts.background.spawn(forget_events(
+        Arc::clone(&parts.store),
+        Arc::clone(&parts.clock),
+        Duration::from_secs(parts.config.events.retention_days.saturating_mul(86_400)),
+        parts.stopping.clone(),
+    ));
+    feed
+}
+
+/// Erases data subjects, and purges what is past its retention time.
+pub(super) fn spawn_erasure(parts: &BrokerParts, ledger: &Ledger) -> Eraser {
+    let settings = erasure_settings(&parts.config);
+    let retention = &parts.config.retention;
+    if retention.delete_after_days > 0 {
+        let purger = Purger {
+            store: Arc::clone(&parts.store),
+            ledger: ledger.clone(),
+            cold: Arc::new(archivist(parts)),
+            clock: Arc::clone(&parts.clock),
+            metrics: parts.metrics.retention.clone(),
+            page: settings.page,
+        };
+        let interval = Duration::from_secs(retention.delete_interval_s);
+        let sweep = purger.sweep(retention.delete_after_days, interval, parts.stopping.clone());
+        parts.background.spawn(sweep);
+    }
+    let eraser = Eraser::new(erasure::EraserContext {
+        store: Arc::clone(&parts.store),
+        ledger: ledger.clone(),
+        cold: Arc::new(archivist(parts)),
+        clock: Arc::clone(&parts.clock),
+        metrics: Arc::clone(&parts.metrics),
+        settings,
+        tracker: parts.background.clone(),
+        stopping: parts.stopping.clone(),
+    });
+    parts.background.spawn(eraser.clone().sweep(parts.alone()));
+    eraser
+}

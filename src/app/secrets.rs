@@ -1,0 +1,207 @@
+//! The keys of a broker: configured, or made at the first start.
+
+use std::path::{Path, PathBuf};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+
+use super::{StartError, io};
+use handoffd_broker::config::Config;
+use handoffd_broker::ledger::Ledger;
+use handoffd_broker::ledger::command::{Command, Kind};
+use handoffd_broker::vault::{Vault, hash_api_key, new_api_key};
+use handoffd_core::domain::ids::{Micros, TenantId};
+use handoffd_core::evidence::note::Signer;
+use handoffd_core::evidence::receipt::Notary;
+use handoffd_core::evidence::record::Actor;
+use handoffd_store::clock;
+use handoffd_store::store::{KeyRow, Role, Store};
+
+/// The shortest secret that a file may hold: what is shorter was cut off, or never a secret.
+const MIN_SECRET: usize = 24;
+
+/// Reads a secret file, or makes it with mode 0600: whole or not at all, so that a crash in between
+/// leaves no empty secret behind.
+fn secret_file(
+    path: &Path,
+    make: impl FnOnce() -> zeroize::Zeroizing<String>,
+) -> Result<(zeroize::Zeroizing<String>, bool), StartError> {
+    use std::io::Write;
+    let what = || path.display().to_string();
+    match std::fs::read_to_string(path) {
+        Ok(text) if text.trim().len() >= MIN_SECRET => {
+            return Ok((zeroize::Zeroizing::new(text.trim().to_owned()), false));
+        }
+        Ok(_) => {
+            return Err(StartError::Config(format!(
+                "{} holds no secret of {MIN_SECRET} characters or more: restore it, or remove it to have a new one made",
+                path.display()
+            )));
+        }
+        Err(err) if err.kind() == std::io::ErrorKind::NotFound => {}
+        Err(err) => return Err(io(what())(err)),
+    }
+    let folder = path.parent().unwrap_or_else(|| Path::new("."));
+    std::fs::create_dir_all(folder).map_err(io(folder.display().to_string()))?;
+    let text = make();
+    // A temporary file has mode 0600 from its first moment.
+    let mut file = tempfile::NamedTempFile::new_in(folder).map_err(io(what()))?;
+    writeln!(file, "{}", *text).and_then(|()| file.as_file().sync_all()).map_err(io(what()))?;
+    match file.persist_noclobber(path) {
+        Ok(_) => Ok((text, true)),
+        // Another broker was first: its secret counts.
+        Err(err) if err.error.kind() == std::io::ErrorKind::AlreadyExists => {
+            let text = std::fs::read_to_string(path).map_err(io(what()))?;
+            Ok((zeroize::Zeroizing::new(text.trim().to_owned()), false))
+        }
+        Err(err) => Err(io(what())(err.error)),
+    }
+}
+
+/// The master key: from the settings or from its file, and always the one this database knows.
+///
+/// # Errors
+/// [`StartError::Vault`] where it is another.
+pub async fn settle_vault(config: &Config, store: &dyn Store) -> Result<Vault, StartError> {
+    let vault = if config.auth.master_key.is_empty() {
+        let path = config.keys_dir().join("master.key");
+        let (text, made) = secret_file(&path, Vault::new_master_key)?;
+        if made {
+            tracing::info!(file = %path.display(), "made a master key");
+        }
+        Vault::from_base64(&text)?
+    } else {
+        Vault::from_base64(&config.auth.master_key)?
+    };
+    let kept = store.settle_fact("master-key-check", &vault.check_value()?).await?;
+    if vault.accepts(&kept) {
+        return Ok(vault);
+    }
+    Err(StartError::Vault(
+        "this database was set up with another master key: give that one in HANDOFFD_MASTER_KEY, \
+         or as master.key in the data directory (brokers that share a database share it)"
+            .to_owned(),
+    ))
+}
+
+/// The key that signs tree heads: from the settings or from its file, made there at the first start. It
+/// must be the one that this database's logs are signed with.
+///
+/// # Errors
+/// [`StartError::Vault`] where it is another, or a retired one.
+pub async fn settle_notary(
+    config: &Config,
+    store: &dyn Store,
+    now: Micros,
+) -> Result<Notary, StartError> {
+    let notary = tree_key(config)?;
+    if store.settle_tree_key(&notary.public_bytes(), now, false).await? {
+        return Ok(notary);
+    }
+    Err(StartError::Vault(
+        "tree heads of this database are signed with another key: give that one in \
+         HANDOFFD_AUDIT__SIGNING_KEY, or as tree-head.key in the data directory (brokers that share a \
+         database share it); to change keys on purpose, run handoffd key tree-head"
+            .to_owned(),
+    ))
+}
+
+/// The key as the settings or its file have it.
+///
+/// # Errors
+/// [`StartError`] where it cannot be read or made.
+pub fn tree_key(config: &Config) -> Result<Notary, StartError> {
+    let text = if config.audit.signing_key.is_empty() {
+        let path = config.tree_key_file();
+        let (text, made) = secret_file(&path, Vault::new_master_key)?;
+        if made {
+            tracing::info!(file = %path.display(), "made the key that signs tree heads");
+        }
+        text
+    } else {
+        zeroize::Zeroizing::new(config.audit.signing_key.clone())
+    };
+    let seed = BASE64.decode(text.trim()).map(zeroize::Zeroizing::new);
+    let seed = seed.ok().and_then(|seed| Some(zeroize::Zeroizing::new(*seed.as_array::<32>()?)));
+    let Some(seed) = seed else {
+        return Err(StartError::Config("audit.signing_key must be 32 bytes in base64".to_owned()));
+    };
+    Ok(Notary::new(Signer::new(&seed), config.audit.origin.clone()))
+}
+
+/// The first admin key: the configured one, or one made at the first start and written to a file.
+pub(super) async fn settle_admin_key(
+    config: &Config,
+    store: &dyn Store,
+    ledger: &Ledger,
+    now: Micros,
+) -> Result<Option<PathBuf>, StartError> {
+    let tenant = &config.auth.tenant;
+    store.ensure_tenant(tenant, &clock::random_id().to_string(), now).await?;
+    if !config.auth.admin_key.is_empty() {
+        if store.find_key(&hash_api_key(&config.auth.admin_key)).await?.is_none() {
+            make_admin(ledger, tenant, &config.auth.admin_key, "HANDOFFD_ADMIN_KEY", now).await?;
+        }
+        return Ok(None);
+    }
+    let keys = store.list_keys(tenant).await?;
+    if keys.iter().any(|key| key.role == Role::Admin && key.expires_at.is_none()) {
+        return Ok(None);
+    }
+    let path = config.keys_dir().join("admin.key");
+    let (key, _) = secret_file(&path, new_api_key)?;
+    make_admin(ledger, tenant, &key, "made at the first start", now).await?;
+    tracing::info!(file = %path.display(), "made the first admin key");
+    Ok(Some(path))
+}
+
+async fn make_admin(
+    ledger: &Ledger,
+    tenant: &TenantId,
+    key: &str,
+    label: &str,
+    now: Micros,
+) -> Result<(), StartError> {
+    let row = KeyRow {
+        tenant: tenant.clone(),
+        key_id: format!("key_{}", clock::time_ordered_id(now).simple()),
+        hash: hash_api_key(key),
+        role: Role::Admin,
+        agent: None,
+        label: label.to_owned(),
+        created_at: now,
+        expires_at: None,
+    };
+    let command = Command {
+        tenant: tenant.clone(),
+        at: now,
+        actor: Actor::broker(),
+        kind: Kind::CreateKey(Box::new(row)),
+    };
+    match ledger.handle(command).await {
+        Ok(_) => Ok(()),
+        Err(err) => Err(StartError::Config(format!("the admin key cannot be stored: {err}"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_secret_file_is_made_whole_and_an_empty_one_is_no_secret() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("made/admin.key");
+        let (first, made) = secret_file(&path, new_api_key).unwrap();
+        assert!(made && first.len() >= MIN_SECRET);
+        let (again, made) = secret_file(&path, new_api_key).unwrap();
+        assert!(!made && *again == *first);
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::PermissionsExt;
+            assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        }
+        std::fs::write(&path, "\n").unwrap();
+        assert!(secret_file(&path, new_api_key).unwrap_err().to_string().contains("admin.key"));
+    }
+}

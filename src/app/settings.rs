@@ -1,0 +1,153 @@
+//! The rooms' settings, from the configuration.
+
+use std::time::Duration;
+
+use super::StartError;
+use handoffd_broker::config::{Config, ContractsException, FanOut, MinimumLevel};
+use handoffd_broker::dispatch::backoff::RetryPolicy;
+use handoffd_broker::dispatch::breaker::BreakerSettings;
+use handoffd_broker::dispatch::budget::BudgetSettings;
+use handoffd_broker::dispatch::{dispatcher, events};
+use handoffd_broker::erasure;
+use handoffd_broker::intake::policies::policies;
+use handoffd_broker::ledger;
+use handoffd_broker::ledger::context::Rules;
+use handoffd_core::contract::level::Level;
+use handoffd_core::gate::{Gate, contract};
+
+/// The ledger's settings.
+#[must_use]
+pub fn ledger_settings(config: &Config) -> ledger::Settings {
+    let postgres = config.database_url().starts_with("postgres");
+    ledger::Settings {
+        queue: config.ledger.queue,
+        batch: config.ledger.batch,
+        workers: if postgres { config.ledger.workers } else { 1 },
+        conflict_tries: config.ledger.conflict_tries,
+        claim_ttl: config.delivery.broker_claim(),
+        rules: rules(config),
+    }
+}
+
+pub(super) fn rules(config: &Config) -> Rules {
+    Rules {
+        max_hops: i64::from(config.gate.max_hops),
+        max_edge_repeats: i64::from(config.gate.max_edge_repeats),
+        reserve: config.budget.fan_out == FanOut::Reserve,
+        lease: Duration::from_millis(config.delivery.lease_ms),
+        escalation_timeout: Duration::from_millis(config.recovery.escalation_timeout_ms),
+        caps: config.budget.caps(),
+        residency: config.residency.rules(),
+    }
+}
+
+pub(super) fn publisher_settings(config: &Config) -> events::PublisherSettings {
+    let events = &config.events;
+    events::PublisherSettings {
+        retry: RetryPolicy {
+            base: Duration::from_millis(events.retry_base_ms),
+            cap: Duration::from_millis(events.retry_cap_ms),
+            // An endpoint's line stands until it answers or is given up.
+            max_attempts: u32::MAX,
+        },
+        timeout: Duration::from_millis(events.timeout_ms),
+        set_aside_after: events.set_aside_after,
+        disable_after: Duration::from_secs(events.disable_after_h.saturating_mul(3_600)),
+        lease: Duration::from_millis(events.lease_ms),
+        poll: Duration::from_millis(config.delivery.poll_ms),
+        at_once: events.max_in_flight,
+    }
+}
+
+/// The contracts that edges must have.
+fn requirement(config: &Config) -> contract::ContractRequirement {
+    let required = config.gate.contract_exceptions.iter().map(|one| {
+        let (tenant, agent, to) = (one.tenant.clone(), one.agent.clone(), one.to.clone());
+        (contract::EdgeFilter { tenant, agent, to, until: one.until }, one.require_contract)
+    });
+    let edges = |one: &ContractsException| contract::EdgeFilter {
+        tenant: one.tenant.clone(),
+        agent: one.agent.clone(),
+        to: one.to.clone(),
+        until: one.until,
+    };
+    let level = |minimum: MinimumLevel| match minimum {
+        MinimumLevel::None => None,
+        MinimumLevel::L1 => Some(Level::L1),
+        MinimumLevel::L2 => Some(Level::L2),
+        MinimumLevel::L3 => Some(Level::L3),
+    };
+    let contracts = &config.contracts;
+    let said = contracts.exceptions.iter();
+    contract::ContractRequirement {
+        required: contract::EdgeRule {
+            default: config.gate.require_contract,
+            exceptions: required.collect(),
+        },
+        minimum_level: contract::EdgeRule {
+            default: level(contracts.minimum_level),
+            exceptions: said
+                .clone()
+                .filter_map(|one| Some((edges(one), level(one.minimum_level?))))
+                .collect(),
+        },
+        accept_pinned: contract::EdgeRule {
+            default: contracts.accept_pinned,
+            exceptions: said.filter_map(|one| Some((edges(one), one.accept_pinned?))).collect(),
+        },
+    }
+}
+
+/// Builds the gate with the configured policies.
+///
+/// # Errors
+/// [`StartError::Config`] where an exception names no rule.
+pub(super) fn gate_of(config: &Config) -> Result<Gate, StartError> {
+    let policies = policies(config.safety.mode, &config.safety.exceptions);
+    let mut gate = Gate::with(policies, requirement(config));
+    gate.residency = config.residency.rules();
+    gate.versions = config.gate.agent_version;
+    gate.credentials = config.redaction.secrets;
+    gate.max_checkpoint = config.recovery.max_checkpoint_bytes;
+    match gate.policies.unknown(gate.scanner.rules()) {
+        Some(name) => Err(StartError::Config(format!(
+            "safety.exceptions: no rule and no family is named {name:?}"
+        ))),
+        None => Ok(gate),
+    }
+}
+
+pub(super) fn erasure_settings(config: &Config) -> erasure::ErasureSettings {
+    erasure::ErasureSettings {
+        page: i64::try_from(config.erasure.page).unwrap_or(i64::MAX),
+        period: Duration::from_millis(config.delivery.broker_timeout_ms),
+        patience: Duration::from_millis(config.delivery.broker_timeout_ms.saturating_mul(3)),
+    }
+}
+
+pub(super) fn dispatcher_settings(config: &Config) -> dispatcher::DispatcherSettings {
+    let delivery = &config.delivery;
+    dispatcher::DispatcherSettings {
+        retry: RetryPolicy {
+            base: Duration::from_millis(delivery.retry_base_ms),
+            cap: Duration::from_millis(delivery.retry_cap_ms),
+            max_attempts: delivery.max_attempts,
+        },
+        max_in_flight: delivery.max_in_flight,
+        breaker: BreakerSettings {
+            failure_threshold: delivery.breaker_failures,
+            ..BreakerSettings::default()
+        },
+        disable_after: delivery.disable_after_failures,
+        budget: BudgetSettings {
+            share: f64::from(delivery.retry_budget_percent) / 100.0,
+            floor: f64::from(delivery.retry_budget_per_s),
+            ..BudgetSettings::default()
+        },
+        poll: Duration::from_millis(delivery.poll_ms),
+        claim: delivery.broker_claim(),
+        verdict: Duration::from_millis(delivery.verdict_timeout_ms),
+        lease: Duration::from_millis(delivery.lease_ms),
+        compress_above: delivery.compress_above_bytes,
+    }
+}

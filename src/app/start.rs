@@ -1,0 +1,337 @@
+//! Starting a broker: parts, evidence check, write path, background work, listeners.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::secrets::{settle_admin_key, settle_notary, settle_vault};
+use super::settings::{dispatcher_settings, gate_of, ledger_settings, rules};
+use super::store::{Access, open_archive, open_store};
+use super::{Running, StartError, background, io};
+use crate::http::{Api, ApiParts, Endpoints, listener, router};
+use handoffd_broker::archive::Archive;
+use handoffd_broker::classifier::Classifier;
+use handoffd_broker::config::Config;
+use handoffd_broker::directory::{Directory, Matcher};
+use handoffd_broker::dispatch::dispatcher::{self, Dispatcher, Nudges};
+use handoffd_broker::dispatch::egress::{self, ClientSettings, EgressPolicy, GuardedClient};
+use handoffd_broker::dispatch::webhook::WebhookClient;
+use handoffd_broker::erasure::Eraser;
+use handoffd_broker::feed::Feed;
+use handoffd_broker::intake::{Intake, SecondOpinion};
+use handoffd_broker::ledger::{Ledger, Outbound};
+use handoffd_broker::matcher::ExternalMatcher;
+use handoffd_broker::metrics::Metrics;
+use handoffd_broker::recovery::settle_all_in_doubt;
+use handoffd_broker::tree::CosignedHeads;
+use handoffd_broker::vault::Vault;
+use handoffd_broker::witness::{self, HeadDestination, KeptHeadError, Publisher};
+use handoffd_core::domain::redaction::RedactionPolicy;
+use handoffd_core::domain::warning::WarningCode;
+use handoffd_core::evidence::receipt::Notary;
+use handoffd_core::gate::Gate;
+use handoffd_store::clock::{self, Clock, SystemClock};
+use handoffd_store::store::{ClaimRelease, Store};
+
+/// Starts a broker: opens and migrates the store, settles keys, listens, delivers.
+///
+/// # Errors
+/// [`StartError`], with what to do.
+pub async fn start(config: Config) -> Result<Running, StartError> {
+    report(&config);
+    let parts = BrokerParts::make(config).await?;
+    let cosigned = Arc::new(CosignedHeads::default());
+    // Before anything is written: what was attested must still be there.
+    let witness = Arc::new(parts.witness(&cosigned).await?);
+    let path = parts.write_path();
+    let (store, clock) = (&parts.store, &parts.clock);
+    if parts.alone() {
+        // No other broker serves this file: a claim that stands was left by a broker that died.
+        store.release(ClaimRelease::Everyone).await?;
+    }
+    store.beat(&parts.broker, clock.now()).await?;
+    let admin_key_file =
+        settle_admin_key(&parts.config, &**store, &path.ledger, clock.now()).await?;
+    let ledger = path.ledger.clone();
+    background::spawn_delivery(&parts, path);
+    background::spawn_upkeep(&parts, &ledger, &witness);
+    let feed = background::spawn_events(&parts, &ledger);
+    let eraser = background::spawn_erasure(&parts, &ledger);
+    let accepting = Arc::new(AtomicBool::new(true));
+    let api = parts.api(ledger, cosigned, feed, eraser, &accepting);
+    let servers = TaskTracker::new();
+    let closing = CancellationToken::new();
+    let (address, metrics_address) = serve(&parts.config, &api, &servers, &closing).await?;
+    tracing::info!(%address, parts.broker, version = env!("CARGO_PKG_VERSION"), "ready");
+    Ok(Running {
+        address,
+        metrics_address,
+        admin_key_file,
+        api,
+        accepting,
+        stopping: parts.stopping,
+        closing,
+        servers,
+        background: parts.background,
+        attempts: parts.attempts,
+        workers: parts.workers,
+        witness,
+        store: parts.store,
+        broker: parts.broker,
+    })
+}
+
+/// Logs settings that the operator should know of.
+fn report(config: &Config) {
+    if !config.service_links.is_empty() {
+        let names = config.service_links.join(" ");
+        tracing::info!(
+            names,
+            "variables that Kubernetes sets beside a Service are no settings: ignored"
+        );
+    }
+    if let Some(crossing) = config.residency.archive_crossing() {
+        tracing::warn!(code = WarningCode::ResidencyCrossing.as_str(), "archive: {crossing}");
+    }
+}
+
+/// The parts of a broker on which its work stands.
+pub(super) struct BrokerParts {
+    pub(super) config: Config,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) store: Arc<dyn Store>,
+    pub(super) archive: Archive,
+    pub(super) vault: Vault,
+    pub(super) notary: Arc<Notary>,
+    pub(super) metrics: Arc<Metrics>,
+    pub(super) directory: Arc<Directory>,
+    pub(super) gate: Arc<Gate>,
+    pub(super) redaction: Arc<RedactionPolicy>,
+    /// Calls receivers, subscribers and the services that the settings name, through the egress guard.
+    pub(super) client: GuardedClient,
+    pub(super) endpoints: Endpoints,
+    /// This broker's name.
+    pub(super) broker: String,
+    /// Ends long polls, waits and everything in the background.
+    pub(super) stopping: CancellationToken,
+    pub(super) background: TaskTracker,
+    pub(super) attempts: TaskTracker,
+    pub(super) workers: TaskTracker,
+}
+
+/// The write path, and the dispatcher behind it.
+pub(super) struct WritePath {
+    pub(super) ledger: Ledger,
+    pub(super) dispatcher: Dispatcher,
+    pub(super) nudges: Nudges,
+    pub(super) outbound: Arc<dyn Outbound>,
+}
+
+impl BrokerParts {
+    /// Opens and migrates the store, settles the secrets, compiles the gate.
+    async fn make(config: Config) -> Result<Self, StartError> {
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
+        let policy = EgressPolicy::parse(&config.egress.allow)
+            .map_err(|err| StartError::Config(format!("egress.allow: {err}")))?;
+        let endpoints: Endpoints = {
+            let policy = policy.clone();
+            Arc::new(move |url| policy.check_url(url).err().map(|denied| denied.to_string()))
+        };
+        let archive = open_archive(&config).map_err(|err| StartError::Config(err.to_string()))?;
+        // Rules are compiled and roots read while the store opens: half of a start's processor time.
+        let compiled = {
+            let config = config.clone();
+            tokio::task::spawn_blocking(move || {
+                Ok::<_, StartError>((gate_of(&config)?, client_of(&config, policy)?))
+            })
+        };
+        let store = open_store(&config, Access::Serve).await?;
+        let new = store.migrate().await?;
+        if new > 0 {
+            tracing::info!(new, "migrations applied");
+        }
+        settle_all_in_doubt(&*store).await?;
+        let vault = settle_vault(&config, &*store).await?;
+        let notary = Arc::new(settle_notary(&config, &*store, clock.now()).await?);
+        store.catch_up_trees().await?;
+        let metrics = Arc::new(Metrics::new().map_err(|err| StartError::Config(err.to_string()))?);
+        let directory = Arc::new(Directory::new(
+            Arc::clone(&store),
+            Arc::clone(&clock),
+            Duration::from_millis(config.auth.cache_ttl_ms),
+        ));
+        let (gate, client) = compiled
+            .await
+            .map_err(|err| StartError::Config(format!("the gate cannot be made ready: {err}")))??;
+        Ok(Self {
+            redaction: Arc::new(config.redaction.policy()),
+            config,
+            clock,
+            store,
+            archive,
+            vault,
+            notary,
+            metrics,
+            directory,
+            gate: Arc::new(gate),
+            client,
+            endpoints,
+            broker: format!("broker-{}", clock::random_id()),
+            stopping: CancellationToken::new(),
+            background: TaskTracker::new(),
+            attempts: TaskTracker::new(),
+            workers: TaskTracker::new(),
+        })
+    }
+
+    /// Whether no other broker serves this database.
+    pub(super) fn alone(&self) -> bool {
+        !self.config.database_url().starts_with("postgres")
+    }
+
+    /// The publisher of tree heads, after a check of the database against those that are kept in folders.
+    async fn witness(&self, cosigned: &Arc<CosignedHeads>) -> Result<Publisher, StartError> {
+        let mut context = witness::PublisherContext {
+            store: Arc::clone(&self.store),
+            notary: Arc::clone(&self.notary),
+            clock: Arc::clone(&self.clock),
+            metrics: self.metrics.witness.clone(),
+            cosigned: Arc::clone(cosigned),
+            places: witness::places(&self.config, &self.client, std::env::vars())
+                .map_err(|err| StartError::Config(err.to_string()))?,
+            known: std::collections::HashMap::new(),
+        };
+        for folder in context.places.iter().filter_map(HeadDestination::folder) {
+            let known = witness::check(folder, &*context.store, &context.notary).await;
+            context.known.extend(known.map_err(|fault| match fault {
+                KeptHeadError::Store(err) => StartError::Store(err),
+                fault => StartError::Evidence(fault),
+            })?);
+        }
+        Ok(Publisher::new(context))
+    }
+
+    /// Starts the ledger, with the dispatcher that takes what is committed.
+    fn write_path(&self) -> WritePath {
+        let (dispatcher, nudges) = Dispatcher::new(
+            dispatcher::DispatcherDependencies {
+                store: Arc::clone(&self.store),
+                directory: Arc::clone(&self.directory),
+                vault: self.vault.clone(),
+                clock: Arc::clone(&self.clock),
+                metrics: Arc::clone(&self.metrics),
+                post: Arc::new(WebhookClient::new(self.client.clone())),
+                schemas: Arc::clone(&self.gate.schemas),
+                redaction: Arc::clone(&self.redaction),
+                settings: dispatcher_settings(&self.config),
+                broker: self.broker.clone(),
+                stopping: self.stopping.clone(),
+            },
+            self.attempts.clone(),
+        );
+        let outbound: Arc<dyn Outbound> = Arc::new(dispatcher.clone());
+        let ledger = Ledger::start(
+            Arc::clone(&self.store),
+            Arc::clone(&outbound),
+            Arc::clone(&self.metrics),
+            ledger_settings(&self.config),
+            self.broker.clone(),
+            &self.workers,
+        );
+        dispatcher.settle_with(ledger.clone());
+        WritePath { ledger, dispatcher, nudges, outbound }
+    }
+
+    /// The parts that handlers work with.
+    fn api(
+        &self,
+        ledger: Ledger,
+        cosigned: Arc<CosignedHeads>,
+        feed: Feed,
+        eraser: Eraser,
+        accepting: &Arc<AtomicBool>,
+    ) -> Api {
+        let config = &self.config;
+        let large = config.server.max_large_bytes.max(config.server.max_body_bytes) / 1024;
+        let second_opinion = Classifier::new(self.client.clone(), &config.safety.classifier);
+        let matcher = ExternalMatcher::new(self.client.clone(), &config.routing.matcher);
+        Api::new(ApiParts {
+            slots: Semaphore::new(config.server.max_requests),
+            waits: Semaphore::new(config.server.max_waits),
+            what_ifs: Semaphore::new(1),
+            large_bodies: Semaphore::new(large.max(1)),
+            intake: Intake {
+                gate: Arc::clone(&self.gate),
+                second_opinion: second_opinion
+                    .map(|classifier| Arc::new(classifier) as Arc<dyn SecondOpinion>),
+                directory: Arc::clone(&self.directory),
+                ledger,
+                store: Arc::clone(&self.store),
+                redaction: Arc::clone(&self.redaction),
+                vault: self.vault.clone(),
+                clock: Arc::clone(&self.clock),
+                metrics: Arc::clone(&self.metrics),
+                rules: rules(config),
+            },
+            store: Arc::clone(&self.store),
+            notary: Arc::clone(&self.notary),
+            cosigned,
+            contents: self.archive.contents(Arc::clone(&self.store)),
+            matcher: matcher.map(|matcher| Arc::new(matcher) as Arc<dyn Matcher>),
+            endpoints: Arc::clone(&self.endpoints),
+            feed,
+            streams: Arc::new(Semaphore::new(config.events.max_streams)),
+            eraser,
+            metrics: Arc::clone(&self.metrics),
+            accepting: Arc::clone(accepting),
+            broker: self.broker.clone(),
+            stopping: self.stopping.clone(),
+            config: config.clone(),
+        })
+    }
+}
+
+fn client_of(config: &Config, policy: EgressPolicy) -> Result<GuardedClient, StartError> {
+    let settings = ClientSettings {
+        connect_timeout: Duration::from_millis(config.delivery.connect_timeout_ms),
+        ..ClientSettings::default()
+    };
+    egress::client(policy, &settings)
+        .map_err(|err| StartError::Config(format!("the HTTP client cannot be built: {err}")))
+}
+
+/// Listens for the API, and apart from it for metrics where the settings say so; returns both addresses.
+async fn serve(
+    config: &Config,
+    api: &Api,
+    servers: &TaskTracker,
+    closing: &CancellationToken,
+) -> Result<(SocketAddr, Option<SocketAddr>), StartError> {
+    let limits = listener::Limits {
+        connections: config.server.max_connections,
+        headers: Duration::from_millis(config.server.header_timeout_ms),
+    };
+    let router = router::router(api.clone());
+    let address = listen(config.server.listen, router, limits, servers, closing).await?;
+    let Some(at) = config.server.metrics_listen else { return Ok((address, None)) };
+    let router = router::metrics_router(api.clone());
+    Ok((address, Some(listen(at, router, limits, servers, closing).await?)))
+}
+
+async fn listen(
+    at: SocketAddr,
+    router: axum::Router,
+    limits: listener::Limits,
+    servers: &TaskTracker,
+    closing: &CancellationToken,
+) -> Result<SocketAddr, StartError> {
+    let (listening, address) =
+        listener::bind(at).await.map_err(io(format!("cannot listen on {at}")))?;
+    servers.spawn(listener::serve(listening, router, limits, closing.clone()));
+    Ok(address)
+}
