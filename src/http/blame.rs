@@ -133,7 +133,7 @@ pub async fn blame(
     let asked = parameter::<HandoffId>("handoff", params.handoff.as_deref())?;
     super::tasks::find(&api, &principal, id).await?;
     let reader = limited_to(&principal);
-    let mut reading = Reading::new(&pointer, asked.map(|id| id.to_string()), reader.as_ref());
+    let mut reading = BlameReader::new(&pointer, asked.map(|id| id.to_string()), reader.as_ref());
     let mut from = 0;
     loop {
         let page = api.contents.list_records(&principal.tenant, Some(id), from, PAGE).await?;
@@ -178,7 +178,7 @@ impl Hop {
 }
 
 /// Reads a task's records into the answer.
-struct Reading<'a> {
+struct BlameReader<'a> {
     pointer: &'a Pointer,
     asked: Option<String>,
     reader: Option<&'a AgentId>,
@@ -190,7 +190,7 @@ struct Reading<'a> {
     gone: Option<&'static str>,
 }
 
-impl<'a> Reading<'a> {
+impl<'a> BlameReader<'a> {
     fn new(pointer: &'a Pointer, asked: Option<String>, reader: Option<&'a AgentId>) -> Self {
         let (blame, checked) = (Blame::default(), EvidenceCheck::default());
         Self { pointer, asked, reader, blame, checked, view: None, gone: None }
@@ -314,7 +314,7 @@ mod tests {
             record(2, Some("1"), Some(&json!({ "x": 1 }))),
         ];
         let answer = |asked: Option<&str>| {
-            let mut reading = Reading::new(&pointer, asked.map(str::to_owned), None);
+            let mut reading = BlameReader::new(&pointer, asked.map(str::to_owned), None);
             for record in &records {
                 reading.take(record);
             }

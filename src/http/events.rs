@@ -248,7 +248,8 @@ pub async fn watch_task(
         return Err(Problem::new(Code::Overloaded, "too many streams are open; try again"));
     };
     let filter = EventFilter { task_id: Some(task.id), ..EventFilter::default() };
-    let stream = Watching { api, tenant: principal.tenant, filter, after, ready: VecDeque::new() };
+    let stream =
+        EventStream { api, tenant: principal.tenant, filter, after, ready: VecDeque::new() };
     let sse = Sse::new(stream.events(place)).keep_alive(KeepAlive::new().interval(HEARTBEAT));
     // A proxy that collects answers before it passes them on would defeat the purpose.
     let headers = [(header::CACHE_CONTROL, "no-cache"), (ACCEL, "no")];
@@ -258,7 +259,7 @@ pub async fn watch_task(
 const ACCEL: header::HeaderName = header::HeaderName::from_static("x-accel-buffering");
 
 /// A stream under way.
-struct Watching {
+struct EventStream {
     api: Api,
     tenant: TenantId,
     filter: EventFilter,
@@ -266,7 +267,7 @@ struct Watching {
     ready: VecDeque<SseEvent>,
 }
 
-impl Watching {
+impl EventStream {
     /// Ends when the broker stops, or the store fails: the client comes again with the last id.
     fn events(
         self,

@@ -114,10 +114,10 @@ async fn read(request: Request, api: &Api) -> Result<(Bytes, Option<Share>), Pro
         (read, _) => read,
     };
     read.map_err(|unread| match unread {
-        Unread::TooLarge => too_large(),
-        Unread::Broken => Problem::invalid("the body could not be read to its end"),
-        Unread::NotCoded => Problem::invalid("the body is not what its Content-Encoding says"),
-        Unread::NoRoom => {
+        BodyError::TooLarge => too_large(),
+        BodyError::Broken => Problem::invalid("the body could not be read to its end"),
+        BodyError::NotCoded => Problem::invalid("the body is not what its Content-Encoding says"),
+        BodyError::NoRoom => {
             Problem::new(Code::Overloaded, "too many large bodies are under way; try again")
         }
     })
@@ -131,10 +131,10 @@ async fn decode(
     limit: usize,
     patience: Duration,
     api: &Api,
-) -> Result<(Bytes, Option<Share>), Unread> {
+) -> Result<(Bytes, Option<Share>), BodyError> {
     match coding.decode(&bytes, SMALL.min(limit)) {
         Ok(decoded) => return Ok((decoded.into(), None)),
-        Err(Undecoded::Malformed) => return Err(Unread::NotCoded),
+        Err(Undecoded::Malformed) => return Err(BodyError::NotCoded),
         Err(Undecoded::TooLarge) => {}
     }
     let taken = match share_before {
@@ -144,35 +144,36 @@ async fn decode(
     let decoding = tokio::task::spawn_blocking(move || (coding.decode(&bytes, limit), taken));
     match decoding.await {
         Ok((Ok(decoded), taken)) => Ok((decoded.into(), Some(taken))),
-        Ok((Err(Undecoded::TooLarge), _)) => Err(Unread::TooLarge),
-        Ok((Err(Undecoded::Malformed), _)) => Err(Unread::NotCoded),
-        Err(_) => Err(Unread::Broken),
+        Ok((Err(Undecoded::TooLarge), _)) => Err(BodyError::TooLarge),
+        Ok((Err(Undecoded::Malformed), _)) => Err(BodyError::NotCoded),
+        Err(_) => Err(BodyError::Broken),
     }
 }
 
-enum Unread {
+/// Reasons for which a body is not read.
+enum BodyError {
     TooLarge,
     Broken,
     NotCoded,
     NoRoom,
 }
 
-/// Collects a body. Its share of the budget is taken only once more than a small body has arrived:
-/// who merely announces a large one holds nothing up.
+/// Collects a body. It takes its share of the budget once more than a small body has arrived, so that a client that
+/// only announces a large body delays nobody.
 async fn collect(
     body: axum::body::Body,
     declared: Option<usize>,
     limit: usize,
     patience: Duration,
     api: &Api,
-) -> Result<(Bytes, Option<Share>), Unread> {
+) -> Result<(Bytes, Option<Share>), BodyError> {
     let mut chunks = body.into_data_stream();
     let mut read = BytesMut::new();
     let mut taken = None;
     while let Some(chunk) = chunks.next().await {
-        let chunk = chunk.map_err(|_| Unread::Broken)?;
+        let chunk = chunk.map_err(|_| BodyError::Broken)?;
         if read.len() + chunk.len() > limit {
-            return Err(Unread::TooLarge);
+            return Err(BodyError::TooLarge);
         }
         if taken.is_none() && read.len() + chunk.len() > SMALL {
             taken = Some(share(api, declared.unwrap_or(limit), patience).await?);
@@ -182,7 +183,7 @@ async fn collect(
     Ok((read.freeze(), taken))
 }
 
-async fn share(api: &Api, length: usize, patience: Duration) -> Result<Share, Unread> {
+async fn share(api: &Api, length: usize, patience: Duration) -> Result<Share, BodyError> {
     let most = api.config.server.max_large_bytes.max(api.config.server.max_body_bytes) / 1024;
     let kib = length.div_ceil(1024).min(most.max(1));
     let waiting = api.large_bodies.acquire_many(u32::try_from(kib).unwrap_or(u32::MAX));
@@ -191,7 +192,7 @@ async fn share(api: &Api, length: usize, patience: Duration) -> Result<Share, Un
             permit.forget();
             Ok(Share { api: api.clone(), kib })
         }
-        _ => Err(Unread::NoRoom),
+        _ => Err(BodyError::NoRoom),
     }
 }
 

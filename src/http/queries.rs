@@ -16,9 +16,9 @@ use super::router::ALIAS;
 /// The query parameters of each operation, by routed path and method.
 pub type OperationParameters = Arc<HashMap<(String, Method), Vec<String>>>;
 
-/// The parameters of each operation.
+/// Collects the query parameters of each operation.
 #[must_use]
-pub fn known(document: &OpenApi) -> OperationParameters {
+pub fn parameters(document: &OpenApi) -> OperationParameters {
     let mut known = HashMap::new();
     for (path, item) in &document.paths.paths {
         for (method, operation) in [
@@ -45,8 +45,8 @@ fn names(operation: &Operation) -> Vec<String> {
     queried.map(|parameter| parameter.name.clone()).collect()
 }
 
-/// Refuses a request with a parameter that its operation does not take. What is no operation (pages of the
-/// documentation) is left alone.
+/// Refuses a request with a parameter that its operation does not take. Pages of the
+/// documentation are no operations and pass.
 pub async fn check(
     State(known): State<OperationParameters>,
     request: Request,

@@ -167,7 +167,7 @@ fn agents_alone() -> Router<Api> {
 /// The router of the API.
 pub fn router(api: Api) -> Router {
     let (routes, document) = table().split_for_parts();
-    let known = queries::known(&document);
+    let known = queries::parameters(&document);
     routes
         .nest(ALIAS, agents_alone())
         .layer(from_fn_with_state(known, queries::check))
