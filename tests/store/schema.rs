@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use handoffd::domain::ids::Micros;
 use handoffd::store::StoreError;
+use sha2::Digest;
 
 use crate::fixture::{given, submit};
 use crate::harness::{Bed, Side, acme};
@@ -96,4 +97,25 @@ pub async fn the_log_takes_no_change_from_anyone(bed: Arc<Bed>) {
         assert!(err.to_string().contains("append-only"), "{sql}: {err}");
     }
     assert_eq!(bed.store.list_records(&acme(), None, 0, 10, true).await.unwrap(), before);
+}
+
+/// A database keeps the checksum of each migration, and refuses another text: a released migration never changes, comments included.
+#[test]
+fn released_migrations_are_as_they_were_released() {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("migrations");
+    let list = std::fs::read_to_string(folder.join("released.sha256")).unwrap();
+    let rows: Vec<(&str, &str)> = list
+        .lines()
+        .filter(|line| !line.starts_with('#'))
+        .filter_map(|line| line.split_once("  "))
+        .collect();
+    assert!(rows.len() >= 37, "0.1.0 has 29 files, 0.2.0 adds 8: {}", rows.len());
+    for (sum, file) in rows {
+        let text = std::fs::read(folder.join(file)).unwrap();
+        assert_eq!(
+            hex::encode(sha2::Sha256::digest(&text)),
+            sum,
+            "{file} changed after its release"
+        );
+    }
 }
