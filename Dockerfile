@@ -13,8 +13,8 @@ COPY docs/errors ./docs/errors
 # The caches live outside the layers: a change of our own code rebuilds our own code only.
 RUN --mount=type=cache,target=/usr/local/cargo/registry \
     --mount=type=cache,target=/src/target \
-    cargo build --release --locked --bin handoffd \
-    && cp target/release/handoffd /handoffd \
+    cargo build --profile dist --locked --bin handoffd \
+    && cp target/dist/handoffd /handoffd \
     && mkdir /data
 
 FROM gcr.io/distroless/cc-debian12:nonroot

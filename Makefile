@@ -34,7 +34,7 @@ docs: ## the API documentation of the library, into target/doc
 licences: ## licences, bans and sources of all dependencies
 	scripts/licences
 
-release: ## binaries, archive, SBOM and checksums of this commit, into target/dist
+release: ## binaries, archive, SBOM and checksums of this commit, into dist/
 	scripts/release
 
 ci: ## what CI runs

@@ -1,15 +1,17 @@
 //! `/openapi.json`, `/docs` and the pages of the error codes: all from within the binary, without any
 //! CDN.
 
+use std::sync::OnceLock;
+
 use axum::Router;
 use axum::http::header;
 use axum::response::{IntoResponse, Redirect, Response};
 use axum::routing::get;
-use utoipa_swagger_ui::{Config, SwaggerUi};
+use bytes::Bytes;
 
 use super::Api;
 use super::document::Published;
-use super::extract::Id;
+use super::extract::{Id, heavy};
 use super::problem::Problem;
 
 macro_rules! error_pages {
@@ -49,18 +51,40 @@ error_pages!(
     "INTERNAL",
 );
 
-/// Pages for people; the document itself is served as `/openapi.json`.
-pub fn routes(document: Published) -> Router<Api> {
-    // Its badge would send the document's address to a service of other people.
-    let config = Config::new(["/openapi.json"]).validator_url("none");
-    let ui: Router<Api> = SwaggerUi::new("/docs/api")
-        .external_url_unchecked("/openapi.json", document.into())
-        .config(config)
-        .into();
+/// Where the document is served.
+const DOCUMENT: &str = "/openapi.json";
+
+/// Pages for people, and the document. The first request for the document makes it: as a tree of values it takes
+/// megabytes, which an idle broker does without.
+pub fn routes(document: fn() -> Published) -> Router<Api> {
     Router::new()
-        .route("/docs", get(|| async { Redirect::temporary("/docs/api/") }))
+        .route(DOCUMENT, get(move || serve_document(document)))
         .route("/docs/errors/{code}", get(error))
-        .merge(ui)
+        .merge(pages())
+}
+
+async fn serve_document(make: fn() -> Published) -> Result<Response, Problem> {
+    static TEXT: OnceLock<Bytes> = OnceLock::new();
+    let text = match TEXT.get() {
+        Some(text) => text.clone(),
+        None => heavy(usize::MAX, move || TEXT.get_or_init(|| make().into_bytes()).clone()).await?,
+    };
+    Ok(([(header::CONTENT_TYPE, "application/json")], text).into_response())
+}
+
+#[cfg(feature = "swagger-ui")]
+fn pages() -> Router<Api> {
+    use utoipa_swagger_ui::{Config, SwaggerUi};
+
+    // Its badge would send the document's address to a service of other people.
+    let config = Config::new([DOCUMENT]).validator_url("none");
+    let ui: Router<Api> = SwaggerUi::new("/docs/api").config(config).into();
+    Router::new().route("/docs", get(|| async { Redirect::temporary("/docs/api/") })).merge(ui)
+}
+
+#[cfg(not(feature = "swagger-ui"))]
+fn pages() -> Router<Api> {
+    Router::new().route("/docs", get(|| async { Redirect::temporary(DOCUMENT) }))
 }
 
 async fn error(Id(code): Id<String>) -> Result<Response, Problem> {

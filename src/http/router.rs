@@ -171,7 +171,7 @@ pub fn router(api: Api) -> Router {
     routes
         .nest(ALIAS, agents_alone())
         .layer(from_fn_with_state(known, queries::check))
-        .merge(docs::routes(published(&document)))
+        .merge(docs::routes(openapi))
         .layer(from_fn_with_state(api.clone(), layer::surround))
         .with_state(api)
 }

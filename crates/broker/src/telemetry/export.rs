@@ -1,14 +1,16 @@
 //! OTLP as the standard variables say (OpenTelemetry specification, "SDK environment variables" and
 //! "OTLP exporter"). What the SDK reads by itself is left to it: queue, batches, time-outs, headers.
 
-use opentelemetry_otlp::tonic_types::transport::ClientTlsConfig;
-use opentelemetry_otlp::{SpanExporter, WithTonicConfig};
+use opentelemetry_otlp::SpanExporter;
+#[cfg(feature = "otlp-grpc")]
+use opentelemetry_otlp::{WithTonicConfig, tonic_types::transport::ClientTlsConfig};
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::trace::{Sampler, SdkTracerProvider};
 
 /// How spans travel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Protocol {
+    #[cfg(feature = "otlp-grpc")]
     Grpc,
     Http,
 }
@@ -50,7 +52,14 @@ impl Settings {
         }
         let named = ["OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"];
         let protocol = match first(named) {
+            #[cfg(feature = "otlp-grpc")]
             Some((_, value)) if value == "grpc" => Protocol::Grpc,
+            #[cfg(not(feature = "otlp-grpc"))]
+            Some((name, value)) if value == "grpc" => {
+                return Err(format!(
+                    "{name}: this build has no grpc (feature otlp-grpc), only http/protobuf"
+                ));
+            }
             Some((name, value)) if value != "http/protobuf" => {
                 return Err(format!("{name} can be http/protobuf or grpc, and not {value}"));
             }
@@ -101,6 +110,7 @@ pub(super) fn provider(settings: &Settings) -> Result<SdkTracerProvider, String>
     let builder = SpanExporter::builder();
     let exporter = match settings.protocol {
         Protocol::Http => builder.with_http().build(),
+        #[cfg(feature = "otlp-grpc")]
         Protocol::Grpc => builder
             .with_tonic()
             .with_tls_config(ClientTlsConfig::new().with_enabled_roots())
@@ -145,12 +155,26 @@ mod tests {
             |more: &[(&str, &str)]| read(&[&[AT][..], more].concat()).unwrap().unwrap().protocol;
         assert_eq!(protocol(&[]), Protocol::Http);
         assert_eq!(protocol(&[("OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf")]), Protocol::Http);
+    }
+
+    #[cfg(feature = "otlp-grpc")]
+    #[test]
+    fn spans_go_over_grpc_where_that_is_asked_for() {
+        let protocol =
+            |more: &[(&str, &str)]| read(&[&[AT][..], more].concat()).unwrap().unwrap().protocol;
         assert_eq!(protocol(&[("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")]), Protocol::Grpc);
         let both = [
             ("OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf"),
             ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "grpc"),
         ];
         assert_eq!(protocol(&both), Protocol::Grpc);
+    }
+
+    #[cfg(not(feature = "otlp-grpc"))]
+    #[test]
+    fn a_build_without_grpc_says_so() {
+        let why = read(&[AT, ("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")]).unwrap_err();
+        assert!(why.contains("OTEL_EXPORTER_OTLP_PROTOCOL") && why.contains("otlp-grpc"), "{why}");
     }
 
     #[test]
