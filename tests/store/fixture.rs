@@ -335,7 +335,7 @@ pub async fn submit(store: &Arc<dyn Store>, batch: &[Given]) -> Vec<SealedRecord
     panic!("a hundred conflicts in a row");
 }
 
-/// [`Store::transact`] for a plan that is made on the spot.
+/// [`BatchStore::transact`] for a plan that is made on the spot.
 pub async fn transact(
     store: &Arc<dyn Store>,
     needs: &Needs,

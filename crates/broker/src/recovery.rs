@@ -138,7 +138,7 @@ pub async fn settle_in_doubt(
 /// Interval between checks of table sizes.
 const TEND_EVERY: Duration = Duration::from_secs(1);
 
-/// Calls [`Store::tend`] where the database needs it, until the broker stops.
+/// Calls [`tend`](handoffd_store::store::AdminStore::tend) where the database needs it, until the broker stops.
 pub async fn tend(store: Arc<dyn Store>, stopping: CancellationToken) {
     loop {
         match store.tend().await {

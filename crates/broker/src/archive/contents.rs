@@ -107,7 +107,7 @@ impl Contents {
         })
     }
 
-    /// [`Store::list_records`] with cold contents fetched: [`ContentStorage::Cold`] never occurs, and a failed
+    /// [`list_records`](handoffd_store::store::LogStore::list_records) with cold contents fetched: [`ContentStorage::Cold`] never occurs, and a failed
     /// read is [`ContentStorage::Unavailable`].
     ///
     /// # Errors

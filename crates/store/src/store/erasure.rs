@@ -284,7 +284,7 @@ pub struct HandoffRoute {
     pub accepted_at: Option<Micros>,
 }
 
-/// Result of [`super::Store::scrub`].
+/// Result of [`super::ErasureStore::scrub`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ScrubOutcome {
     /// The database was rewritten: no file of it holds erased data.

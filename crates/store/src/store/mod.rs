@@ -1,6 +1,6 @@
 //! The narrow waist: all stored data behind one trait with two implementations, SQLite and Postgres.
 //!
-//! Writes are batches. [`Store::transact`] opens one transaction, loads and locks the rows that a batch of
+//! Writes are batches. [`BatchStore::transact`] opens one transaction, loads and locks the rows that a batch of
 //! commands needs, has the ledger plan, writes the plan with a few statements, seals the records under the log's head
 //! (locked last), and commits. Reads are named queries.
 

@@ -138,7 +138,7 @@ async fn catch_up(tx: &mut PgConnection, mut head: LogHead) -> Result<LogHead> {
     Ok(head)
 }
 
-/// See [`crate::store::Store::catch_up_trees`]; one tenant at a time, each in a transaction of its own.
+/// See [`crate::store::LogStore::catch_up_trees`]; one tenant at a time, each in a transaction of its own.
 pub(super) async fn catch_up_all(pool: &sqlx::PgPool) -> Result<()> {
     let found = sqlx::query(HEADS_BEHIND).fetch_all(pool).await.map_err(super::failure::failed)?;
     for row in &found {

@@ -248,7 +248,7 @@ fn open(codec: Codec, bytes: &[u8]) -> Result<Vec<u8>> {
     unpack(codec, bytes).map_err(|err| unreadable("bytes", err))
 }
 
-/// See [`crate::store::Store::claim_returns`]. Most polls find none: they are looked for before any is locked.
+/// See [`crate::store::OutboxStore::claim_returns`]. Most polls find none: they are looked for before any is locked.
 pub(super) async fn claim_returns(
     pool: &PgPool,
     (tenant, agent): &ReceiverKey,
@@ -361,7 +361,7 @@ fn free(which: &str) -> AssertSqlSafe<String> {
     ))
 }
 
-/// See [`crate::store::Store::release`].
+/// See [`crate::store::OutboxStore::release`].
 pub(super) async fn release(pool: &PgPool, whose: ClaimRelease<'_>) -> Result<u64> {
     let mut tx = pool.begin().await.map_err(failed)?;
     let query = match whose {

@@ -516,7 +516,7 @@ pub(super) async fn place(
     Ok(())
 }
 
-/// See [`crate::store::Store::list_held`]. The data's places, then the records there, then both with the
+/// See [`crate::store::ErasureStore::list_held`]. The data's places, then the records there, then both with the
 /// handoffs: the records may be in another database.
 pub(super) async fn list_held(
     store: &PostgresStore,
@@ -581,18 +581,18 @@ pub(super) async fn list_held(
         .collect()
 }
 
-/// See [`crate::store::Store::find_erasure`].
+/// See [`crate::store::ErasureStore::find_erasure`].
 pub(super) async fn find_erasure(pool: &PgPool, key: &ErasureKey) -> Result<Option<ErasureRow>> {
     let row = one(pool, &erasure_by_id(), &key.0, &key.1.to_string()).await?;
     row.as_ref().map(rows::erasure).transpose()
 }
 
-/// See [`crate::store::Store::find_hold`].
+/// See [`crate::store::ErasureStore::find_hold`].
 pub(super) async fn find_hold(pool: &PgPool, key: &HoldKey) -> Result<Option<HoldRow>> {
     one(pool, &hold_by_id(), &key.0, &key.1).await?.as_ref().map(rows::hold).transpose()
 }
 
-/// See [`crate::store::Store::list_erasures`].
+/// See [`crate::store::ErasureStore::list_erasures`].
 pub(super) async fn list_erasures(
     pool: &PgPool,
     tenant: &TenantId,
@@ -614,7 +614,7 @@ pub(super) async fn list_erasures(
         .collect()
 }
 
-/// See [`crate::store::Store::list_unfinished_erasures`].
+/// See [`crate::store::ErasureStore::list_unfinished_erasures`].
 pub(super) async fn list_unfinished(pool: &PgPool, cutoff: Micros) -> Result<Vec<ErasureKey>> {
     sqlx::query(
         "SELECT tenant, erasure_id FROM erasures \
@@ -630,7 +630,7 @@ pub(super) async fn list_unfinished(pool: &PgPool, cutoff: Micros) -> Result<Vec
     .collect()
 }
 
-/// See [`crate::store::Store::list_holds`].
+/// See [`crate::store::ErasureStore::list_holds`].
 pub(super) async fn list_holds(
     pool: &PgPool,
     tenant: &TenantId,
@@ -660,7 +660,7 @@ pub(super) const SCRUBBED: [&str; 7] = [
     "contract_repeats",
 ];
 
-/// See [`crate::store::Store::scrub`]. Dead row versions are freed for reuse; their bytes may stay in a
+/// See [`crate::store::ErasureStore::scrub`]. Dead row versions are freed for reuse; their bytes may stay in a
 /// page until it is written again, and in the server's own log, backups and replicas as long as those
 /// are kept (`docs/erasure.md`). On a connection of its own, for it may take longer than a statement
 /// may.

@@ -68,7 +68,7 @@ pub(super) async fn find_head(pool: &PgPool, tenant: &TenantId) -> Result<Option
     .transpose()
 }
 
-/// See [`crate::store::Store::find_log`].
+/// See [`crate::store::LogStore::find_log`].
 pub(super) async fn find_log(pool: &PgPool, log_id: &str) -> Result<Option<TenantId>> {
     sqlx::query("SELECT tenant FROM audit.log_heads WHERE log_id = $1")
         .bind(log_id)

@@ -32,7 +32,7 @@ pub(super) const DUE_RECEIVERS: &str = "WITH RECURSIVE tenants (tenant) AS ( \
          ORDER BY o.priority, o.created_at LIMIT 1) \
      ORDER BY first.created_at, r.tenant, r.target LIMIT ?";
 
-/// See [`crate::store::Store::list_due_receivers`].
+/// See [`crate::store::OutboxStore::list_due_receivers`].
 pub(super) fn list_due_receivers(
     db: &Db,
     mode: DeliveryMode,
@@ -46,7 +46,7 @@ pub(super) fn list_due_receivers(
         .list(|row| Ok((rows::parse(row, "tenant")?, rows::parse(row, "target")?)))
 }
 
-/// See [`crate::store::Store::list_due_among`].
+/// See [`crate::store::OutboxStore::list_due_among`].
 pub(super) fn list_due_among(
     db: &Db,
     receivers: &[ReceiverKey],
@@ -70,7 +70,7 @@ pub(super) fn list_due_among(
 const FREE_FIRST: &str = "o.visible_at <= ? AND NOT EXISTS (SELECT 1 FROM outbox AS before \
      WHERE before.tenant = o.tenant AND before.task_id = o.task_id AND before.seq < o.seq)";
 
-/// See [`crate::store::Store::list_waiting`].
+/// See [`crate::store::OutboxStore::list_waiting`].
 pub(super) fn list_waiting(
     db: &Db,
     receiver: &ReceiverKey,
@@ -86,7 +86,7 @@ pub(super) fn list_waiting(
     query.list(rows::outbox)
 }
 
-/// See [`crate::store::Store::list_unpulled`].
+/// See [`crate::store::OutboxStore::list_unpulled`].
 pub(super) fn list_unpulled(
     db: &Db,
     before: Micros,
@@ -103,7 +103,7 @@ pub(super) fn list_unpulled(
     query.list(rows::outbox)
 }
 
-/// See [`crate::store::Store::claim`]. A handoff waits for those before it on its task, whoever
+/// See [`crate::store::OutboxStore::claim`]. A handoff waits for those before it on its task, whoever
 /// receives them.
 pub(super) fn claim(
     db: &Db,
@@ -229,7 +229,7 @@ pub(super) fn has_returns(db: &Db, (tenant, agent): &ReceiverKey, now: Micros) -
         .exists()
 }
 
-/// See [`crate::store::Store::claim_returns`].
+/// See [`crate::store::OutboxStore::claim_returns`].
 pub(super) fn claim_returns(
     db: &Db,
     (tenant, agent): &ReceiverKey,
@@ -254,12 +254,12 @@ pub(super) fn claim_returns(
     Ok(found)
 }
 
-/// See [`crate::store::Store::forget_refused_tasks`].
+/// See [`crate::store::HandoffStore::forget_refused_tasks`].
 pub(super) fn forget_refused_tasks(db: &Db, before: Micros) -> Result<u64> {
     db.query("DELETE FROM refused_tasks WHERE updated_at < ?").bind(before.0).execute()
 }
 
-/// See [`crate::store::Store::beat`].
+/// See [`crate::store::OutboxStore::beat`].
 pub(super) fn beat(db: &Db, broker: &str, now: Micros) -> Result<()> {
     db.query(
         "INSERT INTO brokers (broker, seen_at) VALUES (?, ?) \
@@ -271,13 +271,13 @@ pub(super) fn beat(db: &Db, broker: &str, now: Micros) -> Result<()> {
     Ok(())
 }
 
-/// See [`crate::store::Store::list_heartbeats`].
+/// See [`crate::store::OutboxStore::list_heartbeats`].
 pub(super) fn list_heartbeats(db: &Db) -> Result<Vec<(String, Micros)>> {
     db.query("SELECT broker, seen_at FROM brokers ORDER BY broker")
         .list(|row| Ok((rows::get(row, "broker")?, Micros(rows::get(row, "seen_at")?))))
 }
 
-/// See [`crate::store::Store::list_strangers`].
+/// See [`crate::store::OutboxStore::list_strangers`].
 pub(super) fn list_strangers(db: &Db) -> Result<Vec<String>> {
     db.query(
         "SELECT DISTINCT claimed_by FROM outbox WHERE mode = 'webhook' AND claimed_by IS NOT NULL \
@@ -286,7 +286,7 @@ pub(super) fn list_strangers(db: &Db) -> Result<Vec<String>> {
     .list(|row| rows::get(row, "claimed_by"))
 }
 
-/// See [`crate::store::Store::list_claims`].
+/// See [`crate::store::OutboxStore::list_claims`].
 pub(super) fn list_claims(db: &Db, broker: &str) -> Result<Vec<ClaimKey>> {
     db.query(
         "SELECT tenant, handoff_id, attempt FROM outbox WHERE mode = 'webhook' AND claimed_by = ? \
@@ -303,7 +303,7 @@ pub(super) fn list_claims(db: &Db, broker: &str) -> Result<Vec<ClaimKey>> {
 const FREE: &str =
     "UPDATE outbox SET visible_at = 0, claimed_by = NULL WHERE mode = 'webhook' AND ";
 
-/// See [`crate::store::Store::release`].
+/// See [`crate::store::OutboxStore::release`].
 pub(super) fn release(db: &Db, whose: ClaimRelease<'_>) -> Result<u64> {
     let free = match whose {
         ClaimRelease::Everyone => {

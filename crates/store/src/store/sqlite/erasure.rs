@@ -350,7 +350,7 @@ fn bind_erasure<'c>(query: Query<'c>, row: &ErasureRow) -> Query<'c> {
         .bind(row.completed_at.map(|at| at.0))
 }
 
-/// See [`crate::store::Store::list_held`].
+/// See [`crate::store::ErasureStore::list_held`].
 pub(super) fn list_held(
     db: &Db,
     tenant: &TenantId,
@@ -375,19 +375,19 @@ pub(super) fn list_held(
         .list(rows::held)
 }
 
-/// See [`crate::store::Store::find_erasure`].
+/// See [`crate::store::ErasureStore::find_erasure`].
 pub(super) fn find_erasure(db: &Db, key: &ErasureKey) -> Result<Option<ErasureRow>> {
     let sql = format!("SELECT {ERASURE} FROM erasures WHERE tenant = ? AND erasure_id = ?");
     find(db, &sql, &key.0, key.1, rows::erasure)
 }
 
-/// See [`crate::store::Store::find_hold`].
+/// See [`crate::store::ErasureStore::find_hold`].
 pub(super) fn find_hold(db: &Db, key: &HoldKey) -> Result<Option<HoldRow>> {
     let sql = format!("SELECT {HOLD} FROM legal_holds WHERE tenant = ? AND hold_id = ?");
     find(db, &sql, &key.0, &key.1, rows::hold)
 }
 
-/// See [`crate::store::Store::list_erasures`].
+/// See [`crate::store::ErasureStore::list_erasures`].
 pub(super) fn list_erasures(
     db: &Db,
     tenant: &TenantId,
@@ -404,7 +404,7 @@ pub(super) fn list_erasures(
         .list(rows::erasure)
 }
 
-/// See [`crate::store::Store::list_unfinished_erasures`].
+/// See [`crate::store::ErasureStore::list_unfinished_erasures`].
 pub(super) fn list_unfinished(db: &Db, cutoff: Micros) -> Result<Vec<ErasureKey>> {
     db.query(
         "SELECT tenant, erasure_id FROM erasures \
@@ -415,7 +415,7 @@ pub(super) fn list_unfinished(db: &Db, cutoff: Micros) -> Result<Vec<ErasureKey>
     .list(|row| Ok((rows::parse(row, "tenant")?, rows::parse(row, "erasure_id")?)))
 }
 
-/// See [`crate::store::Store::list_holds`].
+/// See [`crate::store::ErasureStore::list_holds`].
 pub(super) fn list_holds(
     db: &Db,
     tenant: &TenantId,
@@ -434,7 +434,7 @@ pub(super) fn list_holds(
 }
 
 impl SqliteStore {
-    /// See [`crate::store::Store::scrub`]. What is erased is overwritten in place (`secure_delete`),
+    /// See [`crate::store::ErasureStore::scrub`]. What is erased is overwritten in place (`secure_delete`),
     /// but pages that were split or merged before may hold a copy in space that no row uses, and the
     /// write-ahead log holds the pages as they were. So the file is rewritten, up to the limit that the
     /// options set, and the log emptied. Writers wait meanwhile.

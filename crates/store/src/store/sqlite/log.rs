@@ -25,7 +25,7 @@ pub(super) fn unpacked(codec: Codec, bytes: &[u8]) -> Result<Vec<u8>> {
     })
 }
 
-/// See [`crate::store::Store::ensure_tenant`].
+/// See [`crate::store::DirectoryStore::ensure_tenant`].
 pub(super) fn ensure_tenant(db: &Db, tenant: &TenantId, log_id: &str, at: Micros) -> Result<()> {
     db.query("INSERT INTO tenants (tenant, created_at) VALUES (?, ?) ON CONFLICT DO NOTHING")
         .bind(tenant.as_str())
@@ -41,21 +41,21 @@ pub(super) fn ensure_tenant(db: &Db, tenant: &TenantId, log_id: &str, at: Micros
     Ok(())
 }
 
-/// See [`crate::store::Store::find_head`].
+/// See [`crate::store::LogStore::find_head`].
 pub(super) fn find_head(db: &Db, tenant: &TenantId) -> Result<Option<LogHead>> {
     db.query(&format!("SELECT {HEAD} FROM audit_log_heads WHERE tenant = ?"))
         .bind(tenant.as_str())
         .find(rows::head)
 }
 
-/// See [`crate::store::Store::find_log`].
+/// See [`crate::store::LogStore::find_log`].
 pub(super) fn find_log(db: &Db, log_id: &str) -> Result<Option<TenantId>> {
     db.query("SELECT tenant FROM audit_log_heads WHERE log_id = ?")
         .bind(log_id)
         .find(|row| rows::parse(row, "tenant"))
 }
 
-/// See [`crate::store::Store::list_hashes`].
+/// See [`crate::store::LogStore::list_hashes`].
 pub(super) fn list_hashes(
     db: &Db,
     tenant: &TenantId,
@@ -80,7 +80,7 @@ pub(super) fn list_hashes(
     query.bind(from).bind(limit.max(0)).list(|row| rows::hash32(row, "hash"))
 }
 
-/// See [`crate::store::Store::list_tree_keys`].
+/// See [`crate::store::LogStore::list_tree_keys`].
 pub(super) fn list_tree_keys(db: &Db) -> Result<Vec<TreeKeyRow>> {
     db.query(
         "SELECT public_key, created_at, retired_at FROM audit_tree_keys \
@@ -89,7 +89,7 @@ pub(super) fn list_tree_keys(db: &Db) -> Result<Vec<TreeKeyRow>> {
     .list(rows::tree_key)
 }
 
-/// See [`crate::store::Store::settle_tree_key`].
+/// See [`crate::store::LogStore::settle_tree_key`].
 pub(super) fn settle_tree_key(db: &Db, key: &Hash, at: Micros, rotate: bool) -> Result<bool> {
     if rotate {
         db.query(
@@ -114,7 +114,7 @@ pub(super) fn settle_tree_key(db: &Db, key: &Hash, at: Micros, rotate: bool) -> 
         .exists()
 }
 
-/// See [`crate::store::Store::find_content`].
+/// See [`crate::store::HandoffStore::find_content`].
 pub(super) fn find_content(
     db: &Db,
     tenant: &TenantId,
@@ -126,7 +126,7 @@ pub(super) fn find_content(
         .find(|row| Ok(StoredContent { id: id.to_string(), kept: rows::content_kept(row)? }))
 }
 
-/// See [`crate::store::Store::find_receipt`]. For a dead letter committed later, the commit is the receipt.
+/// See [`crate::store::LogStore::find_receipt`]. For a dead letter committed later, the commit is the receipt.
 pub(super) fn find_receipt(db: &Db, key: &HandoffKey) -> Result<Option<SealedRecord>> {
     db.query(
         "SELECT log_id, leaf_index, record_hash, body, tree_size FROM audit_records \
@@ -147,7 +147,7 @@ pub(super) fn find_receipt(db: &Db, key: &HandoffKey) -> Result<Option<SealedRec
     })
 }
 
-/// See [`crate::store::Store::list_unrecorded`].
+/// See [`crate::store::LogStore::list_unrecorded`].
 pub(super) fn list_unrecorded(db: &Db, tenant: &TenantId) -> Result<Vec<String>> {
     db.query(
         "SELECT handoff_id FROM handoffs AS h WHERE tenant = ? AND NOT EXISTS \
@@ -161,7 +161,7 @@ pub(super) fn list_unrecorded(db: &Db, tenant: &TenantId) -> Result<Vec<String>>
     .list(|row| rows::get(row, "handoff_id"))
 }
 
-/// See [`crate::store::Store::list_records`].
+/// See [`crate::store::LogStore::list_records`].
 pub(super) fn list_records(
     db: &Db,
     tenant: &TenantId,

@@ -13,13 +13,13 @@ use handoffd_core::domain::handoff::Handoff;
 use handoffd_core::domain::ids::{AgentId, Micros, TenantId};
 use handoffd_core::domain::task::Task;
 
-/// See [`crate::store::Store::ping`].
+/// See [`crate::store::AdminStore::ping`].
 pub(super) fn ping(db: &Db) -> Result<()> {
     // Reads the file's header and not just the connection.
     db.query("SELECT count(*) FROM sqlite_schema").one(|_| Ok(()))
 }
 
-/// See [`crate::store::Store::settle_fact`].
+/// See [`crate::store::AdminStore::settle_fact`].
 pub(super) fn settle_fact(db: &Db, name: &str, value: &[u8]) -> Result<Vec<u8>> {
     db.query("INSERT INTO facts (name, value) VALUES (?, ?) ON CONFLICT DO NOTHING")
         .bind(name)
@@ -28,36 +28,36 @@ pub(super) fn settle_fact(db: &Db, name: &str, value: &[u8]) -> Result<Vec<u8>> 
     db.query("SELECT value FROM facts WHERE name = ?").bind(name).one(|row| row.get("value"))
 }
 
-/// See [`crate::store::Store::list_tenants`].
+/// See [`crate::store::DirectoryStore::list_tenants`].
 pub(super) fn list_tenants(db: &Db) -> Result<Vec<TenantId>> {
     db.query("SELECT tenant FROM tenants ORDER BY tenant").list(|row| rows::parse(row, "tenant"))
 }
 
-/// See [`crate::store::Store::find_key`].
+/// See [`crate::store::DirectoryStore::find_key`].
 pub(super) fn find_key(db: &Db, hash: &[u8]) -> Result<Option<KeyRow>> {
     db.query(&format!("SELECT {KEY} FROM api_keys WHERE key_hash = ?")).bind(hash).find(rows::key)
 }
 
-/// See [`crate::store::Store::list_keys`].
+/// See [`crate::store::DirectoryStore::list_keys`].
 pub(super) fn list_keys(db: &Db, tenant: &TenantId) -> Result<Vec<KeyRow>> {
     let sql = format!("SELECT {KEY} FROM api_keys WHERE tenant = ? ORDER BY created_at, key_id");
     db.query(&sql).bind(tenant.as_str()).list(rows::key)
 }
 
-/// See [`crate::store::Store::list_agents`].
+/// See [`crate::store::DirectoryStore::list_agents`].
 pub(super) fn list_agents(db: &Db, tenant: &TenantId) -> Result<Vec<AgentRow>> {
     let sql = format!("SELECT {AGENT} FROM agents WHERE tenant = ? ORDER BY agent_id");
     db.query(&sql).bind(tenant.as_str()).list(rows::agent)
 }
 
-/// See [`crate::store::Store::count_agent_changes`].
+/// See [`crate::store::DirectoryStore::count_agent_changes`].
 pub(super) fn count_agent_changes(db: &Db, tenant: &TenantId) -> Result<i64> {
     let sql = "SELECT revision FROM agent_changes WHERE tenant = ? AND agent_id = ''";
     let found = db.query(sql).bind(tenant.as_str()).find(|row| row.first())?;
     Ok(found.unwrap_or(0))
 }
 
-/// See [`crate::store::Store::list_changed_agents`].
+/// See [`crate::store::DirectoryStore::list_changed_agents`].
 pub(super) fn list_changed_agents(
     db: &Db,
     tenant: &TenantId,
@@ -73,7 +73,7 @@ pub(super) fn list_changed_agents(
     .list(rows::changed_agent)
 }
 
-/// See [`crate::store::Store::count_open`].
+/// See [`crate::store::HandoffStore::count_open`].
 pub(super) fn count_open(db: &Db, tenant: &TenantId) -> Result<HashMap<AgentId, i64>> {
     let sql = "SELECT target, count(*) AS open FROM handoffs \
                WHERE tenant = ? AND status IN ('PENDING', 'ACCEPTED') GROUP BY target";
@@ -93,25 +93,25 @@ pub(super) fn find<T>(
     db.query(sql).bind(tenant.as_str()).bind(id.to_string()).find(read)
 }
 
-/// See [`crate::store::Store::find_handoff`].
+/// See [`crate::store::HandoffStore::find_handoff`].
 pub(super) fn find_handoff(db: &Db, key: &HandoffKey) -> Result<Option<Handoff>> {
     let sql = format!("SELECT {HANDOFF} FROM handoffs WHERE tenant = ? AND handoff_id = ?");
     find(db, &sql, &key.0, key.1, rows::handoff)
 }
 
-/// See [`crate::store::Store::find_task`].
+/// See [`crate::store::HandoffStore::find_task`].
 pub(super) fn find_task(db: &Db, key: &TaskKey) -> Result<Option<Task>> {
     let sql = format!("SELECT {TASK} FROM tasks WHERE tenant = ? AND task_id = ?");
     find(db, &sql, &key.0, key.1, rows::task)
 }
 
-/// See [`crate::store::Store::find_dead_letter`].
+/// See [`crate::store::HandoffStore::find_dead_letter`].
 pub(super) fn find_dead_letter(db: &Db, key: &HandoffKey) -> Result<Option<DeadLetterRow>> {
     let sql = format!("SELECT {DEAD_LETTER} FROM dead_letters WHERE tenant = ? AND handoff_id = ?");
     find(db, &sql, &key.0, key.1, rows::dead_letter)
 }
 
-/// See [`crate::store::Store::find_checkpoint`].
+/// See [`crate::store::HandoffStore::find_checkpoint`].
 pub(super) fn find_checkpoint(
     db: &Db,
     run: &RunKey,
@@ -186,7 +186,7 @@ impl NewestQuery {
     }
 }
 
-/// See [`crate::store::Store::list_handoffs`].
+/// See [`crate::store::HandoffStore::list_handoffs`].
 pub(super) fn list_handoffs(
     db: &Db,
     tenant: &TenantId,
@@ -207,7 +207,7 @@ pub(super) fn list_handoffs(
     list.fetch(db, "handoff_id", after, limit, rows::handoff)
 }
 
-/// See [`crate::store::Store::list_tasks`]. An agent has a part in a task that it holds, and in one
+/// See [`crate::store::HandoffStore::list_tasks`]. An agent has a part in a task that it holds, and in one
 /// with a handoff from or to it.
 pub(super) fn list_tasks(
     db: &Db,
@@ -227,7 +227,7 @@ pub(super) fn list_tasks(
     list.fetch(db, "task_id", after, limit, rows::task)
 }
 
-/// See [`crate::store::Store::list_dead_letters`].
+/// See [`crate::store::HandoffStore::list_dead_letters`].
 pub(super) fn list_dead_letters(
     db: &Db,
     tenant: &TenantId,
@@ -246,7 +246,7 @@ pub(super) fn list_dead_letters(
     list.fetch(db, "handoff_id", after, limit, rows::dead_letter)
 }
 
-/// See [`crate::store::Store::list_overdue`].
+/// See [`crate::store::HandoffStore::list_overdue`].
 pub(super) fn list_overdue(db: &Db, now: Micros, limit: i64) -> Result<Vec<Handoff>> {
     let sql = format!(
         "SELECT {HANDOFF} FROM handoffs \
@@ -256,7 +256,7 @@ pub(super) fn list_overdue(db: &Db, now: Micros, limit: i64) -> Result<Vec<Hando
     db.query(&sql).bind(now.0).bind(limit.max(0)).list(rows::handoff)
 }
 
-/// See [`crate::store::Store::depths`].
+/// See [`crate::store::AdminStore::depths`].
 pub(super) fn depths(db: &Db) -> Result<Depths> {
     db.query(
         "SELECT (SELECT count(*) FROM outbox) AS outbox, \

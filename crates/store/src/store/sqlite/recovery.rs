@@ -13,7 +13,7 @@ use handoffd_core::domain::ids::{AgentId, Micros, TenantId};
 use handoffd_core::domain::progress::Edge;
 use handoffd_core::evidence::commitment::unpack;
 
-/// See [`crate::store::Store::list_edges`].
+/// See [`crate::store::HandoffStore::list_edges`].
 pub(super) fn list_edges(db: &Db, key: &TaskKey) -> Result<Vec<Edge>> {
     db.query(&format!(
         "SELECT {EDGE} FROM task_edges WHERE tenant = ? AND task_id = ? ORDER BY source, target"
@@ -23,14 +23,14 @@ pub(super) fn list_edges(db: &Db, key: &TaskKey) -> Result<Vec<Edge>> {
     .list(rows::edge)
 }
 
-/// See [`crate::store::Store::find_escalation`].
+/// See [`crate::store::HandoffStore::find_escalation`].
 pub(super) fn find_escalation(db: &Db, key: &EscalationKey) -> Result<Option<Escalation>> {
     let sql =
         format!("SELECT {ESCALATION} FROM escalations WHERE tenant = ? AND escalation_id = ?");
     find(db, &sql, &key.0, key.1, rows::escalation)
 }
 
-/// See [`crate::store::Store::list_escalations`].
+/// See [`crate::store::HandoffStore::list_escalations`].
 pub(super) fn list_escalations(
     db: &Db,
     tenant: &TenantId,
@@ -45,7 +45,7 @@ pub(super) fn list_escalations(
     list.fetch(db, "escalation_id", after, limit, rows::escalation)
 }
 
-/// See [`crate::store::Store::list_overdue_escalations`].
+/// See [`crate::store::HandoffStore::list_overdue_escalations`].
 pub(super) fn list_overdue(db: &Db, now: Micros, limit: i64) -> Result<Vec<Escalation>> {
     db.query(&format!(
         "SELECT {ESCALATION} FROM escalations WHERE status = 'OPEN' AND timeout_at <= ? \
@@ -56,7 +56,7 @@ pub(super) fn list_overdue(db: &Db, now: Micros, limit: i64) -> Result<Vec<Escal
     .list(rows::escalation)
 }
 
-/// See [`crate::store::Store::list_checkpoints`].
+/// See [`crate::store::HandoffStore::list_checkpoints`].
 pub(super) fn list_checkpoints(
     db: &Db,
     key: &TaskKey,
@@ -80,7 +80,7 @@ pub(super) fn list_checkpoints(
     query.build(db).list(rows::checkpoint)
 }
 
-/// See [`crate::store::Store::list_personal_data`].
+/// See [`crate::store::HandoffStore::list_personal_data`].
 pub(super) fn list_personal_data(db: &Db, key: &HandoffKey) -> Result<Vec<Vec<u8>>> {
     db.query(
         "SELECT codec, bytes FROM personal_data \
