@@ -110,12 +110,16 @@ const MOTO: &str = "moto[server]==5.2.5";
 impl Server {
     /// Starts one, in a virtual environment below `target/` that is made once.
     pub async fn start() -> Self {
+        /// Cases run side by side, and one of them makes it.
+        static MAKING: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
         let home = Path::new(env!("CARGO_TARGET_TMPDIR")).join("moto");
         let python = home.join("bin/python");
+        let making = MAKING.lock().await;
         if !home.join("bin/moto_server").exists() {
             run("python3", &["-m", "venv", home.to_str().unwrap()]).await;
             run(python.to_str().unwrap(), &["-m", "pip", "install", "--quiet", MOTO]).await;
         }
+        drop(making);
         let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let child = Command::new(home.join("bin/moto_server"))
             .args(["-H", "127.0.0.1", "-p", &port.to_string()])
