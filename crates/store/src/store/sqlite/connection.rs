@@ -154,7 +154,10 @@ impl SqliteStore {
             let free = readers.free().pop();
             let db = free.map_or_else(|| readers.file.reader(), Ok)?;
             let outcome = read(&db);
-            readers.free().push(db);
+            // A connection whose transaction did not end is closed, which ends it.
+            if !db.in_transaction() {
+                readers.free().push(db);
+            }
             outcome
         })
     }

@@ -37,6 +37,11 @@ impl Db {
         self.0.execute_batch(sql).map_err(failure)
     }
 
+    /// Whether a transaction is open.
+    pub(super) fn in_transaction(&self) -> bool {
+        !self.0.is_autocommit()
+    }
+
     /// Runs reads that see one state of the file.
     pub(super) fn snapshot<T>(&self, read: impl FnOnce() -> Result<T>) -> Result<T> {
         self.query("BEGIN").execute()?;
