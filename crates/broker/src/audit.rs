@@ -293,7 +293,7 @@ struct RecordedState {
     checkpoint: Option<(i64, String)>,
 }
 
-/// What a record's bytes say of the state of its handoff.
+/// The members of a record that state its handoff's status and checkpoint.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct StatedState {

@@ -34,9 +34,9 @@ pub enum DecisionError {
 /// A decision on each of many dead letters.
 #[derive(Debug, Clone)]
 pub enum BulkDecision {
-    /// Deliver those in which the gate finds nothing but what the appeal waives.
+    /// Delivers those in which the gate finds nothing but what the appeal waives.
     Release(Appeal),
-    /// Never deliver them.
+    /// Closes them without delivery.
     Discard {
         /// Reason, kept with each record.
         reason: String,
@@ -66,7 +66,7 @@ pub struct DeadLetterSelection {
 /// The result of a bulk decision.
 #[derive(Debug, Default)]
 pub struct BulkOutcome {
-    /// Dead letters selected.
+    /// Number of dead letters that the selection takes, at most [`MAX_BULK`].
     pub matched: usize,
     /// More fit than one call takes, or the broker stopped in between.
     pub more: bool,
@@ -77,9 +77,9 @@ pub struct BulkOutcome {
 /// Decides on dead letters.
 #[derive(Clone, Copy)]
 pub struct DeadLetterDesk<'a> {
-    /// Judges and commits.
+    /// Runs the gate on a released message, and commits the decision.
     pub intake: &'a Intake,
-    /// Reads stored messages.
+    /// Reads messages from the database or the archive.
     pub contents: &'a Contents,
 }
 

@@ -69,7 +69,7 @@ pub enum Answer {
     },
     /// Refused, and the refusal recorded.
     Refused {
-        /// All failures.
+        /// Every failure that the gate found, in the order of its stages.
         failures: Vec<Failure>,
         /// The dead letter's id.
         dead_letter: Option<HandoffId>,
@@ -84,7 +84,7 @@ pub enum Answer {
     Malformed(Failure),
 }
 
-/// Errors of intake.
+/// Reasons for which a request is neither committed nor refused by the gate.
 #[derive(Debug, thiserror::Error)]
 pub enum IntakeError {
     /// The ledger refused the command.
@@ -117,11 +117,11 @@ pub struct Intake {
     pub ledger: Ledger,
     /// Reads.
     pub store: Arc<dyn Store>,
-    /// The redaction rules.
+    /// Rules that replace personal data and credentials before a message is stored.
     pub redaction: Arc<RedactionPolicy>,
     /// Opens signing secrets.
     pub vault: Vault,
-    /// The clock.
+    /// Source of the times of commands.
     pub clock: Arc<dyn Clock>,
     /// Metrics.
     pub metrics: Arc<Metrics>,
