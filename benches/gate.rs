@@ -7,26 +7,27 @@
 
 #![allow(clippy::unwrap_used, reason = "a harness that cannot go on should stop")]
 #![allow(clippy::disallowed_methods, reason = "a benchmark looks at the clock")]
-#![allow(missing_docs, reason = "nobody's library")]
 
 use std::collections::HashMap;
 use std::hint::black_box;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use handoffd::context;
 use handoffd::contract;
 use handoffd::contract::catalog::Catalog;
 use handoffd::contract::document::Document;
 use handoffd::contract::enforce::CompiledContract;
 use handoffd::domain::agent::{Agent, Target};
 use handoffd::domain::canonical::CanonicalObject;
-use handoffd::domain::handoff::{Cost, DeliveryMode, Handoff, HandoffStatus, Priority};
+use handoffd::domain::handoff::{Cost, DeliveryMode, HandoffDraft, HandoffStatus, Priority};
 use handoffd::domain::ids::{AgentId, ContentId, ExecutionId, HandoffId, Micros, TaskId, TenantId};
 use handoffd::domain::latency::LatencyClock;
 use handoffd::domain::message::Message;
 use handoffd::domain::money::Usd;
 use handoffd::domain::policy::EdgePolicy;
 use handoffd::domain::roster::Roster;
+use handoffd::domain::window::{ContextLimit, ContextPolicy, Tokenizer};
 use handoffd::evidence::append::LogAppender;
 use handoffd::evidence::commitment::{CommitmentSubject, PackedContent, commit};
 use handoffd::evidence::merkle::Frontier;
@@ -38,7 +39,7 @@ use handoffd::gate::{
     Gate, GateLookup, GateVerdict, address, budget, completeness, json, signature,
 };
 use handoffd::ledger::command::{Command, Kind, Submit};
-use handoffd::ledger::context::{Context, Rules, Spare};
+use handoffd::ledger::context::{Context, DispatcherClaim, Rules, Spare};
 use handoffd::ledger::decide::decide;
 use handoffd::store::BatchState;
 use serde_json::{Value, json};
@@ -276,6 +277,7 @@ fn stages(gate: &Gate, tenant: &Tenant, body: &[u8]) {
     row("completeness", median(|| completeness::check(message.value(), &[])));
     row("budget", median(|| budget::check(message.value())));
     row("safety scan", median(|| gate.scanner.scan(message.value())));
+    measures(&canonical);
     println!("  beside the gate:");
     let content = canonical.without(&["signature"]);
     row("commitment (hash)", median(|| commit(CommitmentSubject::Message, &[7; 16], &content)));
@@ -283,6 +285,29 @@ fn stages(gate: &Gate, tenant: &Tenant, body: &[u8]) {
         "commitment, packed to be kept",
         median(|| PackedContent::new(CommitmentSubject::Message, [7; 16], &content)),
     );
+}
+
+/// Measures the count of tokens in time: for a receiver without a window, and for one whose limit the message is near, by each tokenizer.
+fn measures(message: &CanonicalObject) {
+    let limit = |tokens, tokenizer| ContextLimit {
+        window: tokens,
+        tokens,
+        policy: ContextPolicy::Flag,
+        tokenizer,
+    };
+    let open = limit(None, Tokenizer::Estimate);
+    row("context, estimated", median(|| context::measure(message, &open)));
+    let near = Some(context::measure(message, &open).0.total());
+    for (name, tokenizer) in
+        [("context, exact: o200k", Tokenizer::O200k), ("context, exact: cl100k", Tokenizer::Cl100k)]
+    {
+        let limit = limit(near, tokenizer);
+        // The vocabulary is unpacked once.
+        let (parts, by) = context::measure(message, &limit);
+        assert_eq!(by, tokenizer, "the message is near its limit");
+        row(name, median(|| context::measure(message, &limit)));
+        println!("  {:<34} {:>9} tokens", "", parts.total());
+    }
 }
 
 fn passes(gate: &Gate, body: &[u8], lookup: &GateLookup<'_>) {
@@ -329,7 +354,7 @@ fn submission(at: Micros) -> Command {
         execution_id: None,
         registered_version: None,
     };
-    let handoff = Handoff {
+    let handoff = HandoffDraft {
         tenant: "default".parse().unwrap(),
         id: HandoffId(uuid(1)),
         task_id: TaskId(uuid(2)),
@@ -342,28 +367,19 @@ fn submission(at: Micros) -> Command {
         target_version: "1.0.0".to_owned(),
         mode: DeliveryMode::Webhook,
         status: HandoffStatus::Pending,
-        fencing_token: 0,
-        attempts: 0,
-        deadline_at: None,
         cost: Cost { spent: Usd(1), remaining: Usd(1), prompt_tokens: 0, completion_tokens: 0 },
         idempotent: true,
-        checkpoint: None,
-        content_id: None,
-        checkpoint_commitment: None,
-        commitment: None,
-        origin: None,
         ruling: None,
-        topped_up: Usd(0),
+        context: None,
+        stream: None,
+        conversation_id: None,
         digest_salt: vec![2; 16],
         digest: vec![3; 32],
-        reason: None,
         traceparent: String::new(),
         tracestate: String::new(),
         span: String::new(),
         created_at: at,
         clock: LatencyClock::starting(at),
-        accepted_at: None,
-        ended_at: None,
     };
     let submit = Submit {
         handoff,
@@ -385,7 +401,6 @@ fn submission(at: Micros) -> Command {
         declared_budget: None,
         refusal_salt: [0; 16],
         safety: None,
-        claim: Some(("broker".to_owned(), at)),
     };
     Command {
         tenant: "default".parse().unwrap(),
@@ -433,7 +448,8 @@ fn once(path: &str, times: usize) {
             let at = Micros(1_800_000_000_000_000);
             let (state, command) = (BatchState::default(), submission(at));
             let (rules, waited) = (Rules::default(), Duration::ZERO);
-            let context = Context { rules, spare: Spare::new(at), waited };
+            let claim = Some(DispatcherClaim { broker: "broker".to_owned(), until: at });
+            let context = Context { rules, spare: Spare::new(at), waited, claim };
             for _ in 0..times {
                 let decided = decide(black_box(&state), black_box(&command), &context);
                 assert!(black_box(decided).is_ok());

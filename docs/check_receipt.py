@@ -27,7 +27,9 @@ assert origin == name, "another log's tree head"
 # From the record up to the root that was signed (RFC 9162 §2.1.3.2).
 node, at, last = bytes.fromhex(receipt["recordHash"][len("sha256:"):]), receipt["leafIndex"], int(size) - 1
 assert at <= last, "not in this tree"
+assert len(node) == 32, "no digest"
 for step in map(b64, receipt["inclusionProof"]):
+    assert len(step) == 32, "no digest"
     assert last > 0, "the proof is too long"
     if at % 2 == 1 or at == last:
         node = sha(b"\1" + step + node)

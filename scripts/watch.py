@@ -107,14 +107,30 @@ class Broker:
 
 
 class Receiver(http.server.BaseHTTPRequestHandler):
-    """Answers with the status in its path, after the pause in its path: /200/0.4."""
+    """Answers with the status in its path, after the pause in its path: /200/0.4. At /chat it is a model's endpoint, which
+    states that it read so many tokens as `prompt_tokens` has."""
+
+    prompt_tokens = 0
 
     def do_POST(self):
         self.rfile.read(int(self.headers.get("content-length", 0)))
+        if self.path == "/chat":
+            self.summarize()
+            return
         status, pause = self.path.strip("/").split("/")
         time.sleep(float(pause))
         self.send_response(int(status))
         self.end_headers()
+
+    def summarize(self):
+        usage = {"prompt_tokens": Receiver.prompt_tokens, "completion_tokens": 50}
+        said = {"role": "assistant", "content": "The clauses were read, and two of them need a closer look."}
+        answer = json.dumps({"choices": [{"message": said, "finish_reason": "stop"}], "usage": usage}).encode()
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(answer)))
+        self.end_headers()
+        self.wfile.write(answer)
 
     def log_message(self, *_):
         pass
@@ -194,6 +210,11 @@ class Prometheus:
 
     def fires(self, name):
         return self.wait_for(name, lambda: name in self.fired)
+
+    def clears(self, name):
+        """The alert ends; its window, made seconds, is as long as the patience."""
+        firing = lambda: any(one["labels"]["alertname"] == name for one in self.ask("/api/v1/alerts")["alerts"])
+        return any(self.wait_for(f"{name} to clear", lambda: not firing()) for _ in range(2))
 
 
 def now():
@@ -381,6 +402,60 @@ def slight(receivers):
         stop(prometheus.over, prometheus.process, broker.process)
 
 
+def long_talk():
+    """Some 3 000 tokens of turns."""
+    said = "I went through the notes from the call once more, and they read well so far. " * 6
+    return [{"role": ("user", "assistant")[turn % 2], "content": said} for turn in range(30)]
+
+
+def summarize(broker, key, puller, rounds):
+    """Messages that a model condenses for a small window; how many of them were."""
+    for _ in range(rounds):
+        broker.call("POST", "/handoffs", key, message("sender", "small", conversationHistoryVerbatim=long_talk()))
+        _, item = broker.call("GET", "/agents/small/inbox?max=2&wait=5", puller)
+        for one in item.get("items", []):
+            said = {"fencingToken": one["fencingToken"]}
+            broker.call("POST", f"/handoffs/{one['handoffId']}/accept", puller, said)
+        time.sleep(0.2)
+    found = re.search(r'handoff_compressions_total{by="model"} (\d+)', broker.metrics())
+    return int(found[1]) if found else 0
+
+
+def summaries(receivers):
+    """An endpoint that states far more tokens than it was sent, then one that states what it was sent: the alert on the
+    cost of summaries fires and clears. Returns what was told that should not be, and what was not."""
+    name = "HandoffCompressionCost"
+    # The least that a call may cost is far below a twentieth of the 0.01 USD that the sender says it has spent.
+    broker = Broker(
+        "summaries", HANDOFFD_CONTEXT__COMPRESSOR="model", HANDOFFD_CONTEXT__MODEL__URL=receivers + "/chat",
+        HANDOFFD_CONTEXT__MODEL__MODEL="watched", HANDOFFD_CONTEXT__MODEL__USD_PER_MILLION_IN="0.05",
+        HANDOFFD_CONTEXT__MODEL__USD_PER_MILLION_OUT="0.05",
+    )
+    prometheus = Prometheus("summaries-prometheus", [broker])
+    try:
+        sender = broker.must("POST", "/agents", {"agentId": "sender", "handoffTargets": ["small"]})["apiKey"]
+        small = {"agentId": "small", "contextWindowTokens": 1500, "tokenizer": "o200k"}
+        puller = broker.must("POST", "/agents", small)["apiKey"]
+        prometheus.wait_for_scrapes()
+        wrong, missed = set(), set()
+        Receiver.prompt_tokens = 3000
+        made = summarize(broker, sender, puller, 10)
+        if name in prometheus.fired or made != 10:
+            wrong.add(f"{name} (or an own summary in its place) of an honest endpoint, {made} of 10 by the model")
+        Receiver.prompt_tokens = 50_000
+        summarize(broker, sender, puller, 10)
+        if not prometheus.fires(name):
+            missed.add(name)
+        # The load goes on: it ends because the endpoint is honest again.
+        Receiver.prompt_tokens = 3000
+        summarize(broker, sender, puller, 10)
+        if not prometheus.clears(name):
+            missed.add(f"the end of {name}")
+        return wrong | {one for one in prometheus.fired - {name} if "Latency" not in one}, missed
+    finally:
+        stop(prometheus.over, prometheus.process, broker.process)
+
+
 def stop(over, *processes):
     over.set()
     for process in processes:
@@ -406,7 +481,8 @@ def troubled(receivers):
         if not crowd(broker, key):
             print("640 handoffs by 64 senders did not fill the ledger's queue")
         archive_breaks(broker, key)
-        expected = prometheus.alerts - {"HandoffBrokerDown"}
+        # Watched apart: a dead broker, and a model's endpoint.
+        expected = prometheus.alerts - {"HandoffBrokerDown", "HandoffCompressionCost"}
         if DATABASE:
             expected -= {"HandoffStoreDown", "HandoffAuditFork"}
         else:
@@ -430,11 +506,13 @@ def main():
     wrong, fired = false_alarms(receivers)
     print("== a little is wrong", flush=True)
     more_wrong, unheard = slight(receivers)
+    print("== a model's summaries cost too much, and then do not", flush=True)
+    dear_wrong, dear_missed = summaries(receivers)
     print("== everything goes wrong", flush=True)
     more, expected, empty = troubled(receivers)
     fired |= more
-    wrong |= more_wrong
-    missed = ((expected | {"HandoffBrokerDown"}) - fired) | {f"{name}, of a little" for name in unheard}
+    wrong |= more_wrong | dear_wrong
+    missed = ((expected | {"HandoffBrokerDown"}) - fired) | {f"{name}, of a little" for name in unheard} | dear_missed
     print(f"alerts that fired: {', '.join(sorted(fired))}")
     for what, names in [("fired without a cause", wrong), ("did not fire", missed), ("no data", empty)]:
         for name in sorted(names):

@@ -7,11 +7,14 @@ pub use handoffd_broker::{
     archive, audit, brokers, classifier, config, directory, dispatch, erasure, feed, intake,
     ledger, lifecycle, matcher, metrics, recovery, retention, telemetry, tree, vault, witness,
 };
-pub use handoffd_core::{account, blame, contract, domain, evidence, gate, prompt, report};
+pub use handoffd_core::{
+    account, blame, context, contract, domain, evidence, gate, prompt, report,
+};
 pub use handoffd_store::{clock, fault, store};
 
 pub mod app;
 pub mod cli;
+pub mod doors;
 pub mod http;
 
 /// Bundles and exported logs: the broker writes them, the core reads them.

@@ -6,7 +6,7 @@
 
 #![allow(clippy::disallowed_methods, reason = "a benchmark looks at the clock")]
 #![allow(clippy::unwrap_used, reason = "a harness that cannot go on should stop")]
-#![allow(missing_docs, unreachable_pub, reason = "nobody's library")]
+#![allow(unreachable_pub, reason = "nobody's library")]
 #![allow(
     dead_code,
     reason = "brokers and databases are those of the load harness, which asks more"

@@ -4,7 +4,7 @@
 //! `cargo bench --bench load -- --help`
 
 #![allow(clippy::unwrap_used, reason = "a harness that cannot go on should stop")]
-#![allow(missing_docs, unreachable_pub, reason = "nobody's library")]
+#![allow(unreachable_pub, reason = "nobody's library")]
 
 mod bare;
 mod batched;

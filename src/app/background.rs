@@ -1,12 +1,14 @@
 //! Work in the background: delivery, upkeep, events, erasure. Each task ends when the broker stops.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::settings::{erasure_settings, publisher_settings};
+use super::settings::{chunk_sender_settings, erasure_settings, publisher_settings};
 use super::start::{BrokerParts, WritePath};
 use handoffd_broker::archive::{self, Archivist};
 use handoffd_broker::brokers::{self, beat};
+use handoffd_broker::dispatch::chunks::{self, ChunkSender};
 use handoffd_broker::dispatch::events::{self, EventPublisher};
 use handoffd_broker::dispatch::inboxes::Inboxes;
 use handoffd_broker::dispatch::webhook::WebhookClient;
@@ -16,6 +18,8 @@ use handoffd_broker::ledger::Ledger;
 use handoffd_broker::recovery::{Sweeper, forget_events, settle_in_doubt, tend};
 use handoffd_broker::retention::Purger;
 use handoffd_broker::witness::Publisher;
+use handoffd_core::context::tokens;
+use handoffd_store::store::StoreError;
 
 /// Delivers: this broker's claims, its heartbeat, inboxes, and the claims of brokers that died.
 pub(super) fn spawn_delivery(parts: &BrokerParts, path: WritePath) {
@@ -47,6 +51,30 @@ pub(super) fn spawn_delivery(parts: &BrokerParts, path: WritePath) {
     let store = Arc::clone(store);
     let monitor = brokers::BrokerMonitor { store, outbound, timeout, stopping: stopping.clone() };
     parts.background.spawn(monitor.run());
+}
+
+/// Unpacks the vocabularies that the agents' models count by, beside the start.
+pub(super) fn spawn_tokenizers(parts: &BrokerParts) {
+    let store = Arc::clone(&parts.store);
+    parts.background.spawn(async move {
+        let named = async {
+            let mut named = BTreeSet::new();
+            for tenant in store.list_tenants().await? {
+                let agents = store.list_agents(&tenant).await?;
+                named.extend(agents.iter().filter_map(|row| row.agent.tokenizer));
+            }
+            Ok::<_, StoreError>(named)
+        };
+        match named.await {
+            Ok(named) => {
+                for tokenizer in named {
+                    tokio::task::spawn_blocking(move || tokens::load(tokenizer));
+                }
+            }
+            // Their first use unpacks them.
+            Err(err) => tracing::warn!(error = %err, "the agents' tokenizers cannot be read"),
+        }
+    });
 }
 
 /// Keeps time and order: deadlines, the tables' care, batches in doubt, tree heads, the archive.
@@ -114,6 +142,22 @@ pub(super) fn spawn_events(parts: &BrokerParts, ledger: &Ledger) -> Feed {
         parts.attempts.clone(),
     );
     parts.background.spawn(publisher.run());
+    let sender = ChunkSender::new(
+        chunks::ChunkSenderDependencies {
+            store: Arc::clone(&parts.store),
+            directory: Arc::clone(&parts.directory),
+            vault: parts.vault.clone(),
+            clock: Arc::clone(&parts.clock),
+            metrics: Arc::clone(&parts.metrics),
+            post: Arc::new(WebhookClient::new(parts.client.clone())),
+            ledger: ledger.clone(),
+            settings: chunk_sender_settings(&parts.config),
+            broker: parts.broker.clone(),
+            stopping: parts.stopping.clone(),
+        },
+        parts.attempts.clone(),
+    );
+    parts.background.spawn(sender.run());
     parts.background.spawn(forget_events(
         Arc::clone(&parts.store),
         Arc::clone(&parts.clock),

@@ -42,12 +42,7 @@ pub enum StartError {
     Evidence(KeptHeadError),
     /// An address cannot be listened on, a file not written.
     #[error("{what}: {source}")]
-    Io {
-        /// On what.
-        what: String,
-        /// Why.
-        source: std::io::Error,
-    },
+    Io { what: String, source: std::io::Error },
 }
 
 impl From<VaultError> for StartError {

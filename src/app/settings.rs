@@ -7,15 +7,16 @@ use handoffd_broker::config::{Config, ContractsException, FanOut, MinimumLevel};
 use handoffd_broker::dispatch::backoff::RetryPolicy;
 use handoffd_broker::dispatch::breaker::BreakerSettings;
 use handoffd_broker::dispatch::budget::BudgetSettings;
+use handoffd_broker::dispatch::chunks::ChunkSenderSettings;
 use handoffd_broker::dispatch::{dispatcher, events};
 use handoffd_broker::erasure;
 use handoffd_broker::intake::policies::policies;
+use handoffd_broker::intake::stream::StreamSettings;
 use handoffd_broker::ledger;
 use handoffd_broker::ledger::context::Rules;
 use handoffd_core::contract::level::Level;
 use handoffd_core::gate::{Gate, contract};
 
-/// The ledger's settings.
 #[must_use]
 pub fn ledger_settings(config: &Config) -> ledger::Settings {
     let postgres = config.database_url().starts_with("postgres");
@@ -38,6 +39,31 @@ pub(super) fn rules(config: &Config) -> Rules {
         escalation_timeout: Duration::from_millis(config.recovery.escalation_timeout_ms),
         caps: config.budget.caps(),
         residency: config.residency.rules(),
+        context: config.context.settings(),
+    }
+}
+
+pub(super) fn stream_settings(config: &Config) -> StreamSettings {
+    let stream = config.stream;
+    StreamSettings {
+        idle: Duration::from_millis(stream.idle_ms),
+        max_chunk_bytes: stream.max_chunk_bytes,
+        max_bytes: stream.max_bytes,
+        max_chunks: i64::from(stream.max_chunks),
+    }
+}
+
+pub(super) fn chunk_sender_settings(config: &Config) -> ChunkSenderSettings {
+    let delivery = &config.delivery;
+    ChunkSenderSettings {
+        retry: RetryPolicy {
+            base: Duration::from_millis(delivery.retry_base_ms),
+            cap: Duration::from_millis(delivery.retry_cap_ms),
+            max_attempts: delivery.max_attempts,
+        },
+        lease: Duration::from_millis(config.events.lease_ms),
+        poll: Duration::from_millis(delivery.poll_ms),
+        at_once: delivery.max_in_flight,
     }
 }
 
@@ -103,11 +129,12 @@ fn requirement(config: &Config) -> contract::ContractRequirement {
 /// # Errors
 /// [`StartError::Config`] where an exception names no rule.
 pub(super) fn gate_of(config: &Config) -> Result<Gate, StartError> {
-    let policies = policies(config.safety.mode, &config.safety.exceptions);
+    let policies = policies(&config.safety);
     let mut gate = Gate::with(policies, requirement(config));
     gate.residency = config.residency.rules();
     gate.versions = config.gate.agent_version;
     gate.credentials = config.redaction.secrets;
+    gate.context = config.context.settings();
     gate.max_checkpoint = config.recovery.max_checkpoint_bytes;
     match gate.policies.unknown(gate.scanner.rules()) {
         Some(name) => Err(StartError::Config(format!(

@@ -10,24 +10,28 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::secrets::{settle_admin_key, settle_notary, settle_vault};
-use super::settings::{dispatcher_settings, gate_of, ledger_settings, rules};
+use super::settings::{dispatcher_settings, gate_of, ledger_settings, rules, stream_settings};
 use super::store::{Access, open_archive, open_store};
 use super::{Running, StartError, background, io};
+use crate::doors;
 use crate::http::{Api, ApiParts, Endpoints, listener, router};
 use handoffd_broker::archive::Archive;
-use handoffd_broker::classifier::Classifier;
-use handoffd_broker::config::Config;
+use handoffd_broker::classifier::ExternalClassifier;
+use handoffd_broker::compress::{CompressionStep, Summarizer};
+use handoffd_broker::config::{Compressor, Config};
 use handoffd_broker::directory::{Directory, Matcher};
 use handoffd_broker::dispatch::dispatcher::{self, Dispatcher, Nudges};
 use handoffd_broker::dispatch::egress::{self, ClientSettings, EgressPolicy, GuardedClient};
 use handoffd_broker::dispatch::webhook::WebhookClient;
 use handoffd_broker::erasure::Eraser;
 use handoffd_broker::feed::Feed;
+use handoffd_broker::intake::stream::Streams;
 use handoffd_broker::intake::{Intake, SecondOpinion};
 use handoffd_broker::ledger::{Ledger, Outbound};
 use handoffd_broker::matcher::ExternalMatcher;
 use handoffd_broker::metrics::Metrics;
 use handoffd_broker::recovery::settle_all_in_doubt;
+use handoffd_broker::summarizer::ModelSummarizer;
 use handoffd_broker::tree::CosignedHeads;
 use handoffd_broker::vault::Vault;
 use handoffd_broker::witness::{self, HeadDestination, KeptHeadError, Publisher};
@@ -43,6 +47,11 @@ use handoffd_store::store::{ClaimRelease, Store};
 /// # Errors
 /// [`StartError`], with what to do.
 pub async fn start(config: Config) -> Result<Running, StartError> {
+    // Large, and awaited once.
+    Box::pin(started(config)).await
+}
+
+async fn started(config: Config) -> Result<Running, StartError> {
     report(&config);
     let parts = BrokerParts::make(config).await?;
     let cosigned = Arc::new(CosignedHeads::default());
@@ -60,6 +69,7 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
     let ledger = path.ledger.clone();
     background::spawn_delivery(&parts, path);
     background::spawn_upkeep(&parts, &ledger, &witness);
+    background::spawn_tokenizers(&parts);
     let feed = background::spawn_events(&parts, &ledger);
     let eraser = background::spawn_erasure(&parts, &ledger);
     let accepting = Arc::new(AtomicBool::new(true));
@@ -112,10 +122,10 @@ pub(super) struct BrokerParts {
     pub(super) directory: Arc<Directory>,
     pub(super) gate: Arc<Gate>,
     pub(super) redaction: Arc<RedactionPolicy>,
+    pub(super) compression: Arc<CompressionStep>,
     /// Calls receivers, subscribers and the services that the settings name, through the egress guard.
     pub(super) client: GuardedClient,
     pub(super) endpoints: Endpoints,
-    /// This broker's name.
     pub(super) broker: String,
     /// Ends long polls, waits and everything in the background.
     pub(super) stopping: CancellationToken,
@@ -168,7 +178,20 @@ impl BrokerParts {
         let (gate, client) = compiled
             .await
             .map_err(|err| StartError::Config(format!("the gate cannot be made ready: {err}")))??;
+        let (gate, stopping) = (Arc::new(gate), CancellationToken::new());
+        let model = (config.context.compressor == Compressor::Model)
+            .then(|| ModelSummarizer::new(client.clone(), &config.context.model, Arc::clone(&gate)))
+            .flatten();
+        let compression = Arc::new(CompressionStep {
+            directory: Arc::clone(&directory),
+            clock: Arc::clone(&clock),
+            metrics: Arc::clone(&metrics),
+            settings: config.context.settings(),
+            model: model.map(|model| Arc::new(model) as Arc<dyn Summarizer>),
+            stopping: stopping.clone(),
+        });
         Ok(Self {
+            compression,
             redaction: Arc::new(config.redaction.policy()),
             config,
             clock,
@@ -178,11 +201,11 @@ impl BrokerParts {
             notary,
             metrics,
             directory,
-            gate: Arc::new(gate),
+            gate,
             client,
             endpoints,
             broker: format!("broker-{}", clock::random_id()),
-            stopping: CancellationToken::new(),
+            stopping,
             background: TaskTracker::new(),
             attempts: TaskTracker::new(),
             workers: TaskTracker::new(),
@@ -227,6 +250,7 @@ impl BrokerParts {
                 metrics: Arc::clone(&self.metrics),
                 post: Arc::new(WebhookClient::new(self.client.clone())),
                 schemas: Arc::clone(&self.gate.schemas),
+                compression: Arc::clone(&self.compression),
                 redaction: Arc::clone(&self.redaction),
                 settings: dispatcher_settings(&self.config),
                 broker: self.broker.clone(),
@@ -258,7 +282,8 @@ impl BrokerParts {
     ) -> Api {
         let config = &self.config;
         let large = config.server.max_large_bytes.max(config.server.max_body_bytes) / 1024;
-        let second_opinion = Classifier::new(self.client.clone(), &config.safety.classifier);
+        let second_opinion =
+            ExternalClassifier::new(self.client.clone(), &config.safety.classifier);
         let matcher = ExternalMatcher::new(self.client.clone(), &config.routing.matcher);
         Api::new(ApiParts {
             slots: Semaphore::new(config.server.max_requests),
@@ -277,6 +302,7 @@ impl BrokerParts {
                 clock: Arc::clone(&self.clock),
                 metrics: Arc::clone(&self.metrics),
                 rules: rules(config),
+                streams: Streams::new(stream_settings(config)),
             },
             store: Arc::clone(&self.store),
             notary: Arc::clone(&self.notary),
@@ -287,6 +313,7 @@ impl BrokerParts {
             feed,
             streams: Arc::new(Semaphore::new(config.events.max_streams)),
             eraser,
+            compression: Arc::clone(&self.compression),
             metrics: Arc::clone(&self.metrics),
             accepting: Arc::clone(accepting),
             broker: self.broker.clone(),
@@ -316,7 +343,7 @@ async fn serve(
         connections: config.server.max_connections,
         headers: Duration::from_millis(config.server.header_timeout_ms),
     };
-    let router = router::router(api.clone());
+    let router = doors::router(api);
     let address = listen(config.server.listen, router, limits, servers, closing).await?;
     let Some(at) = config.server.metrics_listen else { return Ok((address, None)) };
     let router = router::metrics_router(api.clone());
@@ -330,8 +357,7 @@ async fn listen(
     servers: &TaskTracker,
     closing: &CancellationToken,
 ) -> Result<SocketAddr, StartError> {
-    let (listening, address) =
-        listener::bind(at).await.map_err(io(format!("cannot listen on {at}")))?;
+    let (listening, address) = listener::bind(at).map_err(io(format!("cannot listen on {at}")))?;
     servers.spawn(listener::serve(listening, router, limits, closing.clone()));
     Ok(address)
 }

@@ -15,7 +15,6 @@ use handoffd_broker::metrics::Metrics;
 use handoffd_core::domain::ids::{Micros, TenantId};
 use handoffd_store::clock::{Clock, SystemClock};
 
-/// `handoffd archive`.
 #[derive(Debug, ClapArgs)]
 pub(super) struct Args {
     /// Contents of records made before this time, RFC 3339; retention.hot_days ago unless said

@@ -7,21 +7,21 @@ use tokio_util::task::TaskTracker;
 use crate::app::{Access, ledger_settings, open_store};
 use handoffd_broker::config::Config;
 use handoffd_broker::ledger::command::{Command, Kind};
-use handoffd_broker::ledger::{Ledger, Outbound, Place};
+use handoffd_broker::ledger::{DeliverySlot, Ledger, Outbound};
 use handoffd_broker::metrics::Metrics;
 use handoffd_core::domain::ids::{Micros, TenantId};
-use handoffd_core::evidence::record::Actor;
-use handoffd_store::store::{Claim, ReceiverKey, Store};
+use handoffd_core::evidence::record::{Actor, ActorRole};
+use handoffd_store::store::{DeliveryClaim, ReceiverKey, Store};
 
 /// A dispatcher that delivers nothing.
 struct NoDelivery;
 
 impl Outbound for NoDelivery {
-    fn reserve(&self, _: &ReceiverKey) -> Option<Place> {
+    fn reserve(&self, _: &ReceiverKey) -> Option<DeliverySlot> {
         None
     }
-    fn deliver(&self, _: Place, _: Claim) {}
-    fn release(&self, _: Place, _: &ReceiverKey, _: bool) {}
+    fn deliver(&self, _: DeliverySlot, _: DeliveryClaim) {}
+    fn release(&self, _: DeliverySlot, _: &ReceiverKey, _: bool) {}
     fn nudge(&self, _: &ReceiverKey) {}
     fn nudge_all(&self) {}
 }
@@ -61,7 +61,7 @@ impl LocalLedger {
         at: Micros,
         kind: Kind,
     ) -> Result<(), String> {
-        let actor = Actor { role: "operator".to_owned(), agent_id: None, key_id: None };
+        let actor = Actor { role: ActorRole::Operator, agent_id: None, key_id: None };
         let done = self.ledger.handle(Command { tenant, at, actor, kind }).await;
         done.map(|_| ()).map_err(|err| err.to_string())
     }

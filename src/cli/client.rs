@@ -14,6 +14,8 @@ use handoffd_broker::config::Config;
 
 /// Timeout of an ordinary request.
 const PATIENCE: Duration = Duration::from_mins(1);
+/// Timeout of an answer that is streamed: the broker ends its waits long before.
+const STREAM_PATIENCE: Duration = Duration::from_mins(5);
 /// Timeout of a connection.
 const CONNECT_PATIENCE: Duration = Duration::from_secs(10);
 
@@ -32,19 +34,15 @@ pub(super) struct Reach {
 /// A request to the broker.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Request {
-    /// HTTP method.
     pub(super) method: Method,
     /// Path segments, not encoded.
     pub(super) path: Vec<String>,
-    /// Parameters by name.
     pub(super) query: Vec<(String, String)>,
-    /// Request body.
     pub(super) body: Option<Body>,
     /// Timeout, where longer than that of an ordinary request.
     pub(super) patience: Option<Duration>,
 }
 
-/// A body.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Body {
     /// As `application/json`.
@@ -86,10 +84,8 @@ pub(super) enum ClientError {
     Refused(Box<Refusal>),
 }
 
-/// An error answer.
 #[derive(Debug)]
 pub(super) struct Refusal {
-    /// The HTTP status.
     pub(super) status: u16,
     /// The problem (RFC 9457); null where the answer was none.
     pub(super) problem: Value,
@@ -178,6 +174,25 @@ impl Client {
             return Err(ClientError::Usage("the key is not one word of ASCII".to_owned()));
         }
         Ok(Self { http, base, key })
+    }
+
+    /// Posts a JSON message to a path and returns the answer as it comes, however long it takes.
+    pub(super) async fn exchange(
+        &self,
+        path: &str,
+        message: &Value,
+        headers: &[(&'static str, String)],
+    ) -> Result<reqwest::Response, ClientError> {
+        let mut url = self.base.clone();
+        if let Ok(mut segments) = url.path_segments_mut() {
+            segments.pop_if_empty().push(path);
+        }
+        let mut asked =
+            self.http.post(url).bearer_auth(&self.key).timeout(STREAM_PATIENCE).json(message);
+        for (name, value) in headers {
+            asked = asked.header(*name, value);
+        }
+        asked.send().await.map_err(|err| ClientError::Unreachable(causes(&err)))
     }
 
     /// Asks; the answer's JSON, or null where it has no body.

@@ -1,5 +1,3 @@
-//! `handoffd completions SHELL`.
-
 use std::io::Write;
 
 use clap::Args as ClapArgs;
@@ -7,7 +5,6 @@ use clap_complete::Shell;
 
 use super::{Exit, command};
 
-/// `handoffd completions`.
 #[derive(Debug, ClapArgs)]
 pub(super) struct Args {
     /// Which shell

@@ -31,7 +31,6 @@ use handoffd_store::store::{ContentStorage, Store, StoredRecord};
 /// Records read at once.
 const PAGE: i64 = 512;
 
-/// `handoffd conformance`.
 #[derive(Debug, ClapArgs)]
 pub(super) struct Args {
     /// A log that `handoffd export --log` wrote, instead of the database

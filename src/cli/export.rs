@@ -21,7 +21,6 @@ const TRIES: u32 = 4;
 /// How hard a log is compressed where its file is to be: zstd's default.
 const ZSTD_LEVEL: i32 = 3;
 
-/// `handoffd export`.
 #[derive(Debug, ClapArgs)]
 pub(super) struct Args {
     /// The bundle of this task
@@ -41,10 +40,8 @@ pub(super) struct Args {
     include_personal: bool,
 }
 
-/// What was written.
 struct ExportSummary {
     bytes: u64,
-    /// Of a log.
     records: Option<u64>,
 }
 

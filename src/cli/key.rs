@@ -15,7 +15,6 @@ use handoffd_core::domain::ids::{AgentId, TenantId};
 use handoffd_store::clock::{self, Clock, SystemClock};
 use handoffd_store::store::{KeyRow, Role};
 
-/// `handoffd key …`.
 #[derive(Debug, Subcommand)]
 pub(super) enum Commands {
     /// Make an API key and print it, this once
@@ -32,7 +31,6 @@ pub(super) struct TreeHeadArgs {
     new: bool,
 }
 
-/// `handoffd key create`.
 #[derive(Debug, ClapArgs)]
 pub(super) struct CreateArgs {
     /// What the key may do: agent, operator, auditor or admin

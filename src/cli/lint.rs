@@ -28,7 +28,6 @@ use handoffd_store::clock::{Clock, SystemClock};
 const MAX_FILES: usize = 100_000;
 const MAX_DEPTH: usize = 32;
 
-/// `handoffd lint`.
 #[derive(Debug, ClapArgs)]
 pub(super) struct Args {
     /// Contracts in YAML or JSON, or folders of them
@@ -55,9 +54,7 @@ pub(super) struct Args {
 /// Why the lint could not run.
 #[derive(Debug)]
 enum LintError {
-    /// Files.
     Files(String),
-    /// The broker.
     Broker(ClientError),
 }
 

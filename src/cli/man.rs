@@ -1,5 +1,3 @@
-//! `handoffd man`.
-
 use std::io::Write;
 use std::path::PathBuf;
 
@@ -7,7 +5,6 @@ use clap::Args as ClapArgs;
 
 use super::{Exit, command};
 
-/// `handoffd man`.
 #[derive(Debug, ClapArgs)]
 pub(super) struct Args {
     /// Write a page for each command into this folder

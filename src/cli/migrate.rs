@@ -1,5 +1,3 @@
-//! `handoffd migrate`.
-
 use clap::Args as ClapArgs;
 
 use super::{Exit, Output};
@@ -7,7 +5,6 @@ use crate::app::{Access, open_store};
 use handoffd_broker::config::Config;
 use handoffd_store::store::StoreError;
 
-/// `handoffd migrate`.
 #[derive(Debug, ClapArgs)]
 pub(super) struct Args {
     /// Postgres: make this role, and let it serve: it may add to the log and read it, and do no more to it.

@@ -13,6 +13,7 @@ mod archive;
 mod beside;
 mod client;
 mod completions;
+mod compress;
 mod conformance;
 mod demo;
 mod export;
@@ -20,6 +21,7 @@ mod healthcheck;
 mod key;
 mod lint;
 mod man;
+mod mcp;
 mod migrate;
 mod openapi;
 mod plain;
@@ -33,7 +35,6 @@ mod verify;
 /// How a command ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Exit {
-    /// The command succeeded.
     Success = 0,
     /// The command completed with a negative result.
     No = 1,
@@ -84,7 +85,7 @@ struct Cli {
 enum Commands {
     /// Run the broker
     Serve,
-    /// Run a demonstration: a throw-away broker, four agents, a contract review, a rejection, an injection
+    /// Run a demonstration: a throw-away broker, agents, a contract review, a rejection, an injection, a compressed message, a group
     Demo(demo::Args),
     /// Apply the database migrations; on Postgres, make the role that serves
     Migrate(migrate::Args),
@@ -105,8 +106,12 @@ enum Commands {
     Conformance(conformance::Args),
     /// Check a message file against schema, completeness, budget and safety rules
     Validate(validate::Args),
+    /// Compress a message file for a context window with the embedded compressor; exit 1 if it does not fit
+    Compress(compress::Args),
     /// Scan texts with the safety rules, exit 1 if anything is found; or measure the rules on labelled texts
     Scan(scan::Args),
+    /// Serve MCP on standard input and output, for a client that starts its servers; asks a running broker
+    Mcp(mcp::Args),
     /// Create API keys
     #[command(subcommand)]
     Key(key::Commands),
@@ -201,7 +206,9 @@ pub fn main() -> i32 {
             Commands::Lint(args) => lint::run(args, config, form).await,
             Commands::Conformance(args) => conformance::run(args, config, output).await,
             Commands::Validate(args) => validate::run(&args, output),
+            Commands::Compress(args) => compress::run(&args, output),
             Commands::Scan(args) => scan::run(&args, output),
+            Commands::Mcp(args) => mcp::run(args, config).await,
             Commands::Key(command) => key::run(command, config, output).await,
             Commands::Admin(asked) => admin::run(asked, config, output).await,
             Commands::Completions(args) => completions::run(&args),

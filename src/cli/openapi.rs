@@ -1,5 +1,3 @@
-//! `handoffd openapi`.
-
 use super::Exit;
 use crate::app;
 

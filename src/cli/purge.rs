@@ -16,7 +16,6 @@ use handoffd_broker::retention::{PurgeCounts, Purger};
 use handoffd_core::domain::ids::{Micros, TenantId};
 use handoffd_store::clock::{Clock, SystemClock};
 
-/// `handoffd purge`.
 #[derive(Debug, ClapArgs)]
 pub(super) struct Args {
     /// What was recorded before this time, RFC 3339; retention.delete_after_days ago unless said

@@ -12,9 +12,8 @@ use serde_json::{Value, json};
 
 use super::{Exit, Output};
 use handoffd_core::gate::json;
-use handoffd_core::gate::safety::{FieldClass, Scanner};
+use handoffd_core::gate::safety::{FieldClass, ScanReport, Scanner};
 
-/// `handoffd scan`.
 #[derive(Debug, ClapArgs)]
 pub(super) struct Args {
     /// Files to scan, gzipped or not; `-` is the standard input. A JSON document is scanned like a
@@ -61,26 +60,29 @@ pub(super) fn run(args: &Args, output: Output) -> Exit {
 
 fn scan(args: &Args, output: Output) -> Result<Exit, String> {
     let scanner = Scanner::builtin();
-    let mut all = Vec::new();
+    let (mut all, mut refused) = (Vec::new(), false);
     for file in &args.files {
         let mut bytes = Vec::new();
         open(file)?.read_to_end(&mut bytes).map_err(|err| named(file, err))?;
-        let findings =
+        let ScanReport { findings, marks, .. } =
             if let Ok(document @ (Value::Object(_) | Value::Array(_))) = json::parse(&bytes) {
-                scanner.scan(&document)
+                scanner.report(&document, &[], &mut |_, _| {})
             } else {
                 let text = String::from_utf8(bytes).map_err(|err| named(file, err.utf8_error()))?;
-                scanner.scan_text(&text, args.class.into())
+                scanner.report_text(&text, args.class.into())
             };
-        all.extend(findings.into_iter().map(|finding| (file.display().to_string(), finding)));
+        refused |= !findings.is_empty();
+        for (tier, found) in [("refuse", findings), ("mark", marks)] {
+            all.extend(found.into_iter().map(|one| (file.display().to_string(), tier, one)));
+        }
     }
     match output {
         Output::Json => {
             let findings: Vec<Value> = all
                 .iter()
-                .map(|(file, finding)| {
+                .map(|(file, tier, finding)| {
                     json!({
-                        "file": file, "rule": finding.rule, "family": finding.family,
+                        "file": file, "tier": tier, "rule": finding.rule, "family": finding.family,
                         "pointer": finding.pointer, "offset": finding.offset,
                         "excerpt": finding.excerpt,
                     })
@@ -90,15 +92,15 @@ fn scan(args: &Args, output: Output) -> Result<Exit, String> {
         }
         Output::Text if all.is_empty() => println!("nothing found"),
         Output::Text => {
-            for (file, finding) in &all {
+            for (file, tier, finding) in &all {
                 println!(
-                    "{file}{}:{}: {} ({}): {}",
+                    "{file}{}:{}: {tier}: {} ({}): {}",
                     finding.pointer, finding.offset, finding.rule, finding.family, finding.excerpt
                 );
             }
         }
     }
-    Ok(if all.is_empty() { Exit::Success } else { Exit::No })
+    Ok(if refused { Exit::No } else { Exit::Success })
 }
 
 /// A line of an evaluation; other members are left alone.
@@ -126,16 +128,21 @@ impl Label {
     }
 }
 
-/// Texts of one kind and label, and how many of them were flagged.
+/// Texts of one kind and label, how many of them were flagged, and how many only marked.
 #[derive(Debug, Default, Clone, Copy)]
 struct Count {
     texts: u64,
     flagged: u64,
+    marked: u64,
 }
 
 impl Count {
     fn share(self) -> f64 {
         self.flagged as f64 / self.texts as f64
+    }
+
+    fn marked(self) -> f64 {
+        self.marked as f64 / self.texts as f64
     }
 }
 
@@ -172,7 +179,8 @@ fn evaluate(files: &[PathBuf], output: Output) -> Result<Exit, String> {
 impl Tally {
     fn add(&mut self, scanner: &Scanner, row: &Row, attack: bool) {
         let begun = now();
-        let flagged = !scanner.scan_text(&row.text, class_of(&row.kind)).is_empty();
+        let report = scanner.report_text(&row.text, class_of(&row.kind));
+        let flagged = !report.findings.is_empty();
         self.taken += begun.elapsed();
         self.texts += 1;
         self.bytes += row.text.len() as u64;
@@ -180,6 +188,7 @@ impl Tally {
         let count = side.entry(row.kind.clone()).or_default();
         count.texts += 1;
         count.flagged += u64::from(flagged);
+        count.marked += u64::from(!flagged && !report.marks.is_empty());
     }
 
     fn print(&self, output: Output) {
@@ -190,18 +199,28 @@ impl Tally {
                 side.iter().map(|(kind, count)| (kind.clone(), count.share())).collect()
             };
             let (recall, fpr) = (shares(&self.attacks), shares(&self.harmless));
-            println!("{}", json!({ "recall": recall, "fpr": fpr, "textsPerSecond": rate }));
+            let mut marked: BTreeMap<String, f64> = BTreeMap::new();
+            for (kind, count) in self.attacks.iter().chain(&self.harmless) {
+                marked.insert(kind.clone(), count.marked());
+            }
+            let told = json!({
+                "recall": recall, "fpr": fpr, "marked": marked, "textsPerSecond": rate,
+            });
+            println!("{told}");
             return;
         }
         for (title, side) in [("recall", &self.attacks), ("false alarms", &self.harmless)] {
             if side.is_empty() {
                 continue;
             }
-            println!("{title:<40} {:>8} {:>8} {:>9}", "texts", "flagged", "share");
+            let heads = ["texts", "flagged", "share", "marked", "share"];
+            let [texts, flagged, share, marked, also] = heads;
+            println!("{title:<40} {texts:>8} {flagged:>8} {share:>9} {marked:>8} {also:>9}");
             let mut sum = Count::default();
             for (kind, count) in side {
                 sum.texts += count.texts;
                 sum.flagged += count.flagged;
+                sum.marked += count.marked;
                 print_count(kind, *count);
             }
             print_count("all", sum);
@@ -213,8 +232,9 @@ impl Tally {
 }
 
 fn print_count(kind: &str, count: Count) {
-    let share = 100.0 * count.share();
-    println!("  {kind:<38} {:>8} {:>8} {share:>8.3}%", count.texts, count.flagged);
+    let Count { texts, flagged, marked } = count;
+    let (share, also) = (100.0 * count.share(), 100.0 * count.marked());
+    println!("  {kind:<38} {texts:>8} {flagged:>8} {share:>8.3}% {marked:>8} {also:>8.3}%");
 }
 
 /// What field a text of a kind stands in.

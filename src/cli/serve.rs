@@ -1,5 +1,3 @@
-//! `handoffd serve`.
-
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::time::Duration;

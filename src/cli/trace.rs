@@ -11,7 +11,6 @@ use super::{Exit, Output};
 use handoffd_broker::config::Config;
 use handoffd_core::domain::ids::TaskId;
 
-/// `handoffd trace`.
 #[derive(Debug, ClapArgs)]
 pub(super) struct Args {
     /// The task's UUID

@@ -9,7 +9,6 @@ use super::{Exit, Output};
 use handoffd_core::domain::failure::{Code, Failure, primary};
 use handoffd_core::gate::{Gate, budget, completeness, json, safety};
 
-/// `handoffd validate`.
 #[derive(Debug, ClapArgs)]
 pub(super) struct Args {
     /// A handoff message in JSON

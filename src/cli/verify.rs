@@ -21,7 +21,6 @@ use handoffd_core::evidence::verify::{LogDefect, TrustedHead, VerificationReport
 use handoffd_store::store::{Store, StoreError};
 use handoffd_verify::{read_tree_heads, verify_file};
 
-/// `handoffd verify`.
 #[derive(Debug, ClapArgs)]
 pub(super) struct Args {
     /// A bundle, an exported log or a receipt to verify offline instead of the database

@@ -35,7 +35,7 @@ const PAGE: i64 = 256;
 pub struct AccessReportView {
     /// The person, as the caller named it.
     pub subject_id: String,
-    /// When, RFC 3339.
+    /// When the broker made the report, RFC 3339.
     pub generated_at: String,
     /// The data, in log order.
     pub data: Vec<DatumView>,
@@ -53,13 +53,13 @@ pub struct AccessReportView {
 pub struct DatumView {
     /// The record that it came with.
     pub record: DatumRecord,
-    /// The task.
+    /// UUID of the task; null where its record has none.
     #[schema(required)]
     pub task_id: Option<String>,
-    /// The handoff.
+    /// UUID of the handoff; null where its record has none.
     #[schema(required)]
     pub handoff_id: Option<String>,
-    /// Who sent it.
+    /// Id of the agent that sent it; null where its record names none.
     #[schema(required)]
     pub from_agent: Option<String>,
     /// Who received it; null where its record is no handoff's.
@@ -90,12 +90,12 @@ pub struct DatumRecord {
 #[derive(ToSchema)]
 #[schema(rename_all = "camelCase")]
 pub struct DatumReceiver {
-    /// The agent.
+    /// Id of the agent that received it.
     pub agent_id: String,
     /// Where the handoff stands.
     #[schema(value_type = open::HandoffStatus)]
     pub handoff_status: String,
-    /// Attempts at delivery.
+    /// Delivery attempts begun so far.
     pub attempts: i32,
     /// When the receiver accepted, RFC 3339.
     #[schema(required)]
@@ -108,19 +108,19 @@ pub struct DatumReceiver {
 #[derive(ToSchema)]
 #[schema(rename_all = "camelCase")]
 pub struct PastErasureView {
-    /// The erasure.
+    /// UUID of the erasure.
     pub erasure_id: String,
-    /// Where it stands.
+    /// Its status.
     pub status: ErasureStatus,
-    /// How much went.
+    /// The data that the erasure covered.
     pub scope: ErasureScope,
-    /// Why: a code.
+    /// Why it was asked for: a code.
     pub reason: String,
     /// Personal data that went, with their salts.
     pub personal_data: i64,
     /// Messages and other contents of records that went.
     pub contents: i64,
-    /// Checkpoints that went.
+    /// Number of checkpoints that went.
     pub checkpoints: i64,
     /// Its record's place in the log.
     #[schema(required)]
@@ -143,7 +143,7 @@ pub struct PastErasureView {
         (status = 503, description = "The store is away"),
     )
 )]
-pub async fn report(
+pub(super) async fn report(
     State(api): State<Api>,
     Auditor(principal): Auditor,
     Id(id): Id<String>,

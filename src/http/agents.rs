@@ -18,6 +18,7 @@ use handoffd_broker::ledger::command::{
     AgentChange, ChangeAgent, Command, CreateAgent, Kind, LedgerError, Reply,
 };
 use handoffd_broker::vault::{AgentSecrets, SecretKind, hash_api_key, new_api_key};
+use handoffd_core::context::tokens;
 use handoffd_core::domain::agent::{Agent, AgentSpec, OrbitConfig, Target};
 use handoffd_core::domain::failure::{Code, Failure, Stage};
 use handoffd_core::domain::handoff::DeliveryMode;
@@ -57,7 +58,7 @@ pub struct CreatedAgentView {
     agent: AgentView,
     /// Its key for this API.
     api_key: String,
-    /// Signs its messages.
+    /// Secret that its messages are signed with; shown once.
     signing_secret: String,
     /// The broker signs its deliveries with it.
     webhook_secret: String,
@@ -66,7 +67,7 @@ pub struct CreatedAgentView {
 /// The tenant's agents, by id.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct AgentsView {
-    /// All of them.
+    /// All agents of the tenant.
     #[schema(value_type = Vec<AgentView>)]
     items: Vec<Value>,
 }
@@ -153,6 +154,13 @@ async fn changed(
     }
 }
 
+/// Unpacks the vocabulary of an agent's tokenizer, so that no message of its waits for that.
+fn load_tokenizer(row: &AgentRow) {
+    if let Some(tokenizer) = row.agent.tokenizer {
+        tokio::task::spawn_blocking(move || tokens::load(tokenizer));
+    }
+}
+
 /// Register an agent; its key and secrets are shown this once.
 #[utoipa::path(
     post, path = "/agents", tag = "agents", operation_id = "createAgent",
@@ -166,7 +174,7 @@ async fn changed(
         Busy,
     )
 )]
-pub async fn create(
+pub(super) async fn create(
     State(api): State<Api>,
     Operator(principal): Operator,
     Json(spec): Json<AgentSpec>,
@@ -224,6 +232,7 @@ pub async fn create(
     let Reply::Agent(row) = reply? else {
         return Err(Problem::new(Code::Internal, "unexpected reply"));
     };
+    load_tokenizer(&row);
     let agents = api.intake.directory.agents(&tenant).await?;
     let shown = CreatedAgentView {
         agent: view_changed(&api, &row, &agents),
@@ -241,7 +250,7 @@ pub async fn create(
         (status = 200, description = "All agents, by id", body = AgentsView),
     )
 )]
-pub async fn list(
+pub(super) async fn list(
     State(api): State<Api>,
     Caller(principal): Caller,
 ) -> Result<axum::Json<AgentsView>, Problem> {
@@ -264,7 +273,7 @@ pub async fn list(
         (status = 404, description = "No such agent"),
     )
 )]
-pub async fn get(
+pub(super) async fn get(
     State(api): State<Api>,
     Caller(principal): Caller,
     Id(id): Id<AgentId>,
@@ -316,7 +325,7 @@ impl FromRequest<Api> for AgentEdit {
         Busy,
     )
 )]
-pub async fn patch(
+pub(super) async fn patch(
     State(api): State<Api>,
     AgentEdit { principal, id, spec }: AgentEdit,
 ) -> Result<axum::Json<AgentView>, Problem> {
@@ -332,6 +341,7 @@ pub async fn patch(
         ));
     }
     let row = changed(&api, &principal, id, AgentChange::Patch(Box::new(spec))).await?;
+    load_tokenizer(&row);
     let agents = api.intake.directory.agents(&principal.tenant).await?;
     Ok(axum::Json(view_changed(&api, &row, &agents)))
 }
@@ -347,7 +357,7 @@ pub async fn patch(
         Busy,
     )
 )]
-pub async fn delete(
+pub(super) async fn delete(
     State(api): State<Api>,
     Operator(principal): Operator,
     Id(id): Id<AgentId>,
@@ -402,7 +412,7 @@ fn targets(row: &AgentRow, agents: &Agents) -> axum::Json<TargetsView> {
         (status = 404, description = "No such agent"),
     )
 )]
-pub async fn get_targets(
+pub(super) async fn get_targets(
     State(api): State<Api>,
     Caller(principal): Caller,
     Id(id): Id<AgentId>,
@@ -412,7 +422,7 @@ pub async fn get_targets(
     Ok(targets(row, &agents))
 }
 
-/// An allowlist.
+/// An allowlist that replaces the present one.
 #[derive(ToSchema)]
 #[schema(rename_all = "camelCase")]
 pub struct TargetsBody {
@@ -424,7 +434,6 @@ pub struct TargetsBody {
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct NamedTargets {
-    /// The list.
     #[serde(alias = "handoff_targets")]
     handoff_targets: Vec<Target>,
 }
@@ -443,7 +452,7 @@ pub struct NamedTargets {
         Busy,
     )
 )]
-pub async fn put_targets(
+pub(super) async fn put_targets(
     State(api): State<Api>,
     Operator(principal): Operator,
     Id(id): Id<AgentId>,
@@ -477,7 +486,7 @@ macro_rules! one_target {
                 Busy,
             )
         )]
-        pub async fn $name(
+        pub(super) async fn $name(
             State(api): State<Api>,
             Operator(principal): Operator,
             Ids(id, target): Ids<AgentId, Target>,
@@ -505,7 +514,7 @@ one_target!(
         (status = 200, description = "Every agent, and every entry of every list", body = AllowlistView),
     )
 )]
-pub async fn allowlist(
+pub(super) async fn allowlist(
     State(api): State<Api>,
     Caller(principal): Caller,
 ) -> Result<axum::Json<AllowlistView>, Problem> {
@@ -540,15 +549,15 @@ pub async fn allowlist(
 pub struct AllowlistView {
     /// The agents.
     nodes: Vec<NodeView>,
-    /// Their lists' entries.
+    /// The entries of their allowlists.
     edges: Vec<EdgeView>,
 }
 
-/// An agent.
+/// An agent as a node of the allowlist's graph.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeView {
-    /// Its id.
+    /// Id of the agent.
     agent_id: String,
     /// Its type.
     agent_type: String,
@@ -557,7 +566,7 @@ pub struct NodeView {
 /// An entry of an allowlist.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct EdgeView {
-    /// Whose list.
+    /// The agent whose allowlist it is.
     source: String,
     /// An id, or `type:<agentType>`.
     target: String,
@@ -608,7 +617,7 @@ pub struct RotateBody {
         Busy,
     )
 )]
-pub async fn rotate_secret(
+pub(super) async fn rotate_secret(
     State(api): State<Api>,
     Operator(principal): Operator,
     Ids(id, kind): Ids<AgentId, String>,

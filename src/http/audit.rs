@@ -24,7 +24,7 @@ use handoffd_store::store::StoredRecord;
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TreeHeadView {
-    /// The log.
+    /// Id of the log whose tree it is.
     pub log_id: String,
     /// What names the log in its tree heads, and its keys.
     pub origin: String,
@@ -52,7 +52,7 @@ pub(super) async fn head_of(api: &Api, tenant: &TenantId) -> Result<LogHead, Pro
         (status = 503, description = "The store is away"),
     )
 )]
-pub async fn tree_head(
+pub(super) async fn tree_head(
     State(api): State<Api>,
     Auditor(principal): Auditor,
     headers: HeaderMap,
@@ -77,7 +77,7 @@ pub async fn tree_head(
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RecordView {
-    /// Its place.
+    /// Place of the record in the log, from 0.
     pub leaf_index: i64,
     /// `sha256:…` over a zero byte and the record: the leaf's hash.
     pub record_hash: String,
@@ -114,7 +114,7 @@ impl From<StoredRecord> for RecordView {
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RecordsView {
-    /// In log order.
+    /// The records, in log order.
     pub records: Vec<RecordView>,
     /// `from` of the next page; absent at the log's end.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -145,7 +145,7 @@ pub struct RecordsParams {
         (status = 503, description = "The store is away"),
     )
 )]
-pub async fn records(
+pub(super) async fn records(
     State(api): State<Api>,
     Auditor(principal): Auditor,
     Params(params): Params<RecordsParams>,
@@ -164,11 +164,11 @@ pub async fn records(
     Ok(axum::Json(RecordsView { records, next_from }))
 }
 
-/// An inclusion proof.
+/// Proof that a record is in the tree of a size (RFC 6962).
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct InclusionView {
-    /// The record's place.
+    /// Place of the record in the log, from 0.
     pub leaf_index: u64,
     /// Records of the tree that it is proven to be in.
     pub tree_size: u64,
@@ -212,7 +212,7 @@ pub struct InclusionParams {
         (status = 503, description = "The store is away"),
     )
 )]
-pub async fn inclusion(
+pub(super) async fn inclusion(
     State(api): State<Api>,
     Auditor(principal): Auditor,
     Params(params): Params<InclusionParams>,
@@ -274,7 +274,7 @@ fn read_hash(text: &str) -> Option<Hash> {
     hex::decode(text.strip_prefix("sha256:")?).ok()?.try_into().ok()
 }
 
-/// A consistency proof.
+/// Proof that a tree continues an earlier one (RFC 6962).
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ConsistencyView {
@@ -317,7 +317,7 @@ pub struct ConsistencyParams {
         (status = 503, description = "The store is away"),
     )
 )]
-pub async fn consistency(
+pub(super) async fn consistency(
     State(api): State<Api>,
     Auditor(principal): Auditor,
     Params(params): Params<ConsistencyParams>,
@@ -382,7 +382,7 @@ pub struct TreeKeyView {
 /// The keys of a log.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct TreeKeysView {
-    /// Oldest first.
+    /// The keys, oldest first.
     pub keys: Vec<TreeKeyView>,
 }
 
@@ -395,7 +395,7 @@ pub struct TreeKeysView {
         (status = 503, description = "The store is away"),
     )
 )]
-pub async fn keys(
+pub(super) async fn keys(
     State(api): State<Api>,
     Auditor(principal): Auditor,
 ) -> Result<axum::Json<TreeKeysView>, Problem> {

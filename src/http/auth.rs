@@ -20,9 +20,7 @@ pub struct OptionalCaller(pub Option<Principal>);
 
 /// An agent, by its own key.
 pub struct AgentCaller {
-    /// The key's principal.
     pub principal: Principal,
-    /// The agent.
     pub id: AgentId,
 }
 
@@ -35,7 +33,6 @@ pub struct Operator(pub Principal);
 /// A reader of evidence: auditor, operator or admin.
 pub struct Auditor(pub Principal);
 
-/// An admin.
 pub struct Admin(pub Principal);
 
 fn key_of(headers: &HeaderMap) -> Option<&str> {

@@ -1,6 +1,8 @@
 //! `GET /tasks/{taskId}/blame`: which hop, agent and contract wrote a value. Records are read in small
 //! pages; of each message only a hash of the value stays.
 
+use std::collections::HashMap;
+
 use axum::extract::State;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -38,7 +40,7 @@ pub struct BlameParams {
 #[derive(ToSchema)]
 #[schema(rename_all = "camelCase")]
 pub struct BlameView {
-    /// The task.
+    /// UUID of the task.
     pub task_id: String,
     /// The handoff whose message was looked at.
     pub handoff_id: String,
@@ -75,13 +77,13 @@ pub struct BlameView {
 #[derive(ToSchema)]
 #[schema(rename_all = "camelCase")]
 pub struct BlamedHop {
-    /// The handoff.
+    /// UUID of the handoff.
     pub handoff_id: String,
     /// Its record's place in the log.
     pub leaf_index: i64,
     /// `sha256:…` over the record: the leaf's hash.
     pub record_hash: String,
-    /// Who sent it.
+    /// Sender, as its record names it.
     #[schema(required)]
     pub from_agent: Option<RecordParty>,
     /// The contract that ruled the edge.
@@ -96,14 +98,14 @@ pub struct BlamedHop {
 #[derive(ToSchema)]
 #[schema(rename_all = "camelCase")]
 pub struct BlameStep {
-    /// The handoff.
+    /// UUID of the handoff.
     pub handoff_id: String,
     /// Its record's place in the log.
     pub leaf_index: i64,
-    /// Who sent it.
+    /// Id of the agent that sent it.
     #[schema(required)]
     pub agent_id: Option<String>,
-    /// What it did.
+    /// The change that the step made to the value.
     #[schema(value_type = open::ValueChange)]
     pub change: String,
     /// `sha256:…` over the value's canonical form after it; null where there is none or the caller may not know.
@@ -122,7 +124,7 @@ pub struct BlameStep {
         (status = 503, description = "The store or the archive is away"),
     )
 )]
-pub async fn blame(
+pub(super) async fn blame(
     State(api): State<Api>,
     Caller(principal): Caller,
     Id(id): Id<TaskId>,
@@ -184,6 +186,8 @@ struct BlameReader<'a> {
     reader: Option<&'a AgentId>,
     blame: Blame<Hop>,
     checked: EvidenceCheck,
+    /// The records of handoffs whose streams are open, by id.
+    opened: HashMap<String, Value>,
     /// The latest handoff that the caller may ask about, and the value of its message at the pointer.
     view: Option<(String, Option<Value>)>,
     /// Reason for which that message is gone.
@@ -193,25 +197,36 @@ struct BlameReader<'a> {
 impl<'a> BlameReader<'a> {
     fn new(pointer: &'a Pointer, asked: Option<String>, reader: Option<&'a AgentId>) -> Self {
         let (blame, checked) = (Blame::default(), EvidenceCheck::default());
-        Self { pointer, asked, reader, blame, checked, view: None, gone: None }
+        let opened = HashMap::new();
+        Self { pointer, asked, reader, blame, checked, opened, view: None, gone: None }
     }
 
     fn take(&mut self, record: &StoredRecord) {
         let body = self.checked.record(record);
         let content = self.checked.content(record, &body);
-        let Some(id) = record.handoff_id.clone().filter(|_| record.kind == "HANDOFF") else {
-            return;
+        let Some(id) = record.handoff_id.clone() else { return };
+        let closed = match record.kind.as_str() {
+            "HANDOFF" => None,
+            // The assembled message is the handoff's from here on: what its opening said of the parties stays.
+            "STREAM_CLOSED" => match self.opened.remove(&id) {
+                Some(opened) => Some(opened),
+                None => return,
+            },
+            _ => return,
         };
-        let member = |name: &str| body.get(name).cloned().unwrap_or_default();
+        let opening = closed.as_ref().unwrap_or(&body);
+        let member = |name: &str| opening.get(name).cloned().unwrap_or_default();
         let is_reader = |party: &str| {
-            let agent = body.pointer(party).and_then(Value::as_str);
+            let agent = opening.pointer(party).and_then(Value::as_str);
             self.reader.is_none_or(|reader| agent == Some(reader.as_str()))
         };
         let open = is_reader("/fromAgent/agentId") || is_reader("/toAgent/agentId");
         let value = self.pointer.find(&content);
         let seen =
             if content.is_null() { ValueState::Erased } else { ValueState::in_message(value) };
-        if open && self.asked.as_ref().is_none_or(|asked| *asked == id) {
+        // The end of an earlier handoff's stream makes it no later one.
+        let latest = closed.is_none() || self.view.as_ref().is_some_and(|(view, _)| *view == id);
+        if open && latest && self.asked.as_ref().is_none_or(|asked| *asked == id) {
             self.gone = gone(record);
             self.view = Some((id.clone(), value.cloned().filter(|_| seen != ValueState::Erased)));
         }
@@ -222,10 +237,17 @@ impl<'a> BlameReader<'a> {
             record_hash: hash_text(&record.hash),
             agent: member("fromAgent"),
             contract: member("contract"),
-            time: member("time"),
+            time: body.get("time").cloned().unwrap_or_default(),
             open,
         };
-        self.blame.add(id, parent, seen, hop);
+        if closed.is_some() {
+            self.blame.replace(&id, seen, hop);
+            return;
+        }
+        self.blame.add(id.clone(), parent, seen, hop);
+        if body.get("stream").is_some() {
+            self.opened.insert(id, body);
+        }
     }
 
     fn answer(&self, task: TaskId) -> Option<Value> {

@@ -155,7 +155,7 @@ impl WhoseParams {
         Busy,
     )
 )]
-pub async fn put(
+pub(super) async fn put(
     State(api): State<Api>,
     Operator(principal): Operator,
     Id(window): Id<String>,
@@ -217,7 +217,7 @@ fn warnings(cap: &Cap, now: Micros) -> Vec<WarningView> {
         Busy,
     )
 )]
-pub async fn delete(
+pub(super) async fn delete(
     State(api): State<Api>,
     Operator(principal): Operator,
     Id(window): Id<String>,
@@ -282,7 +282,7 @@ async fn change(
         (status = 403, description = "An agent's key"),
     )
 )]
-pub async fn list(
+pub(super) async fn list(
     State(api): State<Api>,
     Auditor(principal): Auditor,
     Params(whose): Params<WhoseParams>,

@@ -67,7 +67,7 @@ fn read_cursor(text: &str) -> Option<CheckpointCursor> {
         (status = 404, description = "Not a UUID"),
     )
 )]
-pub async fn list(
+pub(super) async fn list(
     State(api): State<Api>,
     Caller(principal): Caller,
     Id(id): Id<TaskId>,
@@ -99,7 +99,7 @@ pub async fn list(
     }))
 }
 
-/// Which checkpoint.
+/// The checkpoint to restore.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct RestoreBody {
@@ -125,7 +125,7 @@ pub struct RestoreBody {
         Busy,
     )
 )]
-pub async fn restore(
+pub(super) async fn restore(
     State(api): State<Api>,
     Participant(principal): Participant,
     Ids(task_id, execution_id): Ids<TaskId, ExecutionId>,

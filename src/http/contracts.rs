@@ -95,7 +95,7 @@ pub struct LintedContract {
     pub level: Option<String>,
     /// What it lacks for the next level.
     pub missing: Vec<String>,
-    /// What was found.
+    /// The linter's findings.
     pub findings: Vec<LintFinding>,
     /// What of the contract would be taken and not hold in full; absent where there is nothing.
     pub warnings: Option<Vec<WarningView>>,
@@ -104,7 +104,7 @@ pub struct LintedContract {
 /// One finding of the linter.
 #[derive(ToSchema)]
 pub struct LintFinding {
-    /// The rule's name.
+    /// Name of the rule that the contract breaks.
     pub rule: String,
     /// How much it weighs.
     #[schema(value_type = open::Severity)]
@@ -113,7 +113,7 @@ pub struct LintFinding {
     pub line: usize,
     /// The column, from 1.
     pub column: usize,
-    /// What is wrong.
+    /// What is wrong, in a sentence for people.
     pub message: String,
 }
 
@@ -142,7 +142,7 @@ pub struct LintManyBody {
 pub enum ContractOrText {
     /// The contract.
     Document(ContractDocument),
-    /// Its text.
+    /// The contract's text, YAML or JSON.
     Text(String),
 }
 
@@ -204,7 +204,7 @@ fn concerns(principal: &Principal, agents: &Agents, ready: &CompiledContract) ->
         Busy,
     )
 )]
-pub async fn put(
+pub(super) async fn put(
     State(api): State<Api>,
     Operator(principal): Operator,
     Id(id): Id<String>,
@@ -357,9 +357,9 @@ async fn judge(
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct ListParams {
-    /// About this source.
+    /// Only contracts with this source.
     source: Option<String>,
-    /// About this target.
+    /// Only contracts with this target.
     target: Option<String>,
 }
 
@@ -372,7 +372,7 @@ pub struct ListParams {
         (status = 400, description = "A malformed parameter"),
     )
 )]
-pub async fn list(
+pub(super) async fn list(
     State(api): State<Api>,
     Caller(principal): Caller,
     Params(params): Params<ListParams>,
@@ -411,7 +411,7 @@ pub struct GetParams {
         (status = 404, description = "No such contract or version"),
     )
 )]
-pub async fn get(
+pub(super) async fn get(
     State(api): State<Api>,
     Caller(principal): Caller,
     Id(id): Id<String>,
@@ -444,7 +444,7 @@ pub async fn get(
         (status = 422, description = "Not what can be linted"),
     )
 )]
-pub async fn lint_all(
+pub(super) async fn lint_all(
     State(api): State<Api>,
     Auditor(principal): Auditor,
     Text(text): Text,

@@ -23,12 +23,12 @@ use handoffd_store::store::HandoffFilter;
 /// Handoffs read at once.
 const PAGE: i64 = 500;
 
-/// Tokens.
+/// Tokens that agents reported as used, summed up.
 #[derive(Debug, Default, Serialize, ToSchema)]
 pub struct SpentTokensView {
-    /// Read.
+    /// Tokens that the agents' models read.
     pub prompt: u64,
-    /// Written.
+    /// Tokens that the agents' models wrote.
     pub completion: u64,
 }
 
@@ -61,17 +61,17 @@ pub struct SumsView {
     #[serde(rename = "overdrawnUSD")]
     #[schema(value_type = f64)]
     pub overdrawn: Usd,
-    /// Tokens in all.
+    /// Tokens of all agents on the task.
     pub tokens: SpentTokensView,
 }
 
-/// One agent's part.
+/// The cost of one agent's handoffs on the task.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AgentCostView {
-    /// The agent.
+    /// Id of the agent whose costs these are.
     pub agent_id: String,
-    /// What it spent.
+    /// US dollars that it spent on the task.
     #[serde(rename = "spentUSD")]
     #[schema(value_type = f64)]
     pub spent: Usd,
@@ -87,13 +87,13 @@ pub struct AgentCostView {
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct HopCostView {
-    /// The handoff.
+    /// UUID of the handoff.
     pub handoff_id: String,
-    /// Who sent.
+    /// Id of the agent that sent it.
     pub from_agent_id: String,
-    /// Who received.
+    /// Id of the agent that received it.
     pub to_agent_id: String,
-    /// Where it stands.
+    /// Its status.
     #[schema(value_type = open::HandoffStatus)]
     pub status: String,
     /// `costSpentSoFarUSD` of its message: cumulative along the path to it.
@@ -113,7 +113,7 @@ pub struct HopCostView {
     #[serde(rename = "receiverSpentUSD")]
     #[schema(value_type = f64)]
     pub receiver_spent: Usd,
-    /// Tokens of both.
+    /// Tokens of sender and receiver together.
     pub tokens: SpentTokensView,
     /// What its receiver holds of it.
     #[serde(rename = "reservedUSD")]
@@ -128,14 +128,14 @@ pub struct HopCostView {
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TaskCostView {
-    /// The task.
+    /// UUID of the task.
     pub task_id: String,
-    /// Where it stands.
+    /// Its status.
     #[schema(value_type = open::TaskStatus)]
     pub status: String,
     /// The sums; null for a task that was begun before there were books.
     pub sums: Option<SumsView>,
-    /// By agent.
+    /// The cost by agent.
     pub agents: Vec<AgentCostView>,
     /// By handoff: those that follow none, with what follows them.
     pub hops: Vec<HopCostView>,
@@ -151,7 +151,7 @@ pub struct TaskCostView {
         (status = 503, description = "The store is away"),
     )
 )]
-pub async fn cost(
+pub(super) async fn cost(
     State(api): State<Api>,
     Caller(principal): Caller,
     Id(id): Id<TaskId>,

@@ -12,7 +12,7 @@ use super::Api;
 use super::auth::{Auditor, Operator};
 use super::extract::{Id, Ids, Json, Params, preferred_wait};
 use super::problem::{BadBody, Busy, Problem};
-use super::views::Receipt;
+use super::views::ReceiptView;
 use handoffd_broker::directory::Principal;
 use handoffd_broker::intake::actor;
 use handoffd_broker::ledger::command::{
@@ -39,15 +39,15 @@ pub(super) const MAX_NOTE: usize = 2000;
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ErasureView {
-    /// The erasure.
+    /// UUID of the erasure.
     pub erasure_id: String,
     /// Whose data, as the caller named it.
     pub subject_id: String,
     /// `RUNNING`, `SCRUBBING` (no row holds any of it, files are being cleaned) or `COMPLETED`.
     pub status: ErasureStatus,
-    /// How much goes.
+    /// The data that the erasure covers.
     pub scope: ErasureScope,
-    /// Why: a code.
+    /// Why it was asked for: a code.
     pub reason: String,
     /// What records name the person by: SHA-256 over a tag, `subjectSalt` and the id.
     pub subject_commitment: String,
@@ -64,7 +64,7 @@ pub struct ErasureView {
     pub erased_at: Option<String>,
     /// The `ERASURE_COMPLETED` record.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub receipt: Option<Receipt>,
+    pub receipt: Option<ReceiptView>,
 }
 
 /// What an erasure took away.
@@ -75,7 +75,7 @@ pub struct ErasedCounts {
     pub personal_data: i64,
     /// Messages and other contents of records.
     pub contents: i64,
-    /// Checkpoints.
+    /// Number of checkpoints that went so far.
     pub checkpoints: i64,
 }
 
@@ -90,7 +90,7 @@ pub struct EraseParams {
     scope: Option<ErasureScope>,
 }
 
-/// Why to erase.
+/// A request for an erasure.
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct EraseBody {
@@ -146,7 +146,7 @@ fn salt(api: &Api, subject: &SubjectRef, id: ErasureId) -> [u8; 16] {
         Busy,
     )
 )]
-pub async fn erase(
+pub(super) async fn erase(
     State(api): State<Api>,
     Operator(principal): Operator,
     Id(id): Id<String>,
@@ -276,7 +276,7 @@ async fn certificate(
 }
 
 /// The receipt of the record that ended an erasure.
-async fn receipt(api: &Api, row: &ErasureRow) -> Result<Option<Receipt>, Problem> {
+async fn receipt(api: &Api, row: &ErasureRow) -> Result<Option<ReceiptView>, Problem> {
     let Some(leaf_index) = row.leaf_index else { return Ok(None) };
     let found = api.store.list_records(&row.tenant, None, leaf_index, 1, false).await?;
     let head = api.store.find_head(&row.tenant).await?;
@@ -285,7 +285,7 @@ async fn receipt(api: &Api, row: &ErasureRow) -> Result<Option<Receipt>, Problem
     let sealed =
         SealedRecord { log_id: head.log_id, leaf_index, hash, body: record.body, tree_size: 0 };
     let receipt = tree::receipt(&*api.store, &api.notary, &row.tenant, &sealed).await?;
-    Ok(receipt.as_ref().map(Receipt::from))
+    Ok(receipt.as_ref().map(ReceiptView::from))
 }
 
 /// Watch an erasure, or fetch its certificate again.
@@ -301,7 +301,7 @@ async fn receipt(api: &Api, row: &ErasureRow) -> Result<Option<Receipt>, Problem
         (status = 404, description = "No such erasure of this person"),
     )
 )]
-pub async fn get_erasure(
+pub(super) async fn get_erasure(
     State(api): State<Api>,
     Auditor(principal): Auditor,
     Ids(subject_id, id): Ids<String, ErasureId>,

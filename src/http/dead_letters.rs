@@ -21,15 +21,15 @@ use handoffd_core::domain::dead_letter::DeadLetterStatus;
 use handoffd_core::domain::ids::{AgentId, HandoffId, Micros};
 use handoffd_store::store::{DeadLetterFilter, DeadLetterRow};
 
-/// A dead letter.
+/// A dead letter: a handoff kept for a person.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct DeadLetterView {
     /// The handoff's id, and the dead letter's.
     pub handoff_id: String,
-    /// Its task.
+    /// UUID of the handoff's task.
     pub task_id: String,
-    /// Who sent it.
+    /// Id of the agent that sent it.
     pub from_agent: String,
     /// To whom, where that was found.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -82,9 +82,9 @@ pub struct ListParams {
     status: Option<String>,
     /// With this primary reason.
     reason: Option<String>,
-    /// From this agent.
+    /// Only from this sender.
     from_agent: Option<String>,
-    /// To this agent.
+    /// Only to this receiver.
     to_agent: Option<String>,
     /// `nextCursor` of the page before.
     cursor: Option<String>,
@@ -103,7 +103,7 @@ pub struct ListParams {
         (status = 403, description = "An agent's key"),
     )
 )]
-pub async fn list(
+pub(super) async fn list(
     State(api): State<Api>,
     Auditor(principal): Auditor,
     Params(params): Params<ListParams>,
@@ -141,7 +141,7 @@ pub async fn list(
         (status = 404, description = "No such dead letter"),
     )
 )]
-pub async fn get(
+pub(super) async fn get(
     State(api): State<Api>,
     Auditor(principal): Auditor,
     Id(id): Id<HandoffId>,
@@ -161,7 +161,7 @@ const MAX_WAIVE: usize = 1_000;
 /// Default of decisions a second.
 const DEFAULT_RATE: u32 = 50;
 
-/// An appeal upheld.
+/// A decision to release a dead letter.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ReleaseBody {
@@ -196,7 +196,7 @@ pub struct DiscardBody {
         Busy,
     )
 )]
-pub async fn release(
+pub(super) async fn release(
     State(api): State<Api>,
     Operator(principal): Operator,
     Id(id): Id<HandoffId>,
@@ -237,7 +237,7 @@ fn appeal_of(reason: &str, waive: Vec<String>, strict: bool) -> Result<Appeal, P
         Busy,
     )
 )]
-pub async fn discard(
+pub(super) async fn discard(
     State(api): State<Api>,
     Operator(principal): Operator,
     Id(id): Id<HandoffId>,
@@ -254,17 +254,17 @@ pub async fn discard(
 pub struct BulkFilter {
     /// With this primary reason.
     reason: Option<String>,
-    /// From this agent.
+    /// Only from this sender.
     #[schema(value_type = Option<String>)]
     source: Option<AgentId>,
-    /// To this agent.
+    /// Only to this receiver.
     #[schema(value_type = Option<String>)]
     target: Option<AgentId>,
     /// Kept at this time or later, RFC 3339.
     from: Option<String>,
     /// Kept before this time, RFC 3339.
     to: Option<String>,
-    /// Just these.
+    /// Only these handoffs, by their UUIDs.
     #[schema(value_type = Option<Vec<String>>)]
     ids: Option<Vec<HandoffId>>,
 }
@@ -293,11 +293,11 @@ pub struct BulkBody {
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct BulkItem {
-    /// Which.
+    /// UUID of the dead letter's handoff.
     pub handoff_id: String,
     /// `released`, `discarded`, `refused` or `failed`; in a dry run, what would have come of it.
     pub result: String,
-    /// What keeps it.
+    /// The failures for which it stays a dead letter.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub failures: Vec<FailureView>,
     /// Why it could not be decided on.
@@ -309,7 +309,7 @@ pub struct BulkItem {
 #[derive(Debug, Default, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct BulkView {
-    /// Nothing was changed.
+    /// True where the request asked for a trial: nothing was changed.
     pub dry_run: bool,
     /// How many the filter found.
     pub matched: usize,
@@ -321,7 +321,7 @@ pub struct BulkView {
     pub failed: usize,
     /// More fit the filter than one call takes, or the broker is stopping: call again.
     pub more: bool,
-    /// One entry each.
+    /// One entry for each dead letter.
     pub items: Vec<BulkItem>,
 }
 
@@ -337,7 +337,7 @@ pub struct BulkView {
         Busy,
     )
 )]
-pub async fn release_many(
+pub(super) async fn release_many(
     State(api): State<Api>,
     Operator(principal): Operator,
     Json(said): Json<BulkBody>,
@@ -359,7 +359,7 @@ pub async fn release_many(
         Busy,
     )
 )]
-pub async fn discard_many(
+pub(super) async fn discard_many(
     State(api): State<Api>,
     Operator(principal): Operator,
     Json(said): Json<BulkBody>,

@@ -12,7 +12,6 @@ use handoffd_broker::feed;
 use handoffd_core::domain::event::EventType;
 use handoffd_core::gate;
 
-/// The published document.
 #[derive(Debug, Clone, Serialize)]
 #[serde(transparent)]
 pub struct Published(Value);

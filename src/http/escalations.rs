@@ -21,11 +21,11 @@ use handoffd_store::store::EscalationFilter;
 /// The longest reason that a person may give, in characters.
 pub const MAX_REASON: usize = 2_000;
 
-/// An escalation.
+/// An escalation: a question that waits for a person.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct EscalationView {
-    /// Its id.
+    /// UUID of the escalation.
     pub escalation_id: String,
     /// The task that waits.
     pub task_id: String,
@@ -34,10 +34,10 @@ pub struct EscalationView {
     pub handoff_id: Option<String>,
     /// From whom the failing edge leads.
     pub from_agent: String,
-    /// To whom.
+    /// Id of the agent that the failing edge leads to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub to_agent: Option<String>,
-    /// Why: a code.
+    /// Why a person is asked: a code.
     pub reason: String,
     /// How the contract says that people are reached.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -84,7 +84,7 @@ impl From<&Escalation> for EscalationView {
             timeout_at: row.timeout_at.rfc3339(),
             resolved_at: row.resolved_at.map(Micros::rfc3339),
             resolved_by: row.resolved_by.clone(),
-            resolution: row.resolution.clone(),
+            resolution: row.resolution.map(|outcome| outcome.as_str().to_owned()),
         }
     }
 }
@@ -96,7 +96,7 @@ impl From<&Escalation> for EscalationView {
 pub struct ListParams {
     /// `OPEN`, `RESOLVED` or `TIMED_OUT`.
     status: Option<String>,
-    /// Of this task.
+    /// Only escalations of this task.
     task_id: Option<String>,
     /// `nextCursor` of the page before.
     cursor: Option<String>,
@@ -115,7 +115,7 @@ pub struct ListParams {
         (status = 403, description = "An agent's key"),
     )
 )]
-pub async fn list(
+pub(super) async fn list(
     State(api): State<Api>,
     Auditor(principal): Auditor,
     Params(params): Params<ListParams>,
@@ -150,7 +150,7 @@ pub async fn list(
         (status = 404, description = "No such escalation"),
     )
 )]
-pub async fn get(
+pub(super) async fn get(
     State(api): State<Api>,
     Auditor(principal): Auditor,
     Id(id): Id<EscalationId>,
@@ -160,7 +160,7 @@ pub async fn get(
         .ok_or_else(|| Problem::not_found("escalation"))
 }
 
-/// What to do.
+/// What a person decides on an escalation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Action {
@@ -180,7 +180,7 @@ pub enum Action {
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ResolveBody {
-    /// What to do.
+    /// What a person decides on an escalation.
     action: Action,
     /// To whom; for `reassign`, and for no other action.
     #[serde(default)]
@@ -233,7 +233,7 @@ pub(super) fn wrong(pointer: &str, message: &str) -> Problem {
         Busy,
     )
 )]
-pub async fn resolve(
+pub(super) async fn resolve(
     State(api): State<Api>,
     Operator(principal): Operator,
     Id(id): Id<EscalationId>,
@@ -256,7 +256,7 @@ pub async fn resolve(
     };
     let now = api.now();
     let words = serde_json::json!({
-        "action": resolution.as_str(), "agentId": said.agent_id, "reason": reason,
+        "action": resolution.outcome().as_str(), "agentId": said.agent_id, "reason": reason,
     });
     let agents = [row.target.clone()].into_iter().chain(said.agent_id.clone()).collect();
     let reply = api

@@ -32,6 +32,9 @@ const LOOK_AGAIN: Duration = Duration::from_millis(500);
 /// Silence on a stream before a comment is sent, so that nothing on the way takes it for dead.
 const HEARTBEAT: Duration = Duration::from_secs(15);
 
+/// The `Last-Event-ID` of a stream that begins behind everything that is committed.
+pub(crate) const NOW: &str = "now";
+
 /// Events read at once for a stream.
 const STREAM_PAGE: usize = 100;
 
@@ -90,7 +93,7 @@ pub struct CloudEvent {
     pub id: String,
     /// The broker and the tenant.
     pub source: String,
-    /// The event's type.
+    /// Type of the event, such as `handoff.accepted`.
     #[schema(value_type = open::EventType, rename = "type")]
     pub kind: String,
     /// When it happened, RFC 3339.
@@ -118,7 +121,7 @@ pub struct EventData {}
 /// The types of events, with their schemas.
 #[derive(ToSchema)]
 pub struct EventSchemasView {
-    /// One a type.
+    /// One entry for each event type.
     pub items: Vec<EventSchemaRef>,
 }
 
@@ -168,7 +171,7 @@ fn types(text: Option<&str>) -> Result<Vec<EventType>, Problem> {
         Busy,
     )
 )]
-pub async fn list(
+pub(super) async fn list(
     State(api): State<Api>,
     Caller(principal): Caller,
     Params(params): Params<FeedParams>,
@@ -185,7 +188,11 @@ pub async fn list(
         types: types(params.types.as_deref())?,
         agent_id: own.or(asked),
         task_id: parameter("taskId", params.task_id.as_deref())?,
+        handoff_id: None,
     };
+    if params.format == Some(EventFormat::A2a) {
+        return Err(Problem::invalid("format can be: standard, cloudevents"));
+    }
     let tenant = &principal.tenant;
     let mut after = match &params.since {
         Some(since) => position(&api, tenant, since).await?,
@@ -201,7 +208,7 @@ pub async fn list(
         if !page.items.is_empty() || tokio::time::Instant::now() >= deadline {
             let mut items = Vec::with_capacity(page.items.len());
             for row in &page.items {
-                items.push(api.feed.tell(row, params.format.unwrap_or_default(), None).await?);
+                items.push(api.feed.render(row, params.format.unwrap_or_default(), None).await?);
             }
             return Ok(axum::Json(FeedView { items, next_cursor: after.to_string() }));
         }
@@ -221,7 +228,7 @@ pub async fn list(
     get, path = "/tasks/{taskId}/events", tag = "events", operation_id = "watchTask",
     params(
         ("taskId" = String, Path, description = "The task's UUID"),
-        ("Last-Event-ID" = Option<String>, Header, description = "Go on behind this event; browsers send it by themselves"),
+        ("Last-Event-ID" = Option<String>, Header, description = "Go on behind this event; browsers send it by themselves. `now`: behind what is committed"),
     ),
     responses(
         (status = 200, description = "A stream; `id` is the event's cursor, `event` its type, `data` the event in the standard format", body = String, content_type = "text/event-stream"),
@@ -230,7 +237,7 @@ pub async fn list(
         Busy,
     )
 )]
-pub async fn watch_task(
+pub(super) async fn watch_task(
     State(api): State<Api>,
     Caller(principal): Caller,
     Id(id): Id<TaskId>,
@@ -239,6 +246,10 @@ pub async fn watch_task(
     let task = tasks::find(&api, &principal, id).await?;
     let after = match headers.get("last-event-id") {
         None => Position::START,
+        Some(value) if value == NOW => {
+            let head = api.store.find_head(&principal.tenant).await?;
+            Position::behind(head.map_or(0, |head| head.size) - 1)
+        }
         Some(value) => {
             let text = value.to_str().unwrap_or_default();
             text.parse().map_err(|_| Problem::invalid("Last-Event-ID is no cursor of the feed"))?
@@ -305,7 +316,7 @@ impl EventStream {
         let page = feed.page(&self.tenant, &self.filter, self.after, STREAM_PAGE).await?;
         self.after = page.next;
         for row in &page.items {
-            let told = feed.tell(row, EventFormat::Standard, None).await?;
+            let told = feed.render(row, EventFormat::Standard, None).await?;
             let event = SseEvent::default()
                 .id(row.position.to_string())
                 .event(row.event.kind.as_str())
@@ -320,7 +331,10 @@ impl EventStream {
 #[utoipa::path(
     get, path = "/schemas/events", tag = "schemas", operation_id = "listEventSchemas",
     security(()),
-    responses((status = 200, description = "The types", body = EventSchemasView))
+    responses(
+        (status = 200, description = "The types", body = EventSchemasView),
+        (status = 400, description = "An unknown query parameter"),
+    )
 )]
 pub async fn event_schemas() -> axum::Json<Value> {
     let items: Vec<Value> = EventType::ALL

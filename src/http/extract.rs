@@ -29,7 +29,6 @@ use handoffd_store::store::Cursor;
 /// The body's bytes: `application/json`, within the size limit, sent in time. A large one is read
 /// when its turn comes, and keeps its share of the budget for as long as this lives.
 pub struct JsonBytes {
-    /// The bytes.
     pub bytes: Bytes,
     share: Option<Arc<Share>>,
 }
@@ -69,6 +68,46 @@ impl FromRequest<Api> for JsonBytes {
         }
         let (bytes, share) = read(request, api).await?;
         Ok(Self { bytes, share: share.map(Arc::new) })
+    }
+}
+
+/// A body of one JSON document, or of one a line (`application/x-ndjson`).
+pub struct JsonOrLines {
+    bytes: Bytes,
+    /// Whether it has a document a line.
+    pub lines: bool,
+    _share: Option<Share>,
+}
+
+impl JsonOrLines {
+    /// The documents, in order; empty lines are left out.
+    #[must_use]
+    pub fn documents(&self) -> Vec<Bytes> {
+        if !self.lines {
+            return vec![self.bytes.clone()];
+        }
+        let lines = self.bytes.split(|byte| *byte == b'\n');
+        let filled = lines.filter(|line| !line.trim_ascii().is_empty());
+        filled.map(|line| self.bytes.slice_ref(line)).collect()
+    }
+}
+
+impl FromRequest<Api> for JsonOrLines {
+    type Rejection = Problem;
+    async fn from_request(request: Request, api: &Api) -> Result<Self, Problem> {
+        let kind = request.headers().get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
+        let kind = kind.unwrap_or_default().split(';').next().unwrap_or_default().trim();
+        let lines = ["application/x-ndjson", "application/ndjson", "application/jsonl"]
+            .iter()
+            .any(|one| kind.eq_ignore_ascii_case(one));
+        if !lines && !is_json(request.headers()) {
+            return Err(Problem::new(
+                Code::UnsupportedMediaType,
+                "send a chunk as `application/json`, or a line for each as `application/x-ndjson`",
+            ));
+        }
+        let (bytes, share) = read(request, api).await?;
+        Ok(Self { bytes, lines, _share: share })
     }
 }
 
@@ -241,7 +280,7 @@ impl FromRequest<Api> for Text {
 }
 
 /// Work on a large body goes to a thread of its own, so that it does not hold up what is small.
-pub async fn heavy<T: Send + 'static>(
+pub(crate) async fn heavy<T: Send + 'static>(
     size: usize,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, Problem> {
@@ -254,7 +293,7 @@ pub async fn heavy<T: Send + 'static>(
 }
 
 /// Strict JSON, as for messages.
-pub async fn parse(bytes: Bytes) -> Result<Value, Problem> {
+pub(crate) async fn parse(bytes: Bytes) -> Result<Value, Problem> {
     heavy(bytes.len(), move || json::parse(&bytes)).await?.map_err(|fault| {
         if fault.is_malformed() {
             Problem::malformed(fault.into_failure())
@@ -265,7 +304,7 @@ pub async fn parse(bytes: Bytes) -> Result<Value, Problem> {
 }
 
 /// A value as a type, with what does not fit.
-pub fn typed<T: DeserializeOwned>(value: Value) -> Result<T, Problem> {
+pub(crate) fn typed<T: DeserializeOwned>(value: Value) -> Result<T, Problem> {
     T::deserialize(value).map_err(|err| {
         Problem::refusal(
             vec![Failure::new(Stage::Schema, Code::SchemaInvalid, "", err.to_string())],
@@ -328,7 +367,7 @@ pub const MAX_PAGE: i64 = 500;
 const DEFAULT_PAGE: i64 = 50;
 
 /// `limit` as asked, within bounds.
-pub fn page_size(limit: Option<i64>) -> Result<i64, Problem> {
+pub(crate) fn page_size(limit: Option<i64>) -> Result<i64, Problem> {
     match limit {
         None => Ok(DEFAULT_PAGE),
         Some(limit) if (1..=MAX_PAGE).contains(&limit) => Ok(limit),
@@ -343,7 +382,7 @@ pub fn write_cursor(cursor: &Cursor) -> String {
 }
 
 /// Reads back a cursor that this broker gave out.
-pub fn read_cursor(text: Option<&str>) -> Result<Option<Cursor>, Problem> {
+pub(crate) fn read_cursor(text: Option<&str>) -> Result<Option<Cursor>, Problem> {
     text.map(|text| {
         let plain = URL_SAFE_NO_PAD
             .decode(text)
@@ -362,33 +401,42 @@ fn bad_cursor() -> Problem {
 }
 
 /// A query parameter as an id or a status.
-pub fn parameter<T: FromStr>(name: &str, text: Option<&str>) -> Result<Option<T>, Problem> {
+pub(crate) fn parameter<T: FromStr>(name: &str, text: Option<&str>) -> Result<Option<T>, Problem> {
     text.map(|text| text.parse().map_err(|_| Problem::invalid(format!("{name} is malformed"))))
         .transpose()
 }
 
-/// `Prefer: wait=N` (RFC 7240 §4.3), N in seconds up to 60.
-pub fn preferred_wait(headers: &HeaderMap) -> Result<Option<Duration>, Problem> {
+/// The value of a preference in `Prefer` (RFC 7240), without its quotes; the first counts.
+///
+/// # Errors
+/// A header that is not visible ASCII.
+pub(crate) fn preference<'a>(
+    headers: &'a HeaderMap,
+    name: &str,
+) -> Result<Option<&'a str>, Problem> {
     for value in headers.get_all("prefer") {
         let text = value.to_str().map_err(|_| Problem::invalid("Prefer is malformed"))?;
-        for preference in text.split([',', ';']) {
-            let Some((name, value)) = preference.split_once('=') else { continue };
-            if !name.trim().eq_ignore_ascii_case("wait") {
-                continue;
-            }
-            let seconds: u64 = value
-                .trim()
-                .trim_matches('"')
-                .parse()
-                .map_err(|_| Problem::invalid("Prefer: wait takes whole seconds"))?;
-            return Ok(Some(Duration::from_secs(seconds.min(60))));
+        let mut pairs = text.split([',', ';']).filter_map(|one| one.split_once('='));
+        if let Some((_, value)) = pairs.find(|(own, _)| own.trim().eq_ignore_ascii_case(name)) {
+            return Ok(Some(value.trim().trim_matches('"')));
         }
     }
     Ok(None)
 }
 
+/// The time of `Prefer: wait=N`, 60 seconds at most.
+///
+/// # Errors
+/// A time that is not in whole seconds.
+pub(crate) fn preferred_wait(headers: &HeaderMap) -> Result<Option<Duration>, Problem> {
+    let Some(seconds) = preference(headers, "wait")? else { return Ok(None) };
+    let seconds: u64 =
+        seconds.parse().map_err(|_| Problem::invalid("Prefer: wait takes whole seconds"))?;
+    Ok(Some(Duration::from_secs(seconds.min(60))))
+}
+
 /// `Idempotency-Key`, bare or quoted.
-pub fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Problem> {
+pub(crate) fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Problem> {
     let Some(value) = headers.get("idempotency-key") else { return Ok(None) };
     let text = value.to_str().unwrap_or_default().trim();
     let bare = text.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).unwrap_or(text);

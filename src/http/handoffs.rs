@@ -1,8 +1,5 @@
 //! `/handoffs`: submitting, validating, reading.
 
-use std::sync::Arc;
-use std::time::Duration;
-
 use axum::extract::{Extension, FromRequestParts, State};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
@@ -15,13 +12,17 @@ use super::arrival::Arrival;
 use super::auth::{Caller, limited_to, operates};
 use super::contracts::tell_deprecation;
 use super::extract::{
-    Id, JsonBytes, Params, idempotency_key, page_size, parameter, preferred_wait, read_cursor,
-    trace_context,
+    Id, JsonBytes, Params, idempotency_key, page_size, parameter, read_cursor, trace_context,
 };
+use super::groups::{self, SubmittedGroup};
 use super::open;
 use super::problem::{BadBody, FailureView, Problem, WarningView, view};
+use super::questions;
 use super::results;
-use super::views::{HandoffMessage, HandoffView, Links, Page, Receipt, SubmittedView};
+use super::views::{
+    ContextView, HandoffMessage, HandoffView, Links, Page, ReceiptView, StreamView, SubmittedView,
+};
+use super::waiting::{self, Until, Wait};
 use handoffd_broker::directory::Principal;
 use handoffd_broker::intake::{Answer, Request};
 use handoffd_broker::ledger::HandoffWatch;
@@ -31,13 +32,10 @@ use handoffd_core::domain::failure::{Code, primary};
 use handoffd_core::domain::handoff::{Handoff, HandoffStatus};
 use handoffd_core::domain::ids::{AgentId, HandoffId, TaskId};
 use handoffd_core::domain::warning::Warning;
-use handoffd_core::evidence;
+use handoffd_core::evidence::receipt::Receipt;
 use handoffd_core::gate::schema::older::MessageForm;
 use handoffd_store::fault::{self, Step};
 use handoffd_store::store::HandoffFilter;
-
-/// How often a wait looks for what another broker may have recorded.
-const WAIT_POLL: Duration = Duration::from_millis(250);
 
 /// Submit a handoff: the gate, one commit, then delivery.
 #[utoipa::path(
@@ -45,7 +43,7 @@ const WAIT_POLL: Duration = Duration::from_millis(250);
     request_body(content = HandoffMessage, description = "The canonical handoff message; see /schemas/handoff/2.1", content_type = "application/json"),
     params(
         ("Idempotency-Key" = Option<String>, Header, description = "Makes a repeated submission safe"),
-        ("Prefer" = Option<String>, Header, description = "`wait=N`: hold the answer up to N seconds (60 at most) for the verdict"),
+        ("Prefer" = Option<String>, Header, description = "`wait=N`: hold the answer up to N seconds (60 at most) for the verdict; `wait=N, until=ended`: for the end, with the result; `wait=N, until=asked`: for the end, or a question of the receiver"),
         ("traceparent" = Option<String>, Header, description = "W3C trace context; a valid one goes before the message's, with its `tracestate`"),
         ("tracestate" = Option<String>, Header, description = "What vendors say of that trace context"),
     ),
@@ -61,14 +59,14 @@ const WAIT_POLL: Duration = Duration::from_millis(250);
         (status = 503, description = "Overloaded, or the store is away: nothing was written"),
     )
 )]
-pub async fn submit(
+pub(super) async fn submit(
     State(api): State<Api>,
     Caller(principal): Caller,
     headers: HeaderMap,
     Extension(arrival): Extension<Arrival>,
     body: JsonBytes,
 ) -> Result<Response, Problem> {
-    let wait = preferred_wait(&headers)?;
+    let wait = Wait::preferred(&headers)?;
     let request = Request {
         idempotency_key: idempotency_key(&headers)?,
         trace: trace_context(&headers),
@@ -76,12 +74,11 @@ pub async fn submit(
         arrived_at: Some(arrival.before(api.now())),
     };
     match api.intake.submit(&principal, body.into_body(), request).await? {
-        Answer::Submitted { handoff, placed, replayed, contract, watch, warnings } => {
+        Answer::Submitted { handoff, record, replayed, contract, watch, warnings } => {
             fault::at(Step::HeadSign);
-            let fresh =
-                placed.and_then(|placed| evidence::receipt::Receipt::fresh(&placed, &api.notary));
+            let fresh = record.and_then(|record| Receipt::fresh(&record, &api.notary));
             let receipt = match &fresh {
-                Some(receipt) => Some(Receipt::from(receipt)),
+                Some(receipt) => Some(ReceiptView::from(receipt)),
                 None => receipt_of(&api, &handoff).await?,
             };
             let mut response = submitted(
@@ -101,6 +98,18 @@ pub async fn submit(
             }
             Ok(response)
         }
+        Answer::Group { group, handoffs, record, replayed, warnings } => {
+            fault::at(Step::HeadSign);
+            let record = record.as_ref();
+            let fresh = record.and_then(|record| Receipt::fresh(record, &api.notary));
+            let receipt = match (&fresh, handoffs.first()) {
+                (Some(receipt), _) => Some(ReceiptView::from(receipt)),
+                (None, Some(first)) => receipt_of(&api, first).await?,
+                (None, None) => None,
+            };
+            let told = SubmittedGroup { group: *group, handoffs, receipt, replayed, warnings };
+            groups::submitted(&api, told, wait).await
+        }
         Answer::Refused { failures, dead_letter, replayed, retry_after, undone } => {
             let failures = match dead_letter {
                 Some(id) if failures.is_empty() => api
@@ -118,28 +127,36 @@ pub async fn submit(
     }
 }
 
-async fn receipt_of(api: &Api, handoff: &Handoff) -> Result<Option<Receipt>, Problem> {
+pub(super) async fn receipt_of(
+    api: &Api,
+    handoff: &Handoff,
+) -> Result<Option<ReceiptView>, Problem> {
     let key = (handoff.tenant.clone(), handoff.id);
     let Some(sealed) = api.store.find_receipt(&key).await? else { return Ok(None) };
     let receipt = tree::receipt(&*api.store, &api.notary, &key.0, &sealed).await?;
-    Ok(receipt.as_ref().map(Receipt::from))
+    Ok(receipt.as_ref().map(ReceiptView::from))
 }
 
 async fn submitted(
     api: &Api,
     handoff: Handoff,
-    receipt: Option<Receipt>,
+    receipt: Option<ReceiptView>,
     replayed: bool,
-    wait: Option<(Duration, Option<HandoffWatch>)>,
+    wait: Option<(Wait, Option<HandoffWatch>)>,
     warnings: &[Warning],
 ) -> Result<Response, Problem> {
     let no_op = handoff.status == HandoffStatus::NoOp;
     let mut last = handoff.clone();
-    let (mut settled, mut waited) = (false, Duration::ZERO);
+    let (mut settled, mut applied, mut result) = (false, None, None);
     if let Some((wait, watch)) = wait.filter(|_| !no_op) {
-        last = await_verdict(api, handoff.clone(), watch, wait).await?;
+        last = waiting::for_it(api, handoff.clone(), watch, wait).await?;
         settled = last.status != HandoffStatus::Pending;
-        waited = wait;
+        applied = wait.until.is_reached(last.status).then(|| wait.applied());
+        if matches!(wait.until, Until::Ended | Until::Asked)
+            && last.status == HandoffStatus::Completed
+        {
+            result = results::find(api, &last.tenant, last.task_id, last.id).await?;
+        }
     }
     // A replay answers as the first time did; only who waits asks for what became of it.
     let status = match (no_op, settled) {
@@ -147,29 +164,39 @@ async fn submitted(
         (false, true) => last.status,
         (false, false) => HandoffStatus::Pending,
     };
-    let links = Links::of(&handoff);
     let view = SubmittedView {
         handoff_id: handoff.id.to_string(),
         task_id: handoff.task_id.to_string(),
         status: status.as_str().to_owned(),
         successor_id: (last.id != handoff.id).then(|| last.id.to_string()),
+        group: None,
         reason: if settled { last.reason.clone() } else { None },
+        result: result.and_then(results::result),
         receipt,
+        context: handoff.context.map(ContextView::from),
+        stream: handoff.stream.as_ref().map(StreamView::from),
         warnings: warnings.iter().map(WarningView::from).collect(),
-        links: links.clone(),
+        links: Links::of(&handoff),
     };
-    let code = if no_op || settled { StatusCode::OK } else { StatusCode::ACCEPTED };
+    let code = if no_op || applied.is_some() { StatusCode::OK } else { StatusCode::ACCEPTED };
+    Ok(answered(code, view, applied.as_deref(), replayed))
+}
+
+/// The answer to a submission with its headers.
+pub(super) fn answered(
+    code: StatusCode,
+    view: SubmittedView,
+    applied: Option<&str>,
+    replayed: bool,
+) -> Response {
+    let location = HeaderValue::from_str(&view.links.itself);
     let mut response = (code, axum::Json(view)).into_response();
     let headers = response.headers_mut();
-    if let Ok(location) = HeaderValue::from_str(&links.itself) {
+    if let Ok(location) = location {
         headers.insert(header::LOCATION, location);
     }
-    if settled {
-        headers.insert(
-            HeaderName::from_static("preference-applied"),
-            HeaderValue::from_str(&format!("wait={}", waited.as_secs()))
-                .unwrap_or(HeaderValue::from_static("wait")),
-        );
+    if let Some(applied) = applied.and_then(|applied| HeaderValue::from_str(applied).ok()) {
+        headers.insert(HeaderName::from_static("preference-applied"), applied);
     }
     if replayed {
         headers.insert(
@@ -177,84 +204,13 @@ async fn submitted(
             HeaderValue::from_static("true"),
         );
     }
-    Ok(response)
-}
-
-async fn await_verdict(
-    api: &Api,
-    handoff: Handoff,
-    watch: Option<HandoffWatch>,
-    wait: Duration,
-) -> Result<Handoff, Problem> {
-    let key = (handoff.tenant.clone(), handoff.id);
-    let deadline = tokio::time::Instant::now() + wait;
-    let (mut latest, mut watch) = if let Some(watch) = watch {
-        (handoff, watch)
-    } else {
-        let watch = api.intake.ledger.watch(key.clone());
-        (api.store.find_handoff(&key).await?.unwrap_or(handoff), watch)
-    };
-    loop {
-        while latest.status == HandoffStatus::Pending {
-            tokio::select! {
-                told = watch.changed() => {
-                    latest = told.map_or(latest, Arc::unwrap_or_clone);
-                }
-                () = tokio::time::sleep(WAIT_POLL) => {
-                    let key = (latest.tenant.clone(), latest.id);
-                    latest = api.store.find_handoff(&key).await?.unwrap_or(latest);
-                }
-                () = tokio::time::sleep_until(deadline) => return Ok(latest),
-                () = api.stopping.cancelled() => return Ok(latest),
-            }
-        }
-        // Whoever was asked instead has its say.
-        let Some(next) = successor(api, &latest).await? else { return Ok(latest) };
-        let key = (next.tenant.clone(), next.id);
-        watch = api.intake.ledger.watch(key.clone());
-        latest = api.store.find_handoff(&key).await?.unwrap_or(next);
-    }
-}
-
-/// The handoff that stands in the place of one that ended badly: the broker gave its message to another agent.
-async fn successor(api: &Api, handoff: &Handoff) -> Result<Option<Handoff>, Problem> {
-    let ended = matches!(
-        handoff.status,
-        HandoffStatus::Rejected
-            | HandoffStatus::Expired
-            | HandoffStatus::Failed
-            | HandoffStatus::DeadLettered
-            | HandoffStatus::Canceled
-    );
-    if !ended {
-        return Ok(None);
-    }
-    let filter = HandoffFilter { task_id: Some(handoff.task_id), ..HandoffFilter::default() };
-    let mut after = None;
-    loop {
-        let page = api.store.list_handoffs(&handoff.tenant, &filter, after.as_ref(), 500).await?;
-        let Some(last) = page.last() else { return Ok(None) };
-        after = Some((last.created_at, last.id.to_string()));
-        let stands_in = |one: &Handoff| one.parent_id == Some(handoff.id) && one.origin.is_some();
-        if let Some(next) = page.into_iter().find(stands_in) {
-            return Ok(Some(next));
-        }
-    }
-}
-
-/// The last in the row of those that stand in for one another.
-async fn last_successor(api: &Api, handoff: &Handoff) -> Result<Option<Handoff>, Problem> {
-    let mut last = None;
-    while let Some(next) = successor(api, last.as_ref().unwrap_or(handoff)).await? {
-        last = Some(next);
-    }
-    Ok(last)
+    response
 }
 
 /// What the gate would say.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct ValidationView {
-    /// It would pass.
+    /// Whether the gate would accept the message.
     pub valid: bool,
     /// The primary reason, where it would not.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -317,7 +273,7 @@ impl FromRequestParts<Api> for Represented {
         BadBody,
     )
 )]
-pub async fn validate(
+pub(super) async fn validate(
     State(api): State<Api>,
     Represented(principal): Represented,
     body: JsonBytes,
@@ -340,7 +296,11 @@ pub async fn validate(
 }
 
 /// A handoff that the caller may see.
-pub async fn find(api: &Api, principal: &Principal, id: HandoffId) -> Result<Handoff, Problem> {
+pub(crate) async fn find(
+    api: &Api,
+    principal: &Principal,
+    id: HandoffId,
+) -> Result<Handoff, Problem> {
     let sees = |handoff: &Handoff, agent: &AgentId| {
         let ruling = handoff.ruling.as_ref();
         // The agent that gets the task back reads what came of it, whoever handed it on meanwhile.
@@ -360,10 +320,16 @@ pub async fn find(api: &Api, principal: &Principal, id: HandoffId) -> Result<Han
 #[into_params(parameter_in = Query)]
 pub struct GetParams {
     /// `message`: show the stored message too.
-    include: Option<String>,
+    pub(super) include: Option<String>,
+    /// Seconds to hold the answer, 60 at most: until the handoff, or what stands in its place, has a verdict.
+    #[param(minimum = 0, maximum = 60)]
+    pub(super) wait: Option<u64>,
+    /// With `wait`: `verdict` (unless said), `ended`, `asked` (ended, or a question waits for an answer), or `answered` (no
+    /// question waits).
+    pub(super) until: Option<String>,
 }
 
-/// Read one handoff.
+/// Read one handoff, or a handoff to several receivers by the id of its message.
 #[utoipa::path(
     get, path = "/handoffs/{handoffId}", tag = "handoffs", operation_id = "getHandoff",
     params(("handoffId" = String, Path, description = "The handoff's UUID"), GetParams),
@@ -373,16 +339,32 @@ pub struct GetParams {
         (status = 404, description = "No such handoff, or not the caller's"),
     )
 )]
-pub async fn get(
+pub(super) async fn get(
     State(api): State<Api>,
     Caller(principal): Caller,
     Id(id): Id<HandoffId>,
     Params(params): Params<GetParams>,
 ) -> Result<axum::Json<HandoffView>, Problem> {
-    let handoff = find(&api, &principal, id).await?;
+    let mut handoff = match find(&api, &principal, id).await {
+        Ok(handoff) => handoff,
+        Err(problem) => {
+            let page = groups::page(&api, &principal, id, &params).await?;
+            return page.map(axum::Json).ok_or(problem);
+        }
+    };
+    let mut last = None;
+    if let Some(wait) = Wait::asked(params.wait, params.until.as_deref())? {
+        last = Some(waiting::for_it(&api, handoff, None, wait).await?).filter(|one| one.id != id);
+        // It may have been erased, or handed to others, meanwhile.
+        handoff = find(&api, &principal, id).await?;
+    }
     let mut view = HandoffView::from(&handoff);
+    view.asked = questions::last(&api, &principal, &handoff).await?;
     view.receipt = receipt_of(&api, &handoff).await?;
-    view.successor_id = last_successor(&api, &handoff).await?.map(|last| last.id.to_string());
+    if last.is_none() {
+        last = waiting::last_successor(&api, &handoff).await?;
+    }
+    view.successor_id = last.map(|last| last.id.to_string());
     if handoff.status == HandoffStatus::Completed {
         let said = results::find(&api, &principal.tenant, handoff.task_id, handoff.id).await?;
         view.say_result(said);
@@ -396,11 +378,11 @@ pub async fn get(
             let withheld = reader.is_some_and(|agent| {
                 handoff.status == HandoffStatus::DeadLettered || !party(agent)
             });
-            if let Some(content) = handoff.content_id.filter(|_| !withheld) {
+            let receives = principal.agent.as_ref() == Some(&handoff.target);
+            let sent = handoff.compressed_id().filter(|_| receives).or(handoff.content_id);
+            if let Some(content) = sent.filter(|_| !withheld) {
                 view.message = api.contents.find_json(&principal.tenant, content).await?;
-                if principal.agent.as_ref() == Some(&handoff.target)
-                    && let Some(message) = &mut view.message
-                {
+                if receives && let Some(message) = &mut view.message {
                     let agents = api.intake.directory.agents(&principal.tenant).await?;
                     as_delivered(&api, agents.roster.find(&handoff.target), message);
                 }
@@ -424,13 +406,15 @@ fn as_delivered(api: &Api, receiver: Option<&Agent>, message: &mut serde_json::V
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct ListParams {
-    /// On this task.
+    /// Only handoffs of this task.
     task_id: Option<String>,
-    /// In this state.
+    /// Only rows in this state.
     status: Option<String>,
-    /// From this agent.
+    /// Only of this conversation (`conversationId` of the messages).
+    conversation_id: Option<String>,
+    /// Only from this sender.
     from_agent: Option<String>,
-    /// To this agent.
+    /// Only to this receiver.
     to_agent: Option<String>,
     /// `nextCursor` of the page before.
     cursor: Option<String>,
@@ -448,7 +432,7 @@ pub struct ListParams {
         (status = 400, description = "A malformed parameter"),
     )
 )]
-pub async fn list(
+pub(super) async fn list(
     State(api): State<Api>,
     Caller(principal): Caller,
     Params(params): Params<ListParams>,
@@ -465,6 +449,7 @@ pub async fn list(
             .transpose()?,
         source: parameter::<AgentId>("fromAgent", params.from_agent.as_deref())?,
         target: parameter::<AgentId>("toAgent", params.to_agent.as_deref())?,
+        conversation: conversation(params.conversation_id)?,
         party: limited_to(&principal),
     };
     let after = read_cursor(params.cursor.as_deref())?;
@@ -476,6 +461,17 @@ pub async fn list(
         |row| (row.created_at, row.id.to_string()),
         |row| HandoffView::from(row),
     )))
+}
+
+/// The id of a conversation: 1 to 256 characters, as messages have it.
+fn conversation(id: Option<String>) -> Result<Option<String>, Problem> {
+    let fits = |id: &String| (1..=256).contains(&id.chars().count()) && !id.contains('\0');
+    match id {
+        Some(id) if !fits(&id) => {
+            Err(Problem::invalid("conversationId must have 1 to 256 characters"))
+        }
+        id => Ok(id),
+    }
 }
 
 /// Not the caller's to decide.

@@ -12,15 +12,17 @@ use super::auth::AgentCaller;
 use super::extract::{Id, Params};
 use super::handoffs::not_the_receiver;
 use super::problem::{Busy, Problem};
-use super::results;
+use super::{questions, results};
+use handoffd_broker::compress::UnpreparedReason;
 use handoffd_broker::ledger::command::{Command, Kind, Lease, Outcome, Reply, Settle};
 use handoffd_core::domain::agent::Agent;
-use handoffd_core::domain::handoff::DeliveryMode;
+use handoffd_core::domain::failure::Code;
+use handoffd_core::domain::handoff::{DeliveryMode, Handoff};
 use handoffd_core::domain::ids::{AgentId, Micros};
 use handoffd_core::evidence::record::Actor;
 use handoffd_core::gate::schema::older::SCHEMA_UNREADABLE;
 use handoffd_store::fault::{self, Step};
-use handoffd_store::store::Claim;
+use handoffd_store::store::DeliveryClaim;
 
 /// Polls of one inbox at once: all of them are woken for each handoff.
 const MAX_POLLS: usize = 32;
@@ -42,9 +44,9 @@ pub struct InboxParams {
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct InboxItem {
-    /// The handoff.
+    /// UUID of the handoff.
     pub handoff_id: String,
-    /// Its task.
+    /// UUID of the handoff's task.
     pub task_id: String,
     /// Counts claims, from 1.
     pub attempt: i32,
@@ -56,12 +58,12 @@ pub struct InboxItem {
     /// where a person decides.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub verdict_by: Option<String>,
-    /// W3C trace context.
+    /// Trace context of this delivery, W3C `traceparent`.
     pub traceparent: String,
     /// What vendors say of it.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub tracestate: String,
-    /// The message.
+    /// Message of the handoff, as stored.
     #[schema(value_type = super::views::StoredMessage)]
     pub message: Value,
 }
@@ -70,7 +72,7 @@ pub struct InboxItem {
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ReturnItem {
-    /// The completed handoff.
+    /// UUID of the completed handoff.
     pub handoff_id: String,
     /// The task that came back.
     pub task_id: String,
@@ -86,7 +88,33 @@ pub struct ReturnItem {
     pub completion: Option<Value>,
 }
 
-/// What was claimed.
+/// A question of a receiver to this agent, which sent it the handoff.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct QuestionItem {
+    /// UUID of the handoff.
+    pub handoff_id: String,
+    /// UUID of the handoff's task.
+    pub task_id: String,
+    /// The agent that asks.
+    pub asked_by: String,
+    /// The number of the question, from 1.
+    pub number: u32,
+    /// Question as the receiver asked it.
+    pub question: Value,
+    /// The schema that the answer has to fit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>)]
+    pub schema: Option<Value>,
+    /// When it was asked, RFC 3339.
+    pub asked_at: String,
+    /// Without an answer by then, RFC 3339, the handoff expires.
+    pub answer_by: String,
+    /// Unless it is answered by then, RFC 3339, the item comes again.
+    pub claimed_until: String,
+}
+
+/// What the call claimed, by kind.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct InboxView {
     /// The most urgent first, then the oldest; empty when the wait ran out.
@@ -94,6 +122,9 @@ pub struct InboxView {
     /// Tasks that came back to this agent, the oldest first; absent for none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub returns: Vec<ReturnItem>,
+    /// Questions of receivers to this agent, the oldest first; absent for none. `POST /handoffs/{handoffId}/answer` answers.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub questions: Vec<QuestionItem>,
 }
 
 /// Claim handoffs; waits for one where there is none.
@@ -109,7 +140,7 @@ pub struct InboxView {
         Busy,
     )
 )]
-pub async fn poll(
+pub(super) async fn poll(
     State(api): State<Api>,
     caller: AgentCaller,
     Id(id): Id<AgentId>,
@@ -130,41 +161,49 @@ pub async fn poll(
         api.intake.ledger.watch_inbox(receiver.clone(), MAX_POLLS).ok_or_else(|| Problem {
             status: axum::http::StatusCode::TOO_MANY_REQUESTS,
             ..Problem::new(
-                handoffd_core::domain::failure::Code::Overloaded,
+                Code::Overloaded,
                 format!("this agent polls its inbox {MAX_POLLS} times at once already"),
             )
         })?;
     loop {
         let items = claim(&api, &caller, &receiver, max).await?;
-        let returns = match returned(&api, &receiver, max).await {
+        let (returns, questions) = match returned(&api, &caller, &receiver, max).await {
             // What was leased must not go with it.
-            Err(_) if !items.is_empty() => Vec::new(),
-            returns => returns?,
+            Err(_) if !items.is_empty() => Default::default(),
+            returned => returned?,
         };
-        let any = !items.is_empty() || !returns.is_empty();
+        let any = !items.is_empty() || !returns.is_empty() || !questions.is_empty();
         if any || tokio::time::Instant::now() >= deadline {
-            return Ok(axum::Json(InboxView { items, returns }));
+            return Ok(axum::Json(InboxView { items, returns, questions }));
         }
         tokio::select! {
             () = watch.changed() => {}
             () = tokio::time::sleep_until(deadline) => {}
-            () = api.stopping.cancelled() => return Ok(axum::Json(InboxView { items: vec![], returns: vec![] })),
+            () = api.stopping.cancelled() => {
+                let (items, returns, questions) = Default::default();
+                return Ok(axum::Json(InboxView { items, returns, questions }));
+            }
         }
     }
 }
 
-/// Returns for this agent. What fails here comes again once the claim has run out.
+/// Returns and questions for this agent. What fails here comes again once the claim has run out.
 async fn returned(
     api: &Api,
+    caller: &AgentCaller,
     receiver: &handoffd_store::store::ReceiverKey,
     max: i64,
-) -> Result<Vec<ReturnItem>, Problem> {
+) -> Result<(Vec<ReturnItem>, Vec<QuestionItem>), Problem> {
     let now = api.now();
     let until = now.plus(Duration::from_millis(api.config.delivery.claim_ttl_ms));
-    let mut items = Vec::new();
+    let (mut items, mut asked) = (Vec::new(), Vec::new());
     for row in api.store.claim_returns(receiver, now, until, max).await? {
         let handoff = api.store.find_handoff(&(row.tenant.clone(), row.handoff_id)).await?;
         let Some(handoff) = handoff else { continue };
+        if row.question.is_some() {
+            asked.extend(question(api, caller, &handoff, until).await?);
+            continue;
+        }
         items.push(ReturnItem {
             handoff_id: row.handoff_id.to_string(),
             task_id: row.task_id.to_string(),
@@ -174,7 +213,33 @@ async fn returned(
             completion: results::find(api, &row.tenant, row.task_id, row.handoff_id).await?,
         });
     }
-    Ok(items)
+    Ok((items, asked))
+}
+
+/// The open question of a handoff; none where it was answered meanwhile.
+async fn question(
+    api: &Api,
+    caller: &AgentCaller,
+    handoff: &Handoff,
+    until: Micros,
+) -> Result<Option<QuestionItem>, Problem> {
+    if handoff.open_question().is_none() {
+        return Ok(None);
+    }
+    let Some(asked) = questions::last(api, &caller.principal, handoff).await? else {
+        return Ok(None);
+    };
+    Ok(Some(QuestionItem {
+        handoff_id: handoff.id.to_string(),
+        task_id: handoff.task_id.to_string(),
+        asked_by: handoff.target.to_string(),
+        number: asked.number,
+        question: asked.question.unwrap_or_default(),
+        schema: asked.schema,
+        asked_at: asked.asked_at,
+        answer_by: asked.answer_by,
+        claimed_until: until.rfc3339(),
+    }))
 }
 
 async fn claim(
@@ -191,7 +256,7 @@ async fn claim(
     };
     if agent.delivery.mode != DeliveryMode::Pull {
         return Err(Problem::new(
-            handoffd_core::domain::failure::Code::Conflict,
+            Code::Conflict,
             "this agent takes its handoffs by webhook; set delivery.mode to pull to use the inbox",
         ));
     }
@@ -222,11 +287,18 @@ async fn claim(
 
 async fn lease(
     api: &Api,
-    claim: Claim,
+    mut claim: DeliveryClaim,
     agent: &Agent,
     now: Micros,
     until: Micros,
 ) -> Result<Option<InboxItem>, Problem> {
+    match api.compression.prepare(&api.intake.ledger, &mut claim).await {
+        Ok(()) => {}
+        Err(UnpreparedReason::Superseded) => return Ok(None),
+        Err(UnpreparedReason::Away) => {
+            return Err(Problem::new(Code::Unavailable, "the message could not be made ready"));
+        }
+    }
     let (task_id, handoff_id, attempt) = (claim.task_id, claim.handoff_id, claim.attempt);
     let body = api.intake.gate.schemas.delivered(claim.delivered(agent.is_entitled()), agent);
     let kind = match &body {

@@ -22,14 +22,14 @@ use handoffd_store::store::{KeyRow, Role};
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct KeyView {
-    /// Its public name.
+    /// Public name of the key; it opens nothing.
     pub key_id: String,
     /// `agent`, `operator`, `auditor` or `admin`.
     pub role: Role,
     /// The agent it is bound to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub agent_id: Option<String>,
-    /// For people.
+    /// A name for people.
     pub label: String,
     /// When it was made, RFC 3339.
     pub created_at: String,
@@ -120,7 +120,7 @@ pub(super) async fn carry_out(
         Busy,
     )
 )]
-pub async fn create(
+pub(super) async fn create(
     State(api): State<Api>,
     Admin(principal): Admin,
     Json(body): Json<KeyBody>,
@@ -164,7 +164,7 @@ pub async fn create(
         (status = 403, description = "Not an admin"),
     )
 )]
-pub async fn list(
+pub(super) async fn list(
     State(api): State<Api>,
     Admin(principal): Admin,
 ) -> Result<axum::Json<KeysView>, Problem> {
@@ -184,7 +184,7 @@ pub async fn list(
         Busy,
     )
 )]
-pub async fn revoke(
+pub(super) async fn revoke(
     State(api): State<Api>,
     Admin(principal): Admin,
     Id(key_id): Id<String>,

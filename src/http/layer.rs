@@ -23,6 +23,17 @@ use handoffd_store::clock;
 /// Paths that are answered under any load.
 const ALWAYS: [&str; 3] = ["/livez", "/readyz", "/metrics"];
 
+/// Where routes of doors begin. Their requests take no slot: each request that a door makes to the API takes one.
+const DOORS: [&str; 3] = ["/mcp", "/a2a/", "/.well-known/"];
+
+/// The door by which a request to the API came; a request without one came by HTTP.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Door(pub &'static str);
+
+/// Marks an answer that is written out already: its door has a form of error of its own.
+#[derive(Debug, Clone, Copy)]
+pub struct Written;
+
 /// The outermost layer.
 pub async fn surround(State(api): State<Api>, request: Request, next: Next) -> Response {
     let began = tokio::time::Instant::now();
@@ -47,6 +58,7 @@ pub async fn surround(State(api): State<Api>, request: Request, next: Next) -> R
         http.response.status_code = tracing::field::Empty,
         request_id,
         trace_id = tracing::field::Empty,
+        handoff.door = request.extensions().get::<Door>().map(|door| door.0),
     );
     match trace_context(request.headers()) {
         Some(context) => telemetry::under(&span, &context),
@@ -57,11 +69,19 @@ pub async fn surround(State(api): State<Api>, request: Request, next: Next) -> R
     let (request, unread) = Unread::lend(request);
 
     // A request that waits takes no slot from those at work.
+    let query = request.uri().query().unwrap_or_default();
     let waits = path.ends_with("/inbox")
         || path.ends_with("/events")
+        || query.split('&').any(|pair| pair.starts_with("wait="))
         || request.headers().contains_key("prefer");
-    let slot = if waits { api.waits.try_acquire() } else { api.slots.try_acquire() };
-    let response = if slot.is_err() && !ALWAYS.contains(&path.as_str()) {
+    let exempt =
+        ALWAYS.contains(&path.as_str()) || DOORS.iter().any(|door| route.starts_with(door));
+    let slot = match (exempt, waits) {
+        (true, _) => None,
+        (false, true) => Some(api.waits.try_acquire()),
+        (false, false) => Some(api.slots.try_acquire()),
+    };
+    let response = if matches!(slot, Some(Err(_))) {
         Problem::new(Code::Overloaded, "too many requests are under way; try again").into_response()
     } else {
         // A panic in a handler ends in an answer and not in a cut connection.
@@ -125,6 +145,9 @@ const fn method_label(method: &axum::http::Method) -> &'static str {
 
 /// Problems are written out here, where the request is known; so is what axum itself refuses.
 fn finish(response: Response, path: &str, request_id: &str) -> Response {
+    if response.extensions().get::<Written>().is_some() {
+        return response;
+    }
     if let Some(problem) = response.extensions().get::<Arc<Problem>>() {
         return render(problem, path, request_id);
     }

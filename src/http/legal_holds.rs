@@ -20,11 +20,11 @@ use handoffd_core::domain::ids::{Micros, TaskId};
 use handoffd_core::evidence::commitment::{CommitmentSubject, commit};
 use handoffd_store::store::erasure::HoldRow;
 
-/// A legal hold.
+/// A legal hold: data that no erasure may touch.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct HoldView {
-    /// Its id.
+    /// Id of the hold, as its maker named it.
     pub hold_id: String,
     /// The person whose data it holds; no longer named once it is released.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -32,7 +32,7 @@ pub struct HoldView {
     /// The task that it holds: nobody with data on it can be erased.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub task_id: Option<String>,
-    /// Why.
+    /// Why it was placed, in words.
     pub reason: String,
     /// When it was placed, RFC 3339.
     pub placed_at: String,
@@ -58,7 +58,7 @@ impl From<&HoldRow> for HoldView {
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct HoldsView {
-    /// One page.
+    /// The holds of this page.
     pub items: Vec<HoldView>,
     /// What to give as `after` for the next one.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -83,7 +83,7 @@ pub struct HoldBody {
 #[schema(as = LegalHoldReleaseBody)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ReleaseBody {
-    /// Why, in words.
+    /// Why it is released, in words.
     #[serde(default)]
     reason: String,
 }
@@ -136,7 +136,7 @@ async fn carry_out(
         Busy,
     )
 )]
-pub async fn place(
+pub(super) async fn place(
     State(api): State<Api>,
     Operator(principal): Operator,
     Id(id): Id<String>,
@@ -195,7 +195,7 @@ pub async fn place(
         Busy,
     )
 )]
-pub async fn release(
+pub(super) async fn release(
     State(api): State<Api>,
     Operator(principal): Operator,
     Id(id): Id<String>,
@@ -220,7 +220,7 @@ pub async fn release(
         (status = 404, description = "No such hold"),
     )
 )]
-pub async fn get(
+pub(super) async fn get(
     State(api): State<Api>,
     Auditor(principal): Auditor,
     Id(id): Id<String>,
@@ -240,7 +240,7 @@ pub async fn get(
         (status = 403, description = "An agent's key"),
     )
 )]
-pub async fn list(
+pub(super) async fn list(
     State(api): State<Api>,
     Auditor(principal): Auditor,
     Params(params): Params<ListParams>,

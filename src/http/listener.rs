@@ -11,7 +11,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
@@ -19,6 +19,10 @@ use super::arrival::timed;
 
 /// Pause after the operating system refused a connection (too many open files, say).
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// Connections that wait in the operating system's queue to be accepted, which bounds it by a setting of its own
+/// (`net.core.somaxconn`). What comes beyond them may be reset, and no client learns why: so the queue is as long as Linux' default allows.
+const BACKLOG: u32 = 4096;
 
 /// Bounds of a listener.
 #[derive(Debug, Clone, Copy)]
@@ -33,8 +37,13 @@ pub struct Limits {
 ///
 /// # Errors
 /// When it cannot be listened on.
-pub async fn bind(at: SocketAddr) -> std::io::Result<(TcpListener, SocketAddr)> {
-    let listener = TcpListener::bind(at).await?;
+pub fn bind(at: SocketAddr) -> std::io::Result<(TcpListener, SocketAddr)> {
+    let socket = if at.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    // A broker that starts again takes its port while connections of the one before fade.
+    #[cfg(unix)]
+    socket.set_reuseaddr(true)?;
+    socket.bind(at)?;
+    let listener = socket.listen(BACKLOG)?;
     let address = listener.local_addr()?;
     Ok((listener, address))
 }

@@ -47,7 +47,7 @@ pub struct MatchView {
 #[derive(ToSchema)]
 #[schema(rename_all = "camelCase")]
 pub struct MatchedAgent {
-    /// The agent.
+    /// Id of the agent that matches.
     pub agent_id: String,
     /// Its type.
     pub agent_type: String,
@@ -138,7 +138,7 @@ pub struct McpTool {
         (status = 400, description = "Neither capability nor task"),
     )
 )]
-pub async fn find_match(
+pub(super) async fn find_match(
     State(api): State<Api>,
     Caller(principal): Caller,
     Params(params): Params<MatchParams>,
@@ -265,7 +265,7 @@ pub struct ToolParams {
         (status = 404, description = "No such agent"),
     )
 )]
-pub async fn handoff_tool(
+pub(super) async fn handoff_tool(
     State(api): State<Api>,
     Caller(principal): Caller,
     Id(id): Id<AgentId>,

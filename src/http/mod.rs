@@ -24,7 +24,9 @@ pub mod escalations;
 pub mod events;
 mod examples;
 pub mod extract;
+mod groups;
 pub mod handoffs;
+pub mod history;
 pub mod inbox;
 pub mod keys;
 pub mod layer;
@@ -35,11 +37,13 @@ pub mod open;
 pub mod problem;
 pub mod prompt;
 pub mod queries;
+pub mod questions;
 pub mod record;
 mod results;
 pub mod router;
 pub mod schemas;
 pub mod service;
+pub mod streams;
 pub mod subscriptions;
 pub mod tasks;
 pub mod tiles;
@@ -47,8 +51,10 @@ pub mod trace;
 pub mod unread;
 pub mod verdicts;
 pub mod views;
+mod waiting;
 pub mod what_if;
 
+use handoffd_broker::compress::CompressionStep;
 use handoffd_broker::config::Config;
 use handoffd_broker::directory::Matcher;
 use handoffd_broker::erasure::Eraser;
@@ -68,7 +74,6 @@ pub struct Api(Arc<ApiParts>);
 /// belongs to delivery, which this room does not know: the composition root passes the check.
 pub type Endpoints = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
 
-/// The parts of an [`Api`].
 pub struct ApiParts {
     /// Submissions; holds the ledger, the directory, the vault and the clock too.
     pub intake: Intake,
@@ -88,15 +93,13 @@ pub struct ApiParts {
     pub feed: Feed,
     /// Bounds the live streams.
     pub streams: Arc<tokio::sync::Semaphore>,
-    /// Runs erasures.
     pub eraser: Eraser,
-    /// Configuration.
     pub config: Config,
-    /// Instruments.
+    /// Compresses messages that are too large for their receivers.
+    pub compression: Arc<CompressionStep>,
     pub metrics: Arc<Metrics>,
     /// Turns false when the broker stops taking.
     pub accepting: Arc<AtomicBool>,
-    /// This broker's name.
     pub broker: String,
     /// Ends long waits when the broker stops.
     pub stopping: tokio_util::sync::CancellationToken,
@@ -111,7 +114,6 @@ pub struct ApiParts {
 }
 
 impl Api {
-    /// Assembles the state.
     #[must_use]
     pub fn new(parts: ApiParts) -> Self {
         Self(Arc::new(parts))

@@ -11,6 +11,7 @@ use handoffd_core::domain::escalation::EscalationStatus;
 use handoffd_core::domain::event::EventType as Event;
 use handoffd_core::domain::failure::Code;
 use handoffd_core::domain::handoff::{DeliveryMode as Mode, HandoffStatus as Handoff};
+use handoffd_core::domain::stream::StreamStatus as Stream;
 use handoffd_core::domain::task::TaskStatus as Task;
 use handoffd_core::domain::warning::WarningCode as Warning;
 
@@ -45,6 +46,7 @@ macro_rules! open_lists {
 
 open_lists! {
     HandoffStatus, "Where a handoff stands.": Handoff::ALL.map(Handoff::as_str);
+    QuestionState, "Where a receiver's question stands.": ["OPEN", "ANSWERED", "CLOSED"];
     TaskStatus, "Where a task stands.": Task::ALL.map(Task::as_str);
     EscalationState, "Where a question to a person stands.":
         EscalationStatus::ALL.map(EscalationStatus::as_str);
@@ -54,9 +56,14 @@ open_lists! {
     ErrorCode, "Why a request is refused; /docs/errors/{code} explains each.": Code::ALL.map(Code::as_str);
     WarningCode, "What is taken and does not hold in full; docs/warnings.md explains each.":
         Warning::ALL.map(Warning::as_str);
+    StreamStatus, "Where the stream of a handoff in pieces stands.": Stream::ALL.map(Stream::as_str);
+    ContextAction, "What becomes of a message over its receiver's limit.":
+        ["none", "flag", "compress"];
+    CompressedBy, "Which compressor wrote a summary.": ["extractive", "model", "trimming"];
+    Tokenizer, "How the tokens of a message were counted.": ["o200k", "cl100k", "estimate"];
     GateStage, "Where a failure was found.": [
         "key", "signature", "schema", "identity", "allowlist", "route", "contract", "completeness", "budget",
-        "lineage", "loop", "safety", "state",
+        "lineage", "loop", "safety", "context", "state",
     ];
     EventType, "What happened; /schemas/events/{type} has the form of each.":
         Event::ALL.iter().map(|kind| kind.as_str()).collect::<Vec<_>>();

@@ -22,9 +22,7 @@ use handoffd_store::store::StoreError;
 /// A refusal. The outermost layer renders it, because it knows the request.
 #[derive(Debug, Clone)]
 pub struct Problem {
-    /// The HTTP status.
     pub status: StatusCode,
-    /// The code.
     pub code: Code,
     /// A sentence for this very case.
     pub detail: String,
@@ -38,6 +36,19 @@ pub struct Problem {
     pub accept_encoding: bool,
     /// The new state of a refused submission's task, where the refusal moved it.
     pub undone: Option<Undone>,
+    /// How far the chunks of a request came.
+    pub chunks: Option<Box<ChunksTaken>>,
+}
+
+/// How far the chunks of a request came before one was refused.
+#[derive(Debug, Clone, Copy)]
+pub struct ChunksTaken {
+    /// The number of the next chunk.
+    pub expected_seq: Option<i64>,
+    /// Chunks that the request added.
+    pub taken: usize,
+    /// The line of the refused one, from 1.
+    pub line: Option<usize>,
 }
 
 /// The default HTTP status of a code.
@@ -61,9 +72,11 @@ pub const fn status_of(code: Code) -> StatusCode {
         | Code::BudgetMismatch
         | Code::LineageMismatch
         | Code::LoopDetected
+        | Code::ContextTooLarge
         | Code::ContractViolation
         | Code::NoCapableAgent
-        | Code::IncompleteContext => StatusCode::UNPROCESSABLE_ENTITY,
+        | Code::IncompleteContext
+        | Code::MaxIterations => StatusCode::UNPROCESSABLE_ENTITY,
     }
 }
 
@@ -79,10 +92,12 @@ const fn title(code: Code) -> &'static str {
         Code::BudgetMismatch => "The budget relay does not add up",
         Code::LineageMismatch => "The message follows another handoff",
         Code::LoopDetected => "The task goes in circles",
+        Code::ContextTooLarge => "The message is larger than its receiver's context",
         Code::ContractViolation => "The contract of this edge refuses",
         Code::NoCapableAgent => "Nobody can take this handoff",
         Code::IncompleteContext => "The receiver would lack context",
         Code::Conflict => "This contradicts what is recorded",
+        Code::MaxIterations => "The receiver took more rounds than the handoff allows",
         Code::StaleLease => "The lease is another's by now",
         Code::NotFound => "Not found",
         Code::MethodNotAllowed => "Method not allowed",
@@ -108,7 +123,14 @@ impl Problem {
             replayed: false,
             accept_encoding: false,
             undone: None,
+            chunks: None,
         }
+    }
+
+    /// A stored message that is no JSON.
+    #[must_use]
+    pub fn unreadable_message() -> Self {
+        Self::new(Code::Internal, "the stored message cannot be read")
     }
 
     /// A refusal by the gate; the primary failure gives code and status.
@@ -253,13 +275,13 @@ pub struct ProblemDetails {
     pub kind: String,
     /// The code in a few words.
     pub title: String,
-    /// The HTTP status.
+    /// Status code of the HTTP answer.
     pub status: u16,
     /// A sentence for this very case.
     pub detail: String,
     /// The path that was asked.
     pub instance: String,
-    /// The code.
+    /// Code of the error; `docs/errors/` has a page on each.
     #[schema(value_type = open::ErrorCode)]
     pub code: String,
     /// The primary reason of a refusal; the same as `code`.
@@ -274,24 +296,33 @@ pub struct ProblemDetails {
     /// The handoff that goes to another agent in place of the refused one, as its contract says.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub successor_id: Option<String>,
+    /// Of chunks: the number of the next one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub expected_seq: Option<i64>,
+    /// Of chunks: how many of the request were committed before the refused one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub taken: Option<usize>,
+    /// Of chunks as NDJSON: the line of the refused one, from 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub line: Option<usize>,
     /// Names this request in the broker's log.
     pub request_id: String,
-    /// For Orbit's clients.
+    /// The same error in the form that clients of Orbit read.
     pub error: OrbitError,
 }
 
-/// One finding.
+/// One finding of the gate, or of the request's check.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct FailureView {
-    /// The gate's stage.
+    /// Stage of the gate that found it.
     #[schema(value_type = open::GateStage)]
     pub stage: String,
-    /// Its code.
+    /// Code of the error; `docs/errors/` has a page on each.
     #[schema(value_type = open::ErrorCode)]
     pub code: String,
     /// RFC 6901 pointer into the body.
     pub pointer: String,
-    /// What is wrong.
+    /// What is wrong, in a sentence for people.
     pub message: String,
 }
 
@@ -320,16 +351,15 @@ impl From<&Warning> for WarningView {
 /// Orbit's error object (seed 003).
 #[derive(Debug, Serialize, ToSchema)]
 pub struct OrbitError {
-    /// The code.
+    /// Code of the error, as in `code` beside it.
     #[schema(value_type = open::ErrorCode)]
     pub code: String,
-    /// The sentence.
+    /// Sentence for people, as in `detail` beside it.
     pub message: String,
-    /// The HTTP status.
+    /// Status code of the HTTP answer.
     pub status: u16,
 }
 
-/// The view of a failure.
 #[must_use]
 pub fn view(failure: &Failure) -> FailureView {
     FailureView {
@@ -343,11 +373,11 @@ pub fn view(failure: &Failure) -> FailureView {
     }
 }
 
-/// Writes a problem out for the request it answers.
+/// A problem as a document, for the request it answers.
 #[must_use]
-pub fn render(problem: &Problem, instance: &str, request_id: &str) -> Response {
+pub fn details(problem: &Problem, instance: &str, request_id: &str) -> ProblemDetails {
     let code = problem.code.as_str().to_owned();
-    let details = ProblemDetails {
+    ProblemDetails {
         kind: format!("/docs/errors/{code}"),
         title: title(problem.code).to_owned(),
         status: problem.status.as_u16(),
@@ -357,6 +387,9 @@ pub fn render(problem: &Problem, instance: &str, request_id: &str) -> Response {
         failures: problem.failures.iter().map(view).collect(),
         task_status: problem.undone.map(|undone| undone.task_status.as_str().to_owned()),
         successor_id: problem.undone.and_then(|undone| undone.successor).map(|id| id.to_string()),
+        expected_seq: problem.chunks.as_ref().and_then(|chunks| chunks.expected_seq),
+        taken: problem.chunks.as_ref().map(|chunks| chunks.taken),
+        line: problem.chunks.as_ref().and_then(|chunks| chunks.line),
         request_id: request_id.to_owned(),
         error: OrbitError {
             code: code.clone(),
@@ -364,7 +397,13 @@ pub fn render(problem: &Problem, instance: &str, request_id: &str) -> Response {
             status: problem.status.as_u16(),
         },
         code,
-    };
+    }
+}
+
+/// Writes a problem out for the request it answers.
+#[must_use]
+pub fn render(problem: &Problem, instance: &str, request_id: &str) -> Response {
+    let details = details(problem, instance, request_id);
     let body = serde_json::to_vec(&details).unwrap_or_default();
     let mut response = (problem.status, body).into_response();
     let headers = response.headers_mut();

@@ -1,8 +1,10 @@
-//! `GET /handoffs/{handoffId}/prompt`: the context as a user turn for the receiver's model.
+//! `GET /handoffs/{handoffId}/prompt`: the context as a user turn for the receiver's model; and
+//! `GET /handoffs/{handoffId}/result/prompt`: the result, for the model of the agent that asked.
 
 use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
@@ -10,15 +12,24 @@ use super::Api;
 use super::auth::{Caller, limited_to};
 use super::extract::{Id, Params, heavy};
 use super::problem::Problem;
+use super::results;
 use handoffd_broker::archive::ContentState;
+use handoffd_broker::directory::Principal;
+use handoffd_core::context::tokens;
 use handoffd_core::domain::failure::Code;
-use handoffd_core::domain::handoff::HandoffStatus;
+use handoffd_core::domain::handoff::{ContentRef, Handoff, HandoffStatus};
 use handoffd_core::domain::ids::HandoffId;
-use handoffd_core::prompt::{Origin, Prompt, PromptSegment, TURNS, context};
+use handoffd_core::gate::safety::{SafetyFinding, ScanReport, Scanner};
+use handoffd_core::prompt::{
+    MIN_TOKENS, Origin, Prompt, PromptExtent, PromptSegment, TURNS, context, question, result,
+};
 use handoffd_store::clock;
 
 /// Most turns of a prompt: as many as a message may have.
 const MAX_TURNS: usize = 10_000;
+
+/// A result may be as large as a body, so it is rendered as large work is: in bytes, more than small work has.
+const RESULT_BYTES: usize = usize::MAX;
 
 /// Query of a prompt.
 #[derive(Debug, Deserialize, IntoParams)]
@@ -30,13 +41,17 @@ pub struct PromptParams {
     /// Turns of the conversation to show, counted from the end; 5 unless said.
     #[param(minimum = 0, maximum = 10000)]
     turns: Option<usize>,
+    /// The most tokens of the block, by the receiver's tokenizer; what does not fit is named at its end.
+    #[serde(rename = "maxTokens")]
+    #[param(minimum = 500)]
+    max_tokens: Option<u64>,
 }
 
 /// The context as a chat model's messages.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PromptView {
-    /// The handoff.
+    /// UUID of the handoff.
     pub handoff_id: String,
     /// The random number that the marks of this answer carry.
     pub nonce: String,
@@ -58,6 +73,9 @@ pub struct SegmentView {
     /// The role that a turn of the conversation claims; `unknown` where it is none that is known.
     #[schema(nullable = false)]
     pub claimed_role: Option<String>,
+    /// Safety rules that marked an order in it; the block fences the place.
+    #[schema(nullable = false)]
+    pub orders: Option<Vec<String>>,
 }
 
 /// A turn.
@@ -65,8 +83,42 @@ pub struct SegmentView {
 pub struct Turn {
     /// Always `user`.
     pub role: &'static str,
-    /// The block.
+    /// Guarded block, as a model is to read it.
     pub content: String,
+}
+
+/// A stored message of a handoff: for its source, its receiver and people. That of a dead letter is for people alone.
+pub(super) async fn stored_message(
+    api: &Api,
+    principal: &Principal,
+    handoff: &Handoff,
+    content: Option<ContentRef>,
+) -> Result<Bytes, Problem> {
+    readable(principal, handoff, "message")?;
+    let stored = match content {
+        Some(content) => api.contents.find(&principal.tenant, content).await?,
+        None => ContentState::Gone,
+    };
+    match stored {
+        ContentState::Whole(stored) => Ok(stored.into()),
+        ContentState::Gone => Err(Problem::not_found("message: it was erased")),
+        ContentState::Purged => Err(Problem::not_found("message: it was past its time")),
+        ContentState::Unavailable(_) => Err(Problem::archive_away()),
+    }
+}
+
+/// Refuses a reader that is no party of the handoff, and every agent where it is a dead letter.
+fn readable(principal: &Principal, handoff: &Handoff, what: &str) -> Result<(), Problem> {
+    let reader = limited_to(principal);
+    // The agent that gets the task back reads the result, and not what others wrote to each other.
+    if reader.as_ref().is_some_and(|agent| handoff.source != *agent && handoff.target != *agent) {
+        return Err(Problem::not_found(what));
+    }
+    if handoff.status == HandoffStatus::DeadLettered && reader.is_some() {
+        let why = "the handoff is a dead letter: its text reaches no agent";
+        return Err(Problem::new(Code::Forbidden, why));
+    }
+    Ok(())
 }
 
 /// The handoff's context as one user turn, between marks that its content cannot forge.
@@ -82,49 +134,174 @@ pub struct Turn {
         (status = 404, description = "No such handoff, not the caller's, or its message was erased or past its time"),
     )
 )]
-pub async fn prompt(
+pub(super) async fn prompt(
     State(api): State<Api>,
     Caller(principal): Caller,
     Id(id): Id<HandoffId>,
     Params(params): Params<PromptParams>,
 ) -> Result<Response, Problem> {
-    let as_messages = match params.format.as_deref() {
-        None | Some("text") => false,
-        Some("messages") => true,
-        Some(_) => return Err(Problem::invalid("format can be: text, messages")),
-    };
+    let as_messages = as_messages(params.format.as_deref())?;
     let turns = params.turns.unwrap_or(TURNS);
     if turns > MAX_TURNS {
         return Err(Problem::invalid(format!("turns must be between 0 and {MAX_TURNS}")));
     }
-    let handoff = super::handoffs::find(&api, &principal, id).await?;
-    if handoff.status == HandoffStatus::DeadLettered && limited_to(&principal).is_some() {
-        let why = "the handoff is a dead letter: its text reaches no agent";
-        return Err(Problem::new(Code::Forbidden, why));
+    if params.max_tokens.is_some_and(|most| most < MIN_TOKENS) {
+        return Err(Problem::invalid(format!("maxTokens must be {MIN_TOKENS} at least")));
     }
-    let stored = match handoff.content_id {
-        Some(content) => api.contents.find(&principal.tenant, content).await?,
-        None => ContentState::Gone,
-    };
-    let stored = match stored {
-        ContentState::Whole(stored) => stored,
-        ContentState::Gone => return Err(Problem::not_found("message: it was erased")),
-        ContentState::Purged => return Err(Problem::not_found("message: it was past its time")),
-        ContentState::Unavailable(_) => return Err(Problem::archive_away()),
-    };
+    let handoff = super::handoffs::find(&api, &principal, id).await?;
+    let compressed = handoff.compressed_id().is_some();
+    let sent = handoff.compressed_id().or(handoff.content_id);
+    let stored = stored_message(&api, &principal, &handoff, sent).await?;
+    let agents = api.intake.directory.agents(&principal.tenant).await?;
+    let tokenizer = agents.roster.find(&handoff.target).and_then(|agent| agent.tokenizer);
     let origin = Origin {
         handoff_id: handoff.id.to_string(),
         task_id: handoff.task_id.to_string(),
         agent_id: handoff.source.to_string(),
         agent_version: handoff.source_version,
     };
+    let scanner = api.intake.scanner();
+    answer(id, stored.len(), as_messages, move |nonce| {
+        let count = |text: &str| tokens::count(text, tokenizer.unwrap_or_default());
+        let budget = params.max_tokens.map(|most| (most, &count as &dyn Fn(&str) -> u64));
+        serde_json::from_slice(&stored).map(|message| {
+            let marks = named(&scanner, &message);
+            let extent = PromptExtent { turns, compressed, budget, marks: &marks };
+            context(&message, &origin, nonce, &extent)
+        })
+    })
+    .await
+}
+
+/// How to show a result.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct ResultPromptParams {
+    /// `text` (unless said) or `messages`.
+    format: Option<String>,
+}
+
+/// The handoff's result as one user turn for the model of the agent that asked, between marks that its content
+/// cannot forge.
+#[utoipa::path(
+    get, path = "/handoffs/{handoffId}/result/prompt", tag = "handoffs", operation_id = "getResultPrompt",
+    params(("handoffId" = String, Path, description = "The handoff's UUID"), ResultPromptParams),
+    responses(
+        (status = 200, description = "The block as text, or as `messages`", content(
+            (String = "text/plain"), (PromptView = "application/json"),
+        )),
+        (status = 400, description = "A malformed parameter"),
+        (status = 404, description = "No such handoff, not the caller's, or its receiver gave no result, or it was erased or past its time"),
+        (status = 409, description = "The handoff is not completed"),
+    )
+)]
+pub(super) async fn result_prompt(
+    State(api): State<Api>,
+    Caller(principal): Caller,
+    Id(id): Id<HandoffId>,
+    Params(params): Params<ResultPromptParams>,
+) -> Result<Response, Problem> {
+    let as_messages = as_messages(params.format.as_deref())?;
+    let handoff = super::handoffs::find(&api, &principal, id).await?;
+    if handoff.status != HandoffStatus::Completed {
+        let why = format!("the handoff is {}: it has no result", handoff.status.as_str());
+        return Err(Problem::new(Code::Conflict, why));
+    }
+    let said = results::find(&api, &principal.tenant, handoff.task_id, id)
+        .await?
+        .ok_or_else(|| Problem::not_found("result"))?;
+    let origin = Origin {
+        handoff_id: handoff.id.to_string(),
+        task_id: handoff.task_id.to_string(),
+        agent_id: handoff.target.to_string(),
+        agent_version: handoff.target_version,
+    };
+    let scanner = api.intake.scanner();
+    answer(id, RESULT_BYTES, as_messages, move |nonce| {
+        Ok(result(&said, &origin, nonce, &named(&scanner, &said)))
+    })
+    .await
+}
+
+/// The receiver's last question, with its answer where there is one, as one user turn: for the model of the sender that is
+/// to answer, and for that of the receiver that asked.
+#[utoipa::path(
+    get, path = "/handoffs/{handoffId}/question/prompt", tag = "handoffs", operation_id = "getQuestionPrompt",
+    params(("handoffId" = String, Path, description = "The handoff's UUID"), ResultPromptParams),
+    responses(
+        (status = 200, description = "The block as text, or as `messages`", content(
+            (String = "text/plain"), (PromptView = "application/json"),
+        )),
+        (status = 400, description = "A malformed parameter"),
+        (status = 403, description = "A dead letter: its text reaches no agent"),
+        (status = 404, description = "No such handoff, not the caller's, its receiver asked nothing, or the question was erased or past its time"),
+    )
+)]
+pub(super) async fn question_prompt(
+    State(api): State<Api>,
+    Caller(principal): Caller,
+    Id(id): Id<HandoffId>,
+    Params(params): Params<ResultPromptParams>,
+) -> Result<Response, Problem> {
+    let as_messages = as_messages(params.format.as_deref())?;
+    let handoff = super::handoffs::find(&api, &principal, id).await?;
+    let asked = handoff.questions.last().ok_or_else(|| Problem::not_found("question"))?;
+    readable(&principal, &handoff, "question")?;
+    let words = super::questions::words(&api, &principal, asked.content).await?;
+    let mut said = words.ok_or_else(|| Problem::not_found("question: it was erased"))?;
+    if let Some(members) = said.as_object_mut() {
+        members.remove("answerWithinMs");
+        if let Some(answer) = &asked.answer {
+            let words = super::questions::words(&api, &principal, answer.content).await?;
+            let answer = words.and_then(|mut words| Some(words.get_mut("answer")?.take()));
+            members.extend(answer.map(|answer| ("answer".to_owned(), answer)));
+        }
+    }
+    let (agent, version) = match asked.answer {
+        Some(_) => (&handoff.source, &handoff.source_version),
+        None => (&handoff.target, &handoff.target_version),
+    };
+    let origin = Origin {
+        handoff_id: handoff.id.to_string(),
+        task_id: handoff.task_id.to_string(),
+        agent_id: agent.to_string(),
+        agent_version: version.clone(),
+    };
+    let scanner = api.intake.scanner();
+    answer(id, RESULT_BYTES, as_messages, move |nonce| {
+        Ok(question(&said, &origin, nonce, &named(&scanner, &said)))
+    })
+    .await
+}
+
+/// What the safety scan names in a document: findings and marks.
+fn named(scanner: &Scanner, document: &serde_json::Value) -> Vec<SafetyFinding> {
+    let ScanReport { mut findings, marks, .. } = scanner.report(document, &[], &mut |_, _| {});
+    findings.extend(marks);
+    findings
+}
+
+/// Whether the query asks for a chat model's messages.
+fn as_messages(format: Option<&str>) -> Result<bool, Problem> {
+    match format {
+        None | Some("text") => Ok(false),
+        Some("messages") => Ok(true),
+        Some(_) => Err(Problem::invalid("format can be: text, messages")),
+    }
+}
+
+/// Renders a block under a number of its own and answers with it. `size` is that of what is rendered, in bytes.
+async fn answer(
+    id: HandoffId,
+    size: usize,
+    as_messages: bool,
+    render: impl FnOnce(&str) -> Result<Prompt, serde_json::Error> + Send + 'static,
+) -> Result<Response, Problem> {
     let nonce = hex::encode(clock::random::<16>());
     let number = nonce.clone();
-    let Prompt { text, segments } = heavy(stored.len(), move || {
-        serde_json::from_slice(&stored).map(|message| context(&message, &origin, &number, turns))
-    })
-    .await?
-    .map_err(|_| Problem::new(Code::Internal, "the stored message cannot be read"))?;
+    let Prompt { text, segments } =
+        heavy(size, move || render(&number)).await?.map_err(|_| Problem::unreadable_message())?;
     // Every answer has its own number; a kept one would let content be written for it.
     let fresh = [(header::CACHE_CONTROL, "no-store")];
     if !as_messages {

@@ -15,10 +15,16 @@ const KINDS: &[&str] = &[
     "DEAD_LETTERED",
     "ACCEPTED",
     "REJECTED",
+    "INPUT_REQUESTED",
+    "INPUT_PROVIDED",
     "COMPLETED",
     "FAILED",
     "EXPIRED",
+    "COMPRESSED",
+    "CHUNK",
+    "STREAM_CLOSED",
     "RETURNED",
+    "GROUP_ENDED",
     "ROLLED_BACK",
     "CHECKPOINT",
     "TASK_COMPLETED",
@@ -55,201 +61,209 @@ const KINDS: &[&str] = &[
     "LEGAL_HOLD_RELEASED",
 ];
 
-/// What a record tells of.
 pub struct RecordKind;
 
 impl utoipa::PartialSchema for RecordKind {
     fn schema() -> utoipa::openapi::RefOr<utoipa::openapi::Schema> {
-        open::open("What a record tells of.", KINDS)
+        open::open("The kind of a record.", KINDS)
     }
 }
 
 impl ToSchema for RecordKind {}
 
-/// A record of the log.
-#[derive(ToSchema)]
-#[schema(rename_all = "camelCase")]
-pub struct Record {
-    /// The version of the record's form: 1.
-    pub v: i64,
-    /// The log.
-    pub log_id: String,
-    /// Whose log.
-    pub tenant: String,
-    /// Its place in the log, dense from 0.
-    pub leaf_index: i64,
-    /// `sha256:…` over the record before; null in the first.
-    #[schema(required)]
-    pub previous_record_hash: Option<String>,
-    /// What happened.
-    #[schema(value_type = RecordKind)]
-    pub kind: String,
-    /// When, RFC 3339 with microseconds.
-    pub time: String,
-    /// Who did it.
-    pub actor: RecordActor,
-    /// The task.
-    #[schema(nullable = false)]
-    pub task_id: Option<String>,
-    /// The handoff.
-    #[schema(nullable = false)]
-    pub handoff_id: Option<String>,
-    /// The handoff before it.
-    #[schema(nullable = false)]
-    pub parent_handoff_id: Option<String>,
-    /// Who sent, as it was then.
-    #[schema(nullable = false)]
-    pub from_agent: Option<RecordParty>,
-    /// Who received, as it was then.
-    #[schema(nullable = false)]
-    pub to_agent: Option<RecordParty>,
-    /// The contract that ruled the edge, or that was put.
-    #[schema(nullable = false)]
-    pub contract: Option<RecordContract>,
-    /// The payload schema that was registered.
-    #[schema(nullable = false)]
-    pub payload_schema: Option<RecordContract>,
-    /// The status that resulted.
-    #[schema(nullable = false)]
-    pub status: Option<String>,
-    /// Why: a code.
-    #[schema(nullable = false)]
-    pub reason: Option<String>,
-    /// What the message stated.
-    #[schema(nullable = false)]
-    pub cost_at_handoff: Option<RecordCost>,
-    /// What the task's budget counted with it.
-    #[schema(nullable = false)]
-    pub spent: Option<RecordSpent>,
-    /// `sha256:…`, a commitment to the message, or to what the actor said.
-    #[schema(nullable = false)]
-    pub message_commitment: Option<String>,
-    /// `sha256:…`, a commitment to the checkpoint.
-    #[schema(nullable = false)]
-    pub checkpoint_commitment: Option<String>,
-    /// `sha256:…`, one commitment a person.
-    #[schema(nullable = false)]
-    pub personal_data_commitments: Option<Vec<String>>,
-    /// The erasure that the record tells of.
-    #[schema(nullable = false)]
-    pub erasure: Option<RecordErasure>,
-    /// What went because it was past its time.
-    #[schema(nullable = false)]
-    pub retention: Option<RecordRetention>,
-    /// The legal hold that the record tells of.
-    #[schema(nullable = false)]
-    pub legal_hold: Option<RecordHold>,
-    /// What the safety stage said of a message that passed.
-    #[schema(nullable = false)]
-    pub safety: Option<RecordSafety>,
-    /// What the contract calls the edge's events.
-    #[schema(nullable = false)]
-    pub audit_event: Option<String>,
-    /// Attempts at delivery under a contract, by the time of the verdict.
-    #[schema(nullable = false)]
-    pub attempts: Option<i64>,
-    /// Between which regions the data went, and on what basis.
-    #[schema(nullable = false)]
-    pub residency: Option<RecordResidency>,
+/// Declares a record with the fields that every record has, and more.
+macro_rules! record {
+    ($(#[$about:meta])* $name:ident { $($(#[$more:meta])* $field:ident: [$($kind:tt)*],)* }) => {
+        $(#[$about])*
+        #[derive(ToSchema)]
+        #[schema(rename_all = "camelCase")]
+        pub struct $name {
+            /// The version of the record's form: 1.
+            pub v: i64,
+            /// Id of the log that holds it.
+            pub log_id: String,
+            /// The tenant that owns the log.
+            pub tenant: String,
+            /// Its place in the log, dense from 0.
+            pub leaf_index: i64,
+            /// `sha256:…` over the record before; null in the first.
+            #[schema(required)]
+            pub previous_record_hash: Option<String>,
+            /// Kind of the event that it records.
+            #[schema(value_type = RecordKind)]
+            pub kind: String,
+            /// When, RFC 3339 with microseconds.
+            pub time: String,
+            /// The actor that caused it.
+            pub actor: RecordActor,
+            /// UUID of the task, where the event concerns one.
+            #[schema(nullable = false)]
+            pub task_id: Option<String>,
+            /// UUID of the handoff, where the event concerns one.
+            #[schema(nullable = false)]
+            pub handoff_id: Option<String>,
+            /// The handoff before it.
+            #[schema(nullable = false)]
+            pub parent_handoff_id: Option<String>,
+            /// Who sent, as it was then.
+            #[schema(nullable = false)]
+            pub from_agent: Option<RecordParty>,
+            /// Who received, as it was then.
+            #[schema(nullable = false)]
+            pub to_agent: Option<RecordParty>,
+            /// The contract that ruled the edge, or that was put.
+            #[schema(nullable = false)]
+            pub contract: Option<RecordContract>,
+            /// The payload schema that was registered.
+            #[schema(nullable = false)]
+            pub payload_schema: Option<RecordContract>,
+            /// The status that resulted.
+            #[schema(nullable = false)]
+            pub status: Option<String>,
+            /// Why it happened: a code.
+            #[schema(nullable = false)]
+            pub reason: Option<String>,
+            /// What the message stated.
+            #[schema(nullable = false)]
+            pub cost_at_handoff: Option<RecordCost>,
+            /// What the task's budget counted with it.
+            #[schema(nullable = false)]
+            pub spent: Option<RecordSpent>,
+            /// `sha256:…`, a commitment to the message, or to what the actor said.
+            #[schema(nullable = false)]
+            pub message_commitment: Option<String>,
+            /// `sha256:…`, a commitment to the checkpoint.
+            #[schema(nullable = false)]
+            pub checkpoint_commitment: Option<String>,
+            /// `sha256:…`, one commitment a person.
+            #[schema(nullable = false)]
+            pub personal_data_commitments: Option<Vec<String>>,
+            /// The erasure that the record is about.
+            #[schema(nullable = false)]
+            pub erasure: Option<RecordErasure>,
+            /// What went because it was past its time.
+            #[schema(nullable = false)]
+            pub retention: Option<RecordRetention>,
+            /// The legal hold that the record is about.
+            #[schema(nullable = false)]
+            pub legal_hold: Option<RecordHold>,
+            /// What the safety stage said of a message that passed.
+            #[schema(nullable = false)]
+            pub safety: Option<RecordSafety>,
+            /// What the contract calls the edge's events.
+            #[schema(nullable = false)]
+            pub audit_event: Option<String>,
+            /// Attempts at delivery under a contract, by the time of the verdict.
+            #[schema(nullable = false)]
+            pub attempts: Option<i64>,
+            /// Between which regions the data went, and on what basis.
+            #[schema(nullable = false)]
+            pub residency: Option<RecordResidency>,
+            /// The message against its receiver's context window.
+            #[schema(nullable = false)]
+            pub context: Option<super::views::ContextView>,
+            /// What the message's compression came to.
+            #[schema(nullable = false)]
+            pub compression: Option<RecordCompression>,
+            /// The number of the receiver's question, from 1; of a question and of its answer.
+            #[schema(nullable = false)]
+            pub question: Option<u32>,
+            /// The stream with this record, where the message comes in pieces.
+            #[schema(nullable = false)]
+            pub stream: Option<RecordStream>,
+            /// The handoff's place in a handoff to several receivers; or what that came to.
+            #[schema(nullable = false)]
+            pub group: Option<RecordGroup>,
+            $($(#[$more])* pub $field: $($kind)*,)*
+        }
+    };
 }
 
-/// A record of the log as a trace shows it: with its hash, and with its content where the caller may read it.
-#[derive(ToSchema)]
-#[schema(rename_all = "camelCase")]
-pub struct TraceRecord {
-    /// The version of the record's form: 1.
-    pub v: i64,
-    /// The log.
-    pub log_id: String,
-    /// Whose log.
-    pub tenant: String,
-    /// Its place in the log, dense from 0.
-    pub leaf_index: i64,
-    /// `sha256:…` over the record before; null in the first.
-    #[schema(required)]
-    pub previous_record_hash: Option<String>,
-    /// What happened.
-    #[schema(value_type = RecordKind)]
-    pub kind: String,
-    /// When, RFC 3339 with microseconds.
-    pub time: String,
-    /// Who did it.
-    pub actor: RecordActor,
-    /// The task.
-    #[schema(nullable = false)]
-    pub task_id: Option<String>,
-    /// The handoff.
-    #[schema(nullable = false)]
-    pub handoff_id: Option<String>,
-    /// The handoff before it.
-    #[schema(nullable = false)]
-    pub parent_handoff_id: Option<String>,
-    /// Who sent, as it was then.
-    #[schema(nullable = false)]
-    pub from_agent: Option<RecordParty>,
-    /// Who received, as it was then.
-    #[schema(nullable = false)]
-    pub to_agent: Option<RecordParty>,
-    /// The contract that ruled the edge, or that was put.
-    #[schema(nullable = false)]
-    pub contract: Option<RecordContract>,
-    /// The payload schema that was registered.
-    #[schema(nullable = false)]
-    pub payload_schema: Option<RecordContract>,
-    /// The status that resulted.
-    #[schema(nullable = false)]
-    pub status: Option<String>,
-    /// Why: a code.
-    #[schema(nullable = false)]
-    pub reason: Option<String>,
-    /// What the message stated.
-    #[schema(nullable = false)]
-    pub cost_at_handoff: Option<RecordCost>,
-    /// What the task's budget counted with it.
-    #[schema(nullable = false)]
-    pub spent: Option<RecordSpent>,
-    /// `sha256:…`, a commitment to the message, or to what the actor said.
-    #[schema(nullable = false)]
-    pub message_commitment: Option<String>,
-    /// `sha256:…`, a commitment to the checkpoint.
-    #[schema(nullable = false)]
-    pub checkpoint_commitment: Option<String>,
-    /// `sha256:…`, one commitment a person.
-    #[schema(nullable = false)]
-    pub personal_data_commitments: Option<Vec<String>>,
-    /// The erasure that the record tells of.
-    #[schema(nullable = false)]
-    pub erasure: Option<RecordErasure>,
-    /// What went because it was past its time.
-    #[schema(nullable = false)]
-    pub retention: Option<RecordRetention>,
-    /// The legal hold that the record tells of.
-    #[schema(nullable = false)]
-    pub legal_hold: Option<RecordHold>,
-    /// What the safety stage said of a message that passed.
-    #[schema(nullable = false)]
-    pub safety: Option<RecordSafety>,
-    /// What the contract calls the edge's events.
-    #[schema(nullable = false)]
-    pub audit_event: Option<String>,
-    /// Attempts at delivery under a contract, by the time of the verdict.
-    #[schema(nullable = false)]
-    pub attempts: Option<i64>,
-    /// Between which regions the data went, and on what basis.
-    #[schema(nullable = false)]
-    pub residency: Option<RecordResidency>,
-    /// `sha256:…` over the record: the leaf's hash.
-    pub record_hash: String,
-    /// The content: free, what the actor said. Absent where there is none, it is not the caller's to read, or it
-    /// was erased; a message stands with its handoff.
-    pub content: Option<Value>,
+record! {
+    /// A record of the log.
+    Record {}
 }
 
-/// Who did what a record tells of.
+record! {
+    /// A record of the log as a trace shows it: with its hash, and with its content where the caller may read it.
+    TraceRecord {
+        /// `sha256:…` over the record: the leaf's hash.
+        record_hash: [String],
+        /// The content: free, what the actor said. Absent where there is none, it is not the caller's to read, or it
+        /// was erased; a message stands with its handoff.
+        content: [Option<Value>],
+    }
+}
+
+/// What a record says of a stream.
+#[derive(ToSchema)]
+pub struct RecordStream {
+    /// Where the stream stands.
+    #[schema(value_type = super::open::StreamStatus)]
+    pub status: String,
+    /// The last number; 0 before the first chunk.
+    pub seq: i64,
+}
+
+/// The place of a handoff among those of a message to several receivers; or the end of all of them.
+#[derive(ToSchema)]
+#[schema(rename_all = "camelCase")]
+pub struct RecordGroup {
+    /// The group: the `handoffId` of the message.
+    pub id: String,
+    /// The place in the message's list, from 0; absent of the group's end.
+    #[schema(nullable = false)]
+    pub index: Option<u32>,
+    /// How many handoffs the group has.
+    pub of: u32,
+    /// How many of them are needed: `all`, `any` or `quorum:N`.
+    pub join: String,
+    /// What the bad end of one means: `rollback` or `drop`.
+    pub on_reject: String,
+    /// What the group came to; only of its end.
+    #[schema(nullable = false, value_type = Option<open::HandoffStatus>)]
+    pub outcome: Option<String>,
+}
+
+/// What a compression came to: figures and codes.
+#[derive(ToSchema)]
+#[schema(rename_all = "camelCase")]
+pub struct RecordCompression {
+    /// Who wrote the summary.
+    #[schema(value_type = super::open::CompressedBy)]
+    pub by: String,
+    /// Turns of the message as submitted.
+    pub original_turns: u64,
+    /// Turns that stay as they were said.
+    pub kept_turns: u64,
+    /// Tokens of the message as submitted.
+    pub original_tokens: u64,
+    /// Tokens of the message as delivered.
+    pub tokens: u64,
+    /// How the tokens were counted.
+    #[schema(value_type = super::open::Tokenizer)]
+    pub tokenizer: String,
+    /// Facts of what was replaced.
+    pub facts: u64,
+    /// Those that what replaced it holds.
+    pub facts_kept: u64,
+    /// Those of them that the fidelity check appended.
+    pub facts_appended: u64,
+    /// Whether the message is within its receiver's limit now.
+    pub fits: bool,
+    /// What the call of a model cost.
+    #[schema(rename = "costUSD", nullable = false)]
+    pub cost_usd: Option<f64>,
+    /// Why the embedded compressor took the model's place: a code.
+    #[schema(nullable = false)]
+    pub fallback: Option<String>,
+}
+
+/// The actor of a record.
 #[derive(ToSchema)]
 #[schema(rename_all = "camelCase")]
 pub struct RecordActor {
-    /// In which role.
+    /// Role of the actor: that of its key, or `broker`.
     #[schema(value_type = ActorRole)]
     pub role: String,
     /// The agent, where it is one.
@@ -264,7 +278,7 @@ pub struct RecordActor {
 #[derive(ToSchema)]
 #[schema(rename_all = "camelCase")]
 pub struct RecordParty {
-    /// The agent.
+    /// Id of the agent.
     #[schema(nullable = false)]
     pub agent_id: Option<String>,
     /// Its type.
@@ -276,7 +290,7 @@ pub struct RecordParty {
     /// Of a sender: the version that is registered of it.
     #[schema(nullable = false)]
     pub registered_version: Option<String>,
-    /// Its run.
+    /// The agent's run, a UUID.
     #[schema(nullable = false)]
     pub execution_id: Option<String>,
 }
@@ -298,7 +312,7 @@ pub struct RecordCost {
     /// US dollars so far.
     #[schema(rename = "costSpentSoFarUSD")]
     pub cost_spent_so_far_usd: f64,
-    /// US dollars left.
+    /// US dollars that may still be spent.
     #[schema(rename = "costBudgetRemainingUSD")]
     pub cost_budget_remaining_usd: f64,
     /// Tokens so far; records of older versions have `promptTokens` and `completionTokens` beside.
@@ -306,31 +320,31 @@ pub struct RecordCost {
     pub token_spent: Option<TokensView>,
 }
 
-/// Money and tokens.
+/// Money and tokens that the task's budget counted with a record.
 #[derive(ToSchema)]
 #[schema(rename_all = "camelCase")]
 pub struct RecordSpent {
-    /// US dollars.
+    /// US dollars that the task's budget counted.
     pub usd: f64,
-    /// Tokens.
+    /// Tokens that the task's budget counted.
     pub token_spent: TokensView,
 }
 
-/// An erasure.
+/// Erasure that a record starts or ends, with its counts.
 #[derive(ToSchema)]
 #[schema(rename_all = "camelCase")]
 pub struct RecordErasure {
-    /// The erasure.
+    /// UUID of the erasure.
     pub id: String,
     /// How much: `personal-data` or `messages`.
     pub scope: String,
     /// `sha256:…`, a salted commitment to the person's id.
     pub subject_commitment: String,
-    /// Personal data.
+    /// Personal data erased: on this page, or in all for `ERASURE_COMPLETED`.
     pub data: i64,
     /// Messages and other contents of records.
     pub contents: i64,
-    /// Checkpoints.
+    /// Checkpoints erased: on this page, or in all for `ERASURE_COMPLETED`.
     pub checkpoints: i64,
 }
 
@@ -340,19 +354,19 @@ pub struct RecordErasure {
 pub struct RecordRetention {
     /// What was recorded before this time went, RFC 3339.
     pub before: String,
-    /// Personal data.
+    /// Personal data purged, counted.
     pub data: i64,
     /// Messages and other contents of records.
     pub contents: i64,
-    /// Checkpoints.
+    /// Checkpoints purged, counted.
     pub checkpoints: i64,
 }
 
-/// A legal hold.
+/// Legal hold that a record places or releases.
 #[derive(ToSchema)]
 #[schema(rename_all = "camelCase")]
 pub struct RecordHold {
-    /// The hold.
+    /// Id of the hold, as its maker named it.
     pub id: String,
     /// `sha256:…`, a salted commitment to the person's id.
     #[schema(nullable = false)]
@@ -368,6 +382,9 @@ pub struct RecordSafety {
     /// Rules that fired and were only observed.
     #[schema(nullable = false)]
     pub observed: Option<Vec<String>>,
+    /// Rules that marked an order inside data.
+    #[schema(nullable = false)]
+    pub marked: Option<Vec<String>>,
     /// The external classifier, where one was asked.
     #[schema(nullable = false)]
     pub classifier: Option<RecordClassifier>,
@@ -400,9 +417,9 @@ pub struct RecordResidency {
 pub struct RecordCrossing {
     /// At which end: `sender` or `receiver`.
     pub party: String,
-    /// From.
+    /// The region that the data leave.
     pub from: String,
-    /// To.
+    /// The region that the data enter.
     pub to: String,
     /// What the transfer stands on: a code.
     #[schema(nullable = false)]

@@ -1,5 +1,7 @@
 //! What a receiver said when it completed a handoff, for the parties of that handoff (specification §10.3).
 
+use std::collections::HashMap;
+
 use serde_json::Value;
 
 use super::Api;
@@ -10,6 +12,14 @@ use handoffd_core::domain::ids::{HandoffId, TaskId, TenantId};
 
 /// Records read at once.
 const PAGE: i64 = 256;
+
+/// The result in the body of a `/complete`.
+pub(super) fn result(said: Value) -> Option<Value> {
+    match said {
+        Value::Object(mut said) => said.remove("result"),
+        _ => None,
+    }
+}
 
 /// The body of the receiver's `/complete`, from the last record that has one. `None`: the receiver said nothing,
 /// or what it said was erased or is past its time.
@@ -38,4 +48,41 @@ pub(super) async fn find(
     let Some(leaf_index) = last else { return Ok(None) };
     let found = api.contents.list_records(tenant, Some(task), leaf_index, 1).await?;
     Ok(found.first().and_then(opened))
+}
+
+/// The results of several handoffs of a task, by handoff: what each receiver's `/complete` named as its `result`, from
+/// the last record that has one. `first` is the handoff that was committed first.
+pub(super) async fn find_all(
+    api: &Api,
+    tenant: &TenantId,
+    task: TaskId,
+    first: HandoffId,
+    handoffs: &[HandoffId],
+) -> Result<HashMap<HandoffId, Value>, Problem> {
+    let kind = HandoffStatus::Completed.as_str();
+    let committed = api.store.find_receipt(&(tenant.clone(), first)).await?;
+    let mut from = committed.map_or(0, |sealed| sealed.leaf_index);
+    let mut places: HashMap<HandoffId, i64> = HashMap::new();
+    loop {
+        let page = api.store.list_records(tenant, Some(task), from, PAGE, false).await?;
+        let Some(end) = page.last() else { break };
+        from = end.leaf_index + 1;
+        for record in page.iter().filter(|record| record.kind == kind) {
+            let id = record.handoff_id.as_deref().and_then(|id| id.parse().ok());
+            if let Some(id) = id.filter(|id| handoffs.contains(id)) {
+                places.insert(id, record.leaf_index);
+            }
+        }
+        if page.len() < usize::try_from(PAGE).unwrap_or(usize::MAX) {
+            break;
+        }
+    }
+    let mut said = HashMap::new();
+    for (id, leaf_index) in places {
+        let found = api.contents.list_records(tenant, Some(task), leaf_index, 1).await?;
+        if let Some(value) = found.first().and_then(opened).and_then(result) {
+            said.insert(id, value);
+        }
+    }
+    Ok(said)
 }

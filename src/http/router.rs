@@ -11,8 +11,9 @@ use utoipa_axum::routes;
 use super::document::{Published, published};
 use super::{
     Api, access_report, agents, audit, blame, caps, checkpoints, contracts, cost, data_subjects,
-    dead_letters, docs, escalations, events, handoffs, inbox, keys, layer, legal_holds, matching,
-    prompt, queries, schemas, service, subscriptions, tasks, tiles, trace, verdicts, what_if,
+    dead_letters, docs, escalations, events, handoffs, history, inbox, keys, layer, legal_holds,
+    matching, prompt, queries, questions, schemas, service, streams, subscriptions, tasks, tiles,
+    trace, verdicts, what_if,
 };
 
 #[derive(OpenApi)]
@@ -26,21 +27,21 @@ use super::{
     security(("bearer" = []), ("apiKey" = [])),
     tags(
         (name = "handoffs", description = "Submitting and reading handoffs"),
-        (name = "verdicts", description = "What receivers say"),
+        (name = "verdicts", description = "Verdicts of receivers"),
         (name = "inbox", description = "Handoffs for receivers that pull"),
-        (name = "tasks", description = "What the handoffs are about"),
-        (name = "agents", description = "Who may, and who can"),
-        (name = "allowlist", description = "Whom an agent may hand off to"),
-        (name = "contracts", description = "What rules an edge"),
-        (name = "caps", description = "What may be spent within a window"),
-        (name = "keys", description = "Who may call"),
+        (name = "tasks", description = "Tasks, their checkpoints and budgets"),
+        (name = "agents", description = "Registered agents"),
+        (name = "allowlist", description = "Allowlists: the agents to which an agent may hand off"),
+        (name = "contracts", description = "Contracts of edges"),
+        (name = "caps", description = "Rolling caps on spending"),
+        (name = "keys", description = "API keys"),
         (name = "escalations", description = "Questions that wait for a person"),
         (name = "dead letters", description = "Handoffs that wait for a person"),
         (name = "audit", description = "The log as evidence: tree heads, proofs, tiles"),
-        (name = "events", description = "What happened, and who is told"),
+        (name = "events", description = "Events and subscriptions"),
         (name = "schemas", description = "The schemas of messages and events, and the registry of payload schemas"),
-        (name = "data subjects", description = "What is held on people, its erasure, and what may not be erased"),
-        (name = "service", description = "The broker itself"),
+        (name = "data subjects", description = "Personal data: access, erasure and legal holds"),
+        (name = "service", description = "Health, metrics and documents of the broker"),
     ),
     components(schemas(super::problem::ProblemDetails, super::events::CloudEvent)),
     modifiers(&Security)
@@ -69,9 +70,15 @@ fn table() -> OpenApiRouter<Api> {
         .routes(routes!(handoffs::validate))
         .routes(routes!(handoffs::get))
         .routes(routes!(prompt::prompt))
+        .routes(routes!(prompt::result_prompt))
+        .routes(routes!(prompt::question_prompt))
+        .routes(routes!(history::history))
+        .routes(routes!(streams::append, streams::list))
         .routes(routes!(verdicts::accept))
         .routes(routes!(verdicts::reject))
         .routes(routes!(verdicts::heartbeat))
+        .routes(routes!(questions::ask))
+        .routes(routes!(questions::answer))
         .routes(routes!(verdicts::complete))
         .routes(routes!(verdicts::fail))
         .routes(routes!(tasks::list))
@@ -164,14 +171,19 @@ fn agents_alone() -> Router<Api> {
         .0
 }
 
-/// The router of the API.
 pub fn router(api: Api) -> Router {
+    with_doors(api, Router::new())
+}
+
+/// The router of the API and of doors to it: what surrounds the API's requests surrounds theirs.
+pub fn with_doors(api: Api, doors: Router<Api>) -> Router {
     let (routes, document) = table().split_for_parts();
     let known = queries::parameters(&document);
     routes
         .nest(ALIAS, agents_alone())
         .layer(from_fn_with_state(known, queries::check))
         .merge(docs::routes(openapi))
+        .merge(doors)
         .layer(from_fn_with_state(api.clone(), layer::surround))
         .with_state(api)
 }

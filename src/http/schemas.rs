@@ -106,16 +106,16 @@ pub struct ComparisonView {
 pub struct SchemaChangeView {
     /// RFC 6901 pointer into the schema.
     pub pointer: String,
-    /// What changed.
+    /// Kind of change that was found.
     #[schema(value_type = open::SchemaChange)]
     pub kind: String,
     /// By how much it makes the version number rise.
     #[schema(value_type = open::VersionStep)]
     pub needs: String,
-    /// Whom it breaks.
+    /// The side that the change breaks.
     #[schema(value_type = Vec<open::BrokenSide>)]
     pub breaks: Vec<String>,
-    /// In words.
+    /// What the change means, in a sentence for people.
     pub reason: String,
 }
 
@@ -327,7 +327,7 @@ async fn rows(api: &Api, tenant: &TenantId, id: &str) -> Result<Vec<PayloadSchem
         Busy,
     )
 )]
-pub async fn put(
+pub(super) async fn put(
     State(api): State<Api>,
     Operator(principal): Operator,
     Ids(id, version): Ids<String, String>,
@@ -394,7 +394,7 @@ pub async fn put(
         (status = 422, description = "No schema, id or version"),
     )
 )]
-pub async fn compare(
+pub(super) async fn compare(
     State(api): State<Api>,
     Auditor(principal): Auditor,
     Id(id): Id<String>,
@@ -439,7 +439,7 @@ pub async fn compare(
         (status = 200, description = "The schemas", body = PayloadSchemasView),
     )
 )]
-pub async fn list(
+pub(super) async fn list(
     State(api): State<Api>,
     Caller(principal): Caller,
 ) -> Result<axum::Json<Value>, Problem> {
@@ -464,7 +464,7 @@ pub async fn list(
         (status = 404, description = "No such schema"),
     )
 )]
-pub async fn versions(
+pub(super) async fn versions(
     State(api): State<Api>,
     Caller(principal): Caller,
     Id(id): Id<String>,
@@ -487,7 +487,7 @@ pub async fn versions(
         (status = 404, description = "No such schema or version"),
     )
 )]
-pub async fn get(
+pub(super) async fn get(
     State(api): State<Api>,
     Caller(principal): Caller,
     Ids(id, version): Ids<String, String>,

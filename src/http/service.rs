@@ -19,7 +19,10 @@ use handoffd_core::gate::schema;
 #[utoipa::path(
     get, path = "/livez", tag = "service", operation_id = "livez",
     security(()),
-    responses((status = 200, description = "It runs", body = String, content_type = "text/plain"))
+    responses(
+        (status = 200, description = "It runs", body = String, content_type = "text/plain"),
+        (status = 400, description = "An unknown query parameter"),
+    )
 )]
 pub async fn livez() -> &'static str {
     "ok\n"
@@ -31,10 +34,11 @@ pub async fn livez() -> &'static str {
     security(()),
     responses(
         (status = 200, description = "Ready", body = String, content_type = "text/plain"),
+        (status = 400, description = "An unknown query parameter"),
         (status = 503, description = "Stopping, or the store is away"),
     )
 )]
-pub async fn readyz(State(api): State<Api>) -> Result<&'static str, Problem> {
+pub(super) async fn readyz(State(api): State<Api>) -> Result<&'static str, Problem> {
     if !api.accepting.load(Ordering::Acquire) {
         return Err(Problem::new(Code::Unavailable, "the broker is stopping"));
     }
@@ -51,15 +55,14 @@ pub async fn readyz(State(api): State<Api>) -> Result<&'static str, Problem> {
         (status = 404, description = "Metrics have a listener of their own"),
     )
 )]
-pub async fn metrics(State(api): State<Api>) -> Result<Response, Problem> {
+pub(super) async fn metrics(State(api): State<Api>) -> Result<Response, Problem> {
     if api.config.server.metrics_listen.is_some() {
         return Err(Problem::not_found("page here: metrics have a listener of their own"));
     }
     page(State(api)).await
 }
 
-/// The metrics page.
-pub async fn page(State(api): State<Api>) -> Result<Response, Problem> {
+pub(super) async fn page(State(api): State<Api>) -> Result<Response, Problem> {
     match api.store.depths().await {
         Ok(depths) => {
             let metrics = &api.metrics;
@@ -98,7 +101,7 @@ pub struct SchemaRef {
     pub name: String,
     /// Its version.
     pub version: String,
-    /// Its path.
+    /// Path under which the schema is served.
     pub href: String,
 }
 
@@ -111,7 +114,7 @@ pub struct SchemaRef {
         (status = 200, description = "The schemas", body = SchemasView),
     )
 )]
-pub async fn schemas(
+pub(super) async fn schemas(
     State(api): State<Api>,
     OptionalCaller(principal): OptionalCaller,
 ) -> Result<axum::Json<Value>, Problem> {
@@ -148,7 +151,7 @@ pub async fn schemas(
         (status = 404, description = "No such version"),
     )
 )]
-pub async fn handoff_schema(Id(version): Id<String>) -> Result<Response, Problem> {
+pub(super) async fn handoff_schema(Id(version): Id<String>) -> Result<Response, Problem> {
     let document =
         schema::document(&version).ok_or_else(|| Problem::not_found("schema version"))?;
     Ok((StatusCode::OK, [(header::CONTENT_TYPE, "application/schema+json")], document)

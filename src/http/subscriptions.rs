@@ -1,18 +1,19 @@
-//! `/subscriptions`: who is told of events, for operators.
+//! `/subscriptions`: who is told of events. Operators subscribe to anything; an agent to a handoff that it sends.
 
 use std::time::Duration;
 
 use axum::extract::State;
-use axum::http::StatusCode;
+use axum::http::{HeaderValue, StatusCode};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use utoipa::{IntoParams, ToSchema};
 
 use super::Api;
 use super::agents::refused_endpoint;
-use super::auth::Operator;
+use super::auth::{Participant, operates};
 use super::events::position;
-use super::extract::{Id, Json, Params, page_size};
+use super::extract::{Id, Json, Params, page_size, typed};
+use super::handoffs;
 use super::open;
 use super::problem::{BadBody, Busy, Problem, WarningView};
 use handoffd_broker::directory::Principal;
@@ -21,13 +22,13 @@ use handoffd_broker::ledger::command::{
     ChangeSubscription, Command, CreateSubscription, Kind, LedgerError, Reply, SubscriptionChange,
     content,
 };
-use handoffd_broker::vault::{AgentSecrets, SecretKind};
+use handoffd_broker::vault::{AgentSecrets, EndpointCredentials, SecretKind};
 use handoffd_core::domain::canonical;
 use handoffd_core::domain::event::{
     EventFormat, Position, Subscriber, Subscription, SubscriptionSpec,
 };
 use handoffd_core::domain::failure::{Code, Failure, Stage};
-use handoffd_core::domain::ids::{Micros, SubscriptionId};
+use handoffd_core::domain::ids::{AgentId, Micros, SubscriptionId};
 use handoffd_core::domain::residency::CrossingParty;
 use handoffd_core::domain::warning::{Warning, WarningCode};
 use handoffd_core::evidence::record::RecordContent;
@@ -42,16 +43,19 @@ pub struct SubscriptionView {
     pub subscription_id: String,
     /// Where events are posted to.
     pub url: String,
-    /// For people.
+    /// A name for people.
     pub description: String,
     /// Which types; empty: all.
     #[schema(value_type = Vec<open::EventType>)]
     pub event_types: Vec<String>,
-    /// The agent or task that it is limited to.
+    /// The agent, task or handoff that it is limited to.
     pub filter: FilterView,
     /// How events are written.
     pub format: EventFormat,
-    /// Delivered at all.
+    /// The agent whose subscription it is; absent: the operators'.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub owner: Option<String>,
+    /// Whether events are delivered.
     pub enabled: bool,
     /// Why the broker switched it off: `ENDPOINT_GONE` or `FAILING`.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -83,24 +87,28 @@ pub struct SubscriptionView {
 pub struct SubscriptionBody {
     /// Where events are posted to; needed on creation.
     pub url: Option<String>,
-    /// For people.
+    /// A name for people.
     pub description: Option<String>,
     /// Which types; an empty list means all.
     #[schema(value_type = Option<Vec<open::EventType>>)]
     pub event_types: Option<Vec<String>>,
-    /// The agent or task that it is limited to; empty means no limit.
+    /// The agent, task or handoff that it is limited to; empty means no limit. An agent names a handoff that it sends.
     pub filter: Option<FilterView>,
     /// How events are written.
     pub format: Option<EventFormat>,
-    /// Delivered at all.
+    /// Whether events are delivered.
     pub enabled: Option<bool>,
     /// Where the endpoint is; none: in the broker's region.
     pub region: Option<String>,
     /// What the transfer of events to that region stands on: a code.
     pub transfer_basis: Option<String>,
+    /// On creation: the value of `Authorization` that the endpoint asks for. It is kept sealed and never shown again.
+    pub authorization: Option<String>,
+    /// On creation: the value of `X-A2A-Notification-Token` that the endpoint asks for, kept likewise.
+    pub token: Option<String>,
 }
 
-/// The agent or task that a subscription is limited to.
+/// The agent, task or handoff that a subscription is limited to.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct FilterView {
@@ -110,6 +118,9 @@ pub struct FilterView {
     /// Events of this task.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub task_id: Option<String>,
+    /// Events of this handoff.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub handoff_id: Option<String>,
 }
 
 /// How far a subscription has been told.
@@ -118,7 +129,7 @@ pub struct FilterView {
 pub struct ProgressView {
     /// The last event that it was told of, or passed over.
     pub cursor: String,
-    /// Attempts ever made.
+    /// Attempts since its creation.
     pub attempts: i64,
     /// Failed attempts in a row.
     pub failures: i32,
@@ -153,8 +164,10 @@ impl From<&SubscriptionRow> for SubscriptionView {
             filter: FilterView {
                 agent_id: it.filter.agent_id.as_ref().map(ToString::to_string),
                 task_id: it.filter.task_id.map(|id| id.to_string()),
+                handoff_id: it.filter.handoff_id.map(|id| id.to_string()),
             },
             format: it.format,
+            owner: it.owner.as_ref().map(ToString::to_string),
             enabled: it.enabled,
             disabled_reason: it.disabled_reason.clone(),
             region: it.region.map(|region| region.to_string()),
@@ -189,17 +202,17 @@ pub struct EventDeliveryView {
     pub kind: String,
     /// The event's place in the feed.
     pub cursor: String,
-    /// When, RFC 3339.
+    /// When the attempt ended, RFC 3339.
     pub at: String,
     /// Of this event, from 1.
     pub attempt: i32,
     /// `delivered`, `retry` (to be tried again), `set_aside` (refused too often), `gone` (410).
     #[schema(value_type = open::EventOutcome)]
     pub outcome: String,
-    /// The answer's status.
+    /// HTTP status that the endpoint answered; absent where no answer came.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub status: Option<i32>,
-    /// What went wrong.
+    /// What went wrong, in a sentence for people.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
     /// How long it took, in milliseconds.
@@ -307,7 +320,68 @@ async fn find(
     id: SubscriptionId,
 ) -> Result<SubscriptionRow, Problem> {
     let found = api.store.find_subscription(&(principal.tenant.clone(), id)).await?;
-    found.ok_or_else(|| Problem::not_found("subscription"))
+    found.filter(|row| owns(principal, row)).ok_or_else(|| Problem::not_found("subscription"))
+}
+
+/// Whether a subscription is the caller's: operators see all, an agent sees its own.
+fn owns(principal: &Principal, row: &SubscriptionRow) -> bool {
+    operates(principal) || (principal.agent.is_some() && row.subscription.owner == principal.agent)
+}
+
+/// Most subscriptions of one agent.
+const MAX_OWN: usize = 200;
+/// Most characters of a header's value that an endpoint asks for.
+const MAX_CREDENTIAL: usize = 4_096;
+
+/// The owner of a new subscription; a refusal where an agent may not subscribe to that.
+async fn owner_of(
+    api: &Api,
+    principal: &Principal,
+    subscription: &Subscription,
+) -> Result<Option<AgentId>, Problem> {
+    let Some(agent) = principal.agent.clone().filter(|_| !operates(principal)) else {
+        return Ok(None);
+    };
+    let filter = &subscription.filter;
+    let Some(handoff) = filter.handoff_id else {
+        let why = "an agent subscribes to one handoff that it sends: filter.handoffId names it";
+        return Err(Problem::new(Code::Forbidden, why));
+    };
+    let sent = handoffs::find(api, principal, handoff).await?;
+    if sent.source != agent {
+        let why = "an agent subscribes to handoffs that it sends";
+        return Err(Problem::new(Code::Forbidden, why));
+    }
+    // No operator will open the way for it.
+    if let Some(why) = (api.endpoints)(&subscription.url) {
+        return Err(refusal(("/url".to_owned(), why)));
+    }
+    let rows = api.store.list_subscriptions(&principal.tenant).await?;
+    let own = rows.iter().filter(|row| row.subscription.owner.as_ref() == Some(&agent)).count();
+    if own >= MAX_OWN {
+        let why = format!("an agent may have {MAX_OWN} subscriptions: delete some first");
+        return Err(Problem::new(Code::Conflict, why));
+    }
+    Ok(Some(agent))
+}
+
+/// Takes what the endpoint asks for out of a body, where it can stand in a header.
+fn credentials(new: &mut serde_json::Map<String, Value>) -> Result<EndpointCredentials, Problem> {
+    let mut take = |name: &str| match new.remove(name) {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::String(text))
+            if (1..=MAX_CREDENTIAL).contains(&text.len())
+                && HeaderValue::from_str(&text).is_ok() =>
+        {
+            Ok(Some(text))
+        }
+        Some(_) => {
+            let why =
+                format!("must be a text of 1 to {MAX_CREDENTIAL} bytes that a header can have");
+            Err(refusal((format!("/{name}"), why)))
+        }
+    };
+    Ok(EndpointCredentials { authorization: take("authorization")?, token: take("token")? })
 }
 
 /// Subscribe to events. They are posted, signed after Standard Webhooks, from this moment on.
@@ -316,18 +390,21 @@ async fn find(
     request_body(content = SubscriptionBody, description = "`url` is needed", content_type = "application/json"),
     responses(
         (status = 201, description = "The subscription, with its secret, shown this once", body = SubscriptionView),
-        (status = 403, description = "Not an operator"),
+        (status = 403, description = "An auditor, or not the agent's to subscribe to"),
         BadBody,
         (status = 422, description = "The subscription does not fit"),
         Busy,
     )
 )]
-pub async fn create(
+pub(super) async fn create(
     State(api): State<Api>,
-    Operator(principal): Operator,
-    Json(spec): Json<SubscriptionSpec>,
+    Participant(principal): Participant,
+    Json(mut new): Json<serde_json::Map<String, Value>>,
 ) -> Result<(StatusCode, axum::Json<SubscriptionView>), Problem> {
-    let subscription = spec.make().map_err(refusal)?;
+    let credentials = credentials(&mut new)?;
+    let spec: SubscriptionSpec = typed(Value::Object(new))?;
+    let mut subscription = spec.make().map_err(refusal)?;
+    subscription.owner = owner_of(&api, &principal, &subscription).await?;
     let crossed = crossed(&api, &subscription)?;
     let now = api.now();
     let id = SubscriptionId(clock::time_ordered_id(now));
@@ -335,6 +412,11 @@ pub async fn create(
     let mut secrets = AgentSecrets::default();
     let secret =
         secrets.rotate(&api.intake.vault, &principal.tenant, &owner, kind, now).map_err(sealing)?;
+    if credentials != EndpointCredentials::default() {
+        secrets
+            .keep_credentials(&api.intake.vault, &principal.tenant, &owner, &credentials)
+            .map_err(sealing)?;
+    }
     let content = said(id, &json!({ "created": subscription }), now);
     let row = SubscriptionRow {
         tenant: principal.tenant.clone(),
@@ -356,15 +438,16 @@ pub async fn create(
     get, path = "/subscriptions", tag = "events", operation_id = "listSubscriptions",
     responses(
         (status = 200, description = "The subscriptions", body = SubscriptionsView),
-        (status = 403, description = "Not an operator"),
+        (status = 403, description = "An auditor, or not the agent's to subscribe to"),
     )
 )]
-pub async fn list(
+pub(super) async fn list(
     State(api): State<Api>,
-    Operator(principal): Operator,
+    Participant(principal): Participant,
 ) -> Result<axum::Json<SubscriptionsView>, Problem> {
     let rows = api.store.list_subscriptions(&principal.tenant).await?;
-    Ok(axum::Json(SubscriptionsView { items: rows.iter().map(SubscriptionView::from).collect() }))
+    let own = rows.iter().filter(|row| owns(&principal, row));
+    Ok(axum::Json(SubscriptionsView { items: own.map(SubscriptionView::from).collect() }))
 }
 
 /// Read one subscription, and how far it has been told.
@@ -373,13 +456,13 @@ pub async fn list(
     params(("subscriptionId" = String, Path, description = "The subscription's UUID")),
     responses(
         (status = 200, description = "The subscription", body = SubscriptionView),
-        (status = 403, description = "Not an operator"),
+        (status = 403, description = "An auditor, or not the agent's to subscribe to"),
         (status = 404, description = "No such subscription"),
     )
 )]
-pub async fn get(
+pub(super) async fn get(
     State(api): State<Api>,
-    Operator(principal): Operator,
+    Participant(principal): Participant,
     Id(id): Id<SubscriptionId>,
 ) -> Result<axum::Json<SubscriptionView>, Problem> {
     let row = find(&api, &principal, id).await?;
@@ -393,21 +476,30 @@ pub async fn get(
     request_body(content = SubscriptionBody, description = "As on creation, each member optional", content_type = "application/json"),
     responses(
         (status = 200, description = "The subscription as it is now", body = SubscriptionView),
-        (status = 403, description = "Not an operator"),
+        (status = 403, description = "An auditor, or not the agent's to subscribe to"),
         (status = 404, description = "No such subscription"),
         BadBody,
         (status = 422, description = "The change does not fit"),
         Busy,
     )
 )]
-pub async fn patch(
+pub(super) async fn patch(
     State(api): State<Api>,
-    Operator(principal): Operator,
+    Participant(principal): Participant,
     Id(id): Id<SubscriptionId>,
     Json(spec): Json<SubscriptionSpec>,
 ) -> Result<axum::Json<SubscriptionView>, Problem> {
     let row = find(&api, &principal, id).await?;
     let next = spec.apply(&row.subscription).map_err(refusal)?;
+    if !operates(&principal) {
+        // Another address and another handoff are another subscription.
+        if next.url != row.subscription.url
+            || next.filter.handoff_id != row.subscription.filter.handoff_id
+        {
+            let why = "an agent's subscription keeps its url and its handoff: make another";
+            return Err(Problem::new(Code::Forbidden, why));
+        }
+    }
     let crossed = crossed(&api, &next)?;
     let what = json!({ "updated": next });
     let change = SubscriptionChange::Patch(Box::new(spec));
@@ -421,16 +513,17 @@ pub async fn patch(
     params(("subscriptionId" = String, Path, description = "The subscription's UUID")),
     responses(
         (status = 204, description = "It is gone"),
-        (status = 403, description = "Not an operator"),
+        (status = 403, description = "An auditor, or not the agent's to subscribe to"),
         (status = 404, description = "No such subscription"),
         Busy,
     )
 )]
-pub async fn delete(
+pub(super) async fn delete(
     State(api): State<Api>,
-    Operator(principal): Operator,
+    Participant(principal): Participant,
     Id(id): Id<SubscriptionId>,
 ) -> Result<StatusCode, Problem> {
+    find(&api, &principal, id).await?;
     let content = said(id, &json!("deleted"), api.now());
     let change = Box::new(ChangeSubscription { id, change: SubscriptionChange::Delete, content });
     carry_out(&api, &principal, Kind::ChangeSubscription(change)).await?;
@@ -462,7 +555,7 @@ pub struct RotatedSecretView {
     request_body(content = RotateSubscriptionBody, content_type = "application/json"),
     responses(
         (status = 200, description = "The secret, shown this once", body = RotatedSecretView),
-        (status = 403, description = "Not an operator"),
+        (status = 403, description = "An auditor, or not the agent's to subscribe to"),
         (status = 404, description = "No such subscription"),
         (status = 409, description = "Changed meanwhile"),
         BadBody,
@@ -470,9 +563,9 @@ pub struct RotatedSecretView {
         Busy,
     )
 )]
-pub async fn rotate_secret(
+pub(super) async fn rotate_secret(
     State(api): State<Api>,
-    Operator(principal): Operator,
+    Participant(principal): Participant,
     Id(id): Id<SubscriptionId>,
     Json(body): Json<RotateSubscriptionBody>,
 ) -> Result<axum::Json<RotatedSecretView>, Problem> {
@@ -508,18 +601,19 @@ pub struct ReplayBody {
     responses(
         (status = 202, description = "The subscription; it is told from there on, in order", body = SubscriptionView),
         (status = 400, description = "`since` is neither a cursor nor a time"),
-        (status = 403, description = "Not an operator"),
+        (status = 403, description = "An auditor, or not the agent's to subscribe to"),
         (status = 404, description = "No such subscription"),
         (status = 422, description = "The body does not fit"),
         Busy,
     )
 )]
-pub async fn replay(
+pub(super) async fn replay(
     State(api): State<Api>,
-    Operator(principal): Operator,
+    Participant(principal): Participant,
     Id(id): Id<SubscriptionId>,
     Json(body): Json<ReplayBody>,
 ) -> Result<(StatusCode, axum::Json<SubscriptionView>), Problem> {
+    find(&api, &principal, id).await?;
     let to: Position = position(&api, &principal.tenant, &body.since).await?;
     let what = json!({ "replayedFrom": to.to_string() });
     let change = SubscriptionChange::Replay(to);
@@ -546,13 +640,13 @@ pub struct DeliveriesParams {
     responses(
         (status = 200, description = "One page", body = EventDeliveriesView),
         (status = 400, description = "A malformed parameter"),
-        (status = 403, description = "Not an operator"),
+        (status = 403, description = "An auditor, or not the agent's to subscribe to"),
         (status = 404, description = "No such subscription"),
     )
 )]
-pub async fn deliveries(
+pub(super) async fn deliveries(
     State(api): State<Api>,
-    Operator(principal): Operator,
+    Participant(principal): Participant,
     Id(id): Id<SubscriptionId>,
     Params(params): Params<DeliveriesParams>,
 ) -> Result<axum::Json<EventDeliveriesView>, Problem> {

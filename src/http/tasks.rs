@@ -27,7 +27,7 @@ use handoffd_store::clock;
 use handoffd_store::store::{CheckpointRow, HandoffFilter, TaskFilter};
 
 /// A task that the caller may see: an agent sees those it has a part in.
-pub async fn find(api: &Api, principal: &Principal, id: TaskId) -> Result<Task, Problem> {
+pub(crate) async fn find(api: &Api, principal: &Principal, id: TaskId) -> Result<Task, Problem> {
     let unknown = || Problem::not_found("task");
     let task = api.store.find_task(&(principal.tenant.clone(), id)).await?.ok_or_else(unknown)?;
     if let Some(agent) = limited_to(principal)
@@ -51,7 +51,7 @@ pub async fn find(api: &Api, principal: &Principal, id: TaskId) -> Result<Task, 
         (status = 404, description = "No such task, or not the caller's"),
     )
 )]
-pub async fn get(
+pub(super) async fn get(
     State(api): State<Api>,
     Caller(principal): Caller,
     Id(id): Id<TaskId>,
@@ -81,7 +81,7 @@ fn state_of(row: &CheckpointRow) -> Result<Value, Problem> {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct ListParams {
-    /// In this state.
+    /// Only rows in this state.
     status: Option<String>,
     /// `nextCursor` of the page before.
     cursor: Option<String>,
@@ -99,7 +99,7 @@ pub struct ListParams {
         (status = 400, description = "A malformed parameter"),
     )
 )]
-pub async fn list(
+pub(super) async fn list(
     State(api): State<Api>,
     Caller(principal): Caller,
     Params(params): Params<ListParams>,
@@ -128,7 +128,7 @@ pub async fn list(
 /// What came of a task.
 #[derive(ToSchema)]
 pub struct CompleteTaskBody {
-    /// The output: free.
+    /// Output of the task: any JSON.
     pub output: Option<Value>,
 }
 
@@ -147,7 +147,7 @@ pub struct CompleteTaskBody {
         Busy,
     )
 )]
-pub async fn complete(
+pub(super) async fn complete(
     State(api): State<Api>,
     Participant(principal): Participant,
     Id(id): Id<TaskId>,
@@ -193,7 +193,7 @@ pub struct CancelBody {
         Busy,
     )
 )]
-pub async fn cancel(
+pub(super) async fn cancel(
     State(api): State<Api>,
     Participant(principal): Participant,
     Id(id): Id<TaskId>,
@@ -245,7 +245,7 @@ pub struct BudgetBody {
         Busy,
     )
 )]
-pub async fn budget(
+pub(super) async fn budget(
     State(api): State<Api>,
     Operator(principal): Operator,
     Id(id): Id<TaskId>,
@@ -284,13 +284,13 @@ async fn change(
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CheckpointView {
-    /// Its task.
+    /// UUID of the task that it belongs to.
     pub task_id: String,
     /// The run whose state it is.
     pub execution_id: String,
     /// Its number within that run, from 1.
     pub seq: i64,
-    /// Whose.
+    /// The agent that stored it.
     pub agent_id: String,
     /// `sha256:…`: what records name it by.
     pub commitment: String,
@@ -338,7 +338,7 @@ impl From<&CheckpointRow> for CheckpointView {
         Busy,
     )
 )]
-pub async fn put_checkpoint(
+pub(super) async fn put_checkpoint(
     State(api): State<Api>,
     caller: AgentCaller,
     Ids(task_id, execution_id): Ids<TaskId, ExecutionId>,
@@ -422,7 +422,7 @@ pub struct CheckpointParams {
         (status = 404, description = "No such checkpoint, or not the caller's"),
     )
 )]
-pub async fn get_checkpoint(
+pub(super) async fn get_checkpoint(
     State(api): State<Api>,
     Caller(principal): Caller,
     Ids(task_id, execution_id): Ids<TaskId, ExecutionId>,

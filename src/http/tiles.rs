@@ -24,7 +24,7 @@ use handoffd_core::evidence::tiles::TilePath;
         (status = 503, description = "The store is away"),
     )
 )]
-pub async fn checkpoint(
+pub(super) async fn checkpoint(
     State(api): State<Api>,
     Auditor(principal): Auditor,
 ) -> Result<Response, Problem> {
@@ -42,7 +42,7 @@ pub async fn checkpoint(
         (status = 503, description = "The store is away"),
     )
 )]
-pub async fn tile(
+pub(super) async fn tile(
     State(api): State<Api>,
     Auditor(principal): Auditor,
     Id(path): Id<String>,
@@ -64,7 +64,7 @@ pub async fn tile(
     ),
     security((), ("bearer" = []), ("apiKey" = []))
 )]
-pub async fn log_checkpoint(
+pub(super) async fn log_checkpoint(
     State(api): State<Api>,
     caller: Result<Auditor, Problem>,
     Id(log_id): Id<String>,
@@ -89,7 +89,7 @@ pub async fn log_checkpoint(
     ),
     security((), ("bearer" = []), ("apiKey" = []))
 )]
-pub async fn log_tile(
+pub(super) async fn log_tile(
     State(api): State<Api>,
     caller: Result<Auditor, Problem>,
     Ids(log_id, path): Ids<String, String>,

@@ -16,11 +16,12 @@ use super::cost::SpentTokensView;
 use super::extract::{Id, Params};
 use super::open;
 use super::problem::Problem;
-use super::record::{RecordContract, RecordCost, RecordParty, TraceRecord};
+use super::record::{RecordContract, RecordCost, RecordGroup, RecordParty, TraceRecord};
 use handoffd_broker::directory::Principal;
 use handoffd_broker::trace;
 use handoffd_core::domain::failure::Code;
 use handoffd_core::domain::ids::TaskId;
+use handoffd_core::domain::window::ContextParts;
 use handoffd_store::store::Role;
 
 /// Query of a trace.
@@ -40,7 +41,7 @@ pub struct TraceParams {
 #[derive(ToSchema)]
 #[schema(rename_all = "camelCase")]
 pub struct TraceView {
-    /// The task.
+    /// UUID of the task.
     pub task_id: String,
     /// Where it stands; null where every submission on it was refused.
     #[schema(required, value_type = Option<open::TaskStatus>)]
@@ -61,21 +62,21 @@ pub struct TraceView {
 #[derive(ToSchema)]
 #[schema(rename_all = "camelCase")]
 pub struct TraceHandoff {
-    /// The handoff.
+    /// UUID of the handoff.
     pub handoff_id: String,
     /// The handoff before it.
     #[schema(required)]
     pub parent_handoff_id: Option<String>,
-    /// The task.
+    /// UUID of the task.
     pub task_id: String,
     /// Its record's place in the log.
     pub leaf_index: i64,
     /// When it was committed, RFC 3339.
     pub committed_at: String,
-    /// Who sent it.
+    /// Sender, as its record names it.
     #[schema(required)]
     pub from_agent: Option<RecordParty>,
-    /// Who received it.
+    /// Receiver, as its record names it.
     #[schema(required)]
     pub to_agent: Option<RecordParty>,
     /// The contract that ruled the edge.
@@ -90,12 +91,12 @@ pub struct TraceHandoff {
     /// What the hop cost.
     #[schema(required)]
     pub cost: Option<HandoffCost>,
-    /// Where it stands.
+    /// Its status.
     #[schema(value_type = Option<open::HandoffStatus>, nullable = false)]
     pub status: Option<String>,
     /// Why it ended badly; null for an agent that has no part in it.
     pub reason: Option<String>,
-    /// Attempts at delivery.
+    /// Delivery attempts begun so far.
     #[schema(nullable = false)]
     pub attempts: Option<i32>,
     /// When the receiver accepted, RFC 3339.
@@ -105,16 +106,49 @@ pub struct TraceHandoff {
     /// Between which regions the data went, and on what basis.
     #[schema(value_type = Option<super::record::RecordResidency>, nullable = false)]
     pub residency: Option<Value>,
+    /// Its place among the handoffs of a message to several receivers.
+    #[schema(nullable = false)]
+    pub group: Option<RecordGroup>,
+    /// The message against its receiver's context window.
+    #[schema(value_type = Option<TraceContextSize>, nullable = false)]
+    pub context: Option<Value>,
+    /// Its stream, where the message comes in pieces; the chunks are at /handoffs/{handoffId}/chunks.
+    #[schema(value_type = Option<super::record::RecordStream>, nullable = false)]
+    pub stream: Option<Value>,
     /// Why its message is not there any more.
     #[schema(value_type = Option<open::GoneReason>, nullable = false)]
     pub message_gone: Option<String>,
+}
+
+/// A message against its receiver's context window, and how it grew.
+#[derive(ToSchema)]
+pub struct TraceContextSize {
+    /// Tokens of the message.
+    pub tokens: u64,
+    /// The receiver's context window, in tokens.
+    #[schema(nullable = false)]
+    pub window: Option<u64>,
+    /// The most tokens of a message to it.
+    #[schema(nullable = false)]
+    pub limit: Option<u64>,
+    /// What becomes of it.
+    #[schema(value_type = open::ContextAction)]
+    pub action: String,
+    /// How the tokens were counted.
+    #[schema(value_type = open::Tokenizer)]
+    pub tokenizer: String,
+    /// The tokens by part.
+    pub parts: ContextParts,
+    /// Tokens more than in the handoff before it.
+    #[schema(nullable = false)]
+    pub growth: Option<i64>,
 }
 
 /// An agent's part in a task.
 #[derive(ToSchema)]
 #[schema(rename_all = "camelCase")]
 pub struct TraceAgent {
-    /// The agent.
+    /// Id of the agent.
     pub agent_id: String,
     /// Handoffs that it sent.
     pub sent: u64,
@@ -132,9 +166,9 @@ pub struct TraceCost {
     /// The plain sum of what the messages stated, in US dollars.
     #[schema(rename = "reportedSumUSD")]
     pub reported_sum_usd: f64,
-    /// Tokens in all.
+    /// Tokens of all agents on the task.
     pub tokens: SpentTokensView,
-    /// By agent.
+    /// The cost by agent.
     pub per_agent: Vec<TraceAgentCost>,
     /// By handoff, in log order.
     pub per_hop: Vec<TraceHopCost>,
@@ -144,11 +178,11 @@ pub struct TraceCost {
 #[derive(ToSchema)]
 #[schema(rename_all = "camelCase")]
 pub struct TraceAgentCost {
-    /// The agent.
+    /// Id of the agent whose costs these are.
     pub agent_id: String,
-    /// In US dollars.
+    /// What was spent, in US dollars.
     pub usd: f64,
-    /// Tokens.
+    /// Tokens used, read and written.
     pub tokens: SpentTokensView,
 }
 
@@ -156,13 +190,13 @@ pub struct TraceAgentCost {
 #[derive(ToSchema)]
 #[schema(rename_all = "camelCase")]
 pub struct TraceHopCost {
-    /// The handoff.
+    /// UUID of the handoff.
     pub handoff_id: String,
-    /// Who sent it.
+    /// Id of the agent that sent it.
     pub agent_id: String,
-    /// In US dollars.
+    /// What was spent, in US dollars.
     pub usd: f64,
-    /// Tokens.
+    /// Tokens used, read and written.
     pub tokens: SpentTokensView,
     /// What the sender had spent, in US dollars; absent in records of versions without books.
     #[schema(rename = "senderSpentUSD", nullable = false)]
@@ -170,14 +204,17 @@ pub struct TraceHopCost {
     /// What the receiver spent besides, in US dollars; absent in records of versions without books.
     #[schema(rename = "receiverSpentUSD", nullable = false)]
     pub receiver_spent_usd: Option<f64>,
+    /// What a model's summary of the message cost the operator; no part of the task's cost.
+    #[schema(rename = "compressionUSD", nullable = false)]
+    pub compression_usd: Option<f64>,
 }
 
 /// What a hop cost.
 #[derive(ToSchema)]
 pub struct HandoffCost {
-    /// In US dollars.
+    /// What was spent, in US dollars.
     pub usd: f64,
-    /// Tokens.
+    /// Tokens used, read and written.
     pub tokens: SpentTokensView,
     /// What the sender had spent, in US dollars; absent in records of versions without books.
     #[schema(rename = "senderSpentUSD", nullable = false)]
@@ -185,6 +222,9 @@ pub struct HandoffCost {
     /// What the receiver spent besides, in US dollars; absent in records of versions without books.
     #[schema(rename = "receiverSpentUSD", nullable = false)]
     pub receiver_spent_usd: Option<f64>,
+    /// What a model's summary of the message cost the operator; no part of the task's cost.
+    #[schema(rename = "compressionUSD", nullable = false)]
+    pub compression_usd: Option<f64>,
 }
 
 /// What of a task's evidence was recomputed while it was read.
@@ -205,7 +245,7 @@ pub struct VerificationView {
     /// Contents that the archive does not give; absent where there is none.
     #[schema(nullable = false)]
     pub unavailable: Option<u64>,
-    /// The first fault.
+    /// First record that does not verify; null where all do.
     #[schema(required)]
     pub first_bad: Option<RecordFault>,
 }
@@ -220,7 +260,6 @@ pub struct RecordFault {
     pub fault: String,
 }
 
-/// A form of a trace.
 enum TraceForm {
     Json,
     Bundle { personal: bool },
@@ -271,7 +310,7 @@ impl FromRequestParts<Api> for TraceAccess {
         (status = 503, description = "The store is away"),
     )
 )]
-pub async fn trace(
+pub(super) async fn trace(
     State(api): State<Api>,
     TraceAccess { principal, form }: TraceAccess,
     Id(id): Id<TaskId>,

@@ -1,5 +1,6 @@
 //! What receivers say by callback: accept, reject, heartbeat, complete, fail (specification §3).
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::State;
@@ -12,20 +13,25 @@ use utoipa::ToSchema;
 use super::Api;
 use super::auth::AgentCaller;
 use super::credentials;
-use super::extract::{Id, Json, trace_context};
+use super::extract::{Id, Json, heavy, trace_context};
 use super::handoffs::{find, not_the_receiver};
 use super::problem::{BadBody, Busy, Problem};
 use super::views::HandoffView;
 use handoffd_broker::intake::actor;
-use handoffd_broker::ledger::command::{Command, Kind, LedgerError, Reply, Verdict, Word, content};
+use handoffd_broker::ledger::command::{
+    Command, Kind, LedgerError, Reply, Verdict, VerdictKind, content,
+};
 use handoffd_broker::telemetry;
 use handoffd_core::domain::canonical;
 use handoffd_core::domain::failure::{Code, Failure, Stage};
 use handoffd_core::domain::funds::Spending;
-use handoffd_core::domain::handoff::Handoff;
-use handoffd_core::domain::ids::HandoffId;
+use handoffd_core::domain::handoff::{HANDED_ON, Handoff};
+use handoffd_core::domain::ids::{AgentId, HandoffId, Micros};
+use handoffd_core::domain::message::whole_number;
 use handoffd_core::domain::money::Usd;
 use handoffd_core::domain::trace_context::TraceParent;
+use handoffd_core::gate::safety::policy::PolicyContext;
+use handoffd_core::gate::safety::{SafetyFinding, to_failure};
 
 /// The largest amount that a receiver may state, as in a message.
 const MOST_USD: f64 = 1e9;
@@ -66,11 +72,12 @@ pub struct HeartbeatBody {
 pub struct CompleteBody {
     /// The token that came with the delivery, where the header does not have it.
     pub fencing_token: Option<i64>,
-    /// The result: free.
+    /// Result of the receiver: any JSON.
     pub result: Option<Value>,
     /// What was spent by then, cumulative as in a message.
     pub cost_tracking: Option<SaidCost>,
-    /// How many rounds it took.
+    /// How many rounds it took; more than the message's `maxIterations` (15 unless said) is refused.
+    #[schema(minimum = 0)]
     pub iterations: Option<i64>,
     /// The conversation in condensed form.
     pub conversation_summary: Option<String>,
@@ -94,16 +101,16 @@ pub struct FailBody {
 pub enum SaidError {
     /// In words, or a code.
     Text(String),
-    /// Both.
+    /// Code and words in one object.
     Object(SaidErrorObject),
 }
 
 /// Why a receiver gives up, as a code and in words.
 #[derive(Serialize, ToSchema)]
 pub struct SaidErrorObject {
-    /// A code.
+    /// Code of the receiver's own choice.
     pub code: Option<String>,
-    /// In words.
+    /// Sentence for people on what failed.
     pub message: Option<String>,
 }
 
@@ -119,7 +126,7 @@ pub struct SaidCost {
 }
 
 macro_rules! verdict_endpoint {
-    ($(#[$doc:meta])* $name:ident, $path:literal, $operation:literal, $body:ty, |$said:ident| $word:expr) => {
+    ($(#[$doc:meta])* $name:ident, $path:literal, $operation:literal, $body:ty, |$said:ident| $kind:expr) => {
         $(#[$doc])*
         #[utoipa::path(
             post, path = $path, tag = "verdicts", operation_id = $operation,
@@ -138,15 +145,15 @@ macro_rules! verdict_endpoint {
                 Busy,
             )
         )]
-        pub async fn $name(
+        pub(super) async fn $name(
             State(api): State<Api>,
             caller: AgentCaller,
             Id(id): Id<HandoffId>,
             headers: HeaderMap,
             Json($said): Body,
         ) -> Result<axum::Json<HandoffView>, Problem> {
-            let word = $word;
-            say(&api, &caller, id, &headers, $said, word).await
+            let kind = $kind;
+            say(&api, &caller, id, &headers, $said, kind).await
         }
     };
 }
@@ -154,39 +161,40 @@ macro_rules! verdict_endpoint {
 verdict_endpoint!(
     /// Take the task.
     accept, "/handoffs/{handoffId}/accept", "acceptHandoff", AcceptBody,
-    |said| Word::Accept
+    |said| VerdictKind::Accept
 );
 verdict_endpoint!(
     /// Refuse the task: it goes back to the sender's checkpoint.
     reject, "/handoffs/{handoffId}/reject", "rejectHandoff", RejectBody,
-    |said| Word::Reject(text(&said, "reason")?.unwrap_or_else(|| "REJECTED".to_owned()))
+    |said| VerdictKind::Reject(text(&said, "reason")?.unwrap_or_else(|| "REJECTED".to_owned()))
 );
 verdict_endpoint!(
     /// Extend the lease.
     heartbeat, "/handoffs/{handoffId}/heartbeat", "heartbeatHandoff", HeartbeatBody,
-    |said| Word::Heartbeat
+    |said| VerdictKind::Heartbeat
 );
 verdict_endpoint!(
-    /// Done.
+    /// Done. The safety rules read the result as they read a message: 422 `SAFETY_VIOLATION` leaves the handoff as it is, and so
+    /// does 422 `MAX_ITERATIONS` for more rounds than the message allows.
     complete, "/handoffs/{handoffId}/complete", "completeHandoff", CompleteBody,
-    |said| Word::Complete
+    |said| VerdictKind::Complete
 );
 verdict_endpoint!(
     /// Give up: the task goes back to the sender's checkpoint.
     fail, "/handoffs/{handoffId}/fail", "failHandoff", FailBody,
-    |said| Word::Fail(match said.get("error") {
+    |said| VerdictKind::Fail(match said.get("error") {
         Some(Value::String(error)) => error.clone(),
-        Some(Value::Object(error)) => error
-            .get("message")
-            .or_else(|| error.get("code"))
-            .and_then(Value::as_str)
+        // The code is what readers tell failures by; the message stays in the record's content.
+        Some(Value::Object(error)) => ["code", "message"]
+            .into_iter()
+            .find_map(|name| error.get(name).and_then(Value::as_str).filter(|text| !text.is_empty()))
             .unwrap_or("FAILED")
             .to_owned(),
         _ => "FAILED".to_owned(),
     })
 );
 
-fn wrong(pointer: &str, message: &str) -> Problem {
+pub(super) fn wrong(pointer: &str, message: &str) -> Problem {
     Problem::refusal(
         vec![Failure::new(Stage::Schema, Code::SchemaInvalid, pointer, message)],
         false,
@@ -201,7 +209,7 @@ fn text(said: &serde_json::Map<String, Value>, name: &str) -> Result<Option<Stri
     }
 }
 
-fn fencing_token(
+pub(super) fn fencing_token(
     headers: &HeaderMap,
     said: &mut serde_json::Map<String, Value>,
 ) -> Result<i64, Problem> {
@@ -235,8 +243,11 @@ fn fencing_token(
 
 /// What a receiver that is done, or gave up, says was spent by then; anything else in `costTracking` is
 /// kept with the record and not looked at.
-fn spent(word: &Word, said: &serde_json::Map<String, Value>) -> Result<Option<Spending>, Problem> {
-    if !matches!(word, Word::Complete | Word::Fail(_)) {
+fn spent(
+    kind: &VerdictKind,
+    said: &serde_json::Map<String, Value>,
+) -> Result<Option<Spending>, Problem> {
+    if !matches!(kind, VerdictKind::Complete | VerdictKind::Fail(_)) {
         return Ok(None);
     }
     let tracking = match said.get("costTracking") {
@@ -261,13 +272,39 @@ fn spent(word: &Word, said: &serde_json::Map<String, Value>) -> Result<Option<Sp
     Ok(Some(Spending { usd: Usd::from_f64(usd), prompt, completion }))
 }
 
+/// Holds a result to the rounds that its handoff allows (`maxIterations`, seed 004). The verdict again, of a handoff that
+/// has ended, is not measured again.
+fn hold_iterations(
+    api: &Api,
+    handoff: &Handoff,
+    said: &serde_json::Map<String, Value>,
+) -> Result<(), Problem> {
+    let taken = match said.get("iterations") {
+        None | Some(Value::Null) => return Ok(()),
+        Some(value) => whole_number(value).ok_or_else(|| {
+            wrong("/iterations", "must be the rounds that it took: a whole number from 0")
+        })?,
+    };
+    let stated = handoff.ruling.as_ref().and_then(|ruling| ruling.max_iterations);
+    let most = stated.unwrap_or(api.config.gate.max_iterations);
+    let ended = handoff.status.is_final() && handoff.reason.as_deref() != Some(HANDED_ON);
+    if taken <= most || ended {
+        return Ok(());
+    }
+    let why = format!(
+        "the handoff allows {most} iterations (maxIterations), and the receiver took {taken}: fail the handoff instead"
+    );
+    let failure = Failure::new(Stage::State, Code::MaxIterations, "/iterations", why);
+    Err(Problem::refusal(vec![failure], false))
+}
+
 async fn say(
     api: &Api,
     caller: &AgentCaller,
     id: HandoffId,
     headers: &HeaderMap,
     mut said: serde_json::Map<String, Value>,
-    word: Word,
+    kind: VerdictKind,
 ) -> Result<axum::Json<HandoffView>, Problem> {
     let handoff = find(api, &caller.principal, id).await?;
     linked(&handoff, headers);
@@ -275,11 +312,23 @@ async fn say(
         return Err(not_the_receiver());
     }
     let fencing_token = fencing_token(headers, &mut said)?;
-    let spent = spent(&word, &said)?;
+    let spent = spent(&kind, &said)?;
+    if kind == VerdictKind::Complete {
+        hold_iterations(api, &handoff, &said)?;
+    }
     let warnings = credentials::redacted(api, &mut said)?;
     let now = api.now();
-    let content =
-        (!said.is_empty()).then(|| content(&canonical::to_vec(&Value::Object(said)), now));
+    let content = if said.is_empty() {
+        None
+    } else {
+        let said = Value::Object(said);
+        let bytes = canonical::to_vec(&said);
+        if kind == VerdictKind::Complete {
+            let way = (&handoff.target, &handoff.source);
+            judge(api, &handoff, way, said, bytes.len(), now).await?;
+        }
+        Some(content(&bytes, now))
+    };
     let command = Command {
         tenant: caller.principal.tenant.clone(),
         at: now,
@@ -287,7 +336,7 @@ async fn say(
         kind: Kind::Verdict(Box::new(Verdict {
             task_id: handoff.task_id,
             handoff_id: id,
-            word,
+            kind,
             fencing_token,
             content,
             spent,
@@ -302,8 +351,36 @@ async fn say(
     }
 }
 
+/// Runs the safety stage over what goes into another agent's model beside messages: a result, a question, an answer
+/// (specification §10.3). The policies hold as for a message from the one agent to the other. `size` is in bytes.
+///
+/// # Errors
+/// A refusal that names each place. The handoff stays as it is: the caller may say something else.
+pub(super) async fn judge(
+    api: &Api,
+    handoff: &Handoff,
+    (from, to): (&AgentId, &AgentId),
+    said: Value,
+    size: usize,
+    at: Micros,
+) -> Result<(), Problem> {
+    let gate = Arc::clone(&api.intake.gate);
+    let findings = heavy(size, move || gate.scanner.scan(&said)).await?;
+    let case = PolicyContext { tenant: &handoff.tenant, agent: from, to: Some(to), at };
+    let (refused, observed) = api.intake.gate.policies.part(&case, findings);
+    let rules = |findings: &[SafetyFinding]| -> Vec<String> {
+        findings.iter().map(|one| one.rule.clone()).collect()
+    };
+    api.intake.metrics.count_safety_rules(&rules(&refused), &rules(&observed));
+    if refused.is_empty() {
+        return Ok(());
+    }
+    tracing::warn!(handoff_id = %handoff.id, agent = %from, findings = refused.len(), "the safety rules refuse what an agent said of a handoff");
+    Err(Problem::refusal(refused.iter().map(to_failure).collect(), false))
+}
+
 /// A verdict belongs to the trace of its delivery, also where its request has none or another.
-fn linked(handoff: &Handoff, headers: &HeaderMap) {
+pub(super) fn linked(handoff: &Handoff, headers: &HeaderMap) {
     let span = Span::current();
     if let Some(parent) = TraceParent::parse(&handoff.span) {
         telemetry::link(&span, &parent);

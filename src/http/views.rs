@@ -4,10 +4,14 @@ use base64::Engine as _;
 use serde::Serialize;
 use utoipa::ToSchema;
 
+use super::groups::GroupView;
 use super::open;
 use super::problem::WarningView;
+use super::questions::AskedView;
 use handoffd_core::domain::handoff::{CheckpointRef, Cost, Handoff};
+use handoffd_core::domain::stream::Stream;
 use handoffd_core::domain::task::Task;
+use handoffd_core::domain::window::{ContextFacts, ContextParts};
 use handoffd_core::evidence::commitment::hash_text;
 use handoffd_core::evidence::merkle::Hash;
 use handoffd_core::evidence::receipt;
@@ -16,8 +20,9 @@ use handoffd_core::evidence::receipt;
 /// log's Merkle tree (RFC 6962 §2.1.1), and a signed tree head over that root.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct Receipt {
-    /// The log.
+#[schema(as = Receipt)]
+pub struct ReceiptView {
+    /// Id of the log that holds the record.
     pub log_id: String,
     /// The record's place in it.
     pub leaf_index: i64,
@@ -29,7 +34,7 @@ pub struct Receipt {
     pub inclusion_proof: Vec<String>,
 }
 
-impl From<&receipt::Receipt> for Receipt {
+impl From<&receipt::Receipt> for ReceiptView {
     fn from(receipt: &receipt::Receipt) -> Self {
         Self {
             log_id: receipt.log_id.clone(),
@@ -50,7 +55,7 @@ pub fn base64_hash(hash: &Hash) -> String {
 /// Where to go from here.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct Links {
-    /// The handoff.
+    /// Path of the handoff's page.
     #[serde(rename = "self")]
     pub itself: String,
     /// Everything that happened on its task.
@@ -58,7 +63,6 @@ pub struct Links {
 }
 
 impl Links {
-    /// The links of a handoff.
     #[must_use]
     pub fn of(handoff: &Handoff) -> Self {
         Self {
@@ -72,9 +76,9 @@ impl Links {
 #[derive(Debug, Clone, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SubmittedView {
-    /// The handoff.
+    /// UUID of the handoff.
     pub handoff_id: String,
-    /// Its task.
+    /// UUID of the handoff's task.
     pub task_id: String,
     /// `PENDING`, `NO_OP`, or what was waited for.
     #[schema(value_type = open::HandoffStatus)]
@@ -83,17 +87,92 @@ pub struct SubmittedView {
     /// it was waited for: `status` and `reason` are that one's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub successor_id: Option<String>,
+    /// Of a message to several receivers: its handoffs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub group: Option<GroupView>,
     /// Why it ended badly, if it did while waited for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// Its record.
+    /// The receiver's result, where the request waited for the end (`until=ended`) and there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub receipt: Option<Receipt>,
+    pub result: Option<serde_json::Value>,
+    /// The receipt of its record.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub receipt: Option<ReceiptView>,
+    /// The message against its receiver's context window.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub context: Option<ContextView>,
+    /// The stream, where the message comes in pieces.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stream: Option<StreamView>,
     /// What of the message was taken and does not hold in full.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<WarningView>,
-    /// Where to look.
+    /// Paths of related resources.
     pub links: Links,
+}
+
+/// The tokens of a message as its receiver gets it, and what the broker does about them (docs/context.md).
+#[derive(Debug, Clone, Serialize, ToSchema)]
+pub struct ContextView {
+    /// Tokens of the message.
+    pub tokens: u64,
+    /// The receiver's context window, in tokens.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub window: Option<u64>,
+    /// The most tokens of a message to it: a share of its window, or the contract's figure.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limit: Option<u64>,
+    /// What becomes of it.
+    #[schema(value_type = open::ContextAction)]
+    pub action: String,
+    /// How the tokens were counted.
+    #[schema(value_type = open::Tokenizer)]
+    pub tokenizer: String,
+    /// The tokens by part.
+    pub parts: ContextParts,
+}
+
+impl From<ContextFacts> for ContextView {
+    fn from(facts: ContextFacts) -> Self {
+        let ContextFacts { tokens, window, limit, action, tokenizer, parts } = facts;
+        let (action, tokenizer) = (action.as_str().to_owned(), tokenizer.as_str().to_owned());
+        Self { tokens, window, limit, action, tokenizer, parts }
+    }
+}
+
+/// The stream of a handoff whose message comes in pieces.
+#[derive(Debug, Clone, Default, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct StreamView {
+    /// Whether it takes chunks.
+    pub open: bool,
+    /// Whether the stream takes chunks, was closed or aborted.
+    #[schema(value_type = open::StreamStatus)]
+    pub status: String,
+    /// The last committed number; 0 before the first chunk.
+    pub seq: i64,
+    /// Bytes of its chunks.
+    pub bytes: u64,
+    /// When it ends unless a chunk comes, RFC 3339.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub due_at: Option<String>,
+    /// Why it was aborted: a code.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+impl From<&Stream> for StreamView {
+    fn from(stream: &Stream) -> Self {
+        Self {
+            open: stream.is_open(),
+            status: stream.status.as_str().to_owned(),
+            seq: stream.seq,
+            bytes: stream.bytes,
+            due_at: stream.due_at.map(handoffd_core::domain::ids::Micros::rfc3339),
+            reason: stream.reason.clone(),
+        }
+    }
 }
 
 /// Cumulative cost as the message states it.
@@ -103,19 +182,19 @@ pub struct CostView {
     /// US dollars so far.
     #[serde(rename = "costSpentSoFarUSD")]
     pub spent: f64,
-    /// US dollars left.
+    /// US dollars that may still be spent.
     #[serde(rename = "costBudgetRemainingUSD")]
     pub remaining: f64,
     /// Tokens so far.
     pub token_spent: TokensView,
 }
 
-/// Tokens by direction.
+/// Tokens by direction: read and written.
 #[derive(Debug, Clone, Copy, Default, Serialize, ToSchema)]
 pub struct TokensView {
-    /// Read.
+    /// Tokens that the agents' models read.
     pub prompt: u64,
-    /// Written.
+    /// Tokens that the agents' models wrote.
     pub completion: u64,
 }
 
@@ -136,14 +215,14 @@ impl From<Cost> for CostView {
 #[derive(Debug, Clone, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PartyView {
-    /// The agent.
+    /// Id of the agent.
     pub agent_id: String,
     /// Its type.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub agent_type: Option<String>,
     /// Its version.
     pub agent_version: String,
-    /// Its run.
+    /// The agent's run, a UUID.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub execution_id: Option<String>,
 }
@@ -183,7 +262,7 @@ impl ToSchema for StoredMessage {}
 #[derive(ToSchema)]
 pub struct CheckpointState {}
 
-/// Names a checkpoint.
+/// A checkpoint, by its run and its number.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CheckpointRefView {
@@ -199,29 +278,33 @@ impl From<CheckpointRef> for CheckpointRefView {
     }
 }
 
-/// A handoff.
+/// A handoff and where it stands.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct HandoffView {
-    /// Its id.
+    /// UUID of the handoff.
     pub handoff_id: String,
-    /// Its task.
+    /// UUID of its task.
     pub task_id: String,
     /// The handoff before it.
     pub parent_handoff_id: Option<String>,
-    /// Where it stands.
+    /// Its status.
     #[schema(value_type = open::HandoffStatus)]
     pub status: String,
     /// Why it ended badly, or why the last attempt failed; `HANDED_ON` where its receiver handed the task on.
     pub reason: Option<String>,
-    /// The handoff that stands in its place at last (a preferred agent, a supervisor, a person's decision); only
-    /// on the handoff's own page.
+    /// The handoff that stands in its place at last (a preferred agent, a supervisor, a person's decision), or, after a
+    /// wait for the end, by which its task came back; only on the handoff's own page.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub successor_id: Option<String>,
+    /// Its place in a handoff to several receivers; or, on the page of such a handoff, all of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub group: Option<GroupView>,
     /// The agent that gets the task back when the receiver completes the handoff (`returnTo`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub returns_to: Option<String>,
-    /// The receiver's result, as it gave it at `/complete`; only on the handoff's own page.
+    /// The receiver's result, as it gave it at `/complete`; only on the handoff's own page. Of a handoff to several
+    /// receivers that is completed: their results in the list's order, null where one gave none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub result: Option<serde_json::Value>,
     /// Rounds that the receiver took, as it said at `/complete`; only on the handoff's own page.
@@ -230,6 +313,12 @@ pub struct HandoffView {
     /// The receiver's summary of its conversation, as it gave it at `/complete`; only on the handoff's own page.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub conversation_summary: Option<String>,
+    /// The receiver's last question to the sender, and its answer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub asked: Option<AskedView>,
+    /// The conversation that the sender named (`conversationId`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub conversation_id: Option<String>,
     /// Milliseconds from acceptance to the end.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub duration_ms: Option<u64>,
@@ -240,7 +329,7 @@ pub struct HandoffView {
     /// `webhook` or `pull`.
     #[schema(value_type = open::DeliveryMode)]
     pub delivery_mode: String,
-    /// Attempts at delivery.
+    /// Delivery attempts begun so far.
     pub attempts: i32,
     /// The current fencing token.
     pub fencing_token: i64,
@@ -250,6 +339,12 @@ pub struct HandoffView {
     pub cost_tracking: CostView,
     /// What a rollback restores.
     pub checkpoint: Option<CheckpointRefView>,
+    /// The message against its receiver's context window; absent where a version before 0.3 committed it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub context: Option<ContextView>,
+    /// The stream, where the message comes in pieces.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stream: Option<StreamView>,
     /// The trace context that counts, W3C `traceparent`.
     pub traceparent: String,
     /// The `tracestate` that belongs to it; empty for none, and after an erasure.
@@ -258,16 +353,16 @@ pub struct HandoffView {
     pub created_at: String,
     /// When the receiver accepted.
     pub accepted_at: Option<String>,
-    /// When it ended.
+    /// When it ended, RFC 3339; null before.
     pub ended_at: Option<String>,
     /// Its record; only on the handoff's own page.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub receipt: Option<Receipt>,
+    pub receipt: Option<ReceiptView>,
     /// The message; only where asked for with `include=message`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<StoredMessage>)]
     pub message: Option<serde_json::Value>,
-    /// Where to look.
+    /// Paths of related resources.
     pub links: Links,
     /// What of the request does not hold in full.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -294,6 +389,7 @@ impl From<&Handoff> for HandoffView {
             status: handoff.status.as_str().to_owned(),
             reason: handoff.reason.clone(),
             successor_id: None,
+            group: handoff.branch().map(GroupView::from),
             returns_to: handoff
                 .ruling
                 .as_ref()
@@ -302,6 +398,8 @@ impl From<&Handoff> for HandoffView {
             result: None,
             iterations: None,
             conversation_summary: None,
+            asked: AskedView::last(handoff),
+            conversation_id: handoff.conversation_id.clone(),
             duration_ms: handoff
                 .accepted_at
                 .zip(handoff.ended_at)
@@ -324,6 +422,8 @@ impl From<&Handoff> for HandoffView {
             deadline_at: handoff.deadline_at.map(handoffd_core::domain::ids::Micros::rfc3339),
             cost_tracking: handoff.cost.into(),
             checkpoint: handoff.checkpoint.map(Into::into),
+            context: handoff.context.map(ContextView::from),
+            stream: handoff.stream.as_ref().map(StreamView::from),
             traceparent: handoff.traceparent.clone(),
             tracestate: handoff.tracestate.clone(),
             created_at: handoff.created_at.rfc3339(),
@@ -337,13 +437,13 @@ impl From<&Handoff> for HandoffView {
     }
 }
 
-/// A task.
+/// A task and where it stands.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TaskView {
-    /// Its id.
+    /// UUID of the task.
     pub task_id: String,
-    /// Where it stands.
+    /// Its status.
     #[schema(value_type = open::TaskStatus)]
     pub status: String,
     /// Which agent has it.
@@ -408,7 +508,7 @@ impl From<&Task> for TaskView {
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Page<T> {
-    /// The rows.
+    /// The rows of this page.
     pub items: Vec<T>,
     /// Give this as `cursor` for the next page; absent on the last.
     #[serde(skip_serializing_if = "Option::is_none")]

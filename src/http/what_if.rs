@@ -27,6 +27,7 @@ use handoffd_core::contract::shelf::SchemaRegistry;
 use handoffd_core::contract::{DefectKind, read, schema};
 use handoffd_core::domain::canonical;
 use handoffd_core::domain::failure::{Code, Failure, Stage};
+use handoffd_core::domain::policy::Orders;
 use handoffd_core::gate::Gate;
 use handoffd_core::gate::safety::Scanner;
 use handoffd_core::gate::safety::policy::Policies;
@@ -70,6 +71,8 @@ pub struct SafetyBody {
     /// `enforce`, `observe` or `allow`: what becomes of a finding that no exception speaks of.
     #[schema(value_type = Option<String>)]
     mode: Option<SafetyMode>,
+    /// `mark`, `refuse` or `allow`: what becomes of an order inside data that nothing else speaks of.
+    orders: Option<Orders>,
     /// Exceptions, as `[[safety.exceptions]]` has them; all of them.
     #[schema(value_type = Option<Vec<SafetyExceptionBody>>)]
     exceptions: Option<Vec<SafetyException>>,
@@ -83,7 +86,9 @@ pub struct SafetyBody {
 pub struct SafetyExceptionBody {
     /// `enforce`, `observe` or `allow`.
     pub mode: String,
-    /// For this tenant.
+    /// What becomes of marked orders; none: `mode` = `allow` drops them.
+    pub orders: Option<Orders>,
+    /// The tenant for which the exception holds.
     pub tenant: Option<String>,
     /// For messages of this agent.
     pub agent: Option<String>,
@@ -117,11 +122,11 @@ pub struct WhatIfView {
 #[derive(ToSchema)]
 #[schema(rename_all = "camelCase")]
 pub struct WhatIfCounts {
-    /// Looked at.
+    /// Messages that were examined.
     pub examined: usize,
-    /// Judged twice.
+    /// Messages that were judged under both rules.
     pub replayed: usize,
-    /// Not at hand.
+    /// Messages that cannot be replayed.
     pub not_replayable: NotReplayable,
     /// Refused under the present rules, whatever was said then.
     pub refused_at_present: usize,
@@ -144,9 +149,9 @@ pub struct WhatIfCounts {
 /// Messages that are not at hand, counted.
 #[derive(ToSchema)]
 pub struct NotReplayable {
-    /// Erased.
+    /// Number of messages that were erased.
     pub erased: usize,
-    /// In the archive.
+    /// Messages in the archive.
     pub archived: usize,
 }
 
@@ -154,15 +159,17 @@ pub struct NotReplayable {
 #[derive(ToSchema)]
 #[schema(rename_all = "camelCase")]
 pub struct ChangedVerdict {
-    /// The handoff.
+    /// UUID of the handoff; of a message to several receivers of the group.
     pub handoff_id: String,
-    /// Its task.
+    /// UUID of the handoff's task.
     pub task_id: String,
-    /// Who sent it.
+    /// Id of the agent that sent it.
     pub from_agent: String,
-    /// To whom.
+    /// Id of the agent that received it; of several the first, as addressed.
     pub to_agent: String,
-    /// Where it stands.
+    /// Of a message to several receivers all of them, as addressed.
+    pub receivers: Option<Vec<String>>,
+    /// Its status.
     #[schema(value_type = open::HandoffStatus)]
     pub status: String,
     /// What becomes of the verdict.
@@ -170,23 +177,25 @@ pub struct ChangedVerdict {
     pub change: String,
     /// Under the present rules.
     pub before: VerdictView,
-    /// Under the candidate.
+    /// The verdict under the candidate rules.
     pub after: VerdictView,
 }
 
 /// What the gate says of a message.
 #[derive(ToSchema)]
 pub struct VerdictView {
-    /// Whether it passes.
+    /// Whether the message passes the gate.
     #[schema(value_type = open::WhatIfVerdict)]
     pub verdict: String,
     /// The primary reason of a refusal.
     #[schema(required, value_type = Option<open::ErrorCode>)]
     pub reason: Option<String>,
-    /// The contract that rules, with its version.
+    /// The contract that rules, with its version; of several receivers that of the first edge.
     #[schema(required)]
     pub contract: Option<String>,
-    /// What was found.
+    /// Of a message to several receivers that passes, the contract of each edge in the list's order; null where none rules.
+    pub contracts: Option<Vec<Option<String>>>,
+    /// Findings of the gate on the message.
     pub findings: Vec<GateFinding>,
     /// Safety rules that fired and are only recorded.
     pub observed: Vec<ObservedRule>,
@@ -195,10 +204,10 @@ pub struct VerdictView {
 /// Something that the gate found, without its words.
 #[derive(ToSchema)]
 pub struct GateFinding {
-    /// The stage.
+    /// Stage of the gate that found it.
     #[schema(value_type = open::GateStage)]
     pub stage: String,
-    /// The code.
+    /// Code of the error, as a refusal names it.
     #[schema(value_type = open::ErrorCode)]
     pub code: String,
     /// RFC 6901 pointer into the message.
@@ -217,7 +226,7 @@ pub struct ObservedRule {
     pub pointer: String,
 }
 
-/// A question.
+/// A question of what other rules would decide.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct WhatIfBody {
@@ -270,7 +279,7 @@ fn scope(body: &WhatIfBody) -> Result<Scope, Problem> {
         (status = 503, description = "Another one is under way, or the store is away"),
     )
 )]
-pub async fn ask(
+pub(super) async fn ask(
     State(api): State<Api>,
     Operator(principal): Operator,
     Json(body): Json<WhatIfBody>,
@@ -325,9 +334,10 @@ async fn gate(
     safety: SafetyBody,
     require_contract: Option<bool>,
 ) -> Result<Arc<Gate>, Problem> {
-    let SafetyBody { mode: said, exceptions, rules } = safety;
+    let SafetyBody { mode: said, orders, exceptions, rules } = safety;
     let policies = Policies {
         default: said.map_or(present.policies.default, mode),
+        orders: orders.unwrap_or(present.policies.orders),
         exceptions: exceptions.map_or_else(
             || present.policies.exceptions.clone(),
             |all| all.iter().map(exception).collect(),
@@ -433,7 +443,7 @@ fn tally(tally: &Tally) -> Value {
 }
 
 fn changed(one: &Changed) -> Value {
-    json!({
+    let mut view = json!({
         "handoffId": one.handoff.to_string(),
         "taskId": one.task.to_string(),
         "fromAgent": one.edge[0],
@@ -442,7 +452,11 @@ fn changed(one: &Changed) -> Value {
         "change": one.shift.as_str(),
         "before": judged(&one.before),
         "after": judged(&one.after),
-    })
+    });
+    if !one.receivers.is_empty() {
+        view["receivers"] = json!(one.receivers);
+    }
+    view
 }
 
 fn judged(judged: &Judged) -> Value {
@@ -463,11 +477,15 @@ fn judged(judged: &Judged) -> Value {
         .iter()
         .map(|(rule, pointer)| json!({ "rule": rule, "pointer": pointer }))
         .collect();
-    json!({
+    let mut view = json!({
         "verdict": if judged.reason.is_some() { "refuse" } else { "pass" },
         "reason": judged.reason,
         "contract": judged.contract,
         "findings": findings,
         "observed": observed,
-    })
+    });
+    if !judged.contracts.is_empty() {
+        view["contracts"] = json!(judged.contracts);
+    }
+    view
 }

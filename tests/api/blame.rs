@@ -75,6 +75,48 @@ both! {
         assert_eq!(changes(&body), [("a", "set"), ("b", "changed"), ("d", "removed")]);
     }
 
+    async fn the_branches_of_a_group_stand_side_by_side_in_blame_cost_and_report(broker: Broker) {
+        let a = broker.pull("a", &["b", "c"]).await;
+        let (b, c) = (broker.pull("b", &[]).await, broker.pull("c", &[]).await);
+        let message = Message::initial("a", "b")
+            .set("/schemaVersion", json!("2.2"))
+            .set("/receiverList", json!(["b", "c"]))
+            .set("/currentState/note", json!("one"))
+            .cost(0.0, 1.0);
+        a.submit(&message).await.expect(202);
+        let mut branches = Vec::new();
+        for (agent, spent) in [(&b, 0.25), (&c, 0.125)] {
+            let item = agent.claim(1).await.remove(0);
+            let path = format!("/handoffs/{}/complete", item["handoffId"].as_str().unwrap());
+            let said = json!({ "fencingToken": item["fencingToken"], "result": 1, "costTracking": { "costSpentSoFarUSD": spent } });
+            agent.api.post(&path, &said).await.expect(200);
+            branches.push(item["handoffId"].as_str().unwrap().to_owned());
+        }
+        let on = message.next("a", "b").cost(0.375, 0.5).set("/currentState/note", json!("two"));
+        a.submit(&on).await.expect(202);
+        for branch in &branches {
+            let query = format!("pointer=/currentState/note&handoff={branch}");
+            let body = blame(&broker.admin, &message, &query).await;
+            assert_eq!((&body["value"], &body["writtenBy"]["handoffId"]), (&json!("one"), &json!(branch)), "{body}");
+            assert_eq!(changes(&body), [("a", "set")], "no branch is behind another: {body}");
+            assert_eq!(body["verification"]["ok"], true);
+        }
+        let body = blame(&broker.admin, &message, "pointer=/currentState/note").await;
+        assert_eq!((&body["handoffId"], &body["value"]), (&on["handoffId"], &json!("two")), "{body}");
+        let cost = broker.admin.get(&format!("{}/cost", message.task_path())).await.expect(200).body;
+        let hops = cost["hops"].as_array().unwrap();
+        let own = |id: &str| hops.iter().find(|hop| hop["handoffId"] == id).unwrap().clone();
+        assert_eq!(hops.len(), 3, "side by side: {cost}");
+        assert!(branches.iter().all(|id| own(id)["children"] == json!([])), "{cost}");
+        assert!((cost["sums"]["spentUSD"].as_f64().unwrap() - 0.375).abs() < 1e-9, "{cost}");
+        let trace = broker.trace(&message).await;
+        let page = handoffd::report::html(&trace, &[], &handoffd::report::ReportFacts::default());
+        for place in 1..=2 {
+            let told = format!("Receiver {place} of 2 of the same message, all of them needed");
+            assert!(page.contains(&told), "{told}");
+        }
+    }
+
     async fn an_agent_asks_about_its_own_messages_only(broker: Broker) {
         let (agents, messages) = relay(broker).await;
         let path = |query: &str| format!("{}/blame?{query}", messages[0].task_path());

@@ -57,6 +57,22 @@ async fn task(broker: &Broker) -> Message {
     first
 }
 
+/// A task whose one message was compressed for its receiver.
+async fn compressed_task(broker: &Broker) -> Message {
+    let a = broker.pull("a", &["b"]).await;
+    let spec = json!({ "agentId": "b", "contextWindowTokens": 4_000, "tokenizer": "o200k" });
+    let b = broker.agent(spec).await;
+    let talk = "I went through the notes once more, and they read well so far. ".repeat(6);
+    let turns: Vec<Value> = (0..100)
+        .map(|at| json!({ "role": "user", "content": format!("{talk}Part {at} is done.") }))
+        .collect();
+    let message = Message::review("a", "b").set("/conversationHistoryVerbatim", json!(turns));
+    a.submit(&message).await.expect(202);
+    let token = b.claim_one().await;
+    b.say(&message, "complete", token, json!({})).await.expect(200);
+    message
+}
+
 async fn fetch(caller: &Caller, message: &Message, more: &str) -> Vec<u8> {
     let path = format!("{}/trace?format=bundle{more}", message.task_path());
     let response = caller.request(reqwest::Method::GET, &path).send().await.unwrap();
@@ -407,6 +423,29 @@ fn by_hand(zip: &Path, folder: &Path) {
             let hash = String::from_utf8(output.stdout).unwrap();
             assert!(proofs.lines().next().unwrap().contains(hash.split(' ').next().unwrap()));
         }
+    }
+}
+
+both! {
+    async fn a_bundle_shows_the_original_and_what_went_out(broker: Broker) {
+        let message = compressed_task(broker).await;
+        let mut files = unpack(&fetch(&broker.admin, &message, "").await);
+        let report = judge(&files, &VerifyOptions::default());
+        assert_eq!(report.first_fault, None, "{report:?}");
+        let records: Vec<Value> = text(&files, "records.jsonl").lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        assert!(records.iter().any(|record| record["kind"] == "COMPRESSED"));
+        let turns = |bytes: &[u8]| {
+            let content: Value = serde_json::from_slice(bytes).ok()?;
+            Some(content.get("conversationHistoryVerbatim")?.as_array()?.len())
+        };
+        let mut kept: Vec<usize> = files.iter().filter(|(name, _)| name.starts_with("contents/")).filter_map(|(_, bytes)| turns(bytes)).collect();
+        kept.sort_unstable();
+        assert_eq!(kept, [5, 100]);
+        // Another summary is found by its commitment.
+        let name = files.iter().find(|(name, bytes)| name.starts_with("contents/") && turns(bytes) == Some(5)).unwrap().0.clone();
+        replace(&mut files, &name, "Compressed", "compressed");
+        reseal(&mut files);
+        assert!(judge(&files, &VerifyOptions::default()).first_fault.is_some());
     }
 }
 

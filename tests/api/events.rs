@@ -354,14 +354,21 @@ both! {
         operator.send(Method::PATCH, &one, &[], &json!({ "description": "x" })).await.expect(200);
         operator.send(Method::PATCH, &one, &[], &json!({ "description": "x" })).await.expect(200);
         assert_eq!(operator.get("/subscriptions").await.expect(200).body["items"][0]["description"], "x");
-        for stranger in [&a.api, &broker.person("auditor").await] {
+        let auditor = broker.person("auditor").await;
+        for stranger in [&a.api, &auditor] {
             stranger.post("/subscriptions", &spec).await.refused(403, "FORBIDDEN");
-            stranger.get(&one).await.refused(403, "FORBIDDEN");
         }
+        auditor.get(&one).await.refused(403, "FORBIDDEN");
+        a.api.get(&one).await.refused(404, "NOT_FOUND");
+        a.api.delete(&one).await.refused(404, "NOT_FOUND");
+        assert_eq!(a.api.get("/subscriptions").await.expect(200).body["items"], json!([]));
         for (bad, pointer) in [
             (json!({}), "/url"),
             (json!({ "url": "ftp://x/" }), "/url"),
             (json!({ "url": "http://x/", "description": "d".repeat(201) }), "/description"),
+            (json!({ "url": "http://x/", "authorization": "a\nb" }), "/authorization"),
+            (json!({ "url": "http://x/", "token": 7 }), "/token"),
+            (json!({ "url": "http://x/", "format": "a2a", "eventTypes": ["task.completed"] }), "/eventTypes"),
         ] {
             let refused = operator.post("/subscriptions", &bad).await.refused(422, "SCHEMA_INVALID");
             assert_eq!(refused.pointers(), [pointer]);

@@ -127,6 +127,8 @@ both! {
         for verdict in ["acceptHandoff", "heartbeatHandoff", "completeHandoff"] {
             examples.send_with(&refunds.api, verdict, &[&id], &header).await.expect(200);
         }
+        let restored = examples.send(admin, "restoreCheckpoint", &[&task, run]).await.expect(200);
+        assert_eq!(restored.body["checkpoint"]["seq"], 1, "{}", restored.text);
         examples.send(admin, "topUpTask", &[&task]).await.expect(200);
         examples.send(admin, "completeTask", &[&task]).await.expect(200);
         for verdict in ["rejectHandoff", "failHandoff"] {

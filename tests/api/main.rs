@@ -6,11 +6,13 @@
 //! `HANDOFFD_TEST_POSTGRES_URL`. Each case gets a database of its own there, and drops it.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
-#![allow(missing_docs, unreachable_pub, reason = "nobody's library")]
+#![allow(clippy::too_many_lines, reason = "a case reads from its first request to its last count")]
+#![allow(unreachable_pub, reason = "nobody's library")]
 
 #[macro_use]
 mod harness;
 
+mod a2a;
 mod admin;
 mod agents;
 mod allowlist;
@@ -20,7 +22,9 @@ mod blame;
 mod budget;
 mod bundle;
 mod caps;
+mod compress;
 mod conformance;
+mod context;
 mod contracts;
 mod crowd;
 mod delivery;
@@ -32,22 +36,29 @@ mod examples;
 mod export;
 mod findings;
 mod gate;
+mod groups;
 mod hostile;
 mod inbox;
 mod keys;
 mod matching;
+mod mcp;
 mod message;
 mod modes;
+mod orders;
 mod outage;
 mod outside;
 mod prompt;
+mod questions;
 mod receiver;
 mod recovery;
 mod report;
+mod results;
 mod safety;
 mod schemas;
 mod service;
 mod serving;
+mod stream_evidence;
+mod streams;
 mod submit;
 mod tasks;
 mod trace;

@@ -80,6 +80,9 @@ both! {
         for path in ["/livez", "/readyz"] {
             assert_eq!(nobody.get(path).await.expect(200).text, "ok\n");
         }
+        for path in ["/livez?x=1", "/readyz?x=1", "/schemas/events?x=1"] {
+            nobody.get(path).await.refused(400, "INVALID_REQUEST");
+        }
         let metrics = nobody.get("/metrics").await.expect(200);
         assert!(metrics.header("content-type").starts_with("text/plain"));
         assert!(metrics.text.contains("handoff_build_info{version="));

@@ -70,6 +70,46 @@ both! {
         assert_eq!(counts(&said["handoffs"]), [3, 1, 0, 2]);
     }
 
+    async fn a_message_to_several_is_judged_once_for_all_of_its_receivers(broker: Broker) {
+        let names = ["refund", "legal", "fraud"];
+        let front = broker.pull("front", &names).await;
+        for name in names {
+            broker.pull(name, &[]).await;
+        }
+        let list: Vec<Value> = names.iter().map(|id| json!({ "agentId": id })).collect();
+        let message = order("a-secret").set("/schemaVersion", json!("2.2")).set("/receiverList", json!(list)).set("/join", json!("any"));
+        front.submit(&message).await.expect(202);
+        // Whoever of them is ruled: the list passes for all or for none.
+        for (place, target) in names.iter().enumerate() {
+            let mut candidate = contract("1.0.0", &digits());
+            candidate["target"] = json!(target);
+            let said = ask(broker, json!({ "contract": candidate })).await.expect(200);
+            assert_eq!(counts(&said.body["handoffs"]), [1, 0, 1, 0], "{target}: {}", said.text);
+            assert_eq!(said.body["handoffs"]["notReplayable"]["erased"], 0, "{}", said.text);
+            let changed = &said.body["changed"][0];
+            assert_eq!((&changed["handoffId"], &changed["toAgent"]), (&message["handoffId"], &json!("refund")));
+            assert_eq!((&changed["receivers"], &changed["status"]), (&json!(names), &json!("PENDING")));
+            assert_eq!(changed["before"]["contracts"], json!([null, null, null]));
+            let pointer = changed["after"]["findings"][0]["pointer"].as_str().unwrap();
+            assert!(pointer.starts_with(&format!("/receiverList/{place}")), "{}", said.text);
+            assert!(!said.text.contains("a-secret"), "{}", said.text);
+        }
+        // A contract that all of it fits is named at its edge.
+        let mut loose = contract("1.0.0", &json!({ "type": "object" }));
+        loose["target"] = json!("legal");
+        broker.admin.put("/contracts/front-to-refund", &loose).await.expect(201);
+        let mut strict = contract("1.1.0", &digits());
+        strict["target"] = json!("legal");
+        let said = ask(broker, json!({ "contract": strict })).await.expect(200).body;
+        assert_eq!(said["changed"][0]["before"]["contracts"], json!([null, "front-to-refund 1.0.0", null]), "{said}");
+        // Each message counts once, whatever the number asked for.
+        front.submit(&order("7")).await.expect(202);
+        let two = json!({ "candidate": { "contract": strict }, "handoffs": 2 });
+        let said = broker.admin.post("/what-if", &two).await.expect(200).body;
+        assert_eq!(counts(&said["handoffs"]), [2, 1, 1, 0], "{said}");
+        assert_eq!(said["handoffs"]["complete"], true);
+    }
+
     async fn a_payload_schema_is_asked_about_for_every_contract_that_names_it(broker: Broker) {
         let front = parties(broker).await;
         let path = "/schemas/payloads/refund/1.0.0";

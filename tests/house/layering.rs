@@ -58,6 +58,12 @@ const ROOMS: &[Room] = &[
         &["domain"],
         "a contract's text to its rules and findings: pure, and used by gate, linter and API alike",
     ),
+    narrow(
+        "context",
+        1,
+        &["domain"],
+        "a message against a window of tokens: pure, and quick enough for the gate",
+    ),
     narrow("account", 1, &["domain"], "what a task cost, from records alone: pure"),
     narrow(
         "vault",
@@ -68,7 +74,7 @@ const ROOMS: &[Room] = &[
     narrow(
         "gate",
         2,
-        &["domain", "evidence", "contract"],
+        &["domain", "evidence", "contract", "context"],
         "each stage is pure: same message, same answer",
     ),
     narrow(
@@ -106,7 +112,7 @@ const ROOMS: &[Room] = &[
     ),
     room("ledger", 4, "the only write path: it knows the store, and nobody's transport"),
     room("intake", 5, "from a sender's bytes through the gate to a command"),
-    room("dispatch", 5, "sends what is committed; its outcomes go back as commands to the ledger"),
+    room("dispatch", 6, "sends what is committed; its outcomes go back as commands to the ledger"),
     room("brokers", 5, "who else lives, and what the silent ones held"),
     room(
         "erasure",
@@ -115,29 +121,57 @@ const ROOMS: &[Room] = &[
     ),
     room("recovery", 5, "the sweeper: what timed out becomes a command"),
     narrow(
+        "compress",
+        5,
+        &[
+            "domain",
+            "fault",
+            "clock",
+            "context",
+            "directory",
+            "evidence",
+            "ledger",
+            "metrics",
+            "store",
+        ],
+        "a message made smaller before an attempt: a command to the ledger, whatever transport follows",
+    ),
+    narrow(
+        "summarizer",
+        7,
+        &["domain", "config", "compress", "dispatch", "gate"],
+        "the model that condenses turns, through the egress guard",
+    ),
+    narrow(
         "classifier",
-        6,
+        7,
         &["domain", "config", "gate", "intake", "dispatch"],
         "the second opinion: what intake asks for, through the egress guard",
     ),
     narrow(
         "matcher",
-        6,
+        7,
         &["domain", "config", "directory", "dispatch"],
         "ranks agents for a task by asking outside, through the egress guard",
     ),
     room("retention", 6, "what is past its time, page by page: commands, segments and clean files"),
-    room("witness", 6, "publishes tree heads outside the database, and checks it against them"),
+    room("witness", 7, "publishes tree heads outside the database, and checks it against them"),
     room("http", 7, "extract, call one use case, respond; the ledger is where it meets dispatch"),
     room(
         "simulation",
         7,
         "tests only: the rooms below under a seeded world; nothing of it is shipped",
     ),
-    room("app", 8, "the composition root joins all of it, so nothing below may know it"),
-    room("cli", 9, "one file a command, on top of the assembled app"),
-    room("lib", 10, "the map: modules only, so that no room hides behind a re-export"),
-    narrow("main", 10, &["cli"], "parse, call cli, the only exit"),
+    narrow(
+        "doors",
+        8,
+        &["domain", "clock", "evidence", "gate", "metrics", "directory", "config", "http", "store"],
+        "other protocols: a mapping to the API's requests and back, over the API's own router",
+    ),
+    room("app", 9, "the composition root joins all of it, so nothing below may know it"),
+    room("cli", 10, "one file a command, on top of the assembled app"),
+    room("lib", 11, "the map: modules only, so that no room hides behind a re-export"),
+    narrow("main", 11, &["cli"], "parse, call cli, the only exit"),
 ];
 
 /// Edges that no change of ranks may ever open.
@@ -145,6 +179,7 @@ const NEVER: &[(&str, &str, &str)] = &[
     ("http", "dispatch", "a handler that sends would bypass the commit"),
     ("dispatch", "http", "deliveries must go on when nobody can submit"),
     ("recovery", "http", "a time-out is a command to the ledger, not a request"),
+    ("cli", "doors", "a command calls the use case; requests are the only way through a door"),
     ("cli", "http", "a command calls the use case; requests are the only way through a handler"),
 ];
 

@@ -11,9 +11,8 @@ use tokio::time::Instant;
 use crate::broker::Broker;
 use crate::kills::rounds;
 use crate::load::Load;
-use crate::receiver::{Seen, accepting};
 use crate::site::Site;
-use crate::world::{Takes, World, until};
+use crate::world::{World, until};
 
 /// Failovers where `HANDOFFD_TEST_ROUNDS` says nothing.
 const ROUNDS: usize = 3;
@@ -33,18 +32,7 @@ pub async fn the_primary_dies_under_load() {
     let settings = [("HANDOFFD_DATABASE__ACQUIRE_TIMEOUT_MS", "1000")];
     let first = Broker::start(&site, &settings).await;
     let second = Broker::start(&site, &settings).await;
-    let seen = Arc::new(Seen::default());
-    let quick = accepting(Arc::clone(&seen), Duration::ZERO).await;
-    // There is always a backlog, and attempts under way, when the primary dies.
-    let slow = accepting(Arc::clone(&seen), Duration::from_millis(30)).await;
-    let receivers = vec![
-        ("quick", Takes::Webhook(quick, 16)),
-        ("slow", Takes::Webhook(slow, 4)),
-        ("puller", Takes::Inbox),
-    ];
-    let mut world = World::new(&first, receivers).await;
-    world.seen = seen;
-    let world = Arc::new(world);
+    let world = Arc::new(World::with_backlog(&first).await);
     let mut load = Load::start(&world, &[&first.base, &second.base], 3);
     load.pull("puller");
     let mut silences = Vec::new();

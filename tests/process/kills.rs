@@ -7,9 +7,8 @@ use handoffd::clock::random_fraction;
 
 use crate::broker::Broker;
 use crate::load::Load;
-use crate::receiver::{Seen, accepting};
 use crate::site::Site;
-use crate::world::{Takes, World};
+use crate::world::World;
 
 /// Kills where `HANDOFFD_TEST_ROUNDS` says nothing.
 const ROUNDS: usize = 3;
@@ -21,18 +20,7 @@ pub fn rounds(few: usize) -> usize {
 
 pub async fn killed_under_load_nothing_acknowledged_is_lost(site: Arc<Site>) {
     let mut broker = Broker::start(&site, &[]).await;
-    let seen = Arc::new(Seen::default());
-    let quick = accepting(Arc::clone(&seen), Duration::ZERO).await;
-    // Slow and narrow: there is always a backlog, and attempts under way, to be killed.
-    let slow = accepting(Arc::clone(&seen), Duration::from_millis(30)).await;
-    let receivers = vec![
-        ("quick", Takes::Webhook(quick, 16)),
-        ("slow", Takes::Webhook(slow, 4)),
-        ("puller", Takes::Inbox),
-    ];
-    let mut world = World::new(&broker, receivers).await;
-    world.seen = seen;
-    let world = Arc::new(world);
+    let world = Arc::new(World::with_backlog(&broker).await);
     let mut load = Load::start(&world, &[&broker.base], 6);
     load.pull("puller");
     for round in 0..rounds(ROUNDS) {

@@ -6,7 +6,8 @@
 //! be made. `HANDOFFD_TEST_ROUNDS` asks for more kills than the few that CI has time for.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
-#![allow(missing_docs, unreachable_pub, reason = "nobody's library")]
+#![allow(clippy::too_many_lines, reason = "a case reads from its first request to its last count")]
+#![allow(unreachable_pub, reason = "nobody's library")]
 
 mod apart;
 mod archive;
@@ -18,6 +19,7 @@ mod cuts;
 mod erasures;
 mod events;
 mod failover;
+mod figures;
 mod full;
 mod isolation;
 mod kills;
@@ -35,6 +37,7 @@ mod starts;
 mod steps;
 mod stops;
 mod traces;
+mod upgrades;
 mod witnessing;
 mod world;
 
@@ -65,7 +68,9 @@ on_both_sides! {
         killed_under_load_nothing_acknowledged_is_lost;
     crash:
         killed_at_each_step_one_broker_breaks_no_law,
-        f2_killed_while_handoffs_fail_each_failure_is_in_the_log_once;
+        f2_killed_while_handoffs_fail_each_failure_is_in_the_log_once,
+        killed_while_receivers_ask_each_question_is_in_the_log_once,
+        killed_while_groups_gather_and_streams_run_one_broker_breaks_no_law;
     events:
         killed_while_telling_nothing_is_missed;
     erasures:
@@ -80,6 +85,8 @@ on_both_sides! {
         another_master_key_is_refused,
         a_wrong_setting_is_named,
         f4_6_a_pod_beside_a_service_of_its_name_starts;
+    upgrades:
+        a_store_of_0_1_0_opens_goes_on_and_verifies;
     witnessing:
         a_log_that_was_cut_and_grew_anew_fits_no_head_that_was_kept,
         a_place_or_witness_that_cannot_be_is_named;
@@ -91,7 +98,9 @@ on_both_sides! {
     steps:
         an_archive_that_ends_at_any_step_loses_nothing,
         an_erasure_that_ends_at_any_step_is_finished_by_the_next_broker,
-        f4_7_a_purge_that_ends_at_any_step_is_finished_by_the_next;
+        f4_7_a_purge_that_ends_at_any_step_is_finished_by_the_next,
+        a_compression_that_ends_at_any_step_is_finished_by_the_next_broker,
+        a_webhooks_compression_that_ends_at_any_step_is_finished_by_the_next_broker;
     cuts:
         senders_that_go_away_lose_nothing_and_repeat_nothing,
         a_receiver_that_hangs_up_is_tried_again,
@@ -126,6 +135,30 @@ mod on_one_side {
     #[ignore = "ten thousand erasures, timed by hand: run with --ignored --nocapture"]
     async fn ten_thousand_handoffs_of_one_person_on_postgres() {
         run(Side::Postgres, crate::erasures::ten_thousand_handoffs_of_one_person).await;
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    #[ignore = "figures for docs/performance.md: run with --ignored --nocapture"]
+    async fn figures_of_a_group_on_sqlite() {
+        run(Side::Sqlite, crate::figures::figures_of_a_group_beside_as_many_handoffs).await;
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    #[ignore = "figures for docs/performance.md: run with --ignored --nocapture"]
+    async fn figures_of_a_group_on_postgres() {
+        run(Side::Postgres, crate::figures::figures_of_a_group_beside_as_many_handoffs).await;
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    #[ignore = "figures for docs/performance.md: run with --ignored --nocapture"]
+    async fn figures_of_a_chunk_on_sqlite() {
+        run(Side::Sqlite, crate::figures::figures_of_a_chunk_to_its_receiver).await;
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    #[ignore = "figures for docs/performance.md: run with --ignored --nocapture"]
+    async fn figures_of_a_chunk_on_postgres() {
+        run(Side::Postgres, crate::figures::figures_of_a_chunk_to_its_receiver).await;
     }
 
     /// Each kill may hit a batch that is in one database and not yet in the other.
@@ -181,6 +214,11 @@ mod on_one_side {
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn the_same_message_at_two_brokers_is_committed_once() {
+        run(Side::Postgres, crate::pair::the_same_message_at_both_is_committed_once).await;
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn two_brokers_tell_a_subscriber_nothing_twice() {
         run(Side::Postgres, crate::events::two_that_live_tell_nothing_twice).await;
     }
@@ -227,5 +265,12 @@ mod on_one_side {
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn killed_at_each_step_three_brokers_break_no_law() {
         run(Side::Postgres, crate::crash::killed_at_each_step_three_brokers_break_no_law).await;
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn killed_while_groups_gather_and_streams_run_three_brokers_break_no_law() {
+        let case =
+            crate::crash::killed_while_groups_gather_and_streams_run_three_brokers_break_no_law;
+        run(Side::Postgres, case).await;
     }
 }

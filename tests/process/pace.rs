@@ -56,7 +56,10 @@ pub fn open_loop(
             tokio::spawn(async move {
                 let answer = match asked.await {
                     Ok(answer) => read(&answer),
-                    Err(_) => Answer::None,
+                    Err(err) => {
+                        println!("no answer after {:?}: {err:?}", due.elapsed());
+                        Answer::None
+                    }
                 };
                 if answer == Answer::Taken {
                     world.acknowledge(&message);

@@ -3,11 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use handoffd::clock::random_id;
+use serde_json::{Value, json};
+
 use crate::broker::Broker;
 use crate::load::Load;
 use crate::receiver::{Seen, accepting};
-use crate::site::Site;
-use crate::world::{Takes, World, until};
+use crate::site::{ADMIN_KEY, Site};
+use crate::world::{Takes, World, client, message, until};
 
 const ATTEMPTS: &str = "handoff_delivery_attempts_total";
 const ACCEPTED: &str = "outcome=\"accepted\"";
@@ -46,6 +49,68 @@ pub async fn two_share_the_work_and_deliver_nothing_twice(site: Arc<Site>) {
         delivered += share;
     }
     assert!((delivered - tally.acknowledged as f64).abs() < 0.5, "{delivered} of {tally:?}");
+    first.stop().await;
+    second.stop().await;
+    site.verify().await;
+}
+
+/// The same message reaches both at once, alone and to several receivers: one of them commits it, and the other says what
+/// was committed.
+pub async fn the_same_message_at_both_is_committed_once(site: Arc<Site>) {
+    const ROUNDS: usize = 20;
+    let patient = [("HANDOFFD_DELIVERY__BROKER_TIMEOUT_MS", "30000")];
+    let first = Broker::start(&site, &patient).await;
+    let second = Broker::start(&site, &patient).await;
+    let world = world(&first, Duration::ZERO, 16).await;
+    let names: Vec<&String> = world.receivers.keys().collect();
+    let http = client();
+    let mut handoffs = 0;
+    for round in 0..2 * ROUNDS {
+        let mut wanted = message(&random_id().to_string(), None, names[0]);
+        let to_all = round % 2 == 1;
+        if to_all {
+            wanted["schemaVersion"] = json!("2.2");
+            wanted["costTracking"]["costBudgetRemainingUSD"] = json!(0.01);
+            wanted["receiverList"] = json!(names);
+        }
+        // Several times at each: the second at a broker may meet the first in its own queue.
+        let bases = [&first.base, &second.base, &first.base, &second.base];
+        let asked = bases.map(|base| {
+            let ask = http.post(format!("{base}/handoffs")).bearer_auth(&world.sender_key);
+            let ask = ask.json(&wanted).send();
+            async move {
+                let answer = ask.await.unwrap();
+                let status = answer.status().as_u16();
+                let replayed = answer.headers().contains_key("idempotency-replayed");
+                (status, replayed, answer.json::<Value>().await.unwrap())
+            }
+        });
+        let answers = futures_util::future::join_all(asked).await;
+        let committed = answers.iter().filter(|(_, replayed, _)| !replayed).count();
+        assert!(answers.iter().all(|(status, ..)| *status == 202), "{answers:?}");
+        assert_eq!(committed, 1, "one of four committed it: {answers:?}");
+        let said = |body: &Value| {
+            let branches = body.pointer("/group/branches").and_then(Value::as_array);
+            let id = |branch: &Value| branch["handoffId"].clone();
+            let ids: Vec<Value> = branches.into_iter().flatten().map(id).collect();
+            (body["handoffId"].clone(), body["receipt"]["leafIndex"].clone(), ids)
+        };
+        for (_, _, body) in &answers {
+            assert_eq!(said(body), said(&answers[0].2), "all of them say the same");
+        }
+        let own = if to_all { names.len() } else { 1 };
+        handoffs += own;
+        let trace = format!("{}/tasks/{}/trace", second.base, wanted["taskId"].as_str().unwrap());
+        let trace = http.get(trace).bearer_auth(ADMIN_KEY).send().await.unwrap();
+        let trace: Value = trace.json().await.unwrap();
+        assert_eq!(trace["handoffs"].as_array().unwrap().len(), own, "{trace}");
+    }
+    until(Duration::from_secs(30), "each is delivered", async || {
+        handoffs - world.seen.handoffs().len()
+    })
+    .await;
+    world.seen.check_attempts();
+    assert_eq!(world.seen.all().len(), handoffs, "nothing is delivered twice");
     first.stop().await;
     second.stop().await;
     site.verify().await;

@@ -12,8 +12,9 @@ use serde_json::{Value, json};
 
 use crate::archive::{archive, archived, objects, traces};
 use crate::broker::Broker;
+use crate::receiver::{Seen, accepting};
 use crate::site::{ADMIN_KEY, Side, Site};
-use crate::world::{World, client, message, until};
+use crate::world::{Takes, World, client, message, until};
 
 /// Handoffs of one round.
 const HANDOFFS: usize = 6;
@@ -226,6 +227,128 @@ pub async fn f4_7_a_purge_that_ends_at_any_step_is_finished_by_the_next(site: Ar
         );
     }
     broker.stop().await;
+}
+
+/// The reader's next handoff, as its inbox gives it; none where the broker ends before it answers.
+async fn polled(broker: &Broker, key: &str) -> Option<Value> {
+    let path = format!("{}/agents/reader/inbox?wait=2&max=1", broker.base);
+    let answer = client().get(path).bearer_auth(key).send().await.ok()?;
+    let body: Value = answer.json().await.ok()?;
+    body["items"].get(0).cloned()
+}
+
+pub async fn a_compression_that_ends_at_any_step_is_finished_by_the_next_broker(site: Arc<Site>) {
+    let settings = [("HANDOFFD_DELIVERY__CLAIM_TTL_MS", "300")];
+    let broker = Broker::start(&site, &settings).await;
+    let world = World::new(&broker, vec![("reader", Takes::Inbox)]).await;
+    let window = json!({ "contextWindowTokens": 4_000, "tokenizer": "o200k" });
+    let path = format!("{}/agents/reader", broker.base);
+    let patched = client().patch(path).bearer_auth(ADMIN_KEY).json(&window).send().await.unwrap();
+    assert_eq!(patched.status(), 200);
+    broker.stop().await;
+    let key = &world.receivers["reader"];
+    for step in Step::COMPRESS {
+        let failpoints = format!("{}=return", step.name());
+        let mut broker = Broker::start(&site, &armed(&settings, &failpoints)).await;
+        let task = random_id().to_string();
+        let mut message = message(&task, None, "reader");
+        let talk = "I went through the notes once more, and they read well so far. ".repeat(6);
+        message["conversationHistoryVerbatim"] = (0..100)
+            .map(|at| json!({ "role": "user", "content": format!("{talk}Part {at} is done.") }))
+            .collect();
+        world.submit(&broker.base, &message).await;
+        assert_eq!(polled(&broker, key).await, None, "unanswered: it ends within the poll");
+        let mut ended = None;
+        until(WITHIN, &format!("it ends at {}", step.name()), async || {
+            ended = broker.found_dead();
+            usize::from(ended.is_none())
+        })
+        .await;
+        let ended = ended.unwrap();
+        assert!(ended.at_a_step(), "{}: {ended}", step.name());
+        site.verify_with(&settings).await;
+
+        let broker = Broker::start(&site, &settings).await;
+        let mut got = None;
+        until(WITHIN, &format!("it is delivered after {}", step.name()), async || {
+            got = polled(&broker, key).await;
+            usize::from(got.is_none())
+        })
+        .await;
+        let got = got.unwrap();
+        assert_eq!(got["message"]["historyStrategy"], "compressed", "{}", step.name());
+        assert_eq!(got["message"]["context"]["keptTurns"], 5);
+        let accept =
+            format!("{}/handoffs/{}/accept", broker.base, got["handoffId"].as_str().unwrap());
+        let said = json!({ "fencingToken": got["fencingToken"] });
+        let accepted = client().post(accept).bearer_auth(key).json(&said).send().await.unwrap();
+        assert_eq!(accepted.status(), 200);
+        let trace: Value =
+            serde_json::from_str(&traces(&broker, std::slice::from_ref(&task)).await[0]).unwrap();
+        let kinds: Vec<&str> = trace["records"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|record| record["kind"].as_str().unwrap())
+            .collect();
+        assert_eq!(kinds, ["HANDOFF", "COMPRESSED", "ACCEPTED"], "{}: once each", step.name());
+        broker.stop().await;
+        site.verify_with(&settings).await;
+    }
+}
+
+/// Nothing was sent before the compressed message was committed, so that the receiver gets it once.
+pub async fn a_webhooks_compression_that_ends_at_any_step_is_finished_by_the_next_broker(
+    site: Arc<Site>,
+) {
+    let settings = [("HANDOFFD_DELIVERY__BROKER_TIMEOUT_MS", "300")];
+    let broker = Broker::start(&site, &settings).await;
+    let seen = Arc::new(Seen::default());
+    let url = accepting(Arc::clone(&seen), Duration::ZERO).await;
+    let world = World::new(&broker, vec![("hook", Takes::Webhook(url, 4))]).await;
+    let window = json!({ "contextWindowTokens": 4_000, "tokenizer": "o200k" });
+    let path = format!("{}/agents/hook", broker.base);
+    let patched = client().patch(path).bearer_auth(ADMIN_KEY).json(&window).send().await.unwrap();
+    assert_eq!(patched.status(), 200);
+    broker.stop().await;
+    for step in Step::COMPRESS {
+        let failpoints = format!("{}=return", step.name());
+        let mut broker = Broker::start(&site, &armed(&settings, &failpoints)).await;
+        let task = random_id().to_string();
+        let mut message = message(&task, None, "hook");
+        let talk = "I went through the notes once more, and they read well so far. ".repeat(6);
+        message["conversationHistoryVerbatim"] = (0..100)
+            .map(|at| json!({ "role": "user", "content": format!("{talk}Part {at} is done.") }))
+            .collect();
+        world.submit(&broker.base, &message).await;
+        let mut ended = None;
+        until(WITHIN, &format!("it ends at {}", step.name()), async || {
+            ended = broker.found_dead();
+            usize::from(ended.is_none())
+        })
+        .await;
+        let ended = ended.unwrap();
+        assert!(ended.at_a_step(), "{}: {ended}", step.name());
+        let id = message["handoffId"].as_str().unwrap();
+        assert!(!seen.handoffs().contains(id), "{}: sent before it was ready", step.name());
+        site.verify_with(&settings).await;
+
+        let broker = Broker::start(&site, &settings).await;
+        let mut trace = Value::Null;
+        until(WITHIN, &format!("it is accepted after {}", step.name()), async || {
+            let text = traces(&broker, std::slice::from_ref(&task)).await.remove(0);
+            trace = serde_json::from_str(&text).unwrap();
+            usize::from(trace["handoffs"][0]["status"] != "ACCEPTED")
+        })
+        .await;
+        let records = trace["records"].as_array().unwrap();
+        let kinds: Vec<_> = records.iter().map(|record| record["kind"].as_str().unwrap()).collect();
+        assert_eq!(kinds, ["HANDOFF", "COMPRESSED", "ACCEPTED"], "{}: once each", step.name());
+        let sent = seen.all().iter().filter(|delivery| delivery.handoff == id).count();
+        assert_eq!(sent, 1, "{}", step.name());
+        broker.stop().await;
+        site.verify_with(&settings).await;
+    }
 }
 
 async fn erase(broker: &Broker, subject: &str) -> reqwest::Result<reqwest::Response> {

@@ -9,7 +9,7 @@ use handoffd::clock::random_id;
 use serde_json::{Value, json};
 
 use crate::broker::Broker;
-use crate::receiver::Seen;
+use crate::receiver::{Seen, accepting};
 use crate::site::{ADMIN_KEY, Site};
 
 /// How long what was acknowledged may take to reach its receivers after the last fault.
@@ -83,6 +83,20 @@ impl World {
             world.receivers.insert(id.to_owned(), key);
         }
         world
+    }
+
+    /// A world with a quick webhook receiver, a slow and narrow one, and one that pulls: there is always a backlog, and
+    /// attempts under way, when a server dies.
+    pub async fn with_backlog(broker: &Broker) -> Self {
+        let seen = Arc::new(Seen::default());
+        let quick = accepting(Arc::clone(&seen), Duration::ZERO).await;
+        let slow = accepting(Arc::clone(&seen), Duration::from_millis(30)).await;
+        let receivers = vec![
+            ("quick", Takes::Webhook(quick, 16)),
+            ("slow", Takes::Webhook(slow, 4)),
+            ("puller", Takes::Inbox),
+        ];
+        Self { seen, ..Self::new(broker, receivers).await }
     }
 
     pub fn acknowledge(&self, message: &Value) {

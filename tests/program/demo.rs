@@ -36,6 +36,10 @@ fn the_demo_tells_its_story_and_every_check_holds() {
         "403 FORBIDDEN: The target agent is not on the source agent's handoff_targets allowlist.",
         "422 SAFETY_VIOLATION at /conversationHistoryVerbatim/0/content",
         "kept as a dead letter for a person, never delivered: OPEN SAFETY_VIOLATION",
+        "the last 5 of 60 turns as they were said, the others as a summary",
+        "returned to the asker: the task is PENDING_HANDOFF, with intake-agent",
+        "one commit, 3 handoffs, and two of them are needed",
+        "the group is COMPLETED, and security-reviewer is not asked any more",
         "Everything came out as told",
     ] {
         assert!(told.contains(line), "missing: {line}\n{told}");

@@ -56,7 +56,8 @@ fn an_evaluation_gives_recall_and_false_alarms_by_kind() {
     assert_eq!(answer["recall"], json!({ "indirect_plain": 0.5, "user_style": 0.0 }));
     assert_eq!(answer["fpr"], json!({ "mail": 0.5, "empty": 0.0 }));
     assert!(answer["textsPerSecond"].as_f64().unwrap() > 0.0);
-    assert_eq!(answer.as_object().unwrap().len(), 3);
+    assert_eq!(answer["marked"]["mail"], 0.0, "a refused text is not marked besides");
+    assert_eq!(answer.as_object().unwrap().len(), 4);
     let text = handoffd(&["--eval"], &[&path]);
     let text = String::from_utf8(text.stdout).unwrap();
     assert!(text.contains("indirect_plain") && text.contains("texts"), "{text}");
@@ -120,5 +121,8 @@ fn the_standard_input_is_a_file_too() {
     child.stdin.take().unwrap().write_all(ATTACK.as_bytes()).unwrap();
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(1));
-    assert!(String::from_utf8(output.stdout).unwrap().starts_with("-:0: ignore-prior"), "named");
+    assert!(
+        String::from_utf8(output.stdout).unwrap().starts_with("-:0: refuse: ignore-prior"),
+        "named"
+    );
 }

@@ -313,7 +313,7 @@ pub async fn long_books_are_kept_and_books_that_did_not_change_are_left_alone(be
     let change = |task: &Task, same: bool| {
         let mut writes = Writes::default();
         writes.tasks.insert(one.task_key(), (task.clone(), false));
-        writes.same_books.extend(same.then(|| one.task_key()));
+        writes.same_budget.extend(same.then(|| one.task_key()));
         writes
     };
     write(&bed.store, change(&longer, false)).await.unwrap();

@@ -6,24 +6,28 @@ use std::sync::Arc;
 use handoffd::domain::dead_letter::DeadLetterStatus;
 use handoffd::domain::handoff::{DeliveryMode, HandoffStatus, Priority};
 use handoffd::domain::ids::{HandoffId, Micros};
-use handoffd::store::{Claim, ClaimRelease, ContentStorage, HandoffKey, ReturnRow, Store, Writes};
+use handoffd::evidence::record::RecordKind;
+use handoffd::store::{
+    ClaimRelease, ContentStorage, DeliveryClaim, HandoffKey, ReturnRow, Store, Writes,
+};
 
 use crate::fixture::{
-    Given, agent, all_different, given, handoff_id, needs, see, settle, submit, transact, write,
+    Given, agent, all_different, content_id, given, handoff_id, needs, see, settle, submit,
+    transact, write,
 };
 use crate::harness::{Bed, acme};
 
 const NOW: Micros = Micros(1_000_000);
 const UNTIL: Micros = Micros(2_000_000);
 
-async fn claim(store: &Arc<dyn Store>, receiver: &str, limit: i64) -> Vec<Claim> {
+async fn claim(store: &Arc<dyn Store>, receiver: &str, limit: i64) -> Vec<DeliveryClaim> {
     store
         .claim(&(acme(), agent(receiver)), DeliveryMode::Webhook, "b1", NOW, UNTIL, limit)
         .await
         .unwrap()
 }
 
-fn ids(claims: &[Claim]) -> Vec<HandoffId> {
+fn ids(claims: &[DeliveryClaim]) -> Vec<HandoffId> {
     claims.iter().map(|claim| claim.handoff_id).collect()
 }
 
@@ -35,7 +39,7 @@ pub async fn a_claim_has_what_an_attempt_needs(bed: Arc<Bed>) {
     let handoff = bed.store.find_handoff(&one.key()).await.unwrap().unwrap();
     assert_eq!(
         claims[0],
-        Claim {
+        DeliveryClaim {
             tenant: acme(),
             handoff_id: one.id(),
             task_id: one.task,
@@ -52,6 +56,8 @@ pub async fn a_claim_has_what_an_attempt_needs(bed: Arc<Bed>) {
             traceparent: handoff.traceparent,
             tracestate: handoff.tracestate,
             span: handoff.span,
+            context: None,
+            compressed: false,
             body: one.body.clone().into(),
             personal: one.personal.iter().map(|(_, data)| data.clone()).collect(),
         }
@@ -61,6 +67,33 @@ pub async fn a_claim_has_what_an_attempt_needs(bed: Arc<Bed>) {
     let row = see(&bed.store, std::slice::from_ref(&one)).await.outbox[&one.key()].clone();
     assert_eq!((row.visible_at, row.attempt), (UNTIL, 1));
     assert_eq!(row.claimed_by.as_deref(), Some("b1"));
+}
+
+/// What was sent does not change: each attempt has the compressed message, and says so.
+pub async fn a_claim_of_a_compressed_message_has_what_was_sent(bed: Arc<Bed>) {
+    let (one, plain) = (given(1, 1), given(2, 2));
+    submit(&bed.store, &[one.clone(), plain.clone()]).await;
+    let short = br#"{"historyStrategy":"compressed"}"#;
+    let mut record = one.record(RecordKind::Compressed);
+    record.content = Some(one.content(9, short));
+    let mut sent = bed.store.find_handoff(&one.key()).await.unwrap().unwrap();
+    sent.sent_id = Some(content_id(9));
+    let handoffs = [(one.key(), (sent.clone(), false))].into();
+    let writes = Writes { handoffs, records: vec![record], ..Writes::default() };
+    write(&bed.store, writes).await.unwrap();
+    for attempt in 1..=2 {
+        let now = Micros(UNTIL.0 * attempt);
+        let until = Micros(now.0 + 1);
+        let mode = DeliveryMode::Webhook;
+        let claims = bed.store.claim(&one.receiver(), mode, "b1", now, until, 10).await.unwrap();
+        assert_eq!(claims.len(), 2);
+        assert_eq!((&claims[0].body[..], claims[0].compressed), (&short[..], true));
+        assert!(!claims[0].is_to_compress(), "it is not compressed twice");
+        assert_eq!((&claims[1].body[..], claims[1].compressed), (&plain.body[..], false));
+    }
+    let kept = bed.store.find_content(&acme(), content_id(1)).await.unwrap().unwrap();
+    assert!(kept.kept.hot().is_some(), "the original stays");
+    assert_eq!(crate::tamper::verify(&bed.store, &acme()).await.first_fault, None);
 }
 
 pub async fn only_the_first_of_a_task_is_claimed(bed: Arc<Bed>) {
@@ -661,6 +694,7 @@ pub async fn a_return_is_in_one_inbox_until_it_is_taken_out(bed: Arc<Bed>) {
         agent: agent("asker"),
         returned_at: Micros(at),
         visible_at: Micros(0),
+        question: None,
     };
     let have = |rows: Vec<(HandoffKey, Option<ReturnRow>)>| Writes {
         returns: rows.into_iter().collect(),
@@ -692,4 +726,13 @@ pub async fn a_return_is_in_one_inbox_until_it_is_taken_out(bed: Arc<Bed>) {
     assert_eq!(claim(&asker, 300, 10).await, [one.id()]);
     write(&bed.store, have(vec![(one.key(), None), (second.key(), None)])).await.unwrap();
     assert_eq!(due(900).await, []);
+    // A question takes the place of what stood there of its handoff.
+    let asked = |number| ReturnRow { question: Some(number), ..row(&one, 1_000) };
+    for number in [1, 2] {
+        write(&bed.store, have(vec![(one.key(), Some(asked(number)))])).await.unwrap();
+        let found =
+            bed.store.claim_returns(&asker, Micros(1_000), Micros(2_000), 10).await.unwrap();
+        let found: Vec<_> = found.iter().map(|row| (row.handoff_id, row.question)).collect();
+        assert_eq!(found, [(one.id(), Some(number))]);
+    }
 }

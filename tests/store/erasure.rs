@@ -4,22 +4,28 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use handoffd::domain::ids::{ContentId, ErasureId, Micros};
+use handoffd::domain::stream::StreamStatus;
 use handoffd::evidence::commitment::unpack;
 use handoffd::evidence::erasure::{DataSlot, ErasureScope};
-use handoffd::evidence::record::Actor;
+use handoffd::evidence::record::{Actor, RecordKind};
 use handoffd::ledger::command::{
     Command, EraseNext, Kind, LedgerError, PlaceHold, ReleaseHold, Reply, RequestErasure, content,
 };
 use handoffd::ledger::context::{Context, Rules, Spare};
-use handoffd::ledger::{decide, plan::Plan};
+use handoffd::ledger::{decide, needs, plan::Plan};
 use handoffd::store::erasure::{
     ERASED_CHECKPOINT, ErasureRow, ErasureStatus, HoldRow, PageNeed, SubjectRef,
 };
+use handoffd::store::streams::ChunkRow;
 use handoffd::store::{ContentStorage, Needs, Store, Writes};
+use serde_json::json;
 use uuid::Uuid;
 
-use crate::fixture::{agent, content_id, given, handoff_id, needs, submit, task_id, transact};
+use crate::fixture::{
+    agent, content_id, given, handoff_id, needs, submit, task_id, transact, write,
+};
 use crate::harness::{Bed, Side, acme};
+use crate::streams::{opening, told};
 use crate::tamper::verify;
 
 fn erasure_id(n: u128) -> ErasureId {
@@ -36,15 +42,16 @@ fn subject(name: &str) -> SubjectRef {
 /// Carries a command out, as the ledger does.
 async fn say(store: &Arc<dyn Store>, kind: Kind) -> Result<Reply, LedgerError> {
     let command = Command { tenant: acme(), at: Micros(50), actor: Actor::broker(), kind };
-    let mut needs = Needs::default();
-    decide::needs(&command, &mut needs);
+    let mut rows = Needs::default();
+    needs::needs(&command, &mut rows);
     let mut reply = None;
-    let done = transact(store, &needs, |state| {
+    let done = transact(store, &rows, |state| {
         let mut plan = Plan::new(state);
         let context = Context {
             rules: Rules::default(),
             spare: Spare::new(Micros(0)),
             waited: Duration::ZERO,
+            claim: None,
         };
         let decision = decide::decide(&plan.state, &command, &context);
         reply = Some(decision.map(|(changes, reply)| {
@@ -175,6 +182,46 @@ pub async fn messages_and_checkpoints_go_where_that_is_asked(bed: Arc<Bed>) {
     let state = bed.store.find_checkpoint(&run, None).await.unwrap().unwrap();
     assert_eq!(unpack(state.part.codec, &state.part.bytes).unwrap(), ERASED_CHECKPOINT);
     assert!(state.part.salt.is_empty());
+}
+
+/// A handoff in pieces that names a person: opening, chunk and whole message go with the person's data.
+pub async fn the_chunks_of_a_stream_go_with_its_message(bed: Arc<Bed>) {
+    const PLANTED: &str = "jana-PLANTED-IN-A-CHUNK";
+    let of = opening(1).about("jana", "{}");
+    submit(&bed.store, std::slice::from_ref(&of)).await;
+    let chunk = json!({ "seq": 1, "append": { "/taskSummary": [PLANTED] }, "close": true });
+    let whole =
+        json!({ "taskSummary": format!("a{PLANTED}"), "stream": { "open": false, "seq": 1 } });
+    let closed = (StreamStatus::Closed, 1);
+    let records = vec![
+        told(&of, RecordKind::Chunk, closed, (10, &chunk)),
+        told(&of, RecordKind::StreamClosed, closed, (11, &whole)),
+    ];
+    let chunks = vec![ChunkRow {
+        tenant: acme(),
+        handoff_id: of.id(),
+        seq: 1,
+        content: Some(content_id(10)),
+        commitment: Some([7; 32]),
+        ends: Some(StreamStatus::Closed),
+        reason: None,
+        created_at: Micros(1),
+    }];
+    write(&bed.store, Writes { records, chunks, ..Writes::default() }).await.unwrap();
+    assert_eq!(verify(&bed.store, &acme()).await.first_fault, None);
+    let kept = async || match bed.side {
+        Side::Sqlite => bed.files(),
+        _ => bed.rows().await,
+    };
+    let planted = [PLANTED.as_bytes().to_vec()];
+    assert_eq!(found_in(&kept().await, &planted).len(), 1, "the search finds what is there");
+    let done = erase(&bed.store, "jana", 1, ErasureScope::Messages).await;
+    assert_eq!((done.data, done.contents), (1, 3), "opening, chunk and the message they made");
+    assert_eq!(found_in(&kept().await, &planted), [] as [&[u8]; 0]);
+    let read = bed.store.list_chunks(&of.key(), 0, 10).await.unwrap();
+    assert_eq!((read.len(), &read[0].content), (1, &Some(ContentStorage::Erased)));
+    let report = verify(&bed.store, &acme()).await;
+    assert_eq!((report.first_fault, report.erased), (None, 4));
 }
 
 pub async fn what_came_back_from_a_backup_is_named(bed: Arc<Bed>) {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use handoffd::domain::event::{
     Event, EventFilter, EventFormat, EventType, Position, Subscriber, Subscription,
 };
-use handoffd::domain::ids::{Micros, SubscriptionId};
+use handoffd::domain::ids::{HandoffId, Micros, SubscriptionId};
 use handoffd::evidence::record::RecordKind;
 use handoffd::store::events::{
     CursorChange, CursorKey, CursorSettle, CursorWrite, DELIVERY_LOG, EventDeliveryOutcome,
@@ -168,10 +168,12 @@ pub async fn subscriptions_are_made_changed_found_and_removed(bed: Arc<Bed>) {
                 types: vec![EventType::HandoffRolledBack],
                 agent_id: Some(agent("alice")),
                 task_id: None,
+                handoff_id: Some(HandoffId(Uuid::from_u128(9))),
             },
             format: EventFormat::CloudEvents,
             enabled: true,
             disabled_reason: None,
+            owner: Some(agent("alice")),
             region: None,
             transfer_basis: None,
         },
@@ -212,12 +214,15 @@ fn settle(from: Position, to: Position, lease_until: i64) -> CursorSettle {
 
 pub async fn a_cursor_starts_behind_its_record_and_is_due_when_there_is_more(bed: Arc<Bed>) {
     tell(&bed, &[given(1, 1)]).await;
+    assert!(!bed.store.has_cursors().await.unwrap());
     change(&bed, &key(1), CursorChange::Start).await;
+    assert!(bed.store.has_cursors().await.unwrap());
     let due = async |now| bed.store.list_due_cursors(Micros(now), 9).await.unwrap();
     assert_eq!(due(10).await, [], "what was before is not told");
     tell(&bed, &[given(2, 1)]).await;
     assert_eq!(due(10).await, [key(1)]);
     change(&bed, &key(1), CursorChange::Active(false)).await;
+    assert!(!bed.store.has_cursors().await.unwrap());
     assert_eq!(due(10).await, []);
     change(&bed, &key(1), CursorChange::Active(true)).await;
     assert_eq!(due(10).await, [key(1)]);

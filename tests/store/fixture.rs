@@ -13,10 +13,12 @@ use handoffd::domain::handoff::{
 use handoffd::domain::ids::{AgentId, ContentId, ExecutionId, HandoffId, Micros, TaskId, TenantId};
 use handoffd::domain::latency::LatencyClock;
 use handoffd::domain::money::Usd;
+use handoffd::domain::stream::{StreamStatus, opens};
 use handoffd::domain::task::{Task, TaskStatus};
 use handoffd::evidence::commitment::{CommitmentSubject, PackedContent};
 use handoffd::evidence::record::{
-    Actor, PersonalPart, RecordContent, RecordDraft, RecordKind, RecordParty, SealedRecord,
+    Actor, ActorRole, PersonalPart, RecordContent, RecordDraft, RecordKind, RecordParty,
+    SealedRecord, StreamFacts,
 };
 use handoffd::store::{
     AgentRow, BatchState, CheckpointRow, DeadLetterRow, HandoffKey, IdempotencyRow, KeyRow, Needs,
@@ -176,6 +178,11 @@ impl Given {
             commitment: Some([7; 32]),
             origin: None,
             ruling: None,
+            context: None,
+            sent_id: None,
+            questions: Vec::new(),
+            conversation_id: Some(format!("talk-{}", self.n % 2)),
+            stream: None,
             topped_up: Usd(11),
             reason: None,
             traceparent: format!("00-{:032x}-00f067aa0ba902b7-01", self.n),
@@ -190,7 +197,7 @@ impl Given {
 
     pub fn record(&self, kind: RecordKind) -> RecordDraft {
         let actor = Actor {
-            role: "agent".to_owned(),
+            role: ActorRole::Agent,
             agent_id: Some(agent("alice")),
             key_id: Some("k1".to_owned()),
         };
@@ -208,6 +215,12 @@ impl Given {
         draft
     }
 
+    /// A content of its own, by a number of the case's.
+    pub fn content(&self, number: u128, bytes: &[u8]) -> RecordContent {
+        let part = self.part(CommitmentSubject::Message, bytes);
+        RecordContent { id: content_id(number), part }
+    }
+
     /// The record of the submission, with its content and personal data.
     pub fn submission(&self) -> RecordDraft {
         let mut draft = self.record(RecordKind::Handoff);
@@ -216,6 +229,8 @@ impl Given {
             part: self.part(CommitmentSubject::Message, &self.body),
         });
         draft.checkpoint_commitment = Some(self.checkpoint().part.commitment);
+        let opens = serde_json::from_slice(&self.body).is_ok_and(|message| opens(&message));
+        draft.stream = opens.then_some(StreamFacts { status: StreamStatus::Open, seq: 0 });
         draft.personal = self
             .personal
             .iter()

@@ -4,7 +4,7 @@
 //! be made. Each case gets a database of its own there, and drops it.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
-#![allow(missing_docs, unreachable_pub, reason = "nobody's library")]
+#![allow(unreachable_pub, reason = "nobody's library")]
 
 mod apart;
 mod batches;
@@ -16,6 +16,7 @@ mod encrypted;
 mod erasure;
 mod events;
 mod fixture;
+mod groups;
 mod harness;
 use handoffd::store::memory;
 mod outage;
@@ -24,6 +25,7 @@ mod recovery;
 mod roles;
 mod schema;
 mod schemas;
+mod streams;
 mod tamper;
 mod tree;
 
@@ -108,8 +110,18 @@ in_memory_too! {
         keys_are_made_changed_and_found_by_hash,
         dead_letters_are_kept,
         the_last_checkpoint_of_a_run_is_known;
+    groups:
+        a_group_is_written_whole_or_not_at_all_and_reads_back_equal,
+        the_branches_of_a_group_go_out_at_once_and_what_is_behind_them_waits,
+        what_the_end_of_a_group_withdraws_is_read_with_the_verdict;
+    streams:
+        the_numbers_of_a_stream_are_kept_once_and_read_in_order,
+        a_stream_that_no_sound_broker_writes_is_found_and_named,
+        an_open_stream_past_its_time_is_found_until_it_has_ended,
+        a_line_is_served_by_one_broker_once_the_delivery_is_settled;
     deliveries:
         a_claim_has_what_an_attempt_needs,
+        a_claim_of_a_compressed_message_has_what_was_sent,
         only_the_first_of_a_task_is_claimed,
         a_return_is_in_one_inbox_until_it_is_taken_out,
         nothing_is_claimed_before_its_time,
@@ -203,8 +215,18 @@ on_both_sides! {
         what_a_dedupe_key_was_seen_with_is_kept_and_renewed;
     schemas:
         payload_schemas_are_kept_in_all_versions_and_never_written_over;
+    groups:
+        a_group_is_written_whole_or_not_at_all_and_reads_back_equal,
+        the_branches_of_a_group_go_out_at_once_and_what_is_behind_them_waits,
+        what_the_end_of_a_group_withdraws_is_read_with_the_verdict;
+    streams:
+        the_numbers_of_a_stream_are_kept_once_and_read_in_order,
+        a_stream_that_no_sound_broker_writes_is_found_and_named,
+        an_open_stream_past_its_time_is_found_until_it_has_ended,
+        a_line_is_served_by_one_broker_once_the_delivery_is_settled;
     deliveries:
         a_claim_has_what_an_attempt_needs,
+        a_claim_of_a_compressed_message_has_what_was_sent,
         only_the_first_of_a_task_is_claimed,
         a_return_is_in_one_inbox_until_it_is_taken_out,
         nothing_is_claimed_before_its_time,
@@ -284,6 +306,7 @@ on_both_sides! {
         a_page_goes_whole_with_its_record,
         an_update_of_what_was_read_before_brings_nothing_erased_back,
         messages_and_checkpoints_go_where_that_is_asked,
+        the_chunks_of_a_stream_go_with_its_message,
         what_came_back_from_a_backup_is_named,
         a_hold_on_the_subject_or_on_a_task_is_seen,
         holds_and_erasures_read_back_equal,
@@ -326,8 +349,18 @@ mod serving {
             what_a_dedupe_key_was_seen_with_is_kept_and_renewed;
         schemas:
             payload_schemas_are_kept_in_all_versions_and_never_written_over;
+        groups:
+            a_group_is_written_whole_or_not_at_all_and_reads_back_equal,
+            the_branches_of_a_group_go_out_at_once_and_what_is_behind_them_waits,
+            what_the_end_of_a_group_withdraws_is_read_with_the_verdict;
+        streams:
+            the_numbers_of_a_stream_are_kept_once_and_read_in_order,
+            a_stream_that_no_sound_broker_writes_is_found_and_named,
+            an_open_stream_past_its_time_is_found_until_it_has_ended,
+            a_line_is_served_by_one_broker_once_the_delivery_is_settled;
         deliveries:
             a_claim_has_what_an_attempt_needs,
+            a_claim_of_a_compressed_message_has_what_was_sent,
             claims_of_silent_brokers_are_released,
             a_broker_hands_back_its_own_claims,
             everything_at_once_stays_sound,
@@ -352,6 +385,7 @@ mod serving {
         erasure:
             a_page_goes_whole_with_its_record,
             messages_and_checkpoints_go_where_that_is_asked,
+            the_chunks_of_a_stream_go_with_its_message,
             holds_and_erasures_read_back_equal;
     }
 }
@@ -449,6 +483,7 @@ mod log_apart {
         erasure:
             a_page_goes_whole_with_its_record,
             messages_and_checkpoints_go_where_that_is_asked,
+            the_chunks_of_a_stream_go_with_its_message,
             what_came_back_from_a_backup_is_named,
             a_hold_on_the_subject_or_on_a_task_is_seen,
             what_is_held_is_listed_in_pages,

@@ -51,6 +51,79 @@ async fn cut_in_the_middle(bed: Arc<Bed>) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_batch_cut_in_any_flight_writes_nothing_and_is_committed_once_when_repeated() {
+    run(Side::Postgres, cut_in_flight).await;
+}
+
+/// Each lock holds one flight up: the one that reads, the one that writes and locks the head, and the last one, whose
+/// `COMMIT` is on its way.
+async fn cut_in_flight(bed: Arc<Bed>) {
+    submit(&bed.store, &[given(1, 1)]).await;
+    let locks =
+        ["tasks IN ACCESS EXCLUSIVE", "audit.log_heads IN EXCLUSIVE", "audit.records IN SHARE"];
+    for (n, lock) in (2u128..).zip(locks) {
+        let mut blocker = bed.raw().await;
+        blocker.run("BEGIN").await.unwrap();
+        blocker.run(&format!("LOCK TABLE {lock} MODE")).await.unwrap();
+        let batch = [given(n, n)];
+        let (store, held) = (Arc::clone(&bed.store), batch.clone());
+        let cut = tokio::spawn(async move {
+            transact(&store, &needs(&held), |state| plan(&held, state)).await
+        });
+        let waits =
+            "pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
+        while blocker.count(waits).await == 0 {
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        }
+        blocker.run(&format!("SELECT pg_terminate_backend(pid) FROM {waits}")).await.unwrap();
+        // The first flight has written nothing, and is said again on another connection.
+        let said_again = lock.starts_with("tasks");
+        if said_again {
+            blocker.run("ROLLBACK").await.unwrap();
+        }
+        let cut = cut.await.unwrap();
+        drop(blocker);
+        assert_eq!(cut.is_ok(), said_again, "{lock}: {cut:?}");
+        assert!(said_again || matches!(cut, Err(StoreError::Unavailable(_))), "{lock}: {cut:?}");
+        let found = bed.store.find_handoff(&batch[0].key()).await.unwrap();
+        assert_eq!(found.is_some(), said_again, "{lock}");
+        if !said_again {
+            submit(&bed.store, &batch).await;
+        }
+    }
+    let report = verify(&bed.store, &acme()).await;
+    assert_eq!((report.first_fault, report.records), (None, 4));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_batch_whose_last_flight_fails_commits_nothing() {
+    run(Side::Postgres, fails_at_last).await;
+}
+
+/// The connection goes on afterwards: there are so few that a lost one would be missed.
+async fn fails_at_last(bed: Arc<Bed>) {
+    submit(&bed.store, &[given(1, 1)]).await;
+    let mut raw = bed.raw().await;
+    let taken = "INSERT INTO audit.records (tenant, leaf_index, record_hash, kind, recorded_at, body) \
+         SELECT tenant, 1, record_hash, kind, recorded_at, body FROM audit.records WHERE leaf_index = 0";
+    raw.run(taken).await.unwrap();
+    let backends = "pg_stat_activity WHERE datname = current_database()";
+    let before = raw.count(backends).await;
+    let batch = [given(2, 2)];
+    for _ in 0..5 {
+        let failed = transact(&bed.store, &needs(&batch), |state| plan(&batch, state)).await;
+        assert!(matches!(failed, Err(StoreError::Conflict(_))), "{failed:?}");
+        assert_eq!(bed.store.find_handoff(&batch[0].key()).await.unwrap(), None);
+    }
+    assert!(raw.count(backends).await <= before, "connections were lost");
+    raw.disarm().await;
+    raw.run("DELETE FROM audit.records WHERE leaf_index = 1").await.unwrap();
+    submit(&bed.store, &batch).await;
+    let report = verify(&bed.store, &acme()).await;
+    assert_eq!((report.first_fault, report.records), (None, 2));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_only_reads_is_unavailable() {
     run(Side::Postgres, only_reads).await;
 }

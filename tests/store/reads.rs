@@ -5,14 +5,15 @@ use std::sync::Arc;
 use handoffd::domain::dead_letter::DeadLetterStatus;
 use handoffd::domain::handoff::{DeliveryMode, HandoffStatus};
 use handoffd::domain::ids::Micros;
+use handoffd::domain::question::{Question, RequestMark};
 use handoffd::domain::task::TaskStatus;
 use handoffd::evidence::record::RecordKind;
 use handoffd::store::{
-    ContentStorage, Cursor, DeadLetterFilter, HandoffFilter, TaskFilter, Writes,
+    ContentStorage, Cursor, DeadLetterFilter, HandoffFilter, MOST_OPEN, TaskFilter, Writes,
 };
 
 use crate::fixture::{
-    Given, agent, all_different, given, handoff_id, plan, see, submit, task_id, write,
+    Given, agent, all_different, content_id, given, handoff_id, plan, see, submit, task_id, write,
 };
 use crate::harness::{Bed, acme};
 
@@ -95,11 +96,35 @@ pub async fn handoffs_are_filtered(bed: Arc<Bed>) {
     write(&bed.store, writes).await.unwrap();
     assert_eq!(bed.store.find_handoff(&batch[2].key()).await.unwrap(), Some(accepted));
 
+    // A question is open on the second.
+    let mut asking = see(&bed.store, &batch).await.handoffs[&batch[1].key()].clone();
+    asking.status = HandoffStatus::InputRequired;
+    asking.sent_id = Some(content_id(9));
+    let request = RequestMark { digest: "00".to_owned(), key: Some("k".to_owned()) };
+    let (content, asked_at, answer_by) = (content_id(7), Micros(3), Micros(4));
+    asking.questions.push(Question { content, asked_at, answer_by, request, answer: None });
+    let mut writes = Writes::default();
+    writes.handoffs.insert(batch[1].key(), (asking.clone(), false));
+    write(&bed.store, writes).await.unwrap();
+    assert_eq!(bed.store.find_handoff(&batch[1].key()).await.unwrap(), Some(asking));
+
     let none = HandoffFilter::default;
     for (filter, expected) in [
         (none(), vec![3, 2, 1]),
         (HandoffFilter { task_id: Some(task_id(1)), ..none() }, vec![2, 1]),
         (HandoffFilter { status: Some(HandoffStatus::Accepted), ..none() }, vec![3]),
+        (HandoffFilter { status: Some(HandoffStatus::InputRequired), ..none() }, vec![2]),
+        (HandoffFilter { conversation: Some("talk-0".to_owned()), ..none() }, vec![2]),
+        (HandoffFilter { conversation: Some("talk-1".to_owned()), ..none() }, vec![3, 1]),
+        (HandoffFilter { conversation: Some("TALK-1".to_owned()), ..none() }, vec![]),
+        (
+            HandoffFilter {
+                conversation: Some("talk-1".to_owned()),
+                party: Some(agent("bob")),
+                ..none()
+            },
+            vec![1],
+        ),
         (HandoffFilter { source: Some(agent("alice")), ..none() }, vec![3, 2, 1]),
         (HandoffFilter { source: Some(agent("bob")), ..none() }, vec![]),
         (HandoffFilter { target: Some(agent("carol")), ..none() }, vec![3, 2]),
@@ -108,7 +133,8 @@ pub async fn handoffs_are_filtered(bed: Arc<Bed>) {
         (
             HandoffFilter {
                 task_id: Some(task_id(1)),
-                status: Some(HandoffStatus::Pending),
+                status: Some(HandoffStatus::InputRequired),
+                conversation: Some("talk-0".to_owned()),
                 source: Some(agent("alice")),
                 target: Some(agent("carol")),
                 party: Some(agent("carol")),
@@ -167,6 +193,11 @@ pub async fn open_handoffs_are_counted_by_receiver(bed: Arc<Bed>) {
     write(&bed.store, writes).await.unwrap();
     let open = bed.store.count_open(&acme()).await.unwrap();
     assert_eq!((open.len(), open[&agent("bob")], open[&agent("carol")]), (2, 2, 1));
+    let most = u128::try_from(MOST_OPEN).unwrap();
+    let crowd: Vec<_> = (10..10 + most).map(|n| given(n, n)).collect();
+    submit(&bed.store, &crowd).await;
+    let open = bed.store.count_open(&acme()).await.unwrap();
+    assert_eq!((open.len(), open[&agent("bob")], open[&agent("carol")]), (2, MOST_OPEN, 1));
 }
 
 pub async fn a_receipt_is_the_record_that_committed(bed: Arc<Bed>) {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use handoffd::domain::agent::Agent;
 use handoffd::domain::dead_letter::DeadLetterStatus;
-use handoffd::domain::escalation::{Escalation, EscalationStatus};
+use handoffd::domain::escalation::{Escalation, EscalationOutcome, EscalationStatus};
 use handoffd::domain::handoff::{DeliveryMode, HandoffStatus};
 use handoffd::domain::ids::{EscalationId, Micros};
 use handoffd::domain::money::Usd;
@@ -148,7 +148,7 @@ pub async fn escalations_are_kept_listed_and_found_when_overdue(bed: Arc<Bed>) {
     decided.status = EscalationStatus::Resolved;
     decided.resolved_at = Some(Micros(77));
     decided.resolved_by = Some("key_1".to_owned());
-    decided.resolution = Some("RETRY".to_owned());
+    decided.resolution = Some(EscalationOutcome::Retry);
     let rows = [keyed(decided.clone())].into();
     write(&bed.store, Writes { escalations: rows, ..Writes::default() }).await.unwrap();
     let found = bed.store.find_escalation(&(acme(), decided.id)).await.unwrap();

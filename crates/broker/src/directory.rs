@@ -24,12 +24,9 @@ use handoffd_store::store::contracts::ContractRow;
 use handoffd_store::store::schemas::PayloadSchemaRow;
 use handoffd_store::store::{AgentRow, KeyRow, Role, Store, StoreError};
 
-/// The authenticated caller.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Principal {
-    /// The caller's tenant.
     pub tenant: TenantId,
-    /// The caller's role.
     pub role: Role,
     /// The caller's agent, for [`Role::Agent`].
     pub agent: Option<AgentId>,
@@ -70,7 +67,6 @@ impl Agents {
 }
 
 impl Agents {
-    /// One agent's row.
     #[must_use]
     pub fn row(&self, id: &AgentId) -> Option<&AgentRow> {
         self.rows.get(id).map(Arc::as_ref)

@@ -68,12 +68,10 @@ pub enum ErasureInterrupted {
     /// The files could not be cleaned.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The broker is stopping.
     #[error("the broker stops")]
     Stopping,
 }
 
-/// Settings of erasures.
 #[derive(Debug, Clone, Copy)]
 pub struct ErasureSettings {
     /// Most data in one commit.
@@ -88,7 +86,6 @@ pub struct ErasureSettings {
 pub struct EraserContext {
     /// Store for reads and file cleaning.
     pub store: Arc<dyn Store>,
-    /// The write path.
     pub ledger: Ledger,
     /// Contents outside the database.
     pub cold: Arc<dyn ColdTier>,

@@ -7,9 +7,11 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
+use handoffd_core::domain::a2a::TaskState;
 use handoffd_core::domain::event::{
     Event, EventFilter, EventFormat, EventType, Position, TRACEPARENT,
 };
+use handoffd_core::domain::handoff::HANDED_ON;
 use handoffd_core::domain::ids::{AgentId, Micros, TenantId};
 use handoffd_core::evidence::commitment::unpack;
 use handoffd_store::store::events::{EventRow, EventScope};
@@ -45,6 +47,11 @@ documents! {
     HandoffRejected: "handoff.rejected",
     HandoffCompleted: "handoff.completed",
     HandoffReturned: "handoff.returned",
+    HandoffInputRequired: "handoff.input_required",
+    HandoffInputProvided: "handoff.input_provided",
+    HandoffStreamClosed: "handoff.stream_closed",
+    HandoffStreamAborted: "handoff.stream_aborted",
+    HandoffGroupEnded: "handoff.group_ended",
     HandoffRolledBack: "handoff.rolled_back",
     HandoffDeadLettered: "handoff.dead_lettered",
     HandoffEscalated: "handoff.escalated",
@@ -59,10 +66,8 @@ documents! {
     AlertRaised: "alert.raised",
 }
 
-/// A page of the feed.
 #[derive(Debug)]
 pub struct FeedPage {
-    /// Events of the page.
     pub items: Vec<EventRow>,
     /// Position of the next page, behind all examined events.
     pub next: Position,
@@ -154,7 +159,7 @@ impl Feed {
     ///
     /// # Errors
     /// When the store cannot say.
-    pub async fn tell(
+    pub async fn render(
         &self,
         row: &EventRow,
         format: EventFormat,
@@ -242,6 +247,15 @@ fn subject(event: &Event) -> Map<String, Value> {
         .collect()
 }
 
+/// The state to which an event brings a task of A2A: one that was handed on is not done.
+fn told_state(event: &Event) -> Option<TaskState> {
+    let handed_on = event.data.get("reason").and_then(Value::as_str) == Some(HANDED_ON);
+    match TaskState::after(event.kind) {
+        Some(TaskState::Completed) if handed_on => Some(TaskState::Working),
+        state => state,
+    }
+}
+
 fn envelope(row: &EventRow, format: EventFormat, data: &Value) -> Value {
     let event = &row.event;
     match format {
@@ -277,12 +291,30 @@ fn envelope(row: &EventRow, format: EventFormat, data: &Value) -> Value {
             }
             told
         }
+        EventFormat::A2a => json!({
+            "statusUpdate": {
+                "taskId": event.handoff_id.map(|id| id.to_string()),
+                "contextId": event.task_id.map(|id| id.to_string()),
+                "status": { "state": told_state(event), "timestamp": event.at.rfc3339() },
+                "metadata": { "eventId": row.id, "cursor": row.position.to_string() },
+            },
+        }),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_handoff_that_was_handed_on_is_not_told_as_completed() {
+        let event = |reason: &str| {
+            Event::new(EventType::HandoffCompleted, "acme".parse().unwrap(), Micros(0))
+                .with("reason", reason)
+        };
+        assert_eq!(told_state(&event(HANDED_ON)), Some(TaskState::Working));
+        assert_eq!(told_state(&event("x")), Some(TaskState::Completed));
+    }
 
     #[test]
     fn every_type_has_a_schema_of_its_name() {

@@ -16,6 +16,7 @@ use crate::vault::{AgentSecrets, SecretKind, Vault};
 use handoffd_core::contract::enforce::CompiledContract;
 use handoffd_core::domain::credential::{CredentialForms, SecretPolicy};
 use handoffd_core::domain::failure::Failure;
+use handoffd_core::domain::group::Group;
 use handoffd_core::domain::handoff::Handoff;
 use handoffd_core::domain::ids::{AgentId, HandoffId, Micros};
 use handoffd_core::domain::redaction::RedactionPolicy;
@@ -23,6 +24,7 @@ use handoffd_core::domain::trace_context::TraceContext;
 use handoffd_core::domain::warning::Warning;
 use handoffd_core::evidence::append::LoggedRecord;
 use handoffd_core::evidence::record::Actor;
+use handoffd_core::gate::safety::Scanner;
 use handoffd_core::gate::{Gate, GateLookup, GateVerdict, PassedMessage};
 use handoffd_store::clock::Clock;
 use handoffd_store::store::{Store, StoreError};
@@ -31,10 +33,13 @@ mod appeals;
 mod counts;
 mod draft;
 mod dry_run;
+mod earlier;
+mod groups;
 mod guarded;
 mod opinion;
 pub mod policies;
 mod refusal;
+pub mod stream;
 mod submit;
 pub mod what_if;
 
@@ -57,13 +62,25 @@ pub enum Answer {
         /// The handoff's current row.
         handoff: Box<Handoff>,
         /// Its record, where this call committed the handoff.
-        placed: Option<LoggedRecord>,
+        record: Option<LoggedRecord>,
         /// Whether an earlier call committed the handoff.
         replayed: bool,
         /// The contract that rules its edge.
         contract: Option<Arc<CompiledContract>>,
         /// A watch from before the commit, with [`Request::awaited`].
         watch: Option<HandoffWatch>,
+        /// Fields that the broker accepts without full effect.
+        warnings: Vec<Warning>,
+    },
+    /// Committed to many, now or before.
+    Group {
+        group: Box<Group>,
+        /// Its handoffs in the list's order; of a replay the first alone.
+        handoffs: Vec<Handoff>,
+        /// The record of the first, where this call committed the group.
+        record: Option<LoggedRecord>,
+        /// Whether an earlier call committed the group.
+        replayed: bool,
         /// Fields that the broker accepts without full effect.
         warnings: Vec<Warning>,
     },
@@ -107,15 +124,12 @@ impl From<Arc<StoreError>> for IntakeError {
 
 /// Submissions: gate, then ledger.
 pub struct Intake {
-    /// Stages and rules.
     pub gate: Arc<Gate>,
     /// The external classifier, if configured.
     pub second_opinion: Option<Arc<dyn SecondOpinion>>,
     /// Keys and agents.
     pub directory: Arc<Directory>,
-    /// The write path.
     pub ledger: Ledger,
-    /// Reads.
     pub store: Arc<dyn Store>,
     /// Rules that replace personal data and credentials before a message is stored.
     pub redaction: Arc<RedactionPolicy>,
@@ -123,16 +137,14 @@ pub struct Intake {
     pub vault: Vault,
     /// Source of the times of commands.
     pub clock: Arc<dyn Clock>,
-    /// Metrics.
     pub metrics: Arc<Metrics>,
-    /// The ledger's rules.
     pub rules: Rules,
+    pub streams: stream::Streams,
 }
 
 /// A request body with its share of the memory budget.
 #[derive(Clone)]
 pub struct Body {
-    /// The bytes.
     pub bytes: Bytes,
     /// Dropped after the work, also when the caller disconnects earlier.
     pub guard: Option<Arc<dyn std::any::Any + Send + Sync>>,
@@ -141,7 +153,6 @@ pub struct Body {
 /// The headers of a submission.
 #[derive(Debug, Clone, Default)]
 pub struct Request {
-    /// `Idempotency-Key`.
     pub idempotency_key: Option<String>,
     /// The request's own trace context, which goes before the message's.
     pub trace: Option<TraceContext>,
@@ -183,6 +194,9 @@ impl Intake {
         *noticed = Noticed::of(&verdict);
         let now = self.clock.now();
         match verdict {
+            GateVerdict::Pass(passed) if passed.group.is_some() => {
+                self.commit_group(principal, *passed, safety, request, now).await
+            }
             GateVerdict::Pass(passed) => {
                 self.commit(principal, *passed, safety, request, now).await
             }
@@ -245,7 +259,13 @@ impl Intake {
             run()
         };
         timer.observe_duration();
-        Ok(verdict)
+        self.beside_earlier(&principal.tenant, verdict).await
+    }
+
+    /// The safety rules in use.
+    #[must_use]
+    pub fn scanner(&self) -> Scanner {
+        self.gate.scanner.clone()
     }
 
     fn signing_secrets(
@@ -295,7 +315,7 @@ fn redacted(verdict: GateVerdict, policy: &RedactionPolicy) -> GateVerdict {
 #[must_use]
 pub fn actor(principal: &Principal) -> Actor {
     Actor {
-        role: principal.role.as_str().to_owned(),
+        role: principal.role.into(),
         agent_id: principal.agent.clone(),
         key_id: Some(principal.key_id.clone()),
     }

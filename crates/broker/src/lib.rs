@@ -5,6 +5,7 @@ pub mod audit;
 pub mod brokers;
 pub mod bundle;
 pub mod classifier;
+pub mod compress;
 pub mod config;
 pub mod dead_letters;
 pub mod directory;
@@ -20,6 +21,7 @@ pub mod recovery;
 pub mod retention;
 #[cfg(test)]
 mod simulation;
+pub mod summarizer;
 pub mod telemetry;
 pub mod trace;
 pub mod tree;

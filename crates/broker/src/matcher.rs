@@ -22,7 +22,6 @@ const TASK: &str = "You choose which AI agent should take a task. You are shown 
 /// Longest task text in a request, in bytes; the rest is cut.
 const LONGEST_TASK: usize = 8 * 1024;
 
-/// An external matcher.
 pub struct ExternalMatcher {
     service: JsonService,
     settings: config::Matcher,

@@ -125,7 +125,9 @@ impl Metrics {
 
     /// Counts a handoff's transition to its new status.
     pub fn count_transition(&self, handoff: &Handoff) {
-        if handoff.status == HandoffStatus::Pending {
+        // An accepted handoff with questions is one whose question was answered: it was counted when it was accepted.
+        let resumed = handoff.status == HandoffStatus::Accepted && !handoff.questions.is_empty();
+        if handoff.status == HandoffStatus::Pending || resumed {
             return;
         }
         let moment = match handoff.status {
@@ -173,6 +175,16 @@ impl Metrics {
             let over = self.pair_latency_over.with_label_values(pair);
             over.inc_by(u64::from(whole > p99));
         });
+    }
+
+    /// Counts the safety rules that refused a message or a result, and those that were only observed.
+    pub fn count_safety_rules(&self, refused: &[String], observed: &[String]) {
+        for rule in refused {
+            self.safety_findings.with_label_values(&[rule]).inc();
+        }
+        for rule in observed {
+            self.safety_observed.with_label_values(&[rule]).inc();
+        }
     }
 
     /// Counts a submission by its result, and its findings where it was refused.

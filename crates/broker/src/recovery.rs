@@ -9,20 +9,19 @@ use tokio_util::sync::CancellationToken;
 use crate::ledger::Ledger;
 use crate::ledger::command::{Command, Expire, Kind, LedgerError, Resolve};
 use crate::metrics::Metrics;
+use handoffd_core::domain::handoff::Handoff;
 use handoffd_core::domain::ids::Micros;
 use handoffd_core::evidence::record::Actor;
 use handoffd_store::clock::{self, Clock};
 use handoffd_store::fault::{self, Step};
-use handoffd_store::store::{Store, StoreError};
+use handoffd_store::store::{LogStore, Store, StoreError};
 
 /// Overdue handoffs read at once.
 const BATCH: i64 = 256;
 
-/// The sweeper's collaborators.
 pub struct Sweeper {
     /// Store of deadlines and claims.
     pub store: Arc<dyn Store>,
-    /// Receives the commands.
     pub ledger: Ledger,
     /// Source of the current time.
     pub clock: Arc<dyn Clock>,
@@ -46,35 +45,39 @@ impl Sweeper {
         }
     }
 
+    /// Expires handoffs, or ends their streams, as far as they are still due.
+    async fn expire(&self, now: Micros, overdue: Vec<Handoff>) {
+        let found = !overdue.is_empty();
+        if found {
+            fault::at(Step::SweepFound);
+        }
+        let expiries = overdue.into_iter().map(|handoff| {
+            self.ledger.handle(Command {
+                tenant: handoff.tenant,
+                at: now,
+                actor: Actor::broker(),
+                kind: Kind::Expire(Expire { task_id: handoff.task_id, handoff_id: handoff.id }),
+            })
+        });
+        for outcome in futures_util::future::join_all(expiries).await {
+            if let Err(err) = outcome {
+                tracing::warn!(error = %err, "an overdue handoff could not be expired");
+            }
+        }
+        if found {
+            fault::at(Step::SweepDone);
+        }
+    }
+
     async fn sweep(&self) {
         let now = self.clock.now();
         match self.store.list_overdue(now, BATCH).await {
-            Ok(overdue) => {
-                let found = !overdue.is_empty();
-                if found {
-                    fault::at(Step::SweepFound);
-                }
-                let expiries = overdue.into_iter().map(|handoff| {
-                    self.ledger.handle(Command {
-                        tenant: handoff.tenant,
-                        at: now,
-                        actor: Actor::broker(),
-                        kind: Kind::Expire(Expire {
-                            task_id: handoff.task_id,
-                            handoff_id: handoff.id,
-                        }),
-                    })
-                });
-                for outcome in futures_util::future::join_all(expiries).await {
-                    if let Err(err) = outcome {
-                        tracing::warn!(error = %err, "an overdue handoff could not be expired");
-                    }
-                }
-                if found {
-                    fault::at(Step::SweepDone);
-                }
-            }
+            Ok(overdue) => self.expire(now, overdue).await,
             Err(err) => tracing::warn!(error = %err, "deadlines could not be read"),
+        }
+        match self.store.list_idle_streams(now, BATCH).await {
+            Ok(idle) => self.expire(now, idle).await,
+            Err(err) => tracing::warn!(error = %err, "idle streams could not be read"),
         }
         match self.store.list_overdue_escalations(now, BATCH).await {
             Ok(overdue) => {
@@ -157,7 +160,7 @@ pub async fn tend(store: Arc<dyn Store>, stopping: CancellationToken) {
 ///
 /// # Errors
 /// [`StoreError`] where a batch cannot be found or resolved.
-pub async fn settle_all_in_doubt(store: &dyn Store) -> Result<(), StoreError> {
+pub async fn settle_all_in_doubt(store: &dyn LogStore) -> Result<(), StoreError> {
     let mut seen = BTreeSet::new();
     store.settle_in_doubt(&mut seen).await?;
     if !seen.is_empty() {

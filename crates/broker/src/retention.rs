@@ -51,9 +51,7 @@ const PAUSE: Duration = Duration::from_millis(250);
 pub struct PurgeCounts {
     /// Purged contents of records.
     pub contents: i64,
-    /// Purged personal data.
     pub personal_data: i64,
-    /// Purged checkpoints.
     pub checkpoints: i64,
     /// Records with expired data that is held.
     pub held: i64,
@@ -73,7 +71,6 @@ pub enum PurgeError {
     /// Another broker is purging this tenant.
     #[error("another broker purges tenant {0}")]
     Busy(String),
-    /// The ledger refused.
     #[error(transparent)]
     Ledger(#[from] LedgerError),
     /// The store or the archive is unavailable.
@@ -85,7 +82,6 @@ pub enum PurgeError {
 pub struct Purger {
     /// Store for reads and file cleaning.
     pub store: Arc<dyn Store>,
-    /// The write path.
     pub ledger: Ledger,
     /// Contents outside the database.
     pub cold: Arc<dyn ColdTier>,

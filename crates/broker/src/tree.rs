@@ -8,7 +8,7 @@ use handoffd_core::evidence::merkle::{self, Hash, TILE_WIDTH};
 use handoffd_core::evidence::receipt::{Notary, Receipt};
 use handoffd_core::evidence::record::SealedRecord;
 use handoffd_core::evidence::tiles::{TilePath, TileRequests, Tiles, wanted};
-use handoffd_store::store::{Result, Store};
+use handoffd_store::store::{LogStore, Result};
 
 /// The path from a record to the root of the tree of `size` records; `None` where the index is out of range or the
 /// log is shorter.
@@ -16,7 +16,7 @@ use handoffd_store::store::{Result, Store};
 /// # Errors
 /// [`handoffd_store::store::StoreError`] where the store cannot be read.
 pub async fn inclusion(
-    store: &dyn Store,
+    store: &dyn LogStore,
     tenant: &TenantId,
     index: u64,
     size: u64,
@@ -35,7 +35,7 @@ pub async fn inclusion(
 /// # Errors
 /// [`handoffd_store::store::StoreError`] where the store cannot be read.
 pub async fn inclusions(
-    store: &dyn Store,
+    store: &dyn LogStore,
     tenant: &TenantId,
     indexes: &[u64],
     size: u64,
@@ -55,7 +55,7 @@ pub async fn inclusions(
 /// # Errors
 /// [`handoffd_store::store::StoreError`] where the store cannot be read.
 pub async fn consistency(
-    store: &dyn Store,
+    store: &dyn LogStore,
     tenant: &TenantId,
     old: u64,
     new: u64,
@@ -73,7 +73,7 @@ pub async fn consistency(
 ///
 /// # Errors
 /// [`handoffd_store::store::StoreError`] where the store cannot be read.
-pub async fn root(store: &dyn Store, tenant: &TenantId, size: u64) -> Result<Option<Hash>> {
+pub async fn root(store: &dyn LogStore, tenant: &TenantId, size: u64) -> Result<Option<Hash>> {
     let tiles = read(store, tenant, |nodes| {
         merkle::root(nodes, size);
     });
@@ -86,7 +86,7 @@ pub async fn root(store: &dyn Store, tenant: &TenantId, size: u64) -> Result<Opt
 /// # Errors
 /// [`handoffd_store::store::StoreError`] where the store cannot be read.
 pub async fn receipt(
-    store: &dyn Store,
+    store: &dyn LogStore,
     notary: &Notary,
     tenant: &TenantId,
     sealed: &SealedRecord,
@@ -111,7 +111,7 @@ pub async fn receipt(
 /// # Errors
 /// [`handoffd_store::store::StoreError`] where the store cannot be read.
 pub async fn tile(
-    store: &dyn Store,
+    store: &dyn LogStore,
     tenant: &TenantId,
     path: &TilePath,
 ) -> Result<Option<Vec<u8>>> {
@@ -144,7 +144,7 @@ pub const FIND_LEAF: u64 = 1 << 16;
 /// # Errors
 /// [`handoffd_store::store::StoreError`] where the store cannot be read.
 pub async fn find_leaf(
-    store: &dyn Store,
+    store: &dyn LogStore,
     tenant: &TenantId,
     hash: &Hash,
     size: u64,
@@ -205,7 +205,7 @@ impl CosignedHeads {
 }
 
 async fn read(
-    store: &dyn Store,
+    store: &dyn LogStore,
     tenant: &TenantId,
     proof: impl FnOnce(&TileRequests),
 ) -> Result<Tiles> {

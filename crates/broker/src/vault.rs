@@ -160,11 +160,24 @@ pub enum SecretKind {
     Webhook,
 }
 
+/// What a subscriber's endpoint asks for: values of headers.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EndpointCredentials {
+    /// Of `Authorization`.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub authorization: Option<String>,
+    /// Of `X-A2A-Notification-Token`.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub token: Option<String>,
+}
+
 /// The secrets of one agent or subscription in stored form: JSON, each sealed.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AgentSecrets {
     signing: Vec<SealedSecret>,
     webhook: Vec<SealedSecret>,
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    credentials: Option<SealedSecret>,
 }
 
 /// Most valid secrets of a kind: the current and the previous one.
@@ -177,7 +190,6 @@ impl AgentSecrets {
         serde_json::from_str(text).unwrap_or_default()
     }
 
-    /// The stored form.
     #[must_use]
     pub fn to_text(&self) -> String {
         serde_json::to_string(self).unwrap_or_default()
@@ -188,6 +200,39 @@ impl AgentSecrets {
             SecretKind::Signing => &mut self.signing,
             SecretKind::Webhook => &mut self.webhook,
         }
+    }
+
+    /// Keeps what an endpoint asks for, sealed, in the place of what was kept before.
+    ///
+    /// # Errors
+    /// As [`Vault::seal`].
+    pub fn keep_credentials(
+        &mut self,
+        vault: &Vault,
+        tenant: &TenantId,
+        owner: &impl std::fmt::Display,
+        credentials: &EndpointCredentials,
+    ) -> Result<(), VaultError> {
+        let text = Zeroizing::new(serde_json::to_vec(credentials).unwrap_or_default());
+        let sealed = vault.seal(&credentials_place(tenant, owner), &text)?;
+        self.credentials = Some(SealedSecret { sealed: STANDARD.encode(sealed), until: None });
+        Ok(())
+    }
+
+    /// What an endpoint asks for; nothing where nothing is kept.
+    ///
+    /// # Errors
+    /// [`VaultError::DoesNotOpen`].
+    pub fn credentials(
+        &self,
+        vault: &Vault,
+        tenant: &TenantId,
+        owner: &impl std::fmt::Display,
+    ) -> Result<EndpointCredentials, VaultError> {
+        let Some(kept) = &self.credentials else { return Ok(EndpointCredentials::default()) };
+        let sealed = STANDARD.decode(&kept.sealed).map_err(|_| VaultError::DoesNotOpen)?;
+        let text = vault.open(&credentials_place(tenant, owner), &sealed)?;
+        serde_json::from_slice(&text).map_err(|_| VaultError::DoesNotOpen)
     }
 
     /// Creates a new current secret; the previous one stays valid until `until`. Returns the new secret's text,
@@ -248,6 +293,10 @@ fn place(tenant: &TenantId, owner: &impl std::fmt::Display, kind: SecretKind) ->
     format!("{tenant}/{owner}/{kind:?}")
 }
 
+fn credentials_place(tenant: &TenantId, owner: &impl std::fmt::Display) -> String {
+    format!("{tenant}/{owner}/Credentials")
+}
+
 /// A random API key: `hd_` and 256 random bits in base64url. Shown once.
 #[must_use]
 pub fn new_api_key() -> Zeroizing<String> {
@@ -283,6 +332,22 @@ mod tests {
         let check = vault().check_value().unwrap();
         assert!(!vault().accepts(&check));
         assert!(Vault::from_base64("c2hvcnQ=").is_err());
+    }
+
+    #[test]
+    fn credentials_open_for_their_owner_alone_and_are_not_kept_in_the_clear() {
+        let vault = vault();
+        let (tenant, mut secrets) = ("acme".parse().unwrap(), AgentSecrets::default());
+        let nothing = EndpointCredentials::default();
+        assert_eq!(secrets.credentials(&vault, &tenant, &"s/1"), Ok(nothing));
+        let said =
+            EndpointCredentials { authorization: Some("Bearer x1y2".to_owned()), token: None };
+        secrets.keep_credentials(&vault, &tenant, &"s/1", &said).unwrap();
+        let text = secrets.to_text();
+        assert!(!text.contains("x1y2"), "{text}");
+        let kept = AgentSecrets::parse(&text);
+        assert_eq!(kept.credentials(&vault, &tenant, &"s/1"), Ok(said));
+        assert!(kept.credentials(&vault, &tenant, &"s/2").is_err());
     }
 
     #[test]

@@ -17,16 +17,15 @@ use crate::domain::money::Usd;
 /// The cost of one handoff.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct HopCost {
-    /// The handoff's id.
     pub handoff_id: String,
-    /// The sender.
     pub source: String,
-    /// The receiver.
     pub target: String,
     /// The sender's spending since its last statement, as of the handoff.
     pub sender: Spending,
     /// The receiver's final spending without what it handed on.
     pub receiver: Spending,
+    /// What a model's summary of its message cost the operator: no part of the task's cost.
+    pub compression: Usd,
     /// Whether the record states the counted spending; otherwise the figure is a difference.
     booked: bool,
 }
@@ -46,6 +45,9 @@ impl HopCost {
         if let (Some(view), true) = (view.as_object_mut(), self.booked) {
             view.insert("senderSpentUSD".to_owned(), json!(self.sender.usd));
             view.insert("receiverSpentUSD".to_owned(), json!(self.receiver.usd));
+        }
+        if let (Some(view), true) = (view.as_object_mut(), self.compression > Usd(0)) {
+            view.insert("compressionUSD".to_owned(), json!(self.compression));
         }
         view
     }
@@ -94,6 +96,13 @@ impl Account {
                     hop.receiver = hop.receiver.plus(spent);
                 }
             }
+            (Some("COMPRESSED"), None) => {
+                let id = text(body, "/handoffId");
+                let cost = body.pointer("/compression/costUSD").and_then(Value::as_f64);
+                if let Some(hop) = self.hops.iter_mut().rev().find(|hop| hop.handoff_id == id) {
+                    hop.compression = Usd::from_f64(cost.unwrap_or_default());
+                }
+            }
             (_, None) => {}
         }
     }
@@ -118,6 +127,7 @@ impl Account {
             target,
             sender: spent.unwrap_or(difference),
             receiver: Spending::default(),
+            compression: Usd(0),
             booked: spent.is_some(),
         });
     }
@@ -128,7 +138,6 @@ impl Account {
         &self.hops
     }
 
-    /// Total spending.
     #[must_use]
     pub fn total(&self) -> Spending {
         self.hops.iter().fold(Spending::default(), |sum, hop| sum.plus(hop.total()))
@@ -229,6 +238,19 @@ mod tests {
             json!({"handoffId": "2", "agentId": "b", "usd": 0.12, "tokens": {"prompt": 200, "completion": 0}}),
             "as versions before the books wrote it"
         );
+    }
+
+    #[test]
+    fn a84_a_summarys_cost_stands_on_its_hop_and_is_no_part_of_the_tasks() {
+        let compressed =
+            json!({ "kind": "COMPRESSED", "handoffId": "1", "compression": { "costUSD": 0.001 } });
+        let cost = account(&[hop("1", None, "a", 0.08, 100), compressed]).cost();
+        assert_eq!(
+            (&cost["totalUSD"], &cost["perHop"][0]["compressionUSD"]),
+            (&json!(0.08), &json!(0.001))
+        );
+        let plain = account(&[hop("1", None, "a", 0.08, 100)]).cost();
+        assert!(plain["perHop"][0].get("compressionUSD").is_none());
     }
 
     #[test]

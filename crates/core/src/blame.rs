@@ -1,5 +1,5 @@
 //! Attribution of a value: the first hop, going back along a handoff's parents, that already had it. Pure. The input
-//! is a task's `HANDOFF` records in log order; only a hash of each hop's value is kept, so memory grows with the
+//! is a task's `HANDOFF` and `STREAM_CLOSED` records in log order; only a hash of each hop's value is kept, so memory grows with the
 //! number of hops alone.
 //!
 //! A value that equals the parent's was carried over, not written. An erased message on the way makes the answer
@@ -54,13 +54,11 @@ impl Pointer {
         Ok(Self(text.to_owned()))
     }
 
-    /// The pointer's text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The value at the pointer in a message.
     #[must_use]
     pub fn find<'a>(&self, message: &'a Value) -> Option<&'a Value> {
         message.pointer(&self.0)
@@ -72,7 +70,6 @@ impl Pointer {
 pub enum ValueState {
     /// A present value, as the SHA-256 of its RFC 8785 form.
     Value([u8; 32]),
-    /// No value.
     Absent,
     /// Unknown: the message was erased.
     Erased,
@@ -152,6 +149,13 @@ impl<T> Blame<T> {
         let parent = parent.and_then(|id| self.by_id.get(id).copied());
         self.by_id.insert(id, self.hops.len());
         self.hops.push(BlameHop { parent, seen, what });
+    }
+
+    /// Replaces the message of a hop: a stream was closed, and the assembled message is the hop's. `false` for an unknown hop.
+    pub fn replace(&mut self, id: &str, seen: ValueState, what: T) -> bool {
+        let Some(hop) = self.by_id.get(id).map(|at| &mut self.hops[*at]) else { return false };
+        (hop.seen, hop.what) = (seen, what);
+        true
     }
 
     /// Attributes the value in a hop's message; `None` for an unknown hop.
@@ -251,6 +255,16 @@ mod tests {
         assert_eq!(blame.of("c").unwrap().writer, Some(&"a"));
         assert_eq!(blame.of("b").unwrap().writer, Some(&"b"));
         assert_eq!(blame.of("d").unwrap().writer, Some(&"d"));
+    }
+
+    #[test]
+    fn a_value_that_came_in_pieces_is_its_senders_and_not_the_next_hops() {
+        let mut blame = Blame::default();
+        blame.add("a".to_owned(), None, seen(None), "opening");
+        assert!(blame.replace("a", seen(Some(1)), "whole"));
+        blame.add("b".to_owned(), Some("a"), seen(Some(1)), "b");
+        assert_eq!(blame.of("b").unwrap().writer, Some(&"whole"));
+        assert!(!blame.replace("nobody", seen(Some(2)), "x"));
     }
 
     #[test]

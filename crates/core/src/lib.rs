@@ -3,6 +3,7 @@
 pub mod account;
 pub mod blame;
 pub mod bundle;
+pub mod context;
 pub mod contract;
 pub mod domain;
 pub mod evidence;

@@ -38,7 +38,6 @@ impl ManualClock {
         Self(AtomicI64::new(at.0))
     }
 
-    /// Advances the clock.
     pub fn advance(&self, by: std::time::Duration) {
         self.0.fetch_add(i64::try_from(by.as_micros()).unwrap_or(i64::MAX), Ordering::Relaxed);
     }

@@ -31,10 +31,40 @@ pub enum Step {
     HeadKept,
     /// The outbox gave claims; nothing was sent.
     ClaimDone,
+    /// Within a transaction that commits a group's branches: decided, nothing written.
+    GroupDecided,
+    /// A group's branches were committed; the sender was not answered.
+    GroupDone,
+    /// Within a transaction that ends a group: decided, nothing written.
+    JoinDecided,
+    /// A group's end was committed; no caller was answered.
+    JoinDone,
+    /// A chunk passed the gate, and was not said to the ledger.
+    ChunkJudged,
+    /// Within a transaction that takes a chunk: decided, nothing written.
+    ChunkDecided,
+    /// A chunk was committed; its sender was not answered.
+    ChunkDone,
+    /// Within a transaction that ends a stream: decided, nothing written.
+    StreamEndDecided,
+    /// A stream's end was committed; no caller was answered.
+    StreamEndDone,
+    /// A stream's line is leased; nothing was sent.
+    LineClaimed,
+    /// A chunk is about to be sent.
+    ChunkSending,
+    /// The receiver took a chunk; the line does not say so.
+    ChunkSent,
+    /// A line was written behind the chunk that its receiver took; the next chunk was not sent.
+    LineWritten,
     /// A claim, from the outbox or fresh from the ledger, is about to be sent.
     SendBegin,
     /// The receiver has had the request and has begun to answer; the answer is not read.
     SendAnswered,
+    /// A claimed message is compressed, and no record says so.
+    CompressBegin,
+    /// The compressed message was committed; nothing was sent.
+    CompressDone,
     /// An attempt's outcome is known, and not yet said to the ledger.
     SettleBegin,
     /// An attempt's outcome was committed; the receiver's place is not free yet.
@@ -140,6 +170,26 @@ impl Step {
         Self::PurgeScrubbed,
     ];
 
+    /// The steps of a compression, in their order.
+    pub const COMPRESS: [Self; 2] = [Self::CompressBegin, Self::CompressDone];
+
+    /// The steps of a group, in their order.
+    pub const GROUP: [Self; 4] =
+        [Self::GroupDecided, Self::GroupDone, Self::JoinDecided, Self::JoinDone];
+
+    /// The steps of a stream, from a chunk's commit to its delivery by webhook.
+    pub const STREAM: [Self; 9] = [
+        Self::ChunkJudged,
+        Self::ChunkDecided,
+        Self::ChunkDone,
+        Self::StreamEndDecided,
+        Self::StreamEndDone,
+        Self::LineClaimed,
+        Self::ChunkSending,
+        Self::ChunkSent,
+        Self::LineWritten,
+    ];
+
     /// The steps between two databases.
     pub const APART: [Self; 2] = [Self::ApartPrepared, Self::ApartDecided];
 
@@ -154,11 +204,26 @@ impl Step {
             Self::CommitDone => "commit.done",
             Self::RollbackDecided => "rollback.decided",
             Self::RollbackDone => "rollback.done",
+            Self::GroupDecided => "group.decided",
+            Self::GroupDone => "group.done",
+            Self::JoinDecided => "join.decided",
+            Self::JoinDone => "join.done",
+            Self::ChunkJudged => "chunk.judged",
+            Self::ChunkDecided => "chunk.decided",
+            Self::ChunkDone => "chunk.done",
+            Self::StreamEndDecided => "stream.end.decided",
+            Self::StreamEndDone => "stream.end.done",
+            Self::LineClaimed => "line.claimed",
+            Self::ChunkSending => "chunk.sending",
+            Self::ChunkSent => "chunk.sent",
+            Self::LineWritten => "line.written",
             Self::HeadSign => "head.sign",
             Self::HeadKept => "head.kept",
             Self::ClaimDone => "claim.done",
             Self::SendBegin => "send.begin",
             Self::SendAnswered => "send.answered",
+            Self::CompressBegin => "compress.begin",
+            Self::CompressDone => "compress.done",
             Self::SettleBegin => "settle.begin",
             Self::SettleDone => "settle.done",
             Self::InboxClaimed => "inbox.claimed",
@@ -200,7 +265,6 @@ pub enum Io {
 }
 
 impl Io {
-    /// Every call.
     pub const ALL: [Self; 3] = [Self::Begin, Self::Commit, Self::Committed];
 
     /// Its name in `FAILPOINTS`.
@@ -241,6 +305,12 @@ pub fn at(step: Step) {
     fail::fail_point!(step.name(), |_| std::process::abort());
 }
 
+/// Whether a test armed the step: only then is it worth a wait of its own.
+#[must_use]
+pub fn is_armed(step: Step) -> bool {
+    compiled_in() && fail::list().iter().any(|(name, _)| name == step.name())
+}
+
 /// Whether this call is to fail.
 #[inline]
 #[must_use]
@@ -263,6 +333,9 @@ mod tests {
             .iter()
             .chain(&Step::ARCHIVE)
             .chain(&Step::APART)
+            .chain(&Step::COMPRESS)
+            .chain(&Step::GROUP)
+            .chain(&Step::STREAM)
             .chain(erase)
             .chain(&[Step::PurgePage, Step::PurgeForgotten, Step::PurgeScrubbed])
             .map(|step| step.name())

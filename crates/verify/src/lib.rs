@@ -37,7 +37,6 @@ pub enum FileError {
     Receipt(String, ReceiptError),
 }
 
-/// The kinds of files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum FileKind {
     Bundle,

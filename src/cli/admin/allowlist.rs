@@ -1,5 +1,3 @@
-//! `handoffd allowlist`.
-
 use super::resource::{Action, Arg, ArgTarget, Column, Kind, Resource, Shape, Verb};
 
 const AGENT: Arg = Arg::path("AGENT", "The agent that hands off");

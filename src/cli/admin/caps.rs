@@ -1,5 +1,3 @@
-//! `handoffd caps`.
-
 use super::resource::{Action, Arg, Column, Kind, Resource, Shape, Verb};
 
 const WINDOW: Arg = Arg::path("WINDOW", "How long what was spent counts: PT1H, P1D, P7D, …");

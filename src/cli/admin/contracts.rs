@@ -1,5 +1,3 @@
-//! `handoffd contracts`.
-
 use std::path::Path;
 
 use serde_json::{Value, json};

@@ -1,5 +1,3 @@
-//! `handoffd dead-letters`.
-
 use std::time::Duration;
 
 use serde_json::{Value, json};

@@ -1,5 +1,3 @@
-//! `handoffd escalations`.
-
 use super::resource::{Action, Arg, CURSOR, Column, Kind, REASON, Resource, Shape, Verb};
 
 const ESCALATION: Arg = Arg::path("ESCALATION", "The escalation's UUID");

@@ -152,7 +152,6 @@ fn number(text: &str) -> Result<f64, String> {
     serde_json::from_str(text).map_err(|_| "must be a number such as 12.5".to_owned())
 }
 
-/// Runs the action.
 pub(super) async fn run(asked: ActionRequest, config: Config, output: Output) -> Exit {
     match carry_out(&asked, &config, output).await {
         Ok(exit) => exit,
@@ -176,7 +175,6 @@ enum AdminError {
     Input(String),
     /// The answer could not be written.
     Output(io::Error),
-    /// The request failed.
     Api(ClientError),
 }
 

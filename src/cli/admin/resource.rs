@@ -10,11 +10,9 @@ use crate::cli::client::Request;
 /// A collection of the API.
 #[derive(Debug)]
 pub(super) struct Resource {
-    /// Command name.
     pub(super) name: &'static str,
     /// One line of help.
     pub(super) about: &'static str,
-    /// Actions of the resource.
     pub(super) actions: &'static [Action],
 }
 
@@ -41,18 +39,14 @@ impl Verb {
     }
 }
 
-/// An action on a resource.
 #[derive(Debug)]
 pub(super) struct Action {
-    /// Subcommand name.
     pub(super) name: &'static str,
     /// One line of help.
     pub(super) about: &'static str,
-    /// The request's method.
     pub(super) verb: Verb,
     /// The request's path; `{name}` stands for the argument of that name.
     pub(super) path: &'static str,
-    /// Arguments.
     pub(super) args: &'static [Arg],
     /// Body members that the action itself implies, as pointers and texts.
     pub(super) fixed: &'static [(&'static str, &'static str)],
@@ -144,7 +138,6 @@ pub(super) struct Arg {
 /// Type of an argument's value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// A text.
     Text,
     /// A number, not below zero.
     Number,
@@ -156,7 +149,6 @@ pub(super) enum Kind {
     Flag,
     /// One of these values.
     Choice(&'static [&'static str]),
-    /// A repeatable text.
     List,
     /// A file's content; `-` is the standard input.
     File,
@@ -167,9 +159,7 @@ pub(super) enum Kind {
 /// Part of the request that takes an argument.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ArgTarget {
-    /// A path segment.
     Path,
-    /// A query parameter.
     Query(&'static str),
     /// The body member at this pointer.
     Body(&'static str),
@@ -190,7 +180,6 @@ impl Arg {
         Self { positional: true, required: true, ..arg }
     }
 
-    /// A parameter.
     pub(super) const fn query(
         name: &'static str,
         parameter: &'static str,
@@ -220,7 +209,6 @@ impl Arg {
         Self::new(name, help, kind, ArgTarget::Plan)
     }
 
-    /// The same, needed.
     pub(super) const fn needed(self) -> Self {
         Self { required: true, ..self }
     }

@@ -1,5 +1,3 @@
-//! `handoffd schemas`.
-
 use serde_json::{Value, json};
 
 use super::request::{ArgValues, addressed};

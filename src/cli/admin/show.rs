@@ -18,7 +18,6 @@ const RULED: TableStyle = TableStyle::new()
     .header_separator(LineStyle::none().fill('═').junction('═'))
     .bottom_border(LineStyle::none().fill('─').junction('─'));
 
-/// The output medium.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum OutputMedium {
     /// A terminal of this width: ruled tables and wrapped texts.

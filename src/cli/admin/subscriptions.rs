@@ -1,5 +1,3 @@
-//! `handoffd subscriptions`.
-
 use serde_json::Value;
 
 use super::agents::OVERLAP;

@@ -1,5 +1,3 @@
-//! `handoffd tasks`.
-
 use super::resource::{Action, Arg, CURSOR, Column, Kind, REASON, Resource, Shape, Verb};
 
 const TASK: Arg = Arg::path("TASK", "The task's UUID");

@@ -1,5 +1,3 @@
-//! `handoffd what-if`.
-
 use std::time::Duration;
 
 use serde_json::{Value, json};

@@ -30,7 +30,6 @@ pub(super) struct Caller {
     key: String,
 }
 
-/// An answer of the broker.
 pub(super) struct BrokerAnswer {
     pub(super) status: u16,
     pub(super) body: Value,
@@ -107,7 +106,6 @@ struct WebhookState {
     refused: AtomicUsize,
 }
 
-/// An agent of the demo.
 pub(super) struct DemoAgent {
     pub(super) id: &'static str,
     /// This run of the agent.

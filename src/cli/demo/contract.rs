@@ -5,7 +5,6 @@ use serde_json::{Value, json};
 use super::agents::{DemoAgent, DemoRole, DemoVerdict};
 use handoffd_store::clock::{self, Clock, SystemClock};
 
-/// The document.
 pub(super) const DOCUMENT: &str =
     "Supply Agreement Meridian Components / Halvorsen Pumps, 2026-06-11";
 

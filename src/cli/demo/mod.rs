@@ -15,14 +15,15 @@ use handoffd_broker::config::Config;
 use report::DemoReport;
 
 mod agents;
+mod context;
 mod contract;
+mod fan_out;
 mod report;
 mod story;
 
 /// The longest that the story may take; it needs about a second.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// `handoffd demo`.
 #[derive(Debug, ClapArgs)]
 pub(super) struct Args {
     /// Keep the store in this folder, to look at afterwards

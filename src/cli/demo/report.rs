@@ -38,7 +38,6 @@ impl DemoReport {
         Self { output, steps: Vec::new(), checks: Vec::new(), kept: None }
     }
 
-    /// Begins a step.
     pub(super) fn step(&mut self, title: impl Into<String>) {
         let title = title.into();
         if self.output == Output::Text {

@@ -1,11 +1,14 @@
-//! The story: three boundaries, one rejection with rollback, one injection, one refusal.
+//! The story: three boundaries, one rejection with rollback, one injection, one refusal, one compressed message whose answer
+//! comes back, one message to three receivers.
 
 use std::net::SocketAddr;
 
 use serde_json::{Value, json};
 
 use super::agents::{BrokerAnswer, Caller, DemoAgent, DemoVerdict};
+use super::context;
 use super::contract::{self, Draft, ROLES, UNREADABLE};
+use super::fan_out;
 use super::report::DemoReport;
 use handoffd_core::gate::address::NOT_ON_ALLOWLIST;
 use handoffd_store::clock;
@@ -41,6 +44,8 @@ pub(super) async fn tell(
     boundary_3(report, &mut stage, &second).await?;
     refusal(report, &stage, &second).await?;
     injection(report, &stage).await?;
+    correspondence(report, &stage, broker).await?;
+    reviews(report, &stage, broker).await?;
     let trace = trace(report, &stage).await?;
     let StoryStage { intake, extraction, risk, summary, .. } = stage;
     Ok(StoryResult { agents: vec![intake, extraction, risk, summary], trace })
@@ -324,6 +329,62 @@ async fn injection(report: &mut DemoReport, stage: &StoryStage) -> Outcome {
         json!([handoff.text("/status"), handoff.body["attempts"]]),
     );
     Ok(())
+}
+
+/// A conversation beyond its receiver's window, on a task of its own that comes back.
+async fn correspondence(
+    report: &mut DemoReport,
+    stage: &StoryStage,
+    broker: SocketAddr,
+) -> Outcome {
+    report.step("A conversation that is too long for its receiver, and an answer that comes back");
+    let edge = (stage.intake.id, "clause-extraction-agent");
+    let reader = context::prepare(&stage.operator, broker, edge).await?;
+    let task = clock::random_id().to_string();
+    let draft = Draft {
+        task: &task,
+        parent: None,
+        from: &stage.intake,
+        to: "reader",
+        description: "INITIAL",
+        done: Vec::new(),
+        left: &[("s1", "Find the liability cap, and what is still open")],
+        state: json!({ "documentId": contract::DOCUMENT }),
+        checkpoint: json!({ "step": "asked about the correspondence" }),
+        spent_cents: 1,
+        tokens: (300, 40),
+        summary: "The correspondence with the supplier, as it came in.",
+        verbatim: context::conversation(),
+    };
+    let answer = stage.intake.submit(context::addressed(draft.message()), false).await?;
+    let committed = answer.expect(202, "the correspondence")?;
+    context::answered(report, (&stage.intake, &reader), &committed).await
+}
+
+/// One message to three reviewers, on a task of its own.
+async fn reviews(report: &mut DemoReport, stage: &StoryStage, broker: SocketAddr) -> Outcome {
+    report.step("To several receivers: one message to three reviewers, with a quorum of two");
+    let edge = (stage.intake.id, "clause-extraction-agent");
+    let reviewers = fan_out::prepare(&stage.operator, broker, edge).await?;
+    let task = clock::random_id().to_string();
+    let draft = Draft {
+        task: &task,
+        parent: None,
+        from: &stage.intake,
+        to: "reviewer",
+        description: "INITIAL",
+        done: Vec::new(),
+        left: &[("s1", "Approve the summary, or say why not")],
+        state: json!({ "documentId": contract::DOCUMENT, "summary": contract::summary() }),
+        checkpoint: json!({ "step": "sent to review" }),
+        spent_cents: 1,
+        tokens: (400, 60),
+        summary: "The summary is written; it needs two approvals.",
+        verbatim: json!([]),
+    };
+    let answer = stage.intake.submit(fan_out::addressed(draft.message()), false).await?;
+    let committed = answer.expect(202, "the reviews")?;
+    fan_out::answered(report, (&stage.operator, &reviewers), &committed).await
 }
 
 async fn trace(report: &mut DemoReport, stage: &StoryStage) -> Outcome<Value> {

@@ -28,7 +28,7 @@ both! {
             .post(
                 "/agents",
                 &json!({
-                    "agentId": "a", "contextWindowTokens": 8000, "supervisorId": "boss",
+                    "agentId": "a", "tokenizer": "o200k", "supervisorId": "boss",
                     "handoffTargets": ["b", "type:a", "type:nobody"],
                     "delivery": { "mode": "pull", "timeoutMs": 500 },
                 }),
@@ -41,7 +41,7 @@ both! {
                 ("UNKNOWN_AGENT", "/handoffTargets/0"),
                 ("UNKNOWN_AGENT", "/handoffTargets/2"),
                 ("UNKNOWN_AGENT", "/supervisorId"),
-                ("WITHOUT_EFFECT", "/contextWindowTokens"),
+                ("WITHOUT_EFFECT", "/tokenizer"),
                 ("WITHOUT_EFFECT", "/delivery/timeoutMs"),
             ]
         );
@@ -54,7 +54,7 @@ both! {
         );
         broker.pull("b", &[]).await;
         let mended = json!({
-            "contextWindowTokens": null, "supervisorId": "b", "handoffTargets": ["b"],
+            "tokenizer": null, "supervisorId": "b", "handoffTargets": ["b"],
             "delivery": { "mode": "pull" },
         });
         let mended = broker.admin.patch("/agents/a", &mended).await.expect(200);

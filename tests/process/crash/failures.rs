@@ -11,8 +11,9 @@ use handoffd::fault::Step;
 use reqwest::Method;
 use serde_json::{Value, json};
 
+use super::RESTS_WITHIN;
 use super::fleet::Fleet;
-use super::{RESTS_WITHIN, below};
+use super::rig::below;
 use crate::kills::rounds;
 use crate::receiver::{Seen, accepting};
 use crate::site::{ADMIN_KEY, Side, Site};
@@ -100,7 +101,7 @@ struct Failing {
     refused: Value,
 }
 
-async fn ask(
+pub(super) async fn ask(
     base: &str,
     method: Method,
     path: &str,

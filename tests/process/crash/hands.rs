@@ -26,6 +26,8 @@ pub struct Hands {
     bases: Vec<watch::Receiver<String>>,
     seen: Arc<Seen>,
     done: Arc<Done>,
+    /// Whether what it accepted may be taken from it: only what it completed counts as carried out then.
+    withdrawn: bool,
     http: reqwest::Client,
 }
 
@@ -77,8 +79,19 @@ impl Hands {
             bases,
             seen: Arc::clone(seen),
             done: Arc::clone(done),
+            withdrawn: false,
             http: client(),
         }
+    }
+
+    /// One whose handoffs end when enough others have completed theirs.
+    pub fn withdrawn(self) -> Self {
+        Self { withdrawn: true, ..self }
+    }
+
+    /// Writes a delivery by webhook down.
+    pub fn note(&self, headers: &HeaderMap) -> Delivery {
+        noted(&self.seen, headers)
     }
 
     /// Tells it its key.
@@ -116,7 +129,7 @@ impl Hands {
         }
     }
 
-    async fn heard(&self, word: &str, handoff: &str, token: i64) -> bool {
+    pub async fn heard(&self, word: &str, handoff: &str, token: i64) -> bool {
         loop {
             if let Some(taken) = self.say(word, handoff, token).await {
                 return taken;
@@ -125,9 +138,19 @@ impl Hands {
         }
     }
 
+    /// Completes what it has accepted, and writes down that the broker took it.
+    pub async fn finish(&self, handoff: &str, token: i64) {
+        if self.heard("complete", handoff, token).await {
+            self.done.add(handoff, token);
+        }
+    }
+
     /// From the acceptance to the end.
     async fn carry_out(self, handoff: String, token: i64) {
         if self.heard("accept", &handoff, token).await {
+            if self.withdrawn {
+                return self.finish(&handoff, token).await;
+            }
             self.done.add(&handoff, token);
             if !self.heard("complete", &handoff, token).await {
                 self.done.fault(format!("{handoff} was accepted under {token}, its end refused"));
@@ -143,7 +166,7 @@ impl Hands {
         let take = move |headers: HeaderMap| {
             let (hands, known) = (hands.clone(), Arc::clone(&known));
             async move {
-                let delivery = noted(&hands.seen, &headers);
+                let delivery = hands.note(&headers);
                 if known.lock().unwrap().insert(delivery.handoff.clone()) {
                     tokio::spawn(hands.carry_out(delivery.handoff, delivery.token));
                 }
@@ -153,33 +176,39 @@ impl Hands {
         serving(axum::routing::post(take)).await
     }
 
-    /// Pulls from the brokers in turn and carries out what it claims, until it is dropped.
+    /// Pulls and carries out what it claims, until it is dropped.
     pub async fn pulling(self) {
-        let mut turn = 0;
         loop {
-            turn += 1;
-            let base = self.bases[turn % self.bases.len()].borrow().clone();
-            let inbox = format!("{base}/agents/{}/inbox?wait=1&max=5", self.id);
-            let answer = self.http.get(inbox).bearer_auth(self.key()).send().await;
-            let page: Option<Value> = match answer {
-                Ok(answer) if answer.status() == 200 => answer.json().await.ok(),
-                _ => None,
-            };
-            let Some(page) = page else {
-                tokio::time::sleep(AGAIN).await;
-                continue;
-            };
-            for item in page["items"].as_array().unwrap() {
-                let delivery = Delivery {
-                    handoff: item["handoffId"].as_str().unwrap().to_owned(),
-                    attempt: item["attempt"].as_i64().unwrap(),
-                    token: item["fencingToken"].as_i64().unwrap(),
-                };
-                // Written down before it is accepted: the acceptance frees the next of its task.
-                self.seen.add(delivery.clone());
-                tokio::spawn(self.clone().carry_out(delivery.handoff, delivery.token));
+            for item in self.pull().await {
+                let handoff = item["handoffId"].as_str().unwrap().to_owned();
+                let token = item["fencingToken"].as_i64().unwrap();
+                tokio::spawn(self.clone().carry_out(handoff, token));
             }
         }
+    }
+
+    /// What one poll at any of the brokers gives; nothing after a pause where that broker is away.
+    pub async fn pull(&self) -> Vec<Value> {
+        let inbox = format!("{}/agents/{}/inbox?wait=1&max=5", self.base(), self.id);
+        let answer = self.http.get(inbox).bearer_auth(self.key()).send().await;
+        let page: Option<Value> = match answer {
+            Ok(answer) if answer.status() == 200 => answer.json().await.ok(),
+            _ => None,
+        };
+        let Some(mut page) = page else {
+            tokio::time::sleep(AGAIN).await;
+            return Vec::new();
+        };
+        let Value::Array(items) = page["items"].take() else { return Vec::new() };
+        for item in &items {
+            // Written down before it is accepted: the acceptance frees the next of its task.
+            self.seen.add(Delivery {
+                handoff: item["handoffId"].as_str().unwrap().to_owned(),
+                attempt: item["attempt"].as_i64().unwrap(),
+                token: item["fencingToken"].as_i64().unwrap(),
+            });
+        }
+        items
     }
 }
 
@@ -205,7 +234,7 @@ fn noted(seen: &Seen, headers: &HeaderMap) -> Delivery {
     delivery
 }
 
-async fn serving(route: axum::routing::MethodRouter) -> String {
+pub async fn serving(route: axum::routing::MethodRouter) -> String {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/", listener.local_addr().unwrap());
     let app = axum::Router::new().route("/", route);

@@ -47,7 +47,7 @@ pub fn unsettled(page: &Value, ends: &BTreeMap<&str, Ends>) -> usize {
     handoffs.len() - handoffs.iter().filter(settled).count()
 }
 
-fn status(handoff: &Value) -> HandoffStatus {
+pub fn status(handoff: &Value) -> HandoffStatus {
     HandoffStatus::parse(handoff["status"].as_str().unwrap()).unwrap()
 }
 
@@ -114,7 +114,7 @@ pub fn of_a_task(page: &Value, ends: &BTreeMap<&str, Ends>, done: &Done) -> Vec<
     faults
 }
 
-fn handoff_event(kind: &str) -> Option<HandoffEvent> {
+pub fn handoff_event(kind: &str) -> Option<HandoffEvent> {
     Some(match kind {
         "ACCEPTED" => HandoffEvent::Accept,
         "REJECTED" => HandoffEvent::Reject,

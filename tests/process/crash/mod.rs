@@ -4,28 +4,41 @@
 //! acknowledged is in the log once and reached its receiver, nothing was carried out twice, every record
 //! is a move that the state machines' tables have, and the log verifies.
 
+mod caller;
+mod compressed;
 mod failures;
 mod fleet;
+mod groups;
 pub mod hands;
 mod laws;
+mod questions;
+mod readers;
+mod rig;
+mod stream_laws;
+mod streams;
+mod together;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::http::StatusCode;
-use handoffd::clock::random_fraction;
 use handoffd::domain::handoff::HandoffStatus;
-use handoffd::fault::{Io, Step};
+use handoffd::fault::Step;
 use serde_json::{Value, json};
 
 pub use self::failures::f2_killed_while_handoffs_fail_each_failure_is_in_the_log_once;
 use self::fleet::Fleet;
 use self::hands::{Done, Hands, answering, indifferent};
 use self::laws::Ends;
+pub use self::questions::killed_while_receivers_ask_each_question_is_in_the_log_once;
+use self::rig::{Rig, below};
+pub use self::together::{
+    killed_while_groups_gather_and_streams_run_one_broker_breaks_no_law,
+    killed_while_groups_gather_and_streams_run_three_brokers_break_no_law,
+};
 use crate::kills::rounds;
 use crate::load::Load;
-use crate::proxy::Proxy;
 use crate::receiver::{Seen, accepting};
 use crate::site::{ADMIN_KEY, Side, Site};
 use crate::world::{Acknowledged, Takes, World, client};
@@ -35,9 +48,6 @@ const ROUNDS: usize = 7;
 
 /// Senders over all brokers.
 const SENDERS: usize = 6;
-
-/// How long an armed broker may live under load.
-const ENDS_WITHIN: Duration = Duration::from_mins(1);
 
 /// How long a round's handoffs may take to come to rest after the last fault.
 const RESTS_WITHIN: Duration = Duration::from_mins(2);
@@ -97,55 +107,31 @@ fn most_passes(step: Step) -> f64 {
     }
 }
 
-fn below(most: f64) -> f64 {
-    random_fraction() * most
-}
-
 struct Case {
-    site: Arc<Site>,
-    fleet: Fleet,
+    rig: Rig,
     world: Arc<World>,
     done: Arc<Done>,
-    /// Between the brokers and Postgres.
-    proxy: Option<Proxy>,
     /// The steps of the rounds to come, over and over.
     steps: Vec<Step>,
     ends: BTreeMap<&'static str, Ends>,
     /// Handoffs of earlier rounds.
     judged: BTreeSet<String>,
-    cuts: usize,
 }
 
 impl Case {
     async fn start(site: Arc<Site>, brokers: usize, offset: usize) -> Self {
-        let mut settings: Vec<(String, String)> = [
-            // Longer than a claim lives (1.5 s): what a dead broker handed out comes back to the inbox first.
-            ("HANDOFFD_DELIVERY__VERDICT_TIMEOUT_MS", "3000"),
-            ("HANDOFFD_AUDIT__PUBLISH_INTERVAL_S", "1"),
-            ("HANDOFFD_EVENTS__LEASE_MS", "1000"),
-            ("HANDOFFD_DATABASE__MAX_CONNECTIONS", "5"),
-            ("HANDOFFD_DATABASE__ACQUIRE_TIMEOUT_MS", "1000"),
-        ]
-        .map(|(name, value)| (name.to_owned(), value.to_owned()))
-        .into();
-        let proxy = match site.side {
-            Side::Sqlite => None,
-            Side::Postgres | Side::Apart => {
-                let (proxy, url) = site.behind_a_proxy().await;
-                settings.push(("HANDOFFD_DATABASE_URL".to_owned(), url));
-                Some(proxy)
-            }
-        };
-        let fleet = Fleet::start(&site, settings, brokers).await;
+        // Longer than a claim lives (1.5 s): what a dead broker handed out comes back to the inbox first.
+        let settings = [("HANDOFFD_DELIVERY__VERDICT_TIMEOUT_MS", "3000")];
+        let rig = Rig::start(site, &settings, brokers).await;
         let (seen, done) = (Arc::<Seen>::default(), Arc::<Done>::default());
-        let world = populate(&fleet, &seen, &done).await;
+        let world = populate(&rig.fleet, &seen, &done).await;
         // A stride of three from another place in each case, so that few rounds of each make all steps.
         let all: Vec<Step> =
             Step::ALL.into_iter().filter(|step| reachable(*step, brokers)).collect();
         let strides = (0..3).flat_map(|skip| all.iter().skip((skip + offset) % 3).step_by(3));
         let steps = taken_over(brokers).chain(strides.copied()).collect();
         let (ends, judged) = (ends(), BTreeSet::new());
-        Self { site, fleet, world, done, proxy, steps, ends, judged, cuts: 0 }
+        Self { rig, world, done, steps, ends, judged }
     }
 
     async fn run(mut self) {
@@ -156,74 +142,43 @@ impl Case {
             self.round(round, step).await;
             records = self.judge(step).await;
         }
-        let ends: usize = self.fleet.ends.values().sum();
+        let ends: usize = self.rig.fleet.ends.values().sum();
         println!(
             "{:?}, {} broker(s): {rounds} rounds, {} kills at random and {ends} at {} steps, {} cuts of the \
              database, {} handoffs acknowledged, {} deliveries, {records} records verified, no violation",
-            self.site.side,
-            self.fleet.bases.len(),
-            self.fleet.kills,
-            self.fleet.ends.len(),
-            self.cuts,
+            self.rig.site.side,
+            self.rig.fleet.bases.len(),
+            self.rig.fleet.kills,
+            self.rig.fleet.ends.len(),
+            self.rig.cuts,
             self.world.count(),
             self.world.seen.all().len(),
         );
-        self.fleet.stop().await;
-        self.site.verify().await;
+        self.rig.fleet.stop().await;
+        self.rig.site.verify().await;
     }
 
     /// Load, a kill, a cut, an end at a step.
     async fn round(&mut self, round: usize, step: Step) {
-        let brokers = self.fleet.bases.len();
+        let brokers = self.rig.brokers();
         let seat = round % brokers;
-        let mut load = Load::at(&self.world, self.fleet.bases.clone(), SENDERS / brokers);
+        let bases = self.rig.fleet.bases.clone();
+        let mut load = Load::at(&self.world, bases, SENDERS / brokers);
         load.more(5 + below(40.0) as usize).await;
-        // Anywhere within a commit.
-        tokio::time::sleep(Duration::from_secs_f64(below(0.03))).await;
-        self.fleet.kill(seat).await;
-        let passes = below(most_passes(step)) as u32;
+        self.rig.kill(seat).await;
         if step == Step::TakeoverFreed {
             // The others fall silent after it lives again, so that it is the one who notices.
-            self.fleet.arm(seat, step, 0, "").await;
+            self.rig.fleet.arm(seat, step, 0, "").await;
             for other in (0..brokers).filter(|other| *other != seat) {
                 load.more(10).await;
-                self.fleet.kill(other).await;
+                self.rig.fleet.kill(other).await;
             }
         } else {
-            let more = self.broken_disk();
-            self.fleet.arm(seat, step, passes, &more).await;
-            self.cut().await;
+            self.rig.arm(seat, step, below(most_passes(step)) as u32).await;
         }
-        let came = self.fleet.ends(seat, ENDS_WITHIN).await;
-        assert!(came, "no broker came to {} in {ENDS_WITHIN:?}", step.name());
-        for other in 0..brokers {
-            self.fleet.revive(other).await;
-        }
+        self.rig.comes_to(seat, step).await;
         load.more(10).await;
         load.finish().await;
-    }
-
-    /// On SQLite: some of the armed broker's transactions fail for a while.
-    fn broken_disk(&mut self) -> String {
-        if self.proxy.is_some() {
-            return String::new();
-        }
-        self.cuts += 1;
-        let call = Io::ALL[below(Io::ALL.len() as f64) as usize % Io::ALL.len()];
-        // Past what a start needs.
-        let (passes, times) = (40 + below(20.0) as usize, 1 + below(6.0) as usize);
-        format!("{}={passes}*off->{times}*return->off", call.name())
-    }
-
-    /// On Postgres: the server is away for a moment.
-    async fn cut(&mut self) {
-        if let Some(proxy) = &self.proxy {
-            self.cuts += 1;
-            tokio::time::sleep(Duration::from_secs_f64(below(0.3))).await;
-            proxy.cut();
-            tokio::time::sleep(Duration::from_secs_f64(0.05 + below(0.6))).await;
-            proxy.mend();
-        }
     }
 
     /// Lets this round's handoffs come to rest, and checks the laws; returns the log's size.
@@ -255,11 +210,11 @@ impl Case {
         let due = due.map(|(id, said)| (id.clone(), said.clone())).collect();
         faults.extend(laws::of_deliveries(&self.world.seen.all(), &due, &self.ends));
         assert!(faults.is_empty(), "after {}:\n{}", step.name(), faults.join("\n"));
-        let records = self.site.verify().await;
+        let records = self.rig.site.verify().await;
         println!(
             "{:?}, {} broker(s): {}, {} handoffs, {records} records",
-            self.site.side,
-            self.fleet.bases.len(),
+            self.rig.site.side,
+            self.rig.fleet.bases.len(),
             step.name(),
             fresh.len()
         );
@@ -271,8 +226,8 @@ impl Case {
         let deadline = tokio::time::Instant::now() + RESTS_WITHIN;
         let mut left = tasks.clone();
         while !left.is_empty() && tokio::time::Instant::now() < deadline {
-            self.fleet.tend().await;
-            for (task, page) in laws::traces(&self.fleet.base(), &left).await {
+            self.rig.fleet.tend().await;
+            for (task, page) in laws::traces(&self.rig.fleet.base(), &left).await {
                 if laws::unsettled(&page, &self.ends) == 0 {
                     left.remove(&task);
                 }
@@ -284,7 +239,7 @@ impl Case {
         let mut pages = BTreeMap::new();
         while pages.len() < tasks.len() {
             let missing = tasks.iter().filter(|task| !pages.contains_key(*task)).cloned().collect();
-            pages.extend(laws::traces(&self.fleet.base(), &missing).await);
+            pages.extend(laws::traces(&self.rig.fleet.base(), &missing).await);
         }
         pages
     }

@@ -65,7 +65,6 @@ pub struct ArchiveCounts {
     pub bytes_before: u64,
     /// Size of the segments, in bytes.
     pub bytes: u64,
-    /// Segments written.
     pub segments: u64,
     /// Contents that are old enough, but may still be needed hot.
     pub held: u64,

@@ -15,8 +15,9 @@ use super::objects::{ArchiveError, Objects};
 use handoffd_core::domain::ids::{ContentId, TaskId, TenantId};
 use handoffd_core::evidence::commitment::{Codec, unpack};
 use handoffd_store::store::cold::{ArchiveLocation, ColdContent, ColdError};
+use handoffd_store::store::streams::{ChunkRow, StoredChunk};
 use handoffd_store::store::{
-    ContentStorage, Result, Store, StoreError, StoredContent, StoredRecord,
+    ContentStorage, HandoffKey, Result, Store, StoreError, StoredContent, StoredRecord,
 };
 
 /// Bytes read from a segment at once: some sixty contents of usual size, which a task's trace often needs together.
@@ -76,18 +77,31 @@ impl Contents {
         let Some(found) = self.store.find_content(tenant, id).await? else {
             return Ok(ContentState::Gone);
         };
-        match self.resolve(tenant, found).await?.kept {
-            ContentStorage::Hot(_, codec, bytes) => {
-                unpack(codec, &bytes).map(ContentState::Whole).map_err(|_| {
-                    StoreError::Refused(
-                        "a stored content is not in the form that its codec names".to_owned(),
-                    )
-                })
-            }
-            ContentStorage::Unavailable(fault) => Ok(ContentState::Unavailable(fault)),
-            ContentStorage::Erased | ContentStorage::Cold(_) => Ok(ContentState::Gone),
-            ContentStorage::Purged => Ok(ContentState::Purged),
+        state_of(self.resolve(tenant, found).await?)
+    }
+
+    /// Reads chunks of a handoff's stream behind a number, in order; the broker's own end of a stream has no content.
+    ///
+    /// # Errors
+    /// [`StoreError`] where the store fails.
+    pub async fn list_chunks(
+        &self,
+        key: &HandoffKey,
+        after: i64,
+        limit: i64,
+    ) -> Result<Vec<(ChunkRow, Option<ContentState>)>> {
+        let mut chunks = Vec::new();
+        for StoredChunk { row, content } in self.store.list_chunks(key, after, limit).await? {
+            let state = match (row.content, content) {
+                (Some(id), Some(kept)) => {
+                    let stored = StoredContent { id: id.to_string(), kept };
+                    Some(state_of(self.resolve(&key.0, stored).await?)?)
+                }
+                _ => None,
+            };
+            chunks.push((row, state));
         }
+        Ok(chunks)
     }
 
     /// Reads one content as JSON for people: `None` where it is gone, `{"unavailable":"cold"}` where the archive
@@ -227,6 +241,22 @@ impl Contents {
                 tracing::debug!(error = %err, "a block of a segment cannot be read");
                 err.fault()
             })
+    }
+}
+
+/// Unpacks a content that was fetched.
+fn state_of(content: StoredContent) -> Result<ContentState> {
+    match content.kept {
+        ContentStorage::Hot(_, codec, bytes) => {
+            unpack(codec, &bytes).map(ContentState::Whole).map_err(|_| {
+                StoreError::Refused(
+                    "a stored content is not in the form that its codec names".to_owned(),
+                )
+            })
+        }
+        ContentStorage::Unavailable(fault) => Ok(ContentState::Unavailable(fault)),
+        ContentStorage::Erased | ContentStorage::Cold(_) => Ok(ContentState::Gone),
+        ContentStorage::Purged => Ok(ContentState::Purged),
     }
 }
 

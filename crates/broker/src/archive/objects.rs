@@ -29,7 +29,6 @@ const RETRY_TIMEOUT: Duration = Duration::from_secs(20);
 /// Retries after the first attempt.
 const RETRIES: usize = 3;
 
-/// Archive failures.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum ArchiveError {
     /// The settings name no archive, or an invalid one.
@@ -47,7 +46,6 @@ pub enum ArchiveError {
     /// Another broker is archiving this tenant.
     #[error("another broker archives tenant {0}")]
     Busy(String),
-    /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
@@ -64,7 +62,6 @@ impl ArchiveError {
     }
 }
 
-/// The configured storage.
 #[derive(Debug, Clone)]
 enum ObjectBackend {
     Folder(PathBuf),

@@ -4,14 +4,14 @@ use std::collections::HashMap;
 
 use handoffd_core::domain::ids::{ExecutionId, TaskId, TenantId};
 use handoffd_core::evidence::commitment::hash_text;
-use handoffd_store::store::{Store, StoreError};
+use handoffd_store::store::{HandoffStore, StoreError};
 
 /// Checkpoints read at once.
 const PAGE: i64 = 64;
 
 /// The location of each of the task's checkpoints, by commitment.
 pub(super) async fn checkpoints(
-    store: &dyn Store,
+    store: &dyn HandoffStore,
     tenant: &TenantId,
     task: TaskId,
 ) -> Result<HashMap<String, BundledCheckpoint>, StoreError> {

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use handoffd_core::bundle::format::{CONTRACT_PUT, SCHEMA_PUT, contract_name, schema_name};
 use handoffd_core::domain::ids::{Micros, TenantId};
-use handoffd_store::store::{Store, StoreError, StoredRecord};
+use handoffd_store::store::{LogStore, StoreError, StoredRecord};
 
 /// Records read at once in a search.
 const SCAN: i64 = 512;
@@ -16,9 +16,7 @@ const NEAR: i64 = 4_096;
 
 /// A registered document: `id@version`, and the time of registration.
 pub(super) enum RegisteredDocument {
-    /// A contract.
     Contract(String, Micros),
-    /// A payload schema.
     Schema(String, Micros),
 }
 
@@ -46,7 +44,7 @@ impl RegisteredDocument {
 /// # Errors
 /// [`StoreError`] where the store fails.
 pub(super) async fn find_put(
-    store: &dyn Store,
+    store: &dyn LogStore,
     tenant: &TenantId,
     put: &RegisteredDocument,
     end: i64,
@@ -68,7 +66,7 @@ pub(super) async fn find_put(
 
 /// The approximate leaf index of the first record at or after a time.
 async fn place_of(
-    store: &dyn Store,
+    store: &dyn LogStore,
     tenant: &TenantId,
     at: Micros,
     end: i64,

@@ -16,7 +16,6 @@ use handoffd_store::store::Store;
 /// Attempts at a bundle while the task goes on. The trace of the last one may be ahead of its records.
 const TRIES: u32 = 4;
 
-/// Sources of a bundle.
 #[derive(Clone, Copy)]
 pub struct BundleSources<'a> {
     /// Store of records, proofs and handoffs.

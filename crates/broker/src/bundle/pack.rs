@@ -27,7 +27,6 @@ pub(super) enum LineFile {
 
 /// A message to the zip's thread.
 pub(super) enum BundlePiece {
-    /// A whole file.
     Whole(String, Vec<u8>),
     /// A file read from disk.
     Spooled(&'static str, File),

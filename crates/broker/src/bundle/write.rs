@@ -45,7 +45,6 @@ pub struct BundleOrder<'a> {
     pub tenant: &'a TenantId,
     /// The log's head; the bundle holds records before its end.
     pub head: &'a LogHead,
-    /// The task's id.
     pub task: TaskId,
     /// Whether to include personal data.
     pub personal: bool,
@@ -425,7 +424,6 @@ impl BundleWriter<'_, '_> {
     }
 }
 
-/// A commitment line with its content.
 fn line(leaf_index: i64, kind: ContentKind, ordinal: i64, commitment: &str) -> CommitmentLine {
     CommitmentLine {
         leaf_index,

@@ -41,13 +41,12 @@ struct ClassifierAnswer {
     pointer: String,
 }
 
-/// An external classifier.
-pub struct Classifier {
+pub struct ExternalClassifier {
     service: JsonService,
     settings: config::Classifier,
 }
 
-impl Classifier {
+impl ExternalClassifier {
     /// A classifier by the settings; `None` where no address is set.
     #[must_use]
     pub fn new(client: GuardedClient, settings: &config::Classifier) -> Option<Self> {
@@ -78,7 +77,7 @@ impl Classifier {
 }
 
 #[async_trait]
-impl SecondOpinion for Classifier {
+impl SecondOpinion for ExternalClassifier {
     async fn ask(&self, message: &Message) -> Opinion {
         let budget = Duration::from_millis(self.settings.timeout_ms);
         let asked = tokio::time::timeout(budget, self.ask_all(message)).await;
@@ -98,6 +97,10 @@ impl SecondOpinion for Classifier {
         } else {
             &self.settings.model
         }
+    }
+
+    fn marked_only(&self) -> bool {
+        self.settings.ask == config::ClassifierAsk::Marked
     }
 
     fn required(&self) -> bool {

@@ -2,7 +2,8 @@
 
 use std::path::PathBuf;
 
-use super::{Config, ConfigError, DEFAULTS, caps, kubernetes};
+use super::{Compressor, Config, ConfigError, DEFAULTS, caps, kubernetes};
+use handoffd_core::domain::question::LONGEST_ANSWER;
 use handoffd_core::domain::redaction::RedactionPolicy;
 use handoffd_core::domain::residency::is_basis;
 
@@ -24,8 +25,16 @@ const FORMER: [&str; 1] = ["delivery.pull_timeout_ms"];
 const MAX_COUNT: usize = 1 << 30;
 
 /// Variables with the prefix that are no settings.
-const NOT_SETTINGS: [&str; 4] =
-    ["HANDOFFD_URL", "HANDOFFD_API_KEY", "HANDOFFD_API_KEY_FILE", "HANDOFFD_CONFIG"];
+const NOT_SETTINGS: [&str; 7] = [
+    "HANDOFFD_URL",
+    "HANDOFFD_API_KEY",
+    "HANDOFFD_API_KEY_FILE",
+    "HANDOFFD_CONFIG",
+    // What the SDKs read.
+    "HANDOFFD_AGENT_ID",
+    "HANDOFFD_SIGNING_SECRET",
+    "HANDOFFD_BINARY",
+];
 
 /// What the error adds for a variable that looks like one of Kubernetes's.
 const SERVICE_LINKS: &str = "; where Kubernetes set it beside a Service of a similar name, give the \
@@ -93,6 +102,19 @@ impl Config {
     }
 
     fn check(self) -> Result<Self, ConfigError> {
+        self.check_positive()?;
+        self.check_bounded()?;
+        self.check_budget_and_safety()?;
+        self.check_delivery()?;
+        self.check_residency()?;
+        self.check_origin()?;
+        self.check_urls()?;
+        self.check_keys()?;
+        Ok(self)
+    }
+
+    /// Counts and times that must be at least 1.
+    fn check_positive(&self) -> Result<(), ConfigError> {
         let positive = [
             ("server.max_body_bytes", self.server.max_body_bytes as u64),
             ("server.max_requests", self.server.max_requests as u64),
@@ -109,6 +131,7 @@ impl Config {
             ("delivery.poll_ms", self.delivery.poll_ms),
             ("delivery.verdict_timeout_ms", self.delivery.verdict_timeout_ms),
             ("delivery.lease_ms", self.delivery.lease_ms),
+            ("delivery.answer_timeout_ms", self.delivery.answer_timeout_ms),
             ("delivery.claim_ttl_ms", self.delivery.claim_ttl_ms),
             ("delivery.unclaimed_ms", self.delivery.unclaimed_ms),
             ("events.retention_days", self.events.retention_days),
@@ -119,12 +142,18 @@ impl Config {
             ("events.max_in_flight", self.events.max_in_flight as u64),
             ("gate.max_hops", u64::from(self.gate.max_hops)),
             ("gate.max_edge_repeats", u64::from(self.gate.max_edge_repeats)),
+            ("gate.max_iterations", self.gate.max_iterations),
+            ("context.model.timeout_ms", self.context.model.timeout_ms),
             ("safety.classifier.timeout_ms", self.safety.classifier.timeout_ms),
             ("safety.classifier.max_bytes", self.safety.classifier.max_bytes as u64),
             ("routing.matcher.timeout_ms", self.routing.matcher.timeout_ms),
             ("routing.matcher.max_agents", self.routing.matcher.max_agents as u64),
             ("recovery.escalation_timeout_ms", self.recovery.escalation_timeout_ms),
             ("recovery.max_checkpoint_bytes", self.recovery.max_checkpoint_bytes as u64),
+            ("stream.idle_ms", self.stream.idle_ms),
+            ("stream.max_chunk_bytes", self.stream.max_chunk_bytes as u64),
+            ("stream.max_bytes", self.stream.max_bytes),
+            ("stream.max_chunks", u64::from(self.stream.max_chunks)),
             ("erasure.page", self.erasure.page as u64),
             ("delivery.breaker_failures", u64::from(self.delivery.breaker_failures)),
             ("retention.delete_interval_s", self.retention.delete_interval_s),
@@ -135,6 +164,11 @@ impl Config {
         if let Some((name, _)) = positive.iter().find(|(_, value)| *value == 0) {
             return Err(ConfigError(format!("{name} must be at least 1")));
         }
+        Ok(())
+    }
+
+    /// Counts and sizes that have an upper bound.
+    fn check_bounded(&self) -> Result<(), ConfigError> {
         let bounded = [
             ("server.max_body_bytes", self.server.max_body_bytes),
             ("server.max_large_bytes", self.server.max_large_bytes),
@@ -157,6 +191,15 @@ impl Config {
         if let Some((name, _)) = bounded.iter().find(|(_, value)| *value > MAX_COUNT) {
             return Err(ConfigError(format!("{name} must be at most {MAX_COUNT}")));
         }
+        let most = u64::try_from(LONGEST_ANSWER.as_millis()).unwrap_or(u64::MAX);
+        if self.delivery.answer_timeout_ms > most {
+            return Err(ConfigError(format!("delivery.answer_timeout_ms must be at most {most}")));
+        }
+        Ok(())
+    }
+
+    /// Texts and numbers with a form of their own.
+    fn check_budget_and_safety(&self) -> Result<(), ConfigError> {
         for (name, texts) in [
             ("budget.tenant_caps", &self.budget.tenant_caps),
             ("budget.agent_caps", &self.budget.agent_caps),
@@ -171,6 +214,21 @@ impl Config {
         if !(0.0..=1.0).contains(&self.safety.classifier.threshold) {
             return Err(ConfigError("safety.classifier.threshold must be from 0 to 1".to_owned()));
         }
+        let model = &self.context.model;
+        if self.context.compressor == Compressor::Model && model.url.is_empty() {
+            return Err(ConfigError(
+                "context.compressor is \"model\": context.model.url must name its endpoint"
+                    .to_owned(),
+            ));
+        }
+        let prices = [model.usd_per_million_in, model.usd_per_million_out];
+        if prices.iter().any(|usd| !usd.is_finite() || *usd < 0.0) {
+            return Err(ConfigError("context.model: a price must be 0 or more".to_owned()));
+        }
+        let share = self.context.compress_at;
+        if !(0.05..=1.0).contains(&share) {
+            return Err(ConfigError("context.compress_at must be from 0.05 to 1".to_owned()));
+        }
         if let Some(field) = self
             .safety
             .exceptions
@@ -182,11 +240,21 @@ impl Config {
                 "safety.exceptions: the field {field:?} is no JSON pointer such as /currentState"
             )));
         }
+        Ok(())
+    }
+
+    /// The pauses between attempts.
+    fn check_delivery(&self) -> Result<(), ConfigError> {
         if self.delivery.retry_base_ms > self.delivery.retry_cap_ms {
             return Err(ConfigError(
                 "delivery.retry_base_ms must not be above delivery.retry_cap_ms".to_owned(),
             ));
         }
+        Ok(())
+    }
+
+    /// The archive's region, and the basis on which data moves there.
+    fn check_residency(&self) -> Result<(), ConfigError> {
         let residency = &self.residency;
         let basis = &residency.archive_transfer_basis;
         if !basis.is_empty() && !is_basis(basis) {
@@ -199,6 +267,10 @@ impl Config {
         {
             return Err(ConfigError(format!("residency.archive_region: {crossing}: refused")));
         }
+        Ok(())
+    }
+
+    fn check_origin(&self) -> Result<(), ConfigError> {
         // It becomes a line of its own and the name of a key (C2SP signed-note).
         let origin = &self.audit.origin;
         if origin.is_empty() || origin.contains(|c: char| c == '+' || !c.is_ascii_graphic()) {
@@ -206,6 +278,11 @@ impl Config {
                 "audit.origin must be printable ASCII without spaces and plus signs".to_owned(),
             ));
         }
+        Ok(())
+    }
+
+    /// The URLs of databases and archive.
+    fn check_urls(&self) -> Result<(), ConfigError> {
         let url = &self.database.url;
         if !url.is_empty()
             && !["sqlite:", "postgres://", "postgresql://"].iter().any(|kind| url.starts_with(kind))
@@ -235,6 +312,11 @@ impl Config {
                 "retention.archive_url must begin with file:/// or s3://".to_owned(),
             ));
         }
+        Ok(())
+    }
+
+    /// The master key and the first operator's key.
+    fn check_keys(&self) -> Result<(), ConfigError> {
         if !self.auth.master_key.is_empty()
             && let Err(err) = crate::vault::Vault::from_base64(&self.auth.master_key)
         {
@@ -245,7 +327,7 @@ impl Config {
                 "auth.admin_key (HANDOFFD_ADMIN_KEY) must have at least 24 characters".to_owned(),
             ));
         }
-        Ok(self)
+        Ok(())
     }
 
     /// Where keys stand that no setting gives: `auth.keys_dir`, or the data directory.

@@ -12,8 +12,10 @@ use time::format_description::well_known::Rfc3339;
 use handoffd_core::domain::cap::Defaults;
 use handoffd_core::domain::credential::SecretPolicy;
 use handoffd_core::domain::ids::{AgentId, Micros, TenantId};
+use handoffd_core::domain::policy::Orders;
 use handoffd_core::domain::redaction::RedactionPolicy;
 use handoffd_core::domain::residency::{self, Region, ResidencyPolicy};
+use handoffd_core::domain::window::{BinaryPolicy, ContextPolicy, ContextSettings};
 
 mod caps;
 mod kubernetes;
@@ -32,7 +34,6 @@ pub struct ConfigError(pub String);
 /// All settings; see `config/default.toml` for units and meaning.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-#[expect(missing_docs, reason = "config/default.toml documents every key")]
 pub struct Config {
     pub server: Server,
     pub database: Database,
@@ -42,28 +43,31 @@ pub struct Config {
     pub delivery: Delivery,
     pub events: Events,
     pub gate: Gate,
+    pub context: Context,
     pub contracts: Contracts,
     pub budget: Budget,
     pub safety: Safety,
     pub routing: Routing,
     pub recovery: Recovery,
+    pub stream: Stream,
     pub egress: Egress,
     pub retention: Retention,
     pub residency: Residency,
     pub erasure: Erasure,
     pub redaction: Redaction,
     pub log: Log,
+    pub doors: Doors,
     /// Variables that were ignored, because Kubernetes sets them beside a Service named `handoffd`.
     #[serde(skip)]
     pub service_links: Vec<String>,
 }
 
-/// `[server]`.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-#[expect(missing_docs, reason = "config/default.toml documents every key")]
 pub struct Server {
     pub listen: SocketAddr,
+    #[serde(deserialize_with = "maybe_url")]
+    pub public_url: Option<url::Url>,
     #[serde(deserialize_with = "maybe_address")]
     pub metrics_listen: Option<SocketAddr>,
     pub data_dir: PathBuf,
@@ -79,20 +83,52 @@ pub struct Server {
     pub stop_timeout_ms: u64,
 }
 
-/// `[erasure]`.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Doors {
+    pub mcp: McpDoor,
+    pub a2a: A2aDoor,
+}
+
+/// `[doors.a2a]`.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[expect(missing_docs, reason = "config/default.toml documents every key")]
+pub struct A2aDoor {
+    pub enabled: bool,
+    pub default_agent: String,
+    pub public_tenant: String,
+    pub repeated_message: RepeatedMessage,
+    pub card_max_age_s: u64,
+}
+
+/// How the A2A door takes a message whose id its sender used before (`doors.a2a.repeated_message`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RepeatedMessage {
+    /// The door answers with the first message's task; another content under the id is refused.
+    SameTask,
+    /// The door makes a new task of each message.
+    NewTask,
+}
+
+/// `[doors.mcp]`.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct McpDoor {
+    pub enabled: bool,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Erasure {
     pub page: usize,
     pub wait_ms: u64,
     pub rewrite_limit_mib: u64,
 }
 
-/// `[redaction]`.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-#[expect(missing_docs, reason = "config/default.toml documents every key")]
 pub struct Redaction {
     #[serde(deserialize_with = "list")]
     pub pointers: Vec<String>,
@@ -107,10 +143,8 @@ impl Redaction {
     }
 }
 
-/// `[database]`.
 #[derive(Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-#[expect(missing_docs, reason = "config/default.toml documents every key")]
 pub struct Database {
     pub url: String,
     pub max_connections: u32,
@@ -126,10 +160,8 @@ impl std::fmt::Debug for Database {
     }
 }
 
-/// `[auth]`.
 #[derive(Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-#[expect(missing_docs, reason = "config/default.toml documents every key")]
 pub struct Auth {
     pub admin_key: String,
     pub master_key: String,
@@ -146,22 +178,77 @@ impl std::fmt::Debug for Auth {
     }
 }
 
-/// `[gate]`.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-#[expect(missing_docs, reason = "config/default.toml documents every key")]
 pub struct Gate {
     pub require_contract: bool,
     pub contract_exceptions: Vec<ContractException>,
     pub agent_version: handoffd_core::domain::policy::VersionClaims,
     pub max_hops: u32,
     pub max_edge_repeats: u32,
+    pub max_iterations: u64,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Context {
+    pub compress_at: f64,
+    pub policy: ContextPolicy,
+    pub compressor: Compressor,
+    pub keep_turns: usize,
+    pub binary: BinaryPolicy,
+    pub model: ContextModel,
+}
+
+/// The compressor of a message that is over its receiver's limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Compressor {
+    /// No compressor: a message over the limit is flagged.
+    None,
+    Extractive,
+    /// `[context.model]`, and the embedded compressor where it gives nothing.
+    Model,
+}
+
+/// `[context.model]`.
+#[derive(Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ContextModel {
+    pub url: String,
+    pub api_key: String,
+    pub model: String,
+    pub timeout_ms: u64,
+    pub usd_per_million_in: f64,
+    pub usd_per_million_out: f64,
+}
+
+impl std::fmt::Debug for ContextModel {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ContextModel")
+            .field("model", &self.model)
+            .field("timeout_ms", &self.timeout_ms)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Context {
+    /// The settings as gate and ledger use them; `check` has seen the share.
+    #[must_use]
+    pub fn settings(&self) -> ContextSettings {
+        ContextSettings {
+            share: (self.compress_at * 1_000_000.0).round() as u32,
+            policy: self.policy,
+            compresses: self.compressor != Compressor::None,
+            keep_turns: self.keep_turns,
+            binary: self.binary,
+        }
+    }
 }
 
 /// An entry of `gate.contract_exceptions`.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-#[expect(missing_docs, reason = "config/default.toml documents every key")]
 pub struct ContractException {
     pub require_contract: bool,
     pub tenant: Option<TenantId>,
@@ -171,10 +258,8 @@ pub struct ContractException {
     pub until: Option<Micros>,
 }
 
-/// `[contracts]`.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-#[expect(missing_docs, reason = "config/default.toml documents every key")]
 pub struct Contracts {
     pub accept_pinned: bool,
     pub minimum_level: MinimumLevel,
@@ -198,7 +283,6 @@ pub enum MinimumLevel {
 /// An entry of `contracts.exceptions`.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-#[expect(missing_docs, reason = "config/default.toml documents every key")]
 pub struct ContractsException {
     pub accept_pinned: Option<bool>,
     pub minimum_level: Option<MinimumLevel>,
@@ -209,10 +293,8 @@ pub struct ContractsException {
     pub until: Option<Micros>,
 }
 
-/// `[budget]`.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-#[expect(missing_docs, reason = "config/default.toml documents every key")]
 pub struct Budget {
     pub fan_out: FanOut,
     #[serde(deserialize_with = "list")]
@@ -240,12 +322,11 @@ pub enum FanOut {
     Share,
 }
 
-/// `[safety]`.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-#[expect(missing_docs, reason = "config/default.toml documents every key")]
 pub struct Safety {
     pub mode: SafetyMode,
+    pub orders: Orders,
     pub exceptions: Vec<SafetyException>,
     pub classifier: Classifier,
 }
@@ -265,7 +346,6 @@ pub enum SafetyMode {
 /// An entry of `safety.exceptions`.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-#[expect(missing_docs, reason = "config/default.toml documents every key")]
 pub struct SafetyException {
     pub mode: SafetyMode,
     pub tenant: Option<TenantId>,
@@ -274,14 +354,24 @@ pub struct SafetyException {
     pub field: Option<String>,
     #[serde(default)]
     pub rules: Vec<String>,
+    pub orders: Option<Orders>,
     #[serde(default, deserialize_with = "moment")]
     pub until: Option<Micros>,
+}
+
+/// The messages that the classifier is asked about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ClassifierAsk {
+    /// All that passed the rules.
+    All,
+    /// Those that a rule marked.
+    Marked,
 }
 
 /// `[safety.classifier]`.
 #[derive(Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-#[expect(missing_docs, reason = "config/default.toml documents every key")]
 pub struct Classifier {
     pub url: String,
     pub style: ClassifierStyle,
@@ -291,6 +381,7 @@ pub struct Classifier {
     pub failure_mode: FailureMode,
     pub threshold: f64,
     pub max_bytes: usize,
+    pub ask: ClassifierAsk,
 }
 
 impl std::fmt::Debug for Classifier {
@@ -334,10 +425,8 @@ pub enum FailureMode {
     Closed,
 }
 
-/// `[routing]`.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-#[expect(missing_docs, reason = "config/default.toml documents every key")]
 pub struct Routing {
     pub matcher: Matcher,
 }
@@ -345,7 +434,6 @@ pub struct Routing {
 /// `[routing.matcher]`.
 #[derive(Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-#[expect(missing_docs, reason = "config/default.toml documents every key")]
 pub struct Matcher {
     pub url: String,
     pub style: MatcherStyle,
@@ -383,10 +471,8 @@ impl MatcherStyle {
     }
 }
 
-/// `[audit]`.
 #[derive(Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-#[expect(missing_docs, reason = "config/default.toml documents every key")]
 pub struct Audit {
     pub database_url: String,
     pub origin: String,
@@ -404,10 +490,8 @@ impl std::fmt::Debug for Audit {
     }
 }
 
-/// `[ledger]`.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-#[expect(missing_docs, reason = "config/default.toml documents every key")]
 pub struct Ledger {
     pub queue: usize,
     pub batch: usize,
@@ -415,16 +499,15 @@ pub struct Ledger {
     pub conflict_tries: u32,
 }
 
-/// `[delivery]`.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-#[expect(missing_docs, reason = "config/default.toml documents every key")]
 pub struct Delivery {
     pub retry_base_ms: u64,
     pub retry_cap_ms: u64,
     pub max_attempts: u32,
     pub verdict_timeout_ms: u64,
     pub lease_ms: u64,
+    pub answer_timeout_ms: u64,
     pub claim_ttl_ms: u64,
     pub unclaimed_ms: u64,
     #[serde(default)]
@@ -450,10 +533,8 @@ impl Delivery {
     }
 }
 
-/// `[events]`.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-#[expect(missing_docs, reason = "config/default.toml documents every key")]
 pub struct Events {
     pub retention_days: u64,
     pub timeout_ms: u64,
@@ -466,28 +547,31 @@ pub struct Events {
     pub max_streams: usize,
 }
 
-/// `[recovery]`.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-#[expect(missing_docs, reason = "config/default.toml documents every key")]
 pub struct Recovery {
     pub escalation_timeout_ms: u64,
     pub cancel_grace_ms: u64,
     pub max_checkpoint_bytes: usize,
 }
 
-/// `[egress]`.
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Stream {
+    pub idle_ms: u64,
+    pub max_chunk_bytes: usize,
+    pub max_bytes: u64,
+    pub max_chunks: u32,
+}
+
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-#[expect(missing_docs, reason = "config/default.toml documents every key")]
 pub struct Egress {
     pub allow: String,
 }
 
-/// `[retention]`.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-#[expect(missing_docs, reason = "config/default.toml documents every key")]
 pub struct Retention {
     pub hot_days: u32,
     pub delete_after_days: u32,
@@ -502,10 +586,8 @@ pub struct Retention {
     pub s3_allow_http: bool,
 }
 
-/// `[residency]`.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-#[expect(missing_docs, reason = "config/default.toml documents every key")]
 pub struct Residency {
     #[serde(deserialize_with = "maybe_region")]
     pub region: Option<Region>,
@@ -518,8 +600,8 @@ pub struct Residency {
 impl Residency {
     /// The broker's region, and its policy.
     #[must_use]
-    pub const fn rules(&self) -> residency::Residency {
-        residency::Residency { region: self.region, policy: self.policy }
+    pub const fn rules(&self) -> residency::ResidencyRules {
+        residency::ResidencyRules { region: self.region, policy: self.policy }
     }
 
     /// What an archive in another region makes of the contents that move there.
@@ -530,10 +612,8 @@ impl Residency {
     }
 }
 
-/// `[log]`.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-#[expect(missing_docs, reason = "config/default.toml documents every key")]
 pub struct Log {
     pub filter: String,
     pub format: LogFormat,
@@ -588,6 +668,20 @@ fn maybe_region<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<Regi
 fn maybe_folder<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<PathBuf>, D::Error> {
     let text = String::deserialize(from)?;
     Ok((!text.is_empty()).then(|| PathBuf::from(text)))
+}
+
+fn maybe_url<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<url::Url>, D::Error> {
+    let text = String::deserialize(from)?;
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let url = url::Url::parse(&text).ok();
+    let url = url.filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
+    url.map(Some).ok_or_else(|| {
+        serde::de::Error::custom(format!(
+            "'{text}' is not a URL such as https://handoff.example.com"
+        ))
+    })
 }
 
 fn maybe_address<'de, D: serde::Deserializer<'de>>(

@@ -28,9 +28,9 @@ impl AnswerFields {
     #[must_use]
     pub fn into_content(self) -> Option<serde_json::Map<String, Value>> {
         let named = [("details", self.details), ("metadata", self.metadata)];
-        let said: serde_json::Map<_, _> =
+        let fields: serde_json::Map<_, _> =
             named.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect();
-        (!said.is_empty()).then_some(said)
+        (!fields.is_empty()).then_some(fields)
     }
 }
 
@@ -44,7 +44,7 @@ pub enum AttemptOutcome {
         /// The answer's `reason` or `rejection_reason`, at most [`REASON_MAX_CHARS`] characters.
         reason: Option<String>,
         /// The answer's other fields.
-        said: AnswerFields,
+        fields: AnswerFields,
     },
     /// Status 202: the receiver has the handoff and sends its verdict by callback.
     Received,
@@ -143,9 +143,9 @@ pub fn classify(status: u16, retry_after: Option<&str>, body: &[u8], now_s: i64)
     };
     match status {
         200..=299 => match (read_verdict(body), status) {
-            (Ok(AnswerVerdict::Accepted(said)), _) => AttemptOutcome::Accepted(said),
-            (Ok(AnswerVerdict::Rejected { reason, said }), _) => {
-                AttemptOutcome::Rejected { reason, said }
+            (Ok(AnswerVerdict::Accepted(fields)), _) => AttemptOutcome::Accepted(fields),
+            (Ok(AnswerVerdict::Rejected { reason, fields }), _) => {
+                AttemptOutcome::Rejected { reason, fields }
             }
             (_, 202) => AttemptOutcome::Received,
             (Err(VerdictError::Empty), 200 | 204) => {
@@ -157,8 +157,8 @@ pub fn classify(status: u16, retry_after: Option<&str>, body: &[u8], now_s: i64)
             failed(FailureClass::Redirect, format!("answered {status}; redirects are not followed"))
         }
         409 | 422 => match read_verdict(body) {
-            Ok(AnswerVerdict::Rejected { reason, said }) => {
-                AttemptOutcome::Rejected { reason, said }
+            Ok(AnswerVerdict::Rejected { reason, fields }) => {
+                AttemptOutcome::Rejected { reason, fields }
             }
             Ok(AnswerVerdict::Accepted(_)) => failed(
                 FailureClass::Status,
@@ -191,7 +191,7 @@ pub fn parse_retry_after(value: &str, now_s: i64) -> Option<Duration> {
 
 enum AnswerVerdict {
     Accepted(AnswerFields),
-    Rejected { reason: Option<String>, said: AnswerFields },
+    Rejected { reason: Option<String>, fields: AnswerFields },
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -234,12 +234,12 @@ fn read_verdict(body: &[u8]) -> Result<AnswerVerdict, VerdictError> {
         (None, Some(Value::String(word))) if word.eq_ignore_ascii_case("REJECTED") => false,
         _ => return Err(VerdictError::Silent),
     };
-    let said = AnswerFields { details: answer.details, metadata: answer.metadata };
+    let fields = AnswerFields { details: answer.details, metadata: answer.metadata };
     if accepted {
-        return Ok(AnswerVerdict::Accepted(said));
+        return Ok(AnswerVerdict::Accepted(fields));
     }
     let reason = answer.reason.or(answer.rejection_reason).map(reason_text);
-    Ok(AnswerVerdict::Rejected { reason, said })
+    Ok(AnswerVerdict::Rejected { reason, fields })
 }
 
 /// A reason that is not a string is stored as its JSON text.

@@ -17,7 +17,7 @@ fn accepted() -> AttemptOutcome {
 fn rejected(reason: &str, details: Option<Value>) -> AttemptOutcome {
     AttemptOutcome::Rejected {
         reason: Some(reason.to_owned()),
-        said: AnswerFields { details, ..AnswerFields::default() },
+        fields: AnswerFields { details, ..AnswerFields::default() },
     }
 }
 
@@ -27,7 +27,7 @@ fn plain(status: u16, body: &str) -> AttemptOutcome {
 
 #[test]
 fn verdicts() {
-    let bare_no = AttemptOutcome::Rejected { reason: None, said: AnswerFields::default() };
+    let bare_no = AttemptOutcome::Rejected { reason: None, fields: AnswerFields::default() };
     let rows = [
         (200, r#"{"status":"ACCEPTED"}"#, accepted()),
         (200, r#"{"status":"accepted","other":[1]}"#, accepted()),

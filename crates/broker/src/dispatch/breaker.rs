@@ -90,7 +90,6 @@ pub struct Breaker {
 }
 
 impl Breaker {
-    /// A closed breaker.
     pub fn new(settings: BreakerSettings) -> Self {
         Self { settings, phase: Phase::Closed { failures: 0 } }
     }

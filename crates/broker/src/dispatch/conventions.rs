@@ -8,10 +8,10 @@ use tracing::field::{Empty, display};
 use super::answer::{AttemptFailure, AttemptOutcome};
 use super::dispatcher::label;
 use crate::telemetry;
-use handoffd_store::store::Claim;
+use handoffd_store::store::DeliveryClaim;
 
 /// Names a delivery's span before it begins.
-pub(super) fn describe(span: &Span, claim: &Claim) {
+pub(super) fn describe(span: &Span, claim: &DeliveryClaim) {
     if !telemetry::exporting() {
         return;
     }
@@ -68,7 +68,7 @@ pub(super) fn post(url: &str, attempt: i32) -> Span {
 }
 
 /// The trace headers of a request: under its own span where spans are exported, otherwise as received.
-pub(super) fn outbound(claim: &Claim, span: &Span) -> (String, Option<String>) {
+pub(super) fn outbound(claim: &DeliveryClaim, span: &Span) -> (String, Option<String>) {
     let came = claim.trace().map(|context| context.parent);
     let parent = match (telemetry::own(span), came) {
         (Some(own), Some(came)) => own.of_trace(&came).to_string(),

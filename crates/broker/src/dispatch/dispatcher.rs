@@ -10,41 +10,38 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use bytes::Bytes;
 use futures_util::StreamExt;
-use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::Instrument;
 use tracing::field::Empty;
 
-use super::answer::{AttemptOutcome, FailureClass};
 use super::backoff::RetryPolicy;
 use super::breaker::BreakerSettings;
 use super::budget::BudgetSettings;
 use super::conventions;
 use super::held::Claims;
 use super::lanes::{EndpointHealthChange, Health, Lanes};
-use super::standard_webhooks::WebhookSecret;
 use super::turns::Turns;
-use super::webhook::{Encoded, HandoffHeaders, Post, VerdictClock, WebhookRequest};
+use super::webhook::Post;
+use crate::compress::CompressionStep;
 use crate::directory::Directory;
-use crate::ledger::command::{Command, Kind, LedgerError, Outcome, Reply, Settle, content};
-use crate::ledger::{Ledger, Outbound, Place};
+use crate::ledger::{DeliverySlot, Ledger, Outbound};
 use crate::metrics::Metrics;
 use crate::telemetry;
-use crate::vault::{AgentSecrets, SecretKind, Vault};
-use handoffd_core::domain::canonical;
-use handoffd_core::domain::content_coding::Coding;
+use crate::vault::Vault;
 use handoffd_core::domain::handoff::DeliveryMode;
 use handoffd_core::domain::ids::Micros;
-use handoffd_core::evidence::record::Actor;
 use handoffd_core::gate::schema::Schemas;
-use handoffd_core::gate::schema::older::SCHEMA_UNREADABLE;
 use handoffd_store::clock::{self, Clock};
 use handoffd_store::fault::{self, Step};
-use handoffd_store::store::{AgentRow, Claim, ClaimKey, ClaimRelease, ReceiverKey, Store};
+use handoffd_store::store::{ClaimKey, ClaimRelease, DeliveryClaim, ReceiverKey, Store};
+
+mod attempt;
+mod settle;
+
+pub(super) use attempt::label;
 
 /// Handoffs claimed for one receiver at once.
 const CLAIM_BATCH: u32 = 32;
@@ -67,7 +64,6 @@ const SETTLE_PAUSE: Duration = Duration::from_millis(100);
 /// Longest such pause.
 const SETTLE_PAUSE_MAX: Duration = Duration::from_secs(5);
 
-/// Settings of the dispatcher.
 #[derive(Debug, Clone, Copy)]
 pub struct DispatcherSettings {
     /// Pauses and number of attempts.
@@ -92,7 +88,6 @@ pub struct DispatcherSettings {
     pub compress_above: usize,
 }
 
-/// Dependencies of the dispatcher.
 pub struct DispatcherDependencies {
     /// Store that holds the outbox.
     pub store: Arc<dyn Store>,
@@ -100,63 +95,21 @@ pub struct DispatcherDependencies {
     pub directory: Arc<Directory>,
     /// Vault that opens webhook secrets.
     pub vault: Vault,
-    /// The broker's clock.
     pub clock: Arc<dyn Clock>,
-    /// The broker's metrics.
     pub metrics: Arc<Metrics>,
     /// Client that sends the requests.
     pub post: Arc<dyn Post>,
     /// Message schemas, which convert a message to a form that the receiver accepts.
     pub schemas: Arc<Schemas>,
+    /// Compresses a message that is too large for its receiver.
+    pub compression: Arc<CompressionStep>,
     /// Redaction policy applied to stored answers.
     pub redaction: Arc<handoffd_core::domain::redaction::RedactionPolicy>,
-    /// Timeouts and limits.
     pub settings: DispatcherSettings,
     /// This broker's name, under which claims are held.
     pub broker: String,
     /// Token that ends the dispatcher.
     pub stopping: CancellationToken,
-}
-
-/// A handoff's destination and the body in the receiver's form.
-struct HandoffEndpoint {
-    url: String,
-    timeout: Duration,
-    secrets: Vec<WebhookSecret>,
-    /// The message in a form that the receiver accepts.
-    body: Bytes,
-    /// Content coding that the receiver accepts for large bodies.
-    coding: Option<Coding>,
-}
-
-struct AttemptResult {
-    tried: AttemptOutcome,
-    url: String,
-    begun_at: Micros,
-    /// Deadline of the receiver's verdict, once a byte has left for it.
-    verdict_by: Option<Micros>,
-    /// Whether that deadline has passed.
-    overdue: bool,
-}
-
-/// Why a handoff cannot be posted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum UnsentReason {
-    /// The agent no longer exists.
-    Deleted,
-    /// The endpoint answered 410, or was disabled.
-    Disabled,
-    /// The agent now pulls.
-    Pulls,
-    /// The agent accepts no schema version to which the message converts: the agent changed after the gate, or is not
-    /// the agent that the gate checked.
-    Unreadable,
-    /// The webhook secret cannot be opened.
-    Secret,
-    /// The attempt before may have reached the receiver, and the handoff must not be sent twice.
-    Unsettled,
-    /// The broker stops; nothing was looked up.
-    Stopping,
 }
 
 enum Nudge {
@@ -330,8 +283,8 @@ impl Dispatcher {
             return;
         }
         let now = parts.clock.now();
-        let (places, asked) = lanes.reserve_many(receiver, now, most);
-        if places == 0 {
+        let (slots, asked) = lanes.reserve_many(receiver, now, most);
+        if slots == 0 {
             return;
         }
         let until = now.plus(parts.settings.claim);
@@ -344,7 +297,7 @@ impl Dispatcher {
                 &parts.broker,
                 now,
                 until,
-                i64::from(places),
+                i64::from(slots),
             ),
         )
         .await
@@ -353,13 +306,13 @@ impl Dispatcher {
             Ok(Err(err)) => {
                 tracing::warn!(error = %err, "the claim failed");
                 held.lost(operation);
-                lanes.give_back(receiver, places, now);
+                lanes.give_back(receiver, slots, now);
                 return;
             }
             Err(_) => {
                 tracing::warn!("the claim timed out");
                 held.lost(operation);
-                lanes.give_back(receiver, places, now);
+                lanes.give_back(receiver, slots, now);
                 return;
             }
         };
@@ -368,20 +321,20 @@ impl Dispatcher {
             fault::at(Step::ClaimDone);
         }
         let found = u32::try_from(claims.len()).unwrap_or(u32::MAX);
-        lanes.give_back(receiver, places.saturating_sub(found), now);
-        if found < places && lanes.drained(receiver, asked) {
+        lanes.give_back(receiver, slots.saturating_sub(found), now);
+        if found < slots && lanes.drained(receiver, asked) {
             let _ = self.0.nudges.send(Nudge::Receiver(receiver.clone()));
         }
         for claim in claims {
             self.spawn(claim);
         }
-        if found == places {
+        if found == slots {
             // There may be more than there was room for.
             lanes.backlog(receiver);
         }
     }
 
-    fn spawn(&self, claim: Claim) {
+    fn spawn(&self, claim: DeliveryClaim) {
         let this = self.clone();
         let span = tracing::info_span!(
             "handoff.deliver",
@@ -407,80 +360,11 @@ impl Dispatcher {
         self.0.tracker.spawn(async move { this.attempt(claim).await }.instrument(span));
     }
 
-    /// One attempt, from the reserved slot to the settled outcome.
-    async fn attempt(&self, claim: Claim) {
-        let parts = &self.0.parts;
-        fault::at(Step::SendBegin);
-        if claim.attempt == 1 {
-            self.0.lanes.first(&(claim.tenant.clone(), claim.target.clone()));
-        }
-        let AttemptResult { tried, url, begun_at, verdict_by, overdue } =
-            match self.post(&claim).await {
-                Ok(posted) => posted,
-                Err(unsent) => {
-                    self.not_sent(&claim, unsent).await;
-                    self.over(&claim, Health::Unknown, None);
-                    return;
-                }
-            };
-        conventions::conclude(&tried);
-        let (mut outcome, said, health) = self.judge(&claim, &tried, verdict_by);
-        if overdue {
-            outcome = Outcome::Expired;
-        }
-        parts.metrics.attempts.with_label_values(&[label(&tried)]).inc();
-        if let AttemptOutcome::Failed(failure) = &tried {
-            tracing::info!(
-                class = failure.class.as_str(),
-                status = failure.status,
-                reached = failure.reached,
-                detail = failure.detail,
-                "an attempt failed"
-            );
-        }
-        if matches!(tried, AttemptOutcome::Gone) {
-            self.gone(&claim, &url).await;
-        }
-        let wake = match &outcome {
-            Outcome::Retry { at, .. } => Some(*at),
-            _ => None,
-        };
-        fault::at(Step::SettleBegin);
-        self.settle(&claim, Some(begun_at), outcome, said).await;
-        fault::at(Step::SettleDone);
-        let told = self.over(&claim, health, wake);
-        if let Some(told) = told {
-            self.report_health(&claim, url, told).await;
-        }
-    }
-
-    /// Settles a handoff that could not be posted.
-    async fn not_sent(&self, claim: &Claim, unsent: UnsentReason) {
-        let given_up = |why: &str| Outcome::GivenUp { why: why.to_owned() };
-        let outcome = match unsent {
-            UnsentReason::Deleted => given_up("AGENT_DELETED"),
-            UnsentReason::Disabled => given_up("ENDPOINT_DISABLED"),
-            UnsentReason::Unreadable => given_up(SCHEMA_UNREADABLE),
-            UnsentReason::Secret => given_up("DELIVERY_REQUEST"),
-            UnsentReason::Unsettled => given_up("DELIVERY_UNKNOWN"),
-            UnsentReason::Pulls => Outcome::Moved { mode: DeliveryMode::Pull },
-            // Its claim is handed back with the others.
-            UnsentReason::Stopping => return,
-        };
-        tracing::info!(why = ?unsent, "not sent");
-        self.0.parts.metrics.attempts.with_label_values(&["not_sent"]).inc();
-        let moved = matches!(outcome, Outcome::Moved { .. });
-        self.settle(claim, None, outcome, None).await;
-        if moved {
-            self.0.lanes.takes_none(&(claim.tenant.clone(), claim.target.clone()));
-        }
-    }
-
     /// Frees the slot; `wake` is the time at which the receiver's outbox is read next. Returns a change of the
     /// endpoint's health that must be reported.
     fn over(
         &self,
-        claim: &Claim,
+        claim: &DeliveryClaim,
         health: Health,
         wake: Option<Micros>,
     ) -> Option<EndpointHealthChange> {
@@ -497,197 +381,7 @@ impl Dispatcher {
             let _ = self.0.nudges.send(Nudge::Receiver(receiver));
         }
         self.next_turns();
-        over.told
-    }
-
-    async fn post(&self, claim: &Claim) -> Result<AttemptResult, UnsentReason> {
-        let parts = &self.0.parts;
-        if claim.unsettled && !claim.idempotent {
-            return Err(UnsentReason::Unsettled);
-        }
-        let HandoffEndpoint { url, timeout, secrets, body, coding } = self.endpoint(claim).await?;
-        let encoded = match coding.filter(|_| body.len() > parts.settings.compress_above) {
-            Some(coding) => encoded(coding, body.clone()).await,
-            None => None,
-        };
-        let span = conventions::post(&url, claim.attempt);
-        let trace = conventions::outbound(claim, &span);
-        let begun = parts.clock.now();
-        let granted = claim.verdict_ms.map_or(parts.settings.verdict, Duration::from_millis);
-        let verdict = match claim.deadline_at {
-            _ if claim.to_person => VerdictClock::Stopped,
-            Some(by) => VerdictClock::Running(by.since(begun)),
-            None => VerdictClock::FromFirstByte(granted),
-        };
-        let request = WebhookRequest {
-            url: url.clone(),
-            body,
-            encoded,
-            id: claim.handoff_id.to_string(),
-            timestamp_s: begun.seconds(),
-            secrets,
-            headers: HandoffHeaders {
-                traceparent: Some(trace.0),
-                tracestate: trace.1,
-                handoff_id: Some(claim.handoff_id.to_string()),
-                task_id: Some(claim.task_id.to_string()),
-                attempt: u32::try_from(claim.attempt).ok(),
-                fencing_token: Some(claim.fencing_token),
-            },
-            timeout,
-            verdict,
-        };
-        let begun_at = parts.clock.now();
-        let (tried, timing) = parts.post.send(request).instrument(span).await;
-        let transport = DeliveryMode::Webhook.as_str();
-        let attempt_seconds = parts.metrics.attempt_seconds.with_label_values(&[transport]);
-        attempt_seconds.observe(timing.elapsed.as_secs_f64());
-        let verdict_by = match verdict {
-            VerdictClock::Stopped => None,
-            VerdictClock::Running(left) => Some(begun.plus(left)),
-            VerdictClock::FromFirstByte(all) => timing.sent.map(|sent| begun.plus(sent + all)),
-        };
-        Ok(AttemptResult { tried, url, begun_at, verdict_by, overdue: timing.overdue })
-    }
-
-    /// Resolves a handoff's destination. A reason against delivery is refreshed from the store before it counts,
-    /// because this broker's view may be older than another broker's change.
-    async fn endpoint(&self, claim: &Claim) -> Result<HandoffEndpoint, UnsentReason> {
-        let DispatcherState { parts, .. } = &*self.0;
-        let mut fresh = false;
-        loop {
-            let why = match parts.directory.agents(&claim.tenant).await {
-                Ok(agents) => match self.endpoint_of(claim, agents.row(&claim.target)) {
-                    Ok(found) => return Ok(found),
-                    Err(why) if fresh => return Err(why),
-                    Err(why) => why,
-                },
-                // Nothing was tried, so nothing is counted: wait for the store.
-                Err(_) => {
-                    tokio::select! {
-                        biased;
-                        () = parts.stopping.cancelled() => return Err(UnsentReason::Stopping),
-                        () = tokio::time::sleep(SETTLE_PAUSE_MAX) => continue,
-                    }
-                }
-            };
-            tracing::debug!(?why, "refreshing the endpoint");
-            parts.directory.agents_changed(&claim.tenant).await;
-            fresh = true;
-        }
-    }
-
-    fn endpoint_of(
-        &self,
-        claim: &Claim,
-        row: Option<&AgentRow>,
-    ) -> Result<HandoffEndpoint, UnsentReason> {
-        let row = row.ok_or(UnsentReason::Deleted)?;
-        let delivery = &row.agent.delivery;
-        if delivery.disabled {
-            return Err(UnsentReason::Disabled);
-        }
-        let url = delivery
-            .url
-            .clone()
-            .filter(|_| delivery.mode == DeliveryMode::Webhook)
-            .ok_or(UnsentReason::Pulls)?;
-        let secrets = self.secrets(row, self.0.parts.clock.now()).ok_or(UnsentReason::Secret)?;
-        let body = claim.delivered(row.agent.is_entitled());
-        let body = self
-            .0
-            .parts
-            .schemas
-            .delivered(body, &row.agent)
-            .map_err(|_| UnsentReason::Unreadable)?;
-        tracing::trace!(handoff_id = %claim.handoff_id, "endpoint resolved");
-        let receiver = (claim.tenant.clone(), claim.target.clone());
-        self.0.lanes.known(&receiver, delivery.max_in_flight, delivery.failing);
-        let timeout = Duration::from_millis(delivery.timeout_ms);
-        let coding = delivery.accept_encoding.first().copied();
-        Ok(HandoffEndpoint { url, timeout, secrets, body, coding })
-    }
-
-    fn secrets(&self, row: &AgentRow, now: Micros) -> Option<Vec<WebhookSecret>> {
-        let opened = AgentSecrets::parse(&row.secrets)
-            .open(&self.0.parts.vault, &row.tenant, &row.agent.agent_id, SecretKind::Webhook, now)
-            .ok()?;
-        opened
-            .iter()
-            .map(|text| WebhookSecret::parse(std::str::from_utf8(text).ok()?).ok())
-            .collect()
-    }
-
-    /// Translates an attempt's outcome for the handoff, the stored answer, and the lane.
-    fn judge(
-        &self,
-        claim: &Claim,
-        tried: &AttemptOutcome,
-        verdict_by: Option<Micros>,
-    ) -> (Outcome, Option<serde_json::Value>, Health) {
-        let settings = &self.0.parts.settings;
-        let now = self.0.parts.clock.now();
-        let again = |retry_after: Option<Duration>, why: &str| {
-            // Who names a time is busy until then: that is no attempt, and only the verdict's time ends it.
-            let busy = retry_after.is_some();
-            let made = claim.attempt - claim.busy - i32::from(busy);
-            let attempts = u32::try_from(made).unwrap_or(0);
-            let policy = settings.retry.within(claim.max_retries);
-            let random = clock::random_fraction();
-            let pause = if busy {
-                Some(policy.pause(attempts, random, retry_after))
-            } else {
-                policy.next_delay(attempts, random, None)
-            };
-            match pause {
-                Some(pause) => {
-                    let receiver = (claim.tenant.clone(), claim.target.clone());
-                    let wanted = now.plus(pause);
-                    let at = self.0.lanes.retry_at(&receiver, now, wanted);
-                    if at > wanted {
-                        self.0.parts.metrics.retries_put_off.inc();
-                    }
-                    Outcome::Retry { at, why: why.to_owned(), busy, verdict_by }
-                }
-                None => Outcome::GivenUp { why: why.to_owned() },
-            }
-        };
-        match tried {
-            AttemptOutcome::Accepted(said) => (
-                Outcome::Accepted,
-                said.clone().into_content().map(Value::Object),
-                Health::Answered,
-            ),
-            AttemptOutcome::Rejected { reason, said } => {
-                let reason = reason.clone().unwrap_or_else(|| "REJECTED".to_owned());
-                let mut said = said.clone().into_content().unwrap_or_default();
-                said.insert("reason".to_owned(), reason.clone().into());
-                (Outcome::Rejected(reason), Some(Value::Object(said)), Health::Answered)
-            }
-            AttemptOutcome::Received => {
-                // An answer without a byte sent before it is none; a person's time is not this one.
-                let verdict_by = verdict_by.unwrap_or_else(|| now.plus(settings.verdict));
-                (Outcome::Received { verdict_by }, None, Health::Answered)
-            }
-            AttemptOutcome::Busy { retry_after } => {
-                (again(*retry_after, "RECEIVER_BUSY"), None, Health::Answered)
-            }
-            AttemptOutcome::Gone => {
-                (Outcome::GivenUp { why: "ENDPOINT_GONE".to_owned() }, None, Health::Answered)
-            }
-            AttemptOutcome::Failed(failure) => {
-                let why = format!("DELIVERY_{}", failure.class.as_str().to_ascii_uppercase());
-                let hopeless =
-                    matches!(failure.class, FailureClass::Request | FailureClass::Egress);
-                let unsafe_again = failure.reached && !claim.idempotent;
-                let outcome = if hopeless || unsafe_again {
-                    Outcome::GivenUp { why }
-                } else {
-                    again(None, &why)
-                };
-                (outcome, None, if hopeless { Health::Unknown } else { Health::Failed })
-            }
-        }
+        over.health_change
     }
 
     pub(super) fn parts(&self) -> &DispatcherDependencies {
@@ -697,109 +391,29 @@ impl Dispatcher {
     pub(super) fn ledger(&self) -> Option<&Ledger> {
         self.0.ledger.get()
     }
-
-    /// Repeats the settlement until the ledger has it; a broker that stops leaves the claim to expire.
-    async fn settle(
-        &self,
-        claim: &Claim,
-        begun_at: Option<Micros>,
-        outcome: Outcome,
-        said: Option<serde_json::Value>,
-    ) {
-        let DispatcherState { parts, ledger, .. } = &*self.0;
-        let Some(ledger) = ledger.get() else { return };
-        let now = parts.clock.now();
-        let command = Command {
-            tenant: claim.tenant.clone(),
-            at: now,
-            actor: match outcome {
-                // The receiver said nothing.
-                Outcome::Expired => Actor::broker(),
-                _ => Actor {
-                    role: "agent".to_owned(),
-                    agent_id: Some(claim.target.clone()),
-                    key_id: None,
-                },
-            },
-            kind: Kind::Settle(Box::new(Settle {
-                task_id: claim.task_id,
-                handoff_id: claim.handoff_id,
-                attempt: claim.attempt,
-                begun_at,
-                outcome,
-                content: said.map(|mut said| {
-                    if let Some(words) = said.as_object_mut() {
-                        self.0.parts.redaction.redact_words(words);
-                    }
-                    content(&canonical::to_vec(&said), now)
-                }),
-                lease_until: now.plus(parts.settings.lease),
-            })),
-        };
-        let mut pause = SETTLE_PAUSE;
-        loop {
-            match ledger.handle(command.clone()).await {
-                Ok(Reply::Superseded) => {
-                    tracing::info!("the attempt was superseded");
-                    return;
-                }
-                Ok(_) => return,
-                Err(LedgerError::Unavailable | LedgerError::Overloaded) => {
-                    tokio::select! {
-                        biased;
-                        () = parts.stopping.cancelled() => return,
-                        () = tokio::time::sleep(pause) => {}
-                    }
-                    pause = (pause * 2).min(SETTLE_PAUSE_MAX);
-                }
-                Err(err) => {
-                    tracing::error!(error = %err, "an attempt could not be settled");
-                    return;
-                }
-            }
-        }
-    }
 }
 
-/// Encodes a body on a blocking thread; `None` on failure, because the body can be sent plain.
-async fn encoded(coding: Coding, body: Bytes) -> Option<Encoded> {
-    let encoding = tokio::task::spawn_blocking(move || coding.encode(&body));
-    let bytes = encoding.await.ok()?.ok()?;
-    Some(Encoded { coding, bytes: bytes.into() })
-}
-
-fn held_as(claim: &Claim) -> ClaimKey {
+fn held_as(claim: &DeliveryClaim) -> ClaimKey {
     ((claim.tenant.clone(), claim.handoff_id), claim.attempt)
 }
 
-pub(super) fn label(tried: &AttemptOutcome) -> &'static str {
-    match tried {
-        AttemptOutcome::Accepted { .. } => "accepted",
-        AttemptOutcome::Rejected { .. } => "rejected",
-        AttemptOutcome::Received => "received",
-        AttemptOutcome::Busy { .. } => "busy",
-        AttemptOutcome::Gone => "gone",
-        AttemptOutcome::Failed(failure) => failure.class.as_str(),
-    }
-}
-
 impl Outbound for Dispatcher {
-    fn reserve(&self, receiver: &ReceiverKey) -> Option<Place> {
+    fn reserve(&self, receiver: &ReceiverKey) -> Option<DeliverySlot> {
         let DispatcherState { parts, lanes, claims, .. } = &*self.0;
         let kept = !parts.stopping.is_cancelled() && lanes.reserve(receiver, parts.clock.now());
         kept.then(|| claims.begin())
     }
 
-    fn deliver(&self, place: Place, claim: Claim) {
-        self.0.claims.end(place, [held_as(&claim)]);
+    fn deliver(&self, slot: DeliverySlot, claim: DeliveryClaim) {
+        self.0.claims.end(slot, [held_as(&claim)]);
         self.spawn(claim);
     }
 
-    fn release(&self, place: Place, receiver: &ReceiverKey, lost: bool) {
+    fn release(&self, slot: DeliverySlot, receiver: &ReceiverKey, lost: bool) {
         if lost {
-            self.0.claims.lost(place);
+            self.0.claims.lost(slot);
         } else {
-            self.0.claims.end(place, []);
+            self.0.claims.end(slot, []);
         }
         if self.0.lanes.give_back(receiver, 1, self.0.parts.clock.now()) {
             let _ = self.0.nudges.send(Nudge::Receiver(receiver.clone()));

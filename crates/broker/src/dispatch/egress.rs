@@ -65,11 +65,17 @@ impl EgressPolicy {
     }
 
     /// Reads `HANDOFFD_EGRESS_ALLOW`: CIDRs or single addresses, separated by commas or spaces.
+    ///
+    /// # Errors
+    /// [`CidrError`] with the first entry that is neither a network nor an address.
     pub fn parse(list: &str) -> Result<Self, CidrError> {
         Self::from_entries(list.split([',', ' ', '\t', '\n']))
     }
 
     /// Reads one CIDR or address per entry; empty entries are skipped.
+    ///
+    /// # Errors
+    /// [`CidrError`] with the first entry that is neither a network nor an address.
     pub fn from_entries<'a>(entries: impl IntoIterator<Item = &'a str>) -> Result<Self, CidrError> {
         entries
             .into_iter()
@@ -88,6 +94,9 @@ impl EgressPolicy {
     /// Decides on a connection to this address.
     ///
     /// An allowed network also covers IPv6 addresses that embed only addresses of that network (NAT64, 6to4, Teredo).
+    ///
+    /// # Errors
+    /// [`EgressDenied::Address`] for an address in a special range that no allowed network covers.
     pub fn permits(&self, ip: IpAddr) -> Result<(), EgressDenied> {
         let address = ip.to_canonical();
         let Some(range) = special_range(address) else {
@@ -113,6 +122,10 @@ impl EgressPolicy {
     ///
     /// Registration uses the same check for an early answer. A name that passes here is judged by its addresses when
     /// it is called.
+    ///
+    /// # Errors
+    /// [`EgressDenied`]: the text is no absolute URL, has another scheme, a user name, a password or port 0, or names
+    /// a refused address.
     pub fn check_url(&self, text: &str) -> Result<Url, EgressDenied> {
         let url = Url::parse(text).map_err(EgressDenied::Syntax)?;
         if !matches!(url.scheme(), "http" | "https") {
@@ -227,7 +240,10 @@ pub struct GuardedClient {
     policy: Arc<EgressPolicy>,
 }
 
-/// Builds the guarded client. Fails only where TLS cannot be set up.
+/// Builds the guarded client.
+///
+/// # Errors
+/// [`reqwest::Error`] where TLS can be set up neither with the system's roots nor with the compiled-in ones.
 pub fn client(
     policy: EgressPolicy,
     settings: &ClientSettings,
@@ -274,6 +290,9 @@ fn compiled_in_roots() -> rustls::ClientConfig {
 
 impl GuardedClient {
     /// Starts a request after [`EgressPolicy::check_url`] passed its URL.
+    ///
+    /// # Errors
+    /// As [`EgressPolicy::check_url`].
     pub fn request(
         &self,
         method: reqwest::Method,

@@ -4,11 +4,11 @@ use super::dispatcher::Dispatcher;
 use super::lanes::EndpointHealthChange;
 use crate::ledger::command::{AgentChange, ChangeAgent, Command, Kind};
 use handoffd_core::evidence::record::Actor;
-use handoffd_store::store::Claim;
+use handoffd_store::store::DeliveryClaim;
 
 impl Dispatcher {
     /// Reports that the endpoint answered 410.
-    pub(super) async fn gone(&self, claim: &Claim, url: &str) {
+    pub(super) async fn gone(&self, claim: &DeliveryClaim, url: &str) {
         tracing::error!(
             event = "agent.endpoint_disabled",
             agent_id = %claim.target,
@@ -21,12 +21,12 @@ impl Dispatcher {
     /// Reports consecutive failures of the endpoint, or its recovery after them.
     pub(super) async fn report_health(
         &self,
-        claim: &Claim,
+        claim: &DeliveryClaim,
         url: String,
-        told: EndpointHealthChange,
+        health_change: EndpointHealthChange,
     ) {
         let agent_id = &claim.target;
-        match told {
+        match health_change {
             EndpointHealthChange::Failing(step) => {
                 let (failures, percent) = (step.failures, step.percent);
                 self.count(if percent >= 100 { "disabled" } else { "failing" });
@@ -60,7 +60,7 @@ impl Dispatcher {
         self.parts().metrics.endpoint_alerts.with_label_values(&[what]).inc();
     }
 
-    async fn change(&self, claim: &Claim, change: AgentChange) {
+    async fn change(&self, claim: &DeliveryClaim, change: AgentChange) {
         let parts = self.parts();
         let command = Command {
             tenant: claim.tenant.clone(),

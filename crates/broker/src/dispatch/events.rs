@@ -22,7 +22,7 @@ use crate::feed::Feed;
 use crate::ledger::Ledger;
 use crate::ledger::command::{Command, DisableSubscriber, Kind, content};
 use crate::metrics::Metrics;
-use crate::vault::{AgentSecrets, SecretKind, Vault};
+use crate::vault::{AgentSecrets, EndpointCredentials, SecretKind, Vault};
 use handoffd_core::domain::canonical;
 use handoffd_core::domain::event::{EventFilter, EventFormat, Position, Subscriber};
 use handoffd_core::domain::ids::AgentId;
@@ -39,6 +39,9 @@ use handoffd_store::store::{Store, StoreError};
 const PAGE: i64 = 64;
 /// Subscribers returned by one look-up.
 const LOOK: i64 = 256;
+/// How long a broker may miss the first subscriber that another broker took.
+const QUIET: Duration = Duration::from_secs(1);
+
 /// Longest time between two writes of a cursor while events are delivered: the events of this time may be delivered
 /// again after a crash.
 const WRITE_EVERY: Duration = Duration::from_millis(250);
@@ -66,7 +69,6 @@ pub struct PublisherSettings {
     pub at_once: usize,
 }
 
-/// Dependencies of the event publisher.
 pub struct PublisherDependencies {
     /// Store of events and cursors.
     pub store: Arc<dyn Store>,
@@ -76,15 +78,12 @@ pub struct PublisherDependencies {
     pub directory: Arc<Directory>,
     /// Vault that opens signing secrets.
     pub vault: Vault,
-    /// The broker's clock.
     pub clock: Arc<dyn Clock>,
-    /// The broker's metrics.
     pub metrics: Arc<Metrics>,
     /// Client that sends the requests.
     pub client: WebhookClient,
     /// Ledger that signals new events and takes disabled endpoints.
     pub ledger: Ledger,
-    /// Timeouts and limits.
     pub settings: PublisherSettings,
     /// This broker's name, under which leases are held.
     pub broker: String,
@@ -107,6 +106,7 @@ struct PublisherState {
 struct SubscriberEndpoint {
     url: String,
     secrets: Vec<WebhookSecret>,
+    credentials: EndpointCredentials,
     filter: EventFilter,
     format: EventFormat,
     /// Limits publication to events that are addressed to this agent.
@@ -144,12 +144,26 @@ impl EventPublisher {
         let PublisherDependencies { ledger, settings, stopping, .. } = &self.0.parts;
         let mut renew_at = tokio::time::Instant::now() + settings.lease / 3;
         let mut poll_at = tokio::time::Instant::now();
+        // Until then no event is looked for: nobody subscribes. One that is told meanwhile is looked for afterwards.
+        let mut quiet: Option<tokio::time::Instant> = None;
+        // As of the last poll.
+        let mut subscribed = false;
         loop {
             tokio::select! {
                 () = stopping.cancelled() => return,
-                () = ledger.event_told() => self.find_subscribers().await,
+                () = ledger.event_committed(), if quiet.is_none() => {
+                    quiet = self.look(&mut subscribed).await;
+                }
+                () = ledger.subscribers_changed() => {
+                    subscribed = false;
+                    quiet = self.look(&mut subscribed).await;
+                }
+                () = tokio::time::sleep_until(quiet.unwrap_or(poll_at)), if quiet.is_some() => {
+                    quiet = None;
+                }
                 () = tokio::time::sleep_until(poll_at) => {
-                    self.find_subscribers().await;
+                    subscribed = false;
+                    quiet = self.look(&mut subscribed).await;
                     poll_at = tokio::time::Instant::now()
                         + settings.poll.mul_f64(1.0 + clock::random_fraction() / 2.0);
                 }
@@ -177,22 +191,33 @@ impl EventPublisher {
         }
     }
 
-    /// Finds subscribers with unpublished events, and serves them.
-    async fn find_subscribers(&self) {
+    /// Serves subscribers with unpublished events. Where nobody subscribes, returns until when events need not be looked
+    /// for: a look after each commit would cost a round trip, and find nothing.
+    async fn look(&self, subscribed: &mut bool) -> Option<tokio::time::Instant> {
+        if self.find_subscribers().await || *subscribed {
+            return None;
+        }
+        *subscribed = self.0.parts.store.has_cursors().await.unwrap_or(true);
+        (!*subscribed).then(|| tokio::time::Instant::now() + QUIET)
+    }
+
+    /// Finds subscribers with unpublished events, and serves them. Returns whether there were any, or could be.
+    async fn find_subscribers(&self) -> bool {
         let PublisherDependencies { store, clock, .. } = &self.0.parts;
         let due = match store.list_due_cursors(clock.now(), LOOK).await {
             Ok(due) => due,
             Err(err) => {
                 tracing::warn!(error = %err, "subscribers cannot be listed");
-                return;
+                return true;
             }
         };
+        let found = !due.is_empty();
         for key in due {
             if self.busy().contains(&key) {
                 continue;
             }
             // No place: the ones at work look again when they are done.
-            let Ok(place) = Arc::clone(&self.0.places).try_acquire_owned() else { return };
+            let Ok(place) = Arc::clone(&self.0.places).try_acquire_owned() else { return true };
             self.busy().insert(key.clone());
             let this = self.clone();
             self.0.tracker.spawn(async move {
@@ -211,6 +236,7 @@ impl EventPublisher {
                 }
             });
         }
+        found
     }
 
     /// Takes the lease and publishes until no event is left or the endpoint fails. Returns the pause before the next
@@ -297,17 +323,17 @@ impl EventPublisher {
         row: &EventRow,
     ) -> Result<PublicationStep, StoreError> {
         let PublisherDependencies { feed, clock, metrics, .. } = &self.0.parts;
-        let body = feed.tell(row, endpoint.format, endpoint.audience.as_ref()).await?;
+        let body = feed.render(row, endpoint.format, endpoint.audience.as_ref()).await?;
         let attempt = line.cursor.failures.saturating_add(1);
         let (notice, elapsed) = self.post(endpoint, row, &body, attempt).await;
         fault::at(Step::EventTold);
-        let (told, outcome, status, detail) = self.judge(notice, attempt);
+        let (step, outcome, status, detail) = self.judge(notice, attempt);
         metrics.event_deliveries.with_label_values(&[outcome.as_str()]).inc();
         let now = clock.now();
         if outcome == EventDeliveryOutcome::Delivered {
             metrics.event_lag_seconds.observe(now.since(row.event.at).as_secs_f64());
         }
-        match told {
+        match step {
             PublicationStep::Next => {
                 line.cursor.position = row.position;
                 line.cursor.failures = 0;
@@ -331,7 +357,7 @@ impl EventPublisher {
             detail,
             duration_us: i64::try_from(elapsed.as_micros()).unwrap_or(i64::MAX),
         });
-        Ok(told)
+        Ok(step)
     }
 
     async fn post(
@@ -351,6 +377,8 @@ impl EventPublisher {
             secrets: endpoint.secrets.clone(),
             headers: HandoffHeaders {
                 attempt: u32::try_from(attempt).ok(),
+                authorization: endpoint.credentials.authorization.clone(),
+                notification_token: endpoint.credentials.token.clone(),
                 ..HandoffHeaders::default()
             },
             timeout: settings.timeout,
@@ -359,6 +387,7 @@ impl EventPublisher {
         let content_type = match endpoint.format {
             EventFormat::Standard => "application/json",
             EventFormat::CloudEvents => "application/cloudevents+json; charset=utf-8",
+            EventFormat::A2a => "application/a2a+json",
         };
         client.notify(request, content_type).await
     }
@@ -436,10 +465,14 @@ impl EventPublisher {
                 let Some(row) = store.find_subscription(&(key.0.clone(), *id)).await? else {
                     return Ok(None);
                 };
-                let secrets = self.secrets(key, &row.secrets, &key.1);
-                Ok(secrets.filter(|_| row.subscription.enabled).map(|secrets| SubscriberEndpoint {
+                let secrets = self
+                    .secrets(key, &row.secrets, &key.1)
+                    .zip(self.credentials(key, &row.secrets));
+                let secrets = secrets.filter(|_| row.subscription.enabled);
+                Ok(secrets.map(|(secrets, credentials)| SubscriberEndpoint {
                     url: row.subscription.url,
                     secrets,
+                    credentials,
                     filter: row.subscription.filter,
                     format: row.subscription.format,
                     audience: None,
@@ -454,6 +487,7 @@ impl EventPublisher {
                     SubscriberEndpoint {
                         url,
                         secrets,
+                        credentials: EndpointCredentials::default(),
                         filter: EventFilter::default(),
                         format: EventFormat::Standard,
                         audience: Some(agent.clone()),
@@ -481,11 +515,21 @@ impl EventPublisher {
             .collect()
     }
 
+    /// Opens the headers that a subscription sends to its endpoint; `None` where a sealed one does not open.
+    fn credentials(&self, key: &CursorKey, sealed: &str) -> Option<EndpointCredentials> {
+        AgentSecrets::parse(sealed)
+            .credentials(&self.0.parts.vault, &key.0, &key.1)
+            .inspect_err(|err| {
+                tracing::error!(error = %err, subscriber = %key.1, "credentials cannot be opened");
+            })
+            .ok()
+    }
+
     async fn give_up(&self, key: &CursorKey, endpoint: &SubscriberEndpoint, reason: &'static str) {
         let PublisherDependencies { ledger, clock, metrics, directory, .. } = &self.0.parts;
         tracing::error!(subscriber = %key.1, reason, "event publication to a subscriber is disabled");
         let now = clock.now();
-        let said = serde_json::json!({ "subscriber": key.1.to_string(), "reason": reason });
+        let words = serde_json::json!({ "subscriber": key.1.to_string(), "reason": reason });
         let command = Command {
             tenant: key.0.clone(),
             at: now,
@@ -494,7 +538,7 @@ impl EventPublisher {
                 subscriber: key.1.clone(),
                 url: endpoint.url.clone(),
                 reason,
-                content: content(&canonical::to_vec(&said), now),
+                content: content(&canonical::to_vec(&words), now),
             })),
         };
         match ledger.handle(command).await {

@@ -17,23 +17,23 @@ pub(super) struct Streak {
     limit: u32,
     failures: u32,
     /// The highest step already notified.
-    told: u8,
+    reported: u8,
 }
 
 impl Streak {
     pub(super) const fn new(limit: u32) -> Self {
-        Self { limit, failures: 0, told: 0 }
+        Self { limit, failures: 0, reported: 0 }
     }
 
     /// Adopts the step stored with the agent: notified before this broker started, or by another broker, or reset
     /// since (by an answer that another broker received, or by an operator who configured the delivery again).
-    pub(super) fn known(&mut self, told: Option<Failing>) {
-        match told {
-            Some(told) if told.failures > self.failures => {
-                self.failures = told.failures;
-                self.told = told.percent;
+    pub(super) fn known(&mut self, reported: Option<Failing>) {
+        match reported {
+            Some(reported) if reported.failures > self.failures => {
+                self.failures = reported.failures;
+                self.reported = reported.percent;
             }
-            None if self.told > 0 => *self = Self::new(self.limit),
+            None if self.reported > 0 => *self = Self::new(self.limit),
             _ => {}
         }
     }
@@ -46,17 +46,17 @@ impl Streak {
         self.failures = self.failures.saturating_add(1);
         let share = u64::from(self.failures) * 100 / u64::from(self.limit);
         let reached = STEPS.into_iter().rev().find(|step| u64::from(*step) <= share)?;
-        (reached > self.told).then(|| {
-            self.told = reached;
+        (reached > self.reported).then(|| {
+            self.reported = reached;
             Failing { percent: reached, failures: self.failures }
         })
     }
 
     /// Resets the count. Returns whether a failing step had been notified.
     pub(super) fn answered(&mut self) -> bool {
-        let was_told = self.told > 0;
+        let was_reported = self.reported > 0;
         *self = Self::new(self.limit);
-        was_told
+        was_reported
     }
 }
 
@@ -110,9 +110,9 @@ mod tests {
         /// For every limit, the last step comes with the failure that reaches it, and percentages only grow.
         #[test]
         fn the_last_step_is_the_limit(limit in 1_u32..500) {
-            let told = steps(&mut Streak::new(limit), limit);
-            prop_assert_eq!(told.last().copied(), Some((100, limit)));
-            prop_assert!(told.windows(2).all(|pair| pair[0].0 < pair[1].0));
+            let reported = steps(&mut Streak::new(limit), limit);
+            prop_assert_eq!(reported.last().copied(), Some((100, limit)));
+            prop_assert!(reported.windows(2).all(|pair| pair[0].0 < pair[1].0));
         }
     }
 }

@@ -45,7 +45,6 @@ pub struct Inboxes {
     pub ledger: Ledger,
     /// Delivers handoffs of agents that no longer pull.
     pub outbound: Arc<dyn Outbound>,
-    /// The broker's clock.
     pub clock: Arc<dyn Clock>,
     /// Longest interval between two looks.
     pub period: Duration,

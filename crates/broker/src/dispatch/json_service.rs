@@ -18,7 +18,6 @@ pub struct JsonService {
 }
 
 impl JsonService {
-    /// A service at this URL.
     #[must_use]
     pub fn new(client: GuardedClient, url: &str, api_key: &str) -> Self {
         Self { client, url: url.to_owned(), api_key: api_key.to_owned() }
@@ -29,6 +28,26 @@ impl JsonService {
     /// # Errors
     /// The cause, without an address.
     pub async fn ask(&self, question: &Value) -> Result<Value, String> {
+        let body = self.send(question).await?;
+        serde_json::from_slice(&body).map_err(|_| "its answer is not JSON".to_owned())
+    }
+
+    /// The same of a chat endpoint, which may answer in pieces though it was not asked to: as one answer.
+    ///
+    /// # Errors
+    /// The cause, without an address.
+    pub async fn ask_chat(&self, question: &Value) -> Result<Value, String> {
+        let body = self.send(question).await?;
+        if let Ok(whole) = serde_json::from_slice(&body) {
+            return Ok(whole);
+        }
+        std::str::from_utf8(&body)
+            .ok()
+            .and_then(streamed)
+            .ok_or_else(|| "its answer is neither JSON nor a stream that ended".to_owned())
+    }
+
+    async fn send(&self, question: &Value) -> Result<Vec<u8>, String> {
         let mut request = self
             .client
             .request(Method::POST, &self.url)
@@ -42,9 +61,36 @@ impl JsonService {
         if response.status() != StatusCode::OK {
             return Err(format!("it answered {}", response.status()));
         }
-        let body = body(response).await?;
-        serde_json::from_slice(&body).map_err(|_| "its answer is not JSON".to_owned())
+        body(response).await
     }
+}
+
+/// A streamed chat answer (server-sent events with `delta`s) as one; `None` where it is no such stream, or did not end.
+fn streamed(text: &str) -> Option<Value> {
+    let (mut said, mut reason, mut usage, mut ended) = (String::new(), None, Value::Null, false);
+    for line in text.lines() {
+        let Some(data) = line.strip_prefix("data:").map(str::trim) else { continue };
+        if data == "[DONE]" {
+            ended = true;
+            break;
+        }
+        let chunk: Value = serde_json::from_str(data).ok()?;
+        if let Some(more) = chunk.pointer("/choices/0/delta/content").and_then(Value::as_str) {
+            said.push_str(more);
+        }
+        if let Some(why) = chunk.pointer("/choices/0/finish_reason").and_then(Value::as_str) {
+            reason = Some(why.to_owned());
+        }
+        if let Some(counted) = chunk.get("usage").filter(|usage| usage.is_object()) {
+            usage = counted.clone();
+        }
+    }
+    ended.then(|| {
+        json!({
+            "choices": [{ "message": { "content": said }, "finish_reason": reason }],
+            "usage": usage,
+        })
+    })
 }
 
 /// Reads an answer of at most [`MAX_ANSWER`] bytes.

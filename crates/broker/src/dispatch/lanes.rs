@@ -48,7 +48,6 @@ pub(super) struct Lanes {
 /// An attempt's evidence about its receiver's health.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Health {
-    /// The receiver answered.
     Answered,
     /// The receiver did not answer, or answered with a failure.
     Failed,
@@ -62,7 +61,7 @@ pub(super) struct AttemptEnd {
     /// More waits in the outbox for this receiver, and it is the receiver's turn.
     pub(super) more: bool,
     /// A change of the endpoint's health that operators must learn.
-    pub(super) told: Option<EndpointHealthChange>,
+    pub(super) health_change: Option<EndpointHealthChange>,
 }
 
 /// A change of an endpoint's health.
@@ -195,15 +194,14 @@ impl Lanes {
         self.lock().lane(receiver, self).budget.retry(now, wanted)
     }
 
-    /// Ends an attempt.
     pub(super) fn done(&self, receiver: &ReceiverKey, health: Health, now: Micros) -> AttemptEnd {
         let mut state = self.lock();
         state.in_flight = state.in_flight.saturating_sub(1);
         let Some(lane) = state.lanes.get_mut(receiver) else {
-            return AttemptEnd { more: false, told: None };
+            return AttemptEnd { more: false, health_change: None };
         };
         lane.in_flight = lane.in_flight.saturating_sub(1);
-        let told = match health {
+        let health_change = match health {
             Health::Answered => {
                 lane.breaker.on_success();
                 lane.streak.answered().then_some(EndpointHealthChange::Answers)
@@ -218,7 +216,7 @@ impl Lanes {
             }
         };
         let more = lane.backlog;
-        AttemptEnd { more: state.in_turn(receiver, more), told }
+        AttemptEnd { more: state.in_turn(receiver, more), health_change }
     }
 
     /// Adopts the receiver's stored state: its own limit, and the notified step of its endpoint.
@@ -415,17 +413,18 @@ mod tests {
         let lanes = lanes(100);
         let dead = receiver("dead");
         let (places, _) = lanes.reserve_many(&dead, Micros(0), 16);
-        let told: Vec<_> =
-            (0..places).filter_map(|_| lanes.done(&dead, Health::Failed, Micros(0)).told).collect();
+        let health_change: Vec<_> = (0..places)
+            .filter_map(|_| lanes.done(&dead, Health::Failed, Micros(0)).health_change)
+            .collect();
         assert_eq!(
-            told,
+            health_change,
             [EndpointHealthChange::Failing(Failing { percent: 50, failures: 2 })],
             "of four, two counted"
         );
         let (_, probe) = lanes.due(Micros(0));
         assert_eq!(lanes.reserve_many(&dead, probe.unwrap_or(Micros(2_000_000)), 8).0, 1);
         let over = lanes.done(&dead, Health::Answered, Micros(2_000_000));
-        assert_eq!(over.told, Some(EndpointHealthChange::Answers));
+        assert_eq!(over.health_change, Some(EndpointHealthChange::Answers));
     }
 
     #[test]

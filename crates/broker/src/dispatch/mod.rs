@@ -9,6 +9,7 @@ pub mod answer;
 pub mod backoff;
 pub mod breaker;
 pub mod budget;
+pub mod chunks;
 mod conventions;
 pub mod dispatcher;
 pub mod egress;

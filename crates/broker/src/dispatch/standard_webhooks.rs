@@ -48,6 +48,9 @@ pub enum SecretError {
 
 impl WebhookSecret {
     /// Reads `whsec_<base64>`; padding may be left out.
+    ///
+    /// # Errors
+    /// [`SecretError`]: the text has no such prefix, is not base64, or holds fewer than 24 or more than 64 bytes.
     pub fn parse(text: &str) -> Result<Self, SecretError> {
         let encoded = text.strip_prefix(KEY_PREFIX).ok_or(SecretError::Prefix)?;
         let bytes = STANDARD_PAD_INDIFFERENT
@@ -58,6 +61,9 @@ impl WebhookSecret {
     }
 
     /// A secret from raw key bytes.
+    ///
+    /// # Errors
+    /// [`SecretError::Length`] for fewer than 24 or more than 64 bytes.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, SecretError> {
         if KEY_BYTES.contains(&bytes.len()) {
             Ok(Self(Zeroizing::new(bytes.to_vec())))
@@ -131,6 +137,9 @@ pub enum VerifyError {
 ///
 /// `timestamp` and `signatures` are the header values as received, `now_s` the checker's clock in Unix seconds.
 /// Entries of other versions (`v1a`) and malformed ones are skipped.
+///
+/// # Errors
+/// [`VerifyError`]: the timestamp is no number or further from `now_s` than `tolerance`, or no signature matches.
 pub fn verify(
     secrets: &[WebhookSecret],
     id: &str,

@@ -57,7 +57,6 @@ pub struct WebhookRequest {
     pub timestamp_s: i64,
     /// Signing secrets, at least one; two during a rotation.
     pub secrets: Vec<WebhookSecret>,
-    /// Further headers.
     pub headers: HandoffHeaders,
     /// Bounds the whole attempt, from resolution to the last byte of the answer.
     pub timeout: Duration,
@@ -79,9 +78,7 @@ pub enum VerdictClock {
 /// A body in a content coding.
 #[derive(Debug, Clone)]
 pub struct Encoded {
-    /// The content coding.
     pub coding: Coding,
-    /// The coded bytes.
     pub bytes: Bytes,
 }
 
@@ -92,20 +89,23 @@ pub struct HandoffHeaders {
     pub traceparent: Option<String>,
     /// `tracestate`, W3C Trace Context.
     pub tracestate: Option<String>,
-    /// `Handoff-Id`.
     pub handoff_id: Option<String>,
-    /// `Handoff-Task-Id`.
     pub task_id: Option<String>,
     /// `Handoff-Attempt`, from 1.
     pub attempt: Option<u32>,
     /// `Handoff-Fencing-Token`, which verdict callbacks carry back.
     pub fencing_token: Option<i64>,
+    /// `Handoff-Chunk`: the number of a chunk in its stream, from 1.
+    pub chunk: Option<i64>,
+    /// `Authorization`, as the subscriber gave it.
+    pub authorization: Option<String>,
+    /// `X-A2A-Notification-Token`, as the subscriber gave it.
+    pub notification_token: Option<String>,
 }
 
 /// The outcome of a request that asks for no verdict.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Notice {
-    /// The receiver answered.
     Answered {
         /// HTTP status of the answer.
         status: u16,
@@ -274,7 +274,7 @@ impl WebhookClient {
 #[derive(Debug, Default)]
 struct FirstByteSent {
     left: OnceLock<Instant>,
-    told: Notify,
+    arrived: Notify,
 }
 
 /// A request body that records its first poll: at that time the connection exists and the headers are written.
@@ -298,7 +298,7 @@ impl http_body::Body for ObservedBody {
         _: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         if self.first_byte.left.set(Instant::now()).is_ok() {
-            self.first_byte.told.notify_one();
+            self.first_byte.arrived.notify_one();
         }
         Poll::Ready(self.rest.take().map(|all| Ok(Frame::data(all))))
     }
@@ -350,7 +350,7 @@ impl AttemptLimit {
                 () = sleep_until(until) => {
                     return Err(LimitExceeded { by_verdict: verdict.is_some_and(|at| at <= until) });
                 }
-                () = self.first_byte.told.notified(), if verdict.is_none() => {}
+                () = self.first_byte.arrived.notified(), if verdict.is_none() => {}
             }
         }
     }
@@ -375,6 +375,9 @@ fn signed_headers(request: &WebhookRequest) -> Result<HeaderMap, AttemptFailure>
         ("handoff-task-id", more.task_id.clone()),
         ("handoff-attempt", more.attempt.map(|n| n.to_string())),
         ("handoff-fencing-token", more.fencing_token.map(|token| token.to_string())),
+        ("handoff-chunk", more.chunk.map(|seq| seq.to_string())),
+        ("authorization", more.authorization.clone()),
+        ("x-a2a-notification-token", more.notification_token.clone()),
     ];
     let mut headers = HeaderMap::with_capacity(values.len() + 2);
     let json = HeaderValue::from_static("application/json");
@@ -385,12 +388,13 @@ fn signed_headers(request: &WebhookRequest) -> Result<HeaderMap, AttemptFailure>
     }
     for (name, value) in values {
         let Some(value) = value else { continue };
-        let value = HeaderValue::try_from(value).map_err(|_| {
+        let mut value = HeaderValue::try_from(value).map_err(|_| {
             AttemptFailure::unreached(
                 FailureClass::Request,
                 format!("the value for the header {name} is not legal in HTTP"),
             )
         })?;
+        value.set_sensitive(matches!(name, "authorization" | "x-a2a-notification-token"));
         headers.insert(HeaderName::from_static(name), value);
     }
     Ok(headers)

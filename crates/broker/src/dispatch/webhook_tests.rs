@@ -121,7 +121,10 @@ async fn the_answer_table_holds_over_the_wire() {
     let accepted = AttemptOutcome::Accepted(AnswerFields::default());
     let rejected = AttemptOutcome::Rejected {
         reason: Some("NO_SKILL".to_owned()),
-        said: AnswerFields { details: Some(json!({"missing":["law"]})), ..AnswerFields::default() },
+        fields: AnswerFields {
+            details: Some(json!({"missing":["law"]})),
+            ..AnswerFields::default()
+        },
     };
     let busy = |secs| AttemptOutcome::Busy { retry_after: Some(Duration::from_secs(secs)) };
     let no = r#"{"status":"REJECTED","reason":"NO_SKILL","details":{"missing":["law"]}}"#;
@@ -177,6 +180,9 @@ async fn the_request_is_signed_and_labelled() {
         task_id: Some("t-1".to_owned()),
         attempt: Some(2),
         fencing_token: Some(41),
+        chunk: None,
+        authorization: Some("Bearer for-you".to_owned()),
+        notification_token: Some("told-you".to_owned()),
     };
     let answer = outcome(&client(LOOPBACK), sent).await;
     assert_eq!(answer, AttemptOutcome::Accepted(AnswerFields::default()));
@@ -187,6 +193,8 @@ async fn the_request_is_signed_and_labelled() {
     assert_eq!(header("content-type"), "application/json");
     assert_eq!(header("user-agent"), egress::USER_AGENT);
     assert_eq!(header("webhook-id"), "msg_1");
+    assert_eq!(header("authorization"), "Bearer for-you");
+    assert_eq!(header("x-a2a-notification-token"), "told-you");
     assert_eq!(header("handoff-id"), "h-1");
     assert_eq!(header("handoff-task-id"), "t-1");
     assert_eq!(header("handoff-attempt"), "2");

@@ -1,18 +1,25 @@
 //! Appeals: from a dead letter to the command that delivers it after all, or that keeps it.
 
+use std::sync::Arc;
+
 use serde_json::Value;
 
 use super::draft::{ruling, subtasks};
 use super::{Intake, IntakeError, actor};
-use crate::directory::Principal;
-use crate::ledger::command::{Command, Discard, Kind, LedgerError, Release, Reply, content};
+use crate::directory::{Agents, Principal};
+use crate::ledger::command::{
+    Command, Discard, KeepDeadLetter, Kind, LedgerError, Release, Reply, content,
+};
+use handoffd_core::contract::enforce::CompiledContract;
 use handoffd_core::domain::agent::Agent;
 use handoffd_core::domain::canonical;
 use handoffd_core::domain::dead_letter::DeadLetterStatus;
-use handoffd_core::domain::failure::{Failure, Stage};
-use handoffd_core::domain::handoff::{Handoff, Priority};
-use handoffd_core::domain::ids::HandoffId;
-use handoffd_core::domain::residency::Residency;
+use handoffd_core::domain::failure::{Code, Failure, Stage};
+use handoffd_core::domain::handoff::Handoff;
+use handoffd_core::domain::ids::{AgentId, HandoffId, Micros};
+use handoffd_core::domain::message::Message;
+use handoffd_core::domain::residency::ResidencyRules;
+use handoffd_core::domain::window::ContextFacts;
 use handoffd_core::gate::{GateLookup, GateVerdict, PassedMessage};
 use handoffd_store::store::{DeadLetterRow, StoreError};
 
@@ -34,10 +41,40 @@ pub struct Appeal {
 pub struct Decided {
     /// The dead letter as it is now.
     pub row: DeadLetterRow,
-    /// Its handoff.
     pub handoff: Handoff,
-    /// What keeps it.
     pub refused: Vec<Failure>,
+}
+
+/// A kept message under the rules of now.
+struct RejudgedMessage {
+    /// The message with its receiver, where it has one.
+    routed: Option<(Message, Arc<Agent>)>,
+    contract: Option<Arc<CompiledContract>>,
+    context: Option<ContextFacts>,
+    failures: Vec<Failure>,
+}
+
+impl Appeal {
+    /// Refuses an entry that names none of the dead letter's findings, where that is an error.
+    fn names_findings(&self, row: &DeadLetterRow) -> Result<(), LedgerError> {
+        let stray = self
+            .waive
+            .iter()
+            .position(|entry| !row.failures.iter().any(|finding| names(entry, finding)));
+        match stray.filter(|_| self.strict) {
+            Some(place) => Err(LedgerError::Invalid(
+                format!("/waive/{place}"),
+                "no finding of this dead letter is named so: give its pointer, CODE:pointer, or rule:name".to_owned(),
+            )),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether a finding is waived: it was found before, word for word, and an entry names it.
+    fn waives(&self, finding: &Failure, row: &DeadLetterRow) -> bool {
+        row.failures.iter().any(|kept| finding.repeats(kept))
+            && self.waive.iter().any(|entry| names(entry, finding))
+    }
 }
 
 /// Whether an entry of `waive` names a finding.
@@ -83,59 +120,21 @@ impl Intake {
         kept: Option<Value>,
     ) -> Result<Decided, IntakeError> {
         let (row, handoff) = self.dead_letter(principal, id).await?;
-        for (place, entry) in appeal.waive.iter().enumerate() {
-            if appeal.strict && !row.failures.iter().any(|finding| names(entry, finding)) {
-                return Err(LedgerError::Invalid(
-                    format!("/waive/{place}"),
-                    "no finding of this dead letter is named so: give its pointer, CODE:pointer, or rule:name".to_owned(),
-                )
-                .into());
-            }
-        }
-        let named = |finding: &Failure| {
-            row.failures.iter().any(|kept| finding.repeats(kept))
-                && appeal.waive.iter().any(|entry| names(entry, finding))
-        };
+        appeal.names_findings(&row)?;
         let value = self.message_of(&handoff, kept).await?;
         let agents = self.directory.agents(&principal.tenant).await?;
-        let contracts = self.directory.contracts(&principal.tenant).await?;
-        let lookup = GateLookup {
-            tenant: &principal.tenant,
-            at: self.clock.now(),
-            caller: Some(&handoff.source),
-            receiver: None,
-            roster: &agents.roster,
-            signing_secrets: &[],
-            contracts: &contracts,
-        };
-        let (message, target, contract, mut failures) = match self.gate.again(value, &lookup) {
-            GateVerdict::Pass(passed) => {
-                let PassedMessage { message, target, contract, .. } = *passed;
-                (Some(message), Some(target), contract, Vec::new())
-            }
-            GateVerdict::Refused(refused) => {
-                (refused.message, refused.target, refused.contract, refused.failures)
-            }
-            GateVerdict::Malformed(failure) => (None, None, None, vec![failure]),
-        };
-        if let (Some(message), Some(target)) = (&message, &target) {
-            let guarded =
-                self.guarded(&principal.tenant, message, target, contract.as_ref()).await?;
-            failures.extend(guarded);
-        }
-        let routed = message.as_ref().zip(target.as_ref());
-        let (waived, refused): (Vec<_>, Vec<_>) = failures
-            .into_iter()
-            // Without a receiver there is nothing to waive.
-            .partition(|finding| {
-                let waivable = match finding.stage {
-                    Stage::Route => routed.is_some(),
-                    // Nobody can say who somebody else is.
-                    Stage::Identity => false,
-                    _ => true,
-                };
-                waivable && named(finding)
-            });
+        let judged = self.judged_again(principal, &agents, &handoff.source, value).await?;
+        let RejudgedMessage { routed, contract, context, failures } = judged;
+        let (waived, refused): (Vec<_>, Vec<_>) = failures.into_iter().partition(|finding| {
+            let waivable = match finding.stage {
+                // Without a receiver there is nothing to waive.
+                Stage::Route => routed.is_some(),
+                // Nobody can say who somebody else is.
+                Stage::Identity => false,
+                _ => true,
+            };
+            waivable && appeal.waives(finding, &row)
+        });
         if appeal.dry_run {
             return Ok(Decided { row, handoff, refused });
         }
@@ -143,53 +142,85 @@ impl Intake {
         let words = serde_json::json!({
             "reason": appeal.reason, "waived": waived, "refused": refused,
         });
-        let fit = refused.is_empty();
-        let release = match routed {
-            Some((message, target)) => Release {
+        let content = content(&canonical::to_vec(&words), now);
+        let kind = match routed {
+            Some((message, target)) if refused.is_empty() => {
+                let policy = contract.map(|ready| ready.policy().clone()).unwrap_or_default();
+                let source = agents.roster.find(&handoff.source);
+                Kind::Release(Box::new(Release {
+                    handoff_id: id,
+                    task_id: handoff.task_id,
+                    source: handoff.source.clone(),
+                    parent_id: handoff.parent_id,
+                    ruling: ruling(policy, &agents, &message, &target),
+                    target: Agent::clone(&target),
+                    priority: message.envelope().priority,
+                    subtasks: subtasks(&message),
+                    // Also where a person waived the refusal of one.
+                    residency: ResidencyRules::facts(
+                        self.gate.residency.crossings(source, Some(&target)),
+                    ),
+                    context,
+                    waived,
+                    content,
+                }))
+            }
+            _ => Kind::KeepDeadLetter(Box::new(KeepDeadLetter {
                 handoff_id: id,
                 task_id: handoff.task_id,
-                source: handoff.source.clone(),
-                parent_id: handoff.parent_id,
-                ruling: ruling(
-                    contract.as_ref().map(|ready| ready.policy().clone()).unwrap_or_default(),
-                    &agents,
-                    message,
-                    target,
-                ),
-                target: Agent::clone(target),
-                priority: message.envelope().priority,
-                subtasks: subtasks(message),
-                // Also where a person waived the refusal of one.
-                residency: Residency::facts(
-                    self.gate
-                        .residency
-                        .crossings(agents.roster.find(&handoff.source), Some(target)),
-                ),
                 waived,
                 refused,
-                content: content(&canonical::to_vec(&words), now),
-            },
-            None => Release {
-                handoff_id: id,
-                task_id: handoff.task_id,
-                source: handoff.source.clone(),
-                parent_id: handoff.parent_id,
-                ruling: None,
-                target: Agent::new(handoff.target.clone()),
-                priority: Priority::Normal,
-                subtasks: Vec::new(),
-                residency: None,
-                waived,
-                refused,
-                content: content(&canonical::to_vec(&words), now),
-            },
-        };
-        let kind = if fit && routed.is_some() {
-            Kind::Release(Box::new(release))
-        } else {
-            Kind::KeepDeadLetter(Box::new(release))
+                content,
+            })),
         };
         self.decide_letter(principal, now, kind).await
+    }
+
+    /// The gate's and the ledger's findings on a kept message, as the rules are now.
+    async fn judged_again(
+        &self,
+        principal: &Principal,
+        agents: &Agents,
+        source: &AgentId,
+        value: Value,
+    ) -> Result<RejudgedMessage, IntakeError> {
+        let contracts = self.directory.contracts(&principal.tenant).await?;
+        let lookup = GateLookup {
+            tenant: &principal.tenant,
+            at: self.clock.now(),
+            caller: Some(source),
+            receiver: None,
+            roster: &agents.roster,
+            signing_secrets: &[],
+            contracts: &contracts,
+        };
+        let (message, target, contract, context, mut failures) =
+            match self.gate.again(value, &lookup) {
+                // Its receivers are several, and a dead letter is one handoff.
+                GateVerdict::Pass(passed) if passed.group.is_some() => {
+                    (None, None, None, None, vec![to_many()])
+                }
+                GateVerdict::Pass(passed) => {
+                    let PassedMessage { message, target, contract, context, .. } = *passed;
+                    (Some(message), Some(target), contract, context, Vec::new())
+                }
+                GateVerdict::Refused(mut refused) => {
+                    let message = refused.message.as_ref();
+                    if message.is_some_and(|message| message.fan_out().is_some()) {
+                        refused.failures.push(to_many());
+                    }
+                    let context = refused.context;
+                    (refused.message, refused.target, refused.contract, context, refused.failures)
+                }
+                GateVerdict::Malformed(failure) => (None, None, None, None, vec![failure]),
+            };
+        let routed = message.zip(target);
+        if let Some((message, target)) = &routed {
+            let guarded =
+                self.guarded(&principal.tenant, message, target, contract.as_ref()).await?;
+            failures.extend(guarded);
+        }
+        Ok(RejudgedMessage { routed, contract, context, failures })
     }
 
     /// Ends a dead letter: it will not be delivered.
@@ -220,7 +251,7 @@ impl Intake {
     async fn decide_letter(
         &self,
         principal: &Principal,
-        now: handoffd_core::domain::ids::Micros,
+        now: Micros,
         kind: Kind,
     ) -> Result<Decided, IntakeError> {
         let reply = self
@@ -261,7 +292,13 @@ impl Intake {
 }
 
 fn away(err: StoreError) -> IntakeError {
-    std::sync::Arc::new(err).into()
+    Arc::new(err).into()
+}
+
+/// The failure of a dead letter that was addressed to many.
+fn to_many() -> Failure {
+    let why = "a message to many is not released: discard it, and its sender submits it again, mended or to each receiver alone";
+    Failure::new(Stage::Route, Code::NoCapableAgent, "/receiverList", why)
 }
 
 #[cfg(test)]

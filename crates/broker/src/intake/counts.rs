@@ -7,6 +7,7 @@ use super::{Answer, Intake, IntakeError};
 use crate::ledger::command::LedgerError;
 use handoffd_core::domain::failure::{Code, Failure};
 use handoffd_core::domain::handoff::HandoffStatus;
+use handoffd_core::domain::window::ContextFacts;
 use handoffd_core::gate::GateVerdict;
 use handoffd_core::gate::safety::SafetyFinding;
 
@@ -15,7 +16,9 @@ use handoffd_core::gate::safety::SafetyFinding;
 pub(super) struct Noticed {
     fired: Vec<String>,
     observed: Vec<String>,
+    marked: Vec<String>,
     off_the_allowlist: bool,
+    context: Option<ContextFacts>,
 }
 
 impl Noticed {
@@ -24,13 +27,16 @@ impl Noticed {
             |findings: &[SafetyFinding]| findings.iter().map(|one| one.rule.clone()).collect();
         match verdict {
             GateVerdict::Pass(passed) => {
-                Self { observed: rules(&passed.observed), ..Self::default() }
+                let (observed, marked) = (rules(&passed.observed), rules(&passed.marked));
+                Self { observed, marked, context: passed.context, ..Self::default() }
             }
             GateVerdict::Malformed(_) => Self::default(),
             GateVerdict::Refused(refused) => Self {
                 fired: rules(&refused.findings),
                 observed: rules(&refused.observed),
+                marked: Vec::new(),
                 off_the_allowlist: refused.allowlist.is_some(),
+                context: refused.context,
             },
         }
     }
@@ -41,12 +47,14 @@ impl Intake {
         let mut refused: &[Failure] = &[];
         let result = match answered {
             Ok(
-                Answer::Submitted { replayed: true, .. } | Answer::Refused { replayed: true, .. },
+                Answer::Submitted { replayed: true, .. }
+                | Answer::Group { replayed: true, .. }
+                | Answer::Refused { replayed: true, .. },
             ) => "replayed",
             Ok(Answer::Submitted { handoff, .. }) if handoff.status == HandoffStatus::NoOp => {
                 "no_op"
             }
-            Ok(Answer::Submitted { .. }) => "accepted",
+            Ok(Answer::Submitted { .. } | Answer::Group { .. }) => "accepted",
             Ok(Answer::Refused { failures, .. }) => {
                 refused = failures;
                 "refused"
@@ -67,11 +75,17 @@ impl Intake {
         if !matches!(result, "accepted" | "no_op" | "refused") {
             return;
         }
-        for rule in &noticed.fired {
-            self.metrics.safety_findings.with_label_values(&[rule]).inc();
+        if let Some(facts) = &noticed.context {
+            let too_large = refused.iter().any(|failure| failure.code == Code::ContextTooLarge);
+            let action = if too_large { "refuse" } else { facts.action.as_str() };
+            self.metrics.context_tokens.with_label_values(&[action]).observe(facts.tokens as f64);
+            for (part, tokens) in facts.parts.named() {
+                self.metrics.context_parts.with_label_values(&[part]).inc_by(tokens);
+            }
         }
-        for rule in &noticed.observed {
-            self.metrics.safety_observed.with_label_values(&[rule]).inc();
+        self.metrics.count_safety_rules(&noticed.fired, &noticed.observed);
+        for rule in &noticed.marked {
+            self.metrics.safety_marked.with_label_values(&[rule]).inc();
         }
         let flagged = refused.iter().any(|failure| failure.code == Code::SafetyViolation);
         if flagged || !noticed.observed.is_empty() {

@@ -15,15 +15,16 @@ use handoffd_core::contract::payload;
 use handoffd_core::domain::agent::Agent;
 use handoffd_core::domain::canonical;
 use handoffd_core::domain::course::subtasks_of;
-use handoffd_core::domain::handoff::{DeliveryMode, Handoff, HandoffStatus};
+use handoffd_core::domain::handoff::{DeliveryMode, HandoffDraft, HandoffStatus};
 use handoffd_core::domain::ids::{AgentId, Micros};
 use handoffd_core::domain::latency::LatencyClock;
-use handoffd_core::domain::message::{Message, ReturnTo};
-use handoffd_core::domain::money::Usd;
+use handoffd_core::domain::message::{Address, Message, ReturnTo, whole_number};
 use handoffd_core::domain::policy::{EdgePolicy, Recovery};
 use handoffd_core::domain::residency::ResidencyFacts;
 use handoffd_core::domain::ruling::Ruling;
+use handoffd_core::domain::stream::Stream;
 use handoffd_core::domain::trace_context::{TraceContext, TraceParent};
+use handoffd_core::domain::window::ContextFacts;
 use handoffd_core::evidence::commitment::{CommitmentSubject, PackedContent, commit};
 use handoffd_core::evidence::record::{PersonalPart, RecordParty, SafetyFacts};
 use handoffd_core::gate::budget;
@@ -49,8 +50,22 @@ pub(super) fn ruling(
     let preferred = envelope.preferred_agents.iter().filter(|id| **id != target.agent_id).cloned();
     let (preferred, addressed) = (preferred.collect(), addressed(message));
     let returns_to = envelope.return_to.map(|ReturnTo::Source| source.clone());
-    let ruling = Ruling { edge, supervisor, preferred, addressed, returns_to, ..Ruling::default() };
+    let max_iterations = max_iterations(message.value());
+    let ruling = Ruling {
+        edge,
+        supervisor,
+        preferred,
+        addressed,
+        returns_to,
+        max_iterations,
+        ..Ruling::default()
+    };
     (!ruling.is_default()).then(|| Box::new(ruling))
+}
+
+/// The rounds that a message grants its receiver. JSON Schema counts `3.0` as an integer.
+fn max_iterations(message: &serde_json::Value) -> Option<u64> {
+    whole_number(message.get("maxIterations")?)
 }
 
 /// Subtasks that a message has a result of.
@@ -60,7 +75,11 @@ pub(super) fn subtasks(message: &Message) -> Vec<u64> {
 
 /// How a message is addressed, where not by an agent's id.
 pub(super) fn addressed(message: &Message) -> Option<String> {
-    let to = &message.envelope().to_agent;
+    named(&message.envelope().to_agent)
+}
+
+/// How a receiver is addressed, where not by an agent's id.
+pub(super) fn named(to: &Address) -> Option<String> {
     match (&to.agent_id, &to.agent_type, &to.capability) {
         (Some(_), ..) | (None, None, None) => None,
         (None, Some(name), _) => Some(format!("type:{name}")),
@@ -77,6 +96,7 @@ pub(super) struct Ruled<'a> {
     pub(super) require_checkpoint: bool,
     pub(super) safety: Option<SafetyFacts>,
     pub(super) residency: Option<ResidencyFacts>,
+    pub(super) context: Option<ContextFacts>,
 }
 
 /// A message as the ledger commits it; `body` is its content.
@@ -89,15 +109,17 @@ pub(super) fn submission_of(
     request: Request,
     now: Micros,
 ) -> Submit {
-    let Ruled { target, to_itself, policy, ready, require_checkpoint, safety, residency } = ruled;
+    let Ruled { target, to_itself, policy, ready, require_checkpoint, safety, residency, context } =
+        ruled;
     let status = if to_itself { HandoffStatus::NoOp } else { HandoffStatus::Pending };
     let whole = message.whole();
-    let mut handoff = row_of(principal, message, Some(target), status, &whole, now);
+    let mut handoff = handoff_of(principal, message, Some(target), status, &whole, now);
     handoff.clock = LatencyClock::starting(request.arrived_at.unwrap_or(now));
     let named = ready.and_then(|ready| ready.trace_id(message.value()));
     set_trace(&mut handoff, request.trace, message, named);
     handoff.ruling = ruling(policy.clone(), agents, message, target);
     handoff.idempotent = policy.idempotent;
+    handoff.context = context;
     let checkpoint = message.checkpoint().map(|own| packed_checkpoint(&own));
     // Packed only where it may be needed.
     let implied_checkpoint =
@@ -121,7 +143,6 @@ pub(super) fn submission_of(
         refusal_salt: clock::random(),
         safety,
         residency,
-        claim: None,
         handoff,
     }
 }
@@ -193,7 +214,7 @@ pub(super) fn receiver(message: &Message, target: Option<&Agent>) -> RecordParty
 /// else the message's, else a new one. Of the trace that the contract's field names, the request or the
 /// message may know the span.
 pub(super) fn set_trace(
-    handoff: &mut Handoff,
+    handoff: &mut HandoffDraft,
     request: Option<TraceContext>,
     message: &Message,
     named: Option<TraceField>,
@@ -233,20 +254,26 @@ pub(super) fn set_trace(
     }
 }
 
-/// The row of a handoff as its message tells it; the ledger fills in the rest.
-pub(super) fn row_of(
+/// The conversation that a message names. Postgres takes no NUL in a text, and such an id cannot be asked for.
+fn conversation(message: &Message) -> Option<String> {
+    let named = message.shown().get("conversationId")?.as_str()?;
+    (!named.contains('\0')).then(|| named.to_owned())
+}
+
+/// A handoff as its message states it. Without a receiver it names the agent as addressed, or else the sender.
+pub(super) fn handoff_of(
     principal: &Principal,
     message: &Message,
     target: Option<&Agent>,
     status: HandoffStatus,
     whole: &[u8],
     now: Micros,
-) -> Handoff {
+) -> HandoffDraft {
     let envelope = message.envelope();
     let salt: [u8; 16] = clock::random();
     let unresolved: AgentId =
         envelope.to_agent.agent_id.clone().unwrap_or_else(|| envelope.from_agent.agent_id.clone());
-    Handoff {
+    HandoffDraft {
         tenant: principal.tenant.clone(),
         id: envelope.handoff_id,
         task_id: envelope.task_id,
@@ -265,27 +292,18 @@ pub(super) fn row_of(
         ),
         mode: target.map_or(DeliveryMode::Pull, |agent| agent.delivery.mode),
         status,
-        fencing_token: 0,
-        attempts: 0,
-        deadline_at: None,
         cost: envelope.cost_tracking,
         idempotent: true,
-        checkpoint: None,
-        content_id: None,
-        checkpoint_commitment: None,
-        commitment: None,
-        origin: None,
         ruling: None,
-        topped_up: Usd(0),
+        context: None,
+        conversation_id: conversation(message),
+        stream: envelope.stream.filter(|stream| stream.open).map(|_| Stream::opened(now)),
         digest_salt: salt.to_vec(),
         digest: commit(CommitmentSubject::Submission, &salt, whole).to_vec(),
-        reason: None,
         traceparent: String::new(),
         tracestate: String::new(),
         span: String::new(),
         created_at: now,
         clock: LatencyClock::starting(now),
-        accepted_at: None,
-        ended_at: None,
     }
 }

@@ -15,12 +15,14 @@ use crate::ledger::command::LedgerError;
 use handoffd_core::domain::agent::Agent;
 use handoffd_core::domain::canonical::CanonicalObject;
 use handoffd_core::domain::failure::{Code, Failure, Stage};
+use handoffd_core::domain::group::{Group, branch_id};
+use handoffd_core::domain::handoff::Handoff;
 use handoffd_core::domain::ids::{AgentId, HandoffId};
 use handoffd_core::domain::message::Message;
 use handoffd_core::domain::warning::Warning;
 use handoffd_core::gate::schema::older::MessageForm;
 use handoffd_core::gate::{GateLookup, GateVerdict, json};
-use handoffd_store::store::StoreError;
+use handoffd_store::store::{HandoffKey, StoreError};
 
 /// What a dry run found: the warnings of a message that would pass, or all failures.
 type Outcome = Result<Vec<Warning>, Vec<Failure>>;
@@ -97,6 +99,10 @@ impl Intake {
     ) -> Result<Outcome, IntakeError> {
         let verdict = self.judge_for(principal, receiver, body).await?;
         Ok(match self.with_second_opinion(principal, verdict).await?.0 {
+            GateVerdict::Pass(passed) if passed.group.is_some() => {
+                let failures = self.guarded_group(&principal.tenant, &passed).await?;
+                if failures.is_empty() { Ok(passed.warnings) } else { Err(failures) }
+            }
             GateVerdict::Pass(passed) => {
                 let failures = self
                     .guarded(
@@ -161,6 +167,25 @@ impl Intake {
         })
     }
 
+    /// The handoff to an agent, of a message to several receivers.
+    async fn branch_to(
+        &self,
+        (tenant, id): &HandoffKey,
+        receiver: &AgentId,
+    ) -> Result<Option<Handoff>, StoreError> {
+        let find = async |id| self.store.find_handoff(&(tenant.clone(), id)).await;
+        let Some(first) = find(branch_id(*id, 0)).await? else { return Ok(None) };
+        let task = self.store.find_task(&(tenant.clone(), first.task_id)).await?;
+        let group = task.as_ref().and_then(|task| task.course.group(*id));
+        for branch in group.into_iter().flat_map(Group::handoffs) {
+            let found = find(branch).await?.filter(|one| one.target == *receiver);
+            if found.is_some() {
+                return Ok(found);
+            }
+        }
+        Ok(None)
+    }
+
     /// Looks for the message in the books, as its receiver got it.
     async fn kept(
         &self,
@@ -173,7 +198,10 @@ impl Intake {
         let away = |err: StoreError| IntakeError::from(std::sync::Arc::new(err));
         let Some(id) = id else { return Ok(Kept::Unknown) };
         let key = (principal.tenant.clone(), id);
-        let handoff = self.store.find_handoff(&key).await.map_err(away)?;
+        let mut handoff = self.store.find_handoff(&key).await.map_err(away)?;
+        if handoff.is_none() {
+            handoff = self.branch_to(&key, receiver).await.map_err(away)?;
+        }
         let Some(content) =
             handoff.filter(|one| one.target == *receiver).and_then(|one| one.content_id)
         else {

@@ -108,7 +108,7 @@ impl Intake {
     }
 
     /// The books of a task that this message begins.
-    fn opened(&self, task: Option<&Task>, message: &Message) -> Option<Funds> {
+    pub(super) fn opened(&self, task: Option<&Task>, message: &Message) -> Option<Funds> {
         if task.is_some_and(|task| task.handoffs > 0 || task.funds.is_some()) {
             return None;
         }

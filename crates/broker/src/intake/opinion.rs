@@ -29,12 +29,25 @@ pub enum Opinion {
 /// Someone to ask about a message, within a bounded time.
 #[async_trait]
 pub trait SecondOpinion: Send + Sync {
-    /// Judges a message.
     async fn ask(&self, message: &Message) -> Opinion;
     /// Who it is; a code.
     fn name(&self) -> &str;
     /// Nothing passes without its word.
     fn required(&self) -> bool;
+    /// Only asked about messages with a mark.
+    fn marked_only(&self) -> bool;
+}
+
+/// What the classifier found, as a finding of its rule.
+pub(super) fn finding(label: String, pointer: String) -> SafetyFinding {
+    SafetyFinding {
+        rule: CLASSIFIER.to_owned(),
+        family: if label.is_empty() { "unsafe".to_owned() } else { label },
+        pointer,
+        offset: 0,
+        end: 0,
+        excerpt: String::new(),
+    }
 }
 
 impl Intake {
@@ -52,13 +65,19 @@ impl Intake {
             passed.observed.iter().map(|finding| finding.rule.clone()).collect();
         observed.sort();
         observed.dedup();
+        let mut marked: Vec<String> = passed.marked.iter().map(|mark| mark.rule.clone()).collect();
+        marked.sort();
+        marked.dedup();
         let mut facts = SafetyFacts {
             rules: self.gate.scanner.version().to_owned(),
             observed,
+            marked,
             classifier: None,
         };
-        let Some(asked) = &self.second_opinion else {
-            let said = !facts.observed.is_empty();
+        let asked = self.second_opinion.as_ref();
+        let Some(asked) = asked.filter(|asked| !asked.marked_only() || !facts.marked.is_empty())
+        else {
+            let said = !facts.observed.is_empty() || !facts.marked.is_empty();
             return Ok((GateVerdict::Pass(passed), said.then_some(facts)));
         };
         let opinion = asked.ask(&passed.message).await;
@@ -84,17 +103,11 @@ impl Intake {
             Opinion::None(_) if asked.required() => return Err(IntakeError::Classifier),
             Opinion::None(_) | Opinion::Safe => GateVerdict::Pass(passed),
             Opinion::Unsafe { label, pointer } => {
-                let finding = SafetyFinding {
-                    rule: CLASSIFIER.to_owned(),
-                    family: if label.is_empty() { "unsafe".to_owned() } else { label },
-                    pointer,
-                    offset: 0,
-                    excerpt: String::new(),
-                };
+                let finding = finding(label, pointer);
                 let case = PolicyContext {
                     tenant: &principal.tenant,
                     agent: &passed.message.envelope().from_agent.agent_id,
-                    to: Some(&passed.target.agent_id),
+                    to: Some(&passed.target.agent_id).filter(|_| passed.group.is_none()),
                     at: self.clock.now(),
                 };
                 match self.gate.policies.of_classifier(&case, &finding) {

@@ -1,6 +1,6 @@
 //! The policies about safety findings as settings say them.
 
-use crate::config::{SafetyException, SafetyMode};
+use crate::config::{Safety, SafetyException, SafetyMode};
 use handoffd_core::gate::safety::policy::{FindingMode, Policies, PolicyException};
 
 /// What becomes of a finding, as the gate calls it.
@@ -23,12 +23,16 @@ pub fn exception(one: &SafetyException) -> PolicyException {
         field: one.field.clone(),
         rules: one.rules.clone(),
         mode: mode(one.mode),
+        orders: one.orders,
         until: one.until,
     }
 }
 
-/// Policies from settings.
 #[must_use]
-pub fn policies(default: SafetyMode, exceptions: &[SafetyException]) -> Policies {
-    Policies { default: mode(default), exceptions: exceptions.iter().map(exception).collect() }
+pub fn policies(settings: &Safety) -> Policies {
+    Policies {
+        default: mode(settings.mode),
+        orders: settings.orders,
+        exceptions: settings.exceptions.iter().map(exception).collect(),
+    }
 }

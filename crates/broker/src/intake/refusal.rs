@@ -6,7 +6,7 @@ use sha2::{Digest, Sha256};
 use tracing::Span;
 
 use super::draft::{
-    Ruled, addressed, packed_checkpoint, personal_parts, receiver, row_of, sender, set_trace,
+    Ruled, addressed, handoff_of, packed_checkpoint, personal_parts, receiver, sender, set_trace,
     submission_of,
 };
 use super::{Answer, Intake, IntakeError, Request, actor};
@@ -21,7 +21,7 @@ use handoffd_core::domain::handoff::HandoffStatus;
 use handoffd_core::domain::ids::{AgentId, HandoffId, Micros, TaskId};
 use handoffd_core::domain::message::Message;
 use handoffd_core::domain::policy::Recovery;
-use handoffd_core::domain::residency::Residency;
+use handoffd_core::domain::residency::ResidencyRules;
 use handoffd_core::evidence::record::SafetyFacts;
 use handoffd_core::gate::{RefusedMessage, UnreadMessage};
 
@@ -75,7 +75,7 @@ impl Intake {
         }
         let letter_id = refuse.dead_letter.as_ref().map(|letter| letter.handoff.id);
         let id = letter_id.or(refuse.handoff_id);
-        self.answer(self.record(principal, refuse, now).await, id)
+        self.refused(self.record(principal, refuse, now).await?, id)
     }
 
     /// Logs and counts what a refusal is known for.
@@ -127,6 +127,8 @@ impl Intake {
         let policy = refused.contract.as_ref()?.policy();
         if principal.agent.as_ref() != Some(source)
             || policy.on_reject == Recovery::Source
+            // Nobody else can go on with a part of a message.
+            || message.envelope().stream.is_some_and(|stream| stream.open)
             || !failures.iter().all(is_acceptance)
         {
             return None;
@@ -139,7 +141,8 @@ impl Intake {
             ready: refused.contract.as_ref(),
             require_checkpoint: policy.require_checkpoint,
             safety,
-            residency: Residency::facts(crossings),
+            residency: ResidencyRules::facts(crossings),
+            context: refused.context,
         };
         let (body, request) = (message.content(), request.clone());
         Some(submission_of(principal, agents, message, &body, ruled, request, now))
@@ -199,7 +202,7 @@ fn dead_letter(
     let envelope = message.envelope();
     let checkpoint = message.checkpoint().unwrap_or_else(|| message.implied_checkpoint());
     let (target, status) = (refused.target.as_deref(), HandoffStatus::DeadLettered);
-    let mut handoff = row_of(principal, message, target, status, &message.whole(), now);
+    let mut handoff = handoff_of(principal, message, target, status, &message.whole(), now);
     let named = refused.contract.as_ref().and_then(|ready| ready.trace_id(message.value()));
     set_trace(&mut handoff, request.trace, message, named);
     if *caller != envelope.from_agent.agent_id {

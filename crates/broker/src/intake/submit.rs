@@ -10,11 +10,12 @@ use super::draft::{Ruled, submission_of};
 use super::{Answer, Body, INLINE_LIMIT, Intake, IntakeError, Request, actor};
 use crate::directory::Principal;
 use crate::ledger::command::{Command, Kind, LedgerError, Reply};
-use crate::ledger::{Outgoing, SubmissionError};
+use crate::ledger::{Committed, Outgoing, SubmissionError};
 use crate::telemetry;
 use handoffd_core::contract::enforce::CompiledContract;
 use handoffd_core::domain::ids::{HandoffId, Micros};
 use handoffd_core::domain::message::Message;
+use handoffd_core::domain::stream::Stream;
 use handoffd_core::domain::trace_context::TraceContext;
 use handoffd_core::domain::warning::Warning;
 use handoffd_core::evidence::record::SafetyFacts;
@@ -37,8 +38,12 @@ impl Intake {
             to_itself,
             contract,
             observed: _,
+            marked: _,
+            may_repeat: _,
             warnings,
             residency,
+            context,
+            group: _,
         } = passed;
         let policy = contract.as_ref().map(|ready| ready.policy().clone()).unwrap_or_default();
         let agents = self.directory.agents(&principal.tenant).await?;
@@ -58,9 +63,13 @@ impl Intake {
             require_checkpoint,
             safety,
             residency,
+            context,
         };
-        let submit =
+        let mut submit =
             submission_of(principal, &agents, &message, &body, ruled, request.clone(), now);
+        if let Some(stream) = &mut submit.handoff.stream {
+            *stream = Stream::opened(now.plus(self.streams.settings.idle));
+        }
         let command = Command {
             tenant: principal.tenant.clone(),
             at: now,
@@ -82,27 +91,24 @@ impl Intake {
             let (mut command, outgoing) = *returned;
             if let Kind::Submit(submit) = &mut command.kind {
                 submit.has_part = true;
-                submit.claim = None;
             }
             reply = self.ledger.submit(command, outgoing).await;
         }
-        let reply = reply.map_err(LedgerError::from);
-        if let Err(LedgerError::Refused(failures)) = reply {
-            let refused = RefusedMessage::after_gate(message, target, contract, failures);
-            return self.refuse(principal, refused, None, request, now).await;
+        match reply.map_err(LedgerError::from) {
+            Ok(Committed { reply: Reply::Submitted { handoff, replayed }, record }) => {
+                let handoff = Box::new(handoff);
+                Ok(Answer::Submitted { handoff, record, replayed, contract, watch, warnings })
+            }
+            Ok(Committed { reply, .. }) => self.refused(reply, Some(message.envelope().handoff_id)),
+            Err(LedgerError::Refused(failures)) => {
+                let refused = RefusedMessage::after_gate(message, target, contract, failures);
+                self.refuse(principal, refused, None, request, now).await
+            }
+            Err(LedgerError::Repeat(first)) => {
+                self.answer_with_first(principal, first, contract, warnings).await
+            }
+            Err(err) => Err(err.into()),
         }
-        if let Err(LedgerError::Repeat(first)) = reply {
-            return self.answer_with_first(principal, first, contract, warnings).await;
-        }
-        let mut answer = self.answer(reply, Some(message.envelope().handoff_id))?;
-        if let Answer::Submitted { contract: ruling, watch: told, warnings: shown, .. } =
-            &mut answer
-        {
-            *ruling = contract;
-            *told = watch;
-            *shown = warnings;
-        }
-        Ok(answer)
     }
 
     /// A repeat under the contract's dedupe key: what the first one came to.
@@ -120,7 +126,7 @@ impl Intake {
         let handoff = Box::new(handoff);
         Ok(Answer::Submitted {
             handoff,
-            placed: None,
+            record: None,
             replayed: true,
             contract,
             watch: None,
@@ -146,21 +152,26 @@ impl Intake {
         }
     }
 
-    /// Words the ledger's reply; `id` is the handoff's or the dead letter's.
-    pub(super) fn answer(
+    /// The answer to a refused submission; `id` is the handoff's or the dead letter's. A copy of the message that was
+    /// committed before gives its handoff.
+    pub(super) fn refused(
         &self,
-        reply: Result<Reply, LedgerError>,
+        reply: Reply,
         id: Option<HandoffId>,
     ) -> Result<Answer, IntakeError> {
-        match reply? {
-            Reply::Submitted { handoff, placed, replayed } => Ok(Answer::Submitted {
+        match reply {
+            Reply::Submitted { handoff, replayed } => Ok(Answer::Submitted {
                 handoff: Box::new(handoff),
-                placed,
+                record: None,
                 replayed,
                 contract: None,
                 watch: None,
                 warnings: Vec::new(),
             }),
+            Reply::Group { group, handoffs, replayed } => {
+                let (record, warnings) = (None, Vec::new());
+                Ok(Answer::Group { group, handoffs, record, replayed, warnings })
+            }
             Reply::Refused { failures, dead_lettered, replayed, over, undone } => {
                 if let Some(over) = &over {
                     let scope = if over.of_agent { "agent" } else { "tenant" };

@@ -6,7 +6,7 @@
 //! guard, the budget relay) hangs on where its task stood then, and an external classifier is not asked
 //! again.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,9 +21,10 @@ use handoffd_core::domain::dead_letter::DeadLetterStatus;
 use handoffd_core::domain::failure::{Code, Failure, Stage, primary};
 use handoffd_core::domain::handoff::{Handoff, HandoffStatus};
 use handoffd_core::domain::ids::{HandoffId, Micros, TaskId, TenantId};
+use handoffd_core::domain::message::fans_out;
 use handoffd_core::evidence::commitment::unpack;
 use handoffd_core::gate::safety::SafetyFinding;
-use handoffd_core::gate::{Gate, GateLookup, GateVerdict};
+use handoffd_core::gate::{Gate, GateLookup, GateVerdict, PassedBranch};
 use handoffd_store::store::{ContentStorage, Cursor, DeadLetterFilter, HandoffFilter, StoreError};
 
 /// Messages that are read and judged together.
@@ -38,7 +39,6 @@ const MAX_TOLD: usize = 500;
 pub struct Regime {
     /// Stages, safety rules and policies, and which edges must have a contract.
     pub gate: Arc<Gate>,
-    /// The contracts.
     pub contracts: Arc<Catalog>,
 }
 
@@ -49,16 +49,13 @@ pub struct Scope {
     pub handoffs: i64,
     /// Of the newest open dead letters, so many.
     pub dead_letters: i64,
-    /// For so long.
     pub time: Duration,
 }
 
 /// Something that the gate found, without its words: they may repeat what the message says.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Found {
-    /// The stage.
     pub stage: Stage,
-    /// The code.
     pub code: Code,
     /// RFC 6901 pointer into the message.
     pub pointer: String,
@@ -71,12 +68,13 @@ pub struct Found {
 pub struct Judged {
     /// The primary reason of a refusal; none: it passes.
     pub reason: Option<Code>,
-    /// What was found.
     pub found: BTreeSet<Found>,
-    /// Safety rules that fired and are only recorded, with their places.
+    /// Safety rules that fired or marked and are only recorded, with their places.
     pub observed: BTreeSet<(String, String)>,
-    /// The contract that rules, with its version.
+    /// The contract that rules, with its version; of several receivers that of the first edge.
     pub contract: Option<String>,
+    /// Of a message to several receivers that passes, the contract of each edge in the list's order.
+    pub contracts: Vec<Option<String>>,
 }
 
 /// What becomes of a verdict.
@@ -95,7 +93,6 @@ pub enum Shift {
 }
 
 impl Shift {
-    /// As written.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -123,26 +120,24 @@ impl Shift {
 /// A message of which something else would be said.
 #[derive(Debug, Clone)]
 pub struct Changed {
-    /// Its handoff.
+    /// Its handoff; of a message to several receivers the group.
     pub handoff: HandoffId,
-    /// Its task.
     pub task: TaskId,
-    /// From whom and to whom it went.
+    /// From whom and to whom it went; of several receivers the first.
     pub edge: [String; 2],
+    /// Of a message to several receivers all of them, as addressed.
+    pub receivers: Vec<String>,
     /// Where its handoff stands.
     pub status: HandoffStatus,
     /// What becomes of its verdict.
     pub shift: Shift,
     /// What is said of it under the present rules.
     pub before: Judged,
-    /// What would be.
     pub after: Judged,
 }
 
-/// Counts.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// Looked at.
     pub examined: usize,
     /// Judged twice.
     pub replayed: usize,
@@ -181,6 +176,16 @@ struct Replay {
     deadline: Instant,
 }
 
+/// A message to judge: a handoff's, or the one that a group sent to all of its receivers.
+struct Examined {
+    /// The handoff; of a group one of its branches.
+    handoff: Handoff,
+    /// The id and the status that the answer names.
+    id: HandoffId,
+    status: HandoffStatus,
+    message: Message,
+}
+
 /// What became of a kept message.
 enum Message {
     Whole(Value),
@@ -207,11 +212,13 @@ fn judged(verdict: GateVerdict) -> Judged {
     };
     match verdict {
         GateVerdict::Pass(passed) => Judged {
+            contracts: passed.group.iter().flat_map(|group| &group.branches).map(named).collect(),
             reason: None,
             found: BTreeSet::new(),
             observed: passed
                 .observed
                 .iter()
+                .chain(&passed.marked)
                 .map(|finding| (finding.rule.clone(), finding.pointer.clone()))
                 .collect(),
             contract: passed.contract.map(|ready| ready.contract().to_string()),
@@ -221,14 +228,40 @@ fn judged(verdict: GateVerdict) -> Judged {
             found: of(&refused.failures, &refused.findings),
             observed: BTreeSet::new(),
             contract: refused.contract.map(|ready| ready.contract().to_string()),
+            contracts: Vec::new(),
         },
         GateVerdict::Malformed(failure) => Judged {
             reason: primary(std::slice::from_ref(&failure)),
             found: of(std::slice::from_ref(&failure), &[]),
             observed: BTreeSet::new(),
             contract: None,
+            contracts: Vec::new(),
         },
     }
+}
+
+/// The contract of a receiver's edge.
+fn named(branch: &PassedBranch) -> Option<String> {
+    branch.contract.as_ref().map(|ready| ready.contract().to_string())
+}
+
+/// The receivers of a message to several, as addressed; none of any other.
+fn receivers_of(message: &Value) -> Vec<String> {
+    if !fans_out(message) {
+        return Vec::new();
+    }
+    let list = message.get("receiverList").and_then(Value::as_array);
+    let address = |one: &Value| {
+        let mut by = ["agentId", "agentType", "capability"].into_iter();
+        let named = by.find_map(|name| one.get(name)?.as_str());
+        one.as_str().or(named).unwrap_or_default().to_owned()
+    };
+    list.into_iter().flatten().map(address).collect()
+}
+
+/// Leaves one branch of each group: its message is judged for all of its receivers at once.
+fn once_a_group(page: &mut Vec<Handoff>, groups: &mut HashSet<HandoffId>) {
+    page.retain(|one| one.branch().is_none_or(|place| groups.insert(place.id)));
 }
 
 impl Replay {
@@ -248,13 +281,8 @@ impl Replay {
     }
 
     /// Judges a page, as far as the time goes; false where it did not go far enough.
-    fn page(
-        &self,
-        page: Vec<(Handoff, Message)>,
-        tally: &mut Tally,
-        changed: &mut Vec<Changed>,
-    ) -> bool {
-        for (handoff, message) in page {
+    fn page(&self, page: Vec<Examined>, tally: &mut Tally, changed: &mut Vec<Changed>) -> bool {
+        for Examined { handoff, id, status, message } in page {
             if Instant::now() >= self.deadline {
                 return false;
             }
@@ -271,6 +299,7 @@ impl Replay {
                 }
             };
             tally.replayed += 1;
+            let receivers = receivers_of(&value);
             let before = self.judge(&handoff, value.clone(), &self.present);
             let after = self.judge(&handoff, value, &self.candidate);
             let shift = Shift::of(&before, &after);
@@ -280,11 +309,14 @@ impl Replay {
                 *tally.reasons.entry(reason.as_str()).or_default() += 1;
             }
             if shift != Shift::Same && changed.len() < MAX_TOLD {
+                let target = receivers.first().cloned();
+                let target = target.unwrap_or_else(|| handoff.target.to_string());
                 changed.push(Changed {
-                    handoff: handoff.id,
+                    handoff: id,
                     task: handoff.task_id,
-                    edge: [handoff.source.to_string(), handoff.target.to_string()],
-                    status: handoff.status,
+                    edge: [handoff.source.to_string(), target],
+                    receivers,
+                    status,
                     shift,
                     before,
                     after,
@@ -346,6 +378,7 @@ impl Intake {
         let (mut after, mut rows): (Option<Cursor>, i64) = (None, 0);
         let mut wanted = scope.handoffs;
         let mut all = false;
+        let mut groups = HashSet::new();
         while wanted > 0 && rows < scope.handoffs.saturating_mul(ROWS) {
             let filter = HandoffFilter::default();
             let page = self.store.list_handoffs(tenant, &filter, after.as_ref(), PAGE).await;
@@ -357,11 +390,12 @@ impl Intake {
             after = Some((last.created_at, last.id.to_string()));
             rows += PAGE;
             // What stands in for another has the other's message.
-            let page: Vec<Handoff> = page
+            let mut page: Vec<Handoff> = page
                 .into_iter()
                 .filter(|one| one.status != HandoffStatus::DeadLettered && one.origin.is_none())
-                .take(usize::try_from(wanted).unwrap_or(usize::MAX))
                 .collect();
+            once_a_group(&mut page, &mut groups);
+            page.truncate(usize::try_from(wanted).unwrap_or(usize::MAX));
             wanted -= i64::try_from(page.len()).unwrap_or(i64::MAX);
             if !self.judged_page(&replay, page, &mut outcome.handoffs, &mut changed).await? {
                 outcome.changed = changed;
@@ -421,7 +455,7 @@ impl Intake {
         &self,
         tenant: &TenantId,
         page: Vec<Handoff>,
-    ) -> Result<Vec<(Handoff, Message)>, IntakeError> {
+    ) -> Result<Vec<Examined>, IntakeError> {
         let ids: Vec<_> = page.iter().filter_map(|handoff| handoff.content_id).collect();
         let kept = self.store.list_contents(tenant, &ids).await.map_err(away)?;
         let mut kept: HashMap<String, ContentStorage> =
@@ -441,9 +475,20 @@ impl Intake {
                 Some(ContentStorage::Cold(_) | ContentStorage::Unavailable(_)) => Message::Archived,
                 Some(ContentStorage::Erased | ContentStorage::Purged) | None => Message::Erased,
             };
-            whole.push((handoff, message));
+            let (id, status) = self.named(&handoff).await?;
+            whole.push(Examined { handoff, id, status, message });
         }
         Ok(whole)
+    }
+
+    /// The id and the status of a handoff; of a branch those of its group.
+    async fn named(&self, handoff: &Handoff) -> Result<(HandoffId, HandoffStatus), IntakeError> {
+        let Some(place) = handoff.branch() else { return Ok((handoff.id, handoff.status)) };
+        let key = (handoff.tenant.clone(), handoff.task_id);
+        let task = self.store.find_task(&key).await.map_err(away)?;
+        let group = task.as_ref().and_then(|task| task.course.group(place.id));
+        let status = group.map_or(handoff.status, |group| group.status.as_handoff());
+        Ok((place.id, status))
     }
 }
 
@@ -467,7 +512,17 @@ mod tests {
             found: pointers.iter().map(found).collect(),
             observed: observed.iter().map(|rule| ((*rule).to_owned(), String::new())).collect(),
             contract: None,
+            contracts: Vec::new(),
         }
+    }
+
+    #[test]
+    fn receivers_are_named_as_they_are_addressed() {
+        let list = serde_json::json!(["b", { "agentId": "c" }, { "agentType": "d", "agentVersion": "^1" }, { "capability": "e" }]);
+        let message = serde_json::json!({ "schemaVersion": "2.2", "receiverList": list });
+        assert_eq!(receivers_of(&message), ["b", "c", "d", "e"]);
+        let older = serde_json::json!({ "schemaVersion": "2.1", "receiverList": list });
+        assert!(receivers_of(&older).is_empty(), "the list has no effect there");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use super::command::{AgentChange, ChangeAgent, Command, CreateAgent, LedgerError, Reply};
 use super::decide::Decision;
 use super::plan::Change;
-use super::submit::tell;
+use super::submit::publish;
 use handoffd_core::domain::event::{Event, EventType, Subscriber};
 use handoffd_core::domain::ids::AgentId;
 use handoffd_core::evidence::record::{RecordContent, RecordDraft, RecordKind, RecordParty};
@@ -26,7 +26,6 @@ fn about(command: &Command, kind: RecordKind, agent: Option<&AgentId>) -> Change
     Change::Record(Box::new(draft))
 }
 
-/// Registers an agent.
 pub(super) fn create(state: &BatchState, command: &Command, create: &CreateAgent) -> Decision {
     let id = &create.row.agent.agent_id;
     if state.agents.contains_key(&(command.tenant.clone(), id.clone())) {
@@ -138,7 +137,7 @@ pub(super) fn change(state: &BatchState, command: &Command, change: &ChangeAgent
     if row.agent.delivery.mode != known.agent.delivery.mode {
         changes.push(Change::Retarget(key, row.agent.delivery.mode, command.at));
     }
-    changes.extend(alerts(command, change).into_iter().map(tell));
+    changes.extend(alerts(command, change).into_iter().map(publish));
     changes.extend(follow(command, &change.agent, known, &row));
     Ok((changes, Reply::Agent(row)))
 }
@@ -178,7 +177,6 @@ fn follow(command: &Command, id: &AgentId, was: &AgentRow, is: &AgentRow) -> Opt
     Some(Change::Cursor((command.tenant.clone(), Subscriber::Agent(id.clone())), change))
 }
 
-/// Makes a key.
 pub(super) fn create_key(command: &Command, row: &KeyRow) -> (Vec<Change>, Reply) {
     (
         vec![Change::Key(row.clone()), about(command, RecordKind::KeyCreated, row.agent.as_ref())],

@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use handoffd_core::domain::ids::{Micros, TenantId};
-use handoffd_store::store::{Needs, Result, Store};
+use handoffd_store::store::caps::CapStore;
+use handoffd_store::store::{Needs, Result};
 
 /// How old the list may be: a tenant's first cap counts at another broker this late. Changes of a cap that
 /// is known, and all that counts against it, are read under its lock.
@@ -29,7 +30,7 @@ impl Capped {
     /// Leaves out of what a batch must see the caps of tenants that have none.
     pub(super) async fn narrow(
         &self,
-        store: &dyn Store,
+        store: &dyn CapStore,
         at: Micros,
         needs: &mut Needs,
     ) -> Result<()> {

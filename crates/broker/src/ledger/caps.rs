@@ -11,7 +11,7 @@ use super::plan::Change;
 use handoffd_core::domain::cap::room::{self, CapRequest};
 use handoffd_core::domain::cap::{Cap, CapExceeded, CapKey, Charge, Unit};
 use handoffd_core::domain::funds::{Funds, FundsRequest};
-use handoffd_core::domain::handoff::Handoff;
+use handoffd_core::domain::handoff::HandoffTerms;
 use handoffd_core::domain::ids::TenantId;
 use handoffd_core::domain::money::Usd;
 use handoffd_core::domain::task::Task;
@@ -87,20 +87,20 @@ fn in_force(state: &BatchState, command: &Command, context: &Context) -> BTreeMa
 
 /// Whether the caps have room for a handoff that takes its part of these funds; `opened` are the funds of
 /// a task that begins with it.
-pub(super) fn check(
+pub(super) fn check<'a>(
     state: &BatchState,
     command: &Command,
     context: &Context,
     (task, opened): (&Task, Option<&Funds>),
-    handoff: &Handoff,
+    handoff: impl Into<HandoffTerms<'a>>,
 ) -> Option<CapExceeded> {
     let caps = in_force(state, command, context);
     let known = state.tasks.get(&(command.tenant.clone(), task.id));
     let before = known.and_then(|task| task.funds.as_deref());
     let books = opened.or(task.funds.as_deref())?;
-    let Handoff { parent_id: parent, source, target, cost, .. } = handoff;
-    let ask = FundsRequest { parent: *parent, source, cost };
-    let wanted = CapRequest { handoff: handoff.id, holder: target, ask };
+    let HandoffTerms { id, parent_id: parent, source, target, cost, .. } = handoff.into();
+    let ask = FundsRequest { parent, source, cost };
+    let wanted = CapRequest { handoff: id, holder: target, ask };
     room::lacking(&caps, (&context.rules.caps, command.at), (before, books), wanted)
 }
 

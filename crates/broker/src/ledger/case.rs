@@ -3,14 +3,15 @@
 use super::command::{Command, LedgerError, Reply};
 use super::context::Context;
 use super::plan::Change;
+use super::questions;
 use super::returns;
-use super::submit::{draft_of, tell};
+use super::submit::{draft_of, publish};
 use super::tasks::person;
-use handoffd_core::domain::escalation::{Escalation, EscalationStatus};
+use handoffd_core::domain::escalation::{Escalation, EscalationOutcome, EscalationStatus};
 use handoffd_core::domain::event::{Event, EventType};
 use handoffd_core::domain::funds::Spending;
 use handoffd_core::domain::handoff::{
-    DeliveryMode, HANDED_ON, Handoff, HandoffEvent, HandoffStatus, RETURNED,
+    DeliveryMode, HANDED_ON, Handoff, HandoffEvent, HandoffStatus, HandoffTerms, RETURNED,
 };
 use handoffd_core::domain::ids::{AgentId, HandoffId, Micros, TaskId};
 use handoffd_core::domain::latency::LatencySample;
@@ -27,6 +28,8 @@ pub(super) struct Case<'a> {
     pub(super) task: Task,
     pub(super) handoff: Handoff,
     pub(super) was: HandoffStatus,
+    /// Whether its message was coming in pieces.
+    pub(super) was_streaming: bool,
     /// When it had been accepted and offered before.
     known: (Option<Micros>, Option<Micros>),
     pub(super) rolled_back: bool,
@@ -65,6 +68,7 @@ impl<'a> Case<'a> {
         handoff: Handoff,
     ) -> Self {
         let was = handoff.status;
+        let was_streaming = handoff.is_streaming();
         let known = (handoff.accepted_at, handoff.clock.offered_at);
         Self {
             state,
@@ -73,6 +77,7 @@ impl<'a> Case<'a> {
             task,
             handoff,
             was,
+            was_streaming,
             known,
             rolled_back: false,
             freed: false,
@@ -124,9 +129,9 @@ impl<'a> Case<'a> {
         self.push(draft);
     }
 
-    /// Tells of the handoff as it is by now.
-    pub(super) fn tell(&mut self, kind: EventType, more: impl FnOnce(Event) -> Event) {
-        self.changes.push(tell(more(Event::of_handoff(kind, &self.handoff, self.command.at))));
+    /// Publishes an event about the handoff as it is now.
+    pub(super) fn publish(&mut self, kind: EventType, more: impl FnOnce(Event) -> Event) {
+        self.changes.push(publish(more(Event::of_handoff(kind, &self.handoff, self.command.at))));
     }
 
     fn push(&mut self, draft: RecordDraft) {
@@ -158,16 +163,22 @@ impl<'a> Case<'a> {
         lease_until: Micros,
         content: Option<&RecordContent>,
     ) -> Result<(), LedgerError> {
-        self.answered(HandoffStatus::Accepted.as_str())?;
+        self.answered(EscalationOutcome::Accepted)?;
         self.handoff.status = self.handoff.status.next(HandoffEvent::Accept)?;
         self.handoff.accepted_at = Some(self.command.at);
         self.handoff.deadline_at = Some(lease_until);
         self.handoff.reason = None;
+        if let Some(place) = self.open_branch() {
+            self.leave_outbox();
+            self.record(RecordKind::Accepted, None, content);
+            self.publish(EventType::HandoffAccepted, |event| event);
+            return self.branch_moved(place);
+        }
         self.task.status = self.task.status.next(TaskEvent::Accept)?;
         self.task.holder = self.handoff.target.clone();
         self.leave_outbox();
         self.record(RecordKind::Accepted, None, content);
-        self.tell(EventType::HandoffAccepted, |event| event);
+        self.publish(EventType::HandoffAccepted, |event| event);
         if returns::is_own(&self.handoff) { Ok(()) } else { self.take_over() }
     }
 
@@ -177,7 +188,7 @@ impl<'a> Case<'a> {
         let incoming = funds.and_then(|funds| funds.incoming(self.handoff.id));
         let incoming = incoming
             .and_then(|id| self.state.handoffs.get(&(self.command.tenant.clone(), id)))
-            .filter(|incoming| incoming.status == HandoffStatus::Accepted);
+            .filter(|incoming| incoming.status.is_held());
         let Some(incoming) = incoming else { return Ok(()) };
         let task = self.task.clone();
         let mut case = Case::of(self.state, self.command, self.context, task, incoming.clone());
@@ -198,22 +209,24 @@ impl<'a> Case<'a> {
         draft.actor = Actor::broker();
         draft.reason = Some(HANDED_ON.to_owned());
         self.push(draft);
-        self.tell(EventType::HandoffCompleted, |event| event.with("reason", HANDED_ON));
+        self.publish(EventType::HandoffCompleted, |event| event.with("reason", HANDED_ON));
         Ok(())
     }
 
     /// It has ended. It spends no more: what is left of what was reserved for it goes back. Returns what
     /// its receiver spent besides, where that was said.
-    pub(super) fn end(&mut self, said: Option<Spending>) -> Option<Spending> {
+    pub(super) fn end(&mut self, stated: Option<Spending>) -> Option<Spending> {
         self.handoff.ended_at = Some(self.command.at);
         self.handoff.deadline_at = None;
+        if self.was == HandoffStatus::InputRequired {
+            self.changes.push(questions::close(&self.handoff));
+        }
         let agent = Some(&self.handoff.target);
         self.changes.extend(returns::take_out(self.command, &mut self.task, agent));
-        let spent = self.task.funds.as_mut()?.settle(self.handoff.id, said);
-        said.map(|_| spent)
+        let spent = self.task.funds.as_mut()?.settle(self.handoff.id, stated);
+        stated.map(|_| spent)
     }
 
-    /// Completes the handoff.
     pub(super) fn complete(
         &mut self,
         content: Option<&RecordContent>,
@@ -222,8 +235,15 @@ impl<'a> Case<'a> {
         self.handoff.status = self.handoff.status.next(HandoffEvent::Complete)?;
         let spent = self.end(spent);
         self.record_end(RecordKind::Completed, None, (content, spent));
-        self.tell(EventType::HandoffCompleted, |event| event);
+        self.publish(EventType::HandoffCompleted, |event| event);
         went_well(&mut self.task, &self.handoff);
+        if let Some(place) = self.open_branch() {
+            if let (Some(spent), Some(funds)) = (spent, &mut self.task.funds) {
+                funds.gather(self.handoff.id, spent, &self.handoff.source);
+            }
+            self.give_back()?;
+            return self.branch_moved(place);
+        }
         let (state, command, context) = (self.state, self.command, self.context);
         self.changes.extend(returns::resume(state, command, context, &self.task, &self.handoff));
         self.give_back()
@@ -236,7 +256,9 @@ impl<'a> Case<'a> {
         if self.task.status.is_final() {
             return Ok(());
         }
-        if let Some(funds) = &mut self.task.funds {
+        if self.open_branch().is_none()
+            && let Some(funds) = &mut self.task.funds
+        {
             funds.come_back(self.handoff.id, &to);
         }
         if self.task.holder == self.handoff.target {
@@ -251,13 +273,13 @@ impl<'a> Case<'a> {
         let event = Event::of_handoff(EventType::HandoffReturned, &self.handoff, self.command.at)
             .with("returnedTo", to.as_str())
             .with("taskStatus", self.task.status.as_str());
-        self.changes.push(tell(Event { audience: Some(to), ..event }));
+        self.changes.push(publish(Event { audience: Some(to), ..event }));
         Ok(())
     }
 
     /// Who was asked from the start answered, or never will: the escalation that this handoff is ends, and the task
     /// is on its way as with any other.
-    pub(super) fn answered(&mut self, code: &str) -> Result<(), LedgerError> {
+    pub(super) fn answered(&mut self, outcome: EscalationOutcome) -> Result<(), LedgerError> {
         let own = |row: &&Escalation| {
             row.is_open()
                 && row.tenant == self.command.tenant
@@ -271,12 +293,12 @@ impl<'a> Case<'a> {
             status: EscalationStatus::Resolved,
             resolved_at: Some(self.command.at),
             resolved_by: Some(person(self.command)),
-            resolution: Some(code.to_owned()),
+            resolution: Some(outcome),
             ..row.clone()
         };
         self.task.status = self.task.status.next(TaskEvent::Resume)?.next(TaskEvent::Submit)?;
         let mut draft = draft_of(self.command, RecordKind::EscalationResolved, &self.handoff);
-        draft.reason = Some(code.to_owned());
+        draft.reason = Some(outcome.as_str().to_owned());
         self.changes.push(Change::Escalation(row));
         self.push(draft);
         Ok(())
@@ -287,21 +309,21 @@ impl<'a> Case<'a> {
     pub(super) fn complete_after(
         &mut self,
         content: Option<&RecordContent>,
-        said: Option<Spending>,
+        stated: Option<Spending>,
     ) {
         self.handoff.reason = None;
         let funds = self.task.funds.as_mut();
-        let spent = funds.map(|funds| funds.settle_late(self.handoff.id, said));
-        self.record_end(RecordKind::Completed, None, (content, spent.filter(|_| said.is_some())));
+        let spent = funds.map(|funds| funds.settle_late(self.handoff.id, stated));
+        self.record_end(RecordKind::Completed, None, (content, spent.filter(|_| stated.is_some())));
     }
 
-    /// Withdraws the handoff.
     pub(super) fn withdraw(&mut self, reason: &str) -> Result<(), LedgerError> {
         self.handoff.status = self.handoff.status.next(HandoffEvent::Cancel)?;
+        self.end_stream(reason);
         self.end(None);
         self.leave_outbox();
         self.record(RecordKind::Canceled, Some(reason.to_owned()), None);
-        self.tell(EventType::HandoffCanceled, |event| event.with("reason", reason));
+        self.publish(EventType::HandoffCanceled, |event| event.with("reason", reason));
         Ok(())
     }
 
@@ -420,8 +442,9 @@ pub(super) fn open_of(state: &BatchState, command: &Command, task: TaskId) -> Ve
 }
 
 /// How a handoff's sender addressed it: by an agent's id, `type:<agentType>` or `capability:<name>`.
-pub(super) fn addressed(handoff: &Handoff) -> String {
-    let named = handoff.ruling.as_ref().and_then(|ruling| ruling.addressed.clone());
+pub(super) fn addressed<'a>(handoff: impl Into<HandoffTerms<'a>>) -> String {
+    let handoff = handoff.into();
+    let named = handoff.ruling.and_then(|ruling| ruling.addressed.clone());
     named.unwrap_or_else(|| handoff.target.to_string())
 }
 
@@ -463,7 +486,21 @@ pub(super) fn asked(command: &Command, handoff: &Handoff, row: Escalation) -> [C
     if let Some(channel) = &row.channel {
         event = event.with("channel", channel.as_str());
     }
-    [Change::Escalation(row), Change::Record(Box::new(draft)), tell(event)]
+    [Change::Escalation(row), Change::Record(Box::new(draft)), publish(event)]
+}
+
+/// A person is asked about a task, and about none of its handoffs: the row, its record and its event.
+pub(super) fn asked_of_nobody(command: &Command, task: &Task, row: Escalation) -> [Change; 3] {
+    let kind = RecordKind::Escalated;
+    let mut draft = RecordDraft::new(command.tenant.clone(), kind, command.at, Actor::broker());
+    draft.task_id = Some(task.id);
+    draft.status = Some(task.status.as_str());
+    draft.reason = Some(row.reason.clone());
+    let event = Event::of_task(EventType::HandoffEscalated, task, command.at)
+        .with("reason", row.reason.as_str())
+        .with("escalationId", row.id.to_string());
+    let event = Event { source: Some(row.source.clone()), ..event };
+    [Change::Escalation(row), Change::Record(Box::new(draft)), publish(event)]
 }
 
 /// A fresh escalation of an edge, without handoff and contract.

@@ -9,7 +9,7 @@ use handoffd_core::domain::escalation::Resolution;
 use handoffd_core::domain::event::{Position, Subscriber, SubscriptionSpec};
 use handoffd_core::domain::failure::Failure;
 use handoffd_core::domain::funds::Spending;
-use handoffd_core::domain::handoff::{CheckpointRef, DeliveryMode, Handoff, Priority};
+use handoffd_core::domain::handoff::{CheckpointRef, DeliveryMode, HandoffDraft, Priority};
 use handoffd_core::domain::ids::{
     AgentId, ContentId, ErasureId, EscalationId, ExecutionId, HandoffId, Micros, SubscriptionId,
     TaskId, TenantId,
@@ -18,6 +18,7 @@ use handoffd_core::domain::money::Usd;
 use handoffd_core::domain::policy::EdgePolicy;
 use handoffd_core::domain::residency::ResidencyFacts;
 use handoffd_core::domain::ruling::Ruling;
+use handoffd_core::domain::window::{CompressionFacts, ContextFacts};
 use handoffd_core::evidence::commitment::{CommitmentSubject, PackedContent};
 use handoffd_core::evidence::erasure::ErasureScope;
 use handoffd_core::evidence::record::{
@@ -30,6 +31,7 @@ use handoffd_store::store::events::SubscriptionRow;
 use handoffd_store::store::schemas::PayloadSchemaRow;
 use handoffd_store::store::{AgentRow, KeyRow};
 
+pub use super::groups::{SubmitBranch, SubmitGroup};
 pub use super::reply::{LedgerError, Purged, Reply, Undone};
 
 /// Content for a record: canonical bytes, committed to and packed.
@@ -50,7 +52,6 @@ pub struct Command {
     pub at: Micros,
     /// The caller, for the record.
     pub actor: Actor,
-    /// The change.
     pub kind: Kind,
 }
 
@@ -59,21 +60,31 @@ pub struct Command {
 pub enum Kind {
     /// Commit a handoff that passed the gate.
     Submit(Box<Submit>),
+    /// Commit a message to many that passed the gate.
+    SubmitGroup(Box<SubmitGroup>),
     /// Record that the gate refused one; keep it as a dead letter where that is due.
     Refuse(Box<Refuse>),
     /// Apply a receiver's verdict on a handoff.
     Verdict(Box<Verdict>),
+    /// Put a receiver's question to the sender of its handoff.
+    Ask(Box<Ask>),
+    /// Answer a receiver's question.
+    Answer(Box<Answer>),
     /// Apply the outcome of a delivery attempt.
     Settle(Box<Settle>),
+    /// Keep the compressed message that the receiver gets.
+    Compress(Box<Compress>),
+    /// Add a chunk to a handoff's stream, or end the stream with it.
+    Chunk(Box<AppendChunk>),
+    /// Record that the gate refused a chunk.
+    RefuseChunk(Box<RefuseChunk>),
     /// A pull receiver claimed a handoff: give it a fencing token.
     Lease(Lease),
     /// Apply a passed deadline.
     Expire(Expire),
-    /// Store a checkpoint.
     PutCheckpoint(Box<PutCheckpoint>),
     /// Declare a task done.
     CompleteTask(Box<CompleteTask>),
-    /// Withdraw a task.
     CancelTask(Box<CancelTask>),
     /// Add to a task's budget.
     TopUp(Box<TopUp>),
@@ -86,12 +97,11 @@ pub enum Kind {
     /// Deliver a dead letter after all.
     Release(Box<Release>),
     /// Record that the gate refuses a dead letter again.
-    KeepDeadLetter(Box<Release>),
+    KeepDeadLetter(Box<KeepDeadLetter>),
     /// Never deliver a dead letter.
     Discard(Box<Discard>),
     /// Register an agent, with the key it will use.
     CreateAgent(Box<CreateAgent>),
-    /// Change an agent.
     ChangeAgent(Box<ChangeAgent>),
     /// Add a version of a contract.
     PutContract(Box<PutContract>),
@@ -99,17 +109,12 @@ pub enum Kind {
     PutPayloadSchema(Box<PutPayloadSchema>),
     /// Create a subscription to events.
     CreateSubscription(Box<CreateSubscription>),
-    /// Change a subscription.
     ChangeSubscription(Box<ChangeSubscription>),
-    /// Disable a subscriber.
     DisableSubscriber(Box<DisableSubscriber>),
-    /// Create a key.
     CreateKey(Box<KeyRow>),
     /// Record that tree heads are signed with another key from here on.
     ChangeTreeKey(RecordContent),
-    /// Revoke a key.
     RevokeKey {
-        /// The key's id.
         key_id: String,
     },
     /// Place a legal hold.
@@ -132,9 +137,15 @@ impl Kind {
     pub const fn name(&self) -> &'static str {
         match self {
             Self::Submit(_) => "submit",
+            Self::SubmitGroup(_) => "submit_group",
             Self::Refuse(_) => "refuse",
             Self::Verdict(_) => "verdict",
+            Self::Ask(_) => "ask",
+            Self::Answer(_) => "answer",
             Self::Settle(_) => "settle",
+            Self::Compress(_) => "compress",
+            Self::Chunk(_) => "chunk",
+            Self::RefuseChunk(_) => "refuse_chunk",
             Self::Lease(_) => "lease",
             Self::Expire(_) => "expire",
             Self::PutCheckpoint(_) => "put_checkpoint",
@@ -170,7 +181,6 @@ impl Kind {
 /// A legal hold to place.
 #[derive(Debug, Clone)]
 pub struct PlaceHold {
-    /// The hold.
     pub row: HoldRow,
     /// Commitment to the subject's id, where it holds a subject.
     pub commitment: Option<[u8; 32]>,
@@ -181,22 +191,18 @@ pub struct PlaceHold {
 /// A legal hold to release.
 #[derive(Debug, Clone)]
 pub struct ReleaseHold {
-    /// The hold's id.
     pub id: String,
     /// The reason in the person's words.
     pub content: RecordContent,
 }
 
-/// A request for an erasure.
 #[derive(Debug, Clone)]
 pub struct RequestErasure {
-    /// The data subject.
     pub subject: SubjectRef,
     /// The id of a new erasure; a running one keeps its own.
     pub id: ErasureId,
     /// Commitment to the subject's id, under that erasure.
     pub commitment: [u8; 32],
-    /// The scope of the erasure.
     pub scope: ErasureScope,
     /// The reason, a code.
     pub reason: String,
@@ -207,7 +213,6 @@ pub struct RequestErasure {
 /// The next page of an erasure.
 #[derive(Debug, Clone)]
 pub struct EraseNext {
-    /// The erasure's id.
     pub id: ErasureId,
     /// Size and end of the page.
     pub page: PageNeed,
@@ -231,8 +236,8 @@ pub struct PurgeNext {
 /// A handoff that passed the gate.
 #[derive(Debug, Clone)]
 pub struct Submit {
-    /// The row as it will be; ledger-given fields (fencing token, checkpoint) are filled in.
-    pub handoff: Handoff,
+    /// The handoff as the message and the route state it.
+    pub handoff: HandoffDraft,
     /// The sender, for the record.
     pub from: RecordParty,
     /// The receiver, for the record.
@@ -251,11 +256,9 @@ pub struct Submit {
     pub policy: EdgePolicy,
     /// The dedupe key and its window.
     pub repeat: Option<Repeat>,
-    /// Personal data.
     pub personal: Vec<PersonalPart>,
     /// The whole canonical message, to tell a replay from a conflict.
     pub whole: Vec<u8>,
-    /// `Idempotency-Key`.
     pub idempotency_key: Option<String>,
     /// The sender is known to have a part in the task, though another may hold it.
     pub has_part: bool,
@@ -269,20 +272,14 @@ pub struct Submit {
     pub safety: Option<SafetyFacts>,
     /// The regions between which its data go, where they are two.
     pub residency: Option<ResidencyFacts>,
-    /// The local dispatcher has a place for it: claim it at once for that broker, until then.
-    pub claim: Option<(String, Micros)>,
 }
 
-/// A refused submission.
 #[derive(Debug, Clone)]
 pub struct Refuse {
     /// On which task, as far as the message could be read.
     pub task_id: Option<TaskId>,
-    /// The handoff's id.
     pub handoff_id: Option<HandoffId>,
-    /// The parent handoff.
     pub parent_handoff_id: Option<HandoffId>,
-    /// The sender.
     pub from: Option<RecordParty>,
     /// The receiver as addressed.
     pub to: Option<RecordParty>,
@@ -291,7 +288,6 @@ pub struct Refuse {
     /// The handoff as it would have been, where only the contract's acceptance criteria speak against it and the
     /// contract says where it goes then.
     pub recovery: Option<Box<Submit>>,
-    /// All failures.
     pub failures: Vec<Failure>,
     /// The failures, as the record's content.
     pub content: RecordContent,
@@ -306,11 +302,9 @@ pub struct Refuse {
 /// A refused submission as a failure.
 #[derive(Debug, Clone)]
 pub struct Counted {
-    /// The sender.
     pub by: AgentId,
     /// As addressed: an agent's id, `type:<agentType>` or `capability:<name>`; empty where that is unreadable.
     pub to: String,
-    /// The resolved receiver.
     pub target: Option<AgentId>,
     /// The sender's run, where it could be read.
     pub run: Option<ExecutionId>,
@@ -321,21 +315,19 @@ pub struct Counted {
 /// A handoff to be kept for a person.
 #[derive(Debug, Clone)]
 pub struct DeadLetter {
-    /// The row, with status `DEAD_LETTERED`.
-    pub handoff: Handoff,
+    /// The handoff, with status `DEAD_LETTERED`.
+    pub handoff: HandoffDraft,
     /// The message.
     pub content: RecordContent,
     /// The sender's checkpoint, or what stands in for it.
     pub checkpoint: PackedContent,
-    /// Personal data.
     pub personal: Vec<PersonalPart>,
     /// `Idempotency-Key`: it stays this message's, as that of a handoff does.
     pub idempotency_key: Option<String>,
 }
 
-/// The kinds of verdicts.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Word {
+pub enum VerdictKind {
     /// The receiver takes the task.
     Accept,
     /// The receiver rejects the handoff; with a short reason.
@@ -351,12 +343,9 @@ pub enum Word {
 /// A receiver's verdict on a handoff.
 #[derive(Debug, Clone)]
 pub struct Verdict {
-    /// The handoff's task.
     pub task_id: TaskId,
-    /// The handoff's id.
     pub handoff_id: HandoffId,
-    /// What.
-    pub word: Word,
+    pub kind: VerdictKind,
     /// The fencing token that the receiver states.
     pub fencing_token: i64,
     /// The receiver's request body.
@@ -367,6 +356,38 @@ pub struct Verdict {
     pub lease_until: Micros,
 }
 
+/// A question of a receiver to the sender of its handoff.
+#[derive(Debug, Clone)]
+pub struct Ask {
+    pub task_id: TaskId,
+    pub handoff_id: HandoffId,
+    /// The fencing token that the receiver states.
+    pub fencing_token: i64,
+    /// Question and schema, as the record commits to them.
+    pub content: RecordContent,
+    /// The same in canonical form, to tell a repeat from another question.
+    pub whole: Vec<u8>,
+    pub key: Option<String>,
+    /// When the handoff expires without an answer.
+    pub answer_by: Micros,
+}
+
+/// The answer to a receiver's question.
+#[derive(Debug, Clone)]
+pub struct Answer {
+    pub task_id: TaskId,
+    pub handoff_id: HandoffId,
+    /// Which question, from 1: the one whose schema the answer fits.
+    pub number: u32,
+    /// The agent that answers; none: a person.
+    pub by: Option<AgentId>,
+    /// The answer, as the record commits to it.
+    pub content: RecordContent,
+    /// The same in canonical form, to tell a repeat from another answer.
+    pub whole: Vec<u8>,
+    pub key: Option<String>,
+}
+
 /// The outcome of a delivery attempt.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
@@ -375,10 +396,7 @@ pub enum Outcome {
     /// The receiver rejected in its answer.
     Rejected(String),
     /// The receiver has the handoff and owes a verdict.
-    Received {
-        /// By when.
-        verdict_by: Micros,
-    },
+    Received { verdict_by: Micros },
     /// The broker tries again.
     Retry {
         /// Earliest time of the next attempt.
@@ -395,10 +413,7 @@ pub enum Outcome {
     /// The receiver did not claim the handoff from its inbox in time.
     Unclaimed,
     /// The receiver no longer takes its handoffs this way: back to the outbox, for that way.
-    Moved {
-        /// Which way.
-        mode: DeliveryMode,
-    },
+    Moved { mode: DeliveryMode },
     /// The broker does not try again.
     GivenUp {
         /// The reason, a short text.
@@ -409,15 +424,12 @@ pub enum Outcome {
 /// The end of an attempt.
 #[derive(Debug, Clone)]
 pub struct Settle {
-    /// The handoff's task.
     pub task_id: TaskId,
-    /// The handoff's id.
     pub handoff_id: HandoffId,
     /// The attempt's number; if the outbox has another, this attempt is no longer the current one.
     pub attempt: i32,
     /// When its request was begun; none where there was none.
     pub begun_at: Option<Micros>,
-    /// The outcome.
     pub outcome: Outcome,
     /// The receiver's answer.
     pub content: Option<RecordContent>,
@@ -425,12 +437,83 @@ pub struct Settle {
     pub lease_until: Micros,
 }
 
+/// A message that was compressed before an attempt.
+#[derive(Debug, Clone)]
+pub struct Compress {
+    pub task_id: TaskId,
+    pub handoff_id: HandoffId,
+    /// The attempt that the claim counted.
+    pub attempt: i32,
+    /// The compressed message.
+    pub content: RecordContent,
+    /// What the compression came to.
+    pub facts: CompressionFacts,
+}
+
+/// A chunk that passed the gate, or ends its stream.
+#[derive(Debug, Clone)]
+pub struct AppendChunk {
+    pub task_id: TaskId,
+    /// The handoff in pieces.
+    pub handoff_id: HandoffId,
+    pub seq: i64,
+    /// Its length in canonical form, in bytes.
+    pub bytes: u64,
+    /// The chunk.
+    pub content: RecordContent,
+    /// What the safety stage said, where that is to be recorded.
+    pub safety: Option<SafetyFacts>,
+    /// When the stream ends unless another chunk comes.
+    pub due_at: Micros,
+    /// How the stream ends with it.
+    pub end: Option<StreamEnd>,
+}
+
+/// How a stream ends with a chunk.
+#[derive(Debug, Clone)]
+pub enum StreamEnd {
+    /// The assembled message passed the gate.
+    Closed(Box<ClosedStream>),
+    /// The gate refused the assembled message.
+    Refused {
+        /// The primary reason, a code.
+        reason: String,
+        /// All failures.
+        content: RecordContent,
+    },
+    /// The sender aborts it.
+    Aborted,
+}
+
+/// The assembled message of a stream.
+#[derive(Debug, Clone)]
+pub struct ClosedStream {
+    /// The message.
+    pub content: RecordContent,
+    /// The message against the receiver's context window.
+    pub context: Option<ContextFacts>,
+    /// Subtasks that it has a result of, as [`handoffd_core::domain::course::subtasks_of`] names them.
+    pub subtasks: Vec<u64>,
+    /// What the safety stage said, where that is to be recorded.
+    pub safety: Option<SafetyFacts>,
+}
+
+/// A chunk that the gate refused.
+#[derive(Debug, Clone)]
+pub struct RefuseChunk {
+    pub task_id: TaskId,
+    /// The handoff in pieces.
+    pub handoff_id: HandoffId,
+    /// The primary reason, a code.
+    pub reason: String,
+    /// The failures.
+    pub content: RecordContent,
+}
+
 /// A claim from an inbox.
 #[derive(Debug, Clone)]
 pub struct Lease {
-    /// The handoff's task.
     pub task_id: TaskId,
-    /// The handoff's id.
     pub handoff_id: HandoffId,
     /// The attempt that the claim counted.
     pub attempt: i32,
@@ -441,20 +524,15 @@ pub struct Lease {
 /// A deadline that passed.
 #[derive(Debug, Clone)]
 pub struct Expire {
-    /// The handoff's task.
     pub task_id: TaskId,
-    /// The handoff's id.
     pub handoff_id: HandoffId,
 }
 
 /// A checkpoint to store.
 #[derive(Debug, Clone)]
 pub struct PutCheckpoint {
-    /// The handoff's task.
     pub task_id: TaskId,
-    /// Of which run.
     pub execution_id: ExecutionId,
-    /// Whose.
     pub agent: AgentId,
     /// The state.
     pub part: PackedContent,
@@ -463,7 +541,6 @@ pub struct PutCheckpoint {
 /// A task declared done.
 #[derive(Debug, Clone)]
 pub struct CompleteTask {
-    /// Which.
     pub task_id: TaskId,
     /// By the agent, or by an operator (`None`).
     pub by: Option<AgentId>,
@@ -501,7 +578,6 @@ pub struct Repeat {
 /// A task to withdraw.
 #[derive(Debug, Clone)]
 pub struct CancelTask {
-    /// Which.
     pub task_id: TaskId,
     /// By the agent, or by an operator (`None`).
     pub by: Option<AgentId>,
@@ -514,9 +590,7 @@ pub struct CancelTask {
 /// An addition to a task's budget.
 #[derive(Debug, Clone)]
 pub struct TopUp {
-    /// Which task.
     pub task_id: TaskId,
-    /// How much.
     pub add: Usd,
     /// How much and why, in words.
     pub content: RecordContent,
@@ -539,12 +613,7 @@ pub struct SetCap {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CapChange {
     /// So much may count; what is not said stays as it is.
-    Set {
-        /// Money.
-        usd: Option<Usd>,
-        /// Tokens.
-        tokens: Option<u64>,
-    },
+    Set { usd: Option<Usd>, tokens: Option<u64> },
     /// It is taken away, or what it holds of one unit.
     Remove(Option<Unit>),
 }
@@ -552,9 +621,7 @@ pub enum CapChange {
 /// A checkpoint to make current; it exists, as checkpoints are never changed.
 #[derive(Debug, Clone)]
 pub struct RestoreCheckpoint {
-    /// The handoff's task.
     pub task_id: TaskId,
-    /// Which.
     pub at: CheckpointRef,
     /// What records name it by.
     pub commitment: [u8; 32],
@@ -565,9 +632,7 @@ pub struct RestoreCheckpoint {
 /// A decision on an escalation.
 #[derive(Debug, Clone)]
 pub struct Resolve {
-    /// Which.
     pub escalation_id: EscalationId,
-    /// Its task.
     pub task_id: TaskId,
     /// The handoff that failed.
     pub handoff_id: Option<HandoffId>,
@@ -579,18 +644,14 @@ pub struct Resolve {
     pub content: Option<RecordContent>,
 }
 
-/// An appeal on a dead letter, with what a fresh gate run came to.
+/// A dead letter that a fresh gate run finds fit, but for waived findings.
 #[derive(Debug, Clone)]
 pub struct Release {
-    /// The handoff's id.
     pub handoff_id: HandoffId,
-    /// Its task.
     pub task_id: TaskId,
-    /// Who sent it.
     pub source: AgentId,
     /// The handoff before it, whose figures count.
     pub parent_id: Option<HandoffId>,
-    /// Who gets it.
     pub target: Agent,
     /// What rules its end.
     pub ruling: Option<Box<Ruling>>,
@@ -600,20 +661,31 @@ pub struct Release {
     pub subtasks: Vec<u64>,
     /// The regions between which its data go, where they are two.
     pub residency: Option<ResidencyFacts>,
+    /// The message against the receiver's context window.
+    pub context: Option<ContextFacts>,
     /// Findings that a person waived by name.
     pub waived: Vec<Failure>,
-    /// Findings that nobody waived; with any, it is kept.
+    /// The appeal: reason and waived findings.
+    pub content: RecordContent,
+}
+
+/// A dead letter that a fresh gate run refuses again.
+#[derive(Debug, Clone)]
+pub struct KeepDeadLetter {
+    pub handoff_id: HandoffId,
+    pub task_id: TaskId,
+    /// Findings that a person waived by name.
+    pub waived: Vec<Failure>,
+    /// Findings that nobody waived.
     pub refused: Vec<Failure>,
-    /// Who, why, and what was waived, in words.
+    /// The appeal: reason, waived and open findings.
     pub content: RecordContent,
 }
 
 /// The end of a dead letter.
 #[derive(Debug, Clone)]
 pub struct Discard {
-    /// The handoff's id.
     pub handoff_id: HandoffId,
-    /// Its task.
     pub task_id: TaskId,
     /// The reason in the person's words.
     pub content: RecordContent,
@@ -622,18 +694,13 @@ pub struct Discard {
 /// An agent to register.
 #[derive(Debug, Clone)]
 pub struct CreateAgent {
-    /// The agent.
     pub row: AgentRow,
-    /// Its first key.
     pub key: KeyRow,
 }
 
-/// A change of an agent.
 #[derive(Debug, Clone)]
 pub struct ChangeAgent {
-    /// Which.
     pub agent: AgentId,
-    /// What.
     pub change: AgentChange,
 }
 
@@ -642,15 +709,12 @@ pub struct ChangeAgent {
 pub enum AgentChange {
     /// Set what the patch names.
     Patch(Box<AgentSpec>),
-    /// Replace its allowlist.
     SetTargets(Vec<Target>),
-    /// Add one entry.
     AddTarget(Target),
     /// Take one entry out.
     RemoveTarget(Target),
     /// Replace its sealed secrets, if they still are what the caller saw.
     Secrets {
-        /// As seen.
         from: String,
         /// As they will be.
         to: String,
@@ -672,25 +736,20 @@ pub enum AgentChange {
         /// Where it was posted to.
         url: String,
     },
-    /// Remove it.
     Delete,
 }
 
 /// A subscription to make.
 #[derive(Debug, Clone)]
 pub struct CreateSubscription {
-    /// The subscription.
     pub row: SubscriptionRow,
     /// What the record commits to.
     pub content: RecordContent,
 }
 
-/// A change of a subscription.
 #[derive(Debug, Clone)]
 pub struct ChangeSubscription {
-    /// Which.
     pub id: SubscriptionId,
-    /// What.
     pub change: SubscriptionChange,
     /// What the record commits to.
     pub content: RecordContent,
@@ -703,21 +762,18 @@ pub enum SubscriptionChange {
     Patch(Box<SubscriptionSpec>),
     /// Replace its sealed secrets, if they still are what the caller saw.
     Secrets {
-        /// As seen.
         from: String,
         /// As they will be.
         to: String,
     },
     /// Tell it again of what stands behind that place.
     Replay(Position),
-    /// Remove it.
     Delete,
 }
 
 /// A subscriber that is no longer told.
 #[derive(Debug, Clone)]
 pub struct DisableSubscriber {
-    /// Who.
     pub subscriber: Subscriber,
     /// Where it was told; if that has changed meanwhile, nothing is done.
     pub url: String,

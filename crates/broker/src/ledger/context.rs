@@ -7,10 +7,10 @@ use handoffd_core::domain::cap::Defaults;
 use handoffd_core::domain::handoff::DeliveryMode;
 use handoffd_core::domain::ids::{EscalationId, HandoffId, Micros};
 use handoffd_core::domain::latency::LatencyClock;
-use handoffd_core::domain::residency::Residency;
+use handoffd_core::domain::residency::ResidencyRules;
+use handoffd_core::domain::window::ContextSettings;
 use handoffd_store::clock;
 
-/// The broker's rules.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rules {
     /// Handoffs on one task.
@@ -26,7 +26,9 @@ pub struct Rules {
     /// Rolling caps where an operator set none.
     pub caps: Defaults,
     /// Where data may go.
-    pub residency: Residency,
+    pub residency: ResidencyRules,
+    /// What holds of a receiver's context window.
+    pub context: ContextSettings,
 }
 
 impl Default for Rules {
@@ -39,7 +41,8 @@ impl Default for Rules {
             lease: Duration::from_mins(15),
             escalation_timeout: Duration::from_hours(24),
             caps: Defaults::default(),
-            residency: Residency::default(),
+            residency: ResidencyRules::default(),
+            context: ContextSettings::default(),
         }
     }
 }
@@ -49,12 +52,10 @@ impl Default for Rules {
 pub struct Spare {
     /// For a handoff that stands in for a failed one.
     pub handoff: HandoffId,
-    /// For an escalation.
     pub escalation: EscalationId,
 }
 
 impl Spare {
-    /// Fresh ones.
     #[must_use]
     pub fn new(now: Micros) -> Self {
         Self {
@@ -65,15 +66,23 @@ impl Spare {
     }
 }
 
-/// Both together.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// The claim of a broker's dispatcher on a handoff, from its commit on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DispatcherClaim {
+    pub broker: String,
+    /// The end of the claim.
+    pub until: Micros,
+}
+
+/// What a decision reads besides the state and the command.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Context {
-    /// The broker's rules.
     pub rules: Rules,
-    /// Ids to use.
     pub spare: Spare,
     /// How long the command waited until its batch was decided.
     pub waited: Duration,
+    /// The claim for a submission whose delivery has a slot in the dispatcher.
+    pub claim: Option<DispatcherClaim>,
 }
 
 impl Context {

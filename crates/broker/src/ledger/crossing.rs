@@ -6,7 +6,7 @@ use super::command::Command;
 use super::context::Context;
 use super::plan::Change;
 use super::returns;
-use super::submit::{draft_of, draw, suspend_lease, tell};
+use super::submit::{draft_of, draw, publish, suspend_lease};
 use handoffd_core::domain::event::{Event, EventType};
 use handoffd_core::domain::handoff::{Handoff, Priority};
 use handoffd_core::domain::ids::{HandoffId, Micros};
@@ -21,16 +21,12 @@ const UNSTATED: i64 = -1;
 
 /// The origin of a handoff.
 pub(super) enum CrossingOrigin<'a> {
-    /// The sender's message.
     Message {
         /// Subtasks with a result in the message.
         subtasks: &'a [u64],
-        /// The broker that claims the delivery at once, and the end of that claim.
-        claim: Option<&'a (String, Micros)>,
     },
     /// A handoff that failed.
     Failed {
-        /// The failed handoff.
         id: HandoffId,
         /// The task's edges, with the failure counted.
         edges: Vec<&'a Edge>,
@@ -46,6 +42,8 @@ pub(super) struct HandoffCrossing<'a> {
     pub(super) context: &'a Context,
     pub(super) origin: CrossingOrigin<'a>,
     pub(super) priority: Priority,
+    /// The place in the task's order of delivery; `None`: after all handoffs before it.
+    pub(super) seq: Option<i64>,
 }
 
 impl HandoffCrossing<'_> {
@@ -57,7 +55,7 @@ impl HandoffCrossing<'_> {
         handoff: &mut Handoff,
         mut draft: RecordDraft,
     ) -> Vec<Change> {
-        let Self { state, command, context, origin, priority } = self;
+        let Self { state, command, context, origin, priority, seq } = self;
         let mut changes = Vec::with_capacity(8);
         task.fence += 1;
         task.handoffs += 1;
@@ -67,16 +65,16 @@ impl HandoffCrossing<'_> {
         handoff.clock = context.offered(handoff.clock, command.at, handoff.mode);
         let mut recovery = None;
         let (edges, completed, claim) = match origin {
-            CrossingOrigin::Message { subtasks, claim } => {
+            CrossingOrigin::Message { subtasks } => {
                 returns::inherit(state, command, handoff);
                 changes.extend(returns::take_out(command, task, Some(&handoff.source)));
                 draw(task, handoff);
                 task.state_cost(&handoff.cost);
                 changes.extend(suspend_lease(state, command, task, handoff.id));
                 task.course.see(subtasks);
-                // The first of its task goes out at once where the dispatcher kept a place for it; any other
+                // The first of its task goes out at once where the dispatcher has a slot for it; any other
                 // waits for those before it.
-                let claim = claim.filter(|_| task.undelivered == 0);
+                let claim = context.claim.as_ref().filter(|_| task.undelivered == 0);
                 (edges_of(state, command, task.id), task.course.progress(&[]), claim)
             }
             CrossingOrigin::Failed { id, edges, reason } => {
@@ -96,17 +94,20 @@ impl HandoffCrossing<'_> {
             tenant: command.tenant.clone(),
             handoff_id: handoff.id,
             task_id: handoff.task_id,
-            seq: task.handoffs,
+            seq: seq.unwrap_or(task.handoffs),
             target: handoff.target.clone(),
             mode: handoff.mode,
             priority,
             // At once, whatever another broker's clock says.
-            visible_at: claim.map_or(Micros(0), |(_, until)| *until),
+            visible_at: claim.map_or(Micros(0), |claim| claim.until),
             attempt: handoff.attempts,
             busy: 0,
-            claimed_by: claim.map(|(broker, _)| broker.clone()),
+            claimed_by: claim.map(|claim| claim.broker.clone()),
             created_at: command.at,
         }));
+        if handoff.is_streaming() {
+            changes.push(Change::StreamLine((command.tenant.clone(), handoff.id)));
+        }
         draft.cost = Some(handoff.cost);
         draft.spent = task.funds.as_ref().and_then(|funds| funds.before(handoff.id));
         draft.checkpoint_commitment = handoff.checkpoint_commitment;
@@ -116,7 +117,7 @@ impl HandoffCrossing<'_> {
         if let Some(recovery) = recovery {
             event = event.with("reason", recovery);
         }
-        changes.push(tell(event));
+        changes.push(publish(event));
         changes
     }
 }
@@ -142,6 +143,7 @@ pub(super) fn resent(
         ..RecordParty::default()
     });
     draft.residency = residency;
+    draft.context = handoff.context;
     draft.shared = handoff.content_id.zip(handoff.commitment);
     draft
 }

@@ -1,11 +1,12 @@
 //! Decisions on dead letters: an appeal upheld, refused again, or the end of it.
 
 use super::caps;
-use super::command::{Command, Discard, LedgerError, Release, Reply};
+use super::command::{Command, Discard, KeepDeadLetter, LedgerError, Release, Reply};
 use super::context::Context;
 use super::crossing::{CrossingOrigin, HandoffCrossing, resent};
 use super::decide::Decision;
 use super::plan::Change;
+use super::streams;
 use super::submit::{draft_of, guard};
 use super::tasks::person;
 use handoffd_core::domain::dead_letter::DeadLetterStatus;
@@ -15,7 +16,7 @@ use handoffd_core::domain::handoff::{Handoff, HandoffEvent, HandoffStatus};
 use handoffd_core::domain::ids::{HandoffId, TaskId};
 use handoffd_core::domain::latency::LatencyClock;
 use handoffd_core::domain::task::{Task, TaskEvent};
-use handoffd_core::evidence::record::RecordKind;
+use handoffd_core::evidence::record::{RecordContent, RecordKind};
 use handoffd_store::store::{BatchState, DeadLetterRow};
 
 /// A dead letter that still waits, with its handoff and task.
@@ -49,50 +50,70 @@ pub(super) fn release(
     release: &Release,
 ) -> Decision {
     let (row, handoff, task) = open(state, command, release.task_id, release.handoff_id)?;
-    let mut handoff = handoff.clone();
+    streams::must_have_closed(handoff)?;
+    let mut handoff = rerouted(handoff, release)?;
     let mut task = task.clone();
     task.status = task.status.next(TaskEvent::Submit)?;
-    handoff.status = handoff.status.next(HandoffEvent::Release)?;
-    handoff.target = release.target.agent_id.clone();
-    handoff.target_type.clone_from(&release.target.agent_type);
-    handoff.target_version = release.target.agent_version.to_string();
-    handoff.mode = release.target.delivery.mode;
     let progress = task.course.progress(&release.subtasks);
-    let found = guard(state, command, context, &handoff, progress);
+    let failures = guard(state, command, context, &handoff, progress);
     let refused: Vec<Failure> =
-        found.into_iter().filter(|failure| !release.waived.contains(failure)).collect();
+        failures.into_iter().filter(|failure| !release.waived.contains(failure)).collect();
     if !refused.is_empty() {
-        return Ok(refuse_again(command, row, &handoff, release, refused));
+        return Ok(refuse_again(
+            command,
+            row,
+            &handoff,
+            (&release.waived, refused),
+            &release.content,
+        ));
     }
+    super::groups::may_hand_on(&task)?;
     if task.handoffs == 0 {
         let (cost, reserve) = (&handoff.cost, context.rules.reserve);
         let funds = Funds::open(&handoff.source, cost, None, task.topped_up, reserve);
         task.funds.get_or_insert(Box::new(funds));
     }
     if let Some(over) = caps::check(state, command, context, (&task, None), &handoff) {
-        return Ok(refuse_again(command, row, &handoff, release, vec![over.failure()]));
+        return Ok(refuse_again(
+            command,
+            row,
+            &handoff,
+            (&release.waived, vec![over.failure()]),
+            &release.content,
+        ));
     }
-    handoff.reason = None;
-    handoff.ended_at = None;
-    handoff.accepted_at = None;
     // The review is nobody's latency.
     handoff.clock = LatencyClock::starting(command.at);
     handoff.ruling.clone_from(&release.ruling);
-    let mut released = draft_of(command, RecordKind::Released, &handoff);
-    released.content = Some(release.content.clone());
-    released.reason = Some(row.reason.clone());
+    (handoff.reason, handoff.ended_at, handoff.accepted_at) = (None, None, None);
+    handoff.context = release.context;
+    let mut decision = draft_of(command, RecordKind::Released, &handoff);
+    decision.content = Some(release.content.clone());
+    decision.reason = Some(row.reason.clone());
     // The boundary is crossed now: its record is like any other's.
     let mut crossed = resent(command, &handoff, release.residency.clone());
     crossed.reason = Some(RecordKind::Released.as_str().to_owned());
     let row = decided(command, row, DeadLetterStatus::Released);
-    let origin = CrossingOrigin::Message { subtasks: &release.subtasks, claim: None };
+    let origin = CrossingOrigin::Message { subtasks: &release.subtasks };
     let priority = release.priority;
-    let crossing = HandoffCrossing { state, command, context, origin, priority };
-    let mut changes = vec![Change::Record(Box::new(released))];
+    let crossing = HandoffCrossing { state, command, context, origin, priority, seq: None };
+    let mut changes = vec![Change::Record(Box::new(decision))];
     // What a person waived is granted.
     changes.extend(crossing.cross(&mut task, &mut handoff, crossed));
     changes.extend([Change::Task(task), Change::DeadLetter(row.clone())]);
     Ok((changes, Reply::DeadLetter { row, handoff, refused: Vec::new() }))
+}
+
+/// The handoff of a dead letter, open again, with the receiver of the fresh gate run.
+fn rerouted(handoff: &Handoff, release: &Release) -> Result<Handoff, LedgerError> {
+    Ok(Handoff {
+        status: handoff.status.next(HandoffEvent::Release)?,
+        target: release.target.agent_id.clone(),
+        target_type: release.target.agent_type.clone(),
+        target_version: release.target.agent_version.to_string(),
+        mode: release.target.delivery.mode,
+        ..handoff.clone()
+    })
 }
 
 /// A dead letter after a person's decision.
@@ -102,25 +123,26 @@ fn decided(command: &Command, row: &DeadLetterRow, status: DeadLetterStatus) -> 
 }
 
 /// The gate refuses it again: it is kept with what was found now, so that this can be named too.
-pub(super) fn keep(state: &BatchState, command: &Command, release: &Release) -> Decision {
-    let (row, handoff, _) = open(state, command, release.task_id, release.handoff_id)?;
-    Ok(refuse_again(command, row, handoff, release, release.refused.clone()))
+pub(super) fn keep(state: &BatchState, command: &Command, keep: &KeepDeadLetter) -> Decision {
+    let (row, handoff, _) = open(state, command, keep.task_id, keep.handoff_id)?;
+    let findings = (&keep.waived[..], keep.refused.clone());
+    Ok(refuse_again(command, row, handoff, findings, &keep.content))
 }
 
 fn refuse_again(
     command: &Command,
     row: &DeadLetterRow,
     handoff: &Handoff,
-    release: &Release,
-    refused: Vec<Failure>,
+    (waived, refused): (&[Failure], Vec<Failure>),
+    content: &RecordContent,
 ) -> (Vec<Change>, Reply) {
     let mut row = row.clone();
-    row.failures = release.waived.iter().chain(&refused).cloned().collect();
+    row.failures = waived.iter().chain(&refused).cloned().collect();
     let mut handoff = handoff.clone();
     handoff.status = HandoffStatus::DeadLettered;
     let mut draft = draft_of(command, RecordKind::ReleaseRefused, &handoff);
     draft.reason = primary(&refused).map(|code| code.as_str().to_owned());
-    draft.content = Some(release.content.clone());
+    draft.content = Some(content.clone());
     let changes = vec![Change::DeadLetter(row.clone()), Change::Record(Box::new(draft))];
     (changes, Reply::DeadLetter { row, handoff, refused })
 }

@@ -7,15 +7,15 @@ use proptest::prelude::*;
 
 use super::command::{
     CancelTask, Command, Expire, Kind, LedgerError, Outcome, Reply, Resolve, Settle, Submit,
-    Verdict, Word,
+    Verdict, VerdictKind,
 };
-use super::context::{Context, Rules, Spare};
+use super::context::{Context, DispatcherClaim, Rules, Spare};
 use super::decide::decide;
 use super::plan::Plan;
 use handoffd_core::domain::escalation::Resolution;
 use handoffd_core::domain::failure::Code;
 use handoffd_core::domain::handoff::{
-    Cost, DeliveryMode, HANDED_ON, Handoff, HandoffStatus, Priority,
+    Cost, DeliveryMode, HANDED_ON, HandoffDraft, HandoffStatus, Priority,
 };
 use handoffd_core::domain::ids::{ContentId, ExecutionId, HandoffId, Micros, TaskId, TenantId};
 use handoffd_core::domain::latency::{LatencyClock, LatencySample};
@@ -49,8 +49,8 @@ pub(super) fn party() -> RecordParty {
     }
 }
 
-pub(super) fn handoff(id: u8, task: u8) -> Handoff {
-    Handoff {
+pub(super) fn handoff(id: u8, task: u8) -> HandoffDraft {
+    HandoffDraft {
         tenant: tenant(),
         id: HandoffId(uuid(id)),
         task_id: TaskId(uuid(task)),
@@ -63,32 +63,23 @@ pub(super) fn handoff(id: u8, task: u8) -> Handoff {
         target_version: "1.0.0".to_owned(),
         mode: DeliveryMode::Webhook,
         status: HandoffStatus::Pending,
-        fencing_token: 0,
-        attempts: 0,
-        deadline_at: None,
         cost: Cost { spent: Usd(1), remaining: Usd(1), prompt_tokens: 0, completion_tokens: 0 },
         idempotent: true,
-        checkpoint: None,
-        content_id: None,
-        checkpoint_commitment: None,
-        commitment: None,
-        origin: None,
         ruling: None,
-        topped_up: Usd(0),
+        context: None,
+        conversation_id: None,
+        stream: None,
         digest_salt: vec![2; 16],
         digest: commit(CommitmentSubject::Submission, &[2; 16], &[id]).to_vec(),
-        reason: None,
         traceparent: String::new(),
         tracestate: String::new(),
         span: String::new(),
         created_at: Micros(0),
         clock: LatencyClock::starting(Micros(0)),
-        accepted_at: None,
-        ended_at: None,
     }
 }
 
-pub(super) fn submit(id: u8, task: u8, at: i64, claimed: bool) -> Command {
+pub(super) fn submit(id: u8, task: u8, at: i64) -> Command {
     command(
         at,
         Kind::Submit(Box::new(Submit {
@@ -111,7 +102,6 @@ pub(super) fn submit(id: u8, task: u8, at: i64, claimed: bool) -> Command {
             refusal_salt: [0; 16],
             safety: None,
             residency: None,
-            claim: claimed.then(|| ("broker".to_owned(), Micros(at + 1_000))),
         })),
     )
 }
@@ -120,13 +110,13 @@ pub(super) fn command(at: i64, kind: Kind) -> Command {
     Command { tenant: tenant(), at: Micros(at), actor: Actor::broker(), kind }
 }
 
-pub(super) fn verdict(id: u8, task: u8, at: i64, token: i64, word: Word) -> Command {
+pub(super) fn verdict(id: u8, task: u8, at: i64, token: i64, kind: VerdictKind) -> Command {
     command(
         at,
         Kind::Verdict(Box::new(Verdict {
             task_id: TaskId(uuid(task)),
             handoff_id: HandoffId(uuid(id)),
-            word,
+            kind,
             fencing_token: token,
             content: None,
             spent: None,
@@ -159,12 +149,20 @@ pub(super) fn expire(id: u8, task: u8, at: i64) -> Command {
     command(at, Kind::Expire(Expire { task_id, handoff_id }))
 }
 
-/// The rules as shipped, and ids that nobody used.
-fn context() -> Context {
+/// The claim of a dispatcher that has a slot for a submission.
+pub(super) fn claim_of(command: &Command) -> Option<DispatcherClaim> {
+    let until = Micros(command.at.0 + 1_000);
+    let claim = DispatcherClaim { broker: "broker".to_owned(), until };
+    matches!(command.kind, Kind::Submit(_)).then_some(claim)
+}
+
+/// The default rules, fresh ids, and a slot for a submission.
+fn context(command: &Command) -> Context {
     Context {
         rules: Rules::default(),
         spare: Spare::new(Micros(0)),
         waited: Duration::from_micros(3),
+        claim: claim_of(command),
     }
 }
 
@@ -172,8 +170,16 @@ pub(super) fn apply(
     state: BatchState,
     command: &Command,
 ) -> (BatchState, Result<Reply, LedgerError>, usize) {
+    apply_in(state, command, &context(command))
+}
+
+fn apply_in(
+    state: BatchState,
+    command: &Command,
+    context: &Context,
+) -> (BatchState, Result<Reply, LedgerError>, usize) {
     let mut plan = Plan::new(state);
-    match decide(&plan.state, command, &context()) {
+    match decide(&plan.state, command, context) {
         Ok((changes, reply)) => {
             plan.apply(changes);
             let records = plan.writes.records.len();
@@ -186,7 +192,7 @@ pub(super) fn apply(
 #[derive(Debug, Clone)]
 enum Step {
     Submit { id: u8, claimed: bool, completed: i64, recovery: Recovery },
-    Say { id: u8, word: Word, stale: bool },
+    Say { id: u8, word: VerdictKind, stale: bool },
     Settle { id: u8, attempt: i32, outcome: Outcome },
     Expire { id: u8 },
     Cancel { task: u8, grace: i64 },
@@ -196,11 +202,11 @@ enum Step {
 fn step() -> impl Strategy<Value = Step> {
     let id = 0..6u8;
     let word = prop_oneof![
-        Just(Word::Accept),
-        Just(Word::Reject("NO".to_owned())),
-        Just(Word::Complete),
-        Just(Word::Fail("free text".to_owned())),
-        Just(Word::Heartbeat),
+        Just(VerdictKind::Accept),
+        Just(VerdictKind::Reject("NO".to_owned())),
+        Just(VerdictKind::Complete),
+        Just(VerdictKind::Fail("free text".to_owned())),
+        Just(VerdictKind::Heartbeat),
     ];
     let recovery = prop_oneof![
         Just(Recovery::Source),
@@ -301,9 +307,10 @@ proptest! {
         }
         for (at, step) in steps.into_iter().enumerate() {
             let at = i64::try_from(at).unwrap();
+            let full = matches!(step, Step::Submit { claimed: false, .. });
             let command = match step {
-                Step::Submit { id, claimed, completed, recovery } => {
-                    let mut made = submit(id, task_of(id), at, claimed);
+                Step::Submit { id, completed, recovery, .. } => {
+                    let mut made = submit(id, task_of(id), at);
                     if let Kind::Submit(submit) = &mut made.kind {
                         submit.subtasks = (0..completed.unsigned_abs()).collect();
                         let edge = EdgePolicy { on_reject: recovery, ..EdgePolicy::default() };
@@ -347,7 +354,11 @@ proptest! {
                 })),
             };
             let before = state.clone();
-            let (after, reply, records) = apply(state, &command);
+            let mut context = context(&command);
+            if full {
+                context.claim = None;
+            }
+            let (after, reply, records) = apply_in(state, &command, &context);
             if reply.is_err() {
                 prop_assert_eq!(records, 0, "who is refused leaves no trace");
             }
@@ -363,15 +374,15 @@ proptest! {
 
 #[test]
 fn a_stale_token_changes_nothing() {
-    let (state, ..) = apply(BatchState::default(), &submit(0, 100, 0, true));
-    let (after, reply, records) = apply(state.clone(), &verdict(0, 100, 1, 7, Word::Accept));
+    let (state, ..) = apply(BatchState::default(), &submit(0, 100, 0));
+    let (after, reply, records) = apply(state.clone(), &verdict(0, 100, 1, 7, VerdictKind::Accept));
     assert!(matches!(reply, Err(LedgerError::StaleLease)));
     assert_eq!((records, &after.handoffs), (0, &state.handoffs));
 }
 
 #[test]
 fn a_rejection_gives_the_task_back_to_its_checkpoint_in_one_step() {
-    let (state, ..) = apply(BatchState::default(), &submit(0, 100, 0, true));
+    let (state, ..) = apply(BatchState::default(), &submit(0, 100, 0));
     let (after, reply, records) =
         apply(state, &settle(0, 100, 1, 1, Outcome::Rejected("free text of a person".to_owned())));
     assert!(reply.is_ok());
@@ -384,10 +395,10 @@ fn a_rejection_gives_the_task_back_to_its_checkpoint_in_one_step() {
 
 #[test]
 fn what_a_receiver_says_never_stands_in_a_record() {
-    let (state, ..) = apply(BatchState::default(), &submit(0, 100, 0, true));
+    let (state, ..) = apply(BatchState::default(), &submit(0, 100, 0));
     let mut plan = Plan::new(state);
     let said = settle(0, 100, 1, 1, Outcome::Rejected("Jane Roe, 12 Elm Street".to_owned()));
-    let (changes, _) = decide(&plan.state, &said, &context()).unwrap();
+    let (changes, _) = decide(&plan.state, &said, &context(&said)).unwrap();
     plan.apply(changes);
     for record in &plan.writes.records {
         assert_eq!(record.reason.as_deref(), Some("REJECTED_BY_RECEIVER"));
@@ -396,32 +407,32 @@ fn what_a_receiver_says_never_stands_in_a_record() {
 
 #[test]
 fn books_are_written_where_they_changed_within_the_batch() {
-    let same_books = |state: BatchState, batch: &[Command]| {
+    let same_budget = |state: BatchState, batch: &[Command]| {
         let mut plan = Plan::new(state);
         for command in batch {
-            let (changes, _) = decide(&plan.state, command, &context()).unwrap();
+            let (changes, _) = decide(&plan.state, command, &context(command)).unwrap();
             plan.apply(changes);
         }
         let key = (tenant(), TaskId(uuid(100)));
         assert!(plan.writes.tasks.contains_key(&key));
-        (plan.writes.same_books.contains(&key), plan.state)
+        (plan.writes.same_budget.contains(&key), plan.state)
     };
-    let first = submit(0, 100, 0, true);
+    let first = submit(0, 100, 0);
     let accepted = settle(0, 100, 1, 1, Outcome::Accepted);
-    let (same, state) = same_books(BatchState::default(), std::slice::from_ref(&first));
+    let (same, state) = same_budget(BatchState::default(), std::slice::from_ref(&first));
     assert!(!same, "a new task has none yet");
-    assert!(!same_books(BatchState::default(), &[first, accepted.clone()]).0);
-    assert!(same_books(state.clone(), std::slice::from_ref(&accepted)).0);
-    let next = submit(1, 100, 2, true);
-    assert!(!same_books(state.clone(), std::slice::from_ref(&next)).0);
-    assert!(!same_books(state.clone(), &[accepted.clone(), next.clone()]).0);
-    assert!(!same_books(state, &[next, accepted]).0);
+    assert!(!same_budget(BatchState::default(), &[first, accepted.clone()]).0);
+    assert!(same_budget(state.clone(), std::slice::from_ref(&accepted)).0);
+    let next = submit(1, 100, 2);
+    assert!(!same_budget(state.clone(), std::slice::from_ref(&next)).0);
+    assert!(!same_budget(state.clone(), &[accepted.clone(), next.clone()]).0);
+    assert!(!same_budget(state, &[next, accepted]).0);
 }
 
 #[test]
 fn the_second_handoff_of_a_task_waits_for_the_first() {
-    let (state, ..) = apply(BatchState::default(), &submit(0, 100, 0, true));
-    let (state, ..) = apply(state, &submit(1, 100, 1, true));
+    let (state, ..) = apply(BatchState::default(), &submit(0, 100, 0));
+    let (state, ..) = apply(state, &submit(1, 100, 1));
     let second = &state.outbox[&(tenant(), HandoffId(uuid(1)))];
     assert_eq!(
         (second.claimed_by.as_ref(), second.attempt),
@@ -434,9 +445,9 @@ fn the_second_handoff_of_a_task_waits_for_the_first() {
 
 #[test]
 fn f1_3_who_handed_on_is_done_and_has_no_lease_that_runs_out() {
-    let (state, ..) = apply(BatchState::default(), &submit(0, 100, 0, true));
+    let (state, ..) = apply(BatchState::default(), &submit(0, 100, 0));
     let (state, ..) = apply(state, &settle(0, 100, 1, 1, Outcome::Accepted));
-    let mut onward = submit(1, 100, 2, true);
+    let mut onward = submit(1, 100, 2);
     if let Kind::Submit(submit) = &mut onward.kind {
         submit.handoff.source = "b".parse().unwrap();
         submit.handoff.source_execution = ExecutionId(uuid(8));
@@ -451,7 +462,7 @@ fn f1_3_who_handed_on_is_done_and_has_no_lease_that_runs_out() {
         Kind::Expire(Expire { task_id: TaskId(uuid(100)), handoff_id: HandoffId(uuid(0)) }),
     );
     assert_eq!(apply(state.clone(), &late).2, 0, "no lease runs while it waits");
-    let beat = verdict(0, 100, 3, held(&state).fencing_token, Word::Heartbeat);
+    let beat = verdict(0, 100, 3, held(&state).fencing_token, VerdictKind::Heartbeat);
     assert_eq!(held(&apply(state.clone(), &beat).0).deadline_at, None, "a heartbeat starts none");
     // What it handed on comes back: it has the task again, under a fresh lease that can run out.
     let (back, ..) = apply(state.clone(), &settle(1, 100, 3, 1, Outcome::Rejected("NO".into())));
@@ -470,7 +481,7 @@ fn f1_3_who_handed_on_is_done_and_has_no_lease_that_runs_out() {
     let (after, _, records) = apply(state.clone(), &late);
     assert_eq!(records, 0, "nothing expires");
     // Its last word comes afterwards, and counts once.
-    let mut last = verdict(0, 100, 9, done.fencing_token, Word::Complete);
+    let mut last = verdict(0, 100, 9, done.fencing_token, VerdictKind::Complete);
     if let Kind::Verdict(verdict) = &mut last.kind {
         verdict.content = Some(content_of(7));
     }
@@ -484,8 +495,8 @@ fn f1_3_who_handed_on_is_done_and_has_no_lease_that_runs_out() {
 
 #[test]
 fn nobody_plants_a_checkpoint_in_anothers_run() {
-    let (state, ..) = apply(BatchState::default(), &submit(0, 100, 0, true));
-    let mut planted = submit(1, 100, 1, true);
+    let (state, ..) = apply(BatchState::default(), &submit(0, 100, 0));
+    let mut planted = submit(1, 100, 1);
     if let Kind::Submit(submit) = &mut planted.kind {
         submit.handoff.source = "x".parse().unwrap();
     }
@@ -496,8 +507,8 @@ fn nobody_plants_a_checkpoint_in_anothers_run() {
 
 #[test]
 fn a_stranger_must_be_looked_up_before_it_hands_on_a_task() {
-    let (state, ..) = apply(BatchState::default(), &submit(0, 100, 0, true));
-    let mut foreign = submit(1, 100, 1, true);
+    let (state, ..) = apply(BatchState::default(), &submit(0, 100, 0));
+    let mut foreign = submit(1, 100, 1);
     if let Kind::Submit(submit) = &mut foreign.kind {
         submit.handoff.source = "x".parse().unwrap();
         submit.handoff.source_execution = ExecutionId(uuid(8));
@@ -516,7 +527,7 @@ fn a_stranger_must_be_looked_up_before_it_hands_on_a_task() {
 
 #[test]
 fn an_attempt_that_was_superseded_settles_nothing() {
-    let (state, ..) = apply(BatchState::default(), &submit(0, 100, 0, true));
+    let (state, ..) = apply(BatchState::default(), &submit(0, 100, 0));
     let (after, reply, records) = apply(state.clone(), &settle(0, 100, 1, 2, Outcome::Accepted));
     assert!(matches!(reply, Ok(Reply::Superseded)));
     assert_eq!((records, &after.outbox), (0, &state.outbox));
@@ -524,8 +535,8 @@ fn an_attempt_that_was_superseded_settles_nothing() {
 
 #[test]
 fn a_completion_that_overtakes_the_answer_counts_as_both() {
-    let (state, ..) = apply(BatchState::default(), &submit(0, 100, 0, true));
-    let (state, reply, records) = apply(state, &verdict(0, 100, 1, 1, Word::Complete));
+    let (state, ..) = apply(BatchState::default(), &submit(0, 100, 0));
+    let (state, reply, records) = apply(state, &verdict(0, 100, 1, 1, VerdictKind::Complete));
     assert_eq!(records, 2, "ACCEPTED and COMPLETED");
     let Ok(Reply::Handoff { latency, .. }) = reply else { panic!("{reply:?}") };
     let micros = Duration::from_micros;
@@ -543,11 +554,11 @@ fn a_completion_that_overtakes_the_answer_counts_as_both() {
 
 #[test]
 fn the_same_again_is_a_replay_and_another_body_a_conflict() {
-    let (state, ..) = apply(BatchState::default(), &submit(0, 100, 0, true));
-    let (state, reply, records) = apply(state, &submit(0, 100, 1, true));
+    let (state, ..) = apply(BatchState::default(), &submit(0, 100, 0));
+    let (state, reply, records) = apply(state, &submit(0, 100, 1));
     assert!(matches!(reply, Ok(Reply::Submitted { replayed: true, .. })));
     assert_eq!(records, 0);
-    let mut other = submit(0, 100, 1, true);
+    let mut other = submit(0, 100, 1);
     if let Kind::Submit(submit) = &mut other.kind {
         submit.whole = vec![77];
     }
@@ -558,7 +569,7 @@ fn the_same_again_is_a_replay_and_another_body_a_conflict() {
 /// The types of the events that a command made, in order, each standing behind a record.
 fn told(state: &BatchState, command: &Command) -> (BatchState, Vec<&'static str>) {
     let mut plan = Plan::new(state.clone());
-    let (changes, _) = decide(&plan.state, command, &context()).unwrap();
+    let (changes, _) = decide(&plan.state, command, &context(command)).unwrap();
     plan.apply(changes);
     for (record, _) in &plan.writes.events {
         assert!(*record < plan.writes.records.len());
@@ -569,20 +580,21 @@ fn told(state: &BatchState, command: &Command) -> (BatchState, Vec<&'static str>
 
 #[test]
 fn each_transition_tells_of_itself() {
-    let (state, kinds) = told(&BatchState::default(), &submit(1, 1, 1, false));
+    let (state, kinds) = told(&BatchState::default(), &submit(1, 1, 1));
     assert_eq!(kinds, ["agent.handoff.occurred"]);
-    assert_eq!(told(&state, &submit(1, 1, 2, false)).1, [""; 0], "a replay tells nothing");
+    assert_eq!(told(&state, &submit(1, 1, 2)).1, [""; 0], "a replay tells nothing");
     let token = state.handoffs.values().next().unwrap().fencing_token;
-    let (accepted, kinds) = told(&state, &verdict(1, 1, 2, token, Word::Accept));
+    let (accepted, kinds) = told(&state, &verdict(1, 1, 2, token, VerdictKind::Accept));
     assert_eq!(kinds, ["handoff.accepted"]);
-    let (_, kinds) = told(&accepted, &verdict(1, 1, 3, token, Word::Complete));
+    let (_, kinds) = told(&accepted, &verdict(1, 1, 3, token, VerdictKind::Complete));
     assert_eq!(kinds, ["handoff.completed"]);
-    let (_, kinds) = told(&state, &verdict(1, 1, 3, token, Word::Complete));
+    let (_, kinds) = told(&state, &verdict(1, 1, 3, token, VerdictKind::Complete));
     assert_eq!(kinds, ["handoff.accepted", "handoff.completed"]);
     let back = ["handoff.rolled_back", "alert.raised"];
-    let (_, kinds) = told(&state, &verdict(1, 1, 3, token, Word::Reject("no, and why".into())));
+    let (_, kinds) =
+        told(&state, &verdict(1, 1, 3, token, VerdictKind::Reject("no, and why".into())));
     assert_eq!(kinds, [&["handoff.rejected"][..], &back].concat());
-    let (_, kinds) = told(&accepted, &verdict(1, 1, 3, token, Word::Fail("BROKE".into())));
+    let (_, kinds) = told(&accepted, &verdict(1, 1, 3, token, VerdictKind::Fail("BROKE".into())));
     assert_eq!(kinds, [&["handoff.failed"][..], &back].concat());
     let expire = Expire { task_id: TaskId(uuid(1)), handoff_id: HandoffId(uuid(1)) };
     let (_, kinds) = told(&accepted, &command(9_000_000, Kind::Expire(expire)));
@@ -591,11 +603,11 @@ fn each_transition_tells_of_itself() {
 
 #[test]
 fn what_a_receiver_says_does_not_enter_an_event() {
-    let (state, _) = told(&BatchState::default(), &submit(1, 1, 1, false));
+    let (state, _) = told(&BatchState::default(), &submit(1, 1, 1));
     let token = state.handoffs.values().next().unwrap().fencing_token;
     let mut plan = Plan::new(state);
-    let said = verdict(1, 1, 3, token, Word::Reject("Mrs Doe's file is incomplete".into()));
-    let (changes, _) = decide(&plan.state, &said, &context()).unwrap();
+    let said = verdict(1, 1, 3, token, VerdictKind::Reject("Mrs Doe's file is incomplete".into()));
+    let (changes, _) = decide(&plan.state, &said, &context(&said)).unwrap();
     plan.apply(changes);
     for (_, event) in &plan.writes.events {
         assert!(!format!("{event:?}").contains("Doe"), "{event:?}");

@@ -17,7 +17,12 @@ use handoffd_store::store::erasure::{
 };
 
 fn context() -> Context {
-    Context { rules: Rules::default(), spare: Spare::new(Micros(0)), waited: Duration::ZERO }
+    Context {
+        rules: Rules::default(),
+        spare: Spare::new(Micros(0)),
+        waited: Duration::ZERO,
+        claim: None,
+    }
 }
 
 fn tenant() -> TenantId {

@@ -6,11 +6,13 @@ use super::context::Context;
 use super::decide::Decision;
 use super::failing::resume_leases;
 use super::plan::Change;
-use super::submit::tell;
+use super::submit::publish;
 use super::tasks::{finish_open, person, withdraw_open};
 use super::verdict::expired;
 use handoffd_core::domain::dead_letter::DeadLetterStatus;
-use handoffd_core::domain::escalation::{Escalation, EscalationStatus, Resolution};
+use handoffd_core::domain::escalation::{
+    Escalation, EscalationOutcome, EscalationStatus, Resolution,
+};
 use handoffd_core::domain::event::{Event, EventType};
 use handoffd_core::domain::handoff::{Handoff, HandoffEvent, HandoffStatus};
 use handoffd_core::domain::ids::AgentId;
@@ -62,20 +64,19 @@ pub(super) fn resolve(
     task.course.failing.clear();
     let (row, changes) = (row.clone(), Vec::new());
     let mut decider = Decider { state, command, context, row, task, ended: None, changes };
-    let (status, code) = match &resolve.resolution {
+    let (status, outcome) = match &resolve.resolution {
         Some(resolution) => {
             decider.carry_out(resolution)?;
-            (EscalationStatus::Resolved, resolution.as_str())
+            (EscalationStatus::Resolved, resolution.outcome())
         }
         None => (EscalationStatus::TimedOut, decider.time_out()?),
     };
     let again = resume_leases(state, command, context, &decider.task, None);
     decider.changes.extend(again);
-    Ok(decider.close(resolve, status, code))
+    Ok(decider.close(resolve, status, outcome))
 }
 
 impl<'a> Decider<'a> {
-    /// The handoff that failed.
     fn failed(&self) -> Option<Handoff> {
         let id = self.row.handoff_id?;
         let known = || self.state.handoffs.get(&(self.command.tenant.clone(), id)).cloned();
@@ -147,11 +148,12 @@ impl<'a> Decider<'a> {
 
     /// Nobody decided: the contract's synthetic identity takes over (seed 002 §4.4); else what is
     /// under way goes on; else the handoff becomes a dead letter and its sender has the task again.
-    fn time_out(&mut self) -> Result<&'static str, LedgerError> {
+    fn time_out(&mut self) -> Result<EscalationOutcome, LedgerError> {
         if let Some(handoff) = self.under_way() {
             if Some(handoff.id) != self.row.handoff_id {
+                self.end_silent()?;
                 self.go_on(handoff)?;
-                return Ok("TIMED_OUT_GOES_ON");
+                return Ok(EscalationOutcome::TimedOutGoesOn);
             }
             // The person that it went to stayed silent.
             let mut case = self.case(handoff);
@@ -159,27 +161,33 @@ impl<'a> Decider<'a> {
             self.ended = Some(case.handoff.clone());
             self.take(case);
         }
-        // It ends where something else of the task is what is under way, too: nobody would say any more of it.
-        let key = self.row.handoff_id.map(|id| (self.command.tenant.clone(), id));
-        let silent = key.and_then(|key| self.state.handoffs.get(&key));
-        if self.ended.is_none()
-            && let Some(handoff) = silent.filter(|one| one.status == HandoffStatus::Pending)
-        {
-            let mut case = self.case(handoff);
-            case.fail(&expired("HUMAN_TIMEOUT", Trigger::Timeout))?;
-            self.ended = Some(case.handoff.clone());
-            self.take(case);
+        if self.ended.is_none() {
+            self.end_silent()?;
         }
-        let Some(failed) = self.failed() else { return Ok("TIMED_OUT") };
+        let Some(failed) = self.failed() else { return Ok(EscalationOutcome::TimedOut) };
         if let Some(identity) = self.row.resume_as.clone()
             && self.is_live(&identity)
             && identity != failed.source
         {
             self.readdress(&identity)?;
-            return Ok("TIMED_OUT_RESUMED");
+            return Ok(EscalationOutcome::TimedOutResumed);
         }
         self.dead_letter()?;
-        Ok("TIMED_OUT_DEAD_LETTERED")
+        Ok(EscalationOutcome::TimedOutDeadLettered)
+    }
+
+    /// Ends the handoff that went to the silent person, also where something else of the task is under way: nobody would
+    /// say any more of it.
+    fn end_silent(&mut self) -> Result<(), LedgerError> {
+        let key = self.row.handoff_id.map(|id| (self.command.tenant.clone(), id));
+        let silent = key.and_then(|key| self.state.handoffs.get(&key));
+        if let Some(handoff) = silent.filter(|one| one.status == HandoffStatus::Pending) {
+            let mut case = self.case(handoff);
+            case.fail(&expired("HUMAN_TIMEOUT", Trigger::Timeout))?;
+            self.ended = Some(case.handoff.clone());
+            self.take(case);
+        }
+        Ok(())
     }
 
     fn is_live(&self, id: &AgentId) -> bool {
@@ -190,7 +198,7 @@ impl<'a> Decider<'a> {
     /// What is under way is what the task does now.
     fn go_on(&mut self, handoff: &Handoff) -> Result<(), LedgerError> {
         let event = match handoff.status {
-            HandoffStatus::Accepted => TaskEvent::Accept,
+            HandoffStatus::Accepted | HandoffStatus::InputRequired => TaskEvent::Accept,
             _ => TaskEvent::Submit,
         };
         self.task.status = self.task.status.next(event)?;
@@ -256,7 +264,7 @@ impl<'a> Decider<'a> {
         self.with_failed(|case| {
             case.handoff.status = case.handoff.status.next(HandoffEvent::DeadLetter)?;
             case.record(RecordKind::DeadLettered, Some(ESCALATION_TIMEOUT.to_owned()), None);
-            case.tell(EventType::HandoffDeadLettered, |event| {
+            case.publish(EventType::HandoffDeadLettered, |event| {
                 event.with("reason", ESCALATION_TIMEOUT)
             });
             let handoff = &case.handoff;
@@ -277,34 +285,34 @@ impl<'a> Decider<'a> {
         })
     }
 
-    fn record(&mut self, kind: RecordKind, told: EventType) {
+    fn record(&mut self, kind: RecordKind, event_type: EventType) {
         let command = self.command;
         let mut draft =
             RecordDraft::new(command.tenant.clone(), kind, command.at, command.actor.clone());
         draft.task_id = Some(self.task.id);
         draft.status = Some(self.task.status.as_str());
         self.changes.push(Change::Record(Box::new(draft)));
-        self.changes.push(tell(Event::of_task(told, &self.task, command.at)));
+        self.changes.push(publish(Event::of_task(event_type, &self.task, command.at)));
     }
 
     fn close(
         mut self,
         resolve: &Resolve,
         status: EscalationStatus,
-        code: &'static str,
+        outcome: EscalationOutcome,
     ) -> (Vec<Change>, Reply) {
         let command = self.command;
         self.row.status = status;
         self.row.resolved_at = Some(command.at);
         self.row.resolved_by = Some(person(command));
-        self.row.resolution = Some(code.to_owned());
+        self.row.resolution = Some(outcome);
         let mut draft = RecordDraft::new(
             command.tenant.clone(),
             RecordKind::EscalationResolved,
             command.at,
             command.actor.clone(),
         );
-        if code == "TIMED_OUT_RESUMED" {
+        if outcome == EscalationOutcome::TimedOutResumed {
             // The synthetic identity acts, through the broker.
             draft.actor = Actor { agent_id: self.row.resume_as.clone(), ..Actor::broker() };
         }
@@ -312,7 +320,7 @@ impl<'a> Decider<'a> {
         draft.handoff_id = self.row.handoff_id;
         // A status beside a handoff's id is the handoff's.
         draft.status = self.row.handoff_id.is_none().then(|| self.task.status.as_str());
-        draft.reason = Some(code.to_owned());
+        draft.reason = Some(outcome.as_str().to_owned());
         draft.content.clone_from(&resolve.content);
         self.task.updated_at = command.at;
         // Why the task moved stands before how it did.

@@ -5,16 +5,18 @@ use super::command::{Command, LedgerError};
 use super::context::Context;
 use super::crossing::{CrossingOrigin, HandoffCrossing, resent};
 use super::plan::Change;
+use super::streams;
 use handoffd_core::domain::agent::Agent;
-use handoffd_core::domain::escalation::FAILURES_TO_ESCALATE;
-use handoffd_core::domain::event::EventType;
+use handoffd_core::domain::escalation::{EscalationOutcome, FAILURES_TO_ESCALATE};
+use handoffd_core::domain::event::{Alert, EventType};
 use handoffd_core::domain::funds::Spending;
 use handoffd_core::domain::handoff::{Handoff, HandoffEvent, HandoffStatus, Priority};
 use handoffd_core::domain::ids::{AgentId, HandoffId};
 use handoffd_core::domain::latency::LatencyClock;
-use handoffd_core::domain::residency::{Crossing, Residency};
+use handoffd_core::domain::residency::{Crossing, ResidencyRules};
 use handoffd_core::domain::ruling::{Next, Ruling, Standing, Trigger};
 use handoffd_core::domain::task::{Task, TaskEvent, TaskStatus};
+use handoffd_core::domain::window::ContextLimit;
 use handoffd_core::evidence::record::{RecordContent, RecordKind};
 use handoffd_store::store::BatchState;
 
@@ -39,6 +41,17 @@ pub(super) struct HandoffFailure<'a> {
     pub(super) spent: Option<Spending>,
 }
 
+impl HandoffFailure<'_> {
+    /// The outcome of an escalation that the failing handoff is.
+    const fn outcome(&self) -> EscalationOutcome {
+        match self.kind {
+            RecordKind::Rejected => EscalationOutcome::Rejected,
+            RecordKind::Expired => EscalationOutcome::Expired,
+            _ => EscalationOutcome::Failed,
+        }
+    }
+}
+
 impl Case<'_> {
     /// Whether the task stands where this handoff brought it: nothing was handed on since, and nobody
     /// else has the task. An old lease that runs out, or the rejection of one of several, must not
@@ -49,7 +62,7 @@ impl Case<'_> {
     /// the task waits for it: it still has the task by this one.
     fn is_current(&self) -> bool {
         let (holder, runs) = match self.was {
-            HandoffStatus::Accepted => {
+            HandoffStatus::Accepted | HandoffStatus::InputRequired => {
                 let with_it =
                     matches!(self.task.status, TaskStatus::Running | TaskStatus::PendingHandoff);
                 let runs = with_it && !self.has_taken_later();
@@ -67,7 +80,7 @@ impl Case<'_> {
         open_of(self.state, self.command, self.task.id).into_iter().any(|id| {
             let other = &self.state.handoffs[&(self.command.tenant.clone(), id)];
             id != self.handoff.id
-                && other.status == HandoffStatus::Accepted
+                && other.status.is_held()
                 && other.target == self.handoff.target
                 && other.fencing_token > self.handoff.fencing_token
         })
@@ -85,19 +98,20 @@ impl Case<'_> {
         self.handoff.reason =
             Some(reason.chars().filter(|c| *c != '\0').take(MAX_REASON).collect());
         let code = as_code(reason, kind);
+        self.end_stream(&code);
         self.leave_outbox();
         self.record_end(kind, Some(code.clone()), (content, spent));
-        let told = match kind {
+        let event_type = match kind {
             RecordKind::Rejected => EventType::HandoffRejected,
             RecordKind::Expired => EventType::HandoffExpired,
             _ => EventType::HandoffFailed,
         };
-        self.tell(told, |event| event.with("reason", code.clone()));
+        self.publish(event_type, |event| event.with("reason", code.clone()));
         if self.task.status.is_final() {
             return Ok((code, 0));
         }
         // Who stands in for a handoff fails for it: the task counts that once.
-        if self.handoff.origin.is_none() {
+        if self.handoff.origin.is_none() && self.open_branch().is_none() {
             self.task.failures += 1;
         }
         let failures = self.task.course.fail(&self.handoff.source, &addressed(&self.handoff));
@@ -107,7 +121,10 @@ impl Case<'_> {
     /// Ends the handoff badly and does what was agreed on for that: where it is the task's current
     /// one, the task goes back to its sender, to another agent, or to a person (specification §5).
     pub(super) fn undo(&mut self, failure: &HandoffFailure<'_>) -> Result<(), LedgerError> {
-        self.answered(failure.kind.as_str())?;
+        self.answered(failure.outcome())?;
+        if let Some(place) = self.open_branch() {
+            return self.undo_branch(place, failure);
+        }
         let current = self.is_current();
         let (code, failures) = self.fail(failure)?;
         if self.task.status.is_final() {
@@ -117,7 +134,13 @@ impl Case<'_> {
         let untouched = self.was == HandoffStatus::Pending;
         // One of several that were sent at once may still go to somebody else.
         let may_go_on = current || (untouched && self.task.holder == self.handoff.source);
-        match ruling.next(failure.trigger, untouched, |id| self.can_take_over(id)) {
+        let next = if self.was_streaming {
+            // Nobody else can go on with a part of a message.
+            Next::RollBack { exhausted: false }
+        } else {
+            ruling.next(failure.trigger, untouched, |id| self.can_take_over(id))
+        };
+        match next {
             Next::Readdress(target, ruling) if may_go_on => {
                 self.readdress(&target, *ruling, current)?;
             }
@@ -154,7 +177,7 @@ impl Case<'_> {
             let other = &self.state.handoffs[&(self.command.tenant.clone(), id)];
             if id != self.handoff.id {
                 waits |= other.status == HandoffStatus::Pending;
-                held |= other.status == HandoffStatus::Accepted && other.target == self.task.holder;
+                held |= other.status.is_held() && other.target == self.task.holder;
             }
         }
         if held && !waits {
@@ -167,17 +190,32 @@ impl Case<'_> {
 
     /// Whether an agent can take the handoff over: it is there, takes handoffs, and is neither who
     /// sent it nor who just failed.
-    fn can_take_over(&self, id: &AgentId) -> bool {
+    pub(super) fn can_take_over(&self, id: &AgentId) -> bool {
         let key = (self.command.tenant.clone(), id.clone());
         *id != self.handoff.source
             && *id != self.handoff.target
             && self.state.agents.get(&key).is_some_and(|row| {
                 row.agent.is_live()
+                    && !self.is_too_large_for(&row.agent)
                     && !self
                         .crossings(&row.agent)
                         .iter()
                         .any(|one| self.context.rules.residency.refuses(one))
             })
+    }
+
+    /// Whether the message is over the limit of another receiver, which refuses it then.
+    fn is_too_large_for(&self, agent: &Agent) -> bool {
+        let settings = &self.context.rules.context;
+        self.handoff
+            .context
+            .is_some_and(|facts| facts.refuses(&self.context_limit(agent), settings))
+    }
+
+    /// The limit of another receiver; the contract of the failed handoff goes on to rule.
+    fn context_limit(&self, agent: &Agent) -> ContextLimit {
+        let rule = self.handoff.ruling.as_ref().map(|ruling| &ruling.edge.context);
+        ContextLimit::of(agent, rule, &self.context.rules.context)
     }
 
     /// The crossings on the way to another receiver. That the sender's own, if it is one, was let through,
@@ -202,30 +240,30 @@ impl Case<'_> {
         self.task.status = self.task.status.next(TaskEvent::RollBack)?;
         self.take_back();
         self.record(RecordKind::RolledBack, Some(code.to_owned()), None);
-        self.tell_rollback(code);
+        self.publish_rollback(code);
         Ok(())
     }
 
     /// The sender learns what it goes on from and why; the operators that something went wrong.
-    fn tell_rollback(&mut self, reason: &str) {
+    fn publish_rollback(&mut self, reason: &str) {
         let checkpoint = self
             .task
             .checkpoint
             .map(|at| serde_json::json!({ "executionId": at.execution_id, "seq": at.seq }));
         let (task_status, failures) = (self.task.status.as_str(), self.task.failures);
-        self.tell(EventType::HandoffRolledBack, |event| {
+        self.publish(EventType::HandoffRolledBack, |event| {
             event
                 .with("reason", reason)
                 .with("checkpoint", checkpoint)
                 .with("taskStatus", task_status)
                 .with("failures", failures)
         });
-        self.alert("HANDOFF_ROLLED_BACK", reason);
+        self.alert(Alert::HandoffRolledBack, reason);
     }
 
-    fn alert(&mut self, alert: &str, reason: &str) {
-        self.tell(EventType::AlertRaised, |event| {
-            event.with("alert", alert).with("reason", reason)
+    pub(super) fn alert(&mut self, alert: Alert, reason: &str) {
+        self.publish(EventType::AlertRaised, |event| {
+            event.with("alert", alert.as_str()).with("reason", reason)
         });
     }
 
@@ -238,16 +276,14 @@ impl Case<'_> {
         ruling: Ruling,
         take_back: bool,
     ) -> Result<(), LedgerError> {
-        let agent = self
-            .state
-            .agents
-            .get(&(self.command.tenant.clone(), target.clone()))
-            .map(|row| &row.agent)
-            .ok_or(LedgerError::NotFound("agent"))?;
+        streams::must_have_closed(&self.handoff)?;
+        let key = (self.command.tenant.clone(), target.clone());
+        let row = self.state.agents.get(&key).ok_or(LedgerError::NotFound("agent"))?;
+        let agent = &row.agent;
         if take_back {
             self.take_back();
         }
-        if self.task.status != TaskStatus::Escalated {
+        if self.task.status != TaskStatus::Escalated && self.open_branch().is_none() {
             self.task.status =
                 self.task.status.next(TaskEvent::RollBack)?.next(TaskEvent::Submit)?;
         }
@@ -255,28 +291,8 @@ impl Case<'_> {
             Standing::Preferred => "PREFERRED_AGENT",
             _ => "RECOVERY",
         };
-        let mut child = Handoff {
-            id: self.context.spare.handoff,
-            parent_id: Some(self.handoff.id),
-            target: agent.agent_id.clone(),
-            target_type: agent.agent_type.clone(),
-            target_version: agent.agent_version.to_string(),
-            mode: agent.delivery.mode,
-            status: HandoffStatus::Pending,
-            deadline_at: None,
-            origin: Some(self.handoff.origin.unwrap_or(self.handoff.id)),
-            ruling: Some(Box::new(ruling)),
-            // No submission was made for it, so none can be the same.
-            digest_salt: Vec::new(),
-            digest: vec![0; 32],
-            reason: None,
-            created_at: self.command.at,
-            clock: LatencyClock::starting(self.command.at),
-            accepted_at: None,
-            ended_at: None,
-            ..self.handoff.clone()
-        };
-        let draft = resent(self.command, &child, Residency::facts(self.crossings(agent)));
+        let mut child = self.successor(agent, ruling);
+        let draft = resent(self.command, &child, ResidencyRules::facts(self.crossings(agent)));
         let key = (self.command.tenant.clone(), self.handoff.id);
         let mut task = self.task.clone();
         let crossing = HandoffCrossing {
@@ -284,6 +300,13 @@ impl Case<'_> {
             command: self.command,
             context: self.context,
             origin: CrossingOrigin::Failed { id: self.handoff.id, edges: self.edges(), reason },
+            // Beside the other branches, as what it stands in for.
+            seq: self
+                .task
+                .course
+                .open_group()
+                .filter(|_| self.open_branch().is_some())
+                .map(|one| one.seq),
             // As urgent as it was, where that is still known.
             priority: self.state.outbox.get(&key).map_or(Priority::Normal, |row| row.priority),
         };
@@ -295,6 +318,37 @@ impl Case<'_> {
         Ok(())
     }
 
+    /// The handoff that gives the same message to another agent. Its token is that of its commit.
+    fn successor(&self, agent: &Agent, ruling: Ruling) -> Handoff {
+        Handoff {
+            id: self.context.spare.handoff,
+            parent_id: Some(self.handoff.id),
+            target: agent.agent_id.clone(),
+            target_type: agent.agent_type.clone(),
+            target_version: agent.agent_version.to_string(),
+            mode: agent.delivery.mode,
+            status: HandoffStatus::Pending,
+            deadline_at: None,
+            origin: Some(self.handoff.origin.unwrap_or(self.handoff.id)),
+            ruling: Some(Box::new(ruling)),
+            context: self.handoff.context.map(|facts| {
+                facts.readdressed(&self.context_limit(agent), &self.context.rules.context)
+            }),
+            // Its message is compressed anew, for another window.
+            sent_id: None,
+            stream: None,
+            // No submission was made for it, so none can be the same. The salt serves its questions.
+            digest: vec![0; 32],
+            questions: Vec::new(),
+            reason: None,
+            created_at: self.command.at,
+            clock: LatencyClock::starting(self.command.at),
+            accepted_at: None,
+            ended_at: None,
+            ..self.handoff.clone()
+        }
+    }
+
     /// Asks a person, unless one is asked already.
     pub(super) fn escalate(&mut self, reason: &str) -> Result<(), LedgerError> {
         if self.task.status == TaskStatus::Escalated {
@@ -303,7 +357,7 @@ impl Case<'_> {
         self.task.status = self.task.status.next(TaskEvent::Escalate)?;
         let row = escalation_of(self.command, self.context, &self.handoff, reason);
         self.changes.extend(asked(self.command, &self.handoff, row));
-        self.alert("HANDOFF_ESCALATED", reason);
+        self.alert(Alert::HandoffEscalated, reason);
         Ok(())
     }
 }

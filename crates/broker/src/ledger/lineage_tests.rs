@@ -7,12 +7,14 @@ use std::time::Duration;
 use proptest::prelude::*;
 use serde_json::Value;
 
-use super::command::{Command, Kind, Outcome, Reply, Word};
+use super::command::{Command, Kind, Outcome, Reply, VerdictKind};
 use super::context::{Context, Rules, Spare};
 use super::decide::decide;
-use super::decide_tests::{command, content_of, expire, settle, submit, tenant, uuid, verdict};
+use super::decide_tests::{
+    claim_of, command, content_of, expire, settle, submit, tenant, uuid, verdict,
+};
 use super::plan::Plan;
-use crate::ledger::command::CompleteTask;
+use crate::ledger::command::{Answer, Ask, CompleteTask};
 use handoffd_core::account::Account;
 use handoffd_core::domain::agent::Agent;
 use handoffd_core::domain::funds::Spending;
@@ -74,8 +76,8 @@ impl History {
     fn ask(&mut self, said: &Command) -> Option<Reply> {
         let spare = Spare { handoff: HandoffId(uuid(self.ids + 1)), ..Spare::new(Micros(0)) };
         let rules = Rules { max_hops: 99, max_edge_repeats: 99, ..Rules::default() };
-        let (changes, reply) =
-            decide(&self.state, said, &Context { rules, spare, waited: Duration::ZERO }).ok()?;
+        let context = Context { rules, spare, waited: Duration::ZERO, claim: claim_of(said) };
+        let (changes, reply) = decide(&self.state, said, &context).ok()?;
         let mut plan = Plan::new(std::mem::take(&mut self.state));
         plan.apply(changes);
         for draft in &plan.writes.records {
@@ -106,7 +108,7 @@ impl History {
         self.at += 1;
         self.ids += 1;
         let id = self.ids;
-        let mut said = submit(id, TASK, self.at, true);
+        let mut said = submit(id, TASK, self.at);
         let Kind::Submit(made) = &mut said.kind else { unreachable!() };
         made.subtasks = (0..=u64::from(id)).collect();
         made.from.agent_id = Some(agent(from));
@@ -143,7 +145,7 @@ impl History {
         self.ask(&command(self.at, kind))
     }
 
-    fn say(&mut self, id: u8, word: Word, spent: Option<i64>) {
+    fn say(&mut self, id: u8, word: VerdictKind, spent: Option<i64>) {
         self.at += 1;
         let Some(handoff) = self.state.handoffs.get(&(tenant(), HandoffId(uuid(id)))) else {
             return;
@@ -187,7 +189,8 @@ impl History {
     fn returns(&self) {
         let known = self.task().course.returned.iter();
         let known: BTreeMap<_, _> = known.map(|one| (one.handoff, one.to.clone())).collect();
-        let stored = self.inboxes.values().map(|row| (row.handoff_id, row.agent.clone()));
+        let returned = self.inboxes.values().filter(|row| row.question.is_none());
+        let stored = returned.map(|row| (row.handoff_id, row.agent.clone()));
         assert_eq!(stored.collect::<BTreeMap<_, _>>(), known, "inboxes and task");
         assert!(known.is_empty() || !self.task().status.is_final(), "an ended task is in no inbox");
         for (id, to) in known {
@@ -195,6 +198,49 @@ impl History {
             assert_eq!(one.status, HandoffStatus::Completed);
             assert_eq!(one.ruling.as_ref().unwrap().returns_to, Some(to));
         }
+    }
+
+    /// A question waits with a deadline, in the inbox of the handoff's sender, and nowhere else.
+    fn questions(&self) {
+        let open = self.state.handoffs.values().filter(|one| one.open_question().is_some());
+        let open = open.inspect(|one| assert!(one.deadline_at.is_some(), "{}", one.id));
+        let open: BTreeMap<_, _> =
+            open.map(|one| (one.id, (one.open_question(), one.source.clone()))).collect();
+        let waiting = self.inboxes.values().filter(|row| row.question.is_some());
+        let waiting: BTreeMap<_, _> =
+            waiting.map(|row| (row.handoff_id, (row.question, row.agent.clone()))).collect();
+        assert_eq!(waiting, open, "inboxes and questions");
+    }
+
+    /// Asks, or answers what is open.
+    fn asks(&mut self, id: u8, answers: bool) {
+        self.at += 1;
+        let Some(one) = self.state.handoffs.get(&(tenant(), HandoffId(uuid(id)))) else { return };
+        let (task_id, handoff_id) = (one.task_id, one.id);
+        let number = u32::try_from(one.questions.len()).unwrap();
+        let (content, whole, key) = (content_of(id), self.at.to_be_bytes().to_vec(), None);
+        let kind = if answers {
+            Kind::Answer(Box::new(Answer {
+                task_id,
+                handoff_id,
+                number,
+                by: None,
+                content,
+                whole,
+                key,
+            }))
+        } else {
+            Kind::Ask(Box::new(Ask {
+                task_id,
+                handoff_id,
+                fencing_token: one.fencing_token,
+                content,
+                whole,
+                key,
+                answer_by: Micros(self.at + 1_000_000),
+            }))
+        };
+        self.ask(&command(self.at, kind));
     }
 
     /// A lease runs for whoever holds something and waits for nobody.
@@ -213,19 +259,20 @@ impl History {
 #[derive(Debug, Clone)]
 enum Step {
     Hand { from: usize, to: usize, spends: i64, keeps: i64, lends: bool },
-    Say { which: u8, word: Word, spends: Option<i64> },
+    Say { which: u8, word: VerdictKind, spends: Option<i64> },
     Take { which: u8 },
     Expire { which: u8 },
+    Ask { which: u8, answers: bool },
 }
 
 fn step() -> impl Strategy<Value = Step> {
     let word = prop_oneof![
-        Just(Word::Accept),
-        Just(Word::Accept),
-        Just(Word::Reject("NO".to_owned())),
-        Just(Word::Complete),
-        Just(Word::Fail("BROKE".to_owned())),
-        Just(Word::Heartbeat),
+        Just(VerdictKind::Accept),
+        Just(VerdictKind::Accept),
+        Just(VerdictKind::Reject("NO".to_owned())),
+        Just(VerdictKind::Complete),
+        Just(VerdictKind::Fail("BROKE".to_owned())),
+        Just(VerdictKind::Heartbeat),
     ];
     prop_oneof![
         4 => (0..30usize, 0..5usize, 0..40i64, 0..3i64, prop::bool::weighted(0.3)).prop_map(
@@ -235,6 +282,7 @@ fn step() -> impl Strategy<Value = Step> {
             .prop_map(|(which, word, spends)| Step::Say { which, word, spends }),
         4 => (1..30u8).prop_map(|which| Step::Take { which }),
         1 => (1..30u8).prop_map(|which| Step::Expire { which }),
+        3 => (1..30u8, any::<bool>()).prop_map(|(which, answers)| Step::Ask { which, answers }),
     ]
 }
 
@@ -282,17 +330,19 @@ proptest! {
                     history.at += 1;
                     let said = settle(which, TASK, history.at, 1, Outcome::Accepted);
                     history.ask(&said);
-                    history.say(which, Word::Accept, None);
+                    history.say(which, VerdictKind::Accept, None);
                 }
                 Step::Expire { which } => {
                     history.at += 2_000_000_000;
                     let said = expire(1 + which % known, TASK, history.at);
                     history.ask(&said);
                 }
+                Step::Ask { which, answers } => history.asks(1 + which % known, answers),
             }
             history.one_figure();
             history.leases();
             history.returns();
+            history.questions();
         }
         prop_assert!(history.account.hops().len() <= history.state.handoffs.len());
     }
@@ -312,7 +362,8 @@ fn f1_3_a_faultless_chain_ends_with_every_hop_completed_at_any_lease_length() {
             let late = expire(before, TASK, history.at);
             history.ask(&late);
         }
-        let mut taken = verdict(id, TASK, history.at, history.of(id).fencing_token, Word::Accept);
+        let mut taken =
+            verdict(id, TASK, history.at, history.of(id).fencing_token, VerdictKind::Accept);
         if let Kind::Verdict(verdict) = &mut taken.kind {
             verdict.lease_until = Micros(history.at + 1);
         }
@@ -344,10 +395,10 @@ fn f1_3_a_faultless_chain_ends_with_every_hop_completed_at_any_lease_length() {
 fn f2_11_a_completed_handoff_gives_the_task_back_to_the_agent_that_asked() {
     let mut history = History::new();
     let first = history.hand(None, "a", "b", (0, 1_000));
-    history.say(first, Word::Accept, None);
+    history.say(first, VerdictKind::Accept, None);
     let asked = history.lend(Some(first), "b", "c");
     assert_eq!(history.of(first).deadline_at, None, "the asker's lease waits");
-    history.say(asked, Word::Accept, None);
+    history.say(asked, VerdictKind::Accept, None);
     assert_eq!(
         history.of(first).status,
         HandoffStatus::Accepted,
@@ -356,10 +407,10 @@ fn f2_11_a_completed_handoff_gives_the_task_back_to_the_agent_that_asked() {
     assert!(history.complete_task("c").is_none(), "the specialist has its own part only");
     // The specialist hands on: what it owes goes along.
     let on = history.hand(Some(asked), "c", "d", (0, 500));
-    history.say(on, Word::Accept, None);
+    history.say(on, VerdictKind::Accept, None);
     assert_eq!(history.of(asked).status, HandoffStatus::Completed);
     assert_eq!(history.of(first).deadline_at, None, "the asker still waits");
-    history.say(on, Word::Complete, Some(3));
+    history.say(on, VerdictKind::Complete, Some(3));
     assert_eq!(
         (history.task().holder.as_str(), history.task().status),
         ("b", TaskStatus::PendingHandoff)
@@ -368,11 +419,11 @@ fn f2_11_a_completed_handoff_gives_the_task_back_to_the_agent_that_asked() {
     history.returns();
     assert_eq!(history.inboxes.values().next().map(|row| row.agent.as_str()), Some("b"));
     // To say so once more changes nothing.
-    history.say(on, Word::Complete, Some(3));
+    history.say(on, VerdictKind::Complete, Some(3));
     assert_eq!(history.inboxes.len(), 1);
     let next = history.hand(Some(first), "b", "e", (3, 400));
     assert!(history.inboxes.is_empty(), "it went on with the task");
-    history.say(next, Word::Reject("NO".to_owned()), None);
+    history.say(next, VerdictKind::Reject("NO".to_owned()), None);
     assert!(history.complete_task("b").is_some());
     assert_eq!(history.of(first).status, HandoffStatus::Completed);
     history.one_figure();
@@ -383,14 +434,14 @@ fn f2_11_a_completed_handoff_gives_the_task_back_to_the_agent_that_asked() {
 fn f2_11_the_opener_has_the_task_back_and_completes_it() {
     let mut history = History::new();
     let asked = history.lend(None, "a", "b");
-    history.say(asked, Word::Complete, Some(5));
+    history.say(asked, VerdictKind::Complete, Some(5));
     assert_eq!(
         (history.task().holder.as_str(), history.task().status),
         ("a", TaskStatus::PendingHandoff)
     );
     let again = history.lend(None, "a", "b");
     assert!(history.inboxes.is_empty());
-    history.say(again, Word::Complete, None);
+    history.say(again, VerdictKind::Complete, None);
     assert!(history.complete_task("b").is_none());
     assert!(history.complete_task("a").is_some());
     history.returns();
@@ -401,10 +452,10 @@ fn f2_11_the_opener_has_the_task_back_and_completes_it() {
 fn f2_11_a_failed_handoff_is_rolled_back_and_returns_nothing() {
     let mut history = History::new();
     let first = history.hand(None, "a", "b", (0, 1_000));
-    history.say(first, Word::Accept, None);
+    history.say(first, VerdictKind::Accept, None);
     let asked = history.lend(Some(first), "b", "c");
-    history.say(asked, Word::Accept, None);
-    history.say(asked, Word::Fail("BROKE".to_owned()), None);
+    history.say(asked, VerdictKind::Accept, None);
+    history.say(asked, VerdictKind::Fail("BROKE".to_owned()), None);
     assert_eq!(history.task().holder.as_str(), "b");
     assert!(history.of(first).deadline_at.is_some());
     assert!(history.inboxes.is_empty());
@@ -416,16 +467,16 @@ fn f2_11_a_failed_handoff_is_rolled_back_and_returns_nothing() {
 fn f2_11_a_borrower_gives_the_task_back_once_and_has_it_no_more() {
     let mut history = History::new();
     let first = history.hand(None, "a", "b", (0, 1_000));
-    history.say(first, Word::Accept, None);
+    history.say(first, VerdictKind::Accept, None);
     let asked = history.lend(Some(first), "b", "c");
-    history.say(asked, Word::Accept, None);
+    history.say(asked, VerdictKind::Accept, None);
     // One that nobody else gets when it is rejected.
     history.ids += 1;
     let on = history.hand(Some(asked), "c", "d", (0, 500));
-    history.say(asked, Word::Complete, None);
+    history.say(asked, VerdictKind::Complete, None);
     assert_eq!(history.of(asked).status, HandoffStatus::Accepted, "what it handed on is open");
-    history.say(on, Word::Reject("NO".to_owned()), None);
-    history.say(asked, Word::Complete, None);
+    history.say(on, VerdictKind::Reject("NO".to_owned()), None);
+    history.say(asked, VerdictKind::Complete, None);
     assert_eq!(history.task().holder.as_str(), "b");
     assert_eq!(history.of(asked).reason.as_deref(), Some("RETURNED"));
     let late = history.hand(Some(asked), "c", "d", (0, 100));

@@ -1,5 +1,7 @@
-//! A batch in the making: what is known so far, and what will be written. A command decided later in
-//! the batch sees what the ones before it changed.
+//! A batch during its decisions: the rows as they are so far, and the writes. A command decided later in
+//! the batch sees the changes of the commands before it.
+
+use std::collections::BTreeMap;
 
 use handoffd_core::domain::cap::{Cap, CapKey};
 use handoffd_core::domain::escalation::Escalation;
@@ -15,86 +17,85 @@ use handoffd_store::store::events::{
     CursorChange, CursorKey, CursorWrite, SubscriptionKey, SubscriptionRow,
 };
 use handoffd_store::store::schemas::PayloadSchemaRow;
+use handoffd_store::store::streams::ChunkRow;
 use handoffd_store::store::{
     AgentKey, AgentRow, BatchState, CheckpointRow, DeadLetterRow, HandoffKey, IdempotencyRow,
     KeyRow, LastCheckpoint, OutboxRow, RefusedTaskRow, ReturnRow, Writes,
 };
 
-/// One thing to change.
+/// One change of a row, record or event.
 #[derive(Debug, Clone)]
 pub enum Change {
-    /// Have a task so.
+    /// Insert or replace a task.
     Task(Task),
-    /// Have a handoff so.
+    /// Insert or replace a handoff.
     Handoff(Handoff),
-    /// Have an outbox row so.
+    /// Insert or replace an outbox row.
     Outbox(OutboxRow),
-    /// Have no outbox row.
+    /// Delete an outbox row.
     NoOutbox(HandoffKey),
-    /// Have a return in the inbox of the agent that asked for it.
+    /// Insert a return into the inbox of the agent that asked for it.
     Return(ReturnRow),
-    /// Have no such return in an inbox.
+    /// Delete a return from an inbox.
     NoReturn(HandoffKey),
-    /// Add a checkpoint.
+    /// Add a number to a stream.
+    Chunk(ChunkRow),
+    /// Send a stream's chunks to a webhook receiver.
+    StreamLine(HandoffKey),
     Checkpoint(CheckpointRow),
     /// Remember a use of an `Idempotency-Key`.
     Idempotency(IdempotencyRow),
-    /// Keep a dead letter so.
+    /// Insert or replace a dead letter.
     DeadLetter(DeadLetterRow),
-    /// Have an edge of a task so.
+    /// Insert or replace an edge of a task.
     Edge(Edge),
-    /// Have an escalation so.
+    /// Insert or replace an escalation.
     Escalation(Escalation),
-    /// Have refused submissions on a task that does not exist counted so.
+    /// Insert or replace the count of refused submissions on a task that does not exist.
     RefusedTask(RefusedTaskRow),
-    /// Have an agent so.
+    /// Insert or replace an agent.
     Agent(AgentRow),
-    /// Have no such agent.
     NoAgent(AgentKey),
-    /// Deliver what waits for an agent this way from now on, but for what is claimed at that time.
+    /// Deliver an agent's unclaimed handoffs in this mode from that time on; claimed rows keep theirs.
     Retarget(AgentKey, DeliveryMode, Micros),
-    /// Have a key so.
+    /// Insert or replace a key.
     Key(KeyRow),
-    /// Have a cap so.
+    /// Insert or replace a cap.
     Cap(Box<Cap>),
-    /// Have no such cap.
     NoCap(CapKey),
     /// Add a version of a contract.
     Contract(ContractRow),
     /// Add a version of a payload schema.
     PayloadSchema(PayloadSchemaRow),
-    /// Remember what a dedupe key was seen with.
+    /// Insert or replace the last use of a dedupe key.
     Repeat(RepeatRow),
-    /// Have a legal hold so.
+    /// Insert or replace a legal hold.
     Hold(HoldRow),
-    /// Have an erasure so.
+    /// Insert or replace an erasure.
     Erasure(ErasureRow),
-    /// Have that gone; the record of it is another change of the same command.
+    /// Erase data; the same command records it in another change.
     Erase(ErasureWrite),
-    /// Append a record.
     Record(Box<RecordDraft>),
-    /// Tell of it: committed with the record before it, which it belongs to. A command that tells of
-    /// something makes a record first.
+    /// Publish an event. It belongs to the record before it, so a command records first.
     Event(Box<Event>),
-    /// Have a subscription so.
+    /// Insert or replace a subscription.
     Subscription(Box<SubscriptionRow>),
-    /// Have no such subscription.
     NoSubscription(SubscriptionKey),
-    /// Have a subscriber told so; after a record, too.
+    /// Change a subscriber's cursor; it follows a record, as an event does.
     Cursor(CursorKey, CursorChange),
 }
 
-/// The batch so far.
+/// A batch during its decisions.
 #[derive(Debug, Default)]
 pub struct Plan {
-    /// What is known, with the changes so far applied.
+    /// The loaded rows with the changes so far.
     pub state: BatchState,
-    /// What will be written.
+    /// The rows, records and events to write.
     pub writes: Writes,
 }
 
 impl Plan {
-    /// Begins with what the store found.
+    /// A batch over the rows that the store loaded.
     #[must_use]
     pub fn new(state: BatchState) -> Self {
         Self { state, writes: Writes::default() }
@@ -110,104 +111,54 @@ impl Plan {
     fn apply_one(&mut self, change: Change) {
         let Self { state, writes } = self;
         match change {
-            Change::Task(task) => {
-                let key = (task.tenant.clone(), task.id);
-                let known = state.tasks.insert(key.clone(), task.clone());
-                let written = writes.tasks.get(&key);
-                let was_new = written.is_some_and(|(_, new)| *new);
-                let left = written.is_none() || writes.same_books.contains(&key);
-                if left && known.as_ref().is_some_and(|known| known.funds == task.funds) {
-                    writes.same_books.insert(key.clone());
-                } else {
-                    writes.same_books.remove(&key);
-                }
-                writes.tasks.insert(key, (task, known.is_none() || was_new));
-            }
-            Change::Handoff(handoff) => {
-                let key = (handoff.tenant.clone(), handoff.id);
-                let new = state.handoffs.insert(key.clone(), handoff.clone()).is_none();
-                let was_new = writes.handoffs.get(&key).is_some_and(|(_, new)| *new);
-                writes.handoffs.insert(key, (handoff, new || was_new));
-            }
+            Change::Task(task) => self.put_task(task),
+            Change::Handoff(handoff) => self.put_handoff(handoff),
             Change::Outbox(row) => {
                 let key = (row.tenant.clone(), row.handoff_id);
-                state.outbox.insert(key.clone(), row.clone());
-                writes.outbox.insert(key, Some(row));
+                put(&mut state.outbox, &mut writes.outbox, key, row);
             }
-            Change::NoOutbox(key) => {
-                state.outbox.remove(&key);
-                writes.outbox.insert(key, None);
-            }
+            Change::NoOutbox(key) => delete(&mut state.outbox, &mut writes.outbox, key),
             Change::Return(row) => {
                 writes.returns.insert((row.tenant.clone(), row.handoff_id), Some(row));
             }
             Change::NoReturn(key) => {
                 writes.returns.insert(key, None);
             }
-            Change::Checkpoint(row) => {
-                let run = (row.tenant.clone(), row.task_id, row.at.execution_id);
-                let last = LastCheckpoint {
-                    seq: row.at.seq,
-                    commitment: row.part.commitment,
-                    agent: row.agent.clone(),
-                };
-                state.runs.insert(run, last);
-                writes.checkpoints.push(row);
-            }
+            Change::Chunk(row) => writes.chunks.push(row),
+            Change::StreamLine(key) => writes.stream_lines.push(key),
+            Change::Checkpoint(row) => self.add_checkpoint(row),
             Change::Idempotency(row) => {
                 let key = (row.tenant.clone(), row.agent.clone(), row.key.clone());
                 state.idempotency.insert(key, row.clone());
                 writes.idempotency.push(row);
             }
-            Change::DeadLetter(row) => {
-                let key = (row.tenant.clone(), row.handoff_id);
-                // One row is written once a batch: the last word counts.
-                writes
-                    .dead_letters
-                    .retain(|known| (&known.tenant, known.handoff_id) != (&key.0, key.1));
-                state.dead_letters.insert(key, row.clone());
-                writes.dead_letters.push(row);
-            }
+            Change::DeadLetter(row) => self.put_dead_letter(row),
             Change::Edge(edge) => {
-                let key =
-                    (edge.tenant.clone(), edge.task_id, edge.source.clone(), edge.target.clone());
-                state.edges.insert(key.clone(), edge.clone());
-                writes.edges.insert(key, edge);
+                let Edge { tenant, task_id, source, target, .. } = &edge;
+                let key = (tenant.clone(), *task_id, source.clone(), target.clone());
+                put(&mut state.edges, &mut writes.edges, key, edge);
             }
             Change::Escalation(row) => {
                 let key = (row.tenant.clone(), row.id);
-                state.escalations.insert(key.clone(), row.clone());
-                writes.escalations.insert(key, row);
+                put(&mut state.escalations, &mut writes.escalations, key, row);
             }
             Change::RefusedTask(row) => {
-                state.refused_tasks.insert(row.key(), row.clone());
-                writes.refused_tasks.insert(row.key(), row);
+                put(&mut state.refused_tasks, &mut writes.refused_tasks, row.key(), row);
             }
             Change::Agent(row) => {
                 let key = (row.tenant.clone(), row.agent.agent_id.clone());
-                state.agents.insert(key.clone(), row.clone());
-                writes.agents.insert(key, Some(row));
+                put(&mut state.agents, &mut writes.agents, key, row);
             }
-            Change::NoAgent(key) => {
-                state.agents.remove(&key);
-                writes.agents.insert(key, None);
-            }
+            Change::NoAgent(key) => delete(&mut state.agents, &mut writes.agents, key),
             Change::Retarget(agent, mode, at) => {
                 writes.retargets.insert(agent, (mode, at));
             }
             Change::Key(row) => {
                 let key = (row.tenant.clone(), row.key_id.clone());
-                state.keys.insert(key.clone(), row.clone());
-                writes.keys.insert(key, row);
+                put(&mut state.keys, &mut writes.keys, key, row);
             }
-            Change::Cap(cap) => {
-                state.caps.insert(cap.key(), (*cap).clone());
-                writes.caps.insert(cap.key(), Some(*cap));
-            }
-            Change::NoCap(key) => {
-                state.caps.remove(&key);
-                writes.caps.insert(key, None);
-            }
+            Change::Cap(cap) => put(&mut state.caps, &mut writes.caps, cap.key(), *cap),
+            Change::NoCap(key) => delete(&mut state.caps, &mut writes.caps, key),
             Change::Contract(row) => {
                 state.contracts.insert(row.key(), row.clone());
                 writes.contracts.push(row);
@@ -218,53 +169,21 @@ impl Plan {
             }
             Change::Repeat(row) => {
                 let key = (row.tenant.clone(), row.key.clone());
-                state.repeats.insert(key.clone(), row.clone());
-                writes.repeats.insert(key, row);
+                put(&mut state.repeats, &mut writes.repeats, key, row);
             }
-            Change::Hold(row) => {
-                hold(&mut state.erasure, &row);
-                if let Some(page) = state.erasure.purges.get_mut(&row.tenant) {
-                    page.again = true;
-                }
-                writes.holds.insert((row.tenant.clone(), row.id.clone()), row);
-            }
-            Change::Erasure(row) => {
-                if let Some(page) = state.erasure.pages.get_mut(&(row.tenant.clone(), row.id)) {
-                    page.row = row.clone();
-                }
-                for (subject, known) in &mut state.erasure.subjects {
-                    if subject.tenant == row.tenant && subject.key == row.subject_key {
-                        known.latest = Some(row.clone());
-                    }
-                }
-                writes.erasures.insert((row.tenant.clone(), row.id), row);
-            }
-            Change::Erase(erase) => {
-                // What a page showed is gone; a second command on the same page finds nothing.
-                for ((tenant, _), page) in &mut state.erasure.pages {
-                    if *tenant == erase.tenant {
-                        page.data.retain(|(slot, _)| !erase.data.contains(slot));
-                        page.contents.retain(|(_, id)| !erase.contents.contains(id));
-                        page.checkpoints.retain(|at| !erase.checkpoints.contains(at));
-                    }
-                }
-                if let Some(page) = state.erasure.purges.get_mut(&erase.tenant) {
-                    page.again = true;
-                }
-                writes.erased.push(erase);
-            }
+            Change::Hold(row) => self.put_hold(row),
+            Change::Erasure(row) => self.put_erasure(row),
+            Change::Erase(erase) => self.erase(erase),
             Change::Record(draft) => writes.records.push(*draft),
             Change::Event(event) => {
                 writes.events.push((writes.records.len().saturating_sub(1), *event));
             }
             Change::Subscription(row) => {
                 let key = (row.tenant.clone(), row.id);
-                state.subscriptions.insert(key.clone(), (*row).clone());
-                writes.subscriptions.insert(key, Some(*row));
+                put(&mut state.subscriptions, &mut writes.subscriptions, key, *row);
             }
             Change::NoSubscription(key) => {
-                state.subscriptions.remove(&key);
-                writes.subscriptions.insert(key, None);
+                delete(&mut state.subscriptions, &mut writes.subscriptions, key);
             }
             Change::Cursor(key, change) => {
                 let record = writes.records.len().saturating_sub(1);
@@ -272,6 +191,103 @@ impl Plan {
             }
         }
     }
+
+    /// A task's budget is written only where it differs from the stored one.
+    fn put_task(&mut self, task: Task) {
+        let Self { state, writes } = self;
+        let key = (task.tenant.clone(), task.id);
+        let known = state.tasks.insert(key.clone(), task.clone());
+        let written = writes.tasks.get(&key);
+        let was_new = written.is_some_and(|(_, new)| *new);
+        let left = written.is_none() || writes.same_budget.contains(&key);
+        if left && known.as_ref().is_some_and(|known| known.funds == task.funds) {
+            writes.same_budget.insert(key.clone());
+        } else {
+            writes.same_budget.remove(&key);
+        }
+        writes.tasks.insert(key, (task, known.is_none() || was_new));
+    }
+
+    fn put_handoff(&mut self, handoff: Handoff) {
+        let key = (handoff.tenant.clone(), handoff.id);
+        let new = self.state.handoffs.insert(key.clone(), handoff.clone()).is_none();
+        let was_new = self.writes.handoffs.get(&key).is_some_and(|(_, new)| *new);
+        self.writes.handoffs.insert(key, (handoff, new || was_new));
+    }
+
+    fn add_checkpoint(&mut self, row: CheckpointRow) {
+        let run = (row.tenant.clone(), row.task_id, row.at.execution_id);
+        let last = LastCheckpoint {
+            seq: row.at.seq,
+            commitment: row.part.commitment,
+            agent: row.agent.clone(),
+        };
+        self.state.runs.insert(run, last);
+        self.writes.checkpoints.push(row);
+    }
+
+    /// A batch writes a row once: the last change counts.
+    fn put_dead_letter(&mut self, row: DeadLetterRow) {
+        let key = (row.tenant.clone(), row.handoff_id);
+        let letters = &mut self.writes.dead_letters;
+        letters.retain(|known| (&known.tenant, known.handoff_id) != (&key.0, key.1));
+        self.state.dead_letters.insert(key, row.clone());
+        letters.push(row);
+    }
+
+    fn put_hold(&mut self, row: HoldRow) {
+        hold(&mut self.state.erasure, &row);
+        if let Some(page) = self.state.erasure.purges.get_mut(&row.tenant) {
+            page.again = true;
+        }
+        self.writes.holds.insert((row.tenant.clone(), row.id.clone()), row);
+    }
+
+    fn put_erasure(&mut self, row: ErasureRow) {
+        let erasure = &mut self.state.erasure;
+        if let Some(page) = erasure.pages.get_mut(&(row.tenant.clone(), row.id)) {
+            page.row = row.clone();
+        }
+        for (subject, known) in &mut erasure.subjects {
+            if subject.tenant == row.tenant && subject.key == row.subject_key {
+                known.latest = Some(row.clone());
+            }
+        }
+        self.writes.erasures.insert((row.tenant.clone(), row.id), row);
+    }
+
+    /// Takes the erased data out of the loaded pages: a second command on the same page finds nothing.
+    fn erase(&mut self, erase: ErasureWrite) {
+        let erasure = &mut self.state.erasure;
+        for ((tenant, _), page) in &mut erasure.pages {
+            if *tenant == erase.tenant {
+                page.data.retain(|(slot, _)| !erase.data.contains(slot));
+                page.contents.retain(|(_, id)| !erase.contents.contains(id));
+                page.checkpoints.retain(|at| !erase.checkpoints.contains(at));
+            }
+        }
+        if let Some(page) = erasure.purges.get_mut(&erase.tenant) {
+            page.again = true;
+        }
+        self.writes.erased.push(erase);
+    }
+}
+
+/// Inserts or replaces a row in the state and in the writes.
+fn put<K, V, W>(known: &mut BTreeMap<K, V>, written: &mut BTreeMap<K, W>, key: K, row: V)
+where
+    K: Ord + Clone,
+    V: Clone,
+    W: From<V>,
+{
+    known.insert(key.clone(), row.clone());
+    written.insert(key, row.into());
+}
+
+/// Removes a row from the state and deletes it in the writes.
+fn delete<K: Ord, V>(known: &mut BTreeMap<K, V>, written: &mut BTreeMap<K, Option<V>>, key: K) {
+    known.remove(&key);
+    written.insert(key, None);
 }
 
 /// A hold that this batch places or releases counts for what is decided later in the batch. Whether a

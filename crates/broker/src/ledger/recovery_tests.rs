@@ -1,8 +1,8 @@
 //! Recovery, escalations, the loop guard, the budget relay, cancel and dead letters, decided.
 
 use super::command::{
-    CancelTask, Command, CompleteTask, Counted, Discard, Kind, LedgerError, Outcome, Refuse,
-    Release, Reply, Resolve, RestoreCheckpoint, TopUp, Word,
+    CancelTask, Command, CompleteTask, Counted, Discard, KeepDeadLetter, Kind, LedgerError,
+    Outcome, Refuse, Release, Reply, Resolve, RestoreCheckpoint, TopUp, VerdictKind,
 };
 use super::decide_tests::{
     apply as decided, command, content_of, expire, handoff, party, settle, submit, tenant, uuid,
@@ -12,7 +12,9 @@ use handoffd_core::domain::agent::Agent;
 use handoffd_core::domain::dead_letter::DeadLetterStatus;
 use handoffd_core::domain::escalation::{Escalation, EscalationStatus, Resolution};
 use handoffd_core::domain::failure::{Code, Failure, Stage};
-use handoffd_core::domain::handoff::{CheckpointRef, Handoff, HandoffStatus, Priority};
+use handoffd_core::domain::handoff::{
+    CheckpointRef, Handoff, HandoffCommit, HandoffDraft, HandoffStatus, Priority,
+};
 use handoffd_core::domain::ids::{AgentId, ExecutionId, HandoffId, Micros, TaskId};
 use handoffd_core::domain::lineage::reached;
 use handoffd_core::domain::money::Usd;
@@ -72,8 +74,8 @@ fn ruled(id: u8, at: i64, ruling: Ruling) -> Command {
     between(id, at, "a", "b", |handoff| handoff.ruling = Some(Box::new(ruling)))
 }
 
-fn between(id: u8, at: i64, from: &str, to: &str, more: impl FnOnce(&mut Handoff)) -> Command {
-    let mut made = submit(id, TASK, at, true);
+fn between(id: u8, at: i64, from: &str, to: &str, more: impl FnOnce(&mut HandoffDraft)) -> Command {
+    let mut made = submit(id, TASK, at);
     if let Kind::Submit(submit) = &mut made.kind {
         submit.handoff.source = agent(from);
         submit.handoff.target = agent(to);
@@ -164,7 +166,7 @@ fn a_recovery_that_fails_too_goes_back_to_the_sender() {
         kind: Kind::Verdict(Box::new(super::command::Verdict {
             task_id: child.task_id,
             handoff_id: child.id,
-            word: Word::Reject("NO".to_owned()),
+            kind: VerdictKind::Reject("NO".to_owned()),
             fencing_token: child.fencing_token,
             content: None,
             spent: None,
@@ -187,7 +189,7 @@ fn a_failure_after_acceptance_goes_to_the_supervisor_from_the_senders_checkpoint
     let state = well(state, &settle(0, TASK, 1, 1, Outcome::Accepted));
     assert_eq!(task(&state).holder, agent("b"));
     let token = of(&state, 0).fencing_token;
-    let after = well(state, &verdict(0, TASK, 2, token, Word::Fail("BROKE".to_owned())));
+    let after = well(state, &verdict(0, TASK, 2, token, VerdictKind::Fail("BROKE".to_owned())));
     assert_eq!(child_of(&after, HandoffId(uuid(0))).target, agent("s"));
     assert_eq!((task(&after).holder.as_str(), task(&after).status), ("a", TaskStatus::HandingOff));
     assert_eq!(task(&after).checkpoint, of(&after, 0).checkpoint);
@@ -205,7 +207,7 @@ fn who_took_one_of_several_and_lets_its_lease_run_out_loses_the_task() {
     assert_eq!(task(&state).status, TaskStatus::PendingHandoff);
     assert_eq!(task(&state).holder.as_str(), "a");
     // The second is on its way all the same.
-    let state = well(state, &verdict(1, TASK, 2_000_001, 2, Word::Accept));
+    let state = well(state, &verdict(1, TASK, 2_000_001, 2, VerdictKind::Accept));
     assert_eq!((task(&state).holder.as_str(), task(&state).status), ("c", TaskStatus::Running));
 }
 
@@ -214,7 +216,7 @@ fn an_old_lease_of_whoever_runs_the_task_by_a_later_handoff_takes_nothing_away()
     let state = well(BatchState::default(), &between(0, 0, "a", "b", |_| {}));
     let state = well(state, &between(1, 1, "a", "b", |_| {}));
     let state = well(state, &settle(0, TASK, 2, 1, Outcome::Accepted));
-    let state = well(state, &verdict(1, TASK, 3, 2, Word::Accept));
+    let state = well(state, &verdict(1, TASK, 3, 2, VerdictKind::Accept));
     assert_eq!(of(&state, 1).status, HandoffStatus::Accepted);
     let state = well(state, &expire(0, TASK, 2_000_000));
     assert_eq!(of(&state, 0).status, HandoffStatus::Expired);
@@ -229,8 +231,8 @@ fn when_the_last_of_several_on_its_way_fails_the_task_is_not_left_on_its_way() {
     let late = |state| well(state, &between(1, 3, "a", "c", |_| {}));
     let taken = well(BatchState::default(), &between(0, 0, "a", "b", |_| {}));
     let taken = well(taken, &settle(0, TASK, 2, 1, Outcome::Accepted));
-    let refuse = |at| verdict(1, TASK, at, 2, Word::Reject("NO".to_owned()));
-    let fail = |at| verdict(0, TASK, at, 1, Word::Fail("NO".to_owned()));
+    let refuse = |at| verdict(1, TASK, at, 2, VerdictKind::Reject("NO".to_owned()));
+    let fail = |at| verdict(0, TASK, at, 1, VerdictKind::Fail("NO".to_owned()));
     let stands = |state: &BatchState| (task(state).status, task(state).holder.to_string());
     // Whoever has it goes on with it, and can bring it to its end.
     let state = well(late(taken.clone()), &refuse(4));
@@ -282,7 +284,7 @@ fn reject(state: &BatchState, id: HandoffId, at: i64) -> Command {
         Kind::Verdict(Box::new(super::command::Verdict {
             task_id: handoff.task_id,
             handoff_id: id,
-            word: Word::Reject("NO".to_owned()),
+            kind: VerdictKind::Reject("NO".to_owned()),
             fencing_token: handoff.fencing_token,
             content: None,
             spent: None,
@@ -327,7 +329,7 @@ fn human_recovery_asks_a_person_and_the_task_waits() {
     let row = escalations(&state)[0];
     assert_eq!((row.status, row.channel.as_deref()), (EscalationStatus::Open, Some("desk")));
     assert_eq!((row.timeout_at, row.resume_as.as_ref()), (Micros(1_001), Some(&agent("night"))));
-    let (_, reply, records) = apply(state, &submit(1, TASK, 2, true));
+    let (_, reply, records) = apply(state, &submit(1, TASK, 2));
     assert!(matches!(reply, Err(LedgerError::Task(_))), "nobody goes on meanwhile");
     assert_eq!(records, 0);
 }
@@ -350,7 +352,7 @@ fn each_resolution_does_what_it_says_once() {
         assert!(records >= 1);
         let row = escalations(&after)[0];
         assert_eq!(row.status, EscalationStatus::Resolved);
-        assert_eq!(row.resolution.as_deref(), Some(resolution.as_str()));
+        assert_eq!(row.resolution, Some(resolution.outcome()));
         let child = after.handoffs.values().find(|one| one.parent_id.is_some());
         assert_eq!(child.map(|child| child.target.as_str()), target, "{resolution:?}");
         let (_, again, records) = apply(after, &said);
@@ -407,7 +409,7 @@ fn a53_three_failures_on_one_edge_escalate_once_whatever_the_recovery() {
     let mut state = BatchState::default();
     for id in 0..3u8 {
         let at = i64::from(id) * 10;
-        state = well(state, &completing(submit(id, TASK, at, true), i64::from(id)));
+        state = well(state, &completing(submit(id, TASK, at), i64::from(id)));
         state = well(state, &no(id, at + 1));
         let expected = if id < 2 { TaskStatus::PendingHandoff } else { TaskStatus::Escalated };
         assert_eq!(task(&state).status, expected, "{id}");
@@ -416,7 +418,7 @@ fn a53_three_failures_on_one_edge_escalate_once_whatever_the_recovery() {
     assert_eq!(task(&state).holder, agent("a"), "it was rolled back all the same");
     let said = resolve(&state, 90, Some(Resolution::RollBack));
     let state = well(state, &said);
-    let state = well(state, &submit(7, TASK, 91, true));
+    let state = well(state, &submit(7, TASK, 91));
     assert_eq!(well(state, &no(7, 92)).escalations.len(), 1, "the edge begins anew");
 }
 
@@ -424,12 +426,12 @@ fn a53_three_failures_on_one_edge_escalate_once_whatever_the_recovery() {
 fn what_went_well_in_between_resets_the_count() {
     let mut state = BatchState::default();
     for id in 0..2u8 {
-        state = well(state, &completing(submit(id, TASK, 1, true), i64::from(id)));
+        state = well(state, &completing(submit(id, TASK, 1), i64::from(id)));
         state = well(state, &no(id, 2));
     }
     state = hop(state, 2, 3, "a", "b", 3);
     let token = of(&state, 2).fencing_token;
-    state = well(state, &verdict(2, TASK, 4, token, Word::Complete));
+    state = well(state, &verdict(2, TASK, 4, token, VerdictKind::Complete));
     state = hop(state, 3, 5, "b", "a", 4);
     state = well(state, &completing(between(4, 6, "a", "b", |_| {}), 5));
     let after = well(state, &no(4, 7));
@@ -568,7 +570,7 @@ fn a_handoff_to_oneself_is_no_hop() {
     assert_eq!(task(&state).handoffs, 1);
 }
 
-fn cost(spent: i64, remaining: i64) -> impl FnOnce(&mut Handoff) {
+fn cost(spent: i64, remaining: i64) -> impl FnOnce(&mut HandoffDraft) {
     move |handoff| {
         handoff.cost.spent = Usd(spent);
         handoff.cost.remaining = Usd(remaining);
@@ -664,9 +666,9 @@ fn canceling_withdraws_what_waits_and_gives_who_works_a_grace() {
     assert_eq!((held.status, held.deadline_at), (HandoffStatus::Accepted, Some(Micros(502))));
     let token = held.fencing_token;
     // A heartbeat buys no time; finishing counts; running out withdraws.
-    let (_, beat, _) = apply(after.clone(), &verdict(0, TASK, 3, token, Word::Heartbeat));
+    let (_, beat, _) = apply(after.clone(), &verdict(0, TASK, 3, token, VerdictKind::Heartbeat));
     assert!(matches!(beat, Err(LedgerError::Conflict(_))));
-    let done = well(after.clone(), &verdict(0, TASK, 4, token, Word::Complete));
+    let done = well(after.clone(), &verdict(0, TASK, 4, token, VerdictKind::Complete));
     assert_eq!(of(&done, 0).status, HandoffStatus::Completed);
     let over = well(after.clone(), &expire(0, TASK, 502));
     assert_eq!(of(&over, 0).status, HandoffStatus::Canceled);
@@ -719,9 +721,14 @@ fn f1_3_completing_a_task_ends_what_is_open_on_it() {
 
 fn letter(state: BatchState) -> BatchState {
     let mut state = hop(state, 0, 0, "x", "a", 1);
-    let mut kept = handoff(5, TASK);
-    kept.status = HandoffStatus::DeadLettered;
-    kept.content_id = Some(content_of(5).id);
+    let draft = HandoffDraft { status: HandoffStatus::DeadLettered, ..handoff(5, TASK) };
+    let content = content_of(5);
+    let kept = draft.committed(HandoffCommit {
+        content: (content.id, content.part.commitment),
+        checkpoint: None,
+        fencing_token: 0,
+        topped_up: Usd(0),
+    });
     state.handoffs.insert((tenant(), kept.id), kept.clone());
     state.dead_letters.insert(
         (tenant(), kept.id),
@@ -747,10 +754,14 @@ fn found() -> Failure {
 }
 
 fn release(id: u8, at: i64, waived: Vec<Failure>, refused: Vec<Failure>) -> Command {
-    let kept = !refused.is_empty();
-    let release = Box::new(Release {
-        handoff_id: HandoffId(uuid(id)),
-        task_id: TaskId(uuid(TASK)),
+    let (handoff_id, task_id, content) = (HandoffId(uuid(id)), TaskId(uuid(TASK)), content_of(6));
+    if !refused.is_empty() {
+        let keep = KeepDeadLetter { handoff_id, task_id, waived, refused, content };
+        return command(at, Kind::KeepDeadLetter(Box::new(keep)));
+    }
+    let release = Release {
+        handoff_id,
+        task_id,
         source: agent("a"),
         parent_id: None,
         target: Agent::new(agent("b")),
@@ -758,11 +769,11 @@ fn release(id: u8, at: i64, waived: Vec<Failure>, refused: Vec<Failure>) -> Comm
         priority: Priority::Normal,
         subtasks: vec![1, 2, 3, 4, 5],
         residency: None,
+        context: None,
         waived,
-        refused,
-        content: content_of(6),
-    });
-    command(at, if kept { Kind::KeepDeadLetter(release) } else { Kind::Release(release) })
+        content,
+    };
+    command(at, Kind::Release(Box::new(release)))
 }
 
 #[test]
@@ -851,11 +862,11 @@ fn a_checkpoint_is_restored_by_its_tasks_holder_and_not_on_the_way() {
 fn every_state_meets_every_command() {
     let words = || {
         [
-            Word::Accept,
-            Word::Reject("NO".to_owned()),
-            Word::Complete,
-            Word::Fail("NO".to_owned()),
-            Word::Heartbeat,
+            VerdictKind::Accept,
+            VerdictKind::Reject("NO".to_owned()),
+            VerdictKind::Complete,
+            VerdictKind::Fail("NO".to_owned()),
+            VerdictKind::Heartbeat,
         ]
     };
     let outcomes = || {
@@ -883,7 +894,7 @@ fn every_state_meets_every_command() {
                     cancel(60, None, 0),
                     cancel(60, None, 9),
                     complete(60),
-                    submit(1, TASK, 60, true),
+                    submit(1, TASK, 60),
                     release(0, 60, vec![found()], Vec::new()),
                     release(0, 60, Vec::new(), vec![found()]),
                     resolve(&before, 60, None),

@@ -4,17 +4,21 @@ use super::case::{Case, addressed, escalation};
 use super::command::{Command, Counted, DeadLetter, LedgerError, Refuse, Reply, Submit, Undone};
 use super::context::Context;
 use super::decide::{Decided, Decision};
+use super::groups;
 use super::plan::{Change, Plan};
-use super::submit::{draft_of, is_same, new_task, remember_key, replay, submit, task_of, tell};
+use super::submit::{draft_of, is_same, new_task, publish, remember_key, replay, submit, task_of};
 use super::verdict::rejected;
 use handoffd_core::domain::canonical;
 use handoffd_core::domain::cap::CapExceeded;
 use handoffd_core::domain::dead_letter::DeadLetterStatus;
 use handoffd_core::domain::escalation::FAILURES_TO_ESCALATE;
-use handoffd_core::domain::event::{Event, EventType};
+use handoffd_core::domain::event::{Alert, Event, EventType};
 use handoffd_core::domain::failure::{Code, Failure, primary};
-use handoffd_core::domain::handoff::{CheckpointRef, Handoff, HandoffStatus};
+use handoffd_core::domain::handoff::{
+    CheckpointRef, Handoff, HandoffCommit, HandoffDraft, HandoffStatus,
+};
 use handoffd_core::domain::ids::TaskId;
+use handoffd_core::domain::money::Usd;
 use handoffd_core::domain::task::{Task, TaskEvent, TaskStatus};
 use handoffd_core::evidence::commitment::{CommitmentSubject, PackedContent};
 use handoffd_core::evidence::record::{Actor, RecordContent, RecordDraft, RecordKind};
@@ -32,6 +36,11 @@ pub(super) fn refuse(
     // A letter that is kept apart has an id that its caller's key and the claimed id make.
     let id = letter.map(|letter| letter.handoff.id).or(refuse.handoff_id);
     let mut kept = letter;
+    if let (Some(id), Some(whole)) = (refuse.handoff_id, &refuse.whole)
+        && let Some(decision @ Ok(_)) = groups::again(state, command, id, whole)
+    {
+        return decision;
+    }
     if let Some(known) = id.and_then(|id| state.handoffs.get(&(command.tenant.clone(), id))) {
         // The first answer to this very message stands, whatever the gate says today. It is its
         // sender's: to anyone else the refusal is the answer.
@@ -41,9 +50,12 @@ pub(super) fn refuse(
         {
             return refused_before(known, whole, refuse);
         }
+        // Idempotency comes before the gate: a sender's own id with another message is a conflict, whatever the gate
+        // says of that message (specification §2.3).
+        let own = refuse.whole.is_some() && command.actor.agent_id.as_ref() == Some(&known.source);
         if apart {
             kept = None;
-        } else if letter.is_some() {
+        } else if letter.is_some() || own {
             return Err(LedgerError::Conflict(format!(
                 "handoff {} exists with another content",
                 known.id
@@ -127,8 +139,8 @@ fn keep(
     changes: &mut Vec<Change>,
 ) -> Option<Task> {
     let reason = draft.reason.clone();
-    let mut handoff = letter.handoff.clone();
-    let task = task_of(state, command, &handoff);
+    let handoff = &letter.handoff;
+    let task = task_of(state, command, handoff);
     let run = (command.tenant.clone(), handoff.task_id, handoff.source_execution);
     let last = state.runs.get(&run);
     // Under another agent's run no checkpoint is kept: the refusal is recorded all the same.
@@ -137,10 +149,12 @@ fn keep(
         execution_id: handoff.source_execution,
         seq: last.map_or(1, |last| last.seq + 1),
     };
-    handoff.checkpoint = own_run.then_some(at);
-    handoff.content_id = Some(letter.content.id);
-    handoff.commitment = Some(letter.content.part.commitment);
-    handoff.checkpoint_commitment = own_run.then_some(letter.checkpoint.commitment);
+    let mut handoff = handoff.clone().committed(HandoffCommit {
+        content: (letter.content.id, letter.content.part.commitment),
+        checkpoint: own_run.then_some((at, letter.checkpoint.commitment)),
+        fencing_token: 0,
+        topped_up: Usd(0),
+    });
     handoff.reason.clone_from(&reason);
     handoff.ended_at = Some(command.at);
     draft.kind = RecordKind::DeadLettered;
@@ -192,7 +206,7 @@ fn keep(
     let event = Event::of_handoff(EventType::HandoffDeadLettered, &handoff, command.at);
     changes.push(Change::Handoff(handoff));
     changes.push(Change::Record(Box::new(draft)));
-    changes.push(tell(event.with("reason", reason)));
+    changes.push(publish(event.with("reason", reason)));
     begun.then_some(task)
 }
 
@@ -326,7 +340,9 @@ fn give_up(
         draft.reason = Some(code.to_owned());
         draft
     };
-    let alert = |alert, task: &Task| about(EventType::AlertRaised, task).with("alert", alert);
+    let alert = |alert: Alert, task: &Task| {
+        about(EventType::AlertRaised, task).with("alert", alert.as_str())
+    };
     // While another handoff of the task is on its way there is nothing to go back from.
     if task.status != TaskStatus::HandingOff
         && let Ok(status) = task.status.next(TaskEvent::RollBack)
@@ -342,8 +358,8 @@ fn give_up(
             .with("checkpoint", checkpoint)
             .with("taskStatus", task.status.as_str())
             .with("failures", task.failures);
-        changes.push(tell(Event { audience: Some(counted.by.clone()), ..event }));
-        changes.push(tell(alert("HANDOFF_ROLLED_BACK", &task)));
+        changes.push(publish(Event { audience: Some(counted.by.clone()), ..event }));
+        changes.push(publish(alert(Alert::HandoffRolledBack, &task)));
     }
     let Ok(status) = task.status.next(TaskEvent::Escalate) else { return (Vec::new(), None) };
     task.status = status;
@@ -352,8 +368,8 @@ fn give_up(
     let row = escalation(command, context, task.id, (&counted.by, target), code);
     changes.push(Change::Record(Box::new(draft(RecordKind::Escalated, &task))));
     let id = row.id.to_string();
-    changes.push(tell(about(EventType::HandoffEscalated, &task).with("escalationId", id)));
-    changes.push(tell(alert("HANDOFF_ESCALATED", &task)));
+    changes.push(publish(about(EventType::HandoffEscalated, &task).with("escalationId", id)));
+    changes.push(publish(alert(Alert::HandoffEscalated, &task)));
     changes.push(Change::Escalation(row));
     let undone = Undone { task_status: task.status, successor: None };
     changes.push(Change::Task(task));
@@ -388,7 +404,7 @@ pub(super) fn refuse_here(
     let mut undone = None;
     // What a cap has no room for is to come later, and no defect of the message.
     if over.is_none() {
-        let Handoff { task_id, source, target, source_execution, .. } = &submit.handoff;
+        let HandoffDraft { task_id, source, target, source_execution, .. } = &submit.handoff;
         let own = submit.checkpoint.as_ref().unwrap_or(&submit.implied_checkpoint);
         let counted = Counted {
             by: source.clone(),

@@ -4,11 +4,11 @@ use handoffd_core::contract::evolution::Assessment;
 use handoffd_core::domain::cap::{Cap, CapExceeded};
 use handoffd_core::domain::escalation::Escalation;
 use handoffd_core::domain::failure::{Code, Failure};
+use handoffd_core::domain::group::Group;
 use handoffd_core::domain::handoff::{Handoff, IllegalTransition};
 use handoffd_core::domain::ids::HandoffId;
 use handoffd_core::domain::latency::LatencySample;
 use handoffd_core::domain::task::{IllegalTaskTransition, Task, TaskStatus};
-use handoffd_core::evidence::append::LoggedRecord;
 use handoffd_store::store::contracts::ContractRow;
 use handoffd_store::store::erasure::{ErasureRow, HoldRow};
 use handoffd_store::store::events::SubscriptionRow;
@@ -20,10 +20,15 @@ use handoffd_store::store::{AgentRow, CheckpointRow, DeadLetterRow, KeyRow, Outb
 pub enum Reply {
     /// A handoff was committed, now or (replayed) before.
     Submitted {
-        /// The handoff as it is.
         handoff: Handoff,
-        /// Its record, where this call made it.
-        placed: Option<LoggedRecord>,
+        /// It was there already.
+        replayed: bool,
+    },
+    /// A message to many was committed, now or (replayed) before.
+    Group {
+        group: Box<Group>,
+        /// Its handoffs in the list's order; of a replay the first alone.
+        handoffs: Vec<Handoff>,
         /// It was there already.
         replayed: bool,
     },
@@ -42,7 +47,6 @@ pub enum Reply {
     },
     /// A handoff after a word or a settlement.
     Handoff {
-        /// The handoff as it is.
         handoff: Handoff,
         /// Its status is what it was before.
         repeated: bool,
@@ -53,13 +57,16 @@ pub enum Reply {
         /// What of its latency became known.
         latency: LatencySample,
     },
+    /// A chunk that is not the next one of its stream; nothing was changed.
+    OutOfOrder {
+        handoff: Handoff,
+    },
     /// The attempt was no longer the current one; nothing was changed.
     Superseded,
     /// A claim got its token.
     Leased {
         /// The handoff with its token.
         handoff: Handoff,
-        /// Its outbox row.
         outbox: OutboxRow,
     },
     /// A task as it is now.
@@ -75,14 +82,12 @@ pub enum Reply {
     DeadLetter {
         /// As it is now.
         row: DeadLetterRow,
-        /// Its handoff.
         handoff: Handoff,
         /// What keeps it; empty where it was released or discarded.
         refused: Vec<Failure>,
     },
     /// A cap as it is now.
     Cap(Box<Cap>),
-    /// A stored checkpoint.
     Checkpoint(CheckpointRow),
     /// An agent as it is now.
     Agent(AgentRow),
@@ -90,14 +95,12 @@ pub enum Reply {
     Key(KeyRow),
     /// A version of a contract.
     Contract {
-        /// As kept.
         row: ContractRow,
         /// It was not there before.
         added: bool,
     },
     /// A version of a payload schema.
     PayloadSchema {
-        /// As kept.
         row: Box<PayloadSchemaRow>,
         /// What it changes; none where it was there before.
         assessment: Option<Assessment>,
@@ -108,18 +111,15 @@ pub enum Reply {
     Subscription(Box<SubscriptionRow>),
     /// Done, and there is nothing to show.
     Done,
-    /// Gone.
     Deleted,
     /// A legal hold as it is now.
     Hold {
-        /// The hold.
         row: HoldRow,
         /// It was so before.
         repeated: bool,
     },
     /// An erasure as it is now.
     Erasure {
-        /// The erasure.
         row: ErasureRow,
         /// It was asked for before.
         repeated: bool,
@@ -143,7 +143,6 @@ pub struct Purged {
     pub data: i64,
     /// Contents of records that went.
     pub contents: i64,
-    /// Checkpoints that went.
     pub checkpoints: i64,
 }
 
@@ -171,7 +170,6 @@ pub enum LedgerError {
     /// It contradicts what is kept, in several places.
     #[error("it contradicts what is kept")]
     Contradicts(Vec<Failure>),
-    /// No such thing.
     #[error("there is no such {0}")]
     NotFound(&'static str),
     /// Its contract's dedupe key was seen with the same value just now.
@@ -189,7 +187,6 @@ pub enum LedgerError {
     /// A legal hold forbids the erasure.
     #[error("legal hold {id} forbids this erasure: {reason}")]
     Held {
-        /// The hold.
         id: String,
         /// Why it was placed.
         reason: String,

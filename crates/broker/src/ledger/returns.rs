@@ -27,7 +27,8 @@ pub(super) fn is_own(handoff: &Handoff) -> bool {
 /// A receiver that hands on hands on the return, too: the new handoff returns the task to the same agent, unless
 /// its own sender asked for the return.
 pub(super) fn inherit(state: &BatchState, command: &Command, handoff: &mut Handoff) {
-    if returns_to(handoff).is_some() {
+    // The sender of a group gathers it, and returns the task itself.
+    if returns_to(handoff).is_some() || handoff.branch().is_some() {
         return;
     }
     let parent = handoff.parent_id.and_then(|id| state.handoffs.get(&(command.tenant.clone(), id)));
@@ -48,6 +49,7 @@ pub(super) fn note(command: &Command, task: &mut Task, handoff: &Handoff, to: &A
         returned_at: command.at,
         // At once, whatever another broker's clock says.
         visible_at: Micros(0),
+        question: None,
     })
 }
 
@@ -100,7 +102,7 @@ pub(super) fn may_end(
     let owes = state.handoffs.values().any(|one| {
         one.tenant == command.tenant
             && one.task_id == task.id
-            && one.status == HandoffStatus::Accepted
+            && one.status.is_held()
             && one.target == *agent
             && returns_to(one).is_some_and(|to| to != agent)
     });

@@ -6,25 +6,29 @@ use super::command::{Command, LedgerError, PutCheckpoint, Reply, Submit};
 use super::context::Context;
 use super::contracts;
 use super::crossing::{CrossingOrigin, HandoffCrossing};
-use super::decide::Decision;
+use super::decide::{Decided, Decision};
+use super::groups;
 use super::plan::Change;
 use super::refusal::refuse_here;
 use super::returns;
+use super::streams;
 use handoffd_core::domain::cap::CapExceeded;
 use handoffd_core::domain::course::Course;
 use handoffd_core::domain::escalation::Escalation;
 use handoffd_core::domain::event::Event;
 use handoffd_core::domain::failure::{Code, Failure, Stage};
 use handoffd_core::domain::funds::{Funds, FundsRequest};
-use handoffd_core::domain::handoff::{CheckpointRef, Handoff, HandoffStatus};
+use handoffd_core::domain::handoff::{
+    CheckpointRef, Handoff, HandoffCommit, HandoffDraft, HandoffStatus, HandoffTerms,
+};
 use handoffd_core::domain::ids::{AgentId, HandoffId, TaskId};
 use handoffd_core::domain::lineage;
 use handoffd_core::domain::money::Usd;
-use handoffd_core::domain::progress::{Hop, LoopLimits, check_budget, check_loop, short};
+use handoffd_core::domain::progress::{Edge, Hop, LoopLimits, check_budget, check_loop, short};
 use handoffd_core::domain::task::{Task, TaskEvent, TaskStatus};
 use handoffd_core::evidence::commitment::{CommitmentSubject, commit};
 use handoffd_core::evidence::record::{RecordDraft, RecordKind};
-use handoffd_store::store::{BatchState, CheckpointRow, IdempotencyRow};
+use handoffd_store::store::{BatchState, CheckpointRow, IdempotencyRow, LastCheckpoint};
 
 /// Why a person is asked about a handoff that goes to one: a code.
 const HUMAN_TARGET: &str = "HUMAN_TARGET";
@@ -39,53 +43,25 @@ pub(super) fn submit(
     context: &Context,
     submit: &Submit,
 ) -> Decision {
-    let key = (command.tenant.clone(), submit.handoff.id);
-    let used = submit.idempotency_key.as_ref().and_then(|name| {
-        let key = (command.tenant.clone(), submit.handoff.source.clone(), name.clone());
-        state.idempotency.get(&key)
-    });
-    if let Some(known) = state.handoffs.get(&key) {
-        let (mut changes, reply) = replay(known, &submit.whole)?;
-        if used.is_none() {
-            changes.extend(remember_key(command, submit.idempotency_key.as_ref(), &submit.handoff));
-        }
-        return Ok((changes, reply));
-    }
-    // The key is read after the handoffs: a copy of this very submission that was committed in between
-    // shows as a key without its handoff. To insert it then collides, and all is read anew.
-    if used.is_some_and(|used| used.handoff_id != submit.handoff.id) {
-        return Err(LedgerError::IdempotencyMismatch);
+    if let Some(repeated) = repeated(state, command, submit)? {
+        return Ok(repeated);
     }
     let no_op = submit.handoff.status == HandoffStatus::NoOp;
     let mut task = task_of(state, command, &submit.handoff);
     if !submit.has_part && task.holder != submit.handoff.source {
         return Err(LedgerError::NotHolder);
     }
+    streams::parent_must_be_whole(state, command, &submit.handoff)?;
+    if !no_op {
+        groups::may_hand_on(&task)?;
+    }
     let seen = contracts::refuse_repeat(state, command, submit)?;
-    let mut failures = Vec::new();
     if !no_op {
         task.status = task.status.next(TaskEvent::Submit)?;
-        let progress = task.course.progress(&submit.subtasks);
-        failures = guard(state, command, context, &submit.handoff, progress);
     }
-
-    let mut changes = Vec::with_capacity(8);
-    let mut handoff = submit.handoff.clone();
-    let run = (command.tenant.clone(), handoff.task_id, handoff.source_execution);
-    let last = state.runs.get(&run);
-    if last.is_some_and(|last| last.agent != handoff.source) {
-        return Err(ANOTHERS_RUN);
-    }
-    if submit.checkpoint.is_none() && last.is_none() && submit.require_checkpoint {
-        failures.push(no_checkpoint());
-    }
-    let funds = if no_op { None } else { open_funds(&task, submit, context, &mut failures) };
-    let mut over = None;
-    if failures.is_empty() && !no_op {
-        let books = (&task, funds.as_deref());
-        over = caps::check(state, command, context, books, &submit.handoff).map(Box::new);
-        failures.extend(over.as_deref().map(CapExceeded::failure));
-    }
+    let last = last_of_run(state, command, &submit.handoff)?;
+    let SubmissionCheck { failures, over, funds } =
+        check(state, command, context, (&task, last), submit);
     if !failures.is_empty() {
         if over.is_none() && !state.tasks.contains_key(&(command.tenant.clone(), task.id)) {
             // Refusals on a task that does not exist are counted by a command of their own.
@@ -93,41 +69,24 @@ pub(super) fn submit(
         }
         return Ok(refuse_here(state, command, context, submit, (failures, over)));
     }
-    let commitment = match (&submit.checkpoint, last) {
-        (None, Some(last)) => {
-            handoff.checkpoint =
-                Some(CheckpointRef { execution_id: handoff.source_execution, seq: last.seq });
-            last.commitment
-        }
-        (own, last) => {
-            let part = own.as_ref().unwrap_or(&submit.implied_checkpoint).clone();
-            let seq = last.map_or(1, |last| last.seq + 1);
-            let at = CheckpointRef { execution_id: handoff.source_execution, seq };
-            handoff.checkpoint = Some(at);
-            let commitment = part.commitment;
-            changes.push(Change::Checkpoint(CheckpointRow {
-                tenant: command.tenant.clone(),
-                task_id: handoff.task_id,
-                at,
-                agent: handoff.source.clone(),
-                part,
-                created_at: command.at,
-            }));
-            commitment
-        }
-    };
-    handoff.content_id = Some(submit.content.id);
-    handoff.commitment = Some(submit.content.part.commitment);
-    handoff.checkpoint_commitment = Some(commitment);
+    let (checkpoint, stored) = checkpoint(command, submit, last);
+    let mut handoff = submit.handoff.clone().committed(HandoffCommit {
+        content: (submit.content.id, submit.content.part.commitment),
+        checkpoint: Some(checkpoint),
+        fencing_token: task.fence + i64::from(!no_op),
+        topped_up: task.topped_up,
+    });
+    let mut changes = Vec::with_capacity(8);
+    changes.extend(stored);
     let draft = submitted(command, submit, &handoff);
     if no_op {
         changes.extend(stay(command, &mut task, &mut handoff, draft));
     } else {
         task.funds = funds.or_else(|| task.funds.take());
-        let (subtasks, claim) = (&submit.subtasks, submit.claim.as_ref());
-        let origin = CrossingOrigin::Message { subtasks, claim };
+        let origin = CrossingOrigin::Message { subtasks: &submit.subtasks };
         let priority = submit.priority;
-        let crossing = HandoffCrossing { state, command, context, origin, priority };
+        let seq = None;
+        let crossing = HandoffCrossing { state, command, context, origin, priority, seq };
         changes.extend(crossing.cross(&mut task, &mut handoff, draft));
     }
     changes.extend(remember_key(command, submit.idempotency_key.as_ref(), &handoff));
@@ -140,11 +99,116 @@ pub(super) fn submit(
         changes.extend(asked(command, &handoff, row));
     }
     changes.push(Change::Task(task));
-    Ok((changes, Reply::Submitted { handoff, placed: None, replayed: false }))
+    Ok((changes, Reply::Submitted { handoff, replayed: false }))
+}
+
+/// The answer to a submission that was committed before, by its handoff's id.
+fn repeated(
+    state: &BatchState,
+    command: &Command,
+    submit: &Submit,
+) -> Result<Option<Decided>, LedgerError> {
+    let used = submit.idempotency_key.as_ref().and_then(|name| {
+        let key = (command.tenant.clone(), submit.handoff.source.clone(), name.clone());
+        state.idempotency.get(&key)
+    });
+    if let Some(known) = state.handoffs.get(&(command.tenant.clone(), submit.handoff.id)) {
+        let (mut changes, reply) = replay(known, &submit.whole)?;
+        if used.is_none() {
+            changes.extend(remember_key(command, submit.idempotency_key.as_ref(), &submit.handoff));
+        }
+        return Ok(Some((changes, reply)));
+    }
+    if let Some(known) = groups::again(state, command, submit.handoff.id, &submit.whole) {
+        return known.map(Some);
+    }
+    // The key is read after the handoffs: a copy of this very submission that was committed in between
+    // shows as a key without its handoff. To insert it then collides, and all is read anew.
+    if used.is_some_and(|used| used.handoff_id != submit.handoff.id) {
+        return Err(LedgerError::IdempotencyMismatch);
+    }
+    Ok(None)
+}
+
+/// The last checkpoint of the sender's run.
+pub(super) fn last_of_run<'a>(
+    state: &'a BatchState,
+    command: &Command,
+    handoff: &HandoffDraft,
+) -> Result<Option<&'a LastCheckpoint>, LedgerError> {
+    let run = (command.tenant.clone(), handoff.task_id, handoff.source_execution);
+    let last = state.runs.get(&run);
+    match last {
+        Some(last) if last.agent != handoff.source => Err(ANOTHERS_RUN),
+        _ => Ok(last),
+    }
+}
+
+/// What the ledger finds of a submission.
+struct SubmissionCheck {
+    failures: Vec<Failure>,
+    /// The cap that has no room for it.
+    over: Option<Box<CapExceeded>>,
+    /// The funds of a task that begins with it.
+    funds: Option<Box<Funds>>,
+}
+
+/// Checks a submission against its task, the sender's checkpoints, the task's funds and, where nothing else speaks
+/// against it, the caps. A handoff to itself needs a checkpoint only.
+fn check(
+    state: &BatchState,
+    command: &Command,
+    context: &Context,
+    (task, last): (&Task, Option<&LastCheckpoint>),
+    submit: &Submit,
+) -> SubmissionCheck {
+    let no_op = submit.handoff.status == HandoffStatus::NoOp;
+    let mut failures = Vec::new();
+    if !no_op {
+        let progress = task.course.progress(&submit.subtasks);
+        failures = guard(state, command, context, &submit.handoff, progress);
+    }
+    if submit.checkpoint.is_none() && last.is_none() && submit.require_checkpoint {
+        failures.push(no_checkpoint());
+    }
+    let funds = if no_op { None } else { open_funds(task, submit, context, &mut failures) };
+    let mut over = None;
+    if failures.is_empty() && !no_op {
+        let budget = (task, funds.as_deref());
+        over = caps::check(state, command, context, budget, &submit.handoff).map(Box::new);
+        failures.extend(over.as_deref().map(CapExceeded::failure));
+    }
+    SubmissionCheck { failures, over, funds }
+}
+
+/// The handoff's checkpoint with its commitment: the run's last one, or a new one with the state that the message
+/// brings, which the change stores.
+pub(super) fn checkpoint(
+    command: &Command,
+    submit: &Submit,
+    last: Option<&LastCheckpoint>,
+) -> ((CheckpointRef, [u8; 32]), Option<Change>) {
+    let handoff = &submit.handoff;
+    let execution_id = handoff.source_execution;
+    if let (None, Some(last)) = (&submit.checkpoint, last) {
+        return ((CheckpointRef { execution_id, seq: last.seq }, last.commitment), None);
+    }
+    let part = submit.checkpoint.as_ref().unwrap_or(&submit.implied_checkpoint).clone();
+    let at = CheckpointRef { execution_id, seq: last.map_or(1, |last| last.seq + 1) };
+    let commitment = part.commitment;
+    let stored = Change::Checkpoint(CheckpointRow {
+        tenant: command.tenant.clone(),
+        task_id: handoff.task_id,
+        at,
+        agent: handoff.source.clone(),
+        part,
+        created_at: command.at,
+    });
+    ((at, commitment), Some(stored))
 }
 
 /// The record of a submission, with what its message states.
-fn submitted(command: &Command, submit: &Submit, handoff: &Handoff) -> RecordDraft {
+pub(super) fn submitted(command: &Command, submit: &Submit, handoff: &Handoff) -> RecordDraft {
     let no_op = handoff.status == HandoffStatus::NoOp;
     let kind = if no_op { RecordKind::NoOp } else { RecordKind::Handoff };
     let mut draft = draft_of(command, kind, handoff);
@@ -155,6 +219,8 @@ fn submitted(command: &Command, submit: &Submit, handoff: &Handoff) -> RecordDra
     draft.personal.clone_from(&submit.personal);
     draft.safety.clone_from(&submit.safety);
     draft.residency.clone_from(&submit.residency);
+    draft.context = handoff.context;
+    draft.stream = streams::facts(handoff);
     draft
 }
 
@@ -166,8 +232,6 @@ fn stay(
     mut draft: RecordDraft,
 ) -> Vec<Change> {
     let mut changes = returns::take_out(command, task, Some(&handoff.source));
-    handoff.fencing_token = task.fence;
-    handoff.topped_up = task.topped_up;
     handoff.ended_at = Some(command.at);
     task.state_cost(&handoff.cost);
     task.updated_at = command.at;
@@ -179,11 +243,12 @@ fn stay(
 }
 
 /// Remembers what a submission's `Idempotency-Key` was used for.
-pub(super) fn remember_key(
+pub(super) fn remember_key<'a>(
     command: &Command,
     key: Option<&String>,
-    handoff: &Handoff,
+    handoff: impl Into<HandoffTerms<'a>>,
 ) -> Option<Change> {
+    let handoff = handoff.into();
     key.map(|key| {
         Change::Idempotency(IdempotencyRow {
             tenant: command.tenant.clone(),
@@ -256,11 +321,11 @@ pub(super) fn replay(known: &Handoff, whole: &[u8]) -> Decision {
             },
         ));
     }
-    Ok((Vec::new(), Reply::Submitted { handoff: known.clone(), placed: None, replayed: true }))
+    Ok((Vec::new(), Reply::Submitted { handoff: known.clone(), replayed: true }))
 }
 
 /// The task of a handoff, as it is or as it begins.
-pub(super) fn task_of(state: &BatchState, command: &Command, handoff: &Handoff) -> Task {
+pub(super) fn task_of(state: &BatchState, command: &Command, handoff: &HandoffDraft) -> Task {
     state.tasks.get(&(command.tenant.clone(), handoff.task_id)).cloned().unwrap_or_else(|| Task {
         spent: handoff.cost.spent,
         remaining: handoff.cost.remaining,
@@ -291,20 +356,25 @@ pub(super) fn new_task(command: &Command, id: TaskId, by: &AgentId) -> Task {
     }
 }
 
-/// Tells of an event.
-pub(super) fn tell(event: Event) -> Change {
+pub(super) fn publish(event: Event) -> Change {
     Change::Event(Box::new(event))
 }
 
 /// A draft that speaks of a handoff.
-pub(super) fn draft_of(command: &Command, kind: RecordKind, handoff: &Handoff) -> RecordDraft {
+pub(super) fn draft_of<'a>(
+    command: &Command,
+    kind: RecordKind,
+    handoff: impl Into<HandoffTerms<'a>>,
+) -> RecordDraft {
+    let handoff = handoff.into();
     let mut draft =
         RecordDraft::new(command.tenant.clone(), kind, command.at, command.actor.clone());
     draft.task_id = Some(handoff.task_id);
     draft.handoff_id = Some(handoff.id);
     draft.parent_handoff_id = handoff.parent_id;
     draft.status = Some(handoff.status.as_str());
-    if let Some(ruling) = &handoff.ruling {
+    if let Some(ruling) = handoff.ruling {
+        draft.group = ruling.branch.map(Into::into);
         draft.contract = contracts::named(&ruling.edge);
         draft.audit_event.clone_from(&ruling.edge.audit_event);
     }
@@ -312,7 +382,7 @@ pub(super) fn draft_of(command: &Command, kind: RecordKind, handoff: &Handoff) -
 }
 
 /// The books of a task that this handoff begins; what it asks for must be there from the start.
-fn open_funds(
+pub(super) fn open_funds(
     task: &Task,
     submit: &Submit,
     context: &Context,
@@ -321,7 +391,7 @@ fn open_funds(
     if task.handoffs > 0 || task.funds.is_some() {
         return None;
     }
-    let Handoff { source, cost, .. } = &submit.handoff;
+    let HandoffDraft { source, cost, .. } = &submit.handoff;
     let reserve = context.rules.reserve;
     let funds = Funds::open(source, cost, submit.declared_budget, task.topped_up, reserve);
     failures.extend(short(&funds, None, source, cost));
@@ -352,13 +422,14 @@ pub(super) fn suspend_lease(
 
 /// What only the ledger can say of a submission, under the task's lock: what it follows, the loop guard and
 /// the budget relay. A message that names the wrong parent is measured against the right one.
-pub(super) fn guard(
+pub(super) fn guard<'a>(
     state: &BatchState,
     command: &Command,
     context: &Context,
-    handoff: &Handoff,
+    handoff: impl Into<HandoffTerms<'a>>,
     completed: i64,
 ) -> Vec<Failure> {
+    let handoff = handoff.into();
     let edges = edges_of(state, command, handoff.task_id);
     let task = state.tasks.get(&(command.tenant.clone(), handoff.task_id));
     let find = |id| state.handoffs.get(&(command.tenant.clone(), id));
@@ -368,16 +439,42 @@ pub(super) fn guard(
         let own = |one: &&Handoff| {
             one.tenant == command.tenant
                 && one.task_id == handoff.task_id
-                && lineage::reached(one, &handoff.source)
+                && lineage::reached(one, handoff.source)
         };
         let reached: Vec<&Handoff> = state.handoffs.values().filter(own).collect();
-        if let Err(found) = lineage::check(task, parent, &handoff.source, &reached) {
-            parent = found.expected;
-            failures.push(found.failure);
+        if let Err(mismatch) = lineage::check(task, parent, handoff.source, &reached) {
+            parent = mismatch.expected;
+            failures.push(mismatch.failure);
         }
     }
     let parent = parent.and_then(find);
-    let rule = handoff.ruling.as_ref().map(|ruling| &ruling.edge);
+    failures.extend(check_budget(task, &edges, parent, handoff.source, handoff.cost));
+    failures.extend(check_hop(task, &edges, context, handoff, completed));
+    failures
+}
+
+/// What the loop guard alone says of a submission.
+pub(super) fn loop_guard<'a>(
+    state: &BatchState,
+    command: &Command,
+    context: &Context,
+    handoff: impl Into<HandoffTerms<'a>>,
+    completed: i64,
+) -> Vec<Failure> {
+    let handoff = handoff.into();
+    let edges = edges_of(state, command, handoff.task_id);
+    let task = state.tasks.get(&(command.tenant.clone(), handoff.task_id));
+    check_hop(task, &edges, context, handoff, completed)
+}
+
+fn check_hop(
+    task: Option<&Task>,
+    edges: &[&Edge],
+    context: &Context,
+    handoff: HandoffTerms<'_>,
+    completed: i64,
+) -> Vec<Failure> {
+    let rule = handoff.ruling.map(|ruling| &ruling.edge);
     let limits = LoopLimits {
         max_hops: context.rules.max_hops,
         max_edge_repeats: rule
@@ -385,14 +482,12 @@ pub(super) fn guard(
             .map_or(context.rules.max_edge_repeats, i64::from),
         contract: rule.and_then(|edge| edge.loop_guard.as_ref()),
     };
-    let hop = Hop { source: &handoff.source, target: &handoff.target, completed };
-    failures.extend(check_budget(task, &edges, parent, &handoff.source, &handoff.cost));
-    failures.extend(check_loop(task, &edges, hop, limits));
-    failures
+    let hop = Hop { source: handoff.source, target: handoff.target, completed };
+    check_loop(task, edges, hop, limits)
 }
 
 /// The sender must keep checkpoints and has none.
-fn no_checkpoint() -> Failure {
+pub(super) fn no_checkpoint() -> Failure {
     Failure::new(
         Stage::Completeness,
         Code::IncompleteContext,

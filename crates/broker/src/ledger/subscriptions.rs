@@ -6,8 +6,8 @@ use super::command::{
 };
 use super::decide::{Decided, Decision};
 use super::plan::Change;
-use super::submit::tell;
-use handoffd_core::domain::event::{Event, EventType, Subscriber};
+use super::submit::publish;
+use handoffd_core::domain::event::{Alert, Event, EventType, Subscriber};
 use handoffd_core::domain::ids::AgentId;
 use handoffd_core::evidence::record::{RecordContent, RecordDraft, RecordKind, RecordParty};
 use handoffd_store::store::BatchState;
@@ -122,7 +122,7 @@ pub(super) fn disable(
             row.subscription.disabled_reason = Some(disable.reason.to_owned());
             row.updated_at = command.at;
             let event = Event::new(EventType::AlertRaised, command.tenant.clone(), command.at)
-                .with("alert", "SUBSCRIPTION_DISABLED")
+                .with("alert", Alert::SubscriptionDisabled.as_str())
                 .with("subscriptionId", id.to_string());
             (Some(row), event)
         }
@@ -143,7 +143,7 @@ pub(super) fn disable(
         row.map(|row: SubscriptionRow| Change::Subscription(Box::new(row))).into_iter().collect();
     changes.push(Change::Record(Box::new(draft)));
     changes.push(Change::Cursor(cursor, CursorChange::Active(false)));
-    changes.push(tell(event.with("reason", disable.reason)));
+    changes.push(publish(event.with("reason", disable.reason)));
     (changes, Reply::Done)
 }
 

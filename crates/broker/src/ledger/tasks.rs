@@ -6,12 +6,14 @@ use super::command::{
 };
 use super::context::Context;
 use super::decide::Decision;
+use super::groups;
 use super::plan::Change;
 use super::returns;
-use super::submit::tell;
-use handoffd_core::domain::escalation::EscalationStatus;
+use super::streams;
+use super::submit::publish;
+use handoffd_core::domain::escalation::{EscalationOutcome, EscalationStatus};
 use handoffd_core::domain::event::{Event, EventType};
-use handoffd_core::domain::handoff::HandoffStatus;
+use handoffd_core::domain::group::GroupStatus;
 use handoffd_core::domain::ids::{AgentId, Micros, TaskId};
 use handoffd_core::domain::task::{Task, TaskEvent, TaskStatus};
 use handoffd_core::evidence::record::{RecordContent, RecordDraft, RecordKind};
@@ -55,18 +57,21 @@ pub(super) fn complete(
     }
     if let Some(agent) = &complete.by {
         returns::may_end(state, command, &task, agent)?;
+        for id in open_of(state, command, task.id) {
+            streams::must_be_whole(&state.handoffs[&(command.tenant.clone(), id)])?;
+        }
     }
     task.status = next;
     let mut changes = finish_open(state, command, context, &mut task)?;
     changes.extend(returns::take_out(command, &mut task, None));
-    changes.extend(close_escalation(state, command, &task, "COMPLETE"));
+    changes.extend(close_escalation(state, command, &task, EscalationOutcome::Complete));
     changes.push(Change::Record(Box::new(draft_of(
         command,
         RecordKind::TaskCompleted,
         &task,
         Some(&complete.content),
     ))));
-    changes.push(tell(Event::of_task(EventType::TaskCompleted, &task, command.at)));
+    changes.push(publish(Event::of_task(EventType::TaskCompleted, &task, command.at)));
     task.updated_at = command.at;
     changes.push(Change::Task(task.clone()));
     Ok((changes, Reply::Task(task)))
@@ -87,11 +92,12 @@ pub(super) fn finish_open(
     context: &Context,
     task: &mut Task,
 ) -> Result<Vec<Change>, LedgerError> {
-    let mut changes = Vec::new();
+    let mut changes = groups::end(command, task, GroupStatus::Canceled, Some("TASK_COMPLETED"));
     for id in open_of(state, command, task.id) {
         let handoff = &state.handoffs[&(command.tenant.clone(), id)];
         let mut case = Case::of(state, command, context, task.clone(), handoff.clone());
-        if handoff.status == HandoffStatus::Accepted && handoff.target == task.holder {
+        let held = handoff.status.is_held() && handoff.target == task.holder;
+        if held && !handoff.is_streaming() {
             case.complete(None, None)?;
         } else {
             case.withdraw("TASK_COMPLETED")?;
@@ -133,11 +139,11 @@ pub(super) fn cancel(
     if !first && changes.is_empty() {
         return Ok((Vec::new(), Reply::Task(task)));
     }
-    changes.extend(close_escalation(state, command, &task, "CANCEL"));
+    changes.extend(close_escalation(state, command, &task, EscalationOutcome::Cancel));
     if first {
         let draft = draft_of(command, RecordKind::TaskCanceled, &task, Some(&cancel.content));
         changes.push(Change::Record(Box::new(draft)));
-        changes.push(tell(Event::of_task(EventType::TaskCanceled, &task, command.at)));
+        changes.push(publish(Event::of_task(EventType::TaskCanceled, &task, command.at)));
     }
     task.updated_at = command.at;
     changes.push(Change::Task(task.clone()));
@@ -152,11 +158,11 @@ pub(super) fn withdraw_open(
     task: &mut Task,
     grace_until: Micros,
 ) -> Result<Vec<Change>, LedgerError> {
-    let mut changes = Vec::new();
+    let mut changes = groups::end(command, task, GroupStatus::Canceled, Some("TASK_CANCELED"));
     for id in open_of(state, command, task.id) {
         let handoff = &state.handoffs[&(command.tenant.clone(), id)];
         let mut case = Case::of(state, command, context, task.clone(), handoff.clone());
-        if handoff.status == HandoffStatus::Accepted && grace_until > command.at {
+        if handoff.status.is_held() && grace_until > command.at {
             let until = handoff.deadline_at.map_or(grace_until, |at| at.min(grace_until));
             if handoff.deadline_at == Some(until) {
                 continue;
@@ -177,7 +183,7 @@ fn close_escalation(
     state: &BatchState,
     command: &Command,
     task: &Task,
-    resolution: &str,
+    outcome: EscalationOutcome,
 ) -> Vec<Change> {
     let mut changes = Vec::new();
     for row in state.escalations.values() {
@@ -188,12 +194,12 @@ fn close_escalation(
         row.status = EscalationStatus::Resolved;
         row.resolved_at = Some(command.at);
         row.resolved_by = Some(person(command));
-        row.resolution = Some(resolution.to_owned());
+        row.resolution = Some(outcome);
         let mut draft = draft_of(command, RecordKind::EscalationResolved, task, None);
         draft.handoff_id = row.handoff_id;
         // A status beside a handoff's id is the handoff's.
         draft.status = draft.status.filter(|_| row.handoff_id.is_none());
-        draft.reason = Some(resolution.to_owned());
+        draft.reason = Some(outcome.as_str().to_owned());
         changes.push(Change::Escalation(row));
         changes.push(Change::Record(Box::new(draft)));
     }
@@ -207,7 +213,7 @@ pub(super) fn person(command: &Command) -> String {
         .key_id
         .clone()
         .or_else(|| actor.agent_id.as_ref().map(AgentId::to_string))
-        .unwrap_or_else(|| actor.role.clone())
+        .unwrap_or_else(|| actor.role.as_str().to_owned())
 }
 
 /// Adds to a task's budget.
@@ -226,7 +232,7 @@ pub(super) fn top_up(state: &BatchState, command: &Command, top_up: &TopUp) -> D
     let event = Event::of_task(EventType::TaskBudgetChanged, &task, command.at)
         .with("addedUSD", top_up.add.as_f64())
         .with("remainingUSD", task.left().as_f64());
-    let changes = vec![Change::Task(task.clone()), Change::Record(Box::new(draft)), tell(event)];
+    let changes = vec![Change::Task(task.clone()), Change::Record(Box::new(draft)), publish(event)];
     Ok((changes, Reply::Task(task)))
 }
 

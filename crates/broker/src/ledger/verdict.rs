@@ -3,14 +3,20 @@
 use std::time::Duration;
 
 use super::case::Case;
-use super::command::{Command, Expire, Lease, LedgerError, Outcome, Reply, Settle, Verdict, Word};
+use super::command::{
+    Command, Compress, Expire, Lease, LedgerError, Outcome, Reply, Settle, Verdict, VerdictKind,
+};
 use super::context::Context;
 use super::decide::Decision;
 use super::failing::HandoffFailure;
+use super::groups;
 use super::plan::Change;
 use super::returns;
+use super::streams;
+use super::submit::draft_of;
 use handoffd_core::domain::handoff::{HANDED_ON, HandoffEvent, HandoffStatus};
 use handoffd_core::domain::ids::Micros;
+use handoffd_core::domain::question::ANSWER_TIMEOUT;
 use handoffd_core::domain::ruling::Trigger;
 use handoffd_core::domain::task::TaskStatus;
 use handoffd_core::evidence::record::{RecordContent, RecordKind};
@@ -30,13 +36,13 @@ pub(super) fn verdict(
         return Err(LedgerError::StaleLease);
     }
     let content = verdict.content.as_ref();
-    let event = match verdict.word {
-        Word::Accept => HandoffEvent::Accept,
-        Word::Reject(_) => HandoffEvent::Reject,
-        Word::Complete => HandoffEvent::Complete,
-        Word::Fail(_) => HandoffEvent::Fail,
-        Word::Heartbeat => {
-            if case.handoff.status != HandoffStatus::Accepted {
+    let event = match verdict.kind {
+        VerdictKind::Accept => HandoffEvent::Accept,
+        VerdictKind::Reject(_) => HandoffEvent::Reject,
+        VerdictKind::Complete => HandoffEvent::Complete,
+        VerdictKind::Fail(_) => HandoffEvent::Fail,
+        VerdictKind::Heartbeat => {
+            if !case.handoff.status.is_held() {
                 return Err(LedgerError::Conflict(format!(
                     "a handoff that is {} has no lease to extend",
                     case.handoff.status.as_str()
@@ -48,8 +54,10 @@ pub(super) fn verdict(
                         .to_owned(),
                 ));
             }
-            if case.handoff.deadline_at.is_none() {
-                // It handed on and waits: there is no lease that runs.
+            if case.handoff.deadline_at.is_none()
+                || case.handoff.status == HandoffStatus::InputRequired
+            {
+                // It handed on, or asked, and waits: there is no lease that runs.
                 return Ok(case.unchanged());
             }
             case.handoff.deadline_at = Some(verdict.lease_until);
@@ -58,7 +66,7 @@ pub(super) fn verdict(
     };
     if case.handoff.status.next(event)? == case.handoff.status {
         let says_more = content.is_some() || verdict.spent.is_some();
-        if verdict.word == Word::Complete
+        if verdict.kind == VerdictKind::Complete
             && says_more
             && case.handoff.reason.as_deref() == Some(HANDED_ON)
         {
@@ -67,22 +75,26 @@ pub(super) fn verdict(
         }
         return Ok(case.unchanged());
     }
-    match &verdict.word {
-        Word::Accept => case.accept(verdict.lease_until, content)?,
-        Word::Reject(reason) => {
+    if matches!(verdict.kind, VerdictKind::Complete | VerdictKind::Fail(_)) {
+        groups::may_end(&case.task, &case.handoff)?;
+    }
+    match &verdict.kind {
+        VerdictKind::Accept => case.accept(verdict.lease_until, content)?,
+        VerdictKind::Reject(reason) => {
             case.undo(&rejected(reason, content))?;
         }
-        Word::Fail(reason) => {
+        VerdictKind::Fail(reason) => {
             case.undo(&HandoffFailure { spent: verdict.spent, ..failed(reason, content) })?;
         }
-        Word::Complete => {
+        VerdictKind::Complete => {
             if case.handoff.status == HandoffStatus::Pending {
                 case.accept(verdict.lease_until, None)?;
             }
+            streams::must_be_whole(&case.handoff)?;
             returns::may_complete(&case.task, &case.handoff)?;
             case.complete(content, verdict.spent)?;
         }
-        Word::Heartbeat => {}
+        VerdictKind::Heartbeat => {}
     }
     Ok(case.close())
 }
@@ -153,6 +165,32 @@ pub(super) fn settle(
     Ok(case.close())
 }
 
+/// The compressed message becomes what the receiver gets. Only the current attempt's claimant decides that, and only
+/// once: what was sent does not change.
+pub(super) fn compress(state: &BatchState, command: &Command, compress: &Compress) -> Decision {
+    let key = (command.tenant.clone(), compress.handoff_id);
+    let handoff = state
+        .handoffs
+        .get(&key)
+        .filter(|handoff| handoff.task_id == compress.task_id)
+        .ok_or(LedgerError::NotFound("handoff"))?;
+    if handoff.sent_id == Some(compress.content.id) {
+        // It was committed, and the answer was lost.
+        return Ok((Vec::new(), Reply::Recorded));
+    }
+    let current = state.outbox.get(&key).is_some_and(|row| row.attempt == compress.attempt);
+    if !current || handoff.status != HandoffStatus::Pending || handoff.sent_id.is_some() {
+        return Ok((Vec::new(), Reply::Superseded));
+    }
+    let mut handoff = handoff.clone();
+    handoff.sent_id = Some(compress.content.id);
+    let mut draft = draft_of(command, RecordKind::Compressed, &handoff);
+    draft.content = Some(compress.content.clone());
+    draft.compression = Some(compress.facts.clone());
+    let changes = vec![Change::Handoff(handoff), Change::Record(Box::new(draft))];
+    Ok((changes, Reply::Recorded))
+}
+
 /// A claim from an inbox gets a token of its own, so that a claimant whose claim ran out is late.
 pub(super) fn lease(
     state: &BatchState,
@@ -196,7 +234,9 @@ pub(super) fn expire(
 ) -> Decision {
     let mut case = Case::open(state, command, context, expire.task_id, expire.handoff_id)?;
     let due = case.handoff.deadline_at.is_some_and(|deadline| deadline <= command.at);
-    if case.handoff.status.is_final() || !due {
+    let stream_due = case.handoff.stream.as_ref().and_then(|stream| stream.due_at);
+    let idle = stream_due.is_some_and(|deadline| deadline <= command.at);
+    if case.handoff.status.is_final() || !(due || idle) {
         return Ok(case.unchanged());
     }
     if case.task.status == TaskStatus::Canceled {
@@ -204,10 +244,14 @@ pub(super) fn expire(
         case.withdraw("TASK_CANCELED")?;
         return Ok(case.close());
     }
-    let (trigger, reason) = if case.handoff.status == HandoffStatus::Accepted {
-        (Trigger::Error, "LEASE_EXPIRED")
-    } else {
-        (Trigger::Timeout, "VERDICT_TIMEOUT")
+    if idle && !due {
+        case.undo(&streams::idle())?;
+        return Ok(case.close());
+    }
+    let (trigger, reason) = match case.handoff.status {
+        HandoffStatus::Accepted => (Trigger::Error, "LEASE_EXPIRED"),
+        HandoffStatus::InputRequired => (Trigger::Error, ANSWER_TIMEOUT),
+        _ => (Trigger::Timeout, "VERDICT_TIMEOUT"),
     };
     case.undo(&expired(reason, trigger))?;
     Ok(case.close())

@@ -1,4 +1,4 @@
-//! Who waits for what to happen to something, on this broker.
+//! Waits for changes of one thing, on this broker.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::watch;
 
-/// Who waits for what; each is told with a value what it has become.
+/// The waits by key; a change wakes each with a value.
 pub(super) struct Waiters<K, V> {
     by_key: Mutex<HashMap<K, (watch::Sender<V>, usize)>>,
 }
@@ -20,18 +20,18 @@ impl<K, V> Default for Waiters<K, V> {
 impl<K: Eq + Hash + Clone, V: Default> Waiters<K, V> {
     pub(super) fn watch(self: &Arc<Self>, key: K) -> Watch<K, V> {
         let mut map = self.by_key.lock().unwrap_or_else(PoisonError::into_inner);
-        let (told, count) =
+        let (changes, count) =
             map.entry(key.clone()).or_insert_with(|| (watch::Sender::new(V::default()), 0));
         *count += 1;
-        let (told, waiting) = (told.subscribe(), *count);
-        Watch { waiters: Arc::clone(self), told, key, waiting }
+        let (changes, waiting) = (changes.subscribe(), *count);
+        Watch { waiters: Arc::clone(self), changes, key, waiting }
     }
 
-    /// Tells who waits; whether anybody did.
+    /// Wakes the waits for a key; false where there are none.
     pub(super) fn wake(&self, key: &K, value: impl FnOnce() -> V) -> bool {
         let map = self.by_key.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some((told, _)) = map.get(key) else { return false };
-        told.send_replace(value());
+        let Some((changes, _)) = map.get(key) else { return false };
+        changes.send_replace(value());
         true
     }
 
@@ -44,19 +44,19 @@ impl<K: Eq + Hash + Clone, V: Default> Waiters<K, V> {
 /// A wait for changes of one thing.
 pub struct Watch<K: Eq + Hash, V = ()> {
     waiters: Arc<Waiters<K, V>>,
-    told: watch::Receiver<V>,
+    changes: watch::Receiver<V>,
     key: K,
     /// How many waited for the same thing when this wait began, counting it.
     pub(super) waiting: usize,
 }
 
 impl<K: Eq + Hash, V: Clone> Watch<K, V> {
-    /// Resolves at the next change since this wait began or since the last that it told of, with what was
-    /// said of the latest. Nothing is missed where it is dropped before.
+    /// Resolves at the next change since this wait began or since the last one that it returned, with the value of
+    /// the latest. A dropped call misses nothing.
     pub async fn changed(&mut self) -> V {
         // The other end lives as long as somebody waits.
-        let _ = self.told.changed().await;
-        self.told.borrow_and_update().clone()
+        let _ = self.changes.changed().await;
+        self.changes.borrow_and_update().clone()
     }
 }
 

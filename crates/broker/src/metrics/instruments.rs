@@ -9,16 +9,12 @@ use prometheus::{
 
 type Result<T> = std::result::Result<T, prometheus::Error>;
 
-/// The description of an instrument.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InstrumentDescription {
-    /// Metric name.
     pub name: String,
-    /// Help text.
     pub help: String,
     /// `counter`, `gauge` or `histogram`.
     pub kind: &'static str,
-    /// Label names.
     pub labels: Vec<String>,
 }
 
@@ -30,6 +26,21 @@ const FINE_SECONDS: [f64; 12] =
     [0.000_05, 0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.25, 1.0];
 /// Seconds for each pair of agents: the seed's limits, and little more, for there are many pairs.
 const PAIR_SECONDS: [f64; 7] = [0.05, 0.2, 0.5, 1.0, 2.0, 5.0, 60.0];
+/// Tokens of a message: up to the largest windows.
+const TOKENS: [f64; 10] = [
+    500.0,
+    1_000.0,
+    2_500.0,
+    5_000.0,
+    10_000.0,
+    25_000.0,
+    50_000.0,
+    100_000.0,
+    250_000.0,
+    1_000_000.0,
+];
+/// Shares of a sender's spending, around the seed's bound.
+const COST_SHARES: [f64; 6] = [0.005, 0.01, 0.02, 0.05, 0.1, 0.5];
 /// Shares of a whole, and beyond.
 const SHARES: [f64; 8] = [0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 1.0, 1.25];
 const PAIR: [&str; 3] = ["tenant", "source", "target"];
@@ -164,13 +175,73 @@ instruments! {
             "Refused submissions by class of reason, once under each class: validation, safety, access, loop.",
             &["class"],
         ),
+        pub context_tokens: histograms(
+            "handoff_context_tokens",
+            "Tokens of a submitted message as its receiver gets it, by what became of it: none, flag, compress, refuse.",
+            &TOKENS,
+            &["action"],
+        ),
+        pub context_parts: counters(
+            "handoff_context_part_tokens_total",
+            "Tokens of submitted messages by part: summary, turns, state, tools, context.",
+            &["part"],
+        ),
+        pub compressions: counters(
+            "handoff_compressions_total",
+            "Messages compressed for their receivers, by compressor: extractive, model, trimming.",
+            &["by"],
+        ),
+        pub compressions_over: counter(
+            "handoff_compressions_over_limit_total",
+            "Compressed messages that are over their receiver's limit all the same: turns that stay, or the state, are too large.",
+        ),
+        pub compression_fallbacks: counters(
+            "handoff_compression_fallbacks_total",
+            "Compressions for which the embedded compressor took the model's place, by reason.",
+            &["reason"],
+        ),
+        pub compression_facts: counters(
+            "handoff_compression_facts_total",
+            "Facts of what was replaced: kept by the summary, appended by the fidelity check, lost.",
+            &["result"],
+        ),
+        pub compression_seconds: histogram(
+            "handoff_compression_seconds",
+            "Time to compress a message, a model's answer included.",
+            &SECONDS,
+        ),
+        pub compression_cost_share: histogram(
+            "handoff_compression_cost_share",
+            "Cost of a model's summary as a share of what the sender says it has spent (the bound is 0.05).",
+            &COST_SHARES,
+        ),
+        pub chunks: counters(
+            "handoff_chunks_total",
+            "Chunks of handoffs in pieces, by outcome: taken, replayed, out_of_order, refused, sent, retried.",
+            &["outcome"],
+        ),
+        pub streams_opened: counter(
+            "handoff_streams_opened_total",
+            "Handoffs committed whose message comes in pieces.",
+        ),
+        pub streams_ended: counters(
+            "handoff_streams_ended_total",
+            "Streams of handoffs that ended, by outcome: closed, aborted, timeout, refused, ended.",
+            &["outcome"],
+        ),
+        pub chunk_seconds: histograms(
+            "handoff_chunk_seconds",
+            "Time from the commit of a chunk until its receiver has it, by transport: webhook, pull.",
+            &SECONDS,
+            &["transport"],
+        ),
         pub safety_flagged: counter(
             "handoff_safety_flagged_total",
             "Submissions with a safety finding, refused or only observed.",
         ),
         pub safety_findings: counters(
             "handoff_safety_findings_total",
-            "Safety findings that refuse, by rule.",
+            "Safety findings that refuse a message or a result, by rule.",
             &["rule"],
         ),
         pub cap_refusals: counters(
@@ -183,9 +254,14 @@ instruments! {
             "How full a rolling cap is (spent and reserved, of what it allows) at each entry, by scope (tenant or agent) and unit (usd or tokens).",
             &SHARES, &["scope", "unit"],
         ),
+        pub safety_marked: counters(
+            "handoff_safety_marked_total",
+            "Orders inside tools' outputs and data that were marked, by rule.",
+            &["rule"],
+        ),
         pub safety_observed: counters(
             "handoff_safety_observed_total",
-            "Safety findings that were recorded without refusing the handoff, by rule.",
+            "Safety findings that refuse neither the message nor the result they are in, by rule.",
             &["rule"],
         ),
         pub classifier_verdicts: counters(
@@ -295,9 +371,19 @@ instruments! {
             "Handoffs by the status they reached.",
             &["status"],
         ),
+        pub questions: counters(
+            "handoff_questions_total",
+            "Questions of receivers to the senders of their handoffs, by what was committed: asked or answered.",
+            &["event"],
+        ),
         pub rollbacks: counter(
             "handoff_rollbacks_total",
             "Tasks rolled back to their sender's checkpoint.",
+        ),
+        pub groups: counters(
+            "handoff_groups_total",
+            "Handoffs to several receivers that ended, by what they asked for and what they came to.",
+            &["join", "outcome"],
         ),
         pub events: counters("handoff_events_total", "Events by type.", &["type"]),
         pub event_deliveries: counters(
@@ -360,6 +446,16 @@ instruments! {
             "handoff_http_request_duration_seconds",
             "HTTP request duration by route.",
             &SECONDS, &["route"],
+        ),
+        pub door_calls: counters(
+            "handoff_door_calls_total",
+            "Calls by door, operation and outcome.",
+            &["door", "operation", "outcome"],
+        ),
+        pub door_seconds: histograms(
+            "handoff_door_call_duration_seconds",
+            "Call duration by door and operation, waits included.",
+            &SECONDS, &["door", "operation"],
         ),
         pub erasures: counter("handoff_erasures_total", "Completed erasures of data subjects."),
         pub personal_data_erased: counter(
@@ -435,7 +531,6 @@ instruments! {
 }
 
 instruments! {
-    /// Instruments of the archive.
     pub struct ArchiveMetrics {
         pub contents: counter("handoff_archive_contents_total", "Contents moved to the archive."),
         pub bytes: counter(

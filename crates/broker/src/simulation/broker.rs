@@ -14,12 +14,15 @@ use super::dice::{below, pause};
 use super::wire::Wire;
 use super::world::{SkewedClock, World};
 use crate::brokers::{self, beat};
+use crate::compress::CompressionStep;
 use crate::directory::Directory;
 use crate::dispatch::backoff::RetryPolicy;
 use crate::dispatch::breaker::BreakerSettings;
 use crate::dispatch::budget::BudgetSettings;
+use crate::dispatch::chunks::{self, ChunkSender};
 use crate::dispatch::dispatcher::{self, Dispatcher};
 use crate::dispatch::inboxes::Inboxes;
+use crate::dispatch::webhook::Post;
 use crate::ledger::command::{Command, LedgerError, Reply};
 use crate::ledger::context::Rules;
 use crate::ledger::{self, Ledger, Outbound, Outgoing};
@@ -27,6 +30,7 @@ use crate::metrics::Metrics;
 use crate::recovery::Sweeper;
 use crate::vault::Vault;
 use handoffd_core::domain::redaction::RedactionPolicy;
+use handoffd_core::domain::window::ContextSettings;
 use handoffd_core::gate::schema::Schemas;
 use handoffd_store::clock::Clock;
 use handoffd_store::store::memory::{StoreEffect, StoreLine};
@@ -156,12 +160,12 @@ impl StoreLine for FaultyStoreConnection {
     }
 }
 
-/// A running broker.
 pub(super) struct Broker {
     pub(super) host: Arc<Host>,
     pub(super) store: Arc<dyn Store>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) ledger: Ledger,
+    pub(super) compression: Arc<CompressionStep>,
     pub(super) stopping: CancellationToken,
 }
 
@@ -200,6 +204,15 @@ impl Broker {
     ) -> Self {
         let (tracker, stopping) = (TaskTracker::new(), CancellationToken::new());
         let directory = Arc::new(Directory::new(Arc::clone(&store), Arc::clone(&clock), CACHED));
+        let compression = Arc::new(CompressionStep {
+            directory: Arc::clone(&directory),
+            clock: Arc::clone(&clock),
+            metrics: Arc::clone(&METRICS),
+            settings: ContextSettings { keep_turns: 2, ..ContextSettings::default() },
+            model: None,
+            stopping: stopping.clone(),
+        });
+        let wire = Arc::new(Wire { world: Arc::clone(world), host: Arc::clone(&host) });
         let (dispatcher, nudges) = Dispatcher::new(
             dispatcher::DispatcherDependencies {
                 store: Arc::clone(&store),
@@ -207,8 +220,9 @@ impl Broker {
                 vault: VAULT.clone(),
                 clock: Arc::clone(&clock),
                 metrics: Arc::clone(&METRICS),
-                post: Arc::new(Wire { world: Arc::clone(world), host: Arc::clone(&host) }),
+                post: Arc::clone(&wire) as Arc<dyn Post>,
                 schemas: Arc::clone(&SCHEMAS),
+                compression: Arc::clone(&compression),
                 redaction: Arc::new(RedactionPolicy::default()),
                 settings: dispatcher_settings(),
                 broker: host.name.clone(),
@@ -227,6 +241,22 @@ impl Broker {
         );
         dispatcher.settle_with(ledger.clone());
         tracker.spawn(dispatcher.run(nudges));
+        let sender = ChunkSender::new(
+            chunks::ChunkSenderDependencies {
+                store: Arc::clone(&store),
+                directory: Arc::clone(&directory),
+                vault: VAULT.clone(),
+                clock: Arc::clone(&clock),
+                metrics: Arc::clone(&METRICS),
+                post: wire,
+                ledger: ledger.clone(),
+                settings: chunk_sender_settings(),
+                broker: host.name.clone(),
+                stopping: stopping.clone(),
+            },
+            tracker.clone(),
+        );
+        tracker.spawn(sender.run());
         let (name, ending) = (host.name.clone(), stopping.clone());
         tracker.spawn(beat(Arc::clone(&store), Arc::clone(&clock), name, SILENCE, ending));
         let inboxes = Inboxes {
@@ -255,7 +285,7 @@ impl Broker {
             stopping: stopping.clone(),
         };
         tracker.spawn(sweeper.run());
-        Self { host, store, clock, ledger, stopping }
+        Self { host, store, clock, ledger, compression, stopping }
     }
 
     /// Ends the broker at once, as SIGKILL does: completed operations stay, no other follows.
@@ -280,7 +310,7 @@ impl Broker {
         let handled = async {
             self.host.moves().await;
             match outgoing {
-                Some(outgoing) => Ok(self.ledger.submit(command, outgoing).await?),
+                Some(outgoing) => Ok(self.ledger.submit(command, outgoing).await?.reply),
                 None => self.ledger.handle(command).await,
             }
         };
@@ -293,13 +323,22 @@ impl Broker {
     }
 }
 
+/// Attempts at a handoff, and at the end of a stream whose handoff has ended.
+pub(super) const ATTEMPTS: u32 = 4;
+
+const RETRY: RetryPolicy = RetryPolicy {
+    base: Duration::from_millis(200),
+    cap: Duration::from_secs(1),
+    max_attempts: ATTEMPTS,
+};
+
+const fn chunk_sender_settings() -> chunks::ChunkSenderSettings {
+    chunks::ChunkSenderSettings { retry: RETRY, lease: SILENCE, poll: PERIOD, at_once: 4 }
+}
+
 fn dispatcher_settings() -> dispatcher::DispatcherSettings {
     dispatcher::DispatcherSettings {
-        retry: RetryPolicy {
-            base: Duration::from_millis(200),
-            cap: Duration::from_secs(1),
-            max_attempts: 4,
-        },
+        retry: RETRY,
         max_in_flight: 2 + below(6) as usize,
         breaker: BreakerSettings { cool_down_cap: Duration::from_secs(2), ..Default::default() },
         budget: BudgetSettings::default(),

@@ -15,14 +15,18 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::audit::{LogCheck, verify_log};
+use handoffd_core::domain::ids::Micros;
 use handoffd_store::clock::seeded::Seeded;
+use handoffd_store::store::streams::StreamStore;
 use handoffd_store::store::{AgentRow, BatchStore, DirectoryStore, LogStore, Needs, Writes};
 
 mod asks;
 mod books;
 mod broker;
 mod dice;
+mod lines;
 mod people;
+mod pieces;
 mod receivers;
 mod senders;
 mod wire;
@@ -45,6 +49,10 @@ struct SimulationRun {
     trace: String,
     handoffs: u64,
     attempts: u64,
+    /// Chunks that were committed, and those that were sent by webhook.
+    chunks: [u64; 2],
+    /// Messages that were compressed.
+    compressed: u64,
     records: u64,
     time: Duration,
 }
@@ -75,6 +83,7 @@ async fn schedule(traced: bool) -> SimulationRun {
         (0..=below(3)).map(|_| tokio::spawn(senders::send(Arc::clone(&world)))).collect();
     tokio::spawn(receivers::pull(Arc::clone(&world), receivers::puller()));
     tokio::spawn(people::operate(Arc::clone(&world)));
+    tokio::spawn(senders::answer(Arc::clone(&world)));
     tokio::spawn(people::trouble(Arc::clone(&world)));
     tokio::time::sleep(pause(1_000, 5_000)).await;
     world.calm();
@@ -87,7 +96,12 @@ async fn schedule(traced: bool) -> SimulationRun {
     let deadline = tokio::time::Instant::now() + REST;
     loop {
         let unrest = world.books().unrest();
-        let Some(why) = unrest else { break };
+        let Some(why) = (match unrest {
+            None => unsent(&world).await,
+            some => some,
+        }) else {
+            break;
+        };
         if tokio::time::Instant::now() > deadline {
             world.books().violate(|| format!("no rest: {why}"));
         }
@@ -98,11 +112,16 @@ async fn schedule(traced: bool) -> SimulationRun {
     }
     let records = settle_up(&world).await;
     let (handoffs, attempts) = world.books().counts();
+    // Each in a statement of its own, as each locks the books.
+    let chunks = world.books().chunk_counts();
+    let compressed = world.books().compressed_count();
     let ran = SimulationRun {
         violation: world.books().violation(),
         trace: world.trace(),
         handoffs: handoffs as u64,
         attempts: attempts as u64,
+        chunks,
+        compressed,
         records,
         time: world.elapsed(),
     };
@@ -111,7 +130,13 @@ async fn schedule(traced: bool) -> SimulationRun {
     ran
 }
 
-/// Registers the agents.
+/// A stream with chunks that its webhook receiver was not sent.
+async fn unsent(world: &World) -> Option<String> {
+    // Behind every pause and lease.
+    let due = world.store.list_due_lines(Micros(i64::MAX), 1).await.unwrap_or_default();
+    due.first().map(|(_, id)| format!("chunks of {} were not sent", books::short(*id)))
+}
+
 async fn register(world: &World) {
     let (tenant, now) = (tenant(), world.now());
     world.store.ensure_tenant(&tenant, "log", now).await.expect("a log");
@@ -182,6 +207,7 @@ fn whatever_goes_wrong_the_promises_hold() {
     let next = AtomicU64::new(first);
     let failed = AtomicU64::new(u64::MAX);
     let [handoffs, attempts, records, seconds] = [const { AtomicU64::new(0) }; 4];
+    let [chunks, sent, compressed] = [const { AtomicU64::new(0) }; 3];
     let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     std::thread::scope(|scope| {
         for _ in 0..threads {
@@ -194,6 +220,9 @@ fn whatever_goes_wrong_the_promises_hold() {
                     let ran = run(seed, false);
                     handoffs.fetch_add(ran.handoffs, Ordering::Relaxed);
                     attempts.fetch_add(ran.attempts, Ordering::Relaxed);
+                    chunks.fetch_add(ran.chunks[0], Ordering::Relaxed);
+                    sent.fetch_add(ran.chunks[1], Ordering::Relaxed);
+                    compressed.fetch_add(ran.compressed, Ordering::Relaxed);
                     records.fetch_add(ran.records, Ordering::Relaxed);
                     seconds.fetch_add(ran.time.as_secs(), Ordering::Relaxed);
                     if ran.violation.is_some() {
@@ -210,10 +239,14 @@ fn whatever_goes_wrong_the_promises_hold() {
         tell(seed, &violation);
     }
     println!(
-        "{schedules} schedules of {} s in all: {} handoffs, {} attempts, {} records; no violation",
+        "{schedules} schedules of {} s in all: {} handoffs, {} attempts, {} chunks, {} sent by webhook, \
+         {} compressed, {} records; no violation",
         seconds.into_inner(),
         handoffs.into_inner(),
         attempts.into_inner(),
+        chunks.into_inner(),
+        sent.into_inner(),
+        compressed.into_inner(),
         records.into_inner()
     );
 }

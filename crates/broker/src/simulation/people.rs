@@ -16,6 +16,7 @@ use handoffd_core::domain::failure::Code;
 use handoffd_core::domain::handoff::{DeliveryMode, Priority};
 use handoffd_core::domain::ids::{AgentId, Micros, TaskId};
 use handoffd_core::domain::money::Usd;
+use handoffd_core::evidence::record::ActorRole;
 use handoffd_store::store::{DeadLetterFilter, EscalationFilter, HandoffStore, TaskFilter};
 
 /// An agent as every schedule registers it.
@@ -39,7 +40,8 @@ pub(super) async fn operate(world: Arc<World>) {
         tokio::time::sleep(pause(200, 900)).await;
         let Some(kind) = decision(&world).await else { continue };
         let broker = world.any_broker();
-        let decide = |now: Micros| -> Command { command(now, actor("operator", None), kind(now)) };
+        let decide =
+            |now: Micros| -> Command { command(now, actor(ActorRole::Operator, None), kind(now)) };
         let reply = broker.call(&world, decide, None).await;
         world.note(|| match &reply {
             None => "the operator hears nothing".to_owned(),
@@ -111,8 +113,8 @@ async fn appeal(world: &World) -> Option<Decision> {
             priority: Priority::Normal,
             subtasks: Vec::new(),
             residency: None,
+            context: None,
             waived: row.failures,
-            refused: Vec::new(),
             content,
         }))
     }))

@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
-use super::asks::{Draft, agents, body, command, say, submit};
-use super::broker::{CLAIM, VERDICT};
+use super::asks::{Draft, Form, agents, ask, command, say, submit};
+use super::broker::{CLAIM, LEASE, VERDICT};
 use super::dice::{below, chance, one_of, pause, weighted};
+use super::pieces::is_whole;
 use super::senders::{fresh_id, lent, ruling};
 use super::wire::{Answer, Arrival};
 use super::world::{World, agent, tenant};
-use crate::ledger::command::{Kind, Lease, Reply, Word};
+use crate::ledger::command::{Kind, Lease, Reply, VerdictKind};
 use handoffd_core::domain::handoff::{DeliveryMode, Handoff};
 use handoffd_core::domain::ids::{AgentId, ExecutionId, HandoffId, TaskId};
 use handoffd_core::evidence::record::Actor;
@@ -29,7 +30,8 @@ const fn answer(status: u16, body: &'static str) -> Answer {
 
 /// A webhook receiver's answer to an attempt.
 pub(super) async fn receive(world: &Arc<World>, arrival: &Arrival) -> Answer {
-    let Arrival { receiver, task, handoff, token, .. } = arrival.clone();
+    let Arrival { receiver, task, handoff, token, opening, .. } = arrival.clone();
+    world.books().got_opening(handoff, opening);
     let held = HeldHandoff { who: receiver, task, handoff, token };
     tokio::time::sleep(pause(1, 40)).await;
     if world.fails(50) {
@@ -62,11 +64,11 @@ fn later(world: &Arc<World>, held: HeldHandoff) {
         let unwilling = world.fails(world.weather.unwilling / 2);
         tokio::time::sleep(if unwilling { pause(100, 4_000) } else { pause(10, 700) }).await;
         let word = match weighted(&[700, if unwilling { 400 } else { 0 }, 100]) {
-            0 => Word::Accept,
-            1 => Word::Reject("TOO_MUCH".to_owned()),
-            _ => Word::Complete,
+            0 => VerdictKind::Accept,
+            1 => VerdictKind::Reject("TOO_MUCH".to_owned()),
+            _ => VerdictKind::Complete,
         };
-        let done = word != Word::Accept;
+        let done = word != VerdictKind::Accept;
         if speak(&world, &held, word).await && !done {
             work(&world, held);
         }
@@ -74,7 +76,7 @@ fn later(world: &Arc<World>, held: HeldHandoff) {
 }
 
 /// Sends a verdict, sometimes first with the token of another claim.
-async fn speak(world: &Arc<World>, held: &HeldHandoff, word: Word) -> bool {
+async fn speak(world: &Arc<World>, held: &HeldHandoff, word: VerdictKind) -> bool {
     let on = (held.task, held.handoff);
     if world.fails(world.weather.stale) {
         let wrong = held.token + if below(2) == 0 { 1 } else { -1 };
@@ -89,25 +91,66 @@ fn work(world: &Arc<World>, held: HeldHandoff) {
     tokio::spawn(async move {
         tokio::time::sleep(pause(10, 900)).await;
         while world.fails(300) {
-            speak(&world, &held, Word::Heartbeat).await;
+            speak(&world, &held, VerdictKind::Heartbeat).await;
             tokio::time::sleep(pause(200, 2_500)).await;
+        }
+        if chance(200) {
+            ask_sender(&world, &held).await;
+        }
+        if chance(900) && !comes_whole(&world, &held).await {
+            return;
         }
         let unwilling = if world.is_calm() { 0 } else { world.weather.unwilling };
         match weighted(&[600, 250, unwilling / 3, unwilling / 3]) {
             0 => {
-                speak(&world, &held, Word::Complete).await;
+                speak(&world, &held, VerdictKind::Complete).await;
             }
             1 => {
                 hand_on(&world, &held).await;
-                speak(&world, &held, Word::Complete).await;
+                speak(&world, &held, VerdictKind::Complete).await;
             }
             2 => {
-                speak(&world, &held, Word::Fail("gave up".to_owned())).await;
+                speak(&world, &held, VerdictKind::Fail("gave up".to_owned())).await;
             }
             // It is gone, and its lease runs out.
             _ => {}
         }
     });
+}
+
+/// Waits for the end of a handoff's stream, and says meanwhile that it works; false where no whole message came.
+async fn comes_whole(world: &Arc<World>, held: &HeldHandoff) -> bool {
+    loop {
+        let waited = tokio::time::timeout(LEASE / 2, async {
+            let whole = is_whole(world, held.handoff).await;
+            while whole && !world.books().is_told(held.handoff) {
+                tokio::time::sleep(pause(50, 250)).await;
+            }
+            whole
+        });
+        match waited.await {
+            Ok(whole) => return whole,
+            Err(_) if speak(world, held, VerdictKind::Heartbeat).await => {}
+            Err(_) => return false,
+        }
+    }
+}
+
+/// Asks the sender, and mostly waits for the answer; some go on without it.
+async fn ask_sender(world: &Arc<World>, held: &HeldHandoff) {
+    let on = (held.task, held.handoff);
+    if !ask(world, &held.who, on, held.token).await || chance(150) {
+        return;
+    }
+    for _ in 0..20 {
+        tokio::time::sleep(pause(50, 300)).await;
+        let Ok(Some(one)) = world.store.find_handoff(&(tenant(), held.handoff)).await else {
+            return;
+        };
+        if one.open_question().is_none() {
+            return;
+        }
+    }
 }
 
 /// The next hop of the task, with what is left of the budget.
@@ -137,8 +180,10 @@ fn next_hop(world: &Arc<World>, held: &HeldHandoff, got: &Handoff) -> Draft {
         completed: below(6) as i64,
         ruling: lent(ruling(), &held.who),
         key: None,
-        body: body(handoff, 1),
+        form: Form::Whole,
+        body: Vec::new(),
     }
+    .formed(1)
 }
 
 /// A pull receiver's request for its inbox, as `http/inbox.rs` serves it: a claim, then a token of its own.
@@ -170,7 +215,15 @@ pub(super) async fn pull(world: Arc<World>, who: AgentId) {
         };
         let claims = claimed.unwrap_or_default();
         let nothing = claims.is_empty();
-        for claim in claims {
+        for mut claim in claims {
+            let prepared = tokio::select! {
+                biased;
+                () = broker.host.dead.cancelled() => continue,
+                prepared = broker.compression.prepare(&broker.ledger, &mut claim) => prepared,
+            };
+            if prepared.is_err() {
+                continue;
+            }
             let lease = Lease {
                 task_id: claim.task_id,
                 handoff_id: claim.handoff_id,
@@ -181,6 +234,7 @@ pub(super) async fn pull(world: Arc<World>, who: AgentId) {
                 broker.call(&world, |now| command(now, Actor::broker(), Kind::Lease(lease)), None);
             let Some(Ok(Reply::Leased { handoff, .. })) = asked.await else { continue };
             world.books().leased(&handoff);
+            world.books().sends(handoff.id, &claim.body);
             world.note(|| {
                 let id = super::books::short(handoff.id);
                 format!("{who} pulled {id} with token {}", handoff.fencing_token)
@@ -198,7 +252,7 @@ pub(super) async fn pull(world: Arc<World>, who: AgentId) {
                 let world = Arc::clone(&world);
                 tokio::spawn(async move {
                     tokio::time::sleep(CLAIM + pause(0, 1_000)).await;
-                    speak(&world, &held, Word::Accept).await;
+                    speak(&world, &held, VerdictKind::Accept).await;
                 });
             }
         }

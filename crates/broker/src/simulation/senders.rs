@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::asks::{Draft, agents, body, command, submit};
+use super::asks::{Draft, Form, agents, command, give, submit, submit_all};
 use super::dice::{below, chance, one_of, pause};
 use super::world::{World, agent, tenant};
 use crate::ledger::command::{DeadLetter, Kind, Refuse};
@@ -13,7 +13,8 @@ use handoffd_core::domain::ids::{AgentId, ExecutionId, HandoffId, TaskId};
 use handoffd_core::domain::policy::{EdgePolicy, HumanTarget, Recovery};
 use handoffd_core::domain::ruling::Ruling;
 use handoffd_core::domain::task::TaskStatus;
-use handoffd_store::store::HandoffStore;
+use handoffd_core::evidence::record::ActorRole;
+use handoffd_store::store::{HandoffFilter, HandoffStore};
 
 /// Budget of a task, in nano-dollars.
 const BUDGET: i64 = 1_000;
@@ -90,8 +91,10 @@ fn draft(world: &World, source: &AgentId, task: TaskId, spent: i64, completed: i
         completed,
         ruling: lent(ruling(), source),
         key: chance(200).then(|| format!("key-{handoff}")),
-        body: body(handoff, 0),
+        form: Form::Whole,
+        body: Vec::new(),
     }
+    .formed(0)
 }
 
 /// Begins a task and continues it until its end.
@@ -105,14 +108,31 @@ pub(super) async fn send(world: Arc<World>) {
     let mut spent = 0;
     for round in 0..4 {
         let first = draft(&world, &me, task, spent, round);
-        let committed = submit(&world, &first).await;
-        if committed.is_some() && chance(250) {
+        if chance(250) {
+            submit_all(&world, &first.whole()).await;
+        } else if submit(&world, &first).await.is_some() && chance(250) {
             // Another one beside it, of the same task.
             submit(&world, &draft(&world, &me, task, spent, round)).await;
         }
         spent += below(80) as i64;
         if world.is_calm() || !comes_back(&world, &me, task).await {
             return;
+        }
+    }
+}
+
+/// Answers what receivers ask, sooner or later or never: without an answer a handoff expires.
+pub(super) async fn answer(world: Arc<World>) {
+    loop {
+        tokio::time::sleep(pause(50, 500)).await;
+        let filter = HandoffFilter {
+            status: Some(HandoffStatus::InputRequired),
+            ..HandoffFilter::default()
+        };
+        let Ok(open) = world.store.list_handoffs(&tenant(), &filter, None, 9).await else { return };
+        for handoff in open.into_iter().filter(|_| chance(500)) {
+            let world = Arc::clone(&world);
+            tokio::spawn(async move { give(&world, &handoff).await });
         }
     }
 }
@@ -136,7 +156,7 @@ async fn comes_back(world: &World, me: &AgentId, task: TaskId) -> bool {
 
 /// A message that the safety stage refused: not delivered until a person decides.
 async fn keep_for_a_person(world: &Arc<World>, me: &AgentId, task: TaskId) {
-    let draft = draft(world, me, task, 0, 0);
+    let draft = draft(world, me, task, 0, 0).whole();
     let found =
         Failure::new(Stage::Safety, Code::SafetyViolation, "/taskDescription", "it says so");
     for _ in 0..5 {
@@ -158,14 +178,14 @@ async fn keep_for_a_person(world: &Arc<World>, me: &AgentId, task: TaskId) {
                         whole: Some(draft.body.clone()),
                         safety: None,
                         dead_letter: Some(Box::new(DeadLetter {
-                            handoff: draft.row(HandoffStatus::DeadLettered, now),
+                            handoff: draft.derived(HandoffStatus::DeadLettered, now),
                             content: draft.content(now),
                             checkpoint: draft.state(),
                             personal: Vec::new(),
                             idempotency_key: None,
                         })),
                     };
-                    let actor = super::asks::actor("agent", Some(me));
+                    let actor = super::asks::actor(ActorRole::Agent, Some(me));
                     command(now, actor, Kind::Refuse(Box::new(refuse)))
                 },
                 None,

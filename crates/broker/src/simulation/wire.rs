@@ -9,6 +9,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::broker::Host;
 use super::dice::{below, one_of, pause};
+use super::pieces::is_opening;
 use super::receivers;
 use super::world::World;
 use crate::dispatch::answer::{AttemptFailure, AttemptOutcome, FailureClass, classify};
@@ -23,6 +24,8 @@ pub(super) struct Arrival {
     pub(super) task: TaskId,
     pub(super) attempt: i32,
     pub(super) token: i64,
+    /// Whether the message's rest comes in chunks.
+    pub(super) opening: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -47,6 +50,7 @@ fn arrival(request: &WebhookRequest) -> Option<Arrival> {
         task: headers.task_id.as_ref()?.parse().ok()?,
         attempt: i32::try_from(headers.attempt?).ok()?,
         token: headers.fencing_token?,
+        opening: is_opening(&request.body),
     })
 }
 
@@ -70,6 +74,7 @@ impl Post for Wire {
         self.host.moves().await;
         let arrival = arrival(&request).expect("the headers that receivers are promised");
         self.world.books().posted(&arrival, &self.host.name);
+        self.world.books().sends(arrival.handoff, &request.body);
         let attempt = started + request.timeout;
         let mut sent = None;
         let outcome = self.exchange(&request, &arrival, started, &mut sent).await;

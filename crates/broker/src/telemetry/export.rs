@@ -7,7 +7,6 @@ use opentelemetry_otlp::{WithTonicConfig, tonic_types::transport::ClientTlsConfi
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::trace::{Sampler, SdkTracerProvider};
 
-/// How spans travel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Protocol {
     #[cfg(feature = "otlp-grpc")]

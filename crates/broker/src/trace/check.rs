@@ -4,7 +4,9 @@ use serde_json::{Value, json};
 
 use crate::archive::unavailable;
 use handoffd_core::evidence::commitment::{CommitmentSubject, unpack};
+use handoffd_core::evidence::verify::groups::GroupCheck;
 use handoffd_core::evidence::verify::record;
+use handoffd_core::evidence::verify::streams::StreamCheck;
 use handoffd_store::store::cold::ColdError;
 use handoffd_store::store::{ContentStorage, StoredRecord};
 
@@ -29,8 +31,8 @@ pub fn opened(record: &StoredRecord) -> Option<Value> {
     serde_json::from_slice(&unpack(codec, bytes).ok()?).ok()
 }
 
-/// Recomputes a task's evidence while it is read: record hashes and commitments. `handoffd verify` checks the chain
-/// between records of different tasks.
+/// Recomputes a task's evidence while it is read: record hashes, commitments, groups and streams. `handoffd verify` checks
+/// the chain between records of different tasks.
 #[derive(Debug, Default)]
 pub struct EvidenceCheck {
     records: u64,
@@ -39,6 +41,8 @@ pub struct EvidenceCheck {
     purged: u64,
     unavailable: u64,
     first_bad: Option<(i64, &'static str)>,
+    groups: GroupCheck,
+    streams: StreamCheck,
 }
 
 impl EvidenceCheck {
@@ -54,11 +58,26 @@ impl EvidenceCheck {
         )
     }
 
-    /// Recomputes the commitment; returns the content, null where there is none or it was erased.
+    /// Recomputes the commitment, and compares the record with those of its group and stream; returns the content, null
+    /// where there is none or it was erased.
     pub fn content(&mut self, record: &StoredRecord, body: &Value) -> Value {
-        let Some(commitment) = body.get("messageCommitment").and_then(Value::as_str) else {
-            return Value::Null;
-        };
+        let content = self.committed(record, body);
+        if self.groups.take(body).is_err() {
+            self.first_bad.get_or_insert((record.leaf_index, "group"));
+        }
+        if self.streams.take(body, || content.clone()).is_err() {
+            self.first_bad.get_or_insert((record.leaf_index, "stream"));
+        }
+        match (content, record.content.as_ref().map(|content| &content.kept)) {
+            (Some(content), _) => content,
+            (None, Some(ContentStorage::Unavailable(_))) => unavailable(),
+            (None, _) => Value::Null,
+        }
+    }
+
+    /// The content that the record commits to; `None` where there is none, or it cannot be had.
+    fn committed(&mut self, record: &StoredRecord, body: &Value) -> Option<Value> {
+        let commitment = body.get("messageCommitment").and_then(Value::as_str)?;
         let kept = record.content.as_ref().map(|content| &content.kept);
         if let Some(ContentStorage::Unavailable(fault)) = kept {
             self.unavailable += 1;
@@ -66,19 +85,19 @@ impl EvidenceCheck {
             if *fault != ColdError::Away {
                 self.first_bad.get_or_insert((record.leaf_index, fault.as_str()));
             }
-            return unavailable();
+            return None;
         }
         let Some((salt, codec, bytes)) = kept.and_then(ContentStorage::hot) else {
             self.erased += 1;
             self.purged += u64::from(matches!(kept, Some(ContentStorage::Purged)));
-            return Value::Null;
+            return None;
         };
         self.contents += 1;
         let content = unpack(codec, bytes).unwrap_or_default();
         if !record::opens(commitment, CommitmentSubject::Message, salt, &content) {
             self.first_bad.get_or_insert((record.leaf_index, "content"));
         }
-        serde_json::from_slice(&content).unwrap_or_default()
+        serde_json::from_slice(&content).ok()
     }
 
     /// The result, as `verification` of a trace.
@@ -97,5 +116,73 @@ impl EvidenceCheck {
             }
         }
         summary
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use handoffd_core::domain::ids::Micros;
+    use handoffd_core::evidence::commitment::{Codec, commit, hash_text};
+    use handoffd_core::evidence::record::record_hash;
+    use handoffd_store::store::StoredContent;
+
+    /// A sound record of a stream, with its content.
+    fn record(leaf: i64, kind: &str, stream: (&str, i64), content: &Value) -> StoredRecord {
+        let bytes = serde_json::to_vec(content).unwrap();
+        let commitment = commit(CommitmentSubject::Message, &[7], &bytes);
+        let body = json!({
+            "kind": kind, "handoffId": "h", "stream": { "status": stream.0, "seq": stream.1 },
+            "messageCommitment": hash_text(&commitment),
+        });
+        let body = serde_json::to_vec(&body).unwrap();
+        StoredRecord {
+            leaf_index: leaf,
+            hash: record_hash(&body).to_vec(),
+            kind: kind.to_owned(),
+            task_id: None,
+            handoff_id: Some("h".to_owned()),
+            recorded_at: Micros(0),
+            body,
+            content: Some(StoredContent {
+                id: leaf.to_string(),
+                kept: ContentStorage::Hot(vec![7], Codec::Raw, bytes),
+            }),
+            personal: Vec::new(),
+        }
+    }
+
+    fn first_bad(records: &[StoredRecord]) -> Value {
+        let mut check = EvidenceCheck::default();
+        for record in records {
+            let body = check.record(record);
+            check.content(record, &body);
+        }
+        check.summary()["firstBad"].clone()
+    }
+
+    #[test]
+    fn a_stream_that_its_chunks_do_not_make_is_named_in_a_trace() {
+        let opening = json!({ "taskSummary": "a", "stream": { "open": true } });
+        let opening = record(4, "HANDOFF", ("OPEN", 0), &opening);
+        let chunk = |leaf, seq, status| {
+            let close = status == "CLOSED";
+            let chunk = json!({ "seq": seq, "append": { "/taskSummary": ["b"] }, "close": close });
+            record(leaf, "CHUNK", (status, seq), &chunk)
+        };
+        let closed = |summary: &str| {
+            let whole = json!({ "taskSummary": summary, "stream": { "open": false, "seq": 1 } });
+            record(6, "STREAM_CLOSED", ("CLOSED", 1), &whole)
+        };
+        let of = |end: StoredRecord| [opening.clone(), chunk(5, 1, "CLOSED"), end];
+        let bad = |leaf: i64| json!({ "leafIndex": leaf, "fault": "stream" });
+        assert_eq!(first_bad(&of(closed("ab"))), Value::Null);
+        assert_eq!(first_bad(&of(closed("ax"))), bad(6));
+        assert_eq!(first_bad(&[opening.clone(), chunk(5, 2, "OPEN")]), bad(5));
+        let twice = [opening.clone(), chunk(5, 1, "OPEN"), chunk(6, 1, "OPEN")];
+        assert_eq!(first_bad(&twice), bad(6));
+        let mut gone = of(closed("ax"));
+        gone[1].content.as_mut().unwrap().kept = ContentStorage::Erased;
+        assert_eq!(first_bad(&gone), Value::Null, "what is erased cannot be compared");
     }
 }

@@ -14,8 +14,10 @@ use tokio::sync::mpsc;
 
 use crate::archive::{Contents, unavailable};
 use handoffd_core::account::{Account, HopCost};
+use handoffd_core::context::growth::ContextGrowth;
 use handoffd_core::domain::ids::{AgentId, Micros, TaskId, TenantId};
 use handoffd_core::evidence::commitment::hash_text;
+use handoffd_core::evidence::record::is_shown_elsewhere;
 use handoffd_store::store::{HandoffFilter, Store, StoreError, StoredRecord};
 
 pub use check::{EvidenceCheck, gone, opened};
@@ -38,7 +40,6 @@ pub struct TaskLog<'a> {
     pub contents: &'a Contents,
     /// The tenant that owns the task.
     pub tenant: &'a TenantId,
-    /// The task's id.
     pub id: TaskId,
     /// Leaf index at which reading ends: the first record that does not count.
     pub until: i64,
@@ -144,9 +145,12 @@ async fn write_document(
                 && record.handoff_id.as_ref().is_some_and(|id| own.contains(id)))
     };
     out.text(&format!("{{\"taskId\":\"{id}\",\"status\":{},\"handoffs\":[", json!(status)));
-    // What an end says of a hop's cost comes after the hop: the account is whole before the first is written.
-    let account = account(log).await?;
+    // What an end says of a hop's cost, and the end of a stream of its size, comes after the hop: both are whole before the
+    // first is written.
+    let mut growth = ContextGrowth::default();
+    let account = account_with(log, |body| growth.take(body)).await?;
     let mut hops = account.hops().iter();
+    let mut contexts = growth.hops().iter();
     let mut checked = EvidenceCheck::default();
     let mut first = true;
     let mut from = 0;
@@ -161,7 +165,9 @@ async fn write_document(
                 let cost = hops.next().map(HopCost::view).unwrap_or_default();
                 let state = record.handoff_id.as_ref().and_then(|id| now.get(id));
                 let content = if open(record) { content } else { Value::Null };
-                out.item(&mut first, &handoff_entry(record, &body, &content, state, &cost));
+                let context = contexts.next().cloned().flatten();
+                let figures = (&cost, context);
+                out.item(&mut first, &handoff_entry(record, &body, &content, state, figures));
             }
         }
         out.flush().await;
@@ -199,13 +205,23 @@ async fn write_document(
 /// # Errors
 /// [`StoreError`]: the records cannot be read.
 pub async fn account(log: &TaskLog<'_>) -> Result<Account, StoreError> {
+    account_with(log, |_| {}).await
+}
+
+/// [`account`], which shows each record to `also`.
+async fn account_with(
+    log: &TaskLog<'_>,
+    mut also: impl FnMut(&Value) + Send,
+) -> Result<Account, StoreError> {
     let (mut account, mut from) = (Account::default(), 0);
     loop {
         let page = log.store.list_records(log.tenant, Some(log.id), from, PAGE, false).await?;
         let Some(last) = page.last() else { return Ok(account) };
         from = last.leaf_index + 1;
         for record in page.iter().filter(|record| record.leaf_index < log.until) {
-            account.take(&serde_json::from_slice(&record.body).unwrap_or_default());
+            let body = serde_json::from_slice(&record.body).unwrap_or_default();
+            account.take(&body);
+            also(&body);
         }
     }
 }
@@ -241,6 +257,11 @@ async fn current(
                     "endedAt": handoff.ended_at.map(Micros::rfc3339),
                 }),
             );
+            if let Some(stream) = &handoff.stream
+                && let Some(entry) = found.get_mut(&handoff.id.to_string())
+            {
+                entry["stream"] = json!({ "status": stream.status, "seq": stream.seq });
+            }
         }
     }
 }
@@ -250,7 +271,7 @@ fn handoff_entry(
     body: &Value,
     content: &Value,
     state: Option<&Value>,
-    cost: &Value,
+    (cost, context): (&Value, Option<Value>),
 ) -> Value {
     let mut entry = json!({
         "handoffId": record.handoff_id,
@@ -273,6 +294,12 @@ fn handoff_entry(
         if let Some(residency) = body.get("residency") {
             entry.insert("residency".to_owned(), residency.clone());
         }
+        if let Some(group) = body.get("group") {
+            entry.insert("group".to_owned(), group.clone());
+        }
+        if let Some(context) = context {
+            entry.insert("context".to_owned(), context);
+        }
         if let Some(why) = gone {
             entry.insert("messageGone".to_owned(), json!(why));
         }
@@ -282,11 +309,13 @@ fn handoff_entry(
 
 fn record_entry(record: &StoredRecord, open: bool) -> Value {
     let mut entry: Value = serde_json::from_slice(&record.body).unwrap_or_default();
-    // A boundary's message is shown by its handoff; that it cannot be had is told here too.
+    // A boundary's message is shown by its handoff, the chunks and the whole of a stream by the handoff's own pages; that it
+    // cannot be had is told here too.
+    let elsewhere = is_shown_elsewhere(&record.kind);
     let content = open
         .then(|| opened(record))
         .flatten()
-        .filter(|content| record.kind != "HANDOFF" || *content == unavailable());
+        .filter(|content| !elsewhere || *content == unavailable());
     if let Some(object) = entry.as_object_mut() {
         object.insert("recordHash".to_owned(), json!(hash_text(&record.hash)));
         if let Some(content) = content {

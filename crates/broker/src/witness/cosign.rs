@@ -14,7 +14,7 @@ use crate::dispatch::egress::GuardedClient;
 use crate::tree;
 use handoffd_core::evidence::cosignature::WitnessKey;
 use handoffd_core::evidence::note::Note;
-use handoffd_store::store::Store;
+use handoffd_store::store::LogStore;
 
 /// Longest answer read, in bytes: a size, or a few signature lines.
 const MAX_ANSWER: usize = 16 * 1024;
@@ -38,7 +38,6 @@ impl Cosigner {
         Self { client, url, key, knows: Mutex::default() }
     }
 
-    /// The witness' name.
     pub(super) fn name(&self) -> &str {
         self.key.name()
     }
@@ -46,7 +45,7 @@ impl Cosigner {
     /// Requests a cosignature for a head; returns the witness' signature line.
     pub(super) async fn cosign(
         &self,
-        store: &dyn Store,
+        store: &dyn LogStore,
         head: &OutgoingHead,
     ) -> Result<String, PutError> {
         let mut old = self.knows.lock().await.get(&head.log_id).copied().unwrap_or(0);
@@ -77,7 +76,7 @@ impl Cosigner {
 
     async fn ask(
         &self,
-        store: &dyn Store,
+        store: &dyn LogStore,
         head: &OutgoingHead,
         old: u64,
     ) -> Result<(StatusCode, String), PutError> {

@@ -11,7 +11,7 @@ use handoffd_core::evidence::merkle::Hash;
 use handoffd_core::evidence::note::{Note, PublicKey, TreeHead};
 use handoffd_core::evidence::receipt::Notary;
 use handoffd_store::fault::{self, Step};
-use handoffd_store::store::{Store, StoreError};
+use handoffd_store::store::{LogStore, StoreError};
 
 /// Suffix of the file with a log's newest head.
 const LATEST: &str = ".latest";
@@ -44,7 +44,6 @@ pub enum KeptHeadError {
         /// Number of records of the kept head.
         kept: u64,
     },
-    /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
@@ -84,7 +83,7 @@ pub(super) fn keep(folder: &Path, head: &OutgoingHead) -> io::Result<()> {
 /// [`KeptHeadError`], with instructions.
 pub async fn check(
     folder: &Path,
-    store: &dyn Store,
+    store: &dyn LogStore,
     notary: &Notary,
 ) -> Result<HashMap<String, (u64, Hash)>, KeptHeadError> {
     let mut known = HashMap::new();
@@ -136,7 +135,7 @@ fn latest(folder: &Path) -> Result<Vec<(String, PathBuf)>, KeptHeadError> {
 async fn believed(
     path: &Path,
     log_id: &str,
-    store: &dyn Store,
+    store: &dyn LogStore,
     notary: &Notary,
 ) -> Result<TreeHead, KeptHeadError> {
     let unreadable = |why: String| KeptHeadError::Unreadable { path: path.to_owned(), why };

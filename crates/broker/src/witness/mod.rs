@@ -32,13 +32,11 @@ pub use places::{DestinationError, HeadDestination, places};
 pub struct OutgoingHead {
     /// The tenant that owns the log.
     pub tenant: TenantId,
-    /// The log's id.
     pub log_id: String,
     /// Number of records.
     pub size: u64,
     /// The root of the log's tree.
     pub root: Hash,
-    /// The signed note.
     pub note: String,
 }
 

@@ -30,7 +30,6 @@ pub const TREE_HEAD: &str = "tree-head.txt";
 pub const KEYS: &str = "keys.json";
 /// The answer of `GET /tasks/{taskId}/trace`.
 pub const TRACE: &str = "trace.json";
-/// The HTML report.
 pub const REPORT: &str = "report.html";
 
 /// The kind of record whose content lists erased data.
@@ -63,7 +62,6 @@ pub struct BundleManifest {
     pub software: String,
     /// Whether personal data was requested.
     pub personal_data: bool,
-    /// Records in the bundle.
     pub records: u64,
     /// Commitments whose content is in the bundle.
     pub contents: u64,
@@ -72,7 +70,6 @@ pub struct BundleManifest {
     pub files: Vec<FileLine>,
 }
 
-/// One file of the bundle.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FileLine {
@@ -205,7 +202,6 @@ impl ContentKind {
     }
 }
 
-/// The state of a content in the bundle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum BundleContentState {

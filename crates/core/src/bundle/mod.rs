@@ -2,9 +2,7 @@
 //! and of exported logs ([`mod@format`], [`mod@log`]), and their verifier. The broker's half writes them, and shares with this one the
 //! form and the hash functions only.
 
-#[allow(missing_docs, reason = "docs/bundle.md and docs/evidence.md describe each member")]
 pub mod format;
-#[allow(missing_docs, reason = "docs/bundle.md and docs/evidence.md describe each member")]
 pub mod log;
 mod open;
 mod path;

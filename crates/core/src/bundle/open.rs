@@ -47,7 +47,6 @@ pub enum ReadError {
 
 type BundleZip = ZipArchive<BufReader<File>>;
 
-/// An open bundle.
 pub(super) struct OpenBundle {
     path: PathBuf,
     archive: BundleZip,

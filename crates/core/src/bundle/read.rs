@@ -25,7 +25,6 @@ pub struct VerifyOptions {
     pub tree_heads: Vec<(Note, TreeHead)>,
 }
 
-/// A defect of a bundle.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct BundleDefect {
@@ -59,7 +58,6 @@ impl BundleDefect {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct BundleReport {
-    /// The task's id.
     pub task_id: String,
     /// The tenant that owns the task.
     pub tenant: String,
@@ -224,7 +222,6 @@ pub(super) fn parse_head(
     }
 }
 
-/// Parses public keys.
 pub(super) fn public_keys(lines: &[KeyLine]) -> Result<Vec<PublicKey>, BundleDefect> {
     lines
         .iter()

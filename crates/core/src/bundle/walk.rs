@@ -15,13 +15,29 @@ use super::open::OpenBundle;
 use super::path::root_of;
 use super::read::{BundleDefect, BundleReport};
 use crate::account::{Account, HopCost};
+use crate::context::growth::ContextGrowth;
 use crate::evidence::commitment::{CommitmentSubject, hash_of_text};
 use crate::evidence::merkle::Hash;
+use crate::evidence::record::is_shown_elsewhere;
+use crate::evidence::verify::groups::GroupCheck;
 use crate::evidence::verify::record::{self, CheckedRecord};
+use crate::evidence::verify::streams::StreamCheck;
 
 /// Kinds of records that require an earlier record of their handoff.
-const VERDICTS: &[&str] =
-    &["ACCEPTED", "REJECTED", "COMPLETED", "FAILED", "EXPIRED", "RETURNED", "ROLLED_BACK"];
+const VERDICTS: &[&str] = &[
+    "COMPRESSED",
+    "CHUNK",
+    "STREAM_CLOSED",
+    "ACCEPTED",
+    "REJECTED",
+    "INPUT_REQUESTED",
+    "INPUT_PROVIDED",
+    "COMPLETED",
+    "FAILED",
+    "EXPIRED",
+    "RETURNED",
+    "ROLLED_BACK",
+];
 
 /// The content of `trace.json`, its lists unparsed.
 #[derive(Debug, Deserialize)]
@@ -45,7 +61,6 @@ pub(super) struct BundleWalk<'a> {
     pub(super) root: Hash,
     pub(super) trace: Trace<'a>,
     pub(super) report: &'a mut BundleReport,
-    /// Reads contents.
     pub(super) files: OpenBundle,
     /// Messages for the report; none where the bundle has no page to compare.
     pub(super) messages: Option<Vec<Value>>,
@@ -87,12 +102,15 @@ pub(super) struct WalkState {
     statuses: HashMap<String, (i64, String)>,
     traced: HashMap<String, String>,
     gaps: BTreeSet<(i64, i64)>,
+    groups: GroupCheck,
     account: Account,
-    /// The cost of each handoff by the trace, with the leaf index of its record.
+    streams: StreamCheck,
+    growth: ContextGrowth,
+    /// The cost of each handoff by the trace, with the leaf index of its record; and its context.
     costs: Vec<(i64, Value)>,
+    contexts: Vec<(i64, Option<Value>)>,
 }
 
-/// One parsed record.
 struct Record<'a> {
     leaf: i64,
     hash: String,
@@ -306,6 +324,7 @@ impl BundleWalk<'_> {
 
     /// Takes the handoff's status from the record.
     fn state(&mut self, record: &Record<'_>) -> Result<(), BundleDefect> {
+        self.seen.groups.take(record.body).map_err(|detail| record.fault("group", detail))?;
         let Some(id) = record.text("handoffId") else { return Ok(()) };
         if record.kind == "HANDOFF" {
             self.seen.committed.insert(id.to_owned());
@@ -337,7 +356,7 @@ impl BundleWalk<'_> {
         let mut expected = record.body.clone();
         if let Some(object) = expected.as_object_mut() {
             object.insert("recordHash".to_owned(), json!(record.hash));
-            if let Some(content) = content.as_ref().filter(|_| record.kind != "HANDOFF") {
+            if let Some(content) = content.as_ref().filter(|_| !is_shown_elsewhere(record.kind)) {
                 object.insert("content".to_owned(), content.clone());
             }
         }
@@ -345,6 +364,9 @@ impl BundleWalk<'_> {
             return Err(wrong("the trace shows another record"));
         }
         self.seen.account.take(record.body);
+        self.seen.growth.take(record.body);
+        let followed = self.seen.streams.take(record.body, || content.clone());
+        followed.map_err(|detail| record.fault("stream", detail))?;
         if record.kind != "HANDOFF" {
             return Ok(());
         }
@@ -353,8 +375,9 @@ impl BundleWalk<'_> {
         self.seen.handoffs += 1;
         let entry: Value = serde_json::from_str(entry.get()).unwrap_or_default();
         let description = content.as_ref().and_then(|content| content.get("taskDescription"));
-        // What an end says of it comes later.
+        // What an end says of cost and size comes later.
         self.seen.costs.push((record.leaf, entry.get("cost").cloned().unwrap_or_default()));
+        self.seen.contexts.push((record.leaf, entry.get("context").cloned()));
         let body = |name: &str| record.body.get(name);
         for (name, expected) in [
             ("handoffId", body("handoffId")),
@@ -417,6 +440,12 @@ impl BundleWalk<'_> {
             seen.costs.iter().zip(costs).find(|((_, said), cost)| said != cost)
         {
             let detail = "the trace shows another cost of the handoff";
+            return Err(BundleDefect::at(*leaf, "trace", detail));
+        }
+        let contexts = seen.contexts.iter().zip(seen.growth.hops());
+        if let Some(((leaf, _), _)) = contexts.into_iter().find(|((_, said), grown)| said != *grown)
+        {
+            let detail = "the trace shows another context of the handoff";
             return Err(BundleDefect::at(*leaf, "trace", detail));
         }
         if trace.cost != seen.account.cost() {

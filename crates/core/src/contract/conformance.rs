@@ -69,7 +69,6 @@ pub const RULES: [LintRule; 12] = [
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ConformanceFinding {
-    /// The rule's name.
     pub rule: &'static str,
     /// `error` or `warning`.
     pub severity: &'static str,
@@ -81,7 +80,6 @@ pub struct ConformanceFinding {
     pub edge: Option<[String; 2]>,
     /// The deviation as a sentence; that of the first handoff, where they differ.
     pub message: String,
-    /// Number of handoffs.
     pub handoffs: u64,
     /// Leaf index of the first handoff's record.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -95,9 +93,7 @@ pub struct ConformanceFinding {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ConformanceReport {
-    /// Records read.
     pub records: u64,
-    /// Handoffs among them.
     pub handoffs: u64,
     /// Handoffs whose message was checked against its contract.
     pub messages: u64,
@@ -120,7 +116,6 @@ impl ConformanceReport {
         self.findings.iter().any(|finding| finding.severity == error)
     }
 
-    /// The report as JSON.
     #[must_use]
     pub fn json(&self) -> Value {
         json!({ "ok": !self.has_errors(), "report": self })
@@ -366,7 +361,6 @@ impl<'a> ConformanceReplay<'a> {
         finding.last_leaf_index = leaf;
     }
 
-    /// Ends the replay.
     #[must_use]
     pub fn finish(mut self) -> ConformanceReport {
         let catalog = self.catalog;

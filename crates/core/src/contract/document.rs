@@ -33,7 +33,6 @@ impl DocumentPosition {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct DocumentError {
-    /// Position of the error.
     pub place: DocumentPosition,
     /// The error as a sentence.
     pub message: String,
@@ -90,7 +89,6 @@ impl Document {
         Self { value, places: BTreeMap::new(), commented: Vec::new() }
     }
 
-    /// The document's value.
     #[must_use]
     pub const fn value(&self) -> &Value {
         &self.value

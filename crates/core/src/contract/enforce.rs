@@ -14,6 +14,7 @@ use crate::domain::agent::Agent;
 use crate::domain::failure::{Code, Failure, Stage};
 use crate::domain::ids::Micros;
 use crate::domain::policy::{EdgePolicy, LoopGuard};
+use crate::domain::stream;
 use crate::domain::trace_context::TraceParent;
 use crate::domain::warning::{Warning, WarningCode};
 
@@ -52,9 +53,7 @@ impl std::fmt::Debug for CompiledContract {
 /// The sending and the receiving agent of a message.
 #[derive(Debug, Clone, Copy)]
 pub struct HandoffEdge<'a> {
-    /// The sending agent.
     pub source: &'a Agent,
-    /// The receiving agent.
     pub target: &'a Agent,
 }
 
@@ -100,7 +99,6 @@ impl CompiledContract {
         &self.policy
     }
 
-    /// Its canonical document.
     #[must_use]
     pub fn doc(&self) -> &str {
         &self.doc
@@ -125,9 +123,8 @@ impl CompiledContract {
         let source = facts_of(edge.source);
         let target = facts_of(edge.target);
         self.predicates(message, &source, &target, &mut failures);
-        self.required(message, &mut failures);
         self.permission(edge.target, &mut failures);
-        self.payload(message, &mut failures);
+        self.whole(message, &mut failures);
         self.history(message, &mut failures);
         self.visited(message, edge.target, &mut failures);
         failures
@@ -153,8 +150,7 @@ impl CompiledContract {
         }
         // What its target may do stands in no record.
         unasked += u64::from(self.contract.acceptance.permission_check.is_some());
-        self.required(message, &mut failures);
-        self.payload(message, &mut failures);
+        self.whole(message, &mut failures);
         self.history(message, &mut failures);
         (failures, unasked)
     }
@@ -218,6 +214,15 @@ impl CompiledContract {
         let mut id = [0; 16];
         hex::decode_to_slice(&digits, &mut id).ok()?;
         (id != [0; 16]).then_some(TraceField::Id(id))
+    }
+
+    /// The clauses that a whole message is held to. Of one that opens a stream the rest may follow in chunks: the close
+    /// asks for it (specification §10.5).
+    fn whole(&self, message: &Value, failures: &mut Vec<Failure>) {
+        if !stream::opens(message) {
+            self.required(message, failures);
+            self.payload(message, failures);
+        }
     }
 
     fn violation(&self, clause: &str, pointer: impl Into<String>, why: &str) -> Failure {
@@ -311,9 +316,7 @@ impl CompiledContract {
     /// Provenance is what upstream decisions can be reconstructed from: ids of messages, or a pointer
     /// into a trajectory (§3.4).
     fn provenance(&self, message: &Value, failures: &mut Vec<Failure>) {
-        /// Lists of ids.
         const IDS: [&str; 3] = ["message_ids", "source_message_ids", "source_agent_message_ids"];
-        /// Pointers.
         const POINTERS: [&str; 5] =
             ["trajectory", "trajectory_pointer", "trajectory_id", "trajectory_uri", "pointer"];
         let Some(given) = message.get("provenance").and_then(Value::as_object) else { return };
@@ -448,7 +451,6 @@ impl CompiledContract {
     }
 }
 
-/// A predicate of a contract.
 struct PredicateClause<'a> {
     name: &'static str,
     once: &'a OnceLock<Option<Predicate>>,
@@ -465,7 +467,6 @@ impl<'a> PredicateClause<'a> {
 /// The value of a contract's `trace_id_field`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TraceField {
-    /// A trace id.
     Id([u8; 16]),
     /// A full `traceparent`.
     Parent(TraceParent),

@@ -29,7 +29,6 @@ pub struct CarriedHistory {
 }
 
 impl CarriedHistory {
-    /// Measures a message.
     #[must_use]
     pub fn by(message: &Value) -> Self {
         let summary = message.get("conversationHistorySummary").and_then(Value::as_str);
@@ -64,7 +63,6 @@ fn bytes(value: &Value) -> usize {
 /// Largest history that a contract allows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HistoryLimits {
-    /// The contract's strategy.
     pub strategy: HistoryStrategy,
     turns: Option<u64>,
     bytes: Option<u64>,

@@ -105,9 +105,7 @@ fn rule(name: &'static str) -> LintRule {
 /// A finding of a rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LintFinding {
-    /// The violated rule.
     pub rule: LintRule,
-    /// Position in the document.
     pub place: DocumentPosition,
     /// RFC 6901 pointer into the document.
     pub pointer: String,
@@ -147,7 +145,6 @@ pub enum SchemaFile {
 pub struct EnforceableSchema {
     /// SHA-256 of its file, where it is one, and of its canonical form, in hexadecimal.
     hashes: Vec<String>,
-    /// The schema.
     document: Value,
 }
 

@@ -8,6 +8,7 @@ use std::fmt;
 use semver::Version;
 use serde_json::Value;
 
+pub mod answer;
 pub mod catalog;
 pub mod conformance;
 pub mod cost;
@@ -28,7 +29,10 @@ mod spelling;
 pub mod versions;
 
 use crate::domain::ids::AgentId;
-use crate::domain::policy::{ContractRef, Dedupe, EdgePolicy, HumanTarget, LoopGuard, Recovery};
+use crate::domain::policy::{
+    ContractRef, Dedupe, EdgePolicy, HumanTarget, LoopGuard, Orders, Recovery,
+};
+use crate::domain::window::ContextRule;
 pub use read::{ContractDefect, DefectKind, read};
 
 /// The version of a contract that states none.
@@ -65,6 +69,8 @@ pub struct Contract {
     pub reviews: Vec<Review>,
     /// Whether a handoff without a checkpoint of its own is refused (specification §2.3).
     pub require_checkpoint: bool,
+    /// What becomes of orders inside data; `None`: the receiver or the broker's setting decides.
+    pub orders: Option<Orders>,
     /// PayloadClause schemas registered with the contract, by the name that `payload.schema` uses.
     pub schemas: BTreeMap<String, Value>,
 }
@@ -95,6 +101,8 @@ pub struct PayloadClause {
     pub history_turns: Option<u64>,
     /// Largest size of the history in bytes; `None` for the strategy's default.
     pub history_bytes: Option<u64>,
+    /// Rule about the tokens of a message, in the place of the receiver's window.
+    pub context: ContextRule,
 }
 
 /// Location of a payload schema.
@@ -111,11 +119,9 @@ pub enum SchemaRef {
 pub enum HistoryStrategy {
     /// A reference to the conversation only.
     Pointer,
-    /// A summary.
     Summary,
     /// The last k turns.
     LastK,
-    /// The full conversation.
     Full,
 }
 
@@ -141,10 +147,8 @@ impl HistoryStrategy {
     }
 }
 
-/// A reviewer's entry.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Review {
-    /// The reviewer's name.
     pub name: String,
     /// Time of the review, in seconds since the epoch.
     pub at: Option<i64>,
@@ -176,7 +180,6 @@ pub struct RecoveryClause {
     pub timeout_ms: Option<u64>,
     /// Number of attempts after the first.
     pub max_retries: Option<u32>,
-    /// Guard against loops.
     pub loop_guard: Option<LoopGuardClause>,
 }
 
@@ -270,8 +273,10 @@ impl Contract {
                 .as_ref()
                 .map(|human| HumanTarget { target: human.target, ..human.how.clone() }),
             require_checkpoint: self.require_checkpoint,
+            orders: self.orders,
             audit_event: self.observability.as_ref().and_then(|seen| seen.audit_event.clone()),
             metrics: self.observability.as_ref().map_or_else(Vec::new, |seen| seen.metrics.clone()),
+            context: self.payload.context,
         }
     }
 

@@ -70,9 +70,7 @@ pub struct Facts<'a> {
     pub payload: &'a Value,
     /// The message as sent.
     pub message: &'a Value,
-    /// The sending agent.
     pub source: &'a Value,
-    /// The receiving agent.
     pub target: &'a Value,
 }
 

@@ -13,7 +13,8 @@ use super::{
     TriggerClause, agent_id,
 };
 use crate::domain::agent::is_type_name;
-use crate::domain::policy::{HumanTarget, LoopGuard, Moment, Recovery};
+use crate::domain::policy::{HumanTarget, LoopGuard, Moment, Orders, Recovery};
+use crate::domain::window::ContextRule;
 
 /// The longest id of a contract, in bytes.
 const MAX_ID: usize = 128;
@@ -29,11 +30,12 @@ const MAX_NAMES: usize = 256;
 const MAX_TURNS: u64 = 10_000;
 /// The most bytes of a conversation that a contract may allow: the largest body, by default.
 const MAX_HISTORY: u64 = 10 * 1024 * 1024;
+/// The largest context of a model that a contract may name, in tokens.
+const MAX_CONTEXT: u64 = 100_000_000;
 
 /// A defect of a document.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ContractDefect {
-    /// Kind of the defect.
     pub kind: DefectKind,
     /// RFC 6901 pointer to the defective value, or to its expected position.
     pub pointer: String,
@@ -41,7 +43,6 @@ pub struct ContractDefect {
     pub message: String,
 }
 
-/// Kinds of defects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DefectKind {
     /// The value cannot be enforced: wrong type, unreadable predicate, no id.
@@ -116,7 +117,7 @@ impl ContractReader {
     }
 
     fn contract(&mut self, root: &ObjectCursor<'_>) -> Contract {
-        const KNOWN: [&str; 23] = [
+        const KNOWN: [&str; 24] = [
             "id",
             "version",
             "source",
@@ -132,6 +133,7 @@ impl ContractReader {
             "deprecation",
             "reviewed_by",
             "require_checkpoint",
+            "orders",
             "schemas",
             "description",
             "title",
@@ -157,6 +159,7 @@ impl ContractReader {
             deprecation: self.deprecation(root),
             reviews: self.reviews(root),
             require_checkpoint: self.flag(root, "require_checkpoint").unwrap_or(false),
+            orders: self.orders(root),
             schemas: self
                 .object(root, "schemas")
                 .map(|at| {
@@ -305,6 +308,8 @@ impl ContractReader {
                 "history_justification",
                 "history_turns",
                 "history_bytes",
+                "context_tokens",
+                "context_policy",
             ],
         );
         let schema = match at.get("schema") {
@@ -349,6 +354,19 @@ impl ContractReader {
                 "`history_turns` and `history_bytes` bound a `history_strategy`, and there is none";
             self.fault(WITHOUT_EFFECT, "/payload", why.to_owned());
         }
+        let context = ContextRule {
+            tokens: self.number(&at, "context_tokens", 1, MAX_CONTEXT),
+            policy: self.text(&at, "context_policy").and_then(|text| {
+                let policy = serde_json::from_value(Value::String(text)).ok();
+                if policy.is_none() {
+                    self.invalid(
+                        "/payload/context_policy",
+                        "`context_policy` must be one of flag, compress, refuse".to_owned(),
+                    );
+                }
+                policy
+            }),
+        };
         PayloadClause {
             schema,
             required,
@@ -356,6 +374,7 @@ impl ContractReader {
             history_justification,
             history_turns,
             history_bytes,
+            context,
         }
     }
 
@@ -674,6 +693,15 @@ impl ContractReader {
             self.fault(DefectKind::Noted("unsigned-review"), pointer, why.to_owned());
         }
         Some(review)
+    }
+
+    fn orders(&mut self, root: &ObjectCursor<'_>) -> Option<Orders> {
+        let text = self.text(root, "orders")?;
+        let orders = Orders::parse(&text);
+        if orders.is_none() {
+            self.invalid(root.pointer("orders"), "must be mark, refuse or allow".to_owned());
+        }
+        orders
     }
 
     fn dotted(&mut self, at: &ObjectCursor<'_>, name: &str) -> Option<String> {

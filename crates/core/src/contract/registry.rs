@@ -28,18 +28,14 @@ pub struct Registry {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct RegisteredAgent {
-    /// Agent id.
     #[serde(alias = "agent_id", alias = "id")]
     pub agent_id: String,
-    /// Agent type.
     #[serde(alias = "agent_type", alias = "type")]
     pub agent_type: Option<String>,
-    /// Domains of knowledge.
     pub domains: Vec<String>,
     /// Names of tools that the agent can call.
     #[serde(deserialize_with = "tools")]
     pub tools: Vec<String>,
-    /// The agent's prompt.
     pub prompt: Option<String>,
     /// Ids and types that it may hand off to, as a broker's allowlist has them.
     pub handoff_targets: Vec<String>,

@@ -18,7 +18,6 @@ const REGISTRY: &str = "registry:";
 pub struct SchemaName {
     /// Its id, kebab-case.
     pub id: String,
-    /// Its version.
     pub version: Version,
 }
 
@@ -72,7 +71,6 @@ impl SchemaRegistry {
         document.contains("\"registry:")
     }
 
-    /// Adds a schema.
     pub fn put(&mut self, name: SchemaName, schema: Value) {
         self.0.insert(name, schema);
     }
@@ -83,7 +81,6 @@ impl SchemaRegistry {
         self.0.contains_key(name)
     }
 
-    /// The schema of that name.
     #[must_use]
     pub fn find(&self, name: &SchemaName) -> Option<&Value> {
         self.0.get(name)
@@ -101,7 +98,6 @@ impl SchemaRegistry {
 }
 
 impl Contract {
-    /// The registered schema that it names.
     #[must_use]
     pub fn registered_schema(&self) -> Option<SchemaName> {
         match &self.payload.schema {

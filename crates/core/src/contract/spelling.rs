@@ -10,7 +10,6 @@ pub(super) const HOLDS: &str = "holds";
 /// One word of a predicate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct PredicateToken<'a> {
-    /// As written.
     pub(super) text: &'a str,
     /// It is an identifier or a keyword.
     pub(super) is_name: bool,

@@ -8,7 +8,6 @@ use semver::Version;
 
 use super::{Contract, HistoryStrategy, evolution};
 
-/// One breaking change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BreakingChange {
     /// RFC 6901 pointer into the new document.
@@ -66,6 +65,8 @@ pub fn breaks(before: &Contract, after: &Contract) -> Vec<BreakingChange> {
     changed("/human_in_the_loop", human(before) == human(after), "another kind of receiver");
     let same = before.require_checkpoint || !after.require_checkpoint;
     changed("/require_checkpoint", same, "a checkpoint is required");
+    let strict = |one: &Contract| one.orders.unwrap_or_default();
+    changed("/orders", strict(after) <= strict(before), "orders inside data are refused");
     if let (Some(old), Some(new)) = (before.local_schema(), after.local_schema()) {
         let breaking = evolution::compare(old, new);
         let first = breaking.iter().find(|change| change.kind.needs() == evolution::Bump::Major);

@@ -9,8 +9,10 @@ use super::content_coding::Coding;
 use super::handoff::DeliveryMode;
 use super::ids::AgentId;
 use super::message::SCHEMA_VERSIONS;
+use super::policy::Orders;
 use super::residency::{Region, is_basis};
 use super::version_range::VersionRange;
+use super::window::{ContextPolicy, Tokenizer};
 
 /// Whether an agent takes work now (seed 001: RUNNABLE).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -28,7 +30,6 @@ pub enum AgentState {
 /// One entry of an allowlist: an agent, or every agent of a type.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Target {
-    /// Just this agent.
     Agent(AgentId),
     /// `type:<agentType>`.
     Type(String),
@@ -134,6 +135,72 @@ impl Default for Delivery {
     }
 }
 
+/// What an agent's public description says of it to other protocols (docs/doors/a2a.md); an agent without one has none.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct Card {
+    /// Shown without a key too, where the settings name the agent's tenant.
+    pub public: bool,
+    /// Media types of parts that the agent reads; a range such as `image/*` is one.
+    #[serde(alias = "input_modes")]
+    pub input_modes: Vec<String>,
+    /// Media types of what the agent makes.
+    #[serde(alias = "output_modes")]
+    pub output_modes: Vec<String>,
+}
+
+impl Default for Card {
+    fn default() -> Self {
+        let modes = || ["text/plain", "application/json"].map(str::to_owned).to_vec();
+        Self { public: false, input_modes: modes(), output_modes: modes() }
+    }
+}
+
+impl Card {
+    /// Whether the agent reads parts of this media type; parameters do not count.
+    #[must_use]
+    pub fn reads(&self, media_type: &str) -> bool {
+        let essence = media_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+        self.input_modes.iter().any(|mode| match mode.strip_suffix('*') {
+            Some("*/") => true,
+            Some(range) => essence.starts_with(&range.to_ascii_lowercase()),
+            None => essence == mode.to_ascii_lowercase(),
+        })
+    }
+}
+
+/// Whether a text is a media type without parameters, or a range of them.
+fn is_media_range(text: &str) -> bool {
+    let token = |part: &str| {
+        !part.is_empty()
+            && part.bytes().all(|b| b.is_ascii_alphanumeric() || b"!#$&-^_.+".contains(&b))
+    };
+    text.len() <= 255
+        && text
+            .split_once('/')
+            .is_some_and(|(kind, sub)| (token(kind) && (token(sub) || sub == "*")) || text == "*/*")
+}
+
+/// Most media types of one list of a card.
+const MAX_MODES: usize = 100;
+
+fn check_card(card: &Card) -> Result<(), (String, String)> {
+    for (pointer, modes) in
+        [("/card/inputModes", &card.input_modes), ("/card/outputModes", &card.output_modes)]
+    {
+        if modes.is_empty()
+            || modes.len() > MAX_MODES
+            || !modes.iter().all(|mode| is_media_range(mode))
+        {
+            let why =
+                format!("must be 1 to {MAX_MODES} media types, such as text/plain or image/*");
+            return Err((pointer.to_owned(), why));
+        }
+    }
+    Ok(())
+}
+
 /// The permission that entitles a receiver to `personalDataPayload`.
 pub const PERSONAL_DATA_PERMISSION: &str = "personal-data:read";
 
@@ -147,10 +214,10 @@ pub struct Agent {
     pub agent_id: AgentId,
     /// What kind it is; handoffs are usually addressed to a type.
     pub agent_type: String,
-    /// Its semver version.
+    /// Version of the agent, semver.
     #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub agent_version: semver::Version,
-    /// For people.
+    /// Name for people; the id unless set.
     pub name: String,
     /// For people and for matching.
     pub description: String,
@@ -158,7 +225,7 @@ pub struct Agent {
     pub specialization: Option<String>,
     /// What it can do; a handoff may require some.
     pub capabilities: Vec<String>,
-    /// Fields of knowledge.
+    /// Fields of knowledge that it covers.
     pub domains: Vec<String>,
     /// Sample tasks, for matching.
     pub examples: Vec<String>,
@@ -166,10 +233,16 @@ pub struct Agent {
     pub permissions: Vec<String>,
     /// Takes handoffs at all.
     pub accepts_handoffs: bool,
-    /// Takes them now.
+    /// Whether it takes handoffs at the moment.
     pub state: AgentState,
     /// Size of its context window, in tokens.
     pub context_window_tokens: Option<u64>,
+    /// By which tokenizer its model counts; absent: an estimate.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tokenizer: Option<Tokenizer>,
+    /// What becomes of a message over the limit; absent: the broker's setting.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub context_policy: Option<ContextPolicy>,
     /// Dotted paths that `currentState` must hold for it.
     pub required_state: Vec<String>,
     /// Versions of the message schema that it takes; absent: all that the broker does.
@@ -182,10 +255,13 @@ pub struct Agent {
     pub require_signature: bool,
     /// Refuse its handoffs without a checkpoint of its own.
     pub require_checkpoint: bool,
+    /// What becomes of orders inside data that is handed to it; absent: the broker's setting.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub orders: Option<Orders>,
     /// Whom it may hand off to, by id or `type:<agentType>`; empty: nobody.
     #[cfg_attr(feature = "openapi", schema(value_type = Vec<String>))]
     pub handoff_targets: Vec<Target>,
-    /// How it receives.
+    /// How and where it receives its handoffs.
     pub delivery: Delivery,
     /// Where its events go. Not shown to other agents.
     pub callback_url: Option<String>,
@@ -196,6 +272,9 @@ pub struct Agent {
     /// What transfers of data to and from its region stand on: a code.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub transfer_basis: Option<String>,
+    /// Its card for other protocols; absent: it has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub card: Option<Card>,
     /// Free data of its owner. Not shown to other agents.
     #[serde(default)]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<Object>))]
@@ -220,16 +299,20 @@ impl Agent {
             accepts_handoffs: true,
             state: AgentState::Runnable,
             context_window_tokens: None,
+            tokenizer: None,
+            context_policy: None,
             required_state: Vec::new(),
             schema_versions: None,
             supervisor_id: None,
             require_signature: false,
             require_checkpoint: false,
+            orders: None,
             handoff_targets: Vec::new(),
             delivery: Delivery::default(),
             callback_url: None,
             region: None,
             transfer_basis: None,
+            card: None,
             metadata: serde_json::Map::new(),
         }
     }
@@ -294,55 +377,67 @@ pub struct AgentSpec {
     #[serde(alias = "agent_id")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
     pub agent_id: Option<AgentId>,
-    /// See [`Agent`].
+    /// What kind it is; handoffs are usually addressed to a type.
     #[serde(alias = "agent_type")]
     pub agent_type: Option<String>,
-    /// See [`Agent`].
+    /// Version of the agent, semver.
     #[serde(alias = "agent_version")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
     pub agent_version: Option<semver::Version>,
-    /// See [`Agent`].
+    /// Name for people; the id unless set.
     pub name: Option<String>,
-    /// See [`Agent`].
+    /// For people and for matching.
     pub description: Option<String>,
-    /// See [`Agent`].
+    /// What it is best at (seed 004). Null clears it.
     #[serde(deserialize_with = "nullable")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
     pub specialization: Option<Option<String>>,
-    /// See [`Agent`].
+    /// What it can do; a handoff may require some.
     pub capabilities: Option<Vec<String>>,
-    /// See [`Agent`].
+    /// Fields of knowledge that it covers.
     pub domains: Option<Vec<String>>,
-    /// See [`Agent`].
+    /// Sample tasks, for matching.
     pub examples: Option<Vec<String>>,
-    /// See [`Agent`].
+    /// What it may see and do.
     pub permissions: Option<Vec<String>>,
-    /// See [`Agent`].
+    /// Takes handoffs at all.
     #[serde(alias = "accepts_handoffs")]
     pub accepts_handoffs: Option<bool>,
-    /// See [`Agent`].
+    /// Whether it takes handoffs at the moment.
     pub state: Option<AgentState>,
-    /// See [`Agent`].
+    /// Size of its context window, in tokens. Null clears it.
     #[serde(alias = "context_window_tokens", deserialize_with = "nullable")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<u64>))]
     pub context_window_tokens: Option<Option<u64>>,
-    /// See [`Agent`].
+    /// By which tokenizer its model counts; absent: an estimate. Null clears it.
+    #[serde(deserialize_with = "nullable")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<Tokenizer>))]
+    pub tokenizer: Option<Option<Tokenizer>>,
+    /// What becomes of a message over the limit; absent: the broker's setting. Null clears it.
+    #[serde(alias = "context_policy", deserialize_with = "nullable")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<ContextPolicy>))]
+    pub context_policy: Option<Option<ContextPolicy>>,
+    /// Dotted paths that `currentState` must hold for it.
     #[serde(alias = "required_state")]
     pub required_state: Option<Vec<String>>,
-    /// See [`Agent`].
+    /// Versions of the message schema that it takes; absent: all that the broker does. Null clears it.
     #[serde(alias = "schema_versions", deserialize_with = "nullable")]
     pub schema_versions: Option<Option<VersionRange>>,
-    /// See [`Agent`].
+    /// Who gets its failures. Null clears it.
     #[serde(alias = "supervisor_id", deserialize_with = "nullable")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
     pub supervisor_id: Option<Option<AgentId>>,
-    /// See [`Agent`].
+    /// Refuse its messages without a signature.
     #[serde(alias = "require_signature")]
     pub require_signature: Option<bool>,
-    /// See [`Agent`].
+    /// Refuse its handoffs without a checkpoint of its own.
     #[serde(alias = "require_checkpoint")]
     pub require_checkpoint: Option<bool>,
-    /// See [`Agent`].
+    /// What becomes of orders inside data that is handed to it; absent: the broker's setting. Null clears it.
+    #[serde(deserialize_with = "nullable")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<Orders>))]
+    pub orders: Option<Option<Orders>>,
+    /// Whom it may hand off to, by id or `type:<agentType>`; empty: nobody.
     #[cfg_attr(feature = "openapi", schema(value_type = Option<Vec<String>>))]
     pub handoff_targets: Option<Vec<Target>>,
     /// The same in Orbit's spelling.
@@ -351,20 +446,24 @@ pub struct AgentSpec {
     pub orbit_targets: Option<Vec<Target>>,
     /// The same where Orbit keeps it.
     pub config: Option<OrbitConfig>,
-    /// See [`Agent`].
+    /// How and where it receives its handoffs.
     pub delivery: Option<Delivery>,
-    /// See [`Agent`].
+    /// Where its events go. Not shown to other agents. Null clears it.
     #[serde(alias = "callback_url", deserialize_with = "nullable")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
     pub callback_url: Option<Option<String>>,
-    /// See [`Agent`].
+    /// Where it is; none: in the broker's region. Null clears it.
     #[serde(deserialize_with = "nullable")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
     pub region: Option<Option<Region>>,
-    /// See [`Agent`].
+    /// What transfers of data to and from its region stand on: a code. Null clears it.
     #[serde(alias = "transfer_basis", deserialize_with = "nullable")]
     pub transfer_basis: Option<Option<String>>,
-    /// See [`Agent`].
+    /// What the A2A door publishes of the agent. Null takes it back.
+    #[serde(deserialize_with = "nullable")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<Card>))]
+    pub card: Option<Option<Card>>,
+    /// Free data of its owner. Not shown to other agents.
     #[cfg_attr(feature = "openapi", schema(value_type = Option<Object>))]
     pub metadata: Option<serde_json::Map<String, serde_json::Value>>,
     /// Orbit's field; kept in `metadata`.
@@ -438,14 +537,18 @@ impl AgentSpec {
             accepts_handoffs,
             state,
             context_window_tokens,
+            tokenizer,
+            context_policy,
             required_state,
             schema_versions,
             supervisor_id,
             require_signature,
             require_checkpoint,
+            orders,
             callback_url,
             region,
             transfer_basis,
+            card,
             metadata
         );
         if let Some(targets) = self.targets()? {
@@ -465,6 +568,9 @@ impl AgentSpec {
         }
         if next.transfer_basis.as_ref().is_some_and(|basis| !is_basis(basis)) {
             return wrong("/transferBasis", BASIS.to_owned());
+        }
+        if let Some(card) = &next.card {
+            check_card(card)?;
         }
         let mut seen = std::collections::BTreeSet::new();
         next.handoff_targets.retain(|target| seen.insert(target.clone()));
@@ -600,11 +706,24 @@ mod tests {
             (r#"{"delivery":{"mode":"pull","timeoutMs":1}}"#, "/delivery/timeoutMs"),
             (r#"{"agentType":"a b"}"#, "/agentType"),
             (r#"{"callbackUrl":"not a url"}"#, "/callbackUrl"),
+            (r#"{"card":{"inputModes":[]}}"#, "/card/inputModes"),
+            (r#"{"card":{"outputModes":["text"]}}"#, "/card/outputModes"),
+            (r#"{"card":{"outputModes":["*/plain"]}}"#, "/card/outputModes"),
         ] {
             assert_eq!(spec(json).apply(&agent()).unwrap_err().0, pointer, "{json}");
         }
         assert!(serde_json::from_str::<AgentSpec>(r#"{"handoffTarget":[]}"#).is_err());
         assert!(serde_json::from_str::<AgentSpec>(r#"{"agentVersion":"one"}"#).is_err());
+    }
+
+    #[test]
+    fn a_card_reads_the_media_types_it_names() {
+        let made = spec(r#"{"card":{"inputModes":["text/plain","image/*"]}}"#).apply(&agent());
+        let card = made.unwrap().card.unwrap();
+        assert!(card.reads("text/plain; charset=utf-8") && card.reads("IMAGE/png"));
+        assert!(!card.reads("text/html") && !card.reads("imagery/png"));
+        assert_eq!(card.output_modes, Card::default().output_modes);
+        assert!(spec(r#"{"card":{"inputModes":["*/*"]}}"#).apply(&agent()).is_ok());
     }
 
     #[test]

@@ -101,6 +101,11 @@ impl CanonicalObject {
         out
     }
 
+    /// The top-level members in order, each with its name and its canonical `"name":value`.
+    pub fn members(&self) -> impl Iterator<Item = (&str, &[u8])> {
+        self.members.iter().map(|one| (one.name.as_str(), &self.buffer[one.entry.clone()]))
+    }
+
     /// The canonical bytes of one top-level member's value.
     #[must_use]
     pub fn member(&self, name: &str) -> Option<&[u8]> {

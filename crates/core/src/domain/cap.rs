@@ -140,9 +140,7 @@ pub type CapKey = (TenantId, Option<AgentId>, Window);
 pub struct CapLimit {
     /// Length of the window.
     pub window: Window,
-    /// Limit of money.
     pub usd: Option<Usd>,
-    /// Limit of tokens.
     pub tokens: Option<u64>,
 }
 
@@ -155,9 +153,7 @@ pub const MAX_TOKENS: u64 = (1 << 53) - 1;
 /// Default caps, where an operator set none for the window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Defaults {
-    /// Default caps of each tenant.
     pub tenant: [Option<CapLimit>; MAX_DEFAULTS],
-    /// Default caps of each agent.
     pub agent: [Option<CapLimit>; MAX_DEFAULTS],
 }
 
@@ -194,7 +190,6 @@ pub struct CapUsage {
     tokens: BTreeMap<i64, u64>,
 }
 
-/// The unit of a cap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unit {
     /// Money in US dollars.
@@ -206,7 +201,6 @@ pub enum Unit {
 /// A cap with its usage.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cap {
-    /// The owning tenant.
     pub tenant: TenantId,
     /// The agent; none for the whole tenant.
     pub agent: Option<AgentId>,
@@ -217,8 +211,7 @@ pub struct Cap {
     pub usd: Option<Usd>,
     /// The mark of reserves that count here; a cap set again after its removal has another one.
     pub mark: i64,
-    /// The counted usage.
-    pub books: CapUsage,
+    pub usage: CapUsage,
     /// Time of the last change.
     pub updated_at: Micros,
 }
@@ -226,11 +219,8 @@ pub struct Cap {
 /// A command's change of usage; negative where it decreases.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Charge {
-    /// Money spent.
     pub spent: Usd,
-    /// Money reserved.
     pub reserved: Usd,
-    /// Tokens spent.
     pub tokens: u64,
 }
 
@@ -263,9 +253,7 @@ pub struct CapExceeded {
 /// The exceeded limit, with the amounts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CapShortage {
-    /// Money is short.
     Usd {
-        /// The limit.
         cap: Usd,
         /// Spent within the window.
         spent: Usd,
@@ -278,7 +266,6 @@ pub enum CapShortage {
     },
     /// All tokens are spent.
     Tokens {
-        /// The limit.
         cap: u64,
         /// Spent within the window.
         spent: u64,
@@ -309,11 +296,10 @@ impl Cap {
     /// A cap without usage.
     #[must_use]
     pub fn new((tenant, agent, window): CapKey, usd: Option<Usd>, mark: i64, at: Micros) -> Self {
-        let books = CapUsage::default();
-        Self { tenant, agent, window, usd, mark, books, updated_at: at }
+        let usage = CapUsage::default();
+        Self { tenant, agent, window, usd, mark, usage, updated_at: at }
     }
 
-    /// The cap's key.
     #[must_use]
     pub fn key(&self) -> CapKey {
         (self.tenant.clone(), self.agent.clone(), self.window)
@@ -333,24 +319,24 @@ impl Cap {
     #[must_use]
     pub fn spent(&self, at: Micros) -> Usd {
         let first = self.first(at);
-        Usd(self.books.spent.range(first..).fold(0, |sum, (_, usd)| sum.saturating_add(*usd)))
+        Usd(self.usage.spent.range(first..).fold(0, |sum, (_, usd)| sum.saturating_add(*usd)))
     }
 
     /// The reserves of open handoffs.
     #[must_use]
     pub const fn reserved(&self) -> Usd {
-        self.books.reserved
+        self.usage.reserved
     }
 
     /// Total usage at `at`.
     #[must_use]
     pub fn used(&self, at: Micros) -> Usd {
-        self.spent(at).plus(self.books.reserved)
+        self.spent(at).plus(self.usage.reserved)
     }
 
     /// The first step that still counts: the one whose end has not left the window.
     fn first(&self, at: Micros) -> i64 {
-        let begins = at.max(self.books.last).0.saturating_sub(self.window.micros());
+        let begins = at.max(self.usage.last).0.saturating_sub(self.window.micros());
         begins.div_euclid(self.window.step())
     }
 
@@ -379,22 +365,22 @@ impl Cap {
 
     /// Adds a command's charge.
     pub fn enter(&mut self, charge: Charge, at: Micros) {
-        let now = at.max(self.books.last);
+        let now = at.max(self.usage.last);
         let first = self.first(now);
-        self.books.last = now;
-        self.books.spent = self.books.spent.split_off(&first);
-        self.books.tokens = self.books.tokens.split_off(&first);
+        self.usage.last = now;
+        self.usage.spent = self.usage.spent.split_off(&first);
+        self.usage.tokens = self.usage.tokens.split_off(&first);
         if charge.spent > Usd(0) {
             let step = now.0.div_euclid(self.window.step());
-            let sum = self.books.spent.entry(step).or_default();
+            let sum = self.usage.spent.entry(step).or_default();
             *sum = sum.saturating_add(charge.spent.0);
         }
         if charge.tokens > 0 {
             let step = now.0.div_euclid(self.window.step());
-            let sum = self.books.tokens.entry(step).or_default();
+            let sum = self.usage.tokens.entry(step).or_default();
             *sum = sum.saturating_add(charge.tokens);
         }
-        self.books.reserved = Usd(self.books.reserved.plus(charge.reserved).0.max(0));
+        self.usage.reserved = Usd(self.usage.reserved.plus(charge.reserved).0.max(0));
         self.updated_at = at;
     }
 
@@ -410,9 +396,9 @@ impl Cap {
     #[must_use]
     pub fn over(&self, limit: Usd, charge: Charge, at: Micros) -> CapExceeded {
         let asked = charge.total();
-        let (spent, reserved) = (self.spent(at), self.books.reserved);
+        let (spent, reserved) = (self.spent(at), self.usage.reserved);
         let mut lacking = self.used(at).plus(asked).minus(limit);
-        let leaving = self.books.spent.range(self.first(at)..).find(|(_, usd)| {
+        let leaving = self.usage.spent.range(self.first(at)..).find(|(_, usd)| {
             lacking = lacking.minus(Usd(**usd));
             lacking <= Usd(0)
         });
@@ -455,7 +441,6 @@ impl CapExceeded {
 }
 
 impl CapUsage {
-    /// Serialized usage.
     #[must_use]
     pub fn to_text(&self) -> String {
         // Plain data with number keys: it always has a JSON form.

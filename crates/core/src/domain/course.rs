@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
+use super::group::Group;
 use super::ids::{AgentId, HandoffId, TaskId};
 
 /// The most subtasks that are remembered of a task: 32 hops with 128 new ones each. A result beyond them is no
@@ -14,7 +15,6 @@ const MAX_SUBTASKS: usize = 4_096;
 /// Failures on one edge of a task, as its sender addressed it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failing {
-    /// From whom.
     pub from: AgentId,
     /// To whom: an agent's id, `type:<agentType>` or `capability:<name>`.
     pub to: String,
@@ -25,7 +25,6 @@ pub struct Failing {
 /// A handoff that returned its task, until the agent that has it again acts on it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Returned {
-    /// The completed handoff.
     pub handoff: HandoffId,
     /// The agent that asked for the return.
     pub to: AgentId,
@@ -44,6 +43,17 @@ pub struct Course {
     /// Returns that stand in inboxes, in the order of their commits.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub returned: Vec<Returned>,
+    /// Groups of the task in the order of their commits; at most the last is open.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub groups: Vec<Group>,
+    /// Handoffs beside the first of each group: the loop guard counts a group as one hop.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub beside: i64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
+const fn is_zero(value: &i64) -> bool {
+    *value == 0
 }
 
 impl Course {
@@ -52,6 +62,21 @@ impl Course {
     pub fn to_text(&self) -> Option<String> {
         // Plain data always serialises.
         (*self != Self::default()).then(|| serde_json::to_string(self).unwrap_or_default())
+    }
+
+    #[must_use]
+    pub fn open_group(&self) -> Option<&Group> {
+        self.groups.last().filter(|group| !group.status.is_final())
+    }
+
+    /// The same, to be changed.
+    pub fn open_group_mut(&mut self) -> Option<&mut Group> {
+        self.groups.last_mut().filter(|group| !group.status.is_final())
+    }
+
+    #[must_use]
+    pub fn group(&self, id: HandoffId) -> Option<&Group> {
+        self.groups.iter().find(|group| group.id == id)
     }
 
     /// Counts a failure on an edge; returns how many it has now.
@@ -77,7 +102,6 @@ impl Course {
         i64::try_from((self.subtasks.len() + new).min(MAX_SUBTASKS)).unwrap_or(i64::MAX)
     }
 
-    /// Remembers subtasks.
     pub fn see(&mut self, seen: &[u64]) {
         for one in seen {
             if let Err(place) = self.subtasks.binary_search(one)

@@ -1,6 +1,5 @@
 //! Dead letters: handoffs that only a person releases or discards (specification §5).
 
-/// The status of a dead letter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum DeadLetterStatus {
     /// The dead letter waits for a person.
@@ -12,7 +11,6 @@ pub enum DeadLetterStatus {
 }
 
 impl DeadLetterStatus {
-    /// All states.
     pub const ALL: [Self; 3] = [Self::Open, Self::Released, Self::Discarded];
 
     /// The status on the wire and in the store.

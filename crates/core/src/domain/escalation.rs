@@ -21,7 +21,6 @@ pub enum EscalationStatus {
 }
 
 impl EscalationStatus {
-    /// All states.
     pub const ALL: [Self; 3] = [Self::Open, Self::Resolved, Self::TimedOut];
 
     /// As it stands on the wire and in the store.
@@ -46,7 +45,6 @@ impl EscalationStatus {
 pub enum Resolution {
     /// The same receiver once more; what is under way goes on.
     Retry,
-    /// Another receiver.
     Reassign(AgentId),
     /// Back to the sender's checkpoint.
     RollBack,
@@ -57,25 +55,96 @@ pub enum Resolution {
 }
 
 impl Resolution {
-    /// As it stands in records and in the store: a code.
+    /// The outcome of an escalation that a person decides this way.
     #[must_use]
-    pub const fn as_str(&self) -> &'static str {
+    pub const fn outcome(&self) -> EscalationOutcome {
+        match self {
+            Self::Retry => EscalationOutcome::Retry,
+            Self::Reassign(_) => EscalationOutcome::Reassign,
+            Self::RollBack => EscalationOutcome::RollBack,
+            Self::Cancel => EscalationOutcome::Cancel,
+            Self::Complete => EscalationOutcome::Complete,
+        }
+    }
+}
+
+/// How an escalation ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EscalationOutcome {
+    /// A person had the same receiver try again.
+    Retry,
+    /// A person chose another receiver.
+    Reassign,
+    /// A person rolled the task back.
+    RollBack,
+    /// A person withdrew the task, or its agent or an operator did meanwhile.
+    Cancel,
+    /// A person declared the task done, or its agent or an operator did meanwhile.
+    Complete,
+    /// The person that the handoff went to accepted it.
+    Accepted,
+    /// That person rejected it.
+    Rejected,
+    /// The handoff ran out of time.
+    Expired,
+    Failed,
+    /// Nobody decided in time, and there was no handoff to end.
+    TimedOut,
+    /// Nobody decided in time; the handoff that was under way goes on.
+    TimedOutGoesOn,
+    /// Nobody decided in time; the contract's synthetic identity took over.
+    TimedOutResumed,
+    /// Nobody decided in time; the handoff became a dead letter.
+    TimedOutDeadLettered,
+}
+
+impl EscalationOutcome {
+    pub const ALL: [Self; 13] = [
+        Self::Retry,
+        Self::Reassign,
+        Self::RollBack,
+        Self::Cancel,
+        Self::Complete,
+        Self::Accepted,
+        Self::Rejected,
+        Self::Expired,
+        Self::Failed,
+        Self::TimedOut,
+        Self::TimedOutGoesOn,
+        Self::TimedOutResumed,
+        Self::TimedOutDeadLettered,
+    ];
+
+    /// The code in records, in the API and in the store.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
         match self {
             Self::Retry => "RETRY",
-            Self::Reassign(_) => "REASSIGN",
+            Self::Reassign => "REASSIGN",
             Self::RollBack => "ROLLBACK",
             Self::Cancel => "CANCEL",
             Self::Complete => "COMPLETE",
+            Self::Accepted => "ACCEPTED",
+            Self::Rejected => "REJECTED",
+            Self::Expired => "EXPIRED",
+            Self::Failed => "FAILED",
+            Self::TimedOut => "TIMED_OUT",
+            Self::TimedOutGoesOn => "TIMED_OUT_GOES_ON",
+            Self::TimedOutResumed => "TIMED_OUT_RESUMED",
+            Self::TimedOutDeadLettered => "TIMED_OUT_DEAD_LETTERED",
         }
+    }
+
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|outcome| outcome.as_str() == text)
     }
 }
 
 /// The row of one escalation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Escalation {
-    /// Its organisation.
     pub tenant: TenantId,
-    /// Its id.
     pub id: EscalationId,
     /// The task that waits.
     pub task_id: TaskId,
@@ -85,13 +154,11 @@ pub struct Escalation {
     pub source: AgentId,
     /// To whom it leads.
     pub target: AgentId,
-    /// Why: a code.
     pub reason: String,
     /// Where the contract says that people are reached.
     pub channel: Option<String>,
     /// The identity that takes over when nobody decides in time (seed 002 §4.4).
     pub resume_as: Option<AgentId>,
-    /// Where it stands.
     pub status: EscalationStatus,
     /// When it was opened.
     pub created_at: Micros,
@@ -101,8 +168,7 @@ pub struct Escalation {
     pub resolved_at: Option<Micros>,
     /// By whom: a key's id, or `broker`.
     pub resolved_by: Option<String>,
-    /// What was decided: a code.
-    pub resolution: Option<String>,
+    pub resolution: Option<EscalationOutcome>,
 }
 
 impl Escalation {
@@ -121,6 +187,9 @@ mod tests {
     fn names_survive_the_store() {
         for status in EscalationStatus::ALL {
             assert_eq!(EscalationStatus::parse(status.as_str()), Some(status));
+        }
+        for outcome in EscalationOutcome::ALL {
+            assert_eq!(EscalationOutcome::parse(outcome.as_str()), Some(outcome));
         }
     }
 }

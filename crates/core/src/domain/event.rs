@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
+use super::a2a::TaskState;
 use super::handoff::Handoff;
 use super::ids::{AgentId, HandoffId, IdError, Micros, SubscriptionId, TaskId, TenantId};
 use super::residency::{Region, is_basis};
@@ -25,7 +26,6 @@ macro_rules! event_types {
         }
 
         impl EventType {
-            /// All types.
             pub const ALL: &'static [Self] = &[$(Self::$name),+];
 
             /// The name as it stands on the wire and in the store.
@@ -42,14 +42,18 @@ macro_rules! event_types {
 event_types! {
     /// A handoff was committed (seed 003's `agent.handoff.occurred`).
     HandoffOccurred = "agent.handoff.occurred",
-    /// The receiver accepted.
     HandoffAccepted = "handoff.accepted",
-    /// The receiver rejected.
     HandoffRejected = "handoff.rejected",
     /// The receiver completed its part.
     HandoffCompleted = "handoff.completed",
     /// The receiver completed its part, and the task went back to the agent that asked for its return.
     HandoffReturned = "handoff.returned",
+    /// The receiver asks its sender something and waits.
+    HandoffInputRequired = "handoff.input_required",
+    /// The receiver's question was answered.
+    HandoffInputProvided = "handoff.input_provided",
+    /// A handoff to many was decided, or withdrawn with its task.
+    HandoffGroupEnded = "handoff.group_ended",
     /// The task went back to its sender's checkpoint.
     HandoffRolledBack = "handoff.rolled_back",
     /// The handoff is kept for a person.
@@ -62,6 +66,10 @@ event_types! {
     HandoffExpired = "handoff.expired",
     /// The handoff was withdrawn.
     HandoffCanceled = "handoff.canceled",
+    /// The stream of a handoff was closed: its message is whole.
+    HandoffStreamClosed = "handoff.stream_closed",
+    /// The stream of a handoff ended without a whole message: the receiver stops.
+    HandoffStreamAborted = "handoff.stream_aborted",
     /// An endpoint is no longer called.
     EndpointDisabled = "agent.endpoint_disabled",
     /// An endpoint is on its way to being disabled.
@@ -76,6 +84,29 @@ event_types! {
     AlertRaised = "alert.raised",
 }
 
+/// The alerts of `alert.raised`. The names are part of the interface and never change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Alert {
+    /// A task went back to its sender's checkpoint.
+    HandoffRolledBack,
+    /// A person is asked to act.
+    HandoffEscalated,
+    /// A subscription is disabled after repeated failures.
+    SubscriptionDisabled,
+}
+
+impl Alert {
+    /// The name in the event's `alert`.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::HandoffRolledBack => "HANDOFF_ROLLED_BACK",
+            Self::HandoffEscalated => "HANDOFF_ESCALATED",
+            Self::SubscriptionDisabled => "SUBSCRIPTION_DISABLED",
+        }
+    }
+}
+
 impl EventType {
     /// The sender of the handoff is told at its `callbackUrl`.
     #[must_use]
@@ -86,6 +117,8 @@ impl EventType {
                 | Self::HandoffRejected
                 | Self::HandoffCompleted
                 | Self::HandoffReturned
+                | Self::HandoffInputRequired
+                | Self::HandoffGroupEnded
                 | Self::HandoffRolledBack
                 | Self::HandoffDeadLettered
                 | Self::HandoffEscalated
@@ -134,7 +167,6 @@ pub const TRACEPARENT: &str = "traceparent";
 /// never skips a late commit. No counter of its own is needed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Position {
-    /// Of the record.
     pub leaf_index: i64,
     /// Among the record's events, from 0.
     pub ordinal: i32,
@@ -170,22 +202,16 @@ impl FromStr for Position {
     }
 }
 
-/// One event.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Event {
-    /// What happened.
     pub kind: EventType,
-    /// In whose organisation.
     pub tenant: TenantId,
-    /// When.
     pub at: Micros,
     /// On which task; the task of its record, where it has one.
     pub task_id: Option<TaskId>,
-    /// To which handoff.
     pub handoff_id: Option<HandoffId>,
     /// The handoff's sender, or the agent that it is about.
     pub source: Option<AgentId>,
-    /// The handoff's receiver.
     pub target: Option<AgentId>,
     /// The agent that is told at its `callbackUrl`.
     pub audience: Option<AgentId>,
@@ -275,7 +301,6 @@ impl Event {
 /// Who gets events delivered.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Subscriber {
-    /// An operator's subscription.
     Subscription(SubscriptionId),
     /// An agent, at its `callbackUrl`.
     Agent(AgentId),
@@ -311,9 +336,10 @@ pub enum EventFormat {
     Standard,
     /// `CloudEvents` 1.0, structured mode.
     CloudEvents,
+    /// `StreamResponse` of A2A 1.0, for the events that change a handoff's state; others are not published.
+    A2a,
 }
 
-/// Which events.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct EventFilter {
@@ -322,9 +348,11 @@ pub struct EventFilter {
     /// That this agent has a part in.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub agent_id: Option<AgentId>,
-    /// On this task.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub task_id: Option<TaskId>,
+    /// Of this handoff.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub handoff_id: Option<HandoffId>,
 }
 
 impl EventFilter {
@@ -334,10 +362,10 @@ impl EventFilter {
         (self.types.is_empty() || self.types.contains(&event.kind))
             && self.agent_id.as_ref().is_none_or(|agent| event.concerns(agent))
             && self.task_id.is_none_or(|task| event.task_id == Some(task))
+            && self.handoff_id.is_none_or(|handoff| event.handoff_id == Some(handoff))
     }
 }
 
-/// An operator's subscription.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Subscription {
@@ -345,7 +373,6 @@ pub struct Subscription {
     pub url: String,
     /// For people.
     pub description: String,
-    /// Which events.
     pub filter: EventFilter,
     /// How they are written.
     pub format: EventFormat,
@@ -354,6 +381,9 @@ pub struct Subscription {
     /// Why the broker switched it off: a code; cleared by switching it on.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub disabled_reason: Option<String>,
+    /// The agent whose subscription it is; none: the operators'.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub owner: Option<AgentId>,
     /// Where it is; none: in the broker's region.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub region: Option<Region>,
@@ -362,14 +392,15 @@ pub struct Subscription {
     pub transfer_basis: Option<String>,
 }
 
-/// Which agent's or task's events a subscription is limited to.
+/// The agent, task or handoff that a subscription is limited to.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Scope {
     /// That this agent has a part in.
     pub agent_id: Option<AgentId>,
-    /// On this task.
     pub task_id: Option<TaskId>,
+    /// Of this handoff.
+    pub handoff_id: Option<HandoffId>,
 }
 
 /// What a caller says of a subscription, on creation and in a patch: an absent member leaves alone,
@@ -377,21 +408,13 @@ pub struct Scope {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct SubscriptionSpec {
-    /// See [`Subscription`].
     pub url: Option<String>,
-    /// See [`Subscription`].
     pub description: Option<String>,
-    /// See [`EventFilter`].
     pub event_types: Option<Vec<EventType>>,
-    /// See [`EventFilter`].
     pub filter: Option<Scope>,
-    /// See [`Subscription`].
     pub format: Option<EventFormat>,
-    /// See [`Subscription`].
     pub enabled: Option<bool>,
-    /// See [`Subscription`].
     pub region: Option<Region>,
-    /// See [`Subscription`].
     pub transfer_basis: Option<String>,
 }
 
@@ -411,6 +434,7 @@ impl SubscriptionSpec {
             format: EventFormat::default(),
             enabled: true,
             disabled_reason: None,
+            owner: None,
             region: None,
             transfer_basis: None,
         })
@@ -450,8 +474,18 @@ impl SubscriptionSpec {
         if let Some(scope) = &self.filter {
             next.filter.agent_id.clone_from(&scope.agent_id);
             next.filter.task_id = scope.task_id;
+            next.filter.handoff_id = scope.handoff_id;
         }
         next.format = self.format.unwrap_or(next.format);
+        if next.format == EventFormat::A2a {
+            let states = TaskState::events();
+            if next.filter.types.is_empty() {
+                next.filter.types.clone_from(&states);
+            } else if next.filter.types.iter().any(|kind| !states.contains(kind)) {
+                let why = "the format a2a has a form for events that change a handoff's state, and for no others";
+                return Err(("/eventTypes".to_owned(), why.to_owned()));
+            }
+        }
         if let Some(enabled) = self.enabled {
             next.enabled = enabled;
             next.disabled_reason = None;

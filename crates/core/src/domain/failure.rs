@@ -30,6 +30,8 @@ pub enum Code {
     LineageMismatch,
     /// The task goes in circles.
     LoopDetected,
+    /// The message has more tokens than its receiver takes.
+    ContextTooLarge,
     /// The contract of this edge refuses.
     ContractViolation,
     /// Nobody live can take this handoff.
@@ -38,6 +40,8 @@ pub enum Code {
     IncompleteContext,
     /// The request contradicts what is already recorded.
     Conflict,
+    /// The receiver took more rounds than the handoff allows.
+    MaxIterations,
     /// The fencing token is not the current one.
     StaleLease,
     /// No such thing within this tenant.
@@ -60,7 +64,7 @@ pub enum Code {
 
 impl Code {
     /// All codes, in the order of the registry.
-    pub const ALL: [Self; 23] = [
+    pub const ALL: [Self; 25] = [
         Self::Unauthenticated,
         Self::SignatureInvalid,
         Self::SchemaInvalid,
@@ -71,10 +75,12 @@ impl Code {
         Self::BudgetMismatch,
         Self::LineageMismatch,
         Self::LoopDetected,
+        Self::ContextTooLarge,
         Self::ContractViolation,
         Self::NoCapableAgent,
         Self::IncompleteContext,
         Self::Conflict,
+        Self::MaxIterations,
         Self::StaleLease,
         Self::NotFound,
         Self::MethodNotAllowed,
@@ -100,10 +106,12 @@ impl Code {
             Self::BudgetMismatch => "BUDGET_MISMATCH",
             Self::LineageMismatch => "LINEAGE_MISMATCH",
             Self::LoopDetected => "LOOP_DETECTED",
+            Self::ContextTooLarge => "CONTEXT_TOO_LARGE",
             Self::ContractViolation => "CONTRACT_VIOLATION",
             Self::NoCapableAgent => "NO_CAPABLE_AGENT",
             Self::IncompleteContext => "INCOMPLETE_CONTEXT",
             Self::Conflict => "CONFLICT",
+            Self::MaxIterations => "MAX_ITERATIONS",
             Self::StaleLease => "STALE_LEASE",
             Self::NotFound => "NOT_FOUND",
             Self::MethodNotAllowed => "METHOD_NOT_ALLOWED",
@@ -125,6 +133,7 @@ impl Code {
             | Self::BudgetExhausted
             | Self::BudgetMismatch
             | Self::LineageMismatch
+            | Self::ContextTooLarge
             | Self::ContractViolation
             | Self::IncompleteContext
             | Self::CredentialFound => Some(RefusalClass::Validation),
@@ -133,6 +142,7 @@ impl Code {
             Self::LoopDetected => Some(RefusalClass::Loop),
             Self::Unauthenticated
             | Self::Conflict
+            | Self::MaxIterations
             | Self::StaleLease
             | Self::NotFound
             | Self::MethodNotAllowed
@@ -165,10 +175,11 @@ impl Code {
             Self::BudgetMismatch => 7,
             Self::LineageMismatch => 8,
             Self::LoopDetected => 9,
-            Self::ContractViolation => 10,
-            Self::NoCapableAgent => 11,
-            Self::IncompleteContext => 12,
-            _ => 13,
+            Self::ContextTooLarge => 10,
+            Self::ContractViolation => 11,
+            Self::NoCapableAgent => 12,
+            Self::IncompleteContext => 13,
+            _ => 14,
         }
     }
 }
@@ -187,7 +198,6 @@ pub enum RefusalClass {
 }
 
 impl RefusalClass {
-    /// All classes.
     pub const ALL: [Self; 4] = [Self::Validation, Self::Safety, Self::Access, Self::Loop];
 
     /// The class as a metric label.
@@ -212,7 +222,6 @@ impl std::fmt::Display for Code {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Stage {
-    /// The API key.
     Key,
     /// The HMAC over the canonical message.
     Signature,
@@ -224,18 +233,16 @@ pub enum Stage {
     Allowlist,
     /// A live target exists.
     Route,
-    /// The edge's contract.
     Contract,
     /// What the receiver needs is there.
     Completeness,
-    /// Money.
     Budget,
     /// Which handoff it follows.
     Lineage,
-    /// Circles.
     Loop,
-    /// Injected instructions.
     Safety,
+    /// The receiver's context window.
+    Context,
     /// Not the gate: what the ledger found in the recorded state.
     State,
 }

@@ -26,13 +26,10 @@ const MAX_ENDED: usize = 32;
 /// of older versions.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 pub struct Spending {
-    /// US dollars.
     #[serde(rename = "u", with = "nanos")]
     pub usd: Usd,
-    /// Tokens read.
     #[serde(rename = "p")]
     pub prompt: u64,
-    /// Tokens written.
     #[serde(rename = "c")]
     pub completion: u64,
 }
@@ -85,13 +82,11 @@ impl Serialize for Spending {
 /// one for each open handoff; the member names are those of older versions.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct Reservation {
-    /// The handoff's id.
     #[serde(rename = "h")]
     pub handoff: HandoffId,
     /// The handoff from whose reserve this one was taken; none for the task's initial budget.
     #[serde(rename = "f", default)]
     pub from: Option<HandoffId>,
-    /// The sender.
     #[serde(rename = "s")]
     pub source: AgentId,
     /// The receiver, who may spend it.
@@ -144,7 +139,6 @@ pub struct Funds {
     pub free: Usd,
     /// The highest cumulative figures stated by agents without a reserve.
     pub stated: Spending,
-    /// Spending by agent.
     pub agents: BTreeMap<AgentId, Spending>,
     /// Reserves in the order of commits.
     pub reserves: Vec<Reservation>,
@@ -155,7 +149,6 @@ pub struct Funds {
 pub struct FundsRequest<'a> {
     /// The parent handoff, as stated by the sender.
     pub parent: Option<HandoffId>,
-    /// The sender.
     pub source: &'a AgentId,
     /// The cost stated in the message.
     pub cost: &'a Cost,
@@ -444,6 +437,16 @@ impl Funds {
         match self.above(completed).and_then(|id| self.find(id)) {
             Some(at) => self.reserves[at].stated = self.reserves[at].stated.max(stated),
             None if self.opener == *to => self.stated = self.stated.max(stated),
+            None => {}
+        }
+    }
+
+    /// What the receiver of a branch spent is behind the agent that gathers the branches: its next figures,
+    /// cumulative, begin after the sum of them.
+    pub fn gather(&mut self, branch: HandoffId, spent: Spending, to: &AgentId) {
+        match self.above(branch).and_then(|id| self.find(id)) {
+            Some(at) => self.reserves[at].stated = self.reserves[at].stated.plus(spent),
+            None if self.opener == *to => self.stated = self.stated.plus(spent),
             None => {}
         }
     }

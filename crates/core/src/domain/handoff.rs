@@ -3,10 +3,14 @@
 use serde::ser::SerializeStruct;
 use serde::{Deserialize, Serialize, Serializer};
 
+use super::group::BranchPlace;
 use super::ids::{AgentId, ExecutionId, HandoffId, Micros, TaskId, TenantId};
 use super::latency::LatencyClock;
 use super::money::Usd;
+use super::question::Question;
 use super::ruling::Ruling;
+use super::stream::Stream;
+use super::window::ContextFacts;
 
 /// Where a handoff stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -16,6 +20,8 @@ pub enum HandoffStatus {
     Pending,
     /// The receiver took it and holds its lease.
     Accepted,
+    /// The receiver took it, asked its sender something, and waits for the answer; no lease runs.
+    InputRequired,
     /// The receiver finished its part.
     Completed,
     /// The receiver said no.
@@ -41,14 +47,16 @@ pub const RETURNED: &str = "RETURNED";
 /// What can happen to a handoff.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum HandoffEvent {
-    /// The receiver accepts.
     Accept,
-    /// The receiver refuses.
     Reject,
     /// The receiver is done.
     Complete,
     /// The receiver gives up, or delivery attempts are exhausted.
     Fail,
+    /// The receiver asks its sender.
+    Ask,
+    /// The sender, or a person, answers.
+    Answer,
     /// A deadline passed: the verdict's or the lease's.
     Expire,
     /// An operator or the sender withdraws it.
@@ -70,10 +78,10 @@ pub struct IllegalTransition {
 }
 
 impl HandoffStatus {
-    /// All states.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Pending,
         Self::Accepted,
+        Self::InputRequired,
         Self::Completed,
         Self::Rejected,
         Self::Expired,
@@ -89,6 +97,7 @@ impl HandoffStatus {
         match self {
             Self::Pending => "PENDING",
             Self::Accepted => "ACCEPTED",
+            Self::InputRequired => "INPUT_REQUIRED",
             Self::Completed => "COMPLETED",
             Self::Rejected => "REJECTED",
             Self::Expired => "EXPIRED",
@@ -108,21 +117,49 @@ impl HandoffStatus {
     /// Nothing more can happen to it, unless a person decides otherwise.
     #[must_use]
     pub const fn is_final(self) -> bool {
-        !matches!(self, Self::Pending | Self::Accepted)
+        !matches!(self, Self::Pending | Self::Accepted | Self::InputRequired)
     }
 
-    /// The transition table. A verdict that repeats itself changes nothing and is well; `Complete`
-    /// on a pending handoff is an acceptance and its completion in one, because a receiver's
-    /// callback may overtake its own answer to the delivery.
+    /// The receiver has the task by it: it works, or waits for an answer.
+    #[must_use]
+    pub const fn is_held(self) -> bool {
+        matches!(self, Self::Accepted | Self::InputRequired)
+    }
+
+    /// As the column `status` has it: a handoff whose question is open is an accepted one there, with the number of the
+    /// question in a column of its own, so that an older binary beside sees a handoff with a lease until the deadline.
+    #[must_use]
+    pub const fn stored(self) -> &'static str {
+        match self {
+            Self::InputRequired => Self::Accepted.as_str(),
+            other => other.as_str(),
+        }
+    }
+
+    /// The transition table. A repeated verdict changes nothing and is accepted; `Complete` on a pending handoff
+    /// accepts and completes it, because a receiver's callback may overtake its own answer to the delivery.
+    ///
+    /// # Errors
+    /// [`IllegalTransition`] where the table has no entry for the state and the event.
     pub const fn next(self, event: HandoffEvent) -> Result<Self, IllegalTransition> {
         use HandoffEvent as E;
         Ok(match (self, event) {
-            (Self::Pending | Self::Accepted, E::Accept) => Self::Accepted,
+            (Self::Pending | Self::Accepted, E::Accept) | (Self::InputRequired, E::Answer) => {
+                Self::Accepted
+            }
             (Self::Pending | Self::Rejected, E::Reject) => Self::Rejected,
-            (Self::Pending | Self::Accepted | Self::Completed, E::Complete) => Self::Completed,
-            (Self::Pending | Self::Accepted | Self::Failed, E::Fail) => Self::Failed,
-            (Self::Pending | Self::Accepted, E::Expire) => Self::Expired,
-            (Self::Pending | Self::Accepted | Self::Canceled, E::Cancel) => Self::Canceled,
+            (Self::Accepted, E::Ask) | (Self::InputRequired, E::Accept) => Self::InputRequired,
+            (
+                Self::Pending | Self::Accepted | Self::InputRequired | Self::Completed,
+                E::Complete,
+            ) => Self::Completed,
+            (Self::Pending | Self::Accepted | Self::InputRequired | Self::Failed, E::Fail) => {
+                Self::Failed
+            }
+            (Self::Pending | Self::Accepted | Self::InputRequired, E::Expire) => Self::Expired,
+            (Self::Pending | Self::Accepted | Self::InputRequired | Self::Canceled, E::Cancel) => {
+                Self::Canceled
+            }
             (Self::Rejected | Self::Failed | Self::Expired, E::DeadLetter) => Self::DeadLettered,
             (Self::DeadLettered, E::Release) => Self::Pending,
             (from, event) => return Err(IllegalTransition { from, event }),
@@ -131,12 +168,13 @@ impl HandoffStatus {
 }
 
 impl HandoffEvent {
-    /// All events.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 10] = [
         Self::Accept,
         Self::Reject,
         Self::Complete,
         Self::Fail,
+        Self::Ask,
+        Self::Answer,
         Self::Expire,
         Self::Cancel,
         Self::DeadLetter,
@@ -157,6 +195,8 @@ impl HandoffEvent {
             Self::Reject => "be rejected",
             Self::Complete => "be completed",
             Self::Fail => "fail",
+            Self::Ask => "ask",
+            Self::Answer => "be answered",
             Self::Expire => "expire",
             Self::Cancel => "be canceled",
             Self::DeadLetter => "be kept as a dead letter",
@@ -171,11 +211,8 @@ impl HandoffEvent {
 )]
 #[serde(rename_all = "lowercase")]
 pub enum Priority {
-    /// Before all others.
     Urgent,
-    /// Before the usual.
     High,
-    /// The usual.
     #[default]
     Normal,
     /// When nothing else waits.
@@ -210,7 +247,6 @@ pub enum DeliveryMode {
 }
 
 impl DeliveryMode {
-    /// All of them.
     pub const ALL: [Self; 2] = [Self::Webhook, Self::Pull];
 
     /// As stored.
@@ -240,9 +276,7 @@ pub struct Cost {
 /// `tokenSpent`: tokens by direction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct TokenSpent {
-    /// Read.
     pub prompt: u64,
-    /// Written.
     pub completion: u64,
 }
 
@@ -261,29 +295,23 @@ impl Serialize for Cost {
 /// The row of one handoff.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Handoff {
-    /// Its organisation.
     pub tenant: TenantId,
-    /// Its id.
     pub id: HandoffId,
     /// The task it moves.
     pub task_id: TaskId,
     /// The handoff before it on the task, as the sender says.
     pub parent_id: Option<HandoffId>,
-    /// Who sends.
     pub source: AgentId,
     /// The sender's version (semver).
     pub source_version: String,
-    /// The sender's run.
     pub source_execution: ExecutionId,
     /// Who receives, as the route resolved it.
     pub target: AgentId,
-    /// The receiver's type.
     pub target_type: String,
     /// The receiver's version when it was chosen.
     pub target_version: String,
     /// How it is delivered.
     pub mode: DeliveryMode,
-    /// Where it stands.
     pub status: HandoffStatus,
     /// The current fencing token; monotonic per task.
     pub fencing_token: i64,
@@ -299,7 +327,6 @@ pub struct Handoff {
     pub checkpoint: Option<CheckpointRef>,
     /// The checkpoint's commitment, for the record of a rollback.
     pub checkpoint_commitment: Option<[u8; 32]>,
-    /// The stored message.
     pub content_id: Option<ContentRef>,
     /// The message's commitment, for records of handoffs that carry the same message.
     pub commitment: Option<[u8; 32]>,
@@ -307,6 +334,17 @@ pub struct Handoff {
     pub origin: Option<HandoffId>,
     /// What rules its end; none for the defaults.
     pub ruling: Option<Box<Ruling>>,
+    /// Its message against the receiver's context window; none where a version before 0.3 committed it.
+    pub context: Option<ContextFacts>,
+    /// The content that its receiver gets in the message's place: the compressed message, or the opening message of a
+    /// stream.
+    pub sent_id: Option<ContentRef>,
+    /// What its receiver asked, in order; the last one is open while the status is `INPUT_REQUIRED`.
+    pub questions: Vec<Question>,
+    /// The conversation that its sender names (`conversationId`), to find it by; none once erased.
+    pub conversation_id: Option<String>,
+    /// Its stream, where its message comes in pieces.
+    pub stream: Option<Stream>,
     /// What operators had added to the task's budget when it was committed.
     pub topped_up: Usd,
     /// Salt of `digest`; 16 bytes, empty once erased.
@@ -328,15 +366,201 @@ pub struct Handoff {
     pub clock: LatencyClock,
     /// When the receiver accepted.
     pub accepted_at: Option<Micros>,
-    /// When it ended.
     pub ended_at: Option<Micros>,
 }
 
+/// A handoff as its message and its route state it, before the ledger commits it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HandoffDraft {
+    pub tenant: TenantId,
+    pub id: HandoffId,
+    /// The task it moves.
+    pub task_id: TaskId,
+    /// The handoff before it on the task, as the sender states it.
+    pub parent_id: Option<HandoffId>,
+    pub source: AgentId,
+    /// The sender's version (semver).
+    pub source_version: String,
+    pub source_execution: ExecutionId,
+    /// The receiver, as the route resolved it.
+    pub target: AgentId,
+    pub target_type: String,
+    /// The receiver's version when it was chosen.
+    pub target_version: String,
+    pub mode: DeliveryMode,
+    /// The status with which it is committed.
+    pub status: HandoffStatus,
+    /// Cumulative cost as the message states it.
+    pub cost: Cost,
+    /// Whether a retry is allowed after bytes were sent.
+    pub idempotent: bool,
+    /// What rules its end; none for the defaults.
+    pub ruling: Option<Box<Ruling>>,
+    /// Its message against the receiver's context window; none for a handoff to oneself.
+    pub context: Option<ContextFacts>,
+    /// The conversation that its sender names (`conversationId`).
+    pub conversation_id: Option<String>,
+    /// Its stream, where the message opens one.
+    pub stream: Option<Stream>,
+    /// Salt of `digest`, 16 bytes.
+    pub digest_salt: Vec<u8>,
+    /// Salted SHA-256 of the whole canonical message, to tell a replay from a conflict.
+    pub digest: Vec<u8>,
+    /// Trace context under which it was submitted.
+    pub traceparent: String,
+    /// The `tracestate` that came with it; empty for none.
+    pub tracestate: String,
+    /// The broker's own span of the submission, as a `traceparent`; empty where no span is exported.
+    pub span: String,
+    /// Time of the submission.
+    pub created_at: Micros,
+    /// Start of its latency.
+    pub clock: LatencyClock,
+}
+
+/// What a commit adds to a draft.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HandoffCommit {
+    /// The stored message, with its commitment.
+    pub content: (ContentRef, [u8; 32]),
+    /// The checkpoint that a rollback restores, with its commitment; none under another agent's run.
+    pub checkpoint: Option<(CheckpointRef, [u8; 32])>,
+    /// The task's fencing token after the commit; 0 for a dead letter, which has none.
+    pub fencing_token: i64,
+    /// What operators had added to the task's budget.
+    pub topped_up: Usd,
+}
+
+impl HandoffDraft {
+    /// The row of the handoff.
+    #[must_use]
+    pub fn committed(self, commit: HandoffCommit) -> Handoff {
+        let HandoffCommit { content, checkpoint, fencing_token, topped_up } = commit;
+        Handoff {
+            tenant: self.tenant,
+            id: self.id,
+            task_id: self.task_id,
+            parent_id: self.parent_id,
+            source: self.source,
+            source_version: self.source_version,
+            source_execution: self.source_execution,
+            target: self.target,
+            target_type: self.target_type,
+            target_version: self.target_version,
+            mode: self.mode,
+            status: self.status,
+            fencing_token,
+            attempts: 0,
+            deadline_at: None,
+            cost: self.cost,
+            idempotent: self.idempotent,
+            checkpoint: checkpoint.map(|(at, _)| at),
+            checkpoint_commitment: checkpoint.map(|(_, commitment)| commitment),
+            content_id: Some(content.0),
+            commitment: Some(content.1),
+            origin: None,
+            ruling: self.ruling,
+            context: self.context,
+            // What was sent does not change: the chunks follow it.
+            sent_id: self.stream.is_some().then_some(content.0),
+            stream: self.stream,
+            questions: Vec::new(),
+            conversation_id: self.conversation_id,
+            topped_up,
+            digest_salt: self.digest_salt,
+            digest: self.digest,
+            reason: None,
+            traceparent: self.traceparent,
+            tracestate: self.tracestate,
+            span: self.span,
+            created_at: self.created_at,
+            clock: self.clock,
+            accepted_at: None,
+            ended_at: None,
+        }
+    }
+}
+
+/// The terms of a handoff that checks and records read, before and after its commit.
+#[derive(Debug, Clone, Copy)]
+pub struct HandoffTerms<'a> {
+    pub id: HandoffId,
+    pub task_id: TaskId,
+    /// The handoff before it on the task.
+    pub parent_id: Option<HandoffId>,
+    /// The handoff in whose place it stands.
+    pub origin: Option<HandoffId>,
+    pub source: &'a AgentId,
+    pub target: &'a AgentId,
+    pub status: HandoffStatus,
+    /// What rules its end.
+    pub ruling: Option<&'a Ruling>,
+    /// Cumulative cost as the message states it.
+    pub cost: &'a Cost,
+}
+
+impl<'a> From<&'a Handoff> for HandoffTerms<'a> {
+    fn from(handoff: &'a Handoff) -> Self {
+        Self {
+            id: handoff.id,
+            task_id: handoff.task_id,
+            parent_id: handoff.parent_id,
+            origin: handoff.origin,
+            source: &handoff.source,
+            target: &handoff.target,
+            status: handoff.status,
+            ruling: handoff.ruling.as_deref(),
+            cost: &handoff.cost,
+        }
+    }
+}
+
+impl<'a> From<&'a HandoffDraft> for HandoffTerms<'a> {
+    fn from(draft: &'a HandoffDraft) -> Self {
+        Self {
+            id: draft.id,
+            task_id: draft.task_id,
+            parent_id: draft.parent_id,
+            origin: None,
+            source: &draft.source,
+            target: &draft.target,
+            status: draft.status,
+            ruling: draft.ruling.as_deref(),
+            cost: &draft.cost,
+        }
+    }
+}
+
 impl Handoff {
+    /// The compressed message that its receiver gets in the message's place.
+    #[must_use]
+    pub fn compressed_id(&self) -> Option<ContentRef> {
+        self.sent_id.filter(|_| self.stream.is_none())
+    }
+
+    /// Whether its message still comes in pieces.
+    #[must_use]
+    pub fn is_streaming(&self) -> bool {
+        self.stream.as_ref().is_some_and(Stream::is_open)
+    }
+
     /// The name under which its contract has its events told to auditors.
     #[must_use]
     pub fn audit_event(&self) -> Option<&str> {
         self.ruling.as_ref()?.edge.audit_event.as_deref()
+    }
+
+    /// The number of the question that waits for an answer, from 1.
+    #[must_use]
+    pub fn open_question(&self) -> Option<u32> {
+        let number = u32::try_from(self.questions.len()).unwrap_or(u32::MAX);
+        (self.status == HandoffStatus::InputRequired).then_some(number)
+    }
+
+    /// Its place in a group.
+    #[must_use]
+    pub fn branch(&self) -> Option<BranchPlace> {
+        self.ruling.as_ref()?.branch
     }
 }
 
@@ -364,12 +588,21 @@ mod tests {
         for from in S::ALL {
             for event in E::ALL {
                 let expected = match (from, event) {
-                    (S::Pending | S::Accepted, E::Accept) => Some(S::Accepted),
+                    (S::Pending | S::Accepted, E::Accept) | (S::InputRequired, E::Answer) => {
+                        Some(S::Accepted)
+                    }
+                    (S::Accepted, E::Ask) | (S::InputRequired, E::Accept) => Some(S::InputRequired),
                     (S::Pending | S::Rejected, E::Reject) => Some(S::Rejected),
-                    (S::Pending | S::Accepted | S::Completed, E::Complete) => Some(S::Completed),
-                    (S::Pending | S::Accepted | S::Failed, E::Fail) => Some(S::Failed),
-                    (S::Pending | S::Accepted, E::Expire) => Some(S::Expired),
-                    (S::Pending | S::Accepted | S::Canceled, E::Cancel) => Some(S::Canceled),
+                    (S::Pending | S::Accepted | S::InputRequired | S::Completed, E::Complete) => {
+                        Some(S::Completed)
+                    }
+                    (S::Pending | S::Accepted | S::InputRequired | S::Failed, E::Fail) => {
+                        Some(S::Failed)
+                    }
+                    (S::Pending | S::Accepted | S::InputRequired, E::Expire) => Some(S::Expired),
+                    (S::Pending | S::Accepted | S::InputRequired | S::Canceled, E::Cancel) => {
+                        Some(S::Canceled)
+                    }
                     (S::Rejected | S::Failed | S::Expired, E::DeadLetter) => Some(S::DeadLettered),
                     (S::DeadLettered, E::Release) => Some(S::Pending),
                     _ => None,

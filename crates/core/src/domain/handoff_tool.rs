@@ -47,9 +47,7 @@ pub fn reachable<'a>(agent: &Agent, roster: &'a Roster) -> Vec<&'a Agent> {
 /// A tool that a contract names as its trigger (seed 002 §3.3): its call is a handoff along that edge.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ContractTool {
-    /// The name.
     pub name: String,
-    /// The contract's id.
     pub contract: String,
     /// When to call it, in the contract's words.
     pub intent: Option<String>,

@@ -19,7 +19,6 @@ pub struct LatencyClock {
 }
 
 impl LatencyClock {
-    /// A clock that starts at `at`.
     #[must_use]
     pub const fn starting(at: Micros) -> Self {
         Self { started_at: at, offered_at: None }

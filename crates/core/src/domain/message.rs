@@ -5,6 +5,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::canonical::CanonicalObject;
+use super::group::{Join, OnReject};
 use super::handoff::{Cost, Priority};
 use super::ids::{AgentId, ExecutionId, HandoffId, TaskId};
 use super::money::Usd;
@@ -25,7 +26,6 @@ const STATE_MEMBERS: [&str; 5] =
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Address {
-    /// One agent.
     pub agent_id: Option<AgentId>,
     /// Any agent of a type.
     pub agent_type: Option<String>,
@@ -35,15 +35,11 @@ pub struct Address {
     pub capability: Option<String>,
 }
 
-/// Who sends.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Sender {
-    /// The agent.
     pub agent_id: AgentId,
-    /// Its version.
     pub agent_version: String,
-    /// Its run.
     pub execution_id: ExecutionId,
 }
 
@@ -67,36 +63,31 @@ struct RawTokens {
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Envelope {
-    /// `handoffId`.
     pub handoff_id: HandoffId,
-    /// `taskId`.
     pub task_id: TaskId,
-    /// `parentHandoffId`.
     pub parent_handoff_id: Option<HandoffId>,
-    /// `fromAgent`.
     pub from_agent: Sender,
-    /// `toAgent`.
     pub to_agent: Address,
-    /// `costTracking`.
     #[serde(deserialize_with = "cost")]
     pub cost_tracking: Cost,
-    /// `traceparent`.
     pub traceparent: String,
-    /// `tracestate`.
     pub tracestate: Option<String>,
-    /// `contractId`.
     pub contract_id: Option<String>,
     /// `preferredAgents`: who is asked next where the receiver says no, in order.
     #[serde(default)]
     pub preferred_agents: Vec<AgentId>,
-    /// `priority`.
     #[serde(default)]
     pub priority: Priority,
-    /// `capabilitiesRequired`.
     #[serde(default)]
     pub capabilities_required: Vec<String>,
-    /// `returnTo`.
     pub return_to: Option<ReturnTo>,
+    pub stream: Option<StreamMember>,
+}
+
+/// Whether a message comes in pieces.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+pub struct StreamMember {
+    pub open: bool,
 }
 
 /// Where a task goes once the receiver of a handoff completes it (specification §10.3).
@@ -105,6 +96,21 @@ pub struct Envelope {
 pub enum ReturnTo {
     /// Back to the sender of the handoff.
     Source,
+}
+
+/// A whole number from 0. JSON Schema counts `3.0` as an integer, too.
+#[must_use]
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "whole and within 2^53"
+)]
+pub fn whole_number(value: &Value) -> Option<u64> {
+    const MOST: f64 = 9_007_199_254_740_992.0;
+    let whole = |number: f64| {
+        (number.fract() == 0.0 && (0.0..=MOST).contains(&number)).then_some(number as u64)
+    };
+    value.as_u64().or_else(|| value.as_f64().and_then(whole))
 }
 
 fn cost<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Cost, D::Error> {
@@ -116,12 +122,61 @@ fn cost<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Cost, D::Error> {
     })
 }
 
+/// To whom a message goes that has a `receiverList`, and what its group asks for (specification §10.4).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FanOut {
+    /// The receivers in the list's order.
+    pub receivers: Vec<Address>,
+    /// How many of them are needed.
+    pub join: Join,
+    /// What the bad end of one means.
+    pub on_reject: OnReject,
+}
+
+/// The first minor in which the broker sends to a `receiverList`; in older ones the field is without effect.
+pub const FAN_OUT_MINOR: u32 = 2;
+
+/// Whether the broker sends to the `receiverList` of this message.
+#[must_use]
+pub fn fans_out(message: &Value) -> bool {
+    let version = message.get("schemaVersion").and_then(Value::as_str);
+    let minor = version.and_then(|text| text.split('.').nth(1)?.parse::<u32>().ok());
+    minor.is_some_and(|minor| minor >= FAN_OUT_MINOR) && message.get("receiverList").is_some()
+}
+
+impl FanOut {
+    /// Reads the list of a message that passed the schema.
+    fn of(message: &Value) -> Result<Option<Self>, String> {
+        let list = message.get("receiverList").and_then(Value::as_array);
+        let Some(list) = list.filter(|_| fans_out(message)) else { return Ok(None) };
+        let receiver = |entry: &Value| match entry {
+            Value::String(id) => Ok(Address {
+                agent_id: Some(id.parse().map_err(|err| format!("receiverList: {err}"))?),
+                agent_type: None,
+                agent_version: None,
+                capability: None,
+            }),
+            entry => Address::deserialize(entry).map_err(|err| format!("receiverList: {err}")),
+        };
+        let receivers = list.iter().map(receiver).collect::<Result<_, _>>()?;
+        let text = |name| message.get(name).and_then(Value::as_str);
+        let join: Join = text("join").map_or(Ok(Join::All), str::parse)?;
+        let on_reject = match text("onReject") {
+            Some("rollback") => OnReject::Rollback,
+            Some("drop") => OnReject::Drop,
+            _ => OnReject::usual(join),
+        };
+        Ok(Some(Self { receivers, join, on_reject }))
+    }
+}
+
 /// A message whose schema has been checked.
 #[derive(Debug)]
 pub struct Message {
     value: Value,
     canonical: CanonicalObject,
     envelope: Envelope,
+    fan_out: Option<FanOut>,
     cut: Option<Cut>,
 }
 
@@ -153,8 +208,9 @@ impl Message {
     /// The sentence of what does not fit; a message that passed the schema has none.
     pub fn new(value: Value, canonical: CanonicalObject) -> Result<Self, String> {
         let envelope = Envelope::deserialize(&value).map_err(|err| err.to_string())?;
+        let fan_out = FanOut::of(&value)?;
         let cut = Cut::of(&value);
-        Ok(Self { value, canonical, envelope, cut })
+        Ok(Self { value, canonical, envelope, fan_out, cut })
     }
 
     /// The message without what a policy says must not be kept. Everything but the signature is made of
@@ -187,10 +243,21 @@ impl Message {
         &self.value
     }
 
-    /// The typed fields.
     #[must_use]
     pub const fn envelope(&self) -> &Envelope {
         &self.envelope
+    }
+
+    /// The members as a receiver gets them: with personal values where it is entitled to those.
+    #[must_use]
+    pub fn for_receiver(&self, entitled: bool) -> &CanonicalObject {
+        if entitled { &self.canonical } else { self.shown_canonical() }
+    }
+
+    /// The receivers of a message to many.
+    #[must_use]
+    pub const fn fan_out(&self) -> Option<&FanOut> {
+        self.fan_out.as_ref()
     }
 
     /// Canonical form of everything, for telling a replay from a conflict.

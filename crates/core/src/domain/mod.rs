@@ -1,5 +1,6 @@
 //! Plain data and total functions. Knows no database, no HTTP and no clock.
 
+pub mod a2a;
 pub mod agent;
 pub mod canonical;
 pub mod cap;
@@ -11,6 +12,7 @@ pub mod escalation;
 pub mod event;
 pub mod failure;
 pub mod funds;
+pub mod group;
 pub mod handoff;
 pub mod handoff_tool;
 pub mod ids;
@@ -21,13 +23,16 @@ pub mod money;
 pub mod personal;
 pub mod policy;
 pub mod progress;
+pub mod question;
 pub mod redaction;
 pub mod relevance;
 pub mod residency;
 pub mod roster;
 pub mod ruling;
+pub mod stream;
 pub mod task;
 pub mod trace_context;
 pub mod unseen;
 pub mod version_range;
 pub mod warning;
+pub mod window;

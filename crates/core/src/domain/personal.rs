@@ -31,7 +31,8 @@ pub const CONTENT_MEMBERS: [&str; 17] = [
 
 /// Members that the broker and the log work with. What a message has besides them and [`CONTENT_MEMBERS`] is
 /// of a newer minor, and is taken for content.
-pub const BROKER_MEMBERS: [&str; 22] = [
+pub const BROKER_MEMBERS: [&str; 26] = [
+    "context",
     "schemaVersion",
     "handoffId",
     "taskId",
@@ -54,6 +55,9 @@ pub const BROKER_MEMBERS: [&str; 22] = [
     "capabilitiesRequired",
     "maxIterations",
     "returnTo",
+    "join",
+    "onReject",
+    "stream",
 ];
 
 /// Where the marks stand.
@@ -69,11 +73,14 @@ pub struct PersonalDatum {
     pub canonical: Vec<u8>,
 }
 
+/// The one member of a marker.
+pub const MARKER: &str = "$personal";
+
 /// What stands in a message where a personal value was cut out. The ordinal is the datum's place among
 /// the record's personal data; the subject is not named, for the message outlives its erasure.
 #[must_use]
 pub fn marker(ordinal: usize) -> Value {
-    json!({ "$personal": { "ordinal": ordinal } })
+    json!({ MARKER: { "ordinal": ordinal } })
 }
 
 fn marks(message: &Value) -> impl Iterator<Item = (&str, &str)> {
@@ -138,9 +145,10 @@ fn was_cut(datum: &[u8]) -> bool {
 }
 
 /// The message as an entitled receiver gets it: cut values where they were, and the payload with what
-/// is left of it. `body` is the canonical message without both.
+/// is left of it. `body` is the canonical message without both; `compressed`: the broker made it of the one that the
+/// pointers are into.
 #[must_use]
-pub fn whole(body: &[u8], personal: &[Vec<u8>]) -> Vec<u8> {
+pub fn whole(body: &[u8], personal: &[Vec<u8>], compressed: bool) -> Vec<u8> {
     let Some(open) = body.strip_suffix(b"}").filter(|open| !personal.is_empty() && open.len() > 1)
     else {
         return body.to_vec();
@@ -148,12 +156,30 @@ pub fn whole(body: &[u8], personal: &[Vec<u8>]) -> Vec<u8> {
     if personal.iter().any(|datum| was_cut(datum))
         && let Ok(Value::Object(message)) = serde_json::from_slice(body)
     {
-        return put_back(message, personal);
+        return put_back(message, personal, compressed);
     }
     [open, b",\"personalDataPayload\":{\"subjects\":[", &personal.join(&b','), b"]}}"].concat()
 }
 
-fn put_back(message: Map<String, Value>, personal: &[Vec<u8>]) -> Vec<u8> {
+/// A pointer into the message as submitted, as it is in the message: a compressed one has some of the turns alone, and says
+/// which.
+fn in_compressed(message: &Value, pointer: &str) -> String {
+    const TURNS: &str = "/conversationHistoryVerbatim/";
+    let moved = || {
+        let kept = message.pointer("/context/turns")?.as_array()?;
+        let (at, below) = match pointer.strip_prefix(TURNS)?.split_once('/') {
+            Some((at, below)) => (at, format!("/{below}")),
+            None => (pointer.strip_prefix(TURNS)?, String::new()),
+        };
+        let at: u64 = at.parse().ok()?;
+        let place = kept.iter().position(|kept| kept.as_u64() == Some(at));
+        // A turn that is not there leads nowhere.
+        Some(place.map_or_else(|| "/-".to_owned(), |place| format!("{TURNS}{place}{below}")))
+    };
+    moved().unwrap_or_else(|| pointer.to_owned())
+}
+
+fn put_back(message: Map<String, Value>, personal: &[Vec<u8>], compressed: bool) -> Vec<u8> {
     let mut message = Value::Object(message);
     let (mut subjects, mut pointers) = (Vec::new(), Vec::new());
     for datum in personal {
@@ -164,6 +190,8 @@ fn put_back(message: Map<String, Value>, personal: &[Vec<u8>]) -> Vec<u8> {
         }
         let value = entry.get_mut("value").map(Value::take);
         let pointer = entry.get("pointer").and_then(Value::as_str).unwrap_or_default();
+        let pointer =
+            &if compressed { in_compressed(&message, pointer) } else { pointer.to_owned() };
         // What was cut out of the checkpoint is the sender's.
         if let (Some(place), Some(value)) = (message.pointer_mut(pointer), value) {
             *place = value;
@@ -213,11 +241,11 @@ mod tests {
         let body = canonical::to_vec(&body);
         assert!(!String::from_utf8(body.clone()).unwrap().contains("jana"));
         let data: Vec<_> = data.into_iter().map(|datum| datum.canonical).collect();
-        let back: Value = serde_json::from_slice(&whole(&body, &data)).unwrap();
+        let back: Value = serde_json::from_slice(&whole(&body, &data, false)).unwrap();
         assert_eq!(back["currentState"], given["currentState"]);
         assert_eq!(back["personalDataPayload"]["pointers"].as_array().unwrap().len(), 2);
         // One was erased: its marker stays.
-        let back: Value = serde_json::from_slice(&whole(&body, &data[2..])).unwrap();
+        let back: Value = serde_json::from_slice(&whole(&body, &data[2..], false)).unwrap();
         assert_eq!(back["currentState"]["customer"]["email"], marker(2));
         assert_eq!(back["currentState"]["list"], json!([1, 2]));
     }
@@ -241,10 +269,10 @@ mod tests {
     #[test]
     fn without_marks_nothing_is_copied() {
         assert_eq!(cut(&json!({ "taskId": "t" }), 0), None);
-        assert_eq!(whole(b"{\"a\":1}", &[]), b"{\"a\":1}");
+        assert_eq!(whole(b"{\"a\":1}", &[], false), b"{\"a\":1}");
         let subject = br#"{"data":{},"subjectId":"s"}"#.to_vec();
         let expected =
             br#"{"a":1,"personalDataPayload":{"subjects":[{"data":{},"subjectId":"s"}]}}"#;
-        assert_eq!(whole(b"{\"a\":1}", &[subject]), expected);
+        assert_eq!(whole(b"{\"a\":1}", &[subject], false), expected);
     }
 }

@@ -8,6 +8,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::ids::AgentId;
+use super::window::ContextRule;
 
 /// Where control goes when a handoff cannot complete cleanly (seed 002 §3.6).
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -19,7 +20,6 @@ pub enum Recovery {
     Supervisor,
     /// To a person: an escalation.
     Human,
-    /// To this agent.
     Agent(AgentId),
 }
 
@@ -68,7 +68,6 @@ impl<'de> Deserialize<'de> for Recovery {
 pub struct ContractRef {
     /// Its id, kebab-case.
     pub id: String,
-    /// Its semver version.
     pub version: String,
 }
 
@@ -104,15 +103,12 @@ pub enum LoopGuard {
 pub enum Moment {
     /// It is committed.
     Emitted,
-    /// The receiver accepts.
     Accepted,
     /// The receiver accepts: how long that took is observed.
     Latency,
     /// The receiver, or the gate on the contract's behalf, rejects.
     Rejected,
-    /// The receiver completes.
     Completed,
-    /// It fails.
     Failed,
     /// A deadline passes.
     Expired,
@@ -165,7 +161,6 @@ pub struct EdgePolicy {
     pub max_retries: Option<u32>,
     /// May be tried again after its bytes were sent.
     pub idempotent: bool,
-    /// The receiver rejects.
     pub on_reject: Recovery,
     /// No verdict in time.
     pub on_timeout: Recovery,
@@ -181,11 +176,17 @@ pub struct EdgePolicy {
     pub human: Option<HumanTarget>,
     /// Refuse a handoff without a checkpoint of its own.
     pub require_checkpoint: bool,
+    /// What becomes of orders inside data; `None`: the receiver or the broker's setting decides.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub orders: Option<Orders>,
     /// The name under which emit, accept, reject and complete are told to auditors.
     pub audit_event: Option<String>,
     /// The contract's metrics, counted as its edge's handoffs move.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub metrics: Vec<String>,
+    /// The contract's rule about the size of its messages.
+    #[serde(skip_serializing_if = "ContextRule::is_default")]
+    pub context: ContextRule,
 }
 
 impl Default for EdgePolicy {
@@ -203,8 +204,39 @@ impl Default for EdgePolicy {
             loop_guard: None,
             human: None,
             require_checkpoint: false,
+            orders: None,
             audit_event: None,
             metrics: Vec::new(),
+            context: ContextRule::default(),
+        }
+    }
+}
+
+/// The treatment of a place that reads like an order to an assistant inside a tool's output or data. Ordered by strictness.
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "lowercase")]
+pub enum Orders {
+    /// The place does not count.
+    Allow,
+    /// The handoff passes; the record, the answer's `warnings` and the prompt name the place.
+    #[default]
+    Mark,
+    /// The handoff is refused and becomes a dead letter.
+    Refuse,
+}
+
+impl Orders {
+    /// The value of a spelling.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        match text {
+            "allow" => Some(Self::Allow),
+            "mark" => Some(Self::Mark),
+            "refuse" => Some(Self::Refuse),
+            _ => None,
         }
     }
 }
@@ -216,7 +248,6 @@ pub enum VersionClaims {
     /// It passes, with a warning.
     #[default]
     Warn,
-    /// It is refused.
     Enforce,
 }
 

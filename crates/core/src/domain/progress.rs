@@ -20,13 +20,9 @@ const REMAINING: &str = "/costTracking/costBudgetRemainingUSD";
 /// One edge of one task: from one agent to another.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Edge {
-    /// Its organisation.
     pub tenant: TenantId,
-    /// Its task.
     pub task_id: TaskId,
-    /// From whom.
     pub source: AgentId,
-    /// To whom.
     pub target: AgentId,
     /// Handoffs on it in all.
     pub passages: i64,
@@ -84,9 +80,7 @@ pub struct LoopLimits<'a> {
 /// A handoff that wants to be committed, as the guard sees it.
 #[derive(Debug, Clone, Copy)]
 pub struct Hop<'a> {
-    /// From whom.
     pub source: &'a AgentId,
-    /// To whom.
     pub target: &'a AgentId,
     /// How many subtasks the task has a result of, those of its message included.
     pub completed: i64,
@@ -133,7 +127,7 @@ pub fn check_loop(
     let mut failures = Vec::new();
     let mut found =
         |message: String| failures.push(Failure::new(Stage::Loop, Code::LoopDetected, TO, message));
-    let hops = task.map_or(0, |task| task.handoffs) + 1;
+    let hops = task.map_or(0, |task| task.handoffs - task.course.beside) + 1;
     if hops > limits.max_hops {
         found(format!("this would be hop {hops} of the task; {} are allowed", limits.max_hops));
     }

@@ -25,7 +25,6 @@ enum PatternStep {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RedactionPolicy {
     patterns: Vec<Vec<PatternStep>>,
-    /// Handling of credentials.
     pub secrets: SecretPolicy,
 }
 
@@ -52,6 +51,14 @@ const TEXTS: [&str; 5] =
 /// Names of values in verdicts, answers and outputs, besides the members of a message.
 const WORDS: [&str; 7] =
     ["result", "output", "details", "rejection_reason", "error", "message", "note"];
+
+/// Whether the items of a list stand in the places that they have in the message.
+#[derive(Debug, Clone, Copy)]
+enum ItemPlaces {
+    Stated,
+    /// They are appended: any place from the list's end on.
+    Any,
+}
 
 /// The position of a value: whether below one of [`LISTS`], its depth below that member, and its name.
 #[derive(Debug, Clone, Copy)]
@@ -141,43 +148,53 @@ impl RedactionPolicy {
     /// Redacts a message, within the members that hold content (including those of a newer minor version) and the
     /// data of `personalDataPayload`; returns whether anything was replaced.
     pub fn redact_message(&self, message: &mut Value) -> bool {
+        self.redact_members(message, ItemPlaces::Stated)
+    }
+
+    /// Redacts what a chunk of a stream appends, in the form of a message: a pattern's index stands for each of its items, as
+    /// the chunk does not state their places in the list.
+    pub fn redact_appended(&self, appended: &mut Value) -> bool {
+        self.redact_members(appended, ItemPlaces::Any)
+    }
+
+    fn redact_members(&self, message: &mut Value, items: ItemPlaces) -> bool {
         if self.patterns.is_empty() && self.keeps_credentials() {
             return false;
         }
         let mut found = false;
         let members = message.as_object_mut().into_iter().flatten();
         for (name, value) in members.filter(|(name, _)| !BROKER_MEMBERS.contains(&name.as_str())) {
-            found |= self.redact_at(&[name], value);
+            found |= self.redact_at(&[name], value, items);
         }
         let subjects = message.pointer_mut("/personalDataPayload/subjects");
         for (index, subject) in
             subjects.and_then(Value::as_array_mut).into_iter().flatten().enumerate()
         {
             let path = ["personalDataPayload", "subjects", &index.to_string(), "data"];
-            found |= subject.get_mut("data").is_some_and(|data| self.redact_at(&path, data));
+            found |= subject.get_mut("data").is_some_and(|data| self.redact_at(&path, data, items));
         }
         found
     }
 
     /// Redacts a checkpoint submitted on its own, as a message's `/checkpoint`.
     pub fn redact_checkpoint(&self, state: &mut Value) {
-        self.redact_at(&["checkpoint"], state);
+        self.redact_at(&["checkpoint"], state, ItemPlaces::Stated);
     }
 
     /// Redacts a reply or an output. Pointers count from its root.
     pub fn redact_words(&self, words: &mut serde_json::Map<String, Value>) {
         for (name, value) in words {
-            self.redact_at(&[name], value);
+            self.redact_at(&[name], value, ItemPlaces::Stated);
         }
     }
 
     /// Redacts at and below a value at `path`.
-    fn redact_at(&self, path: &[&str], value: &mut Value) -> bool {
+    fn redact_at(&self, path: &[&str], value: &mut Value, items: ItemPlaces) -> bool {
         let mut states: Vec<&[PatternStep]> = self.patterns.iter().map(Vec::as_slice).collect();
         for name in path {
-            states = next(&states, name);
+            states = next(&states, |wanted| wanted == name);
         }
-        let named = replace(&states, value, ValuePosition::of_member(path[0]));
+        let named = replace(&states, value, ValuePosition::of_member(path[0]), items);
         named | (!self.keeps_credentials() && credential::redact(Some(path[path.len() - 1]), value))
     }
 }
@@ -253,8 +270,8 @@ fn reachable(steps: &[PatternStep]) -> Result<(), String> {
     }
 }
 
-/// The remaining patterns one level down, at `name`.
-fn next<'a>(states: &[&'a [PatternStep]], name: &str) -> Vec<&'a [PatternStep]> {
+/// The remaining patterns one level down, at the names that `is` holds for.
+fn next<'a>(states: &[&'a [PatternStep]], is: impl Fn(&String) -> bool) -> Vec<&'a [PatternStep]> {
     let mut further: Vec<&[PatternStep]> = Vec::new();
     for &(mut state) in states {
         // `**` stands for this level, and for none: then what follows it must match.
@@ -264,7 +281,7 @@ fn next<'a>(states: &[&'a [PatternStep]], name: &str) -> Vec<&'a [PatternStep]> 
         }
         match state.split_first() {
             Some((PatternStep::One, rest)) => further.push(rest),
-            Some((PatternStep::Name(wanted), rest)) if wanted == name => further.push(rest),
+            Some((PatternStep::Name(wanted), rest)) if is(wanted) => further.push(rest),
             _ => {}
         }
     }
@@ -273,7 +290,12 @@ fn next<'a>(states: &[&'a [PatternStep]], name: &str) -> Vec<&'a [PatternStep]> 
     further
 }
 
-fn replace(states: &[&[PatternStep]], value: &mut Value, place: ValuePosition<'_>) -> bool {
+fn replace(
+    states: &[&[PatternStep]],
+    value: &mut Value,
+    place: ValuePosition<'_>,
+    items: ItemPlaces,
+) -> bool {
     if states.is_empty() {
         return false;
     }
@@ -285,12 +307,21 @@ fn replace(states: &[&[PatternStep]], value: &mut Value, place: ValuePosition<'_
     match value {
         Value::Object(object) => {
             for (name, below) in object {
-                found |= replace(&next(states, name), below, place.below(name));
+                found |= replace(
+                    &next(states, |wanted| wanted == name),
+                    below,
+                    place.below(name),
+                    items,
+                );
             }
         }
-        Value::Array(items) => {
-            for (index, below) in items.iter_mut().enumerate() {
-                found |= replace(&next(states, &index.to_string()), below, place.below(""));
+        Value::Array(list) => {
+            for (index, below) in list.iter_mut().enumerate() {
+                let further = match items {
+                    ItemPlaces::Stated => next(states, |name| *name == index.to_string()),
+                    ItemPlaces::Any => next(states, |name| name.parse::<u32>().is_ok()),
+                };
+                found |= replace(&further, below, place.below(""), ItemPlaces::Stated);
             }
         }
         _ => {}

@@ -23,7 +23,6 @@ pub struct Region {
 }
 
 impl Region {
-    /// The region's name.
     #[must_use]
     pub fn as_str(&self) -> &str {
         std::str::from_utf8(&self.bytes[..usize::from(self.length)]).unwrap_or_default()
@@ -92,10 +91,9 @@ pub enum ResidencyPolicy {
 
 /// The broker's region, and its policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Residency {
+pub struct ResidencyRules {
     /// The database's region; none: regions are not compared.
     pub region: Option<Region>,
-    /// Handling of crossings.
     pub policy: ResidencyPolicy,
 }
 
@@ -115,9 +113,7 @@ pub enum CrossingParty {
 pub struct Crossing {
     /// The party in the other region.
     pub party: CrossingParty,
-    /// Region of origin.
     pub from: Region,
-    /// Region of destination.
     pub to: Region,
     /// Code of the legal basis.
     #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -131,7 +127,7 @@ pub struct ResidencyFacts {
     pub crossings: Vec<Crossing>,
 }
 
-impl Residency {
+impl ResidencyRules {
     /// The crossing, if any, of data between the broker and a party in `region`, with its basis.
     #[must_use]
     pub fn crossing(
@@ -198,8 +194,8 @@ mod tests {
         agent
     }
 
-    fn residency(policy: ResidencyPolicy) -> Residency {
-        Residency { region: Some("eu".parse().unwrap()), policy }
+    fn residency(policy: ResidencyPolicy) -> ResidencyRules {
+        ResidencyRules { region: Some("eu".parse().unwrap()), policy }
     }
 
     #[test]
@@ -218,9 +214,9 @@ mod tests {
         );
         // By way of the broker, even between two of one region.
         assert_eq!(crossings(&jp, &jp).matches("without a stated transfer basis").count(), 2);
-        let off = Residency { policy: ResidencyPolicy::Off, ..residency };
+        let off = ResidencyRules { policy: ResidencyPolicy::Off, ..residency };
         assert_eq!(off.crossings(Some(&jp), Some(&us)), []);
-        assert_eq!(Residency::default().crossings(Some(&jp), Some(&us)), []);
+        assert_eq!(ResidencyRules::default().crossings(Some(&jp), Some(&us)), []);
     }
 
     #[test]

@@ -18,7 +18,6 @@ pub struct Member {
 }
 
 impl Member {
-    /// What it is.
     #[must_use]
     pub const fn agent(&self) -> &Arc<Agent> {
         &self.agent
@@ -76,7 +75,6 @@ impl Roster {
         Some(member)
     }
 
-    /// One agent.
     #[must_use]
     pub fn find(&self, id: &AgentId) -> Option<&Agent> {
         self.members.get(id).map(|member| &*member.agent)
@@ -175,11 +173,18 @@ impl Roster {
         if agent.supervisor_id.as_ref() == Some(&agent.agent_id) {
             warnings.push(unheld("/supervisorId", "an agent does not supervise itself"));
         }
-        if agent.context_window_tokens.is_some() {
-            warnings.push(unheld(
-                "/contextWindowTokens",
-                "kept and shown; the broker does not measure messages against it",
-            ));
+        if agent.context_window_tokens.is_none() {
+            for (pointer, set) in [
+                ("/tokenizer", agent.tokenizer.is_some()),
+                ("/contextPolicy", agent.context_policy.is_some()),
+            ] {
+                if set {
+                    warnings.push(unheld(
+                        pointer,
+                        "without contextWindowTokens it counts only where a contract sets context_tokens",
+                    ));
+                }
+            }
         }
         let Delivery { mode, url, timeout_ms, max_in_flight, .. } = &agent.delivery;
         if *mode == DeliveryMode::Pull {

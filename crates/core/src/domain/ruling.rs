@@ -3,6 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::group::BranchPlace;
 use super::ids::AgentId;
 use super::policy::{EdgePolicy, Recovery};
 
@@ -55,6 +56,12 @@ pub struct Ruling {
     /// agent that asked for the task's return before and whose receiver handed the task on.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub returns_to: Option<AgentId>,
+    /// The rounds that the receiver may take (`maxIterations`), where the message says so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_iterations: Option<u64>,
+    /// Its place in a group, where its message went to many; also of a handoff that stands in for a branch.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub branch: Option<BranchPlace>,
 }
 
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {

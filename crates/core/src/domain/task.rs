@@ -20,9 +20,7 @@ pub enum TaskStatus {
     Running,
     /// A person must decide.
     Escalated,
-    /// Done.
     Completed,
-    /// Withdrawn.
     Canceled,
 }
 
@@ -31,7 +29,6 @@ pub enum TaskStatus {
 pub enum TaskEvent {
     /// A handoff was committed.
     Submit,
-    /// A receiver accepted.
     Accept,
     /// A handoff was undone; its sender has the task again.
     RollBack,
@@ -58,7 +55,6 @@ pub struct IllegalTaskTransition {
 }
 
 impl TaskStatus {
-    /// All states.
     pub const ALL: [Self; 6] = [
         Self::PendingHandoff,
         Self::HandingOff,
@@ -101,6 +97,9 @@ impl TaskStatus {
 
     /// The transition table. An ended task takes nothing more; what still happens to its last
     /// handoffs (a late acceptance, a rollback) leaves it ended.
+    ///
+    /// # Errors
+    /// [`IllegalTaskTransition`] where the table has no entry for the state and the event.
     pub const fn next(self, event: TaskEvent) -> Result<Self, IllegalTaskTransition> {
         use TaskEvent as E;
         Ok(match (self, event) {
@@ -130,7 +129,6 @@ impl TaskStatus {
 }
 
 impl TaskEvent {
-    /// All events.
     pub const ALL: [Self; 8] = [
         Self::Submit,
         Self::Accept,
@@ -161,11 +159,8 @@ impl TaskEvent {
 /// The row of one task.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Task {
-    /// Its organisation.
     pub tenant: TenantId,
-    /// Its id.
     pub id: TaskId,
-    /// Where it stands.
     pub status: TaskStatus,
     /// Who has it: the sender before the first acceptance, then the last receiver that accepted.
     pub holder: AgentId,

@@ -145,7 +145,6 @@ fn shortened(mut members: Vec<&str>) -> Vec<&str> {
 /// with those of another place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TraceContext {
-    /// Where.
     pub parent: TraceParent,
     /// `tracestate` as it is sent on; empty for none.
     pub state: String,

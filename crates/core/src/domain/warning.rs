@@ -40,11 +40,17 @@ pub enum WarningCode {
     TraceRestarted,
     /// A text holds what looks like a credential.
     CredentialFound,
+    /// The message has more tokens than its receiver takes, and is delivered as it is.
+    ContextOverLimit,
+    /// A text embeds binary data.
+    EmbeddedBinary,
+    /// A tool's output or data reads like an order to an assistant.
+    OrderInData,
 }
 
 impl WarningCode {
     /// All codes, in the order of the registry.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 18] = [
         Self::WithoutEffect,
         Self::UnknownAgent,
         Self::EndpointRefused,
@@ -60,6 +66,9 @@ impl WarningCode {
         Self::SchemaDowngraded,
         Self::TraceRestarted,
         Self::CredentialFound,
+        Self::ContextOverLimit,
+        Self::EmbeddedBinary,
+        Self::OrderInData,
     ];
 
     /// The code as it stands on the wire.
@@ -81,6 +90,9 @@ impl WarningCode {
             Self::SchemaDowngraded => "SCHEMA_DOWNGRADED",
             Self::TraceRestarted => "TRACE_RESTARTED",
             Self::CredentialFound => "CREDENTIAL_FOUND",
+            Self::ContextOverLimit => "CONTEXT_OVER_LIMIT",
+            Self::EmbeddedBinary => "EMBEDDED_BINARY",
+            Self::OrderInData => "ORDER_IN_DATA",
         }
     }
 }
@@ -103,7 +115,6 @@ pub struct Warning {
 }
 
 impl Warning {
-    /// A warning at `pointer`.
     #[must_use]
     pub fn new(code: WarningCode, pointer: impl Into<String>, message: impl Into<String>) -> Self {
         Self { code, pointer: pointer.into(), message: message.into() }

@@ -79,7 +79,6 @@ pub struct TreeNode<'a> {
 /// The growth of one log in one transaction.
 #[derive(Debug)]
 pub struct LogGrowth {
-    /// The log's id.
     pub log_id: String,
     /// The tree before and after.
     pub growth: TreeGrowth,
@@ -108,7 +107,6 @@ pub struct LoggedRecord {
 pub struct AppendedRecords {
     /// The records, in the order of the drafts.
     pub records: Vec<SealedRecord>,
-    /// Growth by tenant.
     pub trees: BTreeMap<TenantId, Arc<LogGrowth>>,
 }
 

@@ -25,7 +25,6 @@ pub enum CommitmentSubject {
     Message,
     /// A task's saved state.
     Checkpoint,
-    /// Personal data of one data subject.
     PersonalData,
     /// A whole submission, kept to recognise a replay.
     Submission,

@@ -45,7 +45,6 @@ impl WitnessKey {
         }
     }
 
-    /// The witness' name.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name

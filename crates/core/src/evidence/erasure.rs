@@ -48,9 +48,7 @@ impl ErasureScope {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ErasureFacts {
-    /// The erasure's id.
     pub id: ErasureId,
-    /// The scope of the erasure.
     pub scope: ErasureScope,
     /// Commitment to the subject's id, `sha256:…`.
     pub subject_commitment: String,
@@ -68,11 +66,9 @@ pub struct ErasureFacts {
 pub struct RetentionFacts {
     /// Data recorded before this time was purged, RFC 3339.
     pub before: String,
-    /// Personal data purged.
     pub data: i64,
     /// Contents of records purged.
     pub contents: i64,
-    /// Checkpoints purged.
     pub checkpoints: i64,
 }
 
@@ -80,7 +76,6 @@ pub struct RetentionFacts {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct HoldFacts {
-    /// The hold's id.
     pub id: String,
     /// Commitment to the subject's id, `sha256:…`; only for a hold on a subject.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -48,6 +48,12 @@ impl Notary {
         PublicKey::new(&self.origin(log_id), key.unwrap_or(&own))
     }
 
+    /// The signature over a JWS signing input; see [`Signer::sign_jws`].
+    #[must_use]
+    pub fn sign_jws(&self, input: &str) -> Option<[u8; 64]> {
+        self.signer.sign_jws(input)
+    }
+
     /// The 32 bytes of the current public key.
     #[must_use]
     pub fn public_bytes(&self) -> [u8; 32] {
@@ -58,7 +64,6 @@ impl Notary {
 /// Proof that a log contains a record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Receipt {
-    /// The log's id.
     pub log_id: String,
     /// Leaf index of the record.
     pub leaf_index: i64,

@@ -14,10 +14,13 @@ use super::erasure::{ErasureFacts, HoldFacts, RetentionFacts};
 use super::merkle::Frontier;
 use crate::domain::canonical;
 use crate::domain::funds::Spending;
+use crate::domain::group::GroupFacts;
 use crate::domain::handoff::{Cost, TokenSpent};
 use crate::domain::ids::{AgentId, ContentId, ExecutionId, HandoffId, Micros, TaskId, TenantId};
 use crate::domain::money::Usd;
 use crate::domain::residency::ResidencyFacts;
+use crate::domain::stream::{Stream, StreamStatus};
+use crate::domain::window::{CompressionFacts, ContextFacts};
 
 /// The event a record describes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -31,10 +34,20 @@ pub enum RecordKind {
     NoOp,
     /// A refused handoff was kept for a person.
     DeadLettered,
+    /// The message was compressed for its receiver; the content is the message that it gets.
+    Compressed,
+    /// A chunk was added to a handoff's stream; the content is the chunk.
+    Chunk,
+    /// A stream was closed; the content is the assembled message, which is the handoff's from then on.
+    StreamClosed,
     /// The receiver accepted the handoff.
     Accepted,
     /// The receiver rejected the handoff.
     Rejected,
+    /// The receiver asked the handoff's sender; the content is the question.
+    InputRequested,
+    /// The question was answered; the content is the answer.
+    InputProvided,
     /// The receiver completed the handoff.
     Completed,
     /// The receiver failed, or the broker gave delivery up.
@@ -43,6 +56,8 @@ pub enum RecordKind {
     Expired,
     /// The task went back to the agent that asked for its return.
     Returned,
+    /// A group of handoffs was decided, or withdrawn with its task.
+    GroupEnded,
     /// The sender's checkpoint became current again.
     RolledBack,
     /// A checkpoint was stored.
@@ -106,7 +121,6 @@ pub enum RecordKind {
     /// Contents were removed in this commit: a page of an erasure or of a purge. The record's own content lists
     /// them.
     Erased,
-    /// An erasure finished.
     ErasureCompleted,
     /// A legal hold was placed: the data it names may not be erased.
     LegalHoldPlaced,
@@ -123,12 +137,18 @@ impl RecordKind {
             Self::Refused => "REFUSED",
             Self::NoOp => "NO_OP",
             Self::DeadLettered => "DEAD_LETTERED",
+            Self::Compressed => "COMPRESSED",
+            Self::Chunk => "CHUNK",
+            Self::StreamClosed => "STREAM_CLOSED",
             Self::Accepted => "ACCEPTED",
             Self::Rejected => "REJECTED",
+            Self::InputRequested => "INPUT_REQUESTED",
+            Self::InputProvided => "INPUT_PROVIDED",
             Self::Completed => "COMPLETED",
             Self::Failed => "FAILED",
             Self::Expired => "EXPIRED",
             Self::Returned => "RETURNED",
+            Self::GroupEnded => "GROUP_ENDED",
             Self::RolledBack => "ROLLED_BACK",
             Self::Checkpoint => "CHECKPOINT",
             Self::TaskCompleted => "TASK_COMPLETED",
@@ -177,12 +197,18 @@ impl RecordKind {
             | Self::Refused
             | Self::NoOp
             | Self::DeadLettered
+            | Self::Compressed
+            | Self::Chunk
+            | Self::StreamClosed
             | Self::Accepted
             | Self::Rejected
+            | Self::InputRequested
+            | Self::InputProvided
             | Self::Completed
             | Self::Failed
             | Self::Expired
             | Self::Returned
+            | Self::GroupEnded
             | Self::RolledBack
             | Self::Checkpoint
             | Self::TaskCompleted
@@ -221,12 +247,46 @@ impl RecordKind {
     }
 }
 
+/// Whether a trace names such a record without its content: messages and chunks are on the handoff's own pages.
+#[must_use]
+pub fn is_shown_elsewhere(kind: &str) -> bool {
+    matches!(kind, "HANDOFF" | "CHUNK" | "STREAM_CLOSED")
+}
+
+/// The role of an actor: that of an API key, or the broker's own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ActorRole {
+    Agent,
+    /// A person who runs agents.
+    Operator,
+    /// A person who reads the log.
+    Auditor,
+    /// A person who administers keys.
+    Admin,
+    /// The broker: a deadline, a delivery, or a consequence of another actor's command.
+    Broker,
+}
+
+impl ActorRole {
+    /// The name in records.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Agent => "agent",
+            Self::Operator => "operator",
+            Self::Auditor => "auditor",
+            Self::Admin => "admin",
+            Self::Broker => "broker",
+        }
+    }
+}
+
 /// The principal that caused a record.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Actor {
-    /// `agent`, `operator`, `auditor`, `admin` or `broker`.
-    pub role: String,
+    pub role: ActorRole,
     /// The agent, for role `agent`.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub agent_id: Option<AgentId>,
@@ -239,7 +299,7 @@ impl Actor {
     /// The broker as the actor of a deadline or a delivery.
     #[must_use]
     pub fn broker() -> Self {
-        Self { role: "broker".to_owned(), agent_id: None, key_id: None }
+        Self { role: ActorRole::Broker, agent_id: None, key_id: None }
     }
 }
 
@@ -247,19 +307,15 @@ impl Actor {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RecordParty {
-    /// The agent's id.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub agent_id: Option<AgentId>,
-    /// The agent's type.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub agent_type: Option<String>,
-    /// The agent's version.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub agent_version: Option<String>,
     /// The registered version of a sender; `agent_version` is the one its message claims.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub registered_version: Option<String>,
-    /// The agent's run.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub execution_id: Option<ExecutionId>,
 }
@@ -267,18 +323,14 @@ pub struct RecordParty {
 /// The contract that ruled the edge.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RulingContract {
-    /// The contract's id.
     pub id: String,
-    /// The contract's version.
     pub version: String,
 }
 
 /// The registered payload schema.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PayloadSchemaRef {
-    /// The schema's id.
     pub id: String,
-    /// The schema's version.
     pub version: String,
 }
 
@@ -291,6 +343,9 @@ pub struct SafetyFacts {
     /// Rules that matched in observe mode.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub observed: Vec<String>,
+    /// Rules that marked orders inside data.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub marked: Vec<String>,
     /// The external classifier's verdict, where one was asked.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub classifier: Option<ClassifierFacts>,
@@ -303,7 +358,6 @@ pub struct ClassifierFacts {
     pub by: String,
     /// `SAFE`, `UNSAFE`, or `NONE` without an answer.
     pub verdict: String,
-    /// The classifier's label.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub label: Option<String>,
 }
@@ -320,7 +374,6 @@ pub struct RecordContent {
 /// One data subject's data to be stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PersonalPart {
-    /// The data subject.
     pub subject_id: String,
     /// The packed data.
     pub part: PackedContent,
@@ -346,27 +399,20 @@ impl From<Spending> for SpendingFacts {
 pub struct RecordDraft {
     /// The tenant that owns the log.
     pub tenant: TenantId,
-    /// The event.
     pub kind: RecordKind,
     /// The time of the event.
     pub at: Micros,
     /// The principal that caused it.
     pub actor: Actor,
-    /// The task concerned.
     pub task_id: Option<TaskId>,
-    /// The handoff concerned.
     pub handoff_id: Option<HandoffId>,
-    /// The parent handoff.
     pub parent_handoff_id: Option<HandoffId>,
-    /// The sender.
     pub from: Option<RecordParty>,
-    /// The receiver.
     pub to: Option<RecordParty>,
     /// The contract that ruled the edge.
     pub contract: Option<RulingContract>,
     /// The payload schema concerned.
     pub payload_schema: Option<PayloadSchemaRef>,
-    /// The resulting status.
     pub status: Option<&'static str>,
     /// A code, never free text.
     pub reason: Option<String>,
@@ -379,11 +425,9 @@ pub struct RecordDraft {
     pub content: Option<RecordContent>,
     /// A content stored by another record, with its commitment; only where `content` is none.
     pub shared: Option<(ContentId, [u8; 32])>,
-    /// Commitment to the checkpoint.
     pub checkpoint_commitment: Option<[u8; 32]>,
     /// Personal data, one part for each subject.
     pub personal: Vec<PersonalPart>,
-    /// The facts of an erasure.
     pub erasure: Option<ErasureFacts>,
     /// The facts of a purge.
     pub retention: Option<RetentionFacts>,
@@ -397,6 +441,32 @@ pub struct RecordDraft {
     pub attempts: Option<i32>,
     /// The region crossings of the data.
     pub residency: Option<ResidencyFacts>,
+    /// The message against its receiver's context window.
+    pub context: Option<ContextFacts>,
+    /// What the message's compression came to.
+    pub compression: Option<CompressionFacts>,
+    /// The number of the receiver's question, from 1.
+    pub question: Option<u32>,
+    /// The stream's state with this record.
+    pub stream: Option<StreamFacts>,
+    /// The handoff's place in a group, or what its group came to.
+    pub group: Option<GroupFacts>,
+}
+
+/// What a record says of a stream: of a `HANDOFF` that it is open, of a `CHUNK` its number, of a `STREAM_CLOSED` and of the
+/// handoff's bad end the last number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct StreamFacts {
+    /// Where the stream stands.
+    pub status: StreamStatus,
+    /// The last number; 0 before the first chunk.
+    pub seq: i64,
+}
+
+impl From<&Stream> for StreamFacts {
+    fn from(stream: &Stream) -> Self {
+        Self { status: stream.status, seq: stream.seq }
+    }
 }
 
 impl RecordDraft {
@@ -436,6 +506,11 @@ impl RecordDraft {
             audit_event: None,
             attempts: None,
             residency: None,
+            context: None,
+            compression: None,
+            question: None,
+            stream: None,
+            group: None,
         }
     }
 }
@@ -518,12 +593,21 @@ struct RecordBody<'a> {
     attempts: Option<i32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     residency: Option<&'a ResidencyFacts>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    context: Option<&'a ContextFacts>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    compression: Option<&'a CompressionFacts>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    question: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stream: Option<StreamFacts>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    group: Option<GroupFacts>,
 }
 
 /// A record with its leaf index and hash.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SealedRecord {
-    /// The log's id.
     pub log_id: String,
     /// Leaf index of the record, from 0.
     pub leaf_index: i64,
@@ -584,6 +668,11 @@ pub fn seal(head: &mut LogHead, draft: &RecordDraft) -> SealedRecord {
         audit_event: draft.audit_event.as_deref(),
         attempts: draft.attempts,
         residency: draft.residency.as_ref(),
+        context: draft.context.as_ref(),
+        compression: draft.compression.as_ref(),
+        question: draft.question,
+        stream: draft.stream,
+        group: draft.group,
     };
     // A struct of texts and finite numbers always serialises.
     let body = canonical::to_vec(&serde_json::to_value(&body).unwrap_or_default());

@@ -31,7 +31,6 @@ const ZSTD_LEVEL: i32 = 9;
 /// A content to be written into a segment, in log order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SegmentItem {
-    /// The content's id.
     pub id: ContentId,
     /// Leaf index of the record.
     pub leaf_index: i64,
@@ -45,7 +44,6 @@ pub struct SegmentItem {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SegmentEntry {
-    /// The content's id.
     pub content_id: String,
     /// Leaf index of the record.
     pub leaf_index: i64,
@@ -57,7 +55,6 @@ pub struct SegmentEntry {
     pub commitment: String,
 }
 
-/// The manifest of a segment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SegmentManifest {
@@ -65,7 +62,6 @@ pub struct SegmentManifest {
     pub v: u32,
     /// The tenant that owns the log.
     pub tenant: String,
-    /// The log's id.
     pub log_id: String,
     /// Leaf index of the first record with a content in the segment.
     pub first_leaf: i64,

@@ -12,7 +12,6 @@ const POINTER: &str = "/fromAgent/agentVersion";
 /// The result of the comparison.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum VersionClaimCheck {
-    /// The versions match.
     Fits,
     /// The versions differ: a warning.
     Differs(Warning),

@@ -4,6 +4,7 @@
 use serde_json::Value;
 
 use crate::domain::failure::{Code, Failure, Stage};
+use crate::domain::stream;
 use crate::gate::json::push_segment;
 
 /// The `taskDescription` that marks a handoff before any work was done (seed 000 §7.2).
@@ -20,7 +21,9 @@ pub const INITIAL: &str = "INITIAL";
 #[must_use]
 pub fn check(message: &Value, required_state: &[String]) -> Vec<Failure> {
     let mut failures = Vec::new();
-    let initial = message.get("taskDescription").and_then(Value::as_str) == Some(INITIAL);
+    // What was done may follow in chunks: the close asks for it (specification §10.5).
+    let initial = message.get("taskDescription").and_then(Value::as_str) == Some(INITIAL)
+        || stream::opens(message);
     let done = message.get("completedSubtasks").and_then(Value::as_array);
     if !initial && done.is_none_or(Vec::is_empty) {
         failures.push(incomplete(

@@ -36,11 +36,8 @@ pub struct EdgeRule<T> {
 /// A filter of edges; an absent field matches every edge.
 #[derive(Debug, Clone, Default)]
 pub struct EdgeFilter {
-    /// The tenant.
     pub tenant: Option<TenantId>,
-    /// The sending agent.
     pub agent: Option<AgentId>,
-    /// The receiving agent.
     pub to: Option<AgentId>,
     /// End of the exception.
     pub until: Option<Micros>,
@@ -100,9 +97,7 @@ impl ContractRequirement {
 /// The result of the contract stage.
 #[derive(Debug, Default)]
 pub struct ContractCheck {
-    /// The ruling contract.
     pub ruling: Option<Arc<CompiledContract>>,
-    /// The violated clauses.
     pub failures: Vec<Failure>,
     /// Clauses that do not hold in full.
     pub warnings: Vec<Warning>,

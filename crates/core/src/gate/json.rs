@@ -112,6 +112,32 @@ pub fn parse(bytes: &[u8]) -> Result<Value, JsonError> {
     Ok(parsed)
 }
 
+/// The JSON documents that a text consists of: one object or array, or one on each line. None where it is something
+/// else, or what two readers could understand differently.
+#[must_use]
+pub fn documents(text: &str) -> Vec<Value> {
+    let whole = text.trim_ascii();
+    if !(whole.starts_with(['{', '[']) && whole.ends_with(['}', ']'])) {
+        return Vec::new();
+    }
+    if let Some(document) = document(whole) {
+        return vec![document];
+    }
+    if !whole.starts_with('{') {
+        return Vec::new();
+    }
+    let lines = whole.lines().map(str::trim_ascii).filter(|line| !line.is_empty());
+    lines.map(document).collect::<Option<_>>().unwrap_or_default()
+}
+
+fn document(text: &str) -> Option<Value> {
+    let Prescan::Passed { .. } = prescan(text.as_bytes()) else { return None };
+    let mut reader = serde_json::Deserializer::from_str(text);
+    let mut state = DuplicateKeyTrail::default();
+    let value = StrictValue(&mut state).deserialize(&mut reader).ok()?;
+    (reader.end().is_ok() && (value.is_object() || value.is_array())).then_some(value)
+}
+
 fn malformed(pointer: &str, message: String) -> JsonError {
     JsonError::Malformed(Failure::new(Stage::Schema, Code::SchemaInvalid, pointer, message))
 }

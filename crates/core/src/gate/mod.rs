@@ -13,25 +13,30 @@ pub mod budget;
 pub mod claims;
 pub mod completeness;
 pub mod contract;
+mod fan_out;
 pub mod json;
 pub mod safety;
 pub mod schema;
 pub mod signature;
+pub mod stream;
 pub mod unheld;
 
+use crate::context;
 use crate::contract::catalog::Catalog;
 use crate::contract::enforce::CompiledContract;
 use crate::domain::agent::Agent;
 use crate::domain::canonical::CanonicalObject;
-use crate::domain::credential::{self, CredentialForms, SecretPolicy};
+use crate::domain::credential::{self, CredentialForms, CredentialMatch, SecretPolicy};
 use crate::domain::failure::{Code, Failure, Stage, primary};
 use crate::domain::ids::{AgentId, ExecutionId, HandoffId, Micros, TaskId, TenantId};
 use crate::domain::message::Message;
-use crate::domain::policy::VersionClaims;
-use crate::domain::residency::{Crossing, CrossingParty, Residency, ResidencyFacts};
+use crate::domain::policy::{EdgePolicy, Orders, VersionClaims};
+use crate::domain::residency::{Crossing, CrossingParty, ResidencyFacts, ResidencyRules};
 use crate::domain::roster::Roster;
 use crate::domain::warning::{Warning, WarningCode};
-use schema::older::MessageForm;
+use crate::domain::window::{BinaryPolicy, ContextFacts, ContextSettings};
+pub use fan_out::{PassedBranch, PassedGroup};
+use schema::older::{MessageForm, OlderForm};
 
 /// The span of one stage, for traces only; it names what the stage found, by a code.
 macro_rules! stage {
@@ -53,22 +58,21 @@ fn noted<T>(result: Result<T, Vec<Failure>>) -> Result<T, Vec<Failure>> {
 
 /// The configuration of the gate, constant between messages: compiled schemas and rules.
 pub struct Gate {
-    /// Compiled message schemas.
     pub schemas: Arc<schema::Schemas>,
-    /// Compiled safety rules.
     pub scanner: safety::Scanner,
     /// Policies on safety findings.
     pub policies: safety::policy::Policies,
     /// Requirements on the contracts of edges.
     pub requirement: contract::ContractRequirement,
-    /// Region rules.
-    pub residency: Residency,
+    pub residency: ResidencyRules,
     /// Treatment of a message that claims another version of its sender than the registered one.
     pub versions: VersionClaims,
-    /// SecretPolicy of credentials in a message.
+    /// Treatment of credentials in a message.
     pub credentials: SecretPolicy,
     /// The largest checkpoint, in bytes of canonical JSON.
     pub max_checkpoint: usize,
+    /// Settings about the receiver's context window.
+    pub context: ContextSettings,
 }
 
 /// The facts looked up for one message.
@@ -89,21 +93,16 @@ pub struct GateLookup<'a> {
     pub signing_secrets: &'a [&'a [u8]],
 }
 
-/// The gate's decision.
 pub enum GateVerdict {
     /// The message is accepted.
     Pass(Box<PassedMessage>),
     /// The body is not valid JSON.
     Malformed(Failure),
-    /// The message is refused.
     Refused(Box<RefusedMessage>),
 }
 
-/// An accepted message.
 pub struct PassedMessage {
-    /// The parsed message.
     pub message: Message,
-    /// The receiving agent.
     pub target: Arc<Agent>,
     /// Whether the sender is the receiver.
     pub to_itself: bool,
@@ -111,13 +110,27 @@ pub struct PassedMessage {
     pub contract: Option<Arc<CompiledContract>>,
     /// Safety findings that are recorded only.
     pub observed: Vec<safety::SafetyFinding>,
+    /// Orders inside tools' outputs and data that are marked.
+    pub marked: Vec<safety::SafetyFinding>,
+    /// Whether some text would be reported if it repeated a tool's output of an earlier message of its task.
+    pub may_repeat: bool,
     /// Fields that the broker accepts without full effect.
     pub warnings: Vec<Warning>,
     /// The regions between which the data moves.
     pub residency: Option<ResidencyFacts>,
+    /// The message against its receiver's context window; `None` of a handoff to its own sender.
+    pub context: Option<ContextFacts>,
+    /// The receivers of a message to many; `target`, `contract`, `residency` and `context` are those of the first.
+    pub group: Option<PassedGroup>,
 }
 
-/// A refused message.
+/// What a scan found, by what becomes of it.
+struct JudgedReport {
+    findings: Vec<safety::SafetyFinding>,
+    observed: Vec<safety::SafetyFinding>,
+    marked: Vec<safety::SafetyFinding>,
+}
+
 pub struct RefusedMessage {
     /// All failures, in stage order.
     pub failures: Vec<Failure>,
@@ -133,6 +146,8 @@ pub struct RefusedMessage {
     pub observed: Vec<safety::SafetyFinding>,
     /// Details of an allowlist refusal, for the log.
     pub allowlist: Option<AllowlistViolation>,
+    /// The message against its receiver's context window, where the route was resolved.
+    pub context: Option<ContextFacts>,
     /// `taskId` and `handoffId`, where readable although the schema stage failed.
     pub ids: (Option<TaskId>, Option<HandoffId>),
     /// The readable fields, where the schema stage failed.
@@ -148,7 +163,6 @@ pub struct UnreadMessage {
     pub run: Option<ExecutionId>,
     /// As addressed: an agent's id, `type:<agentType>` or `capability:<name>`.
     pub to: String,
-    /// `checkpoint`.
     pub checkpoint: Option<Value>,
 }
 
@@ -174,7 +188,6 @@ impl UnreadMessage {
 /// A handoff to a target outside of the sender's allowlist.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AllowlistViolation {
-    /// The sending agent.
     pub source: AgentId,
     /// The target as addressed.
     pub target: String,
@@ -201,6 +214,7 @@ impl RefusedMessage {
             findings: Vec::new(),
             observed: Vec::new(),
             allowlist: None,
+            context: None,
         }))
     }
 
@@ -223,6 +237,7 @@ impl RefusedMessage {
             findings: Vec::new(),
             observed: Vec::new(),
             allowlist: None,
+            context: None,
         }
     }
 
@@ -233,9 +248,9 @@ impl RefusedMessage {
         finding: safety::SafetyFinding,
         failure: Failure,
     ) -> Self {
-        let PassedMessage { message, target, contract, observed, .. } = passed;
+        let PassedMessage { message, target, contract, observed, context, .. } = passed;
         let refused = Self::after_gate(message, target, contract, vec![failure]);
-        Self { findings: vec![finding], observed, ..refused }
+        Self { findings: vec![finding], observed, context, ..refused }
     }
 
     /// The primary reason (specification §2.2).
@@ -290,10 +305,11 @@ impl Gate {
             scanner,
             policies,
             requirement,
-            residency: Residency::default(),
+            residency: ResidencyRules::default(),
             versions: VersionClaims::default(),
             credentials: SecretPolicy::default(),
             max_checkpoint: usize::MAX,
+            context: ContextSettings::default(),
         }
     }
 
@@ -364,13 +380,73 @@ impl Gate {
         }
     }
 
-    /// What of a message that passed does not hold in full.
-    fn warnings(&self, message: &Message, target: &Agent) -> Vec<Warning> {
-        let mut warnings = unheld::warnings(message.value());
-        if let Ok(MessageForm::Older(older)) = self.schemas.form_for(message.value(), target) {
-            warnings.push(unheld::downgraded(target, &older));
+    /// Judges a message that passed once more, beside earlier messages of its task: what repeats a tool's output in one
+    /// of them is judged as a tool's output.
+    #[must_use]
+    pub fn beside_earlier(
+        &self,
+        mut passed: Box<PassedMessage>,
+        (tenant, at): (&TenantId, Micros),
+        earlier: &[Value],
+    ) -> GateVerdict {
+        let report = self.scanner.report(passed.message.value(), earlier, &mut |_, _| {});
+        let case = safety::policy::PolicyContext {
+            tenant,
+            agent: &passed.message.envelope().from_agent.agent_id,
+            to: Some(&passed.target.agent_id).filter(|_| passed.group.is_none()),
+            at,
+        };
+        let said: Vec<_> = match &passed.group {
+            Some(group) => group.edges().into_iter().map(orders_on).collect(),
+            None => vec![orders_on((Some(&*passed.target), passed.contract.as_deref()))],
+        };
+        let judged = self.on_report(&case, report, &said);
+        let JudgedReport { findings, observed, marked } = judged;
+        if findings.is_empty() {
+            passed.warnings.retain(|warning| warning.code != WarningCode::OrderInData);
+            passed.warnings.extend(unheld::orders(&marked));
+            (passed.observed, passed.marked, passed.may_repeat) = (observed, marked, false);
+            return GateVerdict::Pass(passed);
         }
-        warnings
+        let failures = findings.iter().map(safety::to_failure).collect();
+        let PassedMessage { message, target, contract, .. } = *passed;
+        let refused = RefusedMessage::after_gate(message, target, contract, failures);
+        GateVerdict::Refused(Box::new(RefusedMessage { findings, observed, ..refused }))
+    }
+
+    /// What becomes of what a scan found, by the policies, the contracts and the receivers; of several the strictest.
+    fn on_report(
+        &self,
+        case: &safety::policy::PolicyContext<'_>,
+        report: safety::ScanReport,
+        said: &[[Option<Orders>; 2]],
+    ) -> JudgedReport {
+        let (mut findings, observed) = self.policies.part(case, report.findings);
+        let (refused, marked) = self.policies.part_marks(case, report.marks, said.iter().copied());
+        findings.extend(refused);
+        JudgedReport { findings, observed, marked }
+    }
+
+    /// The message in the form that its receiver takes, where that is an older one.
+    fn older_form(&self, message: &Message, target: &Agent) -> Option<OlderForm> {
+        match self.schemas.form_for(message.value(), target) {
+            Ok(MessageForm::Older(older)) => Some(older),
+            Ok(MessageForm::Original) | Err(_) => None,
+        }
+    }
+
+    /// The message against its receiver's context window, as the receiver gets it.
+    fn measured(
+        &self,
+        message: &Message,
+        target: &Agent,
+        contract: Option<&CompiledContract>,
+        older: Option<&OlderForm>,
+    ) -> (ContextFacts, Option<Failure>) {
+        let rule = contract.map(|ready| &ready.policy().context);
+        let older = older.and_then(|older| CanonicalObject::from_value(&older.message));
+        let form = older.as_ref().unwrap_or_else(|| message.for_receiver(target.is_entitled()));
+        context::assess(form, target, rule, &self.context)
     }
 
     /// The failure of a message whose checkpoint is larger than the limit. A stored message has passed it.
@@ -385,47 +461,143 @@ impl Gate {
 
     /// From identity on all stages run, and all failures are reported.
     fn judge(&self, message: Message, lookup: &GateLookup<'_>, again: bool) -> GateVerdict {
+        if message.fan_out().is_some() && lookup.receiver.is_none() {
+            return self.judge_all(message, lookup, again);
+        }
         let envelope = message.envelope();
         let sender = &envelope.from_agent.agent_id;
         let mut failures = Vec::new();
         if !again {
             failures.extend(self.oversized(&message));
         }
-        if lookup.caller != Some(sender) {
-            failures.push(Failure::new(
-                Stage::Identity,
-                Code::Forbidden,
-                "/fromAgent/agentId",
-                "the key that was used is not this agent's",
-            ));
-        }
         let mut warnings = Vec::new();
-        let claim = lookup
-            .roster
-            .find(sender)
-            .map(|source| claims::check(&envelope.from_agent, source, self.versions));
-        match claim {
+        self.identity(&message, lookup, &mut failures, &mut warnings);
+        let found = stage!("gate.address").in_scope(|| self.route(&message, lookup, &mut failures));
+        failures.extend(found.failures);
+        let source = lookup.roster.find(sender);
+        let crossings = self.residency.crossings(source, found.target.as_deref());
+        failures.extend(crossings.iter().filter(|one| self.residency.refuses(one)).map(|one| {
+            Failure::new(Stage::Route, Code::Forbidden, place(one), format!("{one}: refused"))
+        }));
+        let to_itself = found.target.as_ref().is_some_and(|target| target.agent_id == *sender);
+        let receiver = found.target.as_deref().filter(|_| !to_itself);
+        let ruled = stage!("gate.contract").in_scope(|| {
+            let found = self.ruled(&message, lookup, source.zip(receiver), again);
+            note(&found.failures);
+            found
+        });
+        failures.extend(ruled.failures);
+        failures.extend(stage!("gate.completeness").in_scope(|| {
+            let required = found.target.as_ref().map_or(&[][..], |agent| &agent.required_state);
+            let found = completeness::check(message.value(), required);
+            note(&found);
+            found
+        }));
+        failures.extend(stage!("gate.budget").in_scope(|| {
+            let found = budget::check(message.value());
+            note(&found);
+            found
+        }));
+        let (target, contract) = (found.target.as_deref(), ruled.ruling.as_deref());
+        let scanned =
+            stage!("gate.safety").in_scope(|| self.scan(&message, lookup, &[(target, contract)]));
+        failures.extend_from_slice(&scanned.failures);
+        self.credentials_and_binary(&scanned, &mut failures, &mut warnings);
+        failures.extend(stream::opening(&message, to_itself, contract));
+        let measured = found.target.as_deref().and_then(|target| {
+            let older = self.older_form(&message, target);
+            let facts = (!to_itself).then(|| {
+                let contract = ruled.ruling.as_deref();
+                let (facts, failure) = stage!("gate.context")
+                    .in_scope(|| self.measured(&message, target, contract, older.as_ref()));
+                let facts = stream::measured(message.value(), facts);
+                warnings.extend(context::flagged(&facts));
+                failures.extend(failure);
+                facts
+            });
+            warnings.extend(unheld::warnings(message.value()));
+            warnings.extend(older.map(|older| unheld::downgraded(target, &older)));
+            facts
+        });
+        match found.target {
+            Some(target) if failures.is_empty() => GateVerdict::Pass(Box::new(PassedMessage {
+                warnings: [
+                    warnings,
+                    ruled.warnings,
+                    crossed(&crossings),
+                    unheld::orders(&scanned.judged.marked),
+                ]
+                .concat(),
+                context: measured,
+                residency: ResidencyRules::facts(crossings),
+                message,
+                target,
+                to_itself,
+                group: None,
+                contract: ruled.ruling,
+                observed: scanned.judged.observed,
+                marked: scanned.judged.marked,
+                may_repeat: scanned.may_repeat,
+            })),
+            target => GateVerdict::Refused(Box::new(RefusedMessage {
+                ids: (Some(envelope.task_id), Some(envelope.handoff_id)),
+                unread: UnreadMessage::default(),
+                failures,
+                message: Some(message),
+                target,
+                contract: ruled.ruling,
+                findings: scanned.judged.findings,
+                observed: scanned.judged.observed,
+                allowlist: found.violation,
+                context: measured,
+            })),
+        }
+    }
+
+    /// The caller's and the sender's identity: the key is the sender's own, and so is the version that it claims.
+    fn identity(
+        &self,
+        message: &Message,
+        lookup: &GateLookup<'_>,
+        failures: &mut Vec<Failure>,
+        warnings: &mut Vec<Warning>,
+    ) {
+        let sender = &message.envelope().from_agent;
+        if lookup.caller != Some(&sender.agent_id) {
+            failures.push(foreign_key());
+        }
+        let source = lookup.roster.find(&sender.agent_id);
+        match source.map(|source| claims::check(sender, source, self.versions)) {
             Some(claims::VersionClaimCheck::Differs(warning)) => warnings.push(warning),
             Some(claims::VersionClaimCheck::Refused(failure)) => failures.push(failure),
             Some(claims::VersionClaimCheck::Fits) | None => {}
         }
-        let on_address = stage!("gate.address").entered();
-        let readers = address::ReceiverForms::new(&self.schemas, message.value());
-        let asking = lookup.receiver.and_then(|id| lookup.roster.find(id));
+    }
+
+    /// The allowlist and the route. In a receiver's dry run `failures` gets the refusal of an agent that the message
+    /// does not name.
+    fn route(
+        &self,
+        message: &Message,
+        lookup: &GateLookup<'_>,
+        failures: &mut Vec<Failure>,
+    ) -> address::ResolvedReceiver {
+        let envelope = message.envelope();
+        let sender = &envelope.from_agent.agent_id;
         let mut to = Cow::Borrowed(&envelope.to_agent);
-        if let Some(agent) = asking {
-            if !address::names(&envelope.to_agent, &envelope.preferred_agents, agent) {
-                failures.push(Failure::new(
-                    Stage::Identity,
-                    Code::Forbidden,
-                    "/fromAgent/agentId",
-                    "the key that was used is not this agent's",
-                ));
+        if let Some(agent) = lookup.receiver.and_then(|id| lookup.roster.find(id)) {
+            let listed = message.fan_out().map_or(&[][..], |list| &list.receivers);
+            if let Some(own) = listed.iter().find(|to| address::names(to, &[], agent)) {
+                to = Cow::Borrowed(own);
+            }
+            if !address::names(&to, &envelope.preferred_agents, agent) {
+                failures.push(foreign_key());
             } else if to.agent_id.is_none() {
                 // Another of its type may be routed to; what counts is whether it could take the message itself.
                 to.to_mut().agent_id = Some(agent.agent_id.clone());
             }
         }
+        let readers = address::ReceiverForms::new(&self.schemas, message.value());
         let found = match lookup.roster.find(sender) {
             Some(source) => address::or_preferred(
                 address::resolve(
@@ -442,95 +614,127 @@ impl Gate {
                 lookup.roster,
                 &readers,
             ),
-            // Whoever is not registered has no allowlist.
+            // An unregistered agent has no allowlist.
             None => address::ResolvedReceiver::stranger(sender, &envelope.to_agent),
         };
-        drop(readers);
         note(&found.failures);
-        drop(on_address);
-        failures.extend(found.failures);
-        let crossings =
-            self.residency.crossings(lookup.roster.find(sender), found.target.as_deref());
-        failures.extend(crossings.iter().filter(|one| self.residency.refuses(one)).map(|one| {
-            Failure::new(Stage::Route, Code::Forbidden, place(one), format!("{one}: refused"))
-        }));
-        let to_itself = found.target.as_ref().is_some_and(|target| target.agent_id == *sender);
-        let on_contract = stage!("gate.contract").entered();
-        let ruled = match (lookup.roster.find(sender), &found.target) {
-            (Some(source), Some(target)) if !to_itself => {
-                let (tenant, at) = (lookup.tenant, lookup.at);
-                let terms = self.requirement.terms(tenant, sender, &target.agent_id, at, again);
-                contract::check(&message, source, target, lookup.contracts, terms)
-            }
-            _ => contract::ContractCheck::default(),
-        };
-        note(&ruled.failures);
-        drop(on_contract);
-        failures.extend(ruled.failures);
-        let required_state = found.target.as_ref().map_or(&[][..], |agent| &agent.required_state);
-        failures.extend(stage!("gate.completeness").in_scope(|| {
-            let found = completeness::check(message.value(), required_state);
-            note(&found);
-            found
-        }));
-        failures.extend(stage!("gate.budget").in_scope(|| {
-            let found: Vec<_> = budget::check(message.value()).into_iter().collect();
-            note(&found);
-            found
-        }));
-        let case = safety::policy::PolicyContext {
-            tenant: lookup.tenant,
-            agent: sender,
-            to: found.target.as_ref().map(|target| &target.agent_id),
-            at: lookup.at,
-        };
-        let on_safety = stage!("gate.safety").entered();
-        let mut sightings = Vec::new();
-        let found_rules = self.scanner.scan_beside(message.value(), &mut |place, text| {
-            let found = CredentialForms::builtin().find(text, place.member(text));
-            credential::note(&mut sightings, || place.holder(text), &found);
-        });
-        let (findings, observed) = self.policies.part(&case, found_rules);
-        let unsafe_texts: Vec<_> = findings.iter().map(safety::to_failure).collect();
-        note(&unsafe_texts);
-        drop(on_safety);
-        failures.extend(unsafe_texts);
+        found
+    }
+
+    /// The contract of the edge; without sender or receiver, or of an agent to itself, there is none.
+    fn ruled(
+        &self,
+        message: &Message,
+        lookup: &GateLookup<'_>,
+        edge: Option<(&Agent, &Agent)>,
+        again: bool,
+    ) -> contract::ContractCheck {
+        let Some((source, target)) = edge else { return contract::ContractCheck::default() };
+        let (tenant, at) = (lookup.tenant, lookup.at);
+        let terms = self.requirement.terms(tenant, &source.agent_id, &target.agent_id, at, again);
+        contract::check(message, source, target, lookup.contracts, terms)
+    }
+
+    /// What becomes of credentials and of embedded binary data.
+    fn credentials_and_binary(
+        &self,
+        scanned: &ScannedMessage,
+        failures: &mut Vec<Failure>,
+        warnings: &mut Vec<Warning>,
+    ) {
         match self.credentials {
             SecretPolicy::Refuse => {
-                failures.extend(sightings.iter().map(unheld::refused_credential));
+                failures.extend(scanned.credentials.iter().map(unheld::refused_credential));
             }
-            kept => warnings.extend(sightings.iter().map(|one| unheld::credential(one, kept))),
+            kept => {
+                warnings
+                    .extend(scanned.credentials.iter().map(|one| unheld::credential(one, kept)));
+            }
         }
-        match found.target {
-            Some(target) if failures.is_empty() => GateVerdict::Pass(Box::new(PassedMessage {
-                warnings: [
-                    warnings,
-                    self.warnings(&message, &target),
-                    ruled.warnings,
-                    crossed(&crossings),
-                ]
-                .concat(),
-                residency: Residency::facts(crossings),
-                message,
-                target,
-                to_itself,
-                contract: ruled.ruling,
-                observed,
-            })),
-            target => GateVerdict::Refused(Box::new(RefusedMessage {
-                ids: (Some(envelope.task_id), Some(envelope.handoff_id)),
-                unread: UnreadMessage::default(),
-                failures,
-                message: Some(message),
-                target,
-                contract: ruled.ruling,
-                findings,
-                observed,
-                allowlist: found.violation,
-            })),
+        let embedded = scanned.embedded.iter();
+        match self.context.binary {
+            BinaryPolicy::Refuse => {
+                failures.extend(embedded.map(|(at, kind)| context::embedded_failure(at, kind)));
+            }
+            BinaryPolicy::Warn => {
+                warnings.extend(embedded.map(|(at, kind)| context::embedded_warning(at, kind)));
+            }
         }
     }
+
+    /// Scans every text once, for unsafe instructions and for credentials.
+    fn scan(
+        &self,
+        message: &Message,
+        lookup: &GateLookup<'_>,
+        edges: &[ScannedEdge<'_>],
+    ) -> ScannedMessage {
+        // An exception for one receiver is none for all of several.
+        let alone = match edges {
+            [(target, _)] => *target,
+            _ => None,
+        };
+        let case = safety::policy::PolicyContext {
+            tenant: lookup.tenant,
+            agent: &message.envelope().from_agent.agent_id,
+            to: alone.map(|target| &target.agent_id),
+            at: lookup.at,
+        };
+        let (mut credentials, mut embedded) = (Vec::new(), Vec::new());
+        let report = self.scanner.report(message.value(), &[], &mut |place, text| {
+            let found = CredentialForms::builtin().find(text, place.member(text));
+            credential::note(&mut credentials, || place.holder(text), &found);
+            if let Some(kind) = context::embedded::find(text) {
+                embedded.push((place.holder(text), kind));
+            }
+        });
+        embedded.retain(|(pointer, _)| !context::is_apart(pointer));
+        let may_repeat = report.open;
+        let said: Vec<_> = edges.iter().copied().map(orders_on).collect();
+        let judged = self.on_report(&case, report, &said);
+        let failures: Vec<_> = judged.findings.iter().map(safety::to_failure).collect();
+        note(&failures);
+        ScannedMessage { failures, judged, may_repeat, credentials, embedded }
+    }
 }
+
+/// A receiver and the contract of its edge, as far as they are known.
+type ScannedEdge<'a> = (Option<&'a Agent>, Option<&'a CompiledContract>);
+
+/// The result of the safety stage.
+struct ScannedMessage {
+    /// A failure for each finding that refuses.
+    failures: Vec<Failure>,
+    judged: JudgedReport,
+    /// Whether a text may repeat a tool's output of an earlier message.
+    may_repeat: bool,
+    /// Texts in the form of a credential.
+    credentials: Vec<CredentialMatch>,
+    /// Binary data as text, with its pointer.
+    embedded: Vec<(String, &'static str)>,
+}
+
+/// What contract and receiver say of orders inside data.
+fn orders_on((target, contract): ScannedEdge<'_>) -> [Option<Orders>; 2] {
+    orders_of(contract.map(CompiledContract::policy), target)
+}
+
+fn orders_of(edge: Option<&EdgePolicy>, target: Option<&Agent>) -> [Option<Orders>; 2] {
+    [edge.and_then(|edge| edge.orders), target.and_then(|target| target.orders)]
+}
+
+/// The failure of a caller whose key is another agent's.
+fn foreign_key() -> Failure {
+    Failure::new(
+        Stage::Identity,
+        Code::Forbidden,
+        "/fromAgent/agentId",
+        "the key that was used is not this agent's",
+    )
+}
+
+#[cfg(test)]
+mod agreement;
 
 #[cfg(test)]
 mod tests {

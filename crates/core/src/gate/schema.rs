@@ -9,6 +9,7 @@
 
 mod messages;
 pub mod older;
+mod receivers;
 
 use std::collections::BTreeSet;
 use std::collections::HashSet;
@@ -19,6 +20,7 @@ use semver::Version;
 use serde_json::Value;
 
 use crate::domain::failure::{Code, Failure, Stage};
+use crate::domain::message::FAN_OUT_MINOR;
 pub use crate::domain::message::SCHEMA_VERSIONS as VERSIONS;
 use crate::domain::personal;
 use crate::domain::version_range::VersionRange;
@@ -61,7 +63,6 @@ pub struct SchemaVersion {
     pub validated_against: &'static str,
 }
 
-/// One compiled schema.
 struct CompiledSchema {
     version: &'static str,
     validator: Validator,
@@ -185,6 +186,11 @@ impl Schemas {
         };
         self.collect(compiled, message, &mut found);
         semantic(message, &mut found);
+        if minor >= FAN_OUT_MINOR {
+            for (pointer, what) in receivers::check(message) {
+                found.add(pointer, what);
+            }
+        }
         if found.failures.is_empty() {
             Ok(SchemaVersion { major: MAJOR, minor, validated_against: compiled.version })
         } else {
@@ -260,6 +266,67 @@ impl Schemas {
             }
             None => format!("`{echo}` is not a field of schema {version}."),
         }
+    }
+}
+
+/// The compiled schema of a small document, such as the arguments of a call; explains what is wrong in the words of the
+/// schema stage.
+#[derive(Debug)]
+pub struct DocumentSchema {
+    validator: Validator,
+    names: Vec<String>,
+}
+
+impl DocumentSchema {
+    /// Compiles a schema (JSON Schema 2020-12).
+    ///
+    /// # Errors
+    /// The validator's words for a document that is no schema.
+    pub fn new(schema: &Value) -> Result<Self, String> {
+        let validator = jsonschema::draft202012::options()
+            .offline()
+            .with_pattern_options(PatternOptions::regex())
+            .should_validate_formats(true)
+            .build(schema)
+            .map_err(|err| err.to_string())?;
+        let properties = schema.get("properties").and_then(Value::as_object);
+        let names = properties.into_iter().flatten().map(|(name, _)| name.clone()).collect();
+        Ok(Self { validator, names })
+    }
+
+    /// What is wrong with a document, at most [`MAX_FAILURES`].
+    #[must_use]
+    pub fn check(&self, document: &Value) -> Vec<Failure> {
+        let mut found = SchemaFailures::default();
+        if self.validator.is_valid(document) {
+            return found.failures;
+        }
+        for error in self.validator.iter_errors(document).take(MAX_FAILURES) {
+            let at = error.instance_path().as_str();
+            match error.kind() {
+                ValidationErrorKind::Required { property } => {
+                    let name = property.as_str().unwrap_or_default();
+                    let mut pointer = at.to_owned();
+                    push_segment(&mut pointer, name);
+                    found.add(pointer, format!("`{name}` is missing."));
+                }
+                ValidationErrorKind::AdditionalProperties { unexpected } => {
+                    for name in unexpected.iter().take(MAX_FAILURES) {
+                        let echo: String = name.chars().take(MAX_ECHO).collect();
+                        let near = nearest(name, &self.names).filter(|_| at.is_empty());
+                        let hint =
+                            near.map_or(String::new(), |near| format!("; did you mean `{near}`?"));
+                        let mut pointer = at.to_owned();
+                        if name.len() <= MAX_NAME {
+                            push_segment(&mut pointer, name);
+                        }
+                        found.add(pointer, format!("`{echo}` is unknown here{hint}"));
+                    }
+                }
+                kind => found.add(at.to_owned(), sentence(kind, at, error.instance())),
+            }
+        }
+        found.failures
     }
 }
 

@@ -3,10 +3,12 @@
 
 use serde_json::Value;
 
+use super::safety::SafetyFinding;
 use super::schema::older::OlderForm;
 use crate::domain::agent::Agent;
 use crate::domain::credential::{CredentialMatch, SecretPolicy};
 use crate::domain::failure::{Code, Failure, Stage};
+use crate::domain::message::fans_out;
 use crate::domain::trace_context::TraceParent;
 use crate::domain::warning::{Warning, WarningCode};
 
@@ -30,7 +32,7 @@ pub fn warnings(message: &Value) -> Vec<Warning> {
     let several = message
         .get("receiverList")
         .and_then(Value::as_array)
-        .is_some_and(|receivers| !receivers.is_empty());
+        .is_some_and(|receivers| !receivers.is_empty() && !fans_out(message));
     let trace = message.get("traceparent").and_then(Value::as_str);
     let untraced = trace.is_some_and(|text| TraceParent::parse(text).is_none());
     let restarted = untraced.then(|| {
@@ -40,16 +42,24 @@ pub fn warnings(message: &Value) -> Vec<Warning> {
             "an id of zeros alone is invalid: the handoff goes on in the request's trace, or in a new one",
         )
     });
+    let own_context = message.get("context").map(|_| {
+        Warning::new(
+            WarningCode::WithoutEffect,
+            "/context",
+            "kept as the sender's words; the broker measures the message itself, and writes this where it compresses it",
+        )
+    });
     several
         .then(|| {
             Warning::new(
                 WarningCode::WithoutEffect,
                 "/receiverList",
-                "the broker delivers to toAgent alone; submit one handoff for each other receiver",
+                "in this schema version the broker delivers to toAgent alone; from 2.2 on it sends to each receiver of the list",
             )
         })
         .into_iter()
         .chain(restarted)
+        .chain(own_context)
         .collect()
 }
 
@@ -66,6 +76,26 @@ pub fn credential(found: &CredentialMatch, treatment: SecretPolicy) -> Warning {
         ),
     };
     Warning::new(WarningCode::CredentialFound, found.pointer.clone(), told)
+}
+
+/// The warnings about orders inside data, one for each text. Never the words.
+#[must_use]
+pub fn orders(marked: &[SafetyFinding]) -> Vec<Warning> {
+    let mut texts: Vec<(&str, Vec<&str>)> = Vec::new();
+    for mark in marked {
+        match texts.last_mut() {
+            Some((pointer, rules)) if *pointer == mark.pointer => rules.push(&mark.rule),
+            _ => texts.push((&mark.pointer, vec![&mark.rule])),
+        }
+    }
+    let warning = |(pointer, rules): (&str, Vec<&str>)| {
+        let rules = rules.join(", ");
+        let told = format!(
+            "reads like an order to an assistant ({rules}): the record says so, and the prompt fences it"
+        );
+        Warning::new(WarningCode::OrderInData, pointer, told)
+    };
+    texts.into_iter().map(warning).collect()
 }
 
 /// The failure for a credential that is refused. Never the value.
@@ -91,6 +121,7 @@ mod tests {
         assert_eq!(found[0].pointer, "/receiverList");
         assert!(warnings(&json!({ "receiverList": [] })).is_empty());
         assert!(warnings(&json!({})).is_empty());
+        assert_eq!(warnings(&json!({ "context": {} }))[0].pointer, "/context");
     }
 
     #[test]

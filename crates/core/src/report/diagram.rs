@@ -17,7 +17,6 @@ const HEAD: usize = 64;
 /// Characters of an agent's name that fit above its column.
 const NAME: usize = 22;
 
-/// A handoff's arrow.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Arrow {
     /// Number of the handoff in the report, from 1.
@@ -30,20 +29,17 @@ pub(super) struct Arrow {
     pub(super) y: usize,
     /// Centre of the label, in pixels from the left.
     pub(super) middle: usize,
-    /// The label's text.
     pub(super) label: String,
     /// Colour class: `good`, `bad` or `open`.
     pub(super) tone: &'static str,
 }
 
-/// An agent's column.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct DiagramColumn {
     /// Pixels from the left.
     pub(super) x: usize,
     /// The name, shortened if long.
     pub(super) name: String,
-    /// The whole name.
     pub(super) full: String,
 }
 
@@ -63,11 +59,8 @@ pub(super) struct Diagram {
 /// A handoff to be drawn.
 #[derive(Debug, Clone)]
 pub(super) struct DiagramStep {
-    /// The sender.
     pub(super) from: String,
-    /// The receiver.
     pub(super) to: String,
-    /// The arrow's label.
     pub(super) label: String,
     /// Colour class of the arrow.
     pub(super) tone: &'static str,

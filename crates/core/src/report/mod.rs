@@ -23,7 +23,6 @@ use words::{excerpt, visible};
 pub struct ReportFacts {
     /// The tenant that owns the log.
     pub tenant: String,
-    /// The log's id.
     pub log_id: String,
     /// Time of creation, RFC 3339.
     pub generated_at: String,
@@ -146,11 +145,42 @@ struct HopView {
     usd: String,
     prompt: String,
     completion: String,
+    /// Tokens of the message; empty where they were not measured.
+    context: String,
+    /// Its place among the handoffs of one message; empty of a message to one receiver.
+    group: String,
     spent: String,
     left: String,
     leaf: String,
     hash: String,
     commitment: String,
+}
+
+/// The place of a handoff among those of one message, in words: `Receiver 1 of 3 of the same message, 2 of them needed`.
+fn group_place(handoff: &Value) -> String {
+    let Some(group) = handoff.get("group") else { return String::new() };
+    let count = |name: &str| group.get(name).and_then(Value::as_u64);
+    let (Some(index), Some(of)) = (count("index"), count("of")) else { return String::new() };
+    let join = group.get("join").and_then(Value::as_str).unwrap_or_default();
+    let needs = match join.strip_prefix("quorum:") {
+        Some(many) => format!("{many} of them needed"),
+        None if join == "any" => "one of them needed".to_owned(),
+        None => "all of them needed".to_owned(),
+    };
+    format!("Receiver {} of {of} of the same message, {needs}", index + 1)
+}
+
+/// The size of a message in words: `1200 tokens, 300 more than before, of a window of 8000`.
+fn context_size(handoff: &Value) -> String {
+    let count = |name: &str| handoff.get("context").and_then(|found| found.get(name)?.as_i64());
+    let Some(tokens) = count("tokens") else { return String::new() };
+    let growth = match count("growth") {
+        Some(more @ 1..) => format!(", {more} more than before"),
+        Some(less @ ..0) => format!(", {} less than before", less.unsigned_abs()),
+        Some(0) | None => String::new(),
+    };
+    let window = count("window").map(|window| format!(", of a window of {window}"));
+    format!("{tokens} tokens{growth}{}", window.unwrap_or_default())
 }
 
 /// A completed item of work.
@@ -311,6 +341,8 @@ impl HopView {
             usd: text(handoff, "/cost/usd"),
             prompt: text(handoff, "/cost/tokens/prompt"),
             completion: text(handoff, "/cost/tokens/completion"),
+            context: context_size(handoff),
+            group: group_place(handoff),
             spent: text(handoff, "/costTracking/costSpentSoFarUSD"),
             left: text(handoff, "/costTracking/costBudgetRemainingUSD"),
             leaf: text(handoff, "/leafIndex"),

@@ -8,7 +8,7 @@ use crate::store::erasure::{
 use crate::store::{
     AgentKey, AgentRow, CheckpointRow, DeadLetterRow, EdgeKey, EscalationKey, HandoffKey,
     IdempotencyKey, IdempotencyRow, KeyRow, OutboxRow, RefusedTaskKey, RefusedTaskRow, ReturnRow,
-    RunKey, TaskKey, contracts, events, schemas,
+    RunKey, TaskKey, contracts, events, schemas, streams,
 };
 use handoffd_core::domain::cap::{Cap, CapKey, CapScope};
 use handoffd_core::domain::escalation::Escalation;
@@ -50,7 +50,6 @@ pub struct Needs {
     pub keys: BTreeSet<(TenantId, String)>,
     /// Subscriptions, locked.
     pub subscriptions: BTreeSet<events::SubscriptionKey>,
-    /// Contract versions.
     pub contracts: BTreeSet<contracts::ContractKey>,
     /// Payload schemas, in all their versions.
     pub payload_schemas: BTreeSet<schemas::PayloadSchemaKey>,
@@ -86,7 +85,22 @@ impl Needs {
             Some(beside.into_iter().flatten().map(|id| (task.0.clone(), id)))
         });
         let incoming = incoming.flatten();
-        self.handoffs.iter().cloned().chain(incoming).collect()
+        let branches = self.branches_beside(state);
+        self.handoffs.iter().cloned().chain(incoming).chain(branches).collect()
+    }
+
+    /// The open branches of groups that the accepted handoffs would end, if all of them were completed.
+    fn branches_beside(&self, state: &BatchState) -> Vec<HandoffKey> {
+        let mut completed: BTreeMap<&TaskKey, Vec<HandoffId>> = BTreeMap::new();
+        for (task, handoff) in &self.accepted {
+            completed.entry(task).or_default().push(*handoff);
+        }
+        let group = |task: &TaskKey| state.tasks.get(task)?.course.open_group();
+        let ended = completed.iter().filter_map(|(task, ids)| Some((task, group(task)?, ids)));
+        let keys = ended.flat_map(|(task, group, ids)| {
+            group.withdrawn_by(ids).into_iter().map(|id| (task.0.clone(), id))
+        });
+        keys.collect()
     }
 
     /// Agent and task pairs whose received handoffs must still be loaded after tasks and handoffs. A new task has
@@ -117,27 +131,19 @@ impl BatchState {
 /// The rows found for a batch.
 #[derive(Debug, Clone, Default)]
 pub struct BatchState {
-    /// Tasks that exist.
     pub tasks: BTreeMap<TaskKey, Task>,
-    /// Handoffs that exist.
     pub handoffs: BTreeMap<HandoffKey, Handoff>,
     /// Outbox rows that exist, by handoff.
     pub outbox: BTreeMap<HandoffKey, OutboxRow>,
-    /// The last checkpoint of each run.
     pub runs: BTreeMap<RunKey, LastCheckpoint>,
     /// Uses of an `Idempotency-Key`.
     pub idempotency: BTreeMap<IdempotencyKey, IdempotencyRow>,
-    /// Edges of tasks.
     pub edges: BTreeMap<EdgeKey, Edge>,
     /// Open escalations.
     pub escalations: BTreeMap<EscalationKey, Escalation>,
-    /// Dead letters.
     pub dead_letters: BTreeMap<HandoffKey, DeadLetterRow>,
-    /// Agents that exist.
     pub agents: BTreeMap<AgentKey, AgentRow>,
-    /// Keys that exist.
     pub keys: BTreeMap<(TenantId, String), KeyRow>,
-    /// Subscriptions that exist.
     pub subscriptions: BTreeMap<events::SubscriptionKey, events::SubscriptionRow>,
     /// Versions of contracts that exist.
     pub contracts: BTreeMap<contracts::ContractKey, contracts::ContractRow>,
@@ -147,7 +153,6 @@ pub struct BatchState {
     pub refused_tasks: BTreeMap<RefusedTaskKey, RefusedTaskRow>,
     /// Last uses of dedupe keys.
     pub repeats: BTreeMap<contracts::RepeatKey, contracts::RepeatRow>,
-    /// Caps that exist.
     pub caps: BTreeMap<CapKey, Cap>,
     /// The cap scopes that were searched.
     pub cap_scopes: BTreeSet<CapScope>,
@@ -201,7 +206,6 @@ impl BatchState {
 /// A run's last checkpoint.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LastCheckpoint {
-    /// The checkpoint's number.
     pub seq: i64,
     /// The commitment in records.
     pub commitment: [u8; 32],
@@ -216,14 +220,17 @@ pub struct Writes {
     /// Tasks by key; `true` where the row is new.
     pub tasks: BTreeMap<TaskKey, (Task, bool)>,
     /// Tasks of this batch whose budget is unchanged: that column is not written.
-    pub same_books: BTreeSet<TaskKey>,
+    pub same_budget: BTreeSet<TaskKey>,
     /// Handoffs by key; `true` where the row is new.
     pub handoffs: BTreeMap<HandoffKey, (Handoff, bool)>,
     /// Outbox rows by handoff: `Some` upserts, `None` deletes.
     pub outbox: BTreeMap<HandoffKey, Option<OutboxRow>>,
     /// Returns in inboxes, by the completed handoff: `Some` to have it so, `None` to have it gone.
     pub returns: BTreeMap<HandoffKey, Option<ReturnRow>>,
-    /// New checkpoints.
+    /// New numbers of streams.
+    pub chunks: Vec<streams::ChunkRow>,
+    /// New streams that go out by webhook.
+    pub stream_lines: Vec<HandoffKey>,
     pub checkpoints: Vec<CheckpointRow>,
     /// New uses of an `Idempotency-Key`.
     pub idempotency: Vec<IdempotencyRow>,

@@ -112,7 +112,6 @@ pub struct Archivable {
 /// A hot content, archivable now or later.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HotContent {
-    /// The content's id.
     pub id: ContentId,
     /// Stored size in bytes.
     pub size: i64,
@@ -123,7 +122,6 @@ pub struct HotContent {
 /// A content's frame in a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Frame {
-    /// The content's id.
     pub id: ContentId,
     /// Offset of the frame in the segment, in bytes.
     pub offset: u64,

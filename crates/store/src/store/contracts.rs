@@ -13,9 +13,7 @@ pub type RepeatKey = (TenantId, String);
 /// A contract version. Rows are never changed or deleted, as records name them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ContractRow {
-    /// The owning tenant.
     pub tenant: TenantId,
-    /// The contract's id.
     pub id: String,
     /// The contract's semver version.
     pub version: String,
@@ -27,12 +25,10 @@ pub struct ContractRow {
     pub source: String,
     /// The target as written in the contract.
     pub target: String,
-    /// Time of registration.
     pub created_at: Micros,
 }
 
 impl ContractRow {
-    /// The row's key.
     #[must_use]
     pub fn key(&self) -> ContractKey {
         (self.tenant.clone(), self.id.clone(), self.version.clone())
@@ -42,17 +38,14 @@ impl ContractRow {
 /// The last use of a contract's dedupe value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RepeatRow {
-    /// The owning tenant.
     pub tenant: TenantId,
     /// The contract and a hash of the value.
     pub key: String,
     /// The handoff created with it.
     pub handoff_id: HandoffId,
-    /// Time of use.
     pub seen_at: Micros,
 }
 
-/// Queries on contracts.
 #[async_trait]
 pub trait ContractStore: Send + Sync {
     /// Number of contract versions of a tenant. Rows are only added, so a changed number means new versions.

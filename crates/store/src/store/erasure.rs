@@ -13,13 +13,11 @@ use handoffd_core::evidence::erasure::{DataSlot, ErasureScope};
 pub struct SubjectRef {
     /// The tenant in which the id is unique.
     pub tenant: TenantId,
-    /// The subject's id.
     pub id: String,
     /// Keyed hash of the id, from `Vault::subject_key`.
     pub key: [u8; 32],
 }
 
-/// Key of an erasure.
 pub type ErasureKey = (TenantId, ErasureId);
 /// Key of a legal hold.
 pub type HoldKey = (TenantId, String);
@@ -52,7 +50,6 @@ pub struct ErasureNeeds {
     pub subjects: std::collections::BTreeSet<SubjectRef>,
     /// Erasures, each with its next page.
     pub pages: BTreeMap<ErasureKey, PageNeed>,
-    /// Holds by id.
     pub holds: std::collections::BTreeSet<HoldKey>,
     /// Tenants for which a page of purgeable data is loaded.
     pub purges: BTreeMap<TenantId, PurgeNeed>,
@@ -76,7 +73,6 @@ pub struct ErasureState {
     pub subjects: BTreeMap<SubjectRef, SubjectState>,
     /// Existing erasures, each with its next page.
     pub pages: BTreeMap<ErasureKey, ErasurePage>,
-    /// Existing holds.
     pub holds: BTreeMap<HoldKey, HoldRow>,
     /// Pages of purgeable data.
     pub purges: BTreeMap<TenantId, PurgePage>,
@@ -156,7 +152,6 @@ impl ErasureStatus {
         }
     }
 
-    /// Parses a stored status.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         [Self::Running, Self::Scrubbing, Self::Completed]
@@ -165,12 +160,9 @@ impl ErasureStatus {
     }
 }
 
-/// An erasure row.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ErasureRow {
-    /// The owning tenant.
     pub tenant: TenantId,
-    /// The erasure's id.
     pub id: ErasureId,
     /// Keyed hash of the subject's id.
     pub subject_key: [u8; 32],
@@ -178,7 +170,6 @@ pub struct ErasureRow {
     pub subject_id: Option<String>,
     /// Salted commitment to the subject's id, as in records.
     pub commitment: [u8; 32],
-    /// The scope of the erasure.
     pub scope: ErasureScope,
     /// Code of the reason.
     pub reason: String,
@@ -198,14 +189,12 @@ pub struct ErasureRow {
     pub requested_at: Micros,
     /// Time of the last progress.
     pub updated_at: Micros,
-    /// Time of completion.
     pub completed_at: Option<Micros>,
 }
 
 /// A legal hold row.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HoldRow {
-    /// The owning tenant.
     pub tenant: TenantId,
     /// The hold's id, a code chosen at its placement.
     pub id: String,
@@ -217,16 +206,13 @@ pub struct HoldRow {
     pub task_id: Option<TaskId>,
     /// Free text of the reason.
     pub reason: String,
-    /// Time of placement.
     pub placed_at: Micros,
-    /// Time of release.
     pub released_at: Option<Micros>,
 }
 
 /// The data a batch deletes, in the transaction that appends the record of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ErasureWrite {
-    /// The owning tenant.
     pub tenant: TenantId,
     /// Personal data: salt, bytes and the subject's id are deleted.
     pub data: Vec<DataSlot>,
@@ -255,7 +241,6 @@ pub struct SubjectDatum {
     pub slot: DataSlot,
     /// Kind of its record.
     pub kind: String,
-    /// Hash of its record.
     pub record_hash: Vec<u8>,
     /// Time of its record.
     pub recorded_at: Micros,
@@ -272,15 +257,11 @@ pub struct SubjectDatum {
 /// A handoff's parties and delivery.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HandoffRoute {
-    /// The sender.
     pub source: String,
-    /// The receiver.
     pub target: String,
-    /// The handoff's status.
     pub status: HandoffStatus,
     /// Delivery attempts begun.
     pub attempts: i32,
-    /// Time of acceptance.
     pub accepted_at: Option<Micros>,
 }
 

@@ -9,7 +9,6 @@ use handoffd_core::domain::event::{Event, Position, Subscriber, Subscription};
 use handoffd_core::domain::ids::{AgentId, ContentId, Micros, SubscriptionId, TaskId, TenantId};
 use handoffd_core::evidence::record::SealedRecord;
 
-/// Key of a subscription.
 pub type SubscriptionKey = (TenantId, SubscriptionId);
 /// Key of a subscriber's cursor.
 pub type CursorKey = (TenantId, Subscriber);
@@ -17,18 +16,13 @@ pub type CursorKey = (TenantId, Subscriber);
 /// Deliveries remembered for each subscriber: older ones are overwritten.
 pub const DELIVERY_LOG: i64 = 1_000;
 
-/// A subscription row.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SubscriptionRow {
-    /// The owning tenant.
     pub tenant: TenantId,
-    /// The subscription's id.
     pub id: SubscriptionId,
-    /// The subscription's definition.
     pub subscription: Subscription,
     /// The subscription's secrets, encrypted under the master key: JSON, opaque to the store.
     pub secrets: String,
-    /// Time of creation.
     pub created_at: Micros,
     /// Time of the last change.
     pub updated_at: Micros,
@@ -44,14 +38,12 @@ pub enum CursorChange {
     Rewind(Position),
     /// Activates or pauses the cursor; the position stays.
     Active(bool),
-    /// Deletes the cursor.
     Remove,
 }
 
 /// A cursor change in a batch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CursorWrite {
-    /// The cursor's key.
     pub key: CursorKey,
     /// The change to apply.
     pub change: CursorChange,
@@ -98,11 +90,8 @@ pub(super) fn numbered<'a>(
 /// An event row with joined data.
 #[derive(Debug, Clone, PartialEq)]
 pub struct EventRow {
-    /// The event's id.
     pub id: uuid::Uuid,
-    /// The event's position.
     pub position: Position,
-    /// The event itself.
     pub event: Event,
     /// The receiver's reason text, where the handoff has one.
     pub words: Option<String>,
@@ -113,20 +102,15 @@ pub struct EventRow {
 /// Selection of a tenant's events.
 #[derive(Debug, Clone, Copy)]
 pub enum EventScope<'a> {
-    /// All events.
     All,
-    /// Events of one task.
     Task(TaskId),
     /// Events addressed to one agent.
     Audience(&'a AgentId),
 }
 
-/// A subscriber's progress.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CursorRow {
-    /// The owning tenant.
     pub tenant: TenantId,
-    /// The subscriber.
     pub subscriber: Subscriber,
     /// Position of the last event published or skipped.
     pub position: Position,
@@ -177,7 +161,6 @@ pub enum EventDeliveryOutcome {
 }
 
 impl EventDeliveryOutcome {
-    /// All outcomes.
     pub const ALL: [Self; 4] = [Self::Delivered, Self::Retry, Self::SetAside, Self::Gone];
 
     /// The outcome on the wire, in the store and as a metric label.
@@ -203,11 +186,8 @@ impl EventDeliveryOutcome {
 pub struct EventDeliveryRow {
     /// Number of the attempt, counted by subscriber.
     pub number: i64,
-    /// The event's position.
     pub position: Position,
-    /// The event's id.
     pub event_id: String,
-    /// The event's type.
     pub kind: String,
     /// Time of the attempt.
     pub at: Micros,
@@ -238,16 +218,16 @@ pub trait EventStore: Send + Sync {
     /// number.
     async fn delete_events(&self, tenant: &TenantId, cutoff: Micros) -> Result<u64>;
 
-    /// A subscription by key.
     async fn find_subscription(&self, key: &SubscriptionKey) -> Result<Option<SubscriptionRow>>;
     /// A tenant's subscriptions, oldest first.
     async fn list_subscriptions(&self, tenant: &TenantId) -> Result<Vec<SubscriptionRow>>;
 
-    /// A cursor by key.
     async fn find_cursor(&self, key: &CursorKey) -> Result<Option<CursorRow>>;
     /// Active cursors that are due, unleased, and have events after their position. A lease ending more than two
     /// minutes from now, or a pause of more than two hours, was written by a wrong clock and is ignored.
     async fn list_due_cursors(&self, now: Micros, limit: i64) -> Result<Vec<CursorKey>>;
+    /// Whether any tenant has an active cursor.
+    async fn has_cursors(&self) -> Result<bool>;
     /// Takes a cursor's lease if it is free and due.
     async fn claim_cursor(
         &self,

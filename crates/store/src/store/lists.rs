@@ -10,7 +10,6 @@ use handoffd_core::domain::task::TaskStatus;
 /// Position in a list ordered by creation, newest first: `(created_at, id)` of the last row returned.
 pub type Cursor = (Micros, String);
 
-/// Filter for handoffs.
 #[derive(Debug, Clone, Default)]
 pub struct HandoffFilter {
     /// Only handoffs of this task.
@@ -21,11 +20,12 @@ pub struct HandoffFilter {
     pub source: Option<AgentId>,
     /// Only handoffs to this agent.
     pub target: Option<AgentId>,
+    /// Only handoffs of the conversation with this id.
+    pub conversation: Option<String>,
     /// Only handoffs from or to this agent.
     pub party: Option<AgentId>,
 }
 
-/// Filter for tasks.
 #[derive(Debug, Clone, Default)]
 pub struct TaskFilter {
     /// Only tasks with this status.
@@ -34,7 +34,6 @@ pub struct TaskFilter {
     pub party: Option<AgentId>,
 }
 
-/// Filter for dead letters.
 #[derive(Debug, Clone, Default)]
 pub struct DeadLetterFilter {
     /// Only dead letters with this status.
@@ -64,7 +63,6 @@ impl DeadLetterFilter {
     }
 }
 
-/// Filter for escalations.
 #[derive(Debug, Clone, Default)]
 pub struct EscalationFilter {
     /// Only escalations with this status.

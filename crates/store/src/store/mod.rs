@@ -23,33 +23,33 @@ use erasure::{ErasureKey, ErasureRow, HoldKey, HoldRow, ScrubOutcome, SubjectDat
 
 pub use batch::{BatchState, LastCheckpoint, Needs, Writes};
 pub use cold::{ColdStore, ContentStorage};
-pub use kept::{
-    AgentRow, CheckpointRow, Claim, ClaimKey, ClaimRelease, DeadLetterRow, IdempotencyRow, KeyRow,
-    OutboxRow, ReceiverKey, RefusedTaskRow, ReturnRow, Role, SaltedContent, StoredContent,
-    StoredPersonal, StoredRecord, TreeKeyRow,
-};
 pub use lists::{
     CheckpointCursor, Cursor, DeadLetterFilter, Depths, EscalationFilter, HandoffFilter, TaskFilter,
 };
+pub use row_types::{
+    AgentRow, CheckpointRow, ClaimKey, ClaimRelease, DeadLetterRow, DeliveryClaim, IdempotencyRow,
+    KeyRow, OutboxRow, ReceiverKey, RefusedTaskRow, ReturnRow, Role, SaltedContent, StoredContent,
+    StoredPersonal, StoredRecord, TreeKeyRow,
+};
 
 mod batch;
-mod books;
+mod budget_column;
 pub mod caps;
 pub mod cold;
 pub mod contracts;
 pub mod erasure;
 pub mod events;
-mod kept;
 mod lists;
 #[cfg(feature = "simulation")]
 pub mod memory;
 pub mod postgres;
 mod purge;
+mod row_types;
 mod rows;
 pub mod schemas;
 pub mod sqlite;
+pub mod streams;
 
-/// Store failures.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum StoreError {
     /// The database cannot be reached, or is too busy: nothing was written, retry.
@@ -66,11 +66,8 @@ pub enum StoreError {
 /// Result of a store operation.
 pub type Result<T> = std::result::Result<T, StoreError>;
 
-/// Key of a task.
 pub type TaskKey = (TenantId, TaskId);
-/// Key of a handoff.
 pub type HandoffKey = (TenantId, HandoffId);
-/// Key of an agent.
 pub type AgentKey = (TenantId, AgentId);
 /// Key of one run's checkpoints on one task.
 pub type RunKey = (TenantId, TaskId, ExecutionId);
@@ -81,8 +78,11 @@ pub type IdempotencyKey = (TenantId, AgentId, String);
 pub type EdgeKey = (TenantId, TaskId, AgentId, AgentId);
 /// Key of a refused task id with the agent that submitted on it.
 pub type RefusedTaskKey = (TenantId, TaskId, AgentId);
-/// Key of an escalation.
 pub type EscalationKey = (TenantId, EscalationId);
+
+/// Open handoffs of one receiver that are counted at most.
+pub const MOST_OPEN: i64 = 256;
+
 /// Receives notifications of other brokers' commits.
 #[async_trait]
 pub trait Wakeups: Send {
@@ -109,9 +109,9 @@ pub trait BatchStore: Send + Sync {
 /// Reads of tasks, handoffs and what belongs to them. All times come from the caller's clock.
 #[async_trait]
 pub trait HandoffStore: Send + Sync {
-    /// Open handoffs by receiver; reads every open handoff's index entry.
+    /// Open handoffs by receiver, counted up to [`MOST_OPEN`] for each: which of two receivers has more than that is no
+    /// reason to prefer one, and counting costs a look at each handoff.
     async fn count_open(&self, tenant: &TenantId) -> Result<HashMap<AgentId, i64>>;
-    /// A handoff by key.
     async fn find_handoff(&self, key: &HandoffKey) -> Result<Option<Handoff>>;
     /// Handoffs, newest first.
     async fn list_handoffs(
@@ -121,7 +121,6 @@ pub trait HandoffStore: Send + Sync {
         after: Option<&Cursor>,
         limit: i64,
     ) -> Result<Vec<Handoff>>;
-    /// A task by key.
     async fn find_task(&self, key: &TaskKey) -> Result<Option<Task>>;
     /// Tasks, newest first.
     async fn list_tasks(
@@ -148,9 +147,7 @@ pub trait HandoffStore: Send + Sync {
         after: Option<&Cursor>,
         limit: i64,
     ) -> Result<Vec<DeadLetterRow>>;
-    /// The edges of a task.
     async fn list_edges(&self, key: &TaskKey) -> Result<Vec<Edge>>;
-    /// An escalation by key.
     async fn find_escalation(&self, key: &EscalationKey) -> Result<Option<Escalation>>;
     /// Escalations, newest first.
     async fn list_escalations(
@@ -174,7 +171,6 @@ pub trait HandoffStore: Send + Sync {
     ) -> Result<Vec<CheckpointRow>>;
     /// The personal data committed with a handoff, unpacked, in order, without erased data.
     async fn list_personal_data(&self, key: &HandoffKey) -> Result<Vec<Vec<u8>>>;
-    /// A dead letter by key.
     async fn find_dead_letter(&self, key: &HandoffKey) -> Result<Option<DeadLetterRow>>;
     /// Open handoffs past their deadline.
     async fn list_overdue(&self, now: Micros, limit: i64) -> Result<Vec<Handoff>>;
@@ -281,7 +277,7 @@ pub trait OutboxStore: Send + Sync {
         now: Micros,
         until: Micros,
         limit: i64,
-    ) -> Result<Vec<Claim>>;
+    ) -> Result<Vec<DeliveryClaim>>;
     /// Takes up to `limit` returns out of an agent's inbox, the oldest first, until `until`: the agent gets them
     /// again unless it acted on their tasks by then.
     async fn claim_returns(
@@ -316,7 +312,6 @@ pub trait ErasureStore: Send + Sync {
         after: Option<handoffd_core::evidence::erasure::DataSlot>,
         limit: i64,
     ) -> Result<Vec<SubjectDatum>>;
-    /// An erasure by key.
     async fn find_erasure(&self, key: &ErasureKey) -> Result<Option<ErasureRow>>;
     /// A subject's erasures by its keyed hash, oldest first; at most a thousand.
     async fn list_erasures(
@@ -346,11 +341,8 @@ pub trait ErasureStore: Send + Sync {
 pub trait DirectoryStore: Send + Sync {
     /// Creates a tenant's log, with `log_id`, unless it exists.
     async fn ensure_tenant(&self, tenant: &TenantId, log_id: &str, at: Micros) -> Result<()>;
-    /// All tenants.
     async fn list_tenants(&self) -> Result<Vec<TenantId>>;
-    /// A key by its hash.
     async fn find_key(&self, hash: &[u8]) -> Result<Option<KeyRow>>;
-    /// The keys of a tenant.
     async fn list_keys(&self, tenant: &TenantId) -> Result<Vec<KeyRow>>;
     /// All agents of a tenant, by id.
     async fn list_agents(&self, tenant: &TenantId) -> Result<Vec<AgentRow>>;
@@ -381,7 +373,6 @@ pub trait AdminStore: Send + Sync {
     async fn close(&self);
     /// A database-wide fact, set once: keeps the first value and returns it.
     async fn settle_fact(&self, name: &str, value: &[u8]) -> Result<Vec<u8>>;
-    /// Counts for metrics.
     async fn depths(&self) -> Result<Depths>;
     /// Has the database analyse tables that outgrew its statistics, so that it drops plans made for empty tables,
     /// and decides whether plans may be cached. Returns whether this is useful here, and should be called every
@@ -405,6 +396,7 @@ pub trait Store:
     + contracts::ContractStore
     + schemas::PayloadSchemaStore
     + caps::CapStore
+    + streams::StreamStore
 {
 }
 
@@ -421,5 +413,6 @@ impl<T> Store for T where
         + contracts::ContractStore
         + schemas::PayloadSchemaStore
         + caps::CapStore
+        + streams::StreamStore
 {
 }

@@ -13,7 +13,7 @@ pub(super) fn unreadable(column: &str, detail: impl std::fmt::Display) -> StoreE
 pub(super) const TASK: &str = "tenant, task_id, status, holder, checkpoint_execution, checkpoint_seq, fence, handoffs, undelivered, failures, spent_nanos, remaining_nanos, created_at, updated_at, topped_up_nanos, opened_by, course, funds";
 
 /// Columns of a handoff.
-pub(super) const HANDOFF: &str = "tenant, handoff_id, task_id, parent_id, source, source_version, source_execution, target, target_type, target_version, mode, status, fencing_token, attempts, deadline_at, spent_nanos, remaining_nanos, prompt_tokens, completion_tokens, idempotent, checkpoint_execution, checkpoint_seq, content_id, digest_salt, digest, reason, traceparent, created_at, accepted_at, ended_at, policy, commitment, checkpoint_commitment, topped_up_nanos, origin, tracestate, span, started_at, offered_at";
+pub(super) const HANDOFF: &str = "tenant, handoff_id, task_id, parent_id, source, source_version, source_execution, target, target_type, target_version, mode, status, fencing_token, attempts, deadline_at, spent_nanos, remaining_nanos, prompt_tokens, completion_tokens, idempotent, checkpoint_execution, checkpoint_seq, content_id, digest_salt, digest, reason, traceparent, created_at, accepted_at, ended_at, policy, commitment, checkpoint_commitment, topped_up_nanos, origin, tracestate, span, started_at, offered_at, context, sent_id, question, questions, conversation_id, stream, stream_due";
 
 /// Columns of an outbox row.
 pub(super) const OUTBOX: &str = "tenant, handoff_id, task_id, seq, target, mode, priority, visible_at, attempt, busy, claimed_by, created_at";
@@ -63,7 +63,15 @@ pub(super) const REPEAT: &str = "tenant, repeat_key, handoff_id, seen_at";
 pub(super) const REFUSED_TASK: &str = "tenant, task_id, agent_id, refusals, updated_at";
 
 /// Columns of a return.
-pub(super) const RETURN: &str = "tenant, handoff_id, task_id, agent_id, returned_at, visible_at";
+pub(super) const RETURN: &str =
+    "tenant, handoff_id, task_id, agent_id, returned_at, visible_at, question";
+
+/// Columns of a chunk.
+pub(super) const CHUNK: &str =
+    "tenant, handoff_id, seq, content_id, commitment, ends, reason, created_at";
+
+/// Columns of a chunk `k`, with those of its content `c`.
+pub(super) const CHUNK_KEPT: &str = "k.tenant, k.handoff_id, k.seq, k.content_id, k.commitment, k.ends, k.reason, k.created_at, c.salt, c.codec, c.bytes, c.segment, c.seg_offset, c.seg_length, c.purged_at";
 
 /// Columns of a cap.
 pub(super) const CAP: &str = "tenant, agent_id, window_s, usd_nanos, mark, books, updated_at";
@@ -84,7 +92,7 @@ pub(super) const HOLD: &str =
     "tenant, hold_id, subject_key, subject_id, task_id, reason, placed_at, released_at";
 
 /// Columns of a datum in an access report: of `personal_data AS p`, its record `r` and its handoff `h`.
-pub(super) const HELD: &str = "p.leaf_index, p.ordinal, p.codec, p.bytes, r.kind, r.record_hash, r.recorded_at, r.task_id, r.handoff_id, h.source, h.target, h.status, h.attempts, h.accepted_at";
+pub(super) const HELD: &str = "p.leaf_index, p.ordinal, p.codec, p.bytes, r.kind, r.record_hash, r.recorded_at, r.task_id, r.handoff_id, h.source, h.target, h.status, h.question, h.attempts, h.accepted_at";
 
 macro_rules! decoders {
     ($row:ty) => {
@@ -102,7 +110,7 @@ macro_rules! decoders {
     ($row:ty, get) => {
         use handoffd_core::domain::cap::{Cap, Window};
         use handoffd_core::domain::dead_letter::DeadLetterStatus;
-        use handoffd_core::domain::escalation::{Escalation, EscalationStatus};
+        use handoffd_core::domain::escalation::{Escalation, EscalationOutcome, EscalationStatus};
         use handoffd_core::domain::event::{Event, Position};
         use handoffd_core::domain::handoff::{
             CheckpointRef, Cost, DeliveryMode, Handoff, HandoffStatus, Priority,
@@ -154,6 +162,15 @@ macro_rules! decoders {
         fn state<T>(row: &$row, column: &str, parse: fn(&str) -> Option<T>) -> Result<T> {
             let text = get::<&str>(row, column)?;
             parse(text).ok_or_else(|| unreadable(column, text))
+        }
+
+        fn state_opt<T>(
+            row: &$row,
+            column: &str,
+            parse: fn(&str) -> Option<T>,
+        ) -> Result<Option<T>> {
+            let text = get::<Option<&str>>(row, column)?;
+            text.map(|text| parse(text).ok_or_else(|| unreadable(column, text))).transpose()
         }
 
         fn micros(row: &$row, column: &str) -> Result<Micros> {
@@ -305,7 +322,7 @@ macro_rules! decoders {
 
         fn funds(row: &$row) -> Result<Option<Box<handoffd_core::domain::funds::Funds>>> {
             get::<Option<String>>(row, "funds")?
-                .map(|text| $crate::store::books::read(&text).map(Box::new))
+                .map(|text| $crate::store::budget_column::read(&text).map(Box::new))
                 .transpose()
                 .map_err(|err| unreadable("funds", err))
         }
@@ -348,7 +365,7 @@ macro_rules! decoders {
                 timeout_at: micros(row, "timeout_at")?,
                 resolved_at: micros_opt(row, "resolved_at")?,
                 resolved_by: get(row, "resolved_by")?,
-                resolution: get(row, "resolution")?,
+                resolution: state_opt(row, "resolution", EscalationOutcome::parse)?,
             })
         }
 
@@ -359,6 +376,38 @@ macro_rules! decoders {
                 .map(|text| serde_json::from_str(&text))
                 .transpose()
                 .map_err(|err| unreadable("policy", err))
+        }
+
+        pub(super) fn context(
+            row: &$row,
+        ) -> Result<Option<handoffd_core::domain::window::ContextFacts>> {
+            get::<Option<&str>>(row, "context")?
+                .map(serde_json::from_str)
+                .transpose()
+                .map_err(|err| unreadable("context", err))
+        }
+
+        /// A handoff's status: an accepted one with an open question waits for the answer.
+        fn handoff_status(row: &$row) -> Result<HandoffStatus> {
+            let status = state(row, "status", HandoffStatus::parse)?;
+            let asks = get::<Option<i64>>(row, "question")?.is_some();
+            let waits = asks && status == HandoffStatus::Accepted;
+            Ok(if waits { HandoffStatus::InputRequired } else { status })
+        }
+
+        fn questions(row: &$row) -> Result<Vec<handoffd_core::domain::question::Question>> {
+            get::<Option<&str>>(row, "questions")?
+                .map(serde_json::from_str)
+                .transpose()
+                .map(Option::unwrap_or_default)
+                .map_err(|err| unreadable("questions", err))
+        }
+
+        fn stream(row: &$row) -> Result<Option<handoffd_core::domain::stream::Stream>> {
+            get::<Option<&str>>(row, "stream")?
+                .map(serde_json::from_str)
+                .transpose()
+                .map_err(|err| unreadable("stream", err))
         }
 
         pub(super) fn handoff(row: &$row) -> Result<Handoff> {
@@ -374,7 +423,7 @@ macro_rules! decoders {
                 target_type: get(row, "target_type")?,
                 target_version: get(row, "target_version")?,
                 mode: mode(row)?,
-                status: state(row, "status", HandoffStatus::parse)?,
+                status: handoff_status(row)?,
                 fencing_token: get(row, "fencing_token")?,
                 attempts: get(row, "attempts")?,
                 deadline_at: micros_opt(row, "deadline_at")?,
@@ -395,6 +444,11 @@ macro_rules! decoders {
                 accepted_at: micros_opt(row, "accepted_at")?,
                 ended_at: micros_opt(row, "ended_at")?,
                 ruling: ruling(row)?,
+                context: context(row)?,
+                sent_id: parse_opt(row, "sent_id")?,
+                questions: questions(row)?,
+                conversation_id: get(row, "conversation_id")?,
+                stream: stream(row)?,
                 commitment: hash32_opt(row, "commitment")?,
                 checkpoint_commitment: hash32_opt(row, "checkpoint_commitment")?,
                 topped_up: Usd(get(row, "topped_up_nanos")?),
@@ -505,7 +559,41 @@ macro_rules! decoders {
             })
         }
 
-        /// A return.
+        /// A chunk with its content as stored.
+        pub(super) fn stored_chunk(row: &$row) -> Result<$crate::store::streams::StoredChunk> {
+            let content = parse_opt(row, "content_id")?;
+            let kept = match (content, get::<Option<&str>>(row, "codec")?) {
+                (Some(_), Some(_)) => Some(content_kept(row)?),
+                (Some(_), None) => Some($crate::store::ContentStorage::Erased),
+                (None, _) => None,
+            };
+            Ok($crate::store::streams::StoredChunk {
+                row: $crate::store::streams::ChunkRow {
+                    tenant: parse(row, "tenant")?,
+                    handoff_id: parse(row, "handoff_id")?,
+                    seq: get(row, "seq")?,
+                    content,
+                    commitment: hash32_opt(row, "commitment")?,
+                    ends: state_opt(row, "ends", $crate::store::streams::parse_end)?,
+                    reason: get(row, "reason")?,
+                    created_at: micros(row, "created_at")?,
+                },
+                content: kept,
+            })
+        }
+
+        pub(super) fn handoff_key(row: &$row) -> Result<$crate::store::HandoffKey> {
+            Ok((parse(row, "tenant")?, parse(row, "handoff_id")?))
+        }
+
+        /// How far a receiver was sent a stream.
+        pub(super) fn stream_line(row: &$row) -> Result<$crate::store::streams::StreamLine> {
+            Ok($crate::store::streams::StreamLine {
+                sent: get(row, "sent")?,
+                failures: get(row, "failures")?,
+            })
+        }
+
         pub(super) fn returned(row: &$row) -> Result<ReturnRow> {
             Ok(ReturnRow {
                 tenant: parse(row, "tenant")?,
@@ -514,10 +602,11 @@ macro_rules! decoders {
                 agent: parse(row, "agent_id")?,
                 returned_at: micros(row, "returned_at")?,
                 visible_at: micros(row, "visible_at")?,
+                question: get::<Option<i64>>(row, "question")?
+                    .and_then(|number| u32::try_from(number).ok()),
             })
         }
 
-        /// A cap.
         pub(super) fn cap(row: &$row) -> Result<Cap> {
             let agent: String = get(row, "agent_id")?;
             let agent = if agent.is_empty() {
@@ -532,7 +621,7 @@ macro_rules! decoders {
                     .map_err(|err| unreadable("window_s", err))?,
                 usd: get::<Option<i64>>(row, "usd_nanos")?.map(Usd),
                 mark: get(row, "mark")?,
-                books: serde_json::from_str(&get::<String>(row, "books")?)
+                usage: serde_json::from_str(&get::<String>(row, "books")?)
                     .map_err(|err| unreadable("books", err))?,
                 updated_at: micros(row, "updated_at")?,
             })
@@ -669,7 +758,7 @@ macro_rules! decoders {
                 Some(source) => Some(HandoffRoute {
                     source,
                     target: get(row, "target")?,
-                    status: state(row, "status", HandoffStatus::parse)?,
+                    status: handoff_status(row)?,
                     attempts: get(row, "attempts")?,
                     accepted_at: micros_opt(row, "accepted_at")?,
                 }),

@@ -13,9 +13,7 @@ pub type PayloadSchemaVersion = (TenantId, String, String);
 /// A payload schema version. Rows are never changed or deleted, as contracts name them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PayloadSchemaRow {
-    /// The owning tenant.
     pub tenant: TenantId,
-    /// The schema's id.
     pub id: String,
     /// The schema's semver version.
     pub version: String,
@@ -30,12 +28,10 @@ pub struct PayloadSchemaRow {
     pub migration: Option<String>,
     /// Id of the registering key.
     pub created_by: String,
-    /// Time of registration.
     pub created_at: Micros,
 }
 
 impl PayloadSchemaRow {
-    /// The row's key.
     #[must_use]
     pub fn key(&self) -> PayloadSchemaVersion {
         (self.tenant.clone(), self.id.clone(), self.version.clone())

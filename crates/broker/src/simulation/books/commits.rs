@@ -3,11 +3,12 @@
 use std::collections::BTreeSet;
 
 use super::{Books, Ended, HandoffEntry, TaskEntry, short};
+use handoffd_core::domain::group::{GroupStatus, branch_id};
 use handoffd_core::domain::handoff::{Handoff, HandoffEvent, HandoffStatus};
 use handoffd_core::domain::ids::{HandoffId, TaskId};
 use handoffd_core::domain::money::Usd;
 use handoffd_core::domain::task::{Task, TaskEvent, TaskStatus};
-use handoffd_core::evidence::record::{RecordDraft, RecordKind};
+use handoffd_core::evidence::record::{ActorRole, RecordDraft, RecordKind};
 use handoffd_store::store::{OutboxRow, Writes};
 
 /// Whether the table of handoffs leads from one state to the other in one step.
@@ -32,14 +33,18 @@ impl Books {
         for (handoff, new) in writes.handoffs.values() {
             self.know(handoff, *new);
         }
+        self.chunks_written(writes);
         // Records come in the order in which things were decided: each is one step of the table.
         for draft in &writes.records {
             if let Some(id) = draft.handoff_id {
+                self.compressed(id, draft);
                 self.step(id, draft);
             }
         }
         for (handoff, _) in writes.handoffs.values() {
             self.stands(handoff);
+            self.stream_stands(handoff);
+            self.measured(handoff);
         }
         for row in &writes.idempotency {
             if self.keys.insert(row.key.clone(), row.handoff_id).is_some() {
@@ -78,15 +83,17 @@ impl Books {
             due: false,
             token: 0,
             idempotent: handoff.idempotent,
+            to_compress: false,
             commits: 0,
             releases: 0,
             acceptances: 0,
+            questions: (0, 0),
         });
     }
 
     fn step(&mut self, id: HandoffId, draft: &RecordDraft) {
         // A settlement speaks as the receiver, without a key.
-        let settled = draft.actor.role == "agent" && draft.actor.key_id.is_none();
+        let settled = draft.actor.role == ActorRole::Agent && draft.actor.key_id.is_none();
         let verdict =
             matches!(draft.kind, RecordKind::Accepted | RecordKind::Rejected | RecordKind::Failed);
         if settled && verdict && self.under_way(id) {
@@ -106,13 +113,16 @@ impl Books {
             RecordKind::Handoff => entry.commits += 1,
             RecordKind::Released => entry.releases += 1,
             RecordKind::Accepted => entry.acceptances += 1,
+            RecordKind::InputRequested => entry.questions.0 += 1,
+            RecordKind::InputProvided => entry.questions.1 += 1,
             _ => {}
         }
         let from = entry.status;
         let to = draft.status.and_then(HandoffStatus::parse).unwrap_or(from);
         entry.status = to;
         let (commits, acceptances, releases) = (entry.commits, entry.acceptances, entry.releases);
-        let task = entry.task;
+        let (task, questions) = (entry.task, entry.questions);
+        self.one_question(id, draft, questions);
         if !leads(from, to) {
             self.violate(|| {
                 format!("{} went from {} to {}", short(id), from.as_str(), to.as_str())
@@ -133,6 +143,25 @@ impl Books {
         }
     }
 
+    /// Checks that one question is open at most, that each is recorded once, and that its answer follows it.
+    fn one_question(&mut self, id: HandoffId, draft: &RecordDraft, (asked, answered): (u32, u32)) {
+        let put = self.asked.get(&id).copied().unwrap_or_default();
+        let expected = match draft.kind {
+            RecordKind::InputRequested => answered + 1,
+            RecordKind::InputProvided => answered,
+            _ => return,
+        };
+        if asked != expected || draft.question != Some(asked) || asked > put {
+            let said = draft.question;
+            self.violate(|| {
+                format!(
+                    "{} has {asked} questions and {answered} answers of {put} asked: {said:?}",
+                    short(id)
+                )
+            });
+        }
+    }
+
     /// Whether the attempt counted in the outbox has left its broker and has not ended there.
     fn under_way(&self, id: HandoffId) -> bool {
         let token = self.handoffs.get(&id).map_or(0, |entry| entry.token);
@@ -148,6 +177,9 @@ impl Books {
         entry.due = handoff.deadline_at.is_some();
         entry.token = token;
         entry.target = handoff.target.clone();
+        if handoff.status == HandoffStatus::InputRequired && handoff.deadline_at.is_none() {
+            self.violate(|| format!("the question of {} waits for ever", short(id)));
+        }
         if recorded != handoff.status {
             self.violate(|| {
                 let stands = handoff.status.as_str();
@@ -226,9 +258,10 @@ impl Books {
                 matches!(draft.kind, RecordKind::Accepted | RecordKind::EscalationResolved);
             draft.task_id == Some(id) && (passed || ended)
         };
-        let holds = before.accepted.and_then(|id| self.handoffs.get(&id)).is_some_and(|held| {
-            held.status == HandoffStatus::Accepted && held.target == before.holder
-        });
+        let holds = before
+            .accepted
+            .and_then(|id| self.handoffs.get(&id))
+            .is_some_and(|held| held.status.is_held() && held.target == before.holder);
         if task.holder != before.holder && holds && !records.iter().any(decided) {
             let (from, to) = (&before.holder, &task.holder);
             self.violate(|| format!("task {id} was taken from {from}, who holds it, for {to}"));
@@ -252,6 +285,7 @@ impl Books {
         self.held_by_its_holder(id, task);
         self.funds_add_up(task);
         self.leases_run(task);
+        self.groups_stand(task);
         for draft in records.iter().filter(|draft| draft.task_id == Some(id)) {
             if let Some(cost) = draft.cost.filter(|_| draft.kind == RecordKind::Handoff) {
                 let says = cost.spent.plus(cost.remaining);
@@ -330,20 +364,53 @@ impl Books {
         }
     }
 
+    /// Checks that all branches of a group are there, that its sender has the task while it is open, and that a decided
+    /// group stays decided, with nothing of it open.
+    fn groups_stand(&mut self, task: &Task) {
+        for group in &task.course.groups {
+            let known = (0..group.of).all(|index| {
+                let own = self.handoffs.get(&branch_id(group.id, index));
+                own.is_some_and(|own| own.commits == 1)
+            });
+            if !known {
+                self.violate(|| format!("{} has not all of its branches", short(group.id)));
+            }
+            let open = group
+                .handoffs()
+                .filter(|id| self.handoffs.get(id).is_some_and(|one| !one.status.is_final()));
+            let open = open.count();
+            if !group.status.is_final() {
+                if task.holder != group.source {
+                    self.violate(|| format!("{} is open, and not its sender's", short(group.id)));
+                }
+                continue;
+            }
+            if open > 0 && group.status != GroupStatus::Canceled {
+                self.violate(|| format!("{} ended with {open} branches open", short(group.id)));
+            }
+            let before = self.ended_groups.insert(group.id, group.clone());
+            if before.is_some_and(|before| before != *group) {
+                self.violate(|| format!("{} was decided twice", short(group.id)));
+            }
+        }
+    }
+
     /// Checks that the runner of a task has accepted it, with one acceptance per token.
     fn held_by_its_holder(&mut self, id: TaskId, task: &Task) {
         let mut own = self.handoffs.values().filter(|one| one.task == id);
         let has_it = own.any(|one| {
             one.target == task.holder
-                && matches!(one.status, HandoffStatus::Accepted | HandoffStatus::Completed)
+                && (one.status.is_held() || one.status == HandoffStatus::Completed)
         });
-        if task.status == TaskStatus::Running && !has_it {
+        let gathers = task.course.open_group().is_some();
+        if task.status == TaskStatus::Running && !has_it && !gathers {
             let holder = &task.holder;
             self.violate(|| format!("task {id} runs with {holder}, who accepted none of it"));
         }
-        let current = self.handoffs.values().filter(|one| {
-            one.task == id && one.status == HandoffStatus::Accepted && one.token == task.fence
-        });
+        let current = self
+            .handoffs
+            .values()
+            .filter(|one| one.task == id && one.status.is_held() && one.token == task.fence);
         let current = current.count();
         if current > 1 {
             self.violate(|| format!("task {id} has {current} holders under one token"));

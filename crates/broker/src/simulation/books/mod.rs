@@ -5,9 +5,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use super::broker::SILENCE;
+use super::broker::{ATTEMPTS, SILENCE};
 use super::wire::Arrival;
 use crate::dispatch::answer::AttemptOutcome;
+use handoffd_core::domain::group::Group;
 use handoffd_core::domain::handoff::{Handoff, HandoffStatus};
 use handoffd_core::domain::ids::{AgentId, EscalationId, HandoffId, TaskId};
 use handoffd_core::domain::money::Usd;
@@ -15,7 +16,11 @@ use handoffd_core::domain::task::TaskStatus;
 use handoffd_store::store::memory::StoreEffect;
 use handoffd_store::store::{ClaimRelease, OutboxRow};
 
+mod bodies;
 mod commits;
+mod streams;
+
+use streams::StreamEntry;
 
 /// A task after its last commit.
 #[derive(Debug)]
@@ -39,12 +44,16 @@ struct HandoffEntry {
     due: bool,
     token: i64,
     idempotent: bool,
+    /// Whether its message is over its receiver's window.
+    to_compress: bool,
     /// Number of `HANDOFF` records.
     commits: u32,
     /// Number of `RELEASED` records; each allows one more commit and acceptance.
     releases: u32,
     /// Number of `ACCEPTED` records.
     acceptances: u32,
+    /// Number of `INPUT_REQUESTED` records, and of `INPUT_PROVIDED` records.
+    questions: (u32, u32),
 }
 
 /// The end of an attempt, as its broker knows it.
@@ -80,8 +89,16 @@ pub(super) struct Books {
     acknowledged: BTreeMap<HandoffId, Handoff>,
     /// Handoffs whose first answer was not a replay.
     fresh: BTreeSet<HandoffId>,
+    /// Questions that receivers put, each under a key of its own.
+    asked: BTreeMap<HandoffId, u32>,
     /// Claims of pull receivers, by handoff and token.
     leased: BTreeSet<(HandoffId, i64)>,
+    ended_groups: BTreeMap<HandoffId, Group>,
+    streams: BTreeMap<HandoffId, StreamEntry>,
+    /// Compressed messages, by handoff and its releases.
+    compressed: BTreeMap<(HandoffId, u32), Vec<u8>>,
+    /// What the first attempt sent, by handoff and its releases.
+    sent: BTreeMap<(HandoffId, u32), Vec<u8>>,
 }
 
 /// A handoff's name in a trace: the number that the schedule gave it, or the end of a drawn id.
@@ -133,14 +150,12 @@ pub(super) fn words(done: StoreEffect<'_>) -> String {
 }
 
 impl Books {
-    /// Records a violation.
     pub(super) fn violate(&mut self, what: impl FnOnce() -> String) {
         if self.violation.is_none() {
             self.violation = Some(what());
         }
     }
 
-    /// The first violation.
     pub(super) fn violation(&self) -> Option<String> {
         self.violation.clone()
     }
@@ -279,6 +294,13 @@ impl Books {
         }
     }
 
+    /// Counts a receiver's question; returns its key.
+    pub(super) fn asks(&mut self, handoff: HandoffId) -> String {
+        let asked = self.asked.entry(handoff).or_default();
+        *asked += 1;
+        format!("question-{asked}")
+    }
+
     /// Records a claim of a pull receiver.
     pub(super) fn leased(&mut self, handoff: &Handoff) {
         if !self.leased.insert((handoff.id, handoff.fencing_token)) {
@@ -308,6 +330,7 @@ impl Books {
                 format!("nothing of task {id} is under way, and it is {}", status.as_str())
             });
         }
+        self.lines_at_rest(ATTEMPTS);
         std::mem::take(&mut self.acknowledged)
     }
 

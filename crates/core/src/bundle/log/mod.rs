@@ -63,7 +63,6 @@ pub struct PartLine<'a> {
     /// The salt in hexadecimal.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub salt: Option<String>,
-    /// The data subject.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub subject_id: Option<String>,
     /// The exact committed bytes.

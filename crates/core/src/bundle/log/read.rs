@@ -26,7 +26,6 @@ const ZSTD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 pub struct LogReport {
     /// The tenant that owns the log.
     pub tenant: String,
-    /// Origin of the log.
     pub origin: String,
     /// Number of records by the signed tree head.
     pub tree_size: u64,

@@ -108,7 +108,7 @@ impl HandoffCourse {
         let policy = self.ready.policy();
         Some(match (kind, reason) {
             ("REJECTED", _) => ("on_reject", policy.on_reject.clone()),
-            ("EXPIRED", Some("LEASE_EXPIRED")) | ("FAILED", _) => {
+            ("EXPIRED", Some("LEASE_EXPIRED" | "ANSWER_TIMEOUT")) | ("FAILED", _) => {
                 ("on_error", policy.on_error.clone())
             }
             ("EXPIRED", Some("VERDICT_TIMEOUT")) => ("on_timeout", policy.on_timeout.clone()),

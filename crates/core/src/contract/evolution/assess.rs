@@ -14,9 +14,7 @@ use super::{Bump, Change, Kind, compare};
 /// A released version of a schema.
 #[derive(Debug, Clone)]
 pub struct SchemaRelease {
-    /// Version number.
     pub version: Version,
-    /// The schema document.
     pub schema: Value,
 }
 

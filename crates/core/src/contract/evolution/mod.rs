@@ -122,9 +122,7 @@ impl Kind {
 pub struct Change {
     /// RFC 6901 pointer into the new schema; into the old one for what is no longer there.
     pub pointer: String,
-    /// Kind of the change.
     pub kind: Kind,
-    /// The sides that the change breaks.
     pub breaks: &'static [Side],
     /// The reason as a sentence.
     pub reason: String,

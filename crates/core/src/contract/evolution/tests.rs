@@ -13,6 +13,30 @@ fn one(kind: &'static str, pointer: &str) -> Vec<(&'static str, String)> {
     vec![(kind, pointer.to_owned())]
 }
 
+/// What 2.2 changes of 2.1, but for the version that a message names and the patterns of ids, which are texts to the
+/// comparison: any id of 2.1 fits 2.2 (`gate/schema/tests.rs`).
+#[test]
+fn schema_2_2_breaks_neither_senders_nor_receivers_of_2_1() {
+    let read = |text: &str| serde_json::from_str::<Value>(text).unwrap();
+    let old = read(include_str!("../../../../../schemas/handoff/2.1.json"));
+    let new = read(include_str!("../../../../../schemas/handoff/2.2.json"));
+    let ids = ["/schemaVersion", "/handoffId", "/taskId", "/parentHandoffId", "uuid", "Uuid"];
+    let changes: Vec<_> = compare(&old, &new)
+        .into_iter()
+        .filter(|change| !ids.iter().any(|id| change.pointer.contains(id)))
+        .collect();
+    let breaking: Vec<_> = changes.iter().filter(|change| !change.breaks.is_empty()).collect();
+    assert!(breaking.is_empty(), "{breaking:?}");
+    let told = |kind, pointer: &str| {
+        changes.iter().any(|change| change.kind == kind && change.pointer == pointer)
+    };
+    assert!(told(Kind::PropertyAdded, "/properties/context"), "{changes:?}");
+    for added in ["returnTo", "join", "onReject"] {
+        assert!(told(Kind::PropertyAdded, &format!("/properties/{added}")), "{changes:?}");
+    }
+    assert!(told(Kind::Widened, "/properties/historyStrategy/enum"), "{changes:?}");
+}
+
 #[test]
 fn a115_each_change_is_told_with_its_place_and_who_breaks() {
     let base = json!({

@@ -39,11 +39,8 @@ pub fn mark_new(caps: &BTreeMap<CapKey, Cap>, before: Option<&Funds>, after: &mu
 /// A handoff's request under the caps.
 #[derive(Debug, Clone, Copy)]
 pub struct CapRequest<'a> {
-    /// The handoff's id.
     pub handoff: HandoffId,
-    /// The receiver.
     pub holder: &'a AgentId,
-    /// The budget request.
     pub ask: FundsRequest<'a>,
 }
 
@@ -53,13 +50,13 @@ pub struct CapRequest<'a> {
 pub fn lacking(
     caps: &BTreeMap<CapKey, Cap>,
     (defaults, at): (&Defaults, Micros),
-    (before, books): (Option<&Funds>, &Funds),
+    (before, opened): (Option<&Funds>, &Funds),
     CapRequest { handoff, holder, ask }: CapRequest<'_>,
 ) -> Option<CapExceeded> {
     if caps.is_empty() {
         return None;
     }
-    let mut after = books.clone();
+    let mut after = opened.clone();
     after.draw(handoff, holder, ask);
     mark_new(caps, before, &mut after);
     let money = caps.values().filter_map(|cap| {

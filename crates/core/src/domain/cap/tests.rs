@@ -95,12 +95,12 @@ fn books_come_back_as_they_were_kept() {
     let charge = Charge { spent: Usd(3), reserved: Usd(2), tokens: 5 };
     cap.enter(charge, at(1_000_000));
     cap.set_tokens(Some(9));
-    let text = cap.books.to_text();
+    let text = cap.usage.to_text();
     assert_eq!(text, r#"{"s":{"694":3},"r":2,"t":1000000000000,"l":9,"k":{"694":5}}"#);
-    assert_eq!(serde_json::from_str::<CapUsage>(&text).unwrap(), cap.books);
+    assert_eq!(serde_json::from_str::<CapUsage>(&text).unwrap(), cap.usage);
     let before_tokens = r#"{"s":{"694":3},"r":2,"t":1000000000000}"#;
-    let books: CapUsage = serde_json::from_str(before_tokens).unwrap();
-    assert_eq!(books.to_text(), before_tokens);
+    let usage: CapUsage = serde_json::from_str(before_tokens).unwrap();
+    assert_eq!(usage.to_text(), before_tokens);
 }
 
 #[test]
@@ -126,7 +126,7 @@ fn the_settings_amounts_hold_where_an_operator_set_none() {
     assert_eq!(own.used_up(&a, &defaults, at(20)), None);
     own.set_tokens(None);
     let over = own.used_up(&a, &defaults, at(20)).unwrap();
-    assert_eq!(over.lack, CapShortage::Tokens { cap: 1, spent: 4 }, "over the same books");
+    assert_eq!(over.lack, CapShortage::Tokens { cap: 1, spent: 4 }, "over the same usage");
 }
 
 #[test]
@@ -299,7 +299,7 @@ proptest! {
                     None => sums.values().sum(),
                     Some(agent) => sums.get(agent).copied().unwrap_or(0),
                 };
-                prop_assert!(Usd(own) <= cap.spent(at(now)), "the books forget nothing");
+                prop_assert!(Usd(own) <= cap.spent(at(now)), "the usage forgets nothing");
             }
             let held: i64 = tasks.iter().map(|funds| funds.reserved().0).sum();
             prop_assert_eq!(caps[0].reserved(), Usd(held));

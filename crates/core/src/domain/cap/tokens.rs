@@ -8,24 +8,24 @@ impl Cap {
     /// Token limit set by an operator; none for the default.
     #[must_use]
     pub const fn tokens(&self) -> Option<u64> {
-        self.books.limit
+        self.usage.limit
     }
 
     /// Sets the token limit. Counted tokens stay counted.
     pub const fn set_tokens(&mut self, limit: Option<u64>) {
-        self.books.limit = limit;
+        self.usage.limit = limit;
     }
 
     /// The effective token limit: the operator's, or the default for the window. `None` means no limit.
     #[must_use]
     pub fn token_limit(&self, defaults: &Defaults) -> Option<u64> {
-        self.books.limit.or_else(|| self.default_of(defaults)?.tokens)
+        self.usage.limit.or_else(|| self.default_of(defaults)?.tokens)
     }
 
     /// Tokens spent within the window that ends at `at`.
     #[must_use]
     pub fn spent_tokens(&self, at: Micros) -> u64 {
-        let recent = self.books.tokens.range(self.first(at)..);
+        let recent = self.usage.tokens.range(self.first(at)..);
         recent.fold(0, |sum, (_, tokens)| sum.saturating_add(*tokens))
     }
 
@@ -56,7 +56,7 @@ impl Cap {
             return None;
         }
         let mut rest = spent;
-        let leaving = self.books.tokens.range(self.first(at)..).find(|(_, tokens)| {
+        let leaving = self.usage.tokens.range(self.first(at)..).find(|(_, tokens)| {
             rest = rest.saturating_sub(**tokens);
             rest < cap
         });

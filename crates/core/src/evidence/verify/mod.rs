@@ -10,16 +10,19 @@ use super::commitment::{Codec, CommitmentSubject, hash_text, unpack};
 use super::erasure::ErasureGaps;
 use super::merkle::Hash;
 
+pub mod groups;
 mod place;
 pub mod record;
+pub mod streams;
 mod tree;
 
+use groups::GroupCheck;
 use place::{LeafShift, Misplaced};
 use record::{CheckedRecord, opens_packed};
+use streams::StreamCheck;
 pub use tree::TrustedHead;
 use tree::VerifiedTree;
 
-/// A defect of a log.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LogDefect {
@@ -27,8 +30,9 @@ pub struct LogDefect {
     pub leaf_index: i64,
     /// Kind of change, as far as it can be determined: `flip`, `drop`, `insert`, `swap`, `truncation`, `rewrite`,
     /// `fork`, `foreign`; `content`, `content-gone`, `erasure` (a record lists present data as erased),
-    /// `personal-data`, `checkpoint`, `unrecorded`, `state` for data beside the log; `tree` and `head` for the
-    /// stored tree; `signature` for a tree head that no key of the log signed.
+    /// `group` (the end of a group is not what its branches come to), `stream` (the chunks of a stream are not numbered
+    /// without gaps, or do not make the message that closed it), `personal-data`, `checkpoint`, `unrecorded`, `state` for
+    /// data beside the log; `tree` and `head` for the stored tree; `signature` for a tree head that no key of the log signed.
     pub fault: &'static str,
     /// A sentence for people.
     pub detail: String,
@@ -38,9 +42,7 @@ pub struct LogDefect {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct VerificationReport {
-    /// The log's id.
     pub log_id: String,
-    /// Records read.
     pub records: u64,
     /// Contents whose commitment was recomputed.
     pub contents: u64,
@@ -106,7 +108,8 @@ type EntryDefect = (&'static str, String);
 /// The kind of record whose content lists erased data.
 const ERASED: &str = "ERASED";
 
-/// Checks a log entry by entry. Memory grows only with the number of erased contents.
+/// Checks a log entry by entry. Memory grows only with the number of erased contents and of groups, and with the messages
+/// of the streams that are open at one time.
 #[derive(Debug)]
 pub struct Verifier {
     report: VerificationReport,
@@ -116,6 +119,8 @@ pub struct Verifier {
     heads: Vec<TrustedHead>,
     misplaced: Option<Misplaced>,
     gaps: ErasureGaps,
+    groups: GroupCheck,
+    streams: StreamCheck,
 }
 
 impl Verifier {
@@ -137,6 +142,8 @@ impl Verifier {
             heads,
             misplaced: None,
             gaps: ErasureGaps::default(),
+            groups: GroupCheck::default(),
+            streams: StreamCheck::default(),
         };
         if let Some(pair) =
             verifier.heads.windows(2).find(|two| two[0].size == two[1].size && two[0] != two[1])
@@ -215,6 +222,9 @@ impl Verifier {
             ));
         }
         self.contents(entry.leaf_index, &alone.parts?);
+        self.groups.take(&body).map_err(|detail| ("group", detail))?;
+        let streamed = self.streams.take(&body, || parsed(entry.content?));
+        streamed.map_err(|detail| ("stream", detail))?;
         if entry.kind == ERASED {
             self.listed(entry).map_err(|detail| ("erasure", detail))?;
         }
@@ -396,6 +406,12 @@ impl EntryCheck {
         };
         Self { record, parts }
     }
+}
+
+/// A content as JSON; `None` where it is gone or withheld.
+fn parsed(content: RemainingContent<'_>) -> Option<Value> {
+    let RemainingContent::Whole(_, codec, bytes) = content else { return None };
+    serde_json::from_slice(&unpack(codec, bytes).ok()?).ok()
 }
 
 fn parts(body: &Value, entry: &LogEntry<'_>) -> Result<Vec<(Option<i64>, PartState)>, EntryDefect> {

@@ -13,7 +13,6 @@ use crate::evidence::merkle::Hash;
 pub struct CheckedRecord {
     /// The leaf hash of the bytes.
     pub hash: Hash,
-    /// The parsed bytes.
     pub body: Value,
 }
 

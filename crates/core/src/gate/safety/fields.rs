@@ -1,8 +1,11 @@
-//! The texts of a message: every string at any depth, keys included, and what kind of field it stands in.
+//! The texts of a message: every string at any depth, keys included, and what kind of field it stands in: by the
+//! field of the message, and by the origin that the value itself names (`origin`).
 
 use serde_json::Value;
 
+use super::origin;
 use super::rules::FieldClass;
+use super::scanner::SafetyFinding;
 use crate::gate::json::push_segment;
 
 /// Shortest key that could hold a text, in bytes.
@@ -19,6 +22,14 @@ enum PathSegment<'m> {
 }
 
 impl TextLocation<'_, '_> {
+    /// That of a text that is all there is.
+    pub(super) const TOP: Self = TextLocation(&[]);
+
+    /// Whether a text is the name that the location ends with.
+    pub(super) fn is_name(&self, text: &str) -> bool {
+        matches!(self.0.last(), Some(PathSegment::Key(name)) if std::ptr::eq(*name, text))
+    }
+
     /// As a JSON pointer; of a key, that of the member it names.
     #[must_use]
     pub fn pointer(&self) -> String {
@@ -63,7 +74,7 @@ pub fn each_text<'m>(
     match message.as_object() {
         Some(members) => {
             for (name, value) in members {
-                walk.key(name);
+                walk.key(name, FieldClass::Data);
                 walk.path.push(PathSegment::Key(name));
                 walk.field(name, value);
                 walk.path.pop();
@@ -71,6 +82,36 @@ pub fn each_text<'m>(
         }
         None => walk.value(message, FieldClass::Data),
     }
+}
+
+/// Shows every text of a document that stands in a text of class `class`, in its order.
+pub(super) fn each_inner_text<'m>(
+    document: &'m Value,
+    class: FieldClass,
+    visit: &mut dyn FnMut(&TextLocation<'_, 'm>, &'m str, FieldClass),
+) {
+    FieldWalk { visit, path: Vec::new() }.value(document, class);
+}
+
+/// The text of a message that a finding covers: of a value, or of a name. A finding whose end is not known covers the
+/// rest of its line.
+#[must_use]
+pub fn stretch<'m>(message: &'m Value, finding: &SafetyFinding) -> Option<&'m str> {
+    let whole = match message.pointer(&finding.pointer) {
+        Some(Value::String(text)) if text.len() > finding.offset => text.as_str(),
+        _ => {
+            let (holder, name) = finding.pointer.rsplit_once('/')?;
+            let name = name.replace("~1", "/").replace("~0", "~");
+            let members = message.pointer(holder)?.as_object()?;
+            members.keys().find(|key| **key == name)?.as_str()
+        }
+    };
+    let start = whole.floor_char_boundary(finding.offset.min(whole.len()));
+    let rest = &whole[start..];
+    let known = finding.end.saturating_sub(start);
+    let length = if known > 1 { known } else { rest.find('\n').unwrap_or(rest.len()) };
+    let text = &rest[..rest.ceil_char_boundary(length.min(rest.len()))];
+    (!text.trim().is_empty()).then_some(text)
 }
 
 struct FieldWalk<'v, 'm> {
@@ -86,7 +127,6 @@ impl<'m> FieldWalk<'_, 'm> {
                 self.items(turns, |walk, turn| {
                     let class = match turn.get("role").and_then(Value::as_str) {
                         Some("user") => FieldClass::UserTurn,
-                        Some("tool" | "function") => FieldClass::ToolOutput,
                         _ => FieldClass::Data,
                     };
                     walk.value(turn, class);
@@ -124,10 +164,16 @@ impl<'m> FieldWalk<'_, 'm> {
         let Some(members) = value.as_object() else {
             return self.value(value, class);
         };
+        let class = origin::of_object(members, class);
         for (name, member) in members {
-            self.key(name);
+            self.key(name, class);
             self.path.push(PathSegment::Key(name));
-            self.value(member, if name == output { FieldClass::ToolOutput } else { class });
+            let class = if name == output {
+                FieldClass::ToolOutput
+            } else {
+                origin::of_member(name, class)
+            };
+            self.value(member, class);
             self.path.pop();
         }
     }
@@ -137,10 +183,11 @@ impl<'m> FieldWalk<'_, 'm> {
             Value::String(text) => (self.visit)(&TextLocation(&self.path), text, class),
             Value::Array(items) => self.items(items, |walk, item| walk.value(item, class)),
             Value::Object(members) => {
+                let class = origin::of_object(members, class);
                 for (name, member) in members {
-                    self.key(name);
+                    self.key(name, class);
                     self.path.push(PathSegment::Key(name));
-                    self.value(member, class);
+                    self.value(member, origin::of_member(name, class));
                     self.path.pop();
                 }
             }
@@ -148,10 +195,13 @@ impl<'m> FieldWalk<'_, 'm> {
         }
     }
 
-    fn key(&mut self, name: &'m str) {
+    /// A member's name: a tool's where it stands in a tool's output, else data.
+    fn key(&mut self, name: &'m str, class: FieldClass) {
         if name.len() >= MIN_KEY {
+            let output = class == FieldClass::ToolOutput;
+            let class = if output { class } else { FieldClass::Data };
             self.path.push(PathSegment::Key(name));
-            (self.visit)(&TextLocation(&self.path), name, FieldClass::Data);
+            (self.visit)(&TextLocation(&self.path), name, class);
             self.path.pop();
         }
     }

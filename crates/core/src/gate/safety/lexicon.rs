@@ -17,8 +17,8 @@ use super::normalize;
 use super::reading::{READ, Reading, ReadingWord, hash, head, is_letter};
 use super::words::{NumberMap, Vocabulary};
 
-/// More concepts than this are too many: a set of them, and one bit more, is one word.
-pub const MAX_CONCEPTS: usize = 128;
+/// More concepts than this are too many for a `ConceptSet`.
+pub const MAX_CONCEPTS: usize = 256;
 
 /// Longest entry as read, in bytes.
 const MAX_ENTRY: usize = 60;
@@ -31,17 +31,26 @@ const BESIDE: usize = 16;
 
 /// Languages without spaces between words, or whose words take attached particles: entries are found
 /// anywhere.
-const UNSPACED: [&str; 6] = ["ar", "hi", "ja", "ko", "th", "zh"];
+const UNSPACED: [&str; 9] = ["ar", "bn", "fa", "he", "hi", "ja", "ko", "th", "zh"];
 
 /// A set of languages, a bit each, in the order of their codes.
-pub type Languages = u16;
+pub type Languages = u32;
+
+/// A set of concepts, a bit each, in the order of their names.
+pub(super) type ConceptSet = [u64; MAX_CONCEPTS / 64];
+
+/// Digits of a number that names a thing, such as an account.
+const NUMBER: u32 = 4;
+
+/// The concepts whose words are told by their form and not by an entry; a lexicon that has none of these names does
+/// not look for them.
+const FORMS: [&str; 3] = ["mail-address", "amount", "number"];
 
 /// A word of the lexicon where it stands in a text.
 #[derive(Debug, Clone, Copy)]
 pub struct WordMatch {
-    /// What it can mean, a bit a concept.
-    pub concepts: u128,
-    /// The languages it is a word of.
+    /// The concepts it can mean, as the number of that set in the lexicon.
+    pub sense: u16,
     pub languages: Languages,
     /// First byte in the text.
     pub start: usize,
@@ -53,10 +62,8 @@ pub struct WordMatch {
     pub to: u32,
 }
 
-/// A match of the lexicon.
 #[derive(Debug, Clone, Copy)]
 pub enum LexiconMatch {
-    /// A word.
     Word(WordMatch),
     /// A word after a shift of the alphabet by so many letters, and its first byte.
     Shifted(u8, usize),
@@ -67,15 +74,50 @@ pub enum LexiconMatch {
 /// The meaning of an entry, and its languages.
 #[derive(Debug, Clone, Copy, Default)]
 struct EntrySense {
-    concepts: u128,
+    sense: u16,
     languages: Languages,
 }
 
-impl EntrySense {
+/// The same while entries are gathered.
+#[derive(Debug, Clone, Copy, Default)]
+struct GatheredSense {
+    concepts: ConceptSet,
+    languages: Languages,
+}
+
+impl GatheredSense {
     fn add(&mut self, other: Self) {
-        self.concepts |= other.concepts;
+        for (own, other) in self.concepts.iter_mut().zip(other.concepts) {
+            *own |= other;
+        }
         self.languages |= other.languages;
     }
+}
+
+/// The sets of concepts that words have, by number.
+#[derive(Debug, Default)]
+struct SenseTable {
+    sets: Vec<ConceptSet>,
+    numbers: BTreeMap<ConceptSet, u16>,
+}
+
+impl SenseTable {
+    fn entry(&mut self, gathered: GatheredSense) -> EntrySense {
+        let GatheredSense { concepts, languages } = gathered;
+        let free = self.sets.len() as u16;
+        let sense = *self.numbers.entry(concepts).or_insert(free);
+        if sense == free {
+            self.sets.push(concepts);
+        }
+        EntrySense { sense, languages }
+    }
+}
+
+/// The set of one concept.
+fn only(index: usize) -> ConceptSet {
+    let mut set = ConceptSet::default();
+    set[index / 64] = 1 << (index % 64);
+    set
 }
 
 #[derive(Debug, Clone)]
@@ -105,6 +147,9 @@ pub struct Lexicon {
     anywhere: SubstringMatcher,
     /// All words without borders, for text whose spaces cannot be trusted.
     closed_up: SubstringMatcher,
+    senses: Vec<ConceptSet>,
+    /// What each of [`FORMS`] means, where the lexicon has it.
+    forms: [Option<EntrySense>; FORMS.len()],
 }
 
 /// An automaton that finds patterns anywhere.
@@ -156,9 +201,10 @@ impl Lexicon {
             return Err(LexiconError::Size);
         }
         let mut names = BTreeMap::new();
-        let mut spaced: BTreeMap<String, EntrySense> = BTreeMap::new();
-        let mut anywhere: BTreeMap<String, EntrySense> = BTreeMap::new();
+        let mut spaced: BTreeMap<String, GatheredSense> = BTreeMap::new();
+        let mut anywhere: BTreeMap<String, GatheredSense> = BTreeMap::new();
         let mut exact: Vec<(EntrySense, String)> = Vec::new();
+        let mut senses = SenseTable::default();
         let codes: BTreeSet<&String> = words.values().flat_map(BTreeMap::keys).collect();
         let codes: Vec<String> = codes.into_iter().cloned().collect();
         if codes.len() > Languages::BITS as usize {
@@ -169,12 +215,13 @@ impl Lexicon {
             names.insert(concept.clone(), index as u8);
             for (language, entries) in languages {
                 let place = codes.partition_point(|code| code < language);
-                let sense = EntrySense { concepts: 1 << index, languages: 1 << place };
+                let sense = GatheredSense { concepts: only(index), languages: 1 << place };
                 let unspaced = UNSPACED.contains(&language.as_str());
                 for entry in entries {
                     let read = reading(entry.strip_prefix('=').unwrap_or(entry), entry)?;
                     if let Some(literal) = entry.strip_prefix('=') {
                         let lead = literal.bytes().take_while(|b| !is_letter(*b)).count();
+                        let sense = senses.entry(sense);
                         tree.add(&read, Meaning::Exact(sense, literal.into(), lead))?;
                         exact.push((sense, literal.replace(' ', "")));
                     } else if unspaced && !read.is_ascii() {
@@ -185,6 +232,11 @@ impl Lexicon {
                 }
             }
         }
+        let mut numbered =
+            |gathered: BTreeMap<String, GatheredSense>| -> BTreeMap<String, EntrySense> {
+                gathered.into_iter().map(|(read, sense)| (read, senses.entry(sense))).collect()
+            };
+        let (spaced, anywhere) = (numbered(spaced), numbered(anywhere));
         let borderless = spaced
             .iter()
             .chain(&anywhere)
@@ -212,6 +264,10 @@ impl Lexicon {
         }
         nodes.push(meanings.len() as u32);
         let root = |word| tree.paths.get(&path(0, word)).copied();
+        let forms = FORMS.map(|name| {
+            let concepts = names.get(name).map(|index| only(usize::from(*index)))?;
+            Some(senses.entry(GatheredSense { concepts, languages: Languages::MAX }))
+        });
         Ok(Self {
             names,
             languages: codes,
@@ -222,13 +278,20 @@ impl Lexicon {
             meanings,
             anywhere: SubstringMatcher::new(anywhere, Vec::new())?,
             closed_up,
+            senses: senses.sets,
+            forms,
         })
     }
 
-    /// The bit of a concept.
+    /// The number of a concept.
     #[must_use]
-    pub fn concept(&self, name: &str) -> Option<u128> {
-        self.names.get(name).map(|index| 1 << index)
+    pub fn concept(&self, name: &str) -> Option<usize> {
+        self.names.get(name).map(|index| usize::from(*index))
+    }
+
+    /// The sets of concepts that words have, by [`WordMatch::sense`].
+    pub(super) fn senses(&self) -> &[ConceptSet] {
+        &self.senses
     }
 
     /// The bit of a language.
@@ -257,6 +320,8 @@ impl Lexicon {
             self.anywhere.each_spaced(reading.bytes(), keep);
         }
         let mut anywhere = anywhere.as_slice();
+        let signs = reading.signs().to_vec();
+        let mut signs = &signs[signs.partition_point(|at| *at < stretch.start)..];
         let mut ways = [[EntryProgress::default(); MAX_WORDS]; 2];
         let [mut now, mut next] = ways.each_mut();
         // How many entries are under way.
@@ -272,10 +337,22 @@ impl Lexicon {
             {
                 anywhere = &anywhere[1..];
                 let Range { start, end } = *at;
-                let EntrySense { concepts, languages } = *sense;
-                let from = from + start.saturating_sub(word.start) as u32;
+                let EntrySense { sense, languages } = *sense;
+                // One that began words ago comes late where a shorter one of this word ends before it.
+                let ago = word.start.saturating_sub(start) as u32;
+                let from = (from + start.saturating_sub(word.start) as u32).saturating_sub(ago);
                 let to = from + length;
-                found(LexiconMatch::Word(WordMatch { concepts, languages, start, end, from, to }));
+                found(LexiconMatch::Word(WordMatch { sense, languages, start, end, from, to }));
+            }
+            if bytes[word.start].is_ascii_digit() || signs.first().is_some_and(|at| *at < word.end)
+            {
+                let passed = signs.partition_point(|at| *at < word.end);
+                let own = signs[..passed].last().copied().filter(|at| *at >= word.start);
+                signs = &signs[passed..];
+                if let Some(EntrySense { sense, languages }) = self.form(bytes, &word, own) {
+                    let (start, end) = (word.start, word.end);
+                    found(LexiconMatch::Word(WordMatch { sense, languages, start, end, from, to }));
+                }
             }
             let (alone, pair) = self.vocabulary.may_begin(last.hash, word.key());
             if alone || pair || count > 0 {
@@ -317,6 +394,24 @@ impl Lexicon {
         }
     }
 
+    /// What a word means by its form; `sign` is the last `@` or `$` in it.
+    #[cold]
+    fn form(&self, text: &[u8], word: &ReadingWord, sign: Option<usize>) -> Option<EntrySense> {
+        let [mail, amount, number] = self.forms;
+        let digit = |at: usize| text.get(at).is_some_and(u8::is_ascii_digit);
+        match sign {
+            Some(at) if text[at] == b'@' => {
+                let named = at > word.start && at + 1 < word.end;
+                mail.filter(|_| named && text.get(word.end) == Some(&b'.'))
+            }
+            Some(at) => amount.filter(|_| digit(at + 1)),
+            None => {
+                let digits = text[word.start..word.end].iter().all(u8::is_ascii_digit);
+                number.filter(|_| digits && word.length >= NUMBER)
+            }
+        }
+    }
+
     /// The same for a text whose spaces say nothing.
     pub(super) fn read_closed_up(
         &self,
@@ -326,8 +421,8 @@ impl Lexicon {
     ) {
         self.closed_up.each_closed_up(text.as_bytes(), reading.bytes(), |sense, start, end| {
             let (from, to) = (start as u32, end as u32);
-            let EntrySense { concepts, languages } = sense;
-            found(WordMatch { concepts, languages, start, end, from, to });
+            let EntrySense { sense, languages } = sense;
+            found(WordMatch { sense, languages, start, end, from, to });
         });
     }
 }
@@ -356,20 +451,13 @@ impl Meaning {
     ) {
         let (start, end) = (at.start, at.end);
         match self {
-            Self::Concepts(EntrySense { concepts, languages }) => {
+            Self::Concepts(EntrySense { sense, languages }) => {
                 if is_word(text, at) {
-                    let (concepts, languages) = (*concepts, *languages);
-                    found(LexiconMatch::Word(WordMatch {
-                        concepts,
-                        languages,
-                        start,
-                        end,
-                        from,
-                        to,
-                    }));
+                    let (sense, languages) = (*sense, *languages);
+                    found(LexiconMatch::Word(WordMatch { sense, languages, start, end, from, to }));
                 }
             }
-            Self::Exact(EntrySense { concepts, languages }, literal, lead) => {
+            Self::Exact(EntrySense { sense, languages }, literal, lead) => {
                 let Some(begin) = start.checked_sub(*lead) else { return };
                 let before = begin.checked_sub(1).map(|before| text[before]);
                 let apart = *lead == 0
@@ -377,15 +465,8 @@ impl Meaning {
                         !before.is_ascii_alphanumeric() || text[start - lead] == b'.'
                     });
                 if apart && spelled(literal, &text[begin..]) && is_word(text, at) {
-                    let (concepts, languages) = (*concepts, *languages);
-                    found(LexiconMatch::Word(WordMatch {
-                        concepts,
-                        languages,
-                        start,
-                        end,
-                        from,
-                        to,
-                    }));
+                    let (sense, languages) = (*sense, *languages);
+                    found(LexiconMatch::Word(WordMatch { sense, languages, start, end, from, to }));
                 }
             }
             Self::Shift(shift) => found(LexiconMatch::Shifted(*shift, start)),

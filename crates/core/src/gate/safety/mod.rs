@@ -11,20 +11,23 @@
 pub mod disguise;
 pub mod fields;
 pub mod lexicon;
+mod mention;
 pub mod normalize;
+mod origin;
 pub mod policy;
 mod reading;
 pub mod rules;
 pub mod scanner;
 pub mod sequence;
 pub mod structure;
+mod sweep;
 mod views;
 mod words;
 
 use crate::domain::failure::{Code, Failure, Stage};
 
-pub use rules::{FieldClass, Rule};
-pub use scanner::{SafetyFinding, Scanner};
+pub use rules::{FieldClass, Rule, Tier};
+pub use scanner::{SafetyFinding, ScanReport, Scanner};
 
 /// The failure that stands for a finding. Names the rule and the place; the text itself is not
 /// repeated, since the answer and the logs are read elsewhere than the dead letter.

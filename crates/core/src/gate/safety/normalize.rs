@@ -45,6 +45,13 @@ impl View {
         self.marks.iter().skip(1).step_by(2).map(|(here, _)| *here)
     }
 
+    /// This view of a part of a text, as one of the text: the part begins `by` bytes further.
+    pub(super) fn moved(&mut self, by: usize) {
+        for mark in &mut self.marks {
+            mark.1 += by;
+        }
+    }
+
     /// This view of another view, as one of the original.
     pub(super) fn over(mut self, inner: &Self) -> Self {
         for mark in &mut self.marks {
@@ -104,13 +111,26 @@ pub fn fold(text: &str) -> Option<View> {
     (!is_plain(text)).then(|| folded(text, Tags::Read))
 }
 
-/// The same without tag characters. `None` where the text has none.
+/// The same without tag characters, and without pictures, which may split a word. `None` where the text has no tag
+/// characters and no picture between two letters.
 #[must_use]
 pub fn fold_without_tags(text: &str) -> Option<View> {
     let bytes = text.as_bytes();
     let tagged =
         memmem::find_iter(bytes, b"\xf3\xa0").any(|at| matches!(bytes[at + 2], 0x80 | 0x81));
-    tagged.then(|| folded(text, Tags::Dropped))
+    let letter = |at: usize| bytes.get(at).is_some_and(u8::is_ascii_alphabetic);
+    let glued = || {
+        let pictures = memchr::memchr2_iter(0xf0, 0xe2, bytes)
+            .filter(|at| *at > 0 && letter(at - 1))
+            .filter_map(|at| text.get(at..)?.chars().next().map(|one| (at, one)));
+        let mut pictures = pictures.filter(|(_, one)| is_picture(*one));
+        pictures.any(|(at, one)| {
+            let rest = text[at + one.len_utf8()..]
+                .trim_start_matches(|next| is_picture(next) || is_unseen(next));
+            rest.starts_with(|next: char| next.is_ascii_alphabetic())
+        })
+    };
+    (tagged || glued()).then(|| folded(text, Tags::Dropped))
 }
 
 fn folded(text: &str, tags: Tags) -> View {
@@ -130,6 +150,7 @@ fn folded(text: &str, tags: Tags) -> View {
                 '\u{e0020}'..='\u{e007e}' if tags == Tags::Read => {
                     out.extend(char::from_u32(u32::from(character) - 0xe_0000));
                 }
+                _ if tags == Tags::Dropped && is_picture(character) => {}
                 _ => TABLE.fold(character, &mut out),
             }
             rest = &rest[character.len_utf8()..];
@@ -185,7 +206,21 @@ fn fold_char(character: char, out: &mut String) {
         _ if is_unseen(character) => {}
         // Full stops of Chinese, Japanese and Hindi.
         '\u{3002}' | '\u{ff61}' | '\u{964}' => out.push_str(". "),
-        '\u{3001}' => out.push(' '),
+        // The comma of Chinese and Japanese, and the blank of Braille.
+        '\u{3001}' | '\u{2800}' => out.push(' '),
+        // Letters in Braille.
+        '\u{2801}'..='\u{28ff}' => {
+            let dots = u32::from(character) - 0x2800;
+            let letter = BRAILLE.iter().position(|one| u32::from(*one) == dots);
+            out.extend(letter.map(|at| char::from(b'a' + at as u8)));
+        }
+        // Small capitals, and letters on filled and coloured grounds.
+        '\u{1f1e6}'..='\u{1f1ff}' => out.push(letter_from(character, '\u{1f1e6}')),
+        '\u{1f150}'..='\u{1f169}' => out.push(letter_from(character, '\u{1f150}')),
+        '\u{1f170}'..='\u{1f189}' => out.push(letter_from(character, '\u{1f170}')),
+        _ if small_capital(character).is_some() => out.extend(small_capital(character)),
+        // Pictures stand between words.
+        _ if is_picture(character) => out.push(' '),
         // Marks of tone and voice.
         '\u{302a}'..='\u{302f}' | '\u{3099}' | '\u{309a}' => {}
         // Scripts without look-alikes of ASCII, kept as they are: cheap, and common.
@@ -200,6 +235,53 @@ fn fold_char(character: char, out: &mut String) {
             .filter(|part| !is_combining_mark(*part))
             .for_each(|part| push_look_alike(part, out)),
     }
+}
+
+/// The dots of the letters of Braille, a to z, a bit each.
+const BRAILLE: [u8; 26] = [
+    0x01, 0x03, 0x09, 0x19, 0x11, 0x0b, 0x1b, 0x13, 0x0a, 0x1a, 0x05, 0x07, 0x0d, 0x1d, 0x15, 0x0f,
+    0x1f, 0x17, 0x0e, 0x1e, 0x25, 0x27, 0x3a, 0x2d, 0x3d, 0x35,
+];
+
+/// The letter of a character in a row of letters that begins at `first`.
+const fn letter_from(character: char, first: char) -> char {
+    (b'a' + (character as u32 - first as u32) as u8) as char
+}
+
+const fn small_capital(character: char) -> Option<char> {
+    Some(match character {
+        'ᴀ' => 'a',
+        'ʙ' => 'b',
+        'ᴄ' => 'c',
+        'ᴅ' => 'd',
+        'ᴇ' => 'e',
+        'ꜰ' => 'f',
+        'ɢ' => 'g',
+        'ʜ' => 'h',
+        'ɪ' => 'i',
+        'ᴊ' => 'j',
+        'ᴋ' => 'k',
+        'ʟ' => 'l',
+        'ᴍ' => 'm',
+        'ɴ' => 'n',
+        'ᴏ' => 'o',
+        'ᴘ' => 'p',
+        'ꞯ' => 'q',
+        'ʀ' => 'r',
+        'ꜱ' => 's',
+        'ᴛ' => 't',
+        'ᴜ' => 'u',
+        'ᴠ' => 'v',
+        'ᴡ' => 'w',
+        'ʏ' => 'y',
+        'ᴢ' => 'z',
+        _ => return None,
+    })
+}
+
+/// Whether a character is a picture: of the blocks of symbols and emoji.
+const fn is_picture(character: char) -> bool {
+    matches!(character, '\u{2600}'..='\u{27bf}' | '\u{1f000}'..='\u{1f0ff}' | '\u{1f300}'..='\u{1faff}')
 }
 
 /// What a letter looks like in ASCII: a capital first as itself, then either as its small form, then as its

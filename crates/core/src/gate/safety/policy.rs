@@ -2,6 +2,7 @@
 //! (tenant, sender, edge, field, rule) and may end.
 
 use crate::domain::ids::{AgentId, Micros, TenantId};
+use crate::domain::policy::Orders;
 
 use super::{Rule, SafetyFinding};
 
@@ -21,11 +22,8 @@ pub enum FindingMode {
 /// An exception for matching findings; an absent field matches all.
 #[derive(Debug, Clone, Default)]
 pub struct PolicyException {
-    /// The tenant.
     pub tenant: Option<TenantId>,
-    /// The sending agent.
     pub agent: Option<AgentId>,
-    /// The receiving agent.
     pub to: Option<AgentId>,
     /// JSON pointer of the field; fields below match too.
     pub field: Option<String>,
@@ -33,6 +31,8 @@ pub struct PolicyException {
     pub rules: Vec<String>,
     /// The effect on matching findings.
     pub mode: FindingMode,
+    /// The effect on matching marks; `None`: [`FindingMode::Allow`] drops them, and another mode says nothing of them.
+    pub orders: Option<Orders>,
     /// End of the exception.
     pub until: Option<Micros>,
 }
@@ -42,6 +42,8 @@ pub struct PolicyException {
 pub struct Policies {
     /// The effect without a matching exception.
     pub default: FindingMode,
+    /// The effect on marks where neither an exception nor the contract nor the receiver says.
+    pub orders: Orders,
     /// Exceptions; the last match decides.
     pub exceptions: Vec<PolicyException>,
 }
@@ -49,9 +51,7 @@ pub struct Policies {
 /// The message under judgement and the time.
 #[derive(Debug, Clone, Copy)]
 pub struct PolicyContext<'a> {
-    /// The tenant.
     pub tenant: &'a TenantId,
-    /// The sending agent.
     pub agent: &'a AgentId,
     /// The receiving agent, where the route was resolved.
     pub to: Option<&'a AgentId>,
@@ -101,6 +101,36 @@ impl Policies {
         (enforced, observed)
     }
 
+    /// Splits marks into those that refuse and those that are recorded. `said` is what the contract and the receiver
+    /// say: the stricter of them holds. An exception outweighs both.
+    #[must_use]
+    pub fn part_marks(
+        &self,
+        case: &PolicyContext<'_>,
+        marks: Vec<SafetyFinding>,
+        said: impl IntoIterator<Item = [Option<Orders>; 2]>,
+    ) -> (Vec<SafetyFinding>, Vec<SafetyFinding>) {
+        let of_edge =
+            |said: [Option<Orders>; 2]| said.into_iter().flatten().max().unwrap_or(self.orders);
+        let usual = said.into_iter().map(of_edge).max().unwrap_or(self.orders);
+        let mut refused = Vec::new();
+        let mut marked = Vec::new();
+        for mark in marks {
+            let fit = self.exceptions.iter().rev().find(|one| one.fits(case, &mark));
+            let excepted = fit.and_then(|one| match (one.orders, one.mode) {
+                (Some(orders), _) => Some(orders),
+                (None, FindingMode::Allow) => Some(Orders::Allow),
+                (None, FindingMode::Enforce | FindingMode::Observe) => None,
+            });
+            match excepted.unwrap_or(usual) {
+                Orders::Refuse => refused.push(mark),
+                Orders::Mark => marked.push(mark),
+                Orders::Allow => {}
+            }
+        }
+        (refused, marked)
+    }
+
     /// The effect of a classifier's finding: that of the rule `classifier` at any field.
     #[must_use]
     pub fn of_classifier(&self, case: &PolicyContext<'_>, finding: &SafetyFinding) -> FindingMode {
@@ -136,6 +166,7 @@ mod tests {
             family: "override".to_owned(),
             pointer: pointer.to_owned(),
             offset: 0,
+            end: 0,
             excerpt: String::new(),
         }
     }
@@ -149,13 +180,13 @@ mod tests {
     }
 
     fn with(exception: PolicyException) -> Policies {
-        Policies { default: FindingMode::Enforce, exceptions: vec![exception] }
+        Policies { exceptions: vec![exception], ..Policies::default() }
     }
 
     #[test]
     fn a_finding_refuses_unless_something_else_is_said() {
         assert_eq!(parted(&Policies::default(), "/x", 0), (1, 0));
-        let observing = Policies { default: FindingMode::Observe, exceptions: Vec::new() };
+        let observing = Policies { default: FindingMode::Observe, ..Policies::default() };
         assert_eq!(parted(&observing, "/x", 0), (0, 1));
     }
 
@@ -179,6 +210,36 @@ mod tests {
         ] {
             let expected = if fits { (0, 1) } else { (1, 0) };
             assert_eq!(parted(&with(exception.clone()), "/state/x", 0), expected, "{exception:?}");
+        }
+    }
+
+    #[test]
+    fn orders_are_what_the_strictest_party_says_and_an_exception_outweighs_it() {
+        use Orders::{Allow, Mark, Refuse};
+        let (tenant, agent) = ("t".parse().unwrap(), "a".parse().unwrap());
+        let case = PolicyContext { tenant: &tenant, agent: &agent, to: None, at: Micros(0) };
+        let parted = |policies: &Policies, said| {
+            let (refused, marked) =
+                policies.part_marks(&case, vec![finding("order", "/x")], [said]);
+            (refused.len(), marked.len())
+        };
+        let policies = Policies::default();
+        assert_eq!(parted(&policies, [None, None]), (0, 1));
+        assert_eq!(parted(&policies, [Some(Refuse), None]), (1, 0));
+        assert_eq!(parted(&policies, [Some(Allow), Some(Refuse)]), (1, 0));
+        assert_eq!(parted(&policies, [Some(Allow), Some(Mark)]), (0, 1));
+        assert_eq!(parted(&policies, [Some(Allow), None]), (0, 0));
+        let strict = Policies { orders: Refuse, ..Policies::default() };
+        assert_eq!(parted(&strict, [None, None]), (1, 0));
+        assert_eq!(parted(&strict, [Some(Mark), None]), (0, 1));
+        for (orders, mode, parts) in [
+            (Some(Refuse), FindingMode::Observe, (1, 0)),
+            (Some(Allow), FindingMode::Enforce, (0, 0)),
+            (None, FindingMode::Allow, (0, 0)),
+            (None, FindingMode::Enforce, (0, 1)),
+        ] {
+            let policies = with(PolicyException { mode, orders, ..PolicyException::default() });
+            assert_eq!(parted(&policies, [Some(Mark), None]), parts, "{orders:?} {mode:?}");
         }
     }
 

@@ -84,6 +84,8 @@ pub(super) struct Reading {
     letters: ByteMap,
     /// Digits of encodings. Letters and digits of ASCII are both, and nothing else is.
     encoded: ByteMap,
+    /// Places of `@` and `$`.
+    signs: Vec<usize>,
     length: usize,
 }
 
@@ -91,7 +93,6 @@ pub(super) struct Reading {
 #[derive(Debug, Default)]
 struct ByteMap(Vec<u64>);
 
-/// A word of a reading.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct ReadingWord {
     /// See [`hash`] and [`head`].
@@ -166,9 +167,16 @@ impl Reading {
             self.encoded.0.push(encoded);
         }
         // Read as letters, and in no alphabet of an encoding.
+        self.signs.clear();
         for at in memchr::memchr2_iter(b'@', b'$', text) {
             self.encoded.clear(at);
+            self.signs.push(at);
         }
+    }
+
+    /// Places of `@` and `$` in the text, in order.
+    pub(super) fn signs(&self) -> &[usize] {
+        &self.signs
     }
 
     /// The bytes as read, in the order of the text.

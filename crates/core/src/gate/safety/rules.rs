@@ -32,6 +32,15 @@ pub enum FieldClass {
     Any,
 }
 
+/// What becomes of a place that scores enough.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Tier {
+    /// An attack by its wording or form: the handoff is refused.
+    Refuse,
+    /// An order to an assistant inside a tool's output or data: the place is marked.
+    Mark,
+}
+
 /// One rule, as in the file.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -42,7 +51,12 @@ pub struct Rule {
     pub family: String,
     /// What it adds to the score of a place, over 0 to 1, by the kind of field; 1 is enough by itself, a
     /// kind that is not named does not have it.
+    #[serde(default)]
     pub weight: BTreeMap<FieldClass, f32>,
+    /// What it adds to the score that marks a place in a tool's output or in data, over 0 to 1; without it, what it
+    /// weighs there.
+    #[serde(default)]
+    pub mark: Option<f32>,
     /// It does not count after a negation ("do not ignore ...").
     #[serde(default)]
     pub plain: bool,
@@ -56,11 +70,38 @@ pub struct Rule {
     /// turns in the middle of a document are forged, a transcript consists of them.
     #[serde(default)]
     pub unless: Option<String>,
+    /// It does not refuse where a match of this other rule, which adds nothing, covers its beginning: what is said of a
+    /// party of a contract, or is a header of a request, is no order. It marks the place all the same.
+    #[serde(default)]
+    pub except: Option<String>,
+    /// It does not mark where a match of this other rule, which adds nothing, covers its beginning: what is to be done
+    /// for a customer is a policy.
+    #[serde(default)]
+    pub spared: Option<String>,
     /// Test texts of the rule.
     pub examples: RuleExamples,
 }
 
 impl Rule {
+    /// What it adds in a tier, in a field of this kind.
+    #[must_use]
+    pub fn adds(&self, tier: Tier, class: FieldClass) -> f32 {
+        match (tier, class) {
+            (Tier::Refuse, _) => self.weight(class),
+            (Tier::Mark, FieldClass::ToolOutput | FieldClass::Data) => {
+                self.mark.unwrap_or_else(|| self.weight(class))
+            }
+            (Tier::Mark, _) => 0.0,
+        }
+    }
+
+    /// Whether it adds nothing anywhere: it says of a text what it is, for the rules that ask ([`Self::unless`],
+    /// [`Self::except`], [`Self::spared`]).
+    #[must_use]
+    pub fn is_condition(&self) -> bool {
+        self.weight(FieldClass::Any) <= 0.0 && self.mark.is_none()
+    }
+
     /// What it weighs in a field of this kind; 0 where it does not apply. For [`FieldClass::Any`]: the
     /// most it weighs anywhere.
     #[must_use]
@@ -91,6 +132,9 @@ pub struct RuleExamples {
 #[serde(deny_unknown_fields)]
 struct RulesFile {
     version: String,
+    /// The rule, which adds nothing, that tells of talk about attacks: what is quoted near it does not refuse.
+    #[serde(default)]
+    mention: Option<String>,
     /// Words that are also looked for under a shift of the alphabet and backwards.
     anchors: String,
     lexicon: Words,
@@ -120,13 +164,17 @@ pub enum RulesError {
     Unless(String, String),
 }
 
-/// Compiled rules.
 #[derive(Debug)]
 pub struct Rules {
     version: String,
     rules: Vec<Rule>,
     /// For each rule, the one that it does not count beside ([`Rule::unless`]).
     unless: Vec<Option<u16>>,
+    /// For each rule, the one within whose matches it does not refuse ([`Rule::except`]).
+    except: Vec<Option<u16>>,
+    /// For each rule, the one within whose matches it does not mark ([`Rule::spared`]).
+    spared: Vec<Option<u16>>,
+    mention: Option<u16>,
     pub(super) lexicon: Lexicon,
     pub(super) machine: SequenceMachine,
 }
@@ -154,7 +202,7 @@ impl Rules {
     pub fn load(text: &str) -> Result<Self, RulesError> {
         let file: RulesFile = serde_json::from_str(text)?;
         let lexicon = Lexicon::new(&file.lexicon, &file.anchors)?;
-        let mut machine = SequenceMachine::new(&lexicon);
+        let mut machine = SequenceMachine::default();
         machine.carry(&file.negation_carriers, &lexicon);
         for (index, rule) in file.rules.iter().enumerate() {
             let idle = rule.near.is_empty() && rule.form.is_none();
@@ -167,20 +215,37 @@ impl Rules {
                     .add(index, sequence, rule.plain, &lexicon)
                     .map_err(|err| RulesError::Sequence(rule.id.clone(), err))?;
             }
-            if rule.weight(FieldClass::Any) <= 0.0 {
-                // What only marks a text counts where that is read as a whole.
+            if rule.is_condition() {
+                // What only says of a text what it is counts where that is read as a whole.
                 machine.reach = reach;
             }
         }
-        let place = |rule: &Rule| {
-            let Some(other) = &rule.unless else { return Ok(None) };
-            let is_mark = |one: &Rule| one.id == *other && one.weight(FieldClass::Any) <= 0.0;
-            let place = file.rules.iter().position(is_mark);
-            let missing = || RulesError::Unless(rule.id.clone(), other.clone());
+        machine.compile(&lexicon);
+        let place = |rule: &str, other: Option<&String>| {
+            let Some(other) = other else { return Ok(None) };
+            let named = |one: &Rule| one.id == *other && one.is_condition();
+            let place = file.rules.iter().position(named);
+            let missing = || RulesError::Unless(rule.to_owned(), other.clone());
             place.map(|at| Some(at as u16)).ok_or_else(missing)
         };
-        let unless = file.rules.iter().map(place).collect::<Result<_, _>>()?;
-        Ok(Self { version: file.version, rules: file.rules, unless, lexicon, machine })
+        let each = |other: fn(&Rule) -> Option<&String>| {
+            let rules = file.rules.iter();
+            rules.map(|rule| place(&rule.id, other(rule))).collect::<Result<Vec<_>, _>>()
+        };
+        let unless = each(|rule| rule.unless.as_ref())?;
+        let except = each(|rule| rule.except.as_ref())?;
+        let spared = each(|rule| rule.spared.as_ref())?;
+        let mention = place("mention", file.mention.as_ref())?;
+        Ok(Self {
+            version: file.version,
+            rules: file.rules,
+            unless,
+            except,
+            spared,
+            mention,
+            lexicon,
+            machine,
+        })
     }
 
     /// Version of the rules file.
@@ -200,9 +265,24 @@ impl Rules {
         self.unless[usize::from(rule)]
     }
 
-    /// Whether a rule weighs nothing: it only marks a text for others.
-    pub(super) fn is_mark(&self, rule: u16) -> bool {
-        self.rules[usize::from(rule)].weight(FieldClass::Any) <= 0.0
+    /// The rule within whose matches this one does not refuse.
+    pub(super) fn except(&self, rule: u16) -> Option<u16> {
+        self.except[usize::from(rule)]
+    }
+
+    /// The rule within whose matches this one does not mark.
+    pub(super) fn spared(&self, rule: u16) -> Option<u16> {
+        self.spared[usize::from(rule)]
+    }
+
+    /// The rule that tells of talk about attacks.
+    pub(super) const fn mention(&self) -> Option<u16> {
+        self.mention
+    }
+
+    /// Whether a rule is a condition of others.
+    pub(super) fn is_condition(&self, rule: u16) -> bool {
+        self.rules[usize::from(rule)].is_condition()
     }
 
     /// The rules that a form fires.
@@ -248,8 +328,9 @@ mod tests {
         let ids: BTreeSet<&str> = rules.all().iter().map(|rule| rule.id.as_str()).collect();
         assert_eq!(ids.len(), rules.all().len());
         for rule in rules.all() {
-            assert!(!rule.weight.is_empty(), "{}", rule.id);
-            assert!(rule.weight.values().all(|w| *w >= 0.0 && *w <= 1.0), "{}", rule.id);
+            assert!(!rule.weight.is_empty() || rule.mark.is_some(), "{}", rule.id);
+            let mut weights = rule.weight.values().chain(&rule.mark);
+            assert!(weights.all(|weight| (0.0..=1.0).contains(weight)), "{}", rule.id);
         }
     }
 

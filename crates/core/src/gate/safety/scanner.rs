@@ -1,29 +1,28 @@
-//! Scores each text of a message against the rules, and reports where.
+//! Reads the texts of a message, scores them against the rules, and reports where: what refuses it, and what is marked.
 
 use std::sync::Arc;
 
+use memchr::memmem;
 use serde_json::Value;
 
-use super::fields::{TextLocation, each_text};
-use super::rules::{FieldClass, Rule, Rules};
-use super::sequence::{ScanMemory, SequenceMatch};
+use super::fields::{TextLocation, each_inner_text, each_text};
+use super::rules::{FieldClass, Rule, Rules, Tier};
+use super::sequence::ScanMemory;
+use super::sweep::{Hit, Standing, Sweep, plain_words};
 use super::views::look;
 use crate::domain::unseen;
+use crate::gate::json;
 
-/// The score at which the rules that matched a text are reported.
-pub const THRESHOLD: f32 = 1.0;
+pub use super::sweep::THRESHOLD;
 
-/// What adding and subtracting weights may have lost.
-const SLACK: f32 = 1e-3;
-
-/// At most this many findings are reported for one message.
+/// At most this many findings are reported for one message, and as many marks.
 pub const MAX_FINDINGS: usize = 100;
 
-/// Rules add up within so many bytes of a text: weak signs far apart mean nothing.
-const WINDOW: usize = 1_200;
+/// Layers of JSON in a text that are read.
+const NESTED: usize = 4;
 
-/// Shortest text that any rule could match, in bytes.
-const MIN_TEXT: usize = 5;
+/// Members whose values are names between the texts that people and tools write.
+const NAMING: [&str; 8] = ["role", "type", "kind", "id", "name", "status", "mimeType", "tool"];
 
 /// Length of an excerpt in characters, and how many of them stand before the match.
 const EXCERPT: (usize, usize) = (80, 16);
@@ -31,18 +30,31 @@ const EXCERPT: (usize, usize) = (80, 16);
 /// One rule that fired on one text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SafetyFinding {
-    /// The rule's id.
     pub rule: String,
-    /// The rule's family.
     pub family: String,
     /// JSON pointer of the text; for a key, of the member it names.
     pub pointer: String,
     /// Where the match starts, in bytes from the start of the text (for encoded text: where the encoded
     /// segment starts).
     pub offset: usize,
+    /// The byte behind the match; where only its place is known, that place.
+    pub end: usize,
     /// At most 80 characters of the original text around the match, without control and unseen characters. For
     /// the dead letter; not for logs.
     pub excerpt: String,
+}
+
+/// What a scan found.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ScanReport {
+    /// Attacks by their wording or form, in the order of the fields.
+    pub findings: Vec<SafetyFinding>,
+    /// Orders to an assistant inside tools' outputs and data, in the order of the fields; none where a rule of
+    /// `findings` covers the place.
+    pub marks: Vec<SafetyFinding>,
+    /// Whether some text would be reported if it repeated the output of a tool, and no tool of the messages at hand
+    /// said it.
+    pub open: bool,
 }
 
 /// Compiled rules, ready to scan. Cloning shares them.
@@ -76,64 +88,113 @@ impl Scanner {
         self.rules.version()
     }
 
-    /// Scans every string of a message, keys included. Empty when no place scored [`THRESHOLD`]; at most
-    /// [`MAX_FINDINGS`], in the order of the fields.
+    /// Scans every string of a message, keys included, for what refuses it. Empty when no place scored [`THRESHOLD`];
+    /// at most [`MAX_FINDINGS`], in the order of the fields.
     #[must_use]
     pub fn scan(&self, message: &Value) -> Vec<SafetyFinding> {
-        self.scan_beside(message, &mut |_, _| {})
+        self.report(message, &[], &mut |_, _| {}).findings
     }
 
-    /// The same; `beside` sees each text on the way.
-    pub fn scan_beside(
+    /// Scans every string of a message in both tiers. `earlier` are messages of the same task before it: what repeats a
+    /// tool's output in one of them, or in the message itself, is judged as one. `beside` sees each text on the way.
+    #[must_use]
+    pub fn report(
         &self,
         message: &Value,
+        earlier: &[Value],
         beside: &mut dyn FnMut(&TextLocation<'_, '_>, &str),
-    ) -> Vec<SafetyFinding> {
-        let mut findings = Vec::new();
-        let mut memory = ScanMemory::default();
-        each_text(message, &mut |place, text, class| {
-            beside(place, text);
-            self.judge(text, class, &mut memory, &mut findings, || place.pointer());
-        });
-        findings
+    ) -> ScanReport {
+        let mut seen = |visit: &mut dyn FnMut(&ScannedText<'_, '_, '_>)| {
+            let mut number = 0;
+            each_text(message, &mut |place, text, class| {
+                beside(place, text);
+                each_read(place, text, class, &mut number, visit);
+            });
+        };
+        self.sweep(&mut seen, earlier)
     }
 
-    /// Scans one text as a field of `class`; the findings have an empty pointer.
+    /// Scans one text as a field of `class` for what refuses it; the findings have an empty pointer.
     #[must_use]
     pub fn scan_text(&self, text: &str, class: FieldClass) -> Vec<SafetyFinding> {
-        let mut findings = Vec::new();
-        self.judge(text, class, &mut ScanMemory::default(), &mut findings, String::new);
-        findings
+        self.report_text(text, class).findings
     }
 
-    fn judge(
-        &self,
-        text: &str,
-        class: FieldClass,
-        memory: &mut ScanMemory,
-        findings: &mut Vec<SafetyFinding>,
-        pointer: impl Fn() -> String,
-    ) {
-        if text.len() < MIN_TEXT || findings.len() >= MAX_FINDINGS {
-            return;
-        }
-        let rules = self.rules.all();
-        let mut fires = look(&self.rules, text, memory).fires;
-        if fires.is_empty() {
-            return;
-        }
-        for (rule, offset) in enough(&self.rules, &mut fires, class) {
-            if findings.len() >= MAX_FINDINGS {
-                return;
+    /// The same in both tiers.
+    #[must_use]
+    pub fn report_text(&self, text: &str, class: FieldClass) -> ScanReport {
+        let mut seen = |visit: &mut dyn FnMut(&ScannedText<'_, '_, '_>)| {
+            each_read(&TextLocation::TOP, text, class, &mut 0, visit);
+        };
+        self.sweep(&mut seen, &[])
+    }
+
+    /// Reads the texts that `texts` shows, and once more where something is to be reported.
+    fn sweep(&self, texts: &mut EachText<'_>, earlier: &[Value]) -> ScanReport {
+        let mut memory = ScanMemory::default();
+        let mut sweep = Sweep::new(&self.rules, &mut memory);
+        texts(&mut |one| sweep.take(one.number, one.text, one.class, one.standing));
+        sweep.finish();
+        let (mut hits, mut repeats) = (sweep.hits, sweep.repeats);
+        if !repeats.is_empty() {
+            let mut keep = |output: &str| {
+                repeats.retain(|repeat| {
+                    let said = memmem::find(output.as_bytes(), repeat.words.as_bytes()).is_some();
+                    if said {
+                        hits.extend(&repeat.hits);
+                    }
+                    !said
+                });
+            };
+            texts(&mut |one| one.output(&mut keep));
+            for message in earlier {
+                let mut number = 0;
+                each_text(message, &mut |place, text, class| {
+                    each_read(place, text, class, &mut number, &mut |one| one.output(&mut keep));
+                });
             }
-            findings.push(SafetyFinding {
-                rule: rules[rule].id.clone(),
-                family: rules[rule].family.clone(),
-                pointer: pointer(),
-                offset,
-                excerpt: excerpt(text, offset),
-            });
         }
+        let mut report = ScanReport { open: !repeats.is_empty(), ..ScanReport::default() };
+        if !hits.is_empty() {
+            hits.sort_unstable();
+            self.name(&hits, texts, &mut report);
+        }
+        report
+    }
+
+    /// Names what was hit, by the texts that it stands in.
+    fn name(&self, hits: &[Hit], texts: &mut EachText<'_>, report: &mut ScanReport) {
+        let mut left = hits;
+        texts(&mut |one| {
+            let skipped = left.partition_point(|hit| hit.text < one.number);
+            left = &left[skipped..];
+            let (here, rest) = left.split_at(left.partition_point(|hit| hit.text == one.number));
+            left = rest;
+            for hit in here {
+                let refused = |other: &Hit| {
+                    other.tier == Tier::Refuse
+                        && other.start < hit.end
+                        && hit.start < other.end.max(other.start + 1)
+                };
+                let list = match hit.tier {
+                    Tier::Refuse => &mut report.findings,
+                    Tier::Mark if here.iter().any(refused) => continue,
+                    Tier::Mark => &mut report.marks,
+                };
+                if list.len() < MAX_FINDINGS {
+                    let rule = &self.rules()[hit.rule];
+                    let (offset, end) = one.within(hit);
+                    list.push(SafetyFinding {
+                        rule: rule.id.clone(),
+                        family: rule.family.clone(),
+                        pointer: one.place.pointer(),
+                        offset,
+                        end,
+                        excerpt: excerpt(one.text, hit.start),
+                    });
+                }
+            }
+        });
     }
 
     /// The ids of all rules that match a text in any of its views, whatever the score.
@@ -157,51 +218,84 @@ impl Scanner {
     }
 }
 
-/// The rules that together reach [`THRESHOLD`] somewhere in a text, each once, with its first place there.
-fn enough(rules: &Rules, fires: &mut Vec<SequenceMatch>, class: FieldClass) -> Vec<(usize, usize)> {
-    let marks = fires.iter().filter(|fire| rules.is_mark(fire.rule));
-    let mut marks: Vec<SequenceMatch> = marks.copied().collect();
-    marks.sort_unstable_by_key(|fire| (fire.rule, fire.start));
-    let marked = |rule: u16, at: usize| {
-        let from = (rule, at.saturating_sub(WINDOW));
-        let next = marks.partition_point(|mark| (mark.rule, mark.start) < from);
-        marks.get(next).is_some_and(|mark| mark.rule == rule && mark.start <= at + WINDOW)
-    };
-    fires.retain(|fire| !rules.unless(fire.rule).is_some_and(|mark| marked(mark, fire.start)));
-    let rules = rules.all();
-    fires.retain(|fire| rules[usize::from(fire.rule)].weight(class) > 0.0);
-    fires.sort_unstable_by_key(|fire| (fire.start, fire.rule));
-    fires.dedup();
-    let mut count = vec![0_u32; rules.len()];
-    let mut found: Vec<(usize, usize)> = Vec::new();
-    let mut score = 0.0;
-    let mut first = 0;
-    for next in 0..fires.len() {
-        let fire = fires[next];
-        let rule = usize::from(fire.rule);
-        count[rule] += 1;
-        if count[rule] == 1 {
-            score += rules[rule].weight(class);
-        }
-        while fire.start - fires[first].start > WINDOW {
-            let left = usize::from(fires[first].rule);
-            count[left] -= 1;
-            if count[left] == 0 {
-                score -= rules[left].weight(class);
-            }
-            first += 1;
-        }
-        if score + SLACK >= THRESHOLD {
-            for fire in &fires[first..=next] {
-                let rule = usize::from(fire.rule);
-                if found.iter().all(|(known, _)| *known != rule) {
-                    found.push((rule, fire.start));
-                }
-            }
+/// Shows texts; the same ones each time it is called.
+type EachText<'a> = dyn FnMut(&mut dyn FnMut(&ScannedText<'_, '_, '_>)) + 'a;
+
+/// A text as the scan takes it.
+struct ScannedText<'t, 'p, 'm> {
+    number: u32,
+    /// The field's, also of a text that stands in a text.
+    place: &'t TextLocation<'p, 'm>,
+    outer: &'t str,
+    text: &'t str,
+    class: FieldClass,
+    standing: Standing,
+}
+
+impl ScannedText<'_, '_, '_> {
+    /// Shows the text in plain words if a tool put it out.
+    fn output(&self, keep: &mut dyn FnMut(&str)) {
+        if self.class == FieldClass::ToolOutput {
+            keep(&plain_words(self.text));
         }
     }
-    found.sort_by_key(|(rule, offset)| (*offset, *rule));
-    found
+
+    /// Where a hit stands in the field's text; all of that where a text within is written differently there.
+    fn within(&self, hit: &Hit) -> (usize, usize) {
+        if std::ptr::eq(self.outer, self.text) {
+            return (hit.start, hit.end);
+        }
+        let start = self.text.floor_char_boundary(hit.start);
+        let end = self.text.ceil_char_boundary(hit.end.min(self.text.len()));
+        let stretch = self.text.get(start..end).unwrap_or_default();
+        match memmem::find(self.outer.as_bytes(), stretch.as_bytes()) {
+            Some(at) if !stretch.is_empty() => (at, at + stretch.len()),
+            _ => (0, self.outer.len()),
+        }
+    }
+}
+
+/// Shows a field's text, or, where that is JSON, the texts of that.
+fn each_read<'m>(
+    place: &TextLocation<'_, 'm>,
+    text: &'m str,
+    class: FieldClass,
+    number: &mut u32,
+    visit: &mut dyn FnMut(&ScannedText<'_, '_, '_>),
+) {
+    let standing = standing(place, text);
+    inner_texts(text, class, standing, NESTED, &mut |inner, class, standing| {
+        visit(&ScannedText { number: *number, place, outer: text, text: inner, class, standing });
+        *number += 1;
+    });
+}
+
+fn inner_texts(
+    text: &str,
+    class: FieldClass,
+    standing: Standing,
+    layers: usize,
+    visit: &mut dyn FnMut(&str, FieldClass, Standing),
+) {
+    let documents = if layers == 0 { Vec::new() } else { json::documents(text) };
+    if documents.is_empty() {
+        return visit(text, class, standing);
+    }
+    for document in &documents {
+        each_inner_text(document, class, &mut |place, inner, class| {
+            inner_texts(inner, class, self::standing(place, inner), layers - 1, visit);
+        });
+    }
+}
+
+/// Names and codes stand between the texts that people and tools write.
+fn standing(place: &TextLocation<'_, '_>, text: &str) -> Standing {
+    let naming = match place.member(text) {
+        Some(name) => NAMING.contains(&name),
+        None => place.is_name(text),
+    };
+    let code = naming && memchr::memchr3(b' ', b'\n', b'\t', text.as_bytes()).is_none();
+    if code { Standing::Apart } else { Standing::Running }
 }
 
 fn excerpt(text: &str, offset: usize) -> String {
@@ -220,3 +314,6 @@ mod tests;
 
 #[cfg(test)]
 mod doors;
+
+#[cfg(test)]
+mod tiers;

@@ -6,6 +6,7 @@ use std::sync::LazyLock;
 use memchr::memmem::{self, Finder};
 
 use super::reading::READ;
+use super::sequence::SEAM;
 use crate::domain::unseen::is_unseen;
 
 /// Longest address looked at, in bytes.
@@ -50,6 +51,15 @@ static COMMENT: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("<!--")
 
 /// What of the forms is in a text, each with its place. `text` as it came, before folding.
 pub fn forms(text: &str, mut found: impl FnMut(Form, usize)) {
+    let mut start = 0;
+    for end in memchr::memchr_iter(SEAM, text.as_bytes()).chain([text.len()]) {
+        of_one(&text[start..end], |form, at| found(form, start + at));
+        start = end + 1;
+    }
+}
+
+/// The same of the text of one field.
+fn of_one(text: &str, mut found: impl FnMut(Form, usize)) {
     let bytes = text.as_bytes();
     let mut next = 0;
     for at in LINK.find_iter(bytes) {

@@ -12,9 +12,6 @@ use super::structure::{Form, forms};
 /// Layers of encoding that are undone.
 const DEPTH: usize = 4;
 
-/// The same rule within so many bytes is one fire.
-const APART: usize = 200;
-
 /// The least weight of a rule that counts where words have no borders.
 const TELLING: f32 = 0.6;
 
@@ -38,7 +35,7 @@ pub(super) struct ViewScan {
 
 /// Reads a text in all its views.
 pub(super) fn look(rules: &Rules, text: &str, memory: &mut ScanMemory) -> ViewScan {
-    let mut looker = ViewScanner { rules, memory, seen: ViewScan::default() };
+    let mut looker = ViewScanner { rules, memory, turned: None, seen: ViewScan::default() };
     looker.forms(text, &|offset| offset);
     looker.view(text, 0, false, &|offset| offset);
     looker.seen
@@ -47,6 +44,8 @@ pub(super) fn look(rules: &Rules, text: &str, memory: &mut ScanMemory) -> ViewSc
 struct ViewScanner<'a> {
     rules: &'a Rules,
     memory: &'a mut ScanMemory,
+    /// How the text at hand was turned from the one above it, where it was.
+    turned: Option<Option<u8>>,
     seen: ViewScan,
 }
 
@@ -164,7 +163,7 @@ impl ViewScanner<'_> {
                 if let LexiconMatch::Word(hit) = found {
                     run.take(&hit, |fire| {
                         if fire.start >= start {
-                            keep(fires, before, fire);
+                            keep(rules, fires, before, fire);
                         }
                     });
                 }
@@ -203,7 +202,9 @@ impl ViewScanner<'_> {
         for view in disguise::encoded(plain, reading) {
             let back = |offset: usize| back(view.original(offset));
             self.forms(&view.text, &back);
+            let turned = self.turned.take();
             self.view(&view.text, depth + 1, true, &back);
+            self.turned = turned;
         }
     }
 
@@ -217,6 +218,10 @@ impl ViewScanner<'_> {
         let mut budget = TURNED * text.len() + 2_000;
         let mut covered: Vec<(Option<u8>, usize)> = Vec::new();
         for (shift, at) in turns {
+            // A text turned twice is what it was: nothing of it was concealed.
+            if self.turned.is_some_and(|turned| disguise::undoes(*shift, turned)) {
+                continue;
+            }
             if covered.iter().any(|(known, until)| known == shift && at <= until) {
                 continue;
             }
@@ -230,11 +235,12 @@ impl ViewScanner<'_> {
             covered.push((*shift, at + disguise::AROUND.1 / 2));
             let back = |offset: usize| original(view.original(offset));
             self.forms(&view.text, &back);
+            let turned = self.turned.replace(*shift);
             self.view(&view.text, (depth + 1).max(DEPTH - 1), true, &back);
+            self.turned = turned;
         }
     }
 
-    /// A text, read.
     fn reading(&mut self, text: &str) -> Reading {
         let mut reading = self.memory.readings.pop().unwrap_or_default();
         reading.read(text);
@@ -255,7 +261,7 @@ impl ViewScanner<'_> {
         let fires = &mut self.seen.fires;
         let before = fires.len();
         rules.lexicon.read(text, reading, 0..text.len(), |found| match found {
-            LexiconMatch::Word(hit) => run.take(&hit, |fire| keep(fires, before, fire)),
+            LexiconMatch::Word(hit) => run.take(&hit, |fire| keep(rules, fires, before, fire)),
             LexiconMatch::Shifted(shift, at) => turns.push((Some(shift), at)),
             LexiconMatch::Backwards(at) => turns.push((None, at)),
         });
@@ -271,7 +277,7 @@ impl ViewScanner<'_> {
         let fires = &mut self.seen.fires;
         let before = fires.len();
         rules.lexicon.read_closed_up(text, reading, |hit| {
-            run.take(&hit, |fire| keep(fires, before, fire));
+            run.take(&hit, |fire| keep(rules, fires, before, fire));
         });
         self.seen.work += text.len() as u64 + run.work;
         // Without borders, words turn up by chance: only what says much by itself counts.
@@ -292,15 +298,21 @@ impl ViewScanner<'_> {
         let (rules, fires) = (self.rules, &mut self.seen.fires);
         let mut kept = before;
         for at in before..fires.len() {
-            if pass == PassKind::Plain || !rules.is_mark(fires[at].rule) {
+            if pass == PassKind::Plain || !rules.is_condition(fires[at].rule) {
                 fires.swap(kept, at);
-                fires[kept].start = original(fires[kept].start);
+                let SequenceMatch { start, end, .. } = fires[kept];
+                fires[kept].start = original(start);
+                fires[kept].end = original(end.max(1) - 1) + usize::from(end > 0);
                 kept += 1;
             }
         }
         fires.truncate(kept);
+        // What marks a text by itself turns up in cipher text by chance.
+        let refuses = |fire: &&SequenceMatch| {
+            rules.all()[usize::from(fire.rule)].weight(FieldClass::Any) > 0.0
+        };
         if pass == PassKind::Hidden
-            && let Some(first) = fires.get(before).copied()
+            && let Some(first) = fires[before..].iter().find(refuses).copied()
         {
             self.concealed(first.start);
         }
@@ -308,7 +320,7 @@ impl ViewScanner<'_> {
 
     fn concealed(&mut self, start: usize) {
         for rule in self.rules.of_form(Form::Concealed) {
-            self.seen.fires.push(SequenceMatch { rule: rule as u16, start });
+            self.seen.fires.push(SequenceMatch { rule: rule as u16, start, end: start });
         }
     }
 
@@ -316,18 +328,24 @@ impl ViewScanner<'_> {
         let (rules, fires) = (self.rules, &mut self.seen.fires);
         forms(text, |form, at| {
             for rule in rules.of_form(form) {
-                fires.push(SequenceMatch { rule: rule as u16, start: original(at) });
+                let start = original(at);
+                fires.push(SequenceMatch { rule: rule as u16, start, end: start });
             }
         });
         self.seen.work += text.len() as u64;
     }
 }
 
-/// Keeps a fire of the pass that began at `before`, unless its rule fired close by.
-fn keep(fires: &mut Vec<SequenceMatch>, before: usize, fire: SequenceMatch) {
-    let near =
-        |known: &SequenceMatch| known.rule == fire.rule && fire.start.abs_diff(known.start) < APART;
-    if !fires[before..].iter().rev().take(16).any(near) {
-        fires.push(fire);
+/// Keeps a fire of the pass that began at `before`, unless one of its rule covers its beginning: one that stands apart
+/// may count where the other is a mention. A condition reaches as far as all that overlap do: a sentence that goes on to
+/// a second verb tells of that as well.
+fn keep(rules: &Rules, fires: &mut Vec<SequenceMatch>, before: usize, fire: SequenceMatch) {
+    let within = |known: &&mut SequenceMatch| {
+        known.rule == fire.rule && (known.start..known.end).contains(&fire.start)
+    };
+    match fires[before..].iter_mut().rev().take(16).find(within) {
+        Some(known) if rules.is_condition(fire.rule) => known.end = known.end.max(fire.end),
+        Some(_) => {}
+        None => fires.push(fire),
     }
 }

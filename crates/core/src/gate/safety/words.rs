@@ -29,7 +29,6 @@ pub(super) struct Vocabulary {
     words: Vec<Box<[u8]>>,
 }
 
-/// The numbers of one word.
 #[derive(Debug, Default, Clone, Copy)]
 pub(super) struct WordNumbers {
     ids: [u32; MAX_IDS],

@@ -29,7 +29,6 @@ pub enum MessageForm {
 pub struct OlderForm {
     /// The version, one of [`VERSIONS`].
     pub version: &'static str,
-    /// The converted message.
     pub message: Value,
     /// Names of the omitted top-level fields.
     pub dropped: Vec<String>,
@@ -113,6 +112,15 @@ impl Schemas {
                 }
                 keep
             });
+            // An older minor has another word for it, or none: the summary itself says what it replaces.
+            if members.get("historyStrategy").is_some_and(|said| said == "compressed") {
+                if to.names.iter().any(|name| name == "historyStrategy") {
+                    members.insert("historyStrategy".to_owned(), json!("summary"));
+                } else {
+                    members.remove("historyStrategy");
+                    dropped.push("historyStrategy".to_owned());
+                }
+            }
             members.insert("schemaVersion".to_owned(), json!(to.version));
         }
         // Who takes it is settled: it is told so where the older schema asks for a role.

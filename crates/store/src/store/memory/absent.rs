@@ -66,6 +66,10 @@ impl EventStore for MemoryStore {
         absent()
     }
 
+    async fn has_cursors(&self) -> Result<bool> {
+        absent()
+    }
+
     async fn claim_cursor(
         &self,
         _key: &CursorKey,

@@ -18,7 +18,6 @@ use super::tables::Tables;
 /// Most unrecorded handoffs listed.
 const UNRECORDED: usize = 10;
 
-/// A tenant's log.
 #[derive(Debug)]
 pub(super) struct MemoryLog {
     pub(super) head: LogHead,

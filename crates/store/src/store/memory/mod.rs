@@ -10,10 +10,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::store::erasure::{ErasureKey, ErasureRow, HoldKey, HoldRow, ScrubOutcome, SubjectDatum};
 use crate::store::{
-    AdminStore, AgentRow, BatchState, BatchStore, CheckpointCursor, CheckpointRow, Claim, ClaimKey,
-    ClaimRelease, Cursor, DeadLetterFilter, DeadLetterRow, Depths, DirectoryStore, ErasureStore,
-    EscalationFilter, EscalationKey, HandoffFilter, HandoffKey, HandoffStore, KeyRow, LogStore,
-    Needs, OutboxRow, OutboxStore, ReceiverKey, Result, ReturnRow, RunKey, StoreError,
+    AdminStore, AgentRow, BatchState, BatchStore, CheckpointCursor, CheckpointRow, ClaimKey,
+    ClaimRelease, Cursor, DeadLetterFilter, DeadLetterRow, DeliveryClaim, Depths, DirectoryStore,
+    ErasureStore, EscalationFilter, EscalationKey, HandoffFilter, HandoffKey, HandoffStore, KeyRow,
+    LogStore, Needs, OutboxRow, OutboxStore, ReceiverKey, Result, ReturnRow, RunKey, StoreError,
     StoredContent, StoredRecord, TaskFilter, TaskKey, TreeKeyRow, Wakeups, Writes,
 };
 use async_trait::async_trait;
@@ -32,6 +32,7 @@ mod absent;
 mod log;
 mod outbox;
 mod reads;
+mod streams;
 mod tables;
 
 use tables::Tables;
@@ -61,7 +62,7 @@ pub enum StoreEffect<'a> {
     /// A batch was written.
     Wrote(&'a Writes),
     /// A broker claimed handoffs.
-    Claimed(&'a str, &'a [Claim], Micros),
+    Claimed(&'a str, &'a [DeliveryClaim], Micros),
     /// Claims were released; the handoffs they were on.
     Released(ClaimRelease<'a>, &'a [HandoffKey]),
     /// A broker wrote its heartbeat.
@@ -417,7 +418,7 @@ impl OutboxStore for MemoryStore {
         now: Micros,
         until: Micros,
         limit: i64,
-    ) -> Result<Vec<Claim>> {
+    ) -> Result<Vec<DeliveryClaim>> {
         self.ask("claim", |tables| {
             let claims = tables.claim(receiver, mode, broker, now, until, limit)?;
             self.line.done(StoreEffect::Claimed(broker, &claims, until));

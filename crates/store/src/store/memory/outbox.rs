@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::store::{
-    Claim, ClaimKey, ClaimRelease, HandoffKey, OutboxRow, ReceiverKey, Result, ReturnRow,
+    ClaimKey, ClaimRelease, DeliveryClaim, HandoffKey, OutboxRow, ReceiverKey, Result, ReturnRow,
     StoreError,
 };
 use handoffd_core::domain::handoff::DeliveryMode;
@@ -128,7 +128,7 @@ impl Tables {
         now: Micros,
         until: Micros,
         limit: i64,
-    ) -> Result<Vec<Claim>> {
+    ) -> Result<Vec<DeliveryClaim>> {
         let mut found: Vec<_> = self
             .due_of(receiver, now)
             .map(|(key, row)| (row.priority, row.created_at, row.seq, key.clone()))
@@ -148,17 +148,18 @@ impl Tables {
         Ok(claims)
     }
 
-    fn claim_of(&self, key: &HandoffKey) -> Result<Claim> {
+    fn claim_of(&self, key: &HandoffKey) -> Result<DeliveryClaim> {
         let gone = || StoreError::Refused("a row without its handoff".to_owned());
         let row = self.outbox.get(key).ok_or_else(gone)?;
         let handoff = self.handoffs.get(key).ok_or_else(gone)?;
         let edge = handoff.ruling.as_ref().map(|ruling| &ruling.edge);
-        let content = handoff.content_id.and_then(|id| self.contents.get(&(key.0.clone(), id)));
+        let sent = handoff.sent_id.or(handoff.content_id);
+        let content = sent.and_then(|id| self.contents.get(&(key.0.clone(), id)));
         let body = match content {
             Some(part) => unpack(part.codec, &part.bytes).map_err(StoreError::Refused)?,
             None => Vec::new(),
         };
-        Ok(Claim {
+        Ok(DeliveryClaim {
             tenant: row.tenant.clone(),
             handoff_id: row.handoff_id,
             task_id: row.task_id,
@@ -166,7 +167,7 @@ impl Tables {
             attempt: row.attempt,
             fencing_token: handoff.fencing_token,
             idempotent: handoff.idempotent,
-            unsettled: Claim::follows_unsettled(
+            unsettled: DeliveryClaim::follows_unsettled(
                 row.attempt,
                 handoff.attempts,
                 handoff.reason.is_some(),
@@ -179,6 +180,8 @@ impl Tables {
             traceparent: handoff.traceparent.clone(),
             tracestate: handoff.tracestate.clone(),
             span: handoff.span.clone(),
+            context: handoff.context,
+            compressed: handoff.sent_id.is_some(),
             body: body.into(),
             personal: self.personal_of(&key.0, handoff.origin.unwrap_or(handoff.id))?,
         })

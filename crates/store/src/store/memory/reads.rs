@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use crate::store::{
     CheckpointCursor, CheckpointRow, Cursor, DeadLetterFilter, DeadLetterRow, Depths,
-    EscalationFilter, HandoffFilter, KeyRow, RunKey, TaskFilter, TaskKey,
+    EscalationFilter, HandoffFilter, KeyRow, MOST_OPEN, RunKey, TaskFilter, TaskKey,
 };
 use handoffd_core::domain::dead_letter::DeadLetterStatus;
 use handoffd_core::domain::escalation::Escalation;
@@ -47,7 +47,8 @@ impl Tables {
         let mut open = HashMap::new();
         for handoff in self.handoffs.values() {
             if handoff.tenant == *tenant && !handoff.status.is_final() {
-                *open.entry(handoff.target.clone()).or_default() += 1;
+                let counted: &mut i64 = open.entry(handoff.target.clone()).or_default();
+                *counted = MOST_OPEN.min(*counted + 1);
             }
         }
         open
@@ -60,11 +61,12 @@ impl Tables {
         after: Option<&Cursor>,
         limit: i64,
     ) -> Vec<Handoff> {
-        let HandoffFilter { task_id, status, source, target, party } = filter;
+        let HandoffFilter { task_id, status, source, target, conversation, party } = filter;
         let wanted = self.handoffs.values().filter(|one| {
             one.tenant == *tenant
                 && is(task_id.as_ref(), &one.task_id)
                 && is(status.as_ref(), &one.status)
+                && conversation.as_ref().is_none_or(|id| one.conversation_id.as_ref() == Some(id))
                 && is(source.as_ref(), &one.source)
                 && is(target.as_ref(), &one.target)
                 && (is(party.as_ref(), &one.source) || is(party.as_ref(), &one.target))

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::store::streams::ChunkRow;
 use crate::store::{
     AgentKey, AgentRow, BatchState, CheckpointRow, DeadLetterRow, EdgeKey, EscalationKey,
     HandoffKey, IdempotencyKey, IdempotencyRow, KeyRow, LastCheckpoint, Needs, OutboxRow,
@@ -18,14 +19,16 @@ use handoffd_core::evidence::commitment::PackedContent;
 
 use super::absent;
 use super::log::MemoryLog;
+use super::streams::MemoryLine;
 
-/// All tables.
 #[derive(Debug, Default)]
 pub(super) struct Tables {
     pub(super) tasks: BTreeMap<TaskKey, Task>,
     pub(super) handoffs: BTreeMap<HandoffKey, Handoff>,
     pub(super) outbox: BTreeMap<HandoffKey, OutboxRow>,
     pub(super) returns: BTreeMap<HandoffKey, ReturnRow>,
+    pub(super) chunks: BTreeMap<(HandoffKey, i64), ChunkRow>,
+    pub(super) stream_lines: BTreeMap<HandoffKey, MemoryLine>,
     pub(super) checkpoints: BTreeMap<(RunKey, i64), CheckpointRow>,
     pub(super) idempotency: BTreeMap<IdempotencyKey, IdempotencyRow>,
     pub(super) edges: BTreeMap<EdgeKey, Edge>,
@@ -39,7 +42,6 @@ pub(super) struct Tables {
     pub(super) contents: BTreeMap<(TenantId, ContentId), PackedContent>,
     pub(super) logs: BTreeMap<TenantId, MemoryLog>,
     pub(super) facts: BTreeMap<String, Vec<u8>>,
-    /// Heartbeats by broker.
     pub(super) brokers: BTreeMap<String, Micros>,
 }
 
@@ -51,12 +53,16 @@ fn pick<K: Ord + Clone, V: Clone>(
     wanted.into_iter().filter_map(|key| Some((key.clone(), table.get(&key)?.clone()))).collect()
 }
 
+/// The key of a number of a stream.
+fn number_of(row: &ChunkRow) -> (HandoffKey, i64) {
+    ((row.tenant.clone(), row.handoff_id), row.seq)
+}
+
 fn collision() -> StoreError {
     StoreError::Conflict("a new row is there already".to_owned())
 }
 
 impl Tables {
-    /// The edges of a task.
     pub(super) fn edges_of<'a>(&'a self, key: &'a TaskKey) -> impl Iterator<Item = &'a Edge> {
         self.edges.values().filter(|edge| edge.tenant == key.0 && edge.task_id == key.1)
     }
@@ -74,6 +80,7 @@ impl Tables {
             ..BatchState::default()
         };
         state.handoffs = pick(&self.handoffs, needs.handoffs_beside(&state));
+        state.outbox.extend(pick(&self.outbox, needs.handoffs_beside(&state)));
         let received: Vec<_> = needs
             .lineage_beside(&state)
             .into_iter()
@@ -147,10 +154,12 @@ impl Tables {
     pub(super) fn apply(&mut self, writes: &Writes) -> Result<AppendedRecords> {
         let Writes {
             tasks,
-            same_books,
+            same_budget,
             handoffs,
             outbox,
             returns,
+            chunks,
+            stream_lines,
             checkpoints,
             idempotency,
             dead_letters,
@@ -194,13 +203,7 @@ impl Tables {
         if taken || idempotency.iter().any(|row| self.idempotency.contains_key(&use_of(row))) {
             return Err(collision());
         }
-        let twin = |(key, row): (&(TenantId, String), &KeyRow)| {
-            let mut others = self.keys.iter().chain(keys);
-            others.any(|(other, known)| other != key && known.hash == row.hash)
-        };
-        if keys.iter().any(twin) {
-            return Err(collision());
-        }
+        self.are_new(writes)?;
         if events.iter().any(|(record, _)| *record >= records.len()) {
             return Err(StoreError::Refused("an event without a record".to_owned()));
         }
@@ -208,7 +211,7 @@ impl Tables {
 
         for (key, (task, _)) in tasks {
             let mut task = task.clone();
-            if let Some(known) = same_books.contains(key).then(|| self.tasks.remove(key)).flatten()
+            if let Some(known) = same_budget.contains(key).then(|| self.tasks.remove(key)).flatten()
             {
                 task.funds = known.funds;
             }
@@ -219,13 +222,16 @@ impl Tables {
             if let Some(born) = self.handoffs.remove(key) {
                 // What a handoff is born with stays.
                 (handoff.digest_salt, handoff.digest) = (born.digest_salt, born.digest);
-                (handoff.commitment, handoff.origin) = (born.commitment, born.origin);
+                handoff.origin = born.origin;
                 handoff.tracestate = born.tracestate;
+                handoff.conversation_id = born.conversation_id;
             }
             self.handoffs.insert(key.clone(), handoff);
         }
         have(&mut self.outbox, outbox);
         have(&mut self.returns, returns);
+        self.chunks.extend(chunks.iter().map(|row| (number_of(row), row.clone())));
+        self.stream_lines.extend(stream_lines.iter().map(|key| (key.clone(), MemoryLine::new())));
         let rows = checkpoints.iter().map(|row| ((run(row), row.at.seq), row.clone()));
         self.checkpoints.extend(rows);
         self.idempotency.extend(idempotency.iter().map(|row| (use_of(row), row.clone())));
@@ -245,6 +251,19 @@ impl Tables {
             self.retarget(agent, *mode, *at);
         }
         Ok(appended)
+    }
+
+    /// Checks that the hashes of keys, and the numbers and lines of streams, are new.
+    fn are_new(&self, writes: &Writes) -> Result<()> {
+        let Writes { keys, chunks, stream_lines, .. } = writes;
+        let twin = |(key, row): (&(TenantId, String), &KeyRow)| {
+            let mut others = self.keys.iter().chain(keys);
+            others.any(|(other, known)| other != key && known.hash == row.hash)
+        };
+        let taken = keys.iter().any(twin)
+            || chunks.iter().any(|row| self.chunks.contains_key(&number_of(row)))
+            || stream_lines.iter().any(|key| self.stream_lines.contains_key(key));
+        if taken { Err(collision()) } else { Ok(()) }
     }
 
     /// Sets the delivery mode of an agent's waiting outbox rows.

@@ -14,13 +14,16 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sqlx::postgres::{PgConnectOptions, PgPool, Postgres};
-use sqlx::{AssertSqlSafe, Transaction};
+use sqlx::AssertSqlSafe;
+use sqlx::postgres::{PgConnectOptions, PgPool};
 use tokio::sync::OnceCell;
 use uuid::Uuid;
 
+use super::call::Call;
 use super::failure::failed;
 use super::reads::settle_fact;
+use super::session::{Sessions, Tx};
+use super::statistics::PlanCaching;
 use crate::clock::random_id;
 use crate::fault::{self, Step};
 use crate::store::{Result, StoreError};
@@ -52,14 +55,21 @@ pub(super) struct SeparateLog {
     main: PgPool,
     /// Pool of the log database.
     log: PgPool,
+    /// The write path's connections to the log database.
+    pub(super) sessions: Arc<Sessions>,
     /// Connection options of the log database.
     pub(super) connect: PgConnectOptions,
     installation: Arc<OnceCell<Uuid>>,
 }
 
 impl SeparateLog {
-    pub(super) fn new(main: PgPool, log: PgPool, connect: PgConnectOptions) -> Self {
-        Self { main, log, connect, installation: Arc::default() }
+    pub(super) fn new(
+        main: PgPool,
+        log: PgPool,
+        sessions: Arc<Sessions>,
+        connect: PgConnectOptions,
+    ) -> Self {
+        Self { main, log, sessions, connect, installation: Arc::default() }
     }
 
     /// Rejects a server without prepared transactions, a database without a log, and one of another installation.
@@ -161,38 +171,39 @@ impl SeparateLog {
     }
 
     /// Begins the log's part of a batch.
-    pub(super) async fn begin(&self) -> Result<Transaction<'static, Postgres>> {
-        self.log.begin_with("BEGIN ISOLATION LEVEL READ COMMITTED").await.map_err(failed)
+    pub(super) async fn begin(&self) -> Result<Tx> {
+        self.sessions.begin(PlanCaching::Fitted).await
     }
 
     /// Commits both parts of a batch, or neither. After an error they may be committed all the same, as after any
     /// commit whose answer was lost.
     pub(super) async fn commit(
         &self,
-        mut main: Transaction<'static, Postgres>,
-        mut log: Transaction<'static, Postgres>,
+        mut main: Tx,
+        mut log: Tx,
+        mut calls: Vec<Call>,
     ) -> Result<()> {
         let gid = format!("{}{}", self.prefix().await?, random_id().simple());
-        sqlx::query("INSERT INTO two_phase (gid, committed) VALUES ($1, true)")
-            .bind(&gid)
-            .execute(&mut *main)
-            .await
-            .map_err(failed)?;
-        let prepare = AssertSqlSafe(format!("PREPARE TRANSACTION '{gid}'"));
-        sqlx::raw_sql(prepare).execute(&mut *log).await.map_err(failed)?;
+        let decision = "INSERT INTO two_phase (gid, committed) VALUES ($1, true)";
+        calls.push(Call::new(decision).bind(gid.as_str()));
+        main.fly(calls).await?;
+        fault::at(Step::CommitSealed);
+        log.fetch(Call::plain(format!("PREPARE TRANSACTION '{gid}'"))).await?;
         fault::at(Step::ApartPrepared);
-        if let Err(err) = main.commit().await {
+        if let Err(err) = main.commit(Vec::new()).await {
             drop(log);
             // The tenants' logs wait for what is prepared: it is ended here, if it can be.
             return match self.resolve(&gid).await {
                 Ok(true) => Ok(()),
-                Ok(false) | Err(_) => Err(failed(err)),
+                Ok(false) | Err(_) => Err(err),
             };
         }
         fault::at(Step::ApartDecided);
-        let commit = AssertSqlSafe(format!("COMMIT PREPARED '{gid}'"));
-        match sqlx::raw_sql(commit).execute(&mut *log).await {
-            Ok(_) => Ok(()),
+        match log.fetch(Call::plain(format!("COMMIT PREPARED '{gid}'"))).await {
+            Ok(_) => {
+                log.done();
+                Ok(())
+            }
             // On another connection: this one may be what broke.
             Err(_) => self.end(&gid, true).await,
         }

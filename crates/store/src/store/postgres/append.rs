@@ -1,13 +1,16 @@
 //! Appending to the logs: the last step of a batch, since the heads are locked last.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
-use sqlx::postgres::PgConnection;
+use tokio_postgres::Row;
 
 use super::batch::{HEADS, NODES, PERSONAL_DATA, RECORDS, bind};
-use super::joined::{JoinedStatement, StatementArguments, WriteMode};
-use super::rows;
-use super::transact::fetch;
+use super::call::Call;
+use super::joined::{JoinedStatement, WriteMode};
+use super::session::{Sessions, Tx};
+use super::session_rows as rows;
+use super::statistics::PlanCaching;
 use crate::store::{Result, StoreError};
 use handoffd_core::domain::ids::TenantId;
 use handoffd_core::evidence::append::{AppendedRecords, LogAppender, TreeNode};
@@ -19,18 +22,31 @@ const CATCH_UP: i64 = 4096;
 const HEADS_LOAD: &str = "SELECT tenant, log_id, size, hash, frontier FROM audit.log_heads \
      WHERE tenant = ANY($1) ORDER BY tenant FOR UPDATE";
 const HEADS_BEHIND: &str = "SELECT tenant FROM audit.log_heads ORDER BY tenant";
+const LEAVES: &str = "SELECT record_hash AS hash FROM audit.records \
+     WHERE tenant = $1 AND leaf_index >= $2 ORDER BY leaf_index LIMIT $3";
 
-/// Locks the heads, seals each draft, writes the records and moves the heads: a batch's whole work in the log.
-pub(super) async fn append(
-    tx: &mut PgConnection,
-    drafts: &[RecordDraft],
-    statement_bytes: usize,
-) -> Result<AppendedRecords> {
-    if drafts.is_empty() {
-        return Ok(AppendedRecords::default());
-    }
+/// Locks the heads of the drafts' logs.
+pub(super) fn lock(drafts: &[RecordDraft]) -> Call {
     let tenants: BTreeSet<&str> = drafts.iter().map(|draft| draft.tenant.as_str()).collect();
-    let mut logs = lock(tx, tenants.into_iter().collect()).await?;
+    Call::new(HEADS_LOAD).bind(tenants.into_iter().collect::<Vec<_>>())
+}
+
+/// The locked heads, their trees completed.
+pub(super) async fn heads(tx: &mut Tx, locked: &[Row]) -> Result<BTreeMap<TenantId, LogAppender>> {
+    let mut logs = BTreeMap::new();
+    for row in locked {
+        let head = catch_up(tx, rows::head(row)?).await?;
+        logs.insert(head.tenant.clone(), LogAppender::new(head));
+    }
+    Ok(logs)
+}
+
+/// Seals each draft under the locked heads, in order, and adds the records and the moved heads to `joined`.
+pub(super) fn append(
+    joined: &mut JoinedStatement,
+    drafts: &[RecordDraft],
+    mut logs: BTreeMap<TenantId, LogAppender>,
+) -> Result<AppendedRecords> {
     let mut sealed = Vec::with_capacity(drafts.len());
     for draft in drafts {
         let log = logs
@@ -44,9 +60,8 @@ pub(super) async fn append(
         }
     }
     let places: Vec<(&RecordDraft, &SealedRecord)> = drafts.iter().zip(&sealed).collect();
-    let mut joined = JoinedStatement::new(tx, statement_bytes);
     let bytes = |row: &(&RecordDraft, &SealedRecord)| row.1.body.len();
-    let columns = |bound: StatementArguments, rows: &[(&RecordDraft, &SealedRecord)]| {
+    let columns = |bound: Call, rows: &[(&RecordDraft, &SealedRecord)]| {
         bind!(
             bound,
             rows,
@@ -62,18 +77,17 @@ pub(super) async fn append(
             row.1.tree_size,
         )
     };
-    joined.put(&RECORDS, WriteMode::Insert, &places, bytes, columns).await?;
-    move_heads(&mut joined, &logs.values().collect::<Vec<_>>()).await?;
-    joined.send().await?;
+    joined.put(&RECORDS, WriteMode::Insert, &places, bytes, columns);
+    move_heads(joined, &logs.values().collect::<Vec<_>>());
     Ok(AppendedRecords::new(sealed, logs))
 }
 
 /// Writes the batch's personal data, with the leaf index of their records, beside the log.
-pub(super) async fn beside(
-    joined: &mut JoinedStatement<'_>,
+pub(super) fn beside(
+    joined: &mut JoinedStatement,
     drafts: &[RecordDraft],
     sealed: &[SealedRecord],
-) -> Result<()> {
+) {
     let personal: Vec<(&RecordDraft, &SealedRecord, i32, &PersonalPart)> = drafts
         .iter()
         .zip(sealed)
@@ -84,8 +98,7 @@ pub(super) async fn beside(
         })
         .collect();
     let bytes = |row: &(&RecordDraft, &SealedRecord, i32, &PersonalPart)| row.3.part.bytes.len();
-    let columns = |bound: StatementArguments,
-                   rows: &[(&RecordDraft, &SealedRecord, i32, &PersonalPart)]| {
+    let columns = |bound: Call, rows: &[(&RecordDraft, &SealedRecord, i32, &PersonalPart)]| {
         bind!(
             bound,
             rows,
@@ -100,60 +113,46 @@ pub(super) async fn beside(
             row.0.at.0,
         )
     };
-    joined.put(&PERSONAL_DATA, WriteMode::Insert, &personal, bytes, columns).await
-}
-
-/// Locks the heads of these tenants' logs, and completes their trees.
-async fn lock(
-    tx: &mut PgConnection,
-    tenants: Vec<&str>,
-) -> Result<BTreeMap<TenantId, LogAppender>> {
-    let mut logs = BTreeMap::new();
-    for row in fetch(tx, sqlx::query(HEADS_LOAD).bind(tenants)).await? {
-        let head = catch_up(tx, rows::head(&row)?).await?;
-        logs.insert(head.tenant.clone(), LogAppender::new(head));
-    }
-    Ok(logs)
+    joined.put(&PERSONAL_DATA, WriteMode::Insert, &personal, bytes, columns);
 }
 
 /// Adds missing records to a tree: those written by a version without trees.
-async fn catch_up(tx: &mut PgConnection, mut head: LogHead) -> Result<LogHead> {
+async fn catch_up(tx: &mut Tx, mut head: LogHead) -> Result<LogHead> {
     while let Some(from) = head.behind() {
-        let leaves = super::log::list_hashes(
-            &mut *tx,
-            &head.tenant,
-            0,
-            from,
-            CATCH_UP.min(head.size - from),
-        )
-        .await?;
+        let call = Call::new(LEAVES)
+            .bind(head.tenant.as_str())
+            .bind(from)
+            .bind(CATCH_UP.min(head.size - from));
+        let found = tx.fetch(call).await?;
+        let leaves: Vec<_> =
+            found.iter().map(|row| rows::hash32(row, "hash")).collect::<Result<_>>()?;
         let log = LogAppender::new(head).caught_up(&leaves).ok_or_else(|| {
             StoreError::Refused(format!("the log has no record {from}, though its head says so"))
         })?;
-        let mut joined = JoinedStatement::new(&mut *tx, usize::MAX);
-        move_heads(&mut joined, &[&log]).await?;
-        joined.send().await?;
+        let mut joined = JoinedStatement::new();
+        move_heads(&mut joined, &[&log]);
+        tx.fly(joined.calls()).await?;
         head = log.head();
     }
     Ok(head)
 }
 
 /// See [`crate::store::LogStore::catch_up_trees`]; one tenant at a time, each in a transaction of its own.
-pub(super) async fn catch_up_all(pool: &sqlx::PgPool) -> Result<()> {
-    let found = sqlx::query(HEADS_BEHIND).fetch_all(pool).await.map_err(super::failure::failed)?;
-    for row in &found {
-        let tenant: String = rows::get(row, "tenant")?;
-        let mut tx = pool.begin().await.map_err(super::failure::failed)?;
-        lock(&mut tx, vec![tenant.as_str()]).await?;
-        tx.commit().await.map_err(super::failure::failed)?;
+pub(super) async fn catch_up_all(sessions: &Arc<Sessions>) -> Result<()> {
+    for row in &sessions.fetch(Call::new(HEADS_BEHIND)).await? {
+        let tenant: &str = rows::get(row, "tenant")?;
+        let mut tx = sessions.begin(PlanCaching::Fitted).await?;
+        let locked = tx.fetch(Call::new(HEADS_LOAD).bind(vec![tenant])).await?;
+        heads(&mut tx, &locked).await?;
+        tx.commit(Vec::new()).await?;
     }
     Ok(())
 }
 
 /// Writes the new tree nodes and the moved heads.
-async fn move_heads(joined: &mut JoinedStatement<'_>, logs: &[&LogAppender]) -> Result<()> {
+fn move_heads(joined: &mut JoinedStatement, logs: &[&LogAppender]) {
     let nodes: Vec<TreeNode<'_>> = logs.iter().flat_map(|log| log.nodes()).collect();
-    let columns = |bound: StatementArguments, nodes: &[TreeNode<'_>]| {
+    let columns = |bound: Call, nodes: &[TreeNode<'_>]| {
         bind!(
             bound,
             nodes,
@@ -163,9 +162,9 @@ async fn move_heads(joined: &mut JoinedStatement<'_>, logs: &[&LogAppender]) -> 
             node.hash.as_slice(),
         )
     };
-    joined.put(&NODES, WriteMode::Insert, &nodes, |_| 0, columns).await?;
+    joined.put(&NODES, WriteMode::Insert, &nodes, |_| 0, columns);
     let heads: Vec<LogHead> = logs.iter().map(|log| log.head()).collect();
-    let columns = |bound: StatementArguments, heads: &[LogHead]| {
+    let columns = |bound: Call, heads: &[LogHead]| {
         bind!(
             bound,
             heads,
@@ -175,5 +174,5 @@ async fn move_heads(joined: &mut JoinedStatement<'_>, logs: &[&LogAppender]) -> 
             head.tree.to_bytes(),
         )
     };
-    joined.put(&HEADS, WriteMode::Update(&[]), &heads, |_| 0, columns).await
+    joined.put(&HEADS, WriteMode::Update(&[]), &heads, |_| 0, columns);
 }

@@ -84,7 +84,6 @@ impl BatchTable {
         format!("UPDATE {} AS t SET {set} FROM {rows} WHERE {}", self.name, self.same_key())
     }
 
-    /// Deletes by key.
     pub(super) fn delete(&self, first: usize) -> String {
         let rows = Self::rows(&self.columns[..self.keys], first);
         format!("DELETE FROM {} AS t USING {rows} WHERE {}", self.name, self.same_key())
@@ -129,7 +128,6 @@ impl BatchTable {
         format!("{} ORDER BY {keys} FOR UPDATE OF t", self.select_of("", second))
     }
 
-    /// Selects by key.
     pub(super) fn select(&self) -> String {
         let names = Self::list(self.columns, |_, name, _| format!("t.{name}"));
         let rows = Self::rows(&self.columns[..self.keys], 1);
@@ -266,6 +264,13 @@ pub(super) const HANDOFFS: BatchTable = BatchTable {
         ("span", TEXT),
         ("started_at", BIGINT),
         ("offered_at", BIGINT),
+        ("context", TEXT),
+        ("sent_id", TEXT),
+        ("question", BIGINT),
+        ("questions", TEXT),
+        ("conversation_id", TEXT),
+        ("stream", TEXT),
+        ("stream_due", BIGINT),
     ],
 };
 
@@ -487,7 +492,29 @@ pub(super) const RETURNS: BatchTable = BatchTable {
         ("agent_id", TEXT),
         ("returned_at", BIGINT),
         ("visible_at", BIGINT),
+        ("question", BIGINT),
     ],
+};
+
+pub(super) const CHUNKS: BatchTable = BatchTable {
+    name: "chunks",
+    keys: 3,
+    columns: &[
+        ("tenant", TEXT),
+        ("handoff_id", TEXT),
+        ("seq", BIGINT),
+        ("content_id", TEXT),
+        ("commitment", BYTEA),
+        ("ends", TEXT),
+        ("reason", TEXT),
+        ("created_at", BIGINT),
+    ],
+};
+
+pub(super) const STREAM_LINES: BatchTable = BatchTable {
+    name: "stream_lines",
+    keys: 2,
+    columns: &[("tenant", TEXT), ("handoff_id", TEXT)],
 };
 
 pub(super) const REFUSED_TASKS: BatchTable = BatchTable {

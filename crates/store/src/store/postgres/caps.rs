@@ -2,12 +2,14 @@
 
 use async_trait::async_trait;
 use sqlx::AssertSqlSafe;
-use sqlx::postgres::PgConnection;
 
 use super::batch::{CAPS, Sql, bind};
+use super::call::Call;
 use super::failure::failed;
-use super::transact::{AbsentRows, fetch};
-use super::{PostgresStore, answered, rows};
+use super::session::Tx;
+use super::transact::AbsentRows;
+use super::writes::some;
+use super::{PostgresStore, answered, rows, session_rows};
 use crate::store::caps::CapStore;
 use crate::store::rows::CAP;
 use crate::store::{BatchState, Needs, Result, Writes};
@@ -24,20 +26,15 @@ fn agent_of(agent: Option<&AgentId>) -> &str {
 
 /// Loads and locks the caps that may be charged: after all rows that determine them, and last of all locks. Of two
 /// brokers charging the same cap, the second waits here and sees the first one's entries.
-pub(super) async fn load(
-    tx: &mut PgConnection,
-    needs: &Needs,
-    state: &mut BatchState,
-) -> Result<()> {
+pub(super) async fn load(tx: &mut Tx, needs: &Needs, state: &mut BatchState) -> Result<()> {
     state.cap_scopes = state.charged(needs);
     if state.cap_scopes.is_empty() {
         return Ok(());
     }
-    let query = sqlx::query(CAPS_LOAD.as_str());
-    let query =
-        bind!(query, state.cap_scopes, |scope| scope.0.as_str(), agent_of(scope.1.as_ref()));
-    for row in fetch(tx, query).await? {
-        let cap = rows::cap(&row)?;
+    let call = Call::new(CAPS_LOAD.as_str());
+    let call = bind!(call, state.cap_scopes, |scope| scope.0.as_str(), agent_of(scope.1.as_ref()));
+    for row in tx.fetch(call).await? {
+        let cap = session_rows::cap(&row)?;
         state.caps.insert(cap.key(), cap);
     }
     Ok(())
@@ -45,40 +42,30 @@ pub(super) async fn load(
 
 /// Writes a batch's changes. A default cap without a row could not be locked: it is inserted plainly, so that of two
 /// brokers creating it at once the second conflicts, and then sees it.
-pub(super) async fn write(
-    tx: &mut PgConnection,
-    writes: &Writes,
-    absent: &AbsentRows,
-) -> Result<()> {
+pub(super) fn calls(writes: &Writes, absent: &AbsentRows) -> Vec<Call> {
     let kept = writes.caps.iter().filter_map(|(key, cap)| Some((key, cap.as_ref()?)));
     let (known, new): (Vec<_>, Vec<_>) = kept.partition(|(key, _)| absent.known_caps.contains(key));
-    for (sql, caps) in [(&CAPS_INSERT, new), (&CAPS_UPDATE, known)] {
-        let caps: Vec<&Cap> = caps.into_iter().map(|(_, cap)| cap).collect();
-        if !caps.is_empty() {
-            let query = bind!(
-                sqlx::query(sql.as_str()),
-                caps,
-                |cap| cap.tenant.as_str(),
-                agent_of(cap.agent.as_ref()),
-                cap.window.seconds(),
-                cap.usd.map(|usd| usd.0),
-                cap.mark,
-                cap.books.to_text(),
-                cap.updated_at.0,
-            );
-            query.execute(&mut *tx).await.map_err(failed)?;
-        }
-    }
+    let bound = |(sql, caps): (&'static Sql, Vec<(_, &Cap)>)| {
+        bind!(
+            Call::new(sql.as_str()),
+            caps,
+            |cap| cap.1.tenant.as_str(),
+            agent_of(cap.1.agent.as_ref()),
+            cap.1.window.seconds(),
+            cap.1.usd.map(|usd| usd.0),
+            cap.1.mark,
+            cap.1.usage.to_text(),
+            cap.1.updated_at.0,
+        )
+    };
+    let mut calls: Vec<Call> =
+        some([(&CAPS_INSERT, new), (&CAPS_UPDATE, known)]).map(bound).collect();
     for ((tenant, agent, window), _) in writes.caps.iter().filter(|(_, cap)| cap.is_none()) {
-        sqlx::query("DELETE FROM caps WHERE tenant = $1 AND agent_id = $2 AND window_s = $3")
-            .bind(tenant.as_str())
-            .bind(agent_of(agent.as_ref()))
-            .bind(window.seconds())
-            .execute(&mut *tx)
-            .await
-            .map_err(failed)?;
+        let sql = "DELETE FROM caps WHERE tenant = $1 AND agent_id = $2 AND window_s = $3";
+        let call = Call::new(sql).bind(tenant.as_str());
+        calls.push(call.bind(agent_of(agent.as_ref())).bind(window.seconds()));
     }
-    Ok(())
+    calls
 }
 
 #[async_trait]

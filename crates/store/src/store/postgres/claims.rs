@@ -3,11 +3,13 @@
 use sqlx::AssertSqlSafe;
 use sqlx::postgres::{PgConnection, PgPool, PgRow};
 
+use super::call::Call;
 use super::failure::failed;
 use super::rows;
 use crate::store::rows::{HANDOFF, OUTBOX, RETURN, unreadable};
 use crate::store::{
-    AgentKey, Claim, ClaimKey, ClaimRelease, Depths, OutboxRow, ReceiverKey, Result, ReturnRow,
+    AgentKey, ClaimKey, ClaimRelease, DeliveryClaim, Depths, OutboxRow, ReceiverKey, Result,
+    ReturnRow,
 };
 use handoffd_core::domain::handoff::{DeliveryMode, Handoff};
 use handoffd_core::domain::ids::Micros;
@@ -115,12 +117,7 @@ pub(super) async fn list_unpulled(
 
 /// Sets the delivery mode of an agent's waiting handoffs. The outbox rows are locked in key order, as in batches. A
 /// batch that read a handoff before may write the old mode back to it: the outbox's mode counts.
-pub(super) async fn retarget(
-    tx: &mut PgConnection,
-    (tenant, agent): &AgentKey,
-    mode: DeliveryMode,
-    at: Micros,
-) -> Result<()> {
+pub(super) fn retarget((tenant, agent): &AgentKey, mode: DeliveryMode, at: Micros) -> Call {
     let sql = "WITH free AS MATERIALIZED ( \
            SELECT o.tenant, o.handoff_id FROM outbox AS o WHERE o.tenant = $2 AND o.target = $3 \
              AND (o.claimed_by IS NULL OR o.visible_at <= $4) \
@@ -130,8 +127,7 @@ pub(super) async fn retarget(
            RETURNING o.tenant, o.handoff_id) \
          UPDATE handoffs AS h SET mode = $1 FROM moved \
          WHERE h.tenant = moved.tenant AND h.handoff_id = moved.handoff_id";
-    let query = sqlx::query(sql).bind(mode.as_str()).bind(tenant.as_str()).bind(agent.as_str());
-    query.bind(at.0).execute(tx).await.map_err(failed).map(|_| ())
+    Call::new(sql).bind(mode.as_str()).bind(tenant.as_str()).bind(agent.as_str()).bind(at.0)
 }
 
 /// One statement, so that a claim is whole or not at all. A row that another broker is claiming is
@@ -153,10 +149,10 @@ const CLAIM: &str = "WITH due AS MATERIALIZED ( \
        RETURNING o.tenant, o.handoff_id, o.task_id, o.seq, o.target, o.priority, o.attempt, o.busy, \
          o.created_at) \
      SELECT c.tenant, c.handoff_id, c.task_id, c.target, c.attempt, \
-       c.busy, h.deadline_at, h.fencing_token, h.idempotent, h.attempts, h.reason, h.policy, h.traceparent, h.tracestate, h.span, k.codec, k.bytes, k.salt, k.segment, p.codecs, p.parts \
+       c.busy, h.deadline_at, h.fencing_token, h.idempotent, h.attempts, h.reason, h.policy, h.traceparent, h.tracestate, h.span, h.context, h.sent_id, k.codec, k.bytes, k.salt, k.segment, p.codecs, p.parts \
      FROM claimed AS c \
      JOIN handoffs AS h ON h.tenant = c.tenant AND h.handoff_id = c.handoff_id \
-     LEFT JOIN contents AS k ON k.tenant = h.tenant AND k.content_id = h.content_id \
+     LEFT JOIN contents AS k ON k.tenant = h.tenant AND k.content_id = COALESCE(h.sent_id, h.content_id) \
      CROSS JOIN LATERAL ( \
        SELECT array_agg(d.codec ORDER BY d.leaf_index, d.ordinal) AS codecs, \
          array_agg(d.bytes ORDER BY d.leaf_index, d.ordinal) AS parts \
@@ -174,7 +170,7 @@ pub(super) async fn claim(
     now: Micros,
     until: Micros,
     limit: i64,
-) -> Result<Vec<Claim>> {
+) -> Result<Vec<DeliveryClaim>> {
     let found = sqlx::query(CLAIM)
         .bind(receiver.0.as_str())
         .bind(receiver.1.as_str())
@@ -201,7 +197,7 @@ pub(super) async fn claim(
         .collect())
 }
 
-fn claimed(row: &PgRow) -> Result<Claim> {
+fn claimed(row: &PgRow) -> Result<DeliveryClaim> {
     let bytes: Option<&[u8]> = rows::get(row, "bytes")?;
     let body = match bytes {
         Some(bytes) => open(rows::codec(row)?, bytes)?,
@@ -222,7 +218,7 @@ fn claimed(row: &PgRow) -> Result<Claim> {
     let edge = ruling.as_ref().map(|ruling| &ruling.edge);
     let attempt = rows::get(row, "attempt")?;
     let why = rows::get::<Option<&str>>(row, "reason")?.is_some();
-    Ok(Claim {
+    Ok(DeliveryClaim {
         tenant: rows::parse(row, "tenant")?,
         handoff_id: rows::parse(row, "handoff_id")?,
         task_id: rows::parse(row, "task_id")?,
@@ -230,7 +226,7 @@ fn claimed(row: &PgRow) -> Result<Claim> {
         attempt,
         fencing_token: rows::get(row, "fencing_token")?,
         idempotent: rows::get(row, "idempotent")?,
-        unsettled: Claim::follows_unsettled(attempt, rows::get(row, "attempts")?, why),
+        unsettled: DeliveryClaim::follows_unsettled(attempt, rows::get(row, "attempts")?, why),
         busy: rows::get(row, "busy")?,
         deadline_at: rows::get::<Option<i64>>(row, "deadline_at")?.map(Micros),
         to_person: ruling.as_ref().is_some_and(|ruling| ruling.is_to_person()),
@@ -239,6 +235,8 @@ fn claimed(row: &PgRow) -> Result<Claim> {
         traceparent: rows::get(row, "traceparent")?,
         tracestate: rows::get(row, "tracestate")?,
         span: rows::get(row, "span")?,
+        context: rows::context(row)?,
+        compressed: rows::get::<Option<&str>>(row, "sent_id")?.is_some(),
         body: body.into(),
         personal,
     })

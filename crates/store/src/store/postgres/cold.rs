@@ -159,6 +159,9 @@ impl ColdStore for PostgresStore {
                c.content_id IN (SELECT h.content_id FROM handoffs AS h \
                  WHERE h.tenant = $1 AND h.status IN ('PENDING', 'ACCEPTED') \
                    AND h.content_id IS NOT NULL) \
+               OR c.content_id IN (SELECT h.sent_id FROM handoffs AS h \
+                 WHERE h.tenant = $1 AND h.status IN ('PENDING', 'ACCEPTED') \
+                   AND h.sent_id IS NOT NULL) \
                OR EXISTS (SELECT 1 FROM dead_letters AS d WHERE d.tenant = $1 \
                  AND d.handoff_id = r.handoff_id AND d.status = 'OPEN') \
                OR EXISTS (SELECT 1 FROM tasks AS t WHERE t.tenant = $1 \

@@ -4,13 +4,12 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use sqlx::postgres::{PgConnectOptions, PgConnection, PgPool, PgPoolOptions, PgSslMode, Postgres};
-use sqlx::{ConnectOptions, Connection, Transaction};
+use sqlx::postgres::{PgConnectOptions, PgConnection, PgPool, PgPoolOptions, PgSslMode};
+use sqlx::{ConnectOptions, Connection};
 use tokio::time::Instant;
 
 use super::PostgresOptions;
 use super::failure::failed;
-use super::statistics::PlanCaching;
 use crate::store::{Result, StoreError};
 
 /// Statement timeout of the session; a statement that takes longer is stuck.
@@ -20,15 +19,8 @@ const STATEMENT_TIMEOUT: Duration = Duration::from_secs(30);
 /// only a broker that hangs or is cut off comes near; its locks are then freed.
 const IDLE_IN_TRANSACTION_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A TLS record holds 16 KiB at most (RFC 8446 §5.1); the statement's own text, of which only the name is
-/// sent again, and what was estimated too low have to fit as well.
-const TLS_STATEMENT: usize = 12 * 1024;
-
-/// Bounds what the driver and the server keep of one statement.
-const PLAIN_STATEMENT: usize = 512 * 1024;
-
 /// How long a connection may be unused before it is tried: the pool mends itself once the server is back.
-const TRIED_AFTER: Duration = Duration::from_secs(1);
+pub(super) const TRIED_AFTER: Duration = Duration::from_secs(1);
 
 /// Parses a URL; `what` names it in an error.
 pub(super) fn parse(url: &str, what: &str) -> Result<PgConnectOptions> {
@@ -65,44 +57,8 @@ pub(super) async fn settle(url: &str, what: &str, patience: Duration) -> Result<
     }
 }
 
-/// Begins a transaction. A connection that broke since its last use fails at its `BEGIN`, which is then repeated on
-/// another one.
-pub(super) async fn begin(
-    pool: &PgPool,
-    doubt: &PoolHealth,
-    plans: PlanCaching,
-) -> Result<Transaction<'static, Postgres>> {
-    let begin = match plans {
-        PlanCaching::Fitted => "BEGIN ISOLATION LEVEL READ COMMITTED",
-        PlanCaching::Kept => {
-            "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL plan_cache_mode = force_generic_plan"
-        }
-    };
-    match pool.begin_with(begin).await {
-        Ok(tx) => Ok(tx),
-        Err(err @ (sqlx::Error::PoolTimedOut | sqlx::Error::PoolClosed)) => Err(failed(err)),
-        Err(err) => match failed(err) {
-            StoreError::Unavailable(_) => {
-                doubt.raise();
-                pool.begin_with(begin).await.map_err(failed)
-            }
-            err => Err(err),
-        },
-    }
-}
-
 fn is_open(mode: PgSslMode) -> bool {
     matches!(mode, PgSslMode::Prefer | PgSslMode::Allow)
-}
-
-/// How large a statement to the server may be, roughly. Without `TCP_NODELAY`, which the driver does not set,
-/// what is sent in several writes waits for the acknowledgement of the first, which a server delays by
-/// 40 ms; and each TLS record is a write. So over TLS a statement is kept to one record of 16 KiB.
-pub(super) async fn statement_bytes(pool: &PgPool) -> Result<usize> {
-    let encrypted =
-        "SELECT coalesce((SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()), true)";
-    let encrypted: bool = sqlx::query_scalar(encrypted).fetch_one(pool).await.map_err(failed)?;
-    Ok(if encrypted { TLS_STATEMENT } else { PLAIN_STATEMENT })
 }
 
 /// The time at which a connection was last found broken: connections unused since may be broken too.
@@ -119,15 +75,16 @@ impl PoolHealth {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
     }
 
-    fn covers(&self, idle: Duration) -> bool {
+    pub(super) fn covers(&self, idle: Duration) -> bool {
         idle >= self.0.lock().unwrap_or_else(PoisonError::into_inner).elapsed()
     }
 }
 
-/// Opens a pool. `messages` is the lowest level of server messages.
+/// Opens a pool of at most `most` connections. `messages` is the lowest level of server messages.
 pub(super) async fn pool(
     connect: &PgConnectOptions,
     options: &PostgresOptions,
+    most: u32,
     messages: &'static str,
     doubt: &PoolHealth,
 ) -> Result<PgPool> {
@@ -135,7 +92,7 @@ pub(super) async fn pool(
     // Between two databases, what ends a batch that one of them lost must not fail of a stale connection.
     let tried_after = if options.audit_url.is_some() { Duration::ZERO } else { TRIED_AFTER };
     PgPoolOptions::new()
-        .max_connections(options.max_connections)
+        .max_connections(most)
         .acquire_timeout(options.acquire_timeout)
         // What was used a moment ago need not be tried again: that is a round trip for each transaction.
         .test_before_acquire(false)
@@ -155,21 +112,25 @@ pub(super) async fn pool(
 }
 
 /// Settles what the server's configuration or the role's settings might have otherwise. SET and not
-/// start-up options, which poolers refuse.
+/// start-up options, which poolers refuse. `messages` is the lowest level of server messages.
 ///
 /// Every statement here goes by an index, from a few keys to their rows. Plans are cached from when
 /// the tables were small or the outbox empty, and a hash over a whole table that was right then is
 /// kept while the table grows: nested loops over indexes are never far from the best, and stay. So does
 /// none of them read a table once and compare each of its rows with each key, which a planner without
 /// statistics takes for cheap.
-async fn prepare(connection: &mut PgConnection, messages: &str) -> sqlx::Result<()> {
-    let sql = format!(
+pub(super) fn settings(messages: &str) -> String {
+    format!(
         "SET synchronous_commit = on; SET statement_timeout = {}; \
          SET idle_in_transaction_session_timeout = {}; SET client_min_messages = {messages}; \
          SET jit = off; SET enable_seqscan = off; SET enable_hashjoin = off; \
          SET enable_mergejoin = off; SET enable_material = off",
         STATEMENT_TIMEOUT.as_millis(),
         IDLE_IN_TRANSACTION_TIMEOUT.as_millis(),
-    );
-    sqlx::raw_sql(sqlx::AssertSqlSafe(sql)).execute(connection).await.map(|_| ())
+    )
+}
+
+async fn prepare(connection: &mut PgConnection, messages: &str) -> sqlx::Result<()> {
+    let sql = sqlx::AssertSqlSafe(settings(messages));
+    sqlx::raw_sql(sql).execute(connection).await.map(|_| ())
 }

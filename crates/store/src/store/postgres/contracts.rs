@@ -2,15 +2,16 @@
 
 use async_trait::async_trait;
 use sqlx::AssertSqlSafe;
-use sqlx::postgres::PgConnection;
 
 use super::batch::{CONTRACTS, REPEATS, Sql, bind};
+use super::call::Call;
 use super::failure::failed;
-use super::transact::{AbsentRows, fetch};
+use super::transact::{AbsentRows, Loaded};
+use super::writes::some;
 use super::{PostgresStore, answered, rows};
 use crate::store::contracts::{ContractRow, ContractStore, RepeatRow};
 use crate::store::rows::CONTRACT;
-use crate::store::{BatchState, Needs, Result, Writes};
+use crate::store::{Needs, Result, Writes};
 use handoffd_core::domain::ids::{Micros, TenantId};
 
 static CONTRACTS_LOAD: Sql = Sql::new(|| CONTRACTS.select());
@@ -19,42 +20,30 @@ static REPEATS_LOAD: Sql = Sql::new(|| REPEATS.select_locked());
 static REPEATS_INSERT: Sql = Sql::new(|| REPEATS.insert(1));
 static REPEATS_UPDATE: Sql = Sql::new(|| REPEATS.update());
 
-/// Loads a batch's rows; existing dedupe rows are locked.
-pub(super) async fn load(
-    tx: &mut PgConnection,
-    needs: &Needs,
-    state: &mut BatchState,
-) -> Result<()> {
+/// The loads of a batch's rows; existing dedupe rows are locked.
+pub(super) fn loads(needs: &Needs) -> Vec<(Loaded, Call)> {
+    let mut loads = Vec::new();
     if !needs.contracts.is_empty() {
-        let query = sqlx::query(CONTRACTS_LOAD.as_str());
-        let query =
-            bind!(query, needs.contracts, |key| key.0.as_str(), key.1.as_str(), key.2.as_str());
-        for row in fetch(tx, query).await? {
-            let row = rows::contract(&row)?;
-            state.contracts.insert(row.key(), row);
-        }
+        let call = Call::new(CONTRACTS_LOAD.as_str());
+        let call =
+            bind!(call, needs.contracts, |key| key.0.as_str(), key.1.as_str(), key.2.as_str());
+        loads.push((Loaded::Contracts, call));
     }
     if !needs.repeats.is_empty() {
-        let query = sqlx::query(REPEATS_LOAD.as_str());
-        let query = bind!(query, needs.repeats, |key| key.0.as_str(), key.1.as_str());
-        for row in fetch(tx, query).await? {
-            let row = rows::repeat(&row)?;
-            state.repeats.insert((row.tenant.clone(), row.key.clone()), row);
-        }
+        let call = Call::new(REPEATS_LOAD.as_str());
+        let call = bind!(call, needs.repeats, |key| key.0.as_str(), key.1.as_str());
+        loads.push((Loaded::Repeats, call));
     }
-    Ok(())
+    loads
 }
 
 /// Writes a batch's changes. An unseen dedupe value could not be locked: it is inserted plainly, so that of two
 /// brokers with the same value the second conflicts, and then sees the first.
-pub(super) async fn write(
-    tx: &mut PgConnection,
-    writes: &Writes,
-    absent: &AbsentRows,
-) -> Result<()> {
+pub(super) fn calls(writes: &Writes, absent: &AbsentRows) -> Vec<Call> {
+    let mut calls = Vec::new();
     if !writes.contracts.is_empty() {
-        let query = bind!(
-            sqlx::query(CONTRACTS_INSERT.as_str()),
+        calls.push(bind!(
+            Call::new(CONTRACTS_INSERT.as_str()),
             writes.contracts,
             |row| row.tenant.as_str(),
             row.id.as_str(),
@@ -64,26 +53,22 @@ pub(super) async fn write(
             row.source.as_str(),
             row.target.as_str(),
             row.created_at.0,
-        );
-        query.execute(&mut *tx).await.map_err(failed)?;
+        ));
     }
     let (new, known): (Vec<_>, Vec<_>) =
         writes.repeats.iter().partition(|(key, _)| absent.repeats.contains(key));
-    for (sql, rows) in [(&REPEATS_INSERT, new), (&REPEATS_UPDATE, known)] {
-        let rows: Vec<&RepeatRow> = rows.into_iter().map(|(_, row)| row).collect();
-        if !rows.is_empty() {
-            let query = bind!(
-                sqlx::query(sql.as_str()),
-                rows,
-                |row| row.tenant.as_str(),
-                row.key.as_str(),
-                row.handoff_id.to_string(),
-                row.seen_at.0,
-            );
-            query.execute(&mut *tx).await.map_err(failed)?;
-        }
-    }
-    Ok(())
+    let bound = |(sql, rows): (&'static Sql, Vec<(_, &RepeatRow)>)| {
+        bind!(
+            Call::new(sql.as_str()),
+            rows,
+            |row| row.1.tenant.as_str(),
+            row.1.key.as_str(),
+            row.1.handoff_id.to_string(),
+            row.1.seen_at.0,
+        )
+    };
+    calls.extend(some([(&REPEATS_INSERT, new), (&REPEATS_UPDATE, known)]).map(bound));
+    calls
 }
 
 #[async_trait]

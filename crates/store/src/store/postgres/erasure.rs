@@ -1,14 +1,20 @@
 //! Erasure, access and legal hold: their part of a batch, reads, and vacuum.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
+use std::sync::Arc;
 
 use sqlx::postgres::{PgConnectOptions, PgConnection, PgPool, PgRow, Postgres};
-use sqlx::{AssertSqlSafe, ConnectOptions, Connection, QueryBuilder, Row};
+use sqlx::{AssertSqlSafe, ConnectOptions, Connection, QueryBuilder};
+use tokio_postgres::Row;
+use tokio_postgres::types::FromSql;
 
-use super::batch::{ERASURES as ERASURES_TABLE, HOLDS as HOLDS_TABLE, Sql, bind, column};
+use super::batch::{
+    ERASURES as ERASURES_TABLE, HOLDS as HOLDS_TABLE, Sql, bind, column as pool_column,
+};
+use super::call::Call;
 use super::failure::failed;
-use super::{PostgresStore, rows};
-use crate::fault::{self, Step};
+use super::session::{Sessions, Tx};
+use super::{PostgresStore, rows, session_rows};
 use crate::store::erasure::{
     ERASED_CHECKPOINT, ErasureKey, ErasureNeeds, ErasurePage, ErasureRow, ErasureState,
     ErasureWrite, HoldKey, HoldRow, PageNeed, PurgeNeed, PurgePage, ScrubOutcome, SubjectDatum,
@@ -34,10 +40,10 @@ static ERASURES_UPSERT: Sql = Sql::new(|| ERASURES_TABLE.upsert(1));
 /// Loads subjects, erasures and holds. The tenants' rows are locked first, before anything else of the batch: commits
 /// during the wait are seen by the later statements, so a hold and a page of an erasure always see each other.
 ///
-/// `log` is the pool of a separate log database.
+/// `log` has the connections to a separate log database.
 pub(super) async fn load(
-    tx: &mut PgConnection,
-    log: Option<&PgPool>,
+    tx: &mut Tx,
+    log: Option<&Arc<Sessions>>,
     needs: &ErasureNeeds,
 ) -> Result<ErasureState> {
     let mut state = ErasureState::default();
@@ -46,11 +52,8 @@ pub(super) async fn load(
         return Ok(state);
     }
     let names: Vec<&str> = tenants.into_iter().map(TenantId::as_str).collect();
-    sqlx::query("SELECT tenant FROM tenants WHERE tenant = ANY($1) ORDER BY tenant FOR UPDATE")
-        .bind(names)
-        .fetch_all(&mut *tx)
-        .await
-        .map_err(failed)?;
+    let sql = "SELECT tenant FROM tenants WHERE tenant = ANY($1) ORDER BY tenant FOR UPDATE";
+    tx.fetch(Call::new(sql).bind(names)).await?;
     for subject in &needs.subjects {
         state.subjects.insert(subject.clone(), known(tx, subject).await?);
     }
@@ -63,8 +66,9 @@ pub(super) async fn load(
         state.purges.insert(tenant.clone(), purge_page(tx, log, tenant, *need).await?);
     }
     for key in &needs.holds {
-        if let Some(row) = one(&mut *tx, &hold_by_id(), &key.0, &key.1).await? {
-            state.holds.insert(key.clone(), rows::hold(&row)?);
+        let call = Call::new(hold_by_id()).bind(key.0.as_str()).bind(key.1.as_str());
+        if let Some(row) = tx.fetch(call).await?.first() {
+            state.holds.insert(key.clone(), session_rows::hold(row)?);
         }
     }
     Ok(state)
@@ -73,41 +77,83 @@ pub(super) async fn load(
 /// The expired data of the records from a leaf index on. Records of that age are in the log already, also with a
 /// separate log database.
 async fn purge_page(
-    tx: &mut PgConnection,
-    log: Option<&PgPool>,
+    tx: &mut Tx,
+    log: Option<&Arc<Sessions>>,
     tenant: &TenantId,
     need: PurgeNeed,
 ) -> Result<PurgePage> {
-    let query = sqlx::query(
+    let call = Call::new(
         "SELECT leaf_index, kind, recorded_at, task_id, handoff_id, content_id FROM audit.records \
          WHERE tenant = $1 AND leaf_index >= $2 AND leaf_index < $2 + $3 ORDER BY leaf_index",
     );
-    let query = query.bind(tenant.as_str()).bind(need.from).bind(need.limit);
-    let found = match log {
-        Some(log) => query.fetch_all(log).await,
-        None => query.fetch_all(&mut *tx).await,
-    }
-    .map_err(failed)?;
-    let mut old = ExpiredPage::new(need, found.iter().map(rows::aged).collect::<Result<_>>()?);
+    let call = call.bind(tenant.as_str()).bind(need.from).bind(need.limit);
+    let found = of_log(tx, log, call).await?;
+    let mut old =
+        ExpiredPage::new(need, found.iter().map(session_rows::aged).collect::<Result<_>>()?);
     let named: Vec<String> =
         old.records.iter().filter_map(|record| Some(record.content?.to_string())).collect();
-    let kept: HashSet<String> = sqlx::query_scalar(
-        "SELECT content_id FROM contents \
-         WHERE tenant = $1 AND content_id = ANY($2) AND salt IS NOT NULL",
-    )
-    .bind(tenant.as_str())
-    .bind(&named)
-    .fetch_all(&mut *tx)
-    .await
-    .map_err(failed)?
-    .into_iter()
-    .collect();
+    let kept = kept_contents(tx, tenant, &named).await?;
     for record in &mut old.records {
         record.content = record.content.filter(|id| kept.contains(&id.to_string()));
     }
     let tasks: Vec<String> = old.tasks().iter().map(TaskId::to_string).collect();
-    let mut beside = PurgeContext::default();
-    let held = sqlx::query(
+    let mut beside =
+        PurgeContext { held: held_tasks(tx, tenant, &tasks).await?, ..PurgeContext::default() };
+    let leaves: Vec<i64> = old.records.iter().map(|record| record.leaf_index).collect();
+    let call = Call::new(
+        "SELECT p.leaf_index, p.ordinal::bigint AS ordinal, EXISTS (SELECT 1 FROM legal_holds AS l \
+           WHERE l.tenant = p.tenant AND l.subject_id = p.subject_id AND l.released_at IS NULL) AS held \
+         FROM personal_data AS p WHERE p.tenant = $1 AND p.salt IS NOT NULL \
+           AND p.leaf_index = ANY($2) ORDER BY p.leaf_index, p.ordinal",
+    )
+    .bind(tenant.as_str())
+    .bind(leaves);
+    let data = tx.fetch(call).await?;
+    for row in &data {
+        beside.data.push((session_rows::slot(row)?, session_rows::get(row, "held")?));
+    }
+    let call = Call::new(
+        "SELECT r.content_id, r.leaf_index, r.recorded_at FROM UNNEST($2::text[]) AS t(task_id) \
+         JOIN audit.records AS r ON r.tenant = $1 AND r.task_id = t.task_id \
+         WHERE r.content_id = ANY($3) ORDER BY r.leaf_index",
+    );
+    let call = call.bind(tenant.as_str()).bind(tasks.clone()).bind(named);
+    let sharing = of_log(tx, log, call).await?;
+    for row in &sharing {
+        beside.sharing.push(session_rows::sharing(row)?);
+    }
+    let free: Vec<String> = old.tasks().difference(&beside.held).map(TaskId::to_string).collect();
+    let call = Call::new(
+        "SELECT c.task_id, c.execution_id, c.seq FROM UNNEST($2::text[]) AS t(task_id) \
+         JOIN checkpoints AS c ON c.tenant = $1 AND c.task_id = t.task_id \
+         WHERE c.created_at < $3 AND length(c.salt) > 0 LIMIT $4",
+    )
+    .bind(tenant.as_str())
+    .bind(free)
+    .bind(need.before.0)
+    .bind(CHECKPOINTS);
+    let saved = tx.fetch(call).await?;
+    for row in &saved {
+        beside.checkpoints.push(session_rows::saved(row)?);
+    }
+    Ok(put_together(need, old, beside))
+}
+
+/// Which of these contents are not erased.
+async fn kept_contents(
+    tx: &mut Tx,
+    tenant: &TenantId,
+    named: &[String],
+) -> Result<HashSet<String>> {
+    let sql = "SELECT content_id FROM contents \
+         WHERE tenant = $1 AND content_id = ANY($2) AND salt IS NOT NULL";
+    let kept = tx.fetch(Call::new(sql).bind(tenant.as_str()).bind(named.to_vec())).await?;
+    kept.iter().map(|row| session_rows::get(row, "content_id")).collect()
+}
+
+/// Which of these tasks keep their data: open, before a person, or under a legal hold.
+async fn held_tasks(tx: &mut Tx, tenant: &TenantId, tasks: &[String]) -> Result<BTreeSet<TaskId>> {
+    let call = Call::new(
         "SELECT t.task_id FROM UNNEST($2::text[]) AS t(task_id) WHERE \
            EXISTS (SELECT 1 FROM handoffs AS h WHERE h.tenant = $1 AND h.task_id = t.task_id \
              AND h.status IN ('PENDING', 'ACCEPTED')) \
@@ -123,113 +169,45 @@ async fn purge_page(
                UNION ALL SELECT handoff_id, task_id FROM dead_letters WHERE tenant = $1) AS said \
                ON said.handoff_id = p.handoff_id \
              WHERE l.tenant = $1 AND l.released_at IS NULL AND l.subject_id IS NOT NULL)",
-    )
-    .bind(tenant.as_str())
-    .bind(&tasks)
-    .fetch_all(&mut *tx)
-    .await
-    .map_err(failed)?;
-    for row in &held {
-        beside.held.insert(rows::parse(row, "task_id")?);
-    }
-    let leaves: Vec<i64> = old.records.iter().map(|record| record.leaf_index).collect();
-    let data = sqlx::query(
-        "SELECT p.leaf_index, p.ordinal::bigint AS ordinal, EXISTS (SELECT 1 FROM legal_holds AS l \
-           WHERE l.tenant = p.tenant AND l.subject_id = p.subject_id AND l.released_at IS NULL) AS held \
-         FROM personal_data AS p WHERE p.tenant = $1 AND p.salt IS NOT NULL \
-           AND p.leaf_index = ANY($2) ORDER BY p.leaf_index, p.ordinal",
-    )
-    .bind(tenant.as_str())
-    .bind(leaves)
-    .fetch_all(&mut *tx)
-    .await
-    .map_err(failed)?;
-    for row in &data {
-        beside.data.push((rows::slot(row)?, rows::get(row, "held")?));
-    }
-    let query = sqlx::query(
-        "SELECT r.content_id, r.leaf_index, r.recorded_at FROM UNNEST($2::text[]) AS t(task_id) \
-         JOIN audit.records AS r ON r.tenant = $1 AND r.task_id = t.task_id \
-         WHERE r.content_id = ANY($3) ORDER BY r.leaf_index",
     );
-    let query = query.bind(tenant.as_str()).bind(&tasks).bind(named);
-    let sharing = match log {
-        Some(log) => query.fetch_all(log).await,
-        None => query.fetch_all(&mut *tx).await,
+    let held = tx.fetch(call.bind(tenant.as_str()).bind(tasks.to_vec())).await?;
+    held.iter().map(|row| session_rows::parse(row, "task_id")).collect()
+}
+
+/// Reads the log, where it is.
+async fn of_log(tx: &mut Tx, log: Option<&Arc<Sessions>>, call: Call) -> Result<Vec<Row>> {
+    match log {
+        Some(log) => log.fetch(call).await,
+        None => tx.fetch(call).await,
     }
-    .map_err(failed)?;
-    for row in &sharing {
-        beside.sharing.push(rows::sharing(row)?);
-    }
-    let free: Vec<String> = old.tasks().difference(&beside.held).map(TaskId::to_string).collect();
-    let saved = sqlx::query(
-        "SELECT c.task_id, c.execution_id, c.seq FROM UNNEST($2::text[]) AS t(task_id) \
-         JOIN checkpoints AS c ON c.tenant = $1 AND c.task_id = t.task_id \
-         WHERE c.created_at < $3 AND length(c.salt) > 0 LIMIT $4",
-    )
-    .bind(tenant.as_str())
-    .bind(free)
-    .bind(need.before.0)
-    .bind(CHECKPOINTS)
-    .fetch_all(tx)
-    .await
-    .map_err(failed)?;
-    for row in &saved {
-        beside.checkpoints.push(rows::saved(row)?);
-    }
-    Ok(put_together(need, old, beside))
 }
 
-fn hold_by_id() -> String {
-    format!("SELECT {HOLD} FROM legal_holds WHERE tenant = $1 AND hold_id = $2")
+fn column<'r, T: FromSql<'r>>(found: &'r [Row], name: &str) -> Result<Vec<T>> {
+    found.iter().map(|row| session_rows::get(row, name)).collect()
 }
 
-fn erasure_by_id() -> String {
-    format!("SELECT {ERASURE} FROM erasures WHERE tenant = $1 AND erasure_id = $2")
-}
-
-async fn one<'e>(
-    executor: impl sqlx::Executor<'e, Database = Postgres>,
-    sql: &str,
-    tenant: &TenantId,
-    id: &str,
-) -> Result<Option<PgRow>> {
-    let query =
-        sqlx::query(AssertSqlSafe(sql.to_owned())).bind(tenant.as_str()).bind(id.to_owned());
-    query.fetch_optional(executor).await.map_err(failed)
-}
-
-async fn known(tx: &mut PgConnection, subject: &SubjectRef) -> Result<SubjectState> {
-    let held =
-        sqlx::query("SELECT count(*) FROM personal_data WHERE tenant = $1 AND subject_id = $2")
-            .bind(subject.tenant.as_str())
-            .bind(subject.id.as_str())
-            .fetch_one(&mut *tx)
-            .await
-            .map_err(failed)?
-            .get(0);
-    let sql = format!(
+async fn known(tx: &mut Tx, subject: &SubjectRef) -> Result<SubjectState> {
+    let count = Call::new(
+        "SELECT count(*) AS held FROM personal_data WHERE tenant = $1 AND subject_id = $2",
+    );
+    let latest = Call::new(format!(
         "SELECT {ERASURE} FROM erasures WHERE tenant = $1 AND subject_key = $2 \
          ORDER BY requested_at DESC, erasure_id DESC LIMIT 1"
-    );
-    let latest = sqlx::query(AssertSqlSafe(sql))
-        .bind(subject.tenant.as_str())
-        .bind(subject.key.as_slice())
-        .fetch_optional(&mut *tx)
-        .await
-        .map_err(failed)?;
-    let latest = latest.as_ref().map(rows::erasure).transpose()?;
-    let holds = holds(tx, &subject.tenant, &subject.key, Some(&subject.id)).await?;
+    ));
+    let calls = vec![
+        count.bind(subject.tenant.as_str()).bind(subject.id.as_str()),
+        latest.bind(subject.tenant.as_str()).bind(subject.key.as_slice()),
+        holds(&subject.tenant, &subject.key, Some(&subject.id)),
+    ];
+    let found = tx.fly(calls).await?;
+    let held = found[0].first().map_or(Ok(0), |row| session_rows::get(row, "held"))?;
+    let latest = found[1].first().map(session_rows::erasure).transpose()?;
+    let holds = found[2].iter().map(session_rows::hold).collect::<Result<_>>()?;
     Ok(SubjectState { held, holds, latest })
 }
 
 /// Holds that forbid erasing a subject: on the subject, or on a task with data of the subject.
-async fn holds(
-    tx: &mut PgConnection,
-    tenant: &TenantId,
-    key: &[u8; 32],
-    id: Option<&str>,
-) -> Result<Vec<HoldRow>> {
+fn holds(tenant: &TenantId, key: &[u8; 32], id: Option<&str>) -> Call {
     let sql = format!(
         "SELECT {HOLD} FROM legal_holds AS l WHERE tenant = $1 AND released_at IS NULL \
          AND (subject_key = $2 OR (task_id IS NOT NULL AND EXISTS ( \
@@ -242,31 +220,23 @@ async fn holds(
            WHERE p.subject_id = $3))) \
          ORDER BY placed_at, hold_id LIMIT $4"
     );
-    sqlx::query(AssertSqlSafe(sql))
-        .bind(tenant.as_str())
-        .bind(key.as_slice())
-        .bind(id)
-        .bind(HOLDS)
-        .fetch_all(tx)
-        .await
-        .map_err(failed)?
-        .iter()
-        .map(rows::hold)
-        .collect()
+    Call::new(sql).bind(tenant.as_str()).bind(key.as_slice()).bind(id).bind(HOLDS)
 }
 
 async fn page(
-    tx: &mut PgConnection,
-    log: Option<&PgPool>,
+    tx: &mut Tx,
+    log: Option<&Arc<Sessions>>,
     key: &ErasureKey,
     need: PageNeed,
 ) -> Result<Option<ErasurePage>> {
-    let row = one(&mut *tx, &erasure_by_id(), &key.0, &key.1.to_string()).await?;
-    let Some(row) = row.as_ref().map(rows::erasure).transpose()? else { return Ok(None) };
-    let holds = holds(tx, &key.0, &row.subject_key, row.subject_id.as_deref()).await?;
+    let call = Call::new(erasure_by_id()).bind(key.0.as_str()).bind(key.1.to_string());
+    let row = tx.fetch(call).await?.first().map(session_rows::erasure).transpose()?;
+    let Some(row) = row else { return Ok(None) };
+    let holds = tx.fetch(holds(&key.0, &row.subject_key, row.subject_id.as_deref())).await?;
+    let holds = holds.iter().map(session_rows::hold).collect::<Result<_>>()?;
     let mut page = ErasurePage { row, holds, data: vec![], contents: vec![], checkpoints: vec![] };
     let Some(subject) = &page.row.subject_id else { return Ok(Some(page)) };
-    let found = sqlx::query(
+    let call = Call::new(
         "SELECT leaf_index, ordinal::bigint AS ordinal, handoff_id FROM personal_data \
          WHERE tenant = $1 AND subject_id = $2 AND leaf_index < $3 \
          ORDER BY leaf_index, ordinal LIMIT $4",
@@ -274,12 +244,10 @@ async fn page(
     .bind(key.0.as_str())
     .bind(subject.as_str())
     .bind(need.upto)
-    .bind(need.limit)
-    .fetch_all(&mut *tx)
-    .await
-    .map_err(failed)?;
+    .bind(need.limit);
+    let found = tx.fetch(call).await?;
     for row in &found {
-        page.data.push((rows::slot(row)?, rows::parse_opt(row, "handoff_id")?));
+        page.data.push((session_rows::slot(row)?, session_rows::parse_opt(row, "handoff_id")?));
     }
     if page.row.scope == ErasureScope::Messages {
         let handoffs: Vec<String> =
@@ -293,21 +261,16 @@ async fn page(
 /// Contents of the handoffs' records, with every record of their tasks that shares them. Records are found by their
 /// tasks, which have an index.
 async fn contents(
-    tx: &mut PgConnection,
-    log: Option<&PgPool>,
+    tx: &mut Tx,
+    log: Option<&Arc<Sessions>>,
     tenant: &TenantId,
     handoffs: &[String],
     upto: i64,
 ) -> Result<Vec<(i64, ContentId)>> {
-    let tasks: Vec<String> = sqlx::query_scalar(
-        "SELECT DISTINCT task_id FROM handoffs WHERE tenant = $1 AND handoff_id = ANY($2)",
-    )
-    .bind(tenant.as_str())
-    .bind(handoffs)
-    .fetch_all(&mut *tx)
-    .await
-    .map_err(failed)?;
-    let query = sqlx::query_as(
+    let sql = "SELECT DISTINCT task_id FROM handoffs WHERE tenant = $1 AND handoff_id = ANY($2)";
+    let tasks = tx.fetch(Call::new(sql).bind(tenant.as_str()).bind(handoffs.to_vec())).await?;
+    let tasks: Vec<String> = column(&tasks, "task_id")?;
+    let call = Call::new(
         "WITH touched AS MATERIALIZED (SELECT UNNEST($1::text[]) AS task_id), \
          said AS MATERIALIZED (SELECT DISTINCT r.content_id FROM touched AS t \
            JOIN audit.records AS r ON r.tenant = $2 AND r.task_id = t.task_id \
@@ -316,56 +279,47 @@ async fn contents(
          JOIN audit.records AS r ON r.tenant = $2 AND r.task_id = t.task_id \
          WHERE r.content_id IN (SELECT content_id FROM said) ORDER BY r.leaf_index",
     );
-    let query = query.bind(tasks).bind(tenant.as_str()).bind(upto).bind(handoffs);
-    let found: Vec<(i64, String)> = match log {
-        // Below `upto` all can be read: the log's head was there when the erasure began.
-        Some(log) => query.fetch_all(log).await,
-        None => query.fetch_all(&mut *tx).await,
-    }
-    .map_err(failed)?;
-    sqlx::query(
+    let call = call.bind(tasks).bind(tenant.as_str()).bind(upto).bind(handoffs.to_vec());
+    // Below `upto` all can be read: the log's head was there when the erasure began.
+    let found = of_log(tx, log, call).await?;
+    let places: Vec<i64> = column(&found, "leaf_index")?;
+    let ids: Vec<String> = column(&found, "content_id")?;
+    let call = Call::new(
         "SELECT n.leaf_index, c.content_id FROM UNNEST($2::bigint[], $3::text[]) \
            AS n(leaf_index, content_id) \
          JOIN contents AS c ON c.tenant = $1 AND c.content_id = n.content_id \
          WHERE c.salt IS NOT NULL ORDER BY n.leaf_index",
     )
     .bind(tenant.as_str())
-    .bind(found.iter().map(|(leaf_index, _)| *leaf_index).collect::<Vec<_>>())
-    .bind(found.into_iter().map(|(_, id)| id).collect::<Vec<_>>())
-    .fetch_all(tx)
-    .await
-    .map_err(failed)?
-    .iter()
-    .map(|row| Ok((rows::get(row, "leaf_index")?, rows::parse(row, "content_id")?)))
-    .collect()
+    .bind(places)
+    .bind(ids);
+    let place =
+        |row| Ok((session_rows::get(row, "leaf_index")?, session_rows::parse(row, "content_id")?));
+    tx.fetch(call).await?.iter().map(place).collect()
 }
 
 async fn checkpoints(
-    tx: &mut PgConnection,
+    tx: &mut Tx,
     tenant: &TenantId,
     handoffs: &[String],
 ) -> Result<Vec<(TaskId, CheckpointRef)>> {
-    sqlx::query(
+    let call = Call::new(
         "SELECT DISTINCT c.task_id, c.execution_id, c.seq FROM handoffs AS h \
          JOIN checkpoints AS c ON c.tenant = h.tenant AND c.task_id = h.task_id \
            AND c.execution_id = h.checkpoint_execution AND c.seq = h.checkpoint_seq \
          WHERE h.tenant = $2 AND h.handoff_id = ANY($1) AND length(c.salt) > 0",
     )
-    .bind(handoffs)
-    .bind(tenant.as_str())
-    .fetch_all(tx)
-    .await
-    .map_err(failed)?
-    .iter()
-    .map(rows::saved)
-    .collect()
+    .bind(handoffs.to_vec())
+    .bind(tenant.as_str());
+    tx.fetch(call).await?.iter().map(session_rows::saved).collect()
 }
 
-/// Writes holds, erasures, and the removal of data.
-pub(super) async fn write(tx: &mut PgConnection, writes: &Writes) -> Result<()> {
+/// The statements that write holds and erasures, and remove data.
+pub(super) fn calls(writes: &Writes) -> Vec<Call> {
+    let mut calls = Vec::new();
     if !writes.holds.is_empty() {
-        let query = bind!(
-            sqlx::query(HOLDS_UPSERT.as_str()),
+        calls.push(bind!(
+            Call::new(HOLDS_UPSERT.as_str()),
             writes.holds,
             |row| row.1.tenant.as_str(),
             row.1.id.as_str(),
@@ -375,22 +329,18 @@ pub(super) async fn write(tx: &mut PgConnection, writes: &Writes) -> Result<()> 
             row.1.reason.as_str(),
             row.1.placed_at.0,
             row.1.released_at.map(|at| at.0),
-        );
-        query.execute(&mut *tx).await.map_err(failed)?;
+        ));
     }
     if !writes.erasures.is_empty() {
-        write_erasures(tx, writes).await?;
+        calls.push(erasures(writes));
     }
-    for gone in &writes.erased {
-        erase(tx, gone).await?;
-        fault::at(Step::EraseWritten);
-    }
-    Ok(())
+    calls.extend(writes.erased.iter().flat_map(erase));
+    calls
 }
 
-async fn write_erasures(tx: &mut PgConnection, writes: &Writes) -> Result<()> {
-    let query = bind!(
-        sqlx::query(ERASURES_UPSERT.as_str()),
+fn erasures(writes: &Writes) -> Call {
+    bind!(
+        Call::new(ERASURES_UPSERT.as_str()),
         writes.erasures,
         |row| row.1.tenant.as_str(),
         row.1.id.to_string(),
@@ -408,17 +358,17 @@ async fn write_erasures(tx: &mut PgConnection, writes: &Writes) -> Result<()> {
         row.1.requested_at.0,
         row.1.updated_at.0,
         row.1.completed_at.map(|at| at.0),
-    );
-    query.execute(tx).await.map_err(failed).map(|_| ())
+    )
 }
 
-async fn erase(tx: &mut PgConnection, gone: &ErasureWrite) -> Result<()> {
+fn erase(gone: &ErasureWrite) -> Vec<Call> {
     let leaves: Vec<i64> = gone.data.iter().map(|slot| slot.leaf_index).collect();
     let ordinals: Vec<i64> = gone.data.iter().map(|slot| slot.ordinal).collect();
     // Each row is looked up by its key (`OFFSET 0` keeps the planner from joining otherwise): of a table
     // that grew since it was analysed it believes that a tenant has a handful of rows, and would read
     // them all for each.
-    sqlx::query(
+    let mut calls = Vec::new();
+    let call = Call::new(
         "UPDATE personal_data AS p SET salt = NULL, bytes = NULL, subject_id = '' \
          FROM UNNEST($2::bigint[], $3::bigint[]) AS n(leaf_index, ordinal) \
          CROSS JOIN LATERAL (SELECT d.ctid FROM personal_data AS d WHERE d.tenant = $1 \
@@ -427,44 +377,40 @@ async fn erase(tx: &mut PgConnection, gone: &ErasureWrite) -> Result<()> {
     )
     .bind(gone.tenant.as_str())
     .bind(leaves)
-    .bind(ordinals)
-    .execute(&mut *tx)
-    .await
-    .map_err(failed)?;
+    .bind(ordinals);
+    calls.push(call);
     let handoffs: Vec<String> = gone.handoffs.iter().map(HandoffId::to_string).collect();
-    let sql = "UPDATE handoffs SET digest_salt = '', digest = '', tracestate = '' \
-               WHERE tenant = $1 AND handoff_id = ANY($2)";
-    change(tx, sql, &gone.tenant, handoffs.clone()).await?;
+    let sql = "UPDATE handoffs SET digest_salt = '', digest = '', tracestate = '', \
+               conversation_id = NULL WHERE tenant = $1 AND handoff_id = ANY($2)";
+    calls.extend(change(sql, &gone.tenant, handoffs.clone()));
     // A contract's dedupe key may name a personal value; its hash has no salt.
     let sql = "DELETE FROM contract_repeats WHERE tenant = $1 AND handoff_id = ANY($2)";
-    change(tx, sql, &gone.tenant, handoffs.clone()).await?;
+    calls.extend(change(sql, &gone.tenant, handoffs.clone()));
     if gone.words {
         // Only what is a code stays.
         let sql = "UPDATE handoffs SET reason = NULL \
                    WHERE tenant = $1 AND handoff_id = ANY($2) AND reason ~ '[^A-Z0-9_]'";
-        change(tx, sql, &gone.tenant, handoffs.clone()).await?;
+        calls.extend(change(sql, &gone.tenant, handoffs.clone()));
         let sql = "UPDATE dead_letters SET failures = '[]' \
                    WHERE tenant = $1 AND handoff_id = ANY($2)";
-        change(tx, sql, &gone.tenant, handoffs).await?;
+        calls.extend(change(sql, &gone.tenant, handoffs));
     }
     let contents: Vec<String> = gone.contents.iter().map(ContentId::to_string).collect();
     if !contents.is_empty() {
-        sqlx::query(
+        let call = Call::new(
             "UPDATE contents SET salt = NULL, bytes = NULL, purged_at = $3 \
              WHERE tenant = $1 AND content_id = ANY($2)",
         )
         .bind(gone.tenant.as_str())
         .bind(contents)
-        .bind(gone.purged_at.map(|at| at.0))
-        .execute(&mut *tx)
-        .await
-        .map_err(failed)?;
+        .bind(gone.purged_at.map(|at| at.0));
+        calls.push(call);
     }
     if gone.checkpoints.is_empty() {
-        return Ok(());
+        return calls;
     }
-    let query = bind!(
-        sqlx::query(
+    let call = bind!(
+        Call::new(
             "UPDATE checkpoints AS c SET salt = '', codec = 'raw', bytes = $4 \
              FROM UNNEST($1::text[], $2::text[], $3::bigint[]) AS n(task_id, execution_id, seq) \
              CROSS JOIN LATERAL (SELECT d.ctid FROM checkpoints AS d \
@@ -477,43 +423,23 @@ async fn erase(tx: &mut PgConnection, gone: &ErasureWrite) -> Result<()> {
         row.1.execution_id.to_string(),
         row.1.seq,
     );
-    let query = query.bind(ERASED_CHECKPOINT).bind(gone.tenant.as_str());
-    query.execute(tx).await.map_err(failed).map(|_| ())
+    calls.push(call.bind(ERASED_CHECKPOINT).bind(gone.tenant.as_str()));
+    calls
 }
 
-async fn change(
-    tx: &mut PgConnection,
-    sql: &'static str,
-    tenant: &TenantId,
-    keys: Vec<String>,
-) -> Result<()> {
-    if keys.is_empty() {
-        return Ok(());
-    }
-    let query = sqlx::query(sql).bind(tenant.as_str()).bind(keys);
-    query.execute(tx).await.map_err(failed).map(|_| ())
+fn change(sql: &'static str, tenant: &TenantId, keys: Vec<String>) -> Option<Call> {
+    (!keys.is_empty()).then(|| Call::new(sql).bind(tenant.as_str()).bind(keys))
 }
 
-/// Stores the leaf index of an erasure's final record.
-pub(super) async fn place(
-    tx: &mut PgConnection,
-    records: &[(&RecordDraft, &SealedRecord)],
-) -> Result<()> {
-    for (draft, sealed) in records {
-        let Some(facts) = &draft.erasure else { continue };
-        if draft.kind == RecordKind::ErasureCompleted {
-            sqlx::query(
-                "UPDATE erasures SET leaf_index = $1 WHERE tenant = $2 AND erasure_id = $3",
-            )
-            .bind(sealed.leaf_index)
-            .bind(draft.tenant.as_str())
-            .bind(facts.id.to_string())
-            .execute(&mut *tx)
-            .await
-            .map_err(failed)?;
-        }
-    }
-    Ok(())
+/// Store the leaf indexes of erasures' final records.
+pub(super) fn place_calls(drafts: &[RecordDraft], sealed: &[SealedRecord]) -> Vec<Call> {
+    let ended = drafts.iter().zip(sealed).filter_map(|(draft, sealed)| {
+        let facts = draft.erasure.as_ref()?;
+        let sql = "UPDATE erasures SET leaf_index = $1 WHERE tenant = $2 AND erasure_id = $3";
+        let call = Call::new(sql).bind(sealed.leaf_index).bind(draft.tenant.as_str());
+        (draft.kind == RecordKind::ErasureCompleted).then(|| call.bind(facts.id.to_string()))
+    });
+    ended.collect()
 }
 
 /// See [`crate::store::ErasureStore::list_held`]. The data's places, then the records there, then both with the
@@ -566,12 +492,12 @@ pub(super) async fn list_held(
         .bind(subject_id)
         .bind(after.leaf_index)
         .bind(after.ordinal)
-        .bind(column::<i64>(&records, "leaf_index")?)
-        .bind(column::<String>(&records, "kind")?)
-        .bind(column::<Vec<u8>>(&records, "record_hash")?)
-        .bind(column::<i64>(&records, "recorded_at")?)
-        .bind(column::<Option<String>>(&records, "task_id")?)
-        .bind(column::<Option<String>>(&records, "handoff_id")?)
+        .bind(pool_column::<i64>(&records, "leaf_index")?)
+        .bind(pool_column::<String>(&records, "kind")?)
+        .bind(pool_column::<Vec<u8>>(&records, "record_hash")?)
+        .bind(pool_column::<i64>(&records, "recorded_at")?)
+        .bind(pool_column::<Option<String>>(&records, "task_id")?)
+        .bind(pool_column::<Option<String>>(&records, "handoff_id")?)
         .bind(limit)
         .fetch_all(&store.pool)
         .await
@@ -579,6 +505,20 @@ pub(super) async fn list_held(
         .iter()
         .map(rows::held)
         .collect()
+}
+
+fn hold_by_id() -> String {
+    format!("SELECT {HOLD} FROM legal_holds WHERE tenant = $1 AND hold_id = $2")
+}
+
+fn erasure_by_id() -> String {
+    format!("SELECT {ERASURE} FROM erasures WHERE tenant = $1 AND erasure_id = $2")
+}
+
+async fn one(pool: &PgPool, sql: &str, tenant: &TenantId, id: &str) -> Result<Option<PgRow>> {
+    let query =
+        sqlx::query(AssertSqlSafe(sql.to_owned())).bind(tenant.as_str()).bind(id.to_owned());
+    query.fetch_optional(pool).await.map_err(failed)
 }
 
 /// See [`crate::store::ErasureStore::find_erasure`].

@@ -1,12 +1,13 @@
 //! Queries on events, subscriptions and cursors.
 
 use async_trait::async_trait;
-use sqlx::postgres::{PgConnection, PgPool, Postgres};
+use sqlx::postgres::{PgPool, Postgres};
 use sqlx::{AssertSqlSafe, QueryBuilder};
 
 use super::batch::{EVENT_DELIVERIES, EVENTS, SUBSCRIPTIONS, Sql, bind};
+use super::call::Call;
 use super::failure::failed;
-use super::joined::{JoinedStatement, StatementArguments, WriteMode};
+use super::joined::{JoinedStatement, WriteMode};
 use super::{PostgresStore, answered, rows};
 use crate::store::events::{
     CursorChange, CursorKey, CursorRow, CursorSettle, CursorWrite, DELIVERY_LOG, EventDeliveryRow,
@@ -30,14 +31,14 @@ const DELETED_AT_ONCE: i64 = 2_000;
 
 /// Writes a batch's events; after its records, for they name their places, and under the lock of their
 /// heads, which is what keeps places and commits in one order.
-pub(super) async fn write(
-    joined: &mut JoinedStatement<'_>,
+pub(super) fn write(
+    joined: &mut JoinedStatement,
     writes: &Writes,
     sealed: &[SealedRecord],
 ) -> Result<()> {
     let events = numbered(&writes.events, sealed)?;
     let data: Vec<_> = events.iter().map(|row| (row, json(&row.0.data))).collect();
-    let columns = |bound: StatementArguments, rows: &[(&(&Event, &SealedRecord, i32), String)]| {
+    let columns = |bound: Call, rows: &[(&(&Event, &SealedRecord, i32), String)]| {
         bind!(
             bound,
             rows,
@@ -55,20 +56,17 @@ pub(super) async fn write(
             row.1.as_str(),
         )
     };
-    joined.put(&EVENTS, WriteMode::Insert, &data, |(_, data)| data.len(), columns).await
+    joined.put(&EVENTS, WriteMode::Insert, &data, |(_, data)| data.len(), columns);
+    Ok(())
 }
 
 /// Writes subscriptions and cursors; a cursor may name the places of the batch's records.
-pub(super) async fn write_readers(
-    tx: &mut PgConnection,
-    writes: &Writes,
-    sealed: &[SealedRecord],
-) -> Result<()> {
-    write_subscriptions(tx, writes).await?;
+pub(super) fn reader_calls(writes: &Writes, sealed: &[SealedRecord]) -> Result<Vec<Call>> {
+    let mut calls = subscriptions(writes);
     for write in &writes.cursors {
-        write_cursor(tx, write, sealed).await?;
+        calls.extend(cursor(write, sealed)?);
     }
-    Ok(())
+    Ok(calls)
 }
 
 /// Serializes plain data, which cannot fail.
@@ -76,11 +74,12 @@ fn json(value: &impl serde::Serialize) -> String {
     serde_json::to_string(value).unwrap_or_default()
 }
 
-async fn write_subscriptions(tx: &mut PgConnection, writes: &Writes) -> Result<()> {
+fn subscriptions(writes: &Writes) -> Vec<Call> {
+    let mut calls = Vec::new();
     let kept: Vec<&SubscriptionRow> = writes.subscriptions.values().flatten().collect();
     if !kept.is_empty() {
-        let query = bind!(
-            sqlx::query(SUBSCRIPTIONS_UPSERT.as_str()),
+        calls.push(bind!(
+            Call::new(SUBSCRIPTIONS_UPSERT.as_str()),
             kept,
             |row| row.tenant.as_str(),
             row.id.to_string(),
@@ -88,33 +87,27 @@ async fn write_subscriptions(tx: &mut PgConnection, writes: &Writes) -> Result<(
             row.secrets.as_str(),
             row.created_at.0,
             row.updated_at.0,
-        );
-        query.execute(&mut *tx).await.map_err(failed)?;
+        ));
     }
     let gone: Vec<_> =
         writes.subscriptions.iter().filter(|(_, row)| row.is_none()).map(|(key, _)| key).collect();
     if !gone.is_empty() {
-        let query = sqlx::query(SUBSCRIPTIONS_DELETE.as_str());
-        let query = bind!(query, gone, |key| key.0.as_str(), key.1.to_string());
-        query.execute(&mut *tx).await.map_err(failed)?;
+        let call = Call::new(SUBSCRIPTIONS_DELETE.as_str());
+        calls.push(bind!(call, gone, |key| key.0.as_str(), key.1.to_string()));
     }
-    Ok(())
+    calls
 }
 
-async fn write_cursor(
-    tx: &mut PgConnection,
-    write: &CursorWrite,
-    sealed: &[SealedRecord],
-) -> Result<()> {
+fn cursor(write: &CursorWrite, sealed: &[SealedRecord]) -> Result<Vec<Call>> {
     let (tenant, subscriber) = (write.key.0.as_str(), write.key.1.to_string());
-    let query = match &write.change {
+    let call = match &write.change {
         CursorChange::Start => {
             let at = write.start(sealed)?;
             let audience = match &write.key.1 {
                 Subscriber::Agent(agent) => Some(agent.as_str()),
                 Subscriber::Subscription(_) => None,
             };
-            sqlx::query(
+            Call::new(
                 "INSERT INTO event_cursors AS c (tenant, subscriber, audience, leaf_index, \
                    ordinal, active, broker, lease_until, next_at, failures, failing_since, attempts) \
                  VALUES ($1, $2, $3, $4, $5, true, NULL, 0, 0, 0, NULL, 0) \
@@ -128,7 +121,7 @@ async fn write_cursor(
             .bind(at.leaf_index)
             .bind(at.ordinal)
         }
-        CursorChange::Rewind(at) => sqlx::query(
+        CursorChange::Rewind(at) => Call::new(
             "UPDATE event_cursors SET leaf_index = $3, ordinal = $4, next_at = 0, broker = NULL, \
                lease_until = 0, failures = 0, failing_since = NULL WHERE tenant = $1 AND subscriber = $2",
         )
@@ -136,7 +129,7 @@ async fn write_cursor(
         .bind(subscriber)
         .bind(at.leaf_index)
         .bind(at.ordinal),
-        CursorChange::Active(active) => sqlx::query(
+        CursorChange::Active(active) => Call::new(
             "UPDATE event_cursors SET active = $3, next_at = 0, failures = 0, \
                failing_since = NULL WHERE tenant = $1 AND subscriber = $2",
         )
@@ -144,18 +137,14 @@ async fn write_cursor(
         .bind(subscriber)
         .bind(*active),
         CursorChange::Remove => {
-            sqlx::query("DELETE FROM event_deliveries WHERE tenant = $1 AND subscriber = $2")
-                .bind(tenant)
-                .bind(subscriber.as_str())
-                .execute(&mut *tx)
-                .await
-                .map_err(failed)?;
-            sqlx::query("DELETE FROM event_cursors WHERE tenant = $1 AND subscriber = $2")
-                .bind(tenant)
-                .bind(subscriber)
+            let own = |sql: &'static str| Call::new(sql).bind(tenant).bind(subscriber.as_str());
+            return Ok(vec![
+                own("DELETE FROM event_deliveries WHERE tenant = $1 AND subscriber = $2"),
+                own("DELETE FROM event_cursors WHERE tenant = $1 AND subscriber = $2"),
+            ]);
         }
     };
-    query.execute(tx).await.map_err(failed).map(|_| ())
+    Ok(vec![call])
 }
 
 async fn settle(
@@ -392,6 +381,16 @@ impl EventStore for PostgresStore {
             .iter()
             .map(|row| Ok((rows::parse(row, "tenant")?, rows::parse(row, "subscriber")?)))
             .collect()
+        })
+        .await
+    }
+
+    async fn has_cursors(&self) -> Result<bool> {
+        answered(async {
+            sqlx::query_scalar("SELECT EXISTS (SELECT 1 FROM event_cursors WHERE active)")
+                .fetch_one(&self.pool)
+                .await
+                .map_err(failed)
         })
         .await
     }

@@ -26,6 +26,29 @@ pub(super) fn failed(err: sqlx::Error) -> StoreError {
     }
 }
 
+/// Maps an error of the write path's driver or of the server.
+#[expect(clippy::needless_pass_by_value, reason = "maps an error")]
+pub(super) fn broken(err: tokio_postgres::Error) -> StoreError {
+    if let Some(err) = err.as_db_error() {
+        return judge(err.code().code(), err.constraint().or_else(|| err.table()));
+    }
+    // The driver tells its own kinds apart by their texts alone; those of a connection are all that can pass.
+    match err.to_string() {
+        text if text.starts_with("error serializing") || text.starts_with("expected ") => {
+            StoreError::Refused("the driver cannot do this".to_owned())
+        }
+        text if text.starts_with("error deserializing") || text.starts_with("invalid ") => {
+            StoreError::Refused(text)
+        }
+        text if text.starts_with("authentication") => StoreError::Refused(text),
+        // What the operating system or the handshake says, never a value.
+        text => StoreError::Unavailable(match std::error::Error::source(&err) {
+            Some(source) => format!("{text}: {source}"),
+            None => text,
+        }),
+    }
+}
+
 /// Maps a SQLSTATE (PostgreSQL manual, appendix A).
 fn judge(code: &str, place: Option<&str>) -> StoreError {
     let text = match place {

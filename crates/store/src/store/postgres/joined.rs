@@ -1,18 +1,17 @@
 //! A batch's writes as one statement over many tables: each table's rows are a part of one `WITH`, so that a batch
-//! takes one round trip.
+//! takes one message.
 //!
 //! The parts of a statement see the same snapshot and not each other, and the server chooses their order: they must
-//! not touch the same row. A statement that grows too large is sent, and another begun.
+//! not touch the same row. A statement that grows too large ends, and another begins.
 
 use std::fmt::Write as _;
 
-use sqlx::error::BoxDynError;
-use sqlx::postgres::{PgArguments, PgConnection, Postgres};
-use sqlx::{Arguments, AssertSqlSafe, Encode, Type};
-
 use super::batch::BatchTable;
-use super::failure::failed;
-use crate::store::{Result, StoreError};
+use super::call::Call;
+
+/// Approximate limit of a statement's bytes, of what the driver and the server keep of it at once. A single row may
+/// exceed it.
+const STATEMENT: usize = 512 * 1024;
 
 /// The operation on a part's rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,34 +23,17 @@ pub(super) enum WriteMode {
     /// Updates all but these columns. A missing row is a defect of the plan, as rows are locked and never
     /// deleted, so a retry would not help.
     Update(&'static [&'static str]),
-    /// Deletes by key.
     Delete,
 }
 
-/// Values of a statement's parameters, in order: one array for each column.
-#[derive(Default)]
-pub(super) struct StatementArguments {
-    values: PgArguments,
-    failed: Option<BoxDynError>,
-}
-
-impl StatementArguments {
-    pub(super) fn bind<'t, T: Encode<'t, Postgres> + Type<Postgres>>(mut self, value: T) -> Self {
-        if let Err(err) = self.values.add(value) {
-            self.failed.get_or_insert(err);
-        }
-        self
-    }
-}
-
-/// A statement under construction, with its connection.
-pub(super) struct JoinedStatement<'c> {
-    connection: &'c mut PgConnection,
-    /// Approximate limit of a statement's row bytes; a single row may exceed it.
+/// A batch's writes under construction.
+pub(super) struct JoinedStatement {
+    /// Approximate limit of a statement's row bytes.
     limit: usize,
     room: usize,
-    bound: StatementArguments,
+    bound: Call,
     parts: Vec<StatementPart>,
+    full: Vec<Call>,
 }
 
 struct StatementPart {
@@ -60,36 +42,34 @@ struct StatementPart {
     sought: Option<(&'static str, usize)>,
 }
 
-impl<'c> JoinedStatement<'c> {
-    pub(super) fn new(connection: &'c mut PgConnection, limit: usize) -> Self {
-        Self {
-            connection,
-            limit,
-            room: limit,
-            bound: StatementArguments::default(),
-            parts: Vec::new(),
-        }
+impl JoinedStatement {
+    pub(super) fn new() -> Self {
+        Self::limited(STATEMENT)
+    }
+
+    fn limited(limit: usize) -> Self {
+        Self { limit, room: limit, bound: Call::default(), parts: Vec::new(), full: Vec::new() }
     }
 
     /// Adds rows of one table. `bytes` is the size of a row without ids and numbers; `bind` binds one array for
     /// each column, for [`WriteMode::Delete`] of the key only.
-    pub(super) async fn put<T: Sync>(
+    pub(super) fn put<T>(
         &mut self,
         table: &BatchTable,
         how: WriteMode,
         rows: &[T],
         bytes: impl Fn(&T) -> usize,
-        bind: impl Fn(StatementArguments, &[T]) -> StatementArguments,
-    ) -> Result<()> {
+        bind: impl Fn(Call, &[T]) -> Call,
+    ) {
         let mut rest = rows;
         while !rest.is_empty() {
             let (fit, left) = fitting(rest, self.room, |row| table.row_bytes() + bytes(row));
             if fit == 0 && !self.parts.is_empty() {
-                self.send().await?;
+                self.end();
                 continue;
             }
             let (now, later) = rest.split_at(fit.max(1));
-            let first = self.bound.values.len() + 1;
+            let first = self.bound.len() + 1;
             let text = match how {
                 WriteMode::Insert => table.insert(first),
                 WriteMode::Upsert => table.upsert(first),
@@ -102,33 +82,27 @@ impl<'c> JoinedStatement<'c> {
             self.room = left;
             rest = later;
             if !rest.is_empty() {
-                self.send().await?;
+                self.end();
             }
         }
-        Ok(())
     }
 
-    /// Sends the pending parts.
-    pub(super) async fn send(&mut self) -> Result<()> {
+    /// The statements, in order.
+    pub(super) fn calls(mut self) -> Vec<Call> {
+        self.end();
+        self.full
+    }
+
+    /// Ends the statement under construction.
+    fn end(&mut self) {
         let parts = std::mem::take(&mut self.parts);
-        let StatementArguments { values, failed: unbound } = std::mem::take(&mut self.bound);
+        let mut call = std::mem::take(&mut self.bound);
         self.room = self.limit;
-        if let Some(err) = unbound {
-            return Err(failed(sqlx::Error::Encode(err)));
+        if !parts.is_empty() {
+            call.text = text(&parts).into();
+            call.sought = parts.iter().filter_map(|part| part.sought).collect();
+            self.full.push(call);
         }
-        if parts.is_empty() {
-            return Ok(());
-        }
-        let query = sqlx::query_scalar_with(AssertSqlSafe(text(&parts)), values);
-        let counts: Vec<i64> = query.fetch_one(&mut *self.connection).await.map_err(failed)?;
-        for ((table, rows), count) in parts.iter().filter_map(|part| part.sought).zip(counts) {
-            if usize::try_from(count) != Ok(rows) {
-                return Err(StoreError::Refused(format!(
-                    "a row of {table} to be updated does not exist"
-                )));
-            }
-        }
-        Ok(())
     }
 }
 

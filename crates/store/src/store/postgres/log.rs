@@ -54,7 +54,6 @@ pub(super) async fn list_tenants(pool: &PgPool) -> Result<Vec<TenantId>> {
         .collect()
 }
 
-/// The log's head.
 pub(super) async fn find_head(pool: &PgPool, tenant: &TenantId) -> Result<Option<LogHead>> {
     sqlx::query(
         "SELECT tenant, log_id, size, hash, frontier FROM audit.log_heads WHERE tenant = $1",

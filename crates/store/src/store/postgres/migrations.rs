@@ -45,6 +45,10 @@ pub(super) const OPERATIONS: MigrationSet = &[
     (16, "latency", include_str!("../../../../../migrations/postgres/0016_latency.sql")),
     (17, "purge", include_str!("../../../../../migrations/postgres/0017_purge.sql")),
     (18, "returns", include_str!("../../../../../migrations/postgres/0018_returns.sql")),
+    (20, "narrow", include_str!("../../../../../migrations/postgres/0020_narrow.sql")),
+    (21, "context", include_str!("../../../../../migrations/postgres/0021_context.sql")),
+    (22, "questions", include_str!("../../../../../migrations/postgres/0022_questions.sql")),
+    (24, "streams", include_str!("../../../../../migrations/postgres/0024_streams.sql")),
 ];
 
 /// Migrations of a separate log database. A change of the schema `audit` above is repeated here.

@@ -14,10 +14,10 @@ use sqlx::{ConnectOptions, Connection};
 
 use crate::store::erasure::{ErasureKey, ErasureRow, HoldKey, HoldRow, ScrubOutcome, SubjectDatum};
 use crate::store::{
-    AdminStore, AgentRow, BatchState, BatchStore, CheckpointCursor, CheckpointRow, Claim, ClaimKey,
-    ClaimRelease, Cursor, DeadLetterFilter, DeadLetterRow, Depths, DirectoryStore, ErasureStore,
-    EscalationFilter, EscalationKey, HandoffFilter, HandoffKey, HandoffStore, KeyRow, LogStore,
-    Needs, OutboxRow, OutboxStore, ReceiverKey, Result, ReturnRow, RunKey, StoreError,
+    AdminStore, AgentRow, BatchState, BatchStore, CheckpointCursor, CheckpointRow, ClaimKey,
+    ClaimRelease, Cursor, DeadLetterFilter, DeadLetterRow, DeliveryClaim, Depths, DirectoryStore,
+    ErasureStore, EscalationFilter, EscalationKey, HandoffFilter, HandoffKey, HandoffStore, KeyRow,
+    LogStore, Needs, OutboxRow, OutboxStore, ReceiverKey, Result, ReturnRow, RunKey, StoreError,
     StoredContent, StoredRecord, TaskFilter, TaskKey, TreeKeyRow, Wakeups, Writes,
 };
 use handoffd_core::domain::escalation::Escalation;
@@ -33,6 +33,7 @@ use handoffd_core::evidence::record::{LogHead, SealedRecord};
 mod apart;
 mod append;
 mod batch;
+mod call;
 mod caps;
 mod claims;
 mod cold;
@@ -48,10 +49,28 @@ mod reads;
 mod recovery;
 mod roles;
 mod rows {
+    #![allow(dead_code, reason = "of two drivers, each decodes some kinds of rows")]
+
     crate::store::rows::decoders!(sqlx::postgres::PgRow);
 }
 mod schemas;
+mod session;
+mod session_rows {
+    #![allow(dead_code, reason = "of two drivers, each decodes some kinds of rows")]
+
+    /// Reads one column of any type.
+    pub(super) fn get<'r, T>(row: &'r tokio_postgres::Row, column: &str) -> crate::store::Result<T>
+    where
+        T: tokio_postgres::types::FromSql<'r>,
+    {
+        row.try_get(column).map_err(|err| unreadable(column, err))
+    }
+
+    crate::store::rows::decoders!(tokio_postgres::Row, get);
+}
 mod statistics;
+mod streams;
+mod tls;
 mod transact;
 mod wakeups;
 mod writes;
@@ -59,7 +78,11 @@ mod writes;
 use apart::SeparateLog;
 use connect::PoolHealth;
 use failure::failed;
+use session::Sessions;
 use statistics::Statistics;
+
+/// Share of the connections that the write path has: a quarter, and one at least.
+const WRITING: u32 = 4;
 
 /// Longest batch as seen from here: a server that is cut off without a word never answers, and the
 /// operating system would wait for it for a quarter of an hour.
@@ -88,12 +111,11 @@ async fn within<T>(limit: Duration, asked: impl Future<Output = Result<T>>) -> R
         .unwrap_or_else(|_| Err(StoreError::Unavailable("the server does not answer".to_owned())))
 }
 
-/// Options of a [`PostgresStore`].
 #[derive(Clone, PartialEq, Eq)]
 pub struct PostgresOptions {
     /// URL of a separate log database, if any.
     pub audit_url: Option<String>,
-    /// Most connections.
+    /// Most connections to each database: a quarter of them for batches, the others for all else. Two at least.
     pub max_connections: u32,
     /// Longest wait for a free or a new connection.
     pub acquire_timeout: Duration,
@@ -115,17 +137,16 @@ impl std::fmt::Debug for PostgresOptions {
     }
 }
 
-/// The store on Postgres.
 #[derive(Debug, Clone)]
 pub struct PostgresStore {
     pool: PgPool,
+    /// Connections of batches.
+    sessions: Arc<Sessions>,
     connect: PgConnectOptions,
     /// Pool of the log: `pool`, unless the log has its own database.
     log: PgPool,
     /// The separate log database, if any.
     apart: Option<SeparateLog>,
-    /// Approximate size limit of a batch's statement.
-    statement_bytes: usize,
     doubt: PoolHealth,
     statistics: Arc<Statistics>,
 }
@@ -141,37 +162,47 @@ impl PostgresStore {
     pub async fn open(url: &str, options: PostgresOptions) -> Result<Self> {
         let connect = connect::settle(url, "the database URL", options.acquire_timeout).await?;
         let doubt = PoolHealth::none();
-        let pool = connect::pool(&connect, &options, "warning", &doubt).await?;
-        let statement_bytes = connect::statement_bytes(&pool).await?;
+        let (pool, sessions) = open(&connect, &options, "warning", &doubt).await?;
+        let statistics = Arc::default();
         let Some(url) = &options.audit_url else {
             apart::expect_here(&pool).await?;
-            return Ok(Self {
-                log: pool.clone(),
-                pool,
-                connect,
-                apart: None,
-                statement_bytes,
-                doubt,
-                statistics: Arc::default(),
-            });
+            let log = pool.clone();
+            return Ok(Self { pool, sessions, connect, log, apart: None, doubt, statistics });
         };
         let audit = connect::settle(url, "audit.database_url", options.acquire_timeout).await?;
         // Once its part of a batch is prepared a connection is in no transaction, and would warn of
         // that each time it is given back.
-        let log = connect::pool(&audit, &options, "error", &doubt).await?;
-        let apart = SeparateLog::new(pool.clone(), log.clone(), audit);
+        let (log, logging) = open(&audit, &options, "error", &doubt).await?;
+        let apart = SeparateLog::new(pool.clone(), log.clone(), logging, audit);
         apart.check().await?;
-        let statement_bytes = statement_bytes.min(connect::statement_bytes(&log).await?);
-        Ok(Self {
-            pool,
-            connect,
-            log,
-            apart: Some(apart),
-            statement_bytes,
-            doubt,
-            statistics: Arc::default(),
-        })
+        Ok(Self { pool, sessions, connect, log, apart: Some(apart), doubt, statistics })
     }
+
+    /// The connections of the log's database for batches.
+    fn log_sessions(&self) -> &Arc<Sessions> {
+        self.apart.as_ref().map_or(&self.sessions, |apart| &apart.sessions)
+    }
+}
+
+/// Opens the connections to one database: the pool, and those of batches.
+async fn open(
+    connect: &PgConnectOptions,
+    options: &PostgresOptions,
+    messages: &'static str,
+    doubt: &PoolHealth,
+) -> Result<(PgPool, Arc<Sessions>)> {
+    let most = options.max_connections;
+    if most < 2 {
+        return Err(StoreError::Refused(
+            "database.max_connections must be at least 2: one connection for batches, one for all else"
+                .to_owned(),
+        ));
+    }
+    let writing = (most / WRITING).max(1);
+    tokio::try_join!(
+        connect::pool(connect, options, most - writing, messages, doubt),
+        Sessions::open(connect, options, writing, messages, doubt),
+    )
 }
 
 /// Brings one database up to date. On a connection of its own: the wait for another broker's migration may
@@ -316,7 +347,7 @@ impl HandoffStore for PostgresStore {
 #[async_trait]
 impl LogStore for PostgresStore {
     async fn catch_up_trees(&self) -> Result<()> {
-        answered(append::catch_up_all(&self.log)).await
+        Box::pin(answered(append::catch_up_all(self.log_sessions()))).await
     }
 
     async fn list_tree_keys(&self) -> Result<Vec<TreeKeyRow>> {
@@ -442,7 +473,7 @@ impl OutboxStore for PostgresStore {
         now: Micros,
         until: Micros,
         limit: i64,
-    ) -> Result<Vec<Claim>> {
+    ) -> Result<Vec<DeliveryClaim>> {
         answered(claims::claim(&self.pool, receiver, mode, broker, now, until, limit)).await
     }
 
@@ -582,7 +613,8 @@ impl AdminStore for PostgresStore {
 
     fn connections(&self) -> (u32, u32) {
         let idle = u32::try_from(self.pool.num_idle()).unwrap_or(u32::MAX);
-        (self.pool.size().saturating_sub(idle), idle)
+        let (writing, unused) = self.sessions.counts();
+        (self.pool.size().saturating_sub(idle) + writing, idle + unused)
     }
 
     async fn ping(&self) -> Result<()> {
@@ -601,6 +633,8 @@ impl AdminStore for PostgresStore {
     }
 
     async fn close(&self) {
+        self.sessions.close().await;
+        self.log_sessions().close().await;
         self.pool.close().await;
         self.log.close().await;
     }

@@ -10,10 +10,10 @@ use super::rows;
 use crate::store::rows::{AGENT, CHECKPOINT, DEAD_LETTER, HANDOFF, KEY, TASK};
 use crate::store::{
     AgentRow, CheckpointRow, Cursor, DeadLetterFilter, DeadLetterRow, HandoffFilter, HandoffKey,
-    KeyRow, Result, RunKey, TaskFilter, TaskKey,
+    KeyRow, MOST_OPEN, Result, RunKey, TaskFilter, TaskKey,
 };
 use handoffd_core::domain::dead_letter::DeadLetterStatus;
-use handoffd_core::domain::handoff::Handoff;
+use handoffd_core::domain::handoff::{Handoff, HandoffStatus};
 use handoffd_core::domain::ids::{AgentId, TenantId};
 use handoffd_core::domain::task::Task;
 
@@ -34,7 +34,6 @@ pub(super) async fn settle_fact(pool: &PgPool, name: &str, value: &[u8]) -> Resu
     rows::get(&row, "value")
 }
 
-/// A key by its hash.
 pub(super) async fn find_key(pool: &PgPool, hash: &[u8]) -> Result<Option<KeyRow>> {
     sqlx::query(AssertSqlSafe(format!("SELECT {KEY} FROM api_keys WHERE key_hash = $1")))
         .bind(hash)
@@ -102,22 +101,32 @@ pub(super) async fn list_changed_agents(
     .collect()
 }
 
-/// Open handoffs by receiver.
+/// Walks the receivers by the index of open handoffs, one step each. Grouped, the planner may read all of a tenant's
+/// handoffs, closed ones too: it cannot know how few are open.
+const OPEN: &str = "WITH RECURSIVE receivers AS ( \
+       (SELECT h.target FROM handoffs AS h \
+         WHERE h.tenant = $1 AND h.status IN ('PENDING', 'ACCEPTED') ORDER BY h.target LIMIT 1) \
+       UNION ALL \
+       SELECT n.target FROM receivers AS r CROSS JOIN LATERAL ( \
+         SELECT h.target FROM handoffs AS h WHERE h.tenant = $1 AND h.target > r.target \
+           AND h.status IN ('PENDING', 'ACCEPTED') ORDER BY h.target LIMIT 1) AS n) \
+     SELECT r.target, c.open FROM receivers AS r CROSS JOIN LATERAL ( \
+       SELECT count(*) AS open FROM (SELECT FROM handoffs AS h WHERE h.tenant = $1 \
+         AND h.target = r.target AND h.status IN ('PENDING', 'ACCEPTED') LIMIT $2) AS o) AS c";
+
+/// See [`crate::store::HandoffStore::count_open`].
 pub(super) async fn count_open(pool: &PgPool, tenant: &TenantId) -> Result<HashMap<AgentId, i64>> {
-    sqlx::query(
-        "SELECT target, count(*) AS open FROM handoffs \
-         WHERE tenant = $1 AND status IN ('PENDING', 'ACCEPTED') GROUP BY target",
-    )
-    .bind(tenant.as_str())
-    .fetch_all(pool)
-    .await
-    .map_err(failed)?
-    .iter()
-    .map(|row| Ok((rows::parse(row, "target")?, rows::get(row, "open")?)))
-    .collect()
+    sqlx::query(OPEN)
+        .bind(tenant.as_str())
+        .bind(MOST_OPEN)
+        .fetch_all(pool)
+        .await
+        .map_err(failed)?
+        .iter()
+        .map(|row| Ok((rows::parse(row, "target")?, rows::get(row, "open")?)))
+        .collect()
 }
 
-/// One handoff.
 pub(super) async fn find_handoff(pool: &PgPool, key: &HandoffKey) -> Result<Option<Handoff>> {
     sqlx::query(AssertSqlSafe(format!(
         "SELECT {HANDOFF} FROM handoffs WHERE tenant = $1 AND handoff_id = $2"
@@ -174,11 +183,12 @@ pub(super) async fn list_handoffs(
     let mut query = list(HANDOFF, "handoffs", tenant);
     let task = filter.task_id.map(|id| id.to_string());
     only(&mut query, "task_id", task.as_deref());
-    only(
-        &mut query,
-        "status",
-        filter.status.map(handoffd_core::domain::handoff::HandoffStatus::as_str),
-    );
+    only(&mut query, "status", filter.status.map(HandoffStatus::stored));
+    if let Some(status) = filter.status.filter(|status| status.is_held()) {
+        let asks = status == HandoffStatus::InputRequired;
+        query.push(if asks { " AND question IS NOT NULL" } else { " AND question IS NULL" });
+    }
+    only(&mut query, "conversation_id", filter.conversation.as_deref());
     only(&mut query, "source", filter.source.as_ref().map(AgentId::as_str));
     only(&mut query, "target", filter.target.as_ref().map(AgentId::as_str));
     if let Some(party) = &filter.party {
@@ -188,7 +198,6 @@ pub(super) async fn list_handoffs(
     page(query, pool, "handoff_id", after, limit).await?.iter().map(rows::handoff).collect()
 }
 
-/// One task.
 pub(super) async fn find_task(pool: &PgPool, key: &TaskKey) -> Result<Option<Task>> {
     sqlx::query(AssertSqlSafe(format!(
         "SELECT {TASK} FROM tasks WHERE tenant = $1 AND task_id = $2"
@@ -292,7 +301,6 @@ pub(super) async fn list_dead_letters(
     page(query, pool, "handoff_id", after, limit).await?.iter().map(rows::dead_letter).collect()
 }
 
-/// One dead letter.
 pub(super) async fn find_dead_letter(
     pool: &PgPool,
     key: &HandoffKey,

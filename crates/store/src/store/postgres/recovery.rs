@@ -16,7 +16,6 @@ use handoffd_core::domain::ids::{AgentId, Micros, TenantId};
 use handoffd_core::domain::progress::Edge;
 use handoffd_core::evidence::commitment::unpack;
 
-/// The edges of a task.
 pub(super) async fn list_edges(pool: &PgPool, key: &TaskKey) -> Result<Vec<Edge>> {
     sqlx::query(AssertSqlSafe(format!(
         "SELECT {EDGE} FROM task_edges WHERE tenant = $1 AND task_id = $2 ORDER BY source, target"
@@ -31,7 +30,6 @@ pub(super) async fn list_edges(pool: &PgPool, key: &TaskKey) -> Result<Vec<Edge>
     .collect()
 }
 
-/// One escalation.
 pub(super) async fn find_escalation(
     pool: &PgPool,
     key: &EscalationKey,

@@ -52,6 +52,8 @@ pub(super) const OPERATIONS: TableRights = &[
     ("payload_schemas", "SELECT, INSERT"),
     ("refused_tasks", "SELECT, INSERT, UPDATE, DELETE"),
     ("returns", "SELECT, INSERT, UPDATE, DELETE"),
+    ("chunks", "SELECT, INSERT"),
+    ("stream_lines", "SELECT, INSERT, UPDATE, DELETE"),
     ("contract_repeats", "SELECT, INSERT, UPDATE, DELETE"),
     ("caps", "SELECT, INSERT, UPDATE, DELETE"),
     // What records commit to: erased, or moved to the archive, and otherwise as it was written.

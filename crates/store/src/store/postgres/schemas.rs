@@ -2,45 +2,32 @@
 
 use async_trait::async_trait;
 use sqlx::AssertSqlSafe;
-use sqlx::postgres::PgConnection;
 
 use super::batch::{PAYLOAD_SCHEMAS, Sql, bind};
+use super::call::Call;
 use super::failure::failed;
-use super::transact::fetch;
+use super::transact::Loaded;
 use super::{PostgresStore, answered, rows};
 use crate::store::rows::PAYLOAD_SCHEMA;
 use crate::store::schemas::{PayloadSchemaRow, PayloadSchemaStore};
-use crate::store::{BatchState, Needs, Result, Writes};
+use crate::store::{Needs, Result, Writes};
 use handoffd_core::domain::ids::TenantId;
 
 static LOAD: Sql = Sql::new(|| PAYLOAD_SCHEMAS.select_of("", "schema_id"));
 static INSERT: Sql = Sql::new(|| PAYLOAD_SCHEMAS.insert(1));
 
-/// Loads a batch's rows without locks: rows never change, and of two brokers adding a version to the same ones the
-/// second conflicts by its ordinal.
-pub(super) async fn load(
-    tx: &mut PgConnection,
-    needs: &Needs,
-    state: &mut BatchState,
-) -> Result<()> {
-    if !needs.payload_schemas.is_empty() {
-        let query = sqlx::query(LOAD.as_str());
-        let query = bind!(query, needs.payload_schemas, |key| key.0.as_str(), key.1.as_str());
-        for row in fetch(tx, query).await? {
-            let row = rows::payload_schema(&row)?;
-            state.payload_schemas.insert(row.key(), row);
-        }
-    }
-    Ok(())
+/// The load of a batch's rows, without locks: rows never change, and of two brokers adding a version to the same ones
+/// the second conflicts by its ordinal.
+pub(super) fn loads(needs: &Needs) -> Option<(Loaded, Call)> {
+    let call = Call::new(LOAD.as_str());
+    let call = bind!(call, needs.payload_schemas, |key| key.0.as_str(), key.1.as_str());
+    (!needs.payload_schemas.is_empty()).then_some((Loaded::PayloadSchemas, call))
 }
 
 /// Writes a batch's changes.
-pub(super) async fn write(tx: &mut PgConnection, writes: &Writes) -> Result<()> {
-    if writes.payload_schemas.is_empty() {
-        return Ok(());
-    }
-    let query = bind!(
-        sqlx::query(INSERT.as_str()),
+pub(super) fn calls(writes: &Writes) -> Option<Call> {
+    let call = bind!(
+        Call::new(INSERT.as_str()),
         writes.payload_schemas,
         |row| row.tenant.as_str(),
         row.id.as_str(),
@@ -52,8 +39,7 @@ pub(super) async fn write(tx: &mut PgConnection, writes: &Writes) -> Result<()> 
         row.created_by.as_str(),
         row.created_at.0,
     );
-    query.execute(&mut *tx).await.map_err(failed)?;
-    Ok(())
+    (!writes.payload_schemas.is_empty()).then_some(call)
 }
 
 #[async_trait]

@@ -1,19 +1,19 @@
-//! The transaction of one batch.
+//! The transaction of one batch, in flights: loads, which lock the tasks; what those turned up, if anything; the writes
+//! and the lock of the log's head; the records, and `COMMIT`.
 
 use std::collections::BTreeSet;
 
-use sqlx::postgres::{PgArguments, PgConnection, PgRow, Postgres};
-use sqlx::query::Query;
+use tokio_postgres::Row;
 
-use super::append::append;
+use super::append;
 use super::batch::{
     AGENTS, DEAD_LETTERS, EDGES, ESCALATIONS, HANDOFFS, IDEMPOTENCY, KEYS, OUTBOX, REFUSED_TASKS,
     SUBSCRIPTIONS, Sql, TASKS, bind,
 };
-use super::failure::failed;
+use super::call::Call;
 use super::joined::JoinedStatement;
-use super::writes::write;
-use super::{PostgresStore, connect, events, rows};
+use super::session::Tx;
+use super::{PostgresStore, erasure, events, session_rows as rows, writes};
 use crate::fault::{self, Step};
 use crate::store::contracts::RepeatKey;
 use crate::store::{
@@ -24,57 +24,107 @@ use handoffd_core::domain::cap::CapKey;
 use handoffd_core::domain::ids::{AgentId, Micros, TenantId};
 use handoffd_core::evidence::append::AppendedRecords;
 
-/// A statement with its arrays bound.
-pub(super) type Statement = Query<'static, Postgres, PgArguments>;
-
 /// Loads, plans, writes, seals, commits.
 pub(super) async fn transact(
     store: &PostgresStore,
     needs: &Needs,
     plan: &mut (dyn FnMut(BatchState) -> Writes + Send),
 ) -> Result<AppendedRecords> {
-    let plans = store.statistics.plans(needs);
-    let mut tx = connect::begin(&store.pool, &store.doubt, plans).await?;
-    let state = load(&mut tx, store, needs).await?;
+    let mut tx = store.sessions.begin(store.statistics.plans(needs)).await?;
+    let written = match load_and_write(&mut tx, store, needs, plan).await {
+        Ok(written) => written,
+        Err(err) => {
+            tx.give_up(&err).await;
+            return Err(err);
+        }
+    };
+    let Some(Written { appended, log, last }) = written else {
+        tx.rollback().await?;
+        return Ok(AppendedRecords::default());
+    };
+    match (&store.apart, log) {
+        (Some(apart), Some(log)) => apart.commit(tx, log, last).await?,
+        _ => seal(tx, last).await?,
+    }
+    Ok(appended)
+}
+
+/// Sends the last statements with `COMMIT`.
+async fn seal(mut tx: Tx, mut last: Vec<Call>) -> Result<()> {
+    if fault::is_armed(Step::CommitSealed) {
+        tx.fly(std::mem::take(&mut last)).await?;
+        fault::at(Step::CommitSealed);
+    }
+    tx.commit(last).await
+}
+
+/// A batch whose last statements are left.
+struct Written {
+    appended: AppendedRecords,
+    /// The log's part, where the log has its own database; written.
+    log: Option<Tx>,
+    /// What goes with the commit.
+    last: Vec<Call>,
+}
+
+/// All of a batch but its last flight; `None` where it writes nothing.
+async fn load_and_write(
+    tx: &mut Tx,
+    store: &PostgresStore,
+    needs: &Needs,
+    plan: &mut (dyn FnMut(BatchState) -> Writes + Send),
+) -> Result<Option<Written>> {
+    let state = load(tx, store, needs).await?;
     let absent = AbsentRows::of(needs, &state);
     let writes = plan(state);
     if is_empty(&writes) {
-        tx.rollback().await.map_err(failed)?;
-        return Ok(AppendedRecords::default());
+        return Ok(None);
     }
-    let statement_bytes = store.statement_bytes;
-    write(&mut tx, &writes, &absent, statement_bytes).await?;
-    fault::at(Step::CommitWritten);
-    super::erasure::write(&mut tx, &writes).await?;
+    let drafts = &writes.records;
+    let mut calls = writes::calls(&writes, &absent);
+    calls.extend(erasure::calls(&writes));
     let mut log = match &store.apart {
-        Some(apart) if !writes.records.is_empty() => Some((apart, apart.begin().await?)),
+        Some(apart) if !drafts.is_empty() => Some(apart.begin().await?),
         _ => None,
     };
-    let place = log.as_mut().map_or(&mut tx, |(_, log)| log);
-    let sealed = append(place, &writes.records, statement_bytes).await?;
-    let mut joined = JoinedStatement::new(&mut tx, statement_bytes);
-    super::append::beside(&mut joined, &writes.records, &sealed.records).await?;
-    events::write(&mut joined, &writes, &sealed.records).await?;
-    joined.send().await?;
-    let places: Vec<_> = writes.records.iter().zip(&sealed.records).collect();
-    super::erasure::place(&mut tx, &places).await?;
-    events::write_readers(&mut tx, &writes, &sealed.records).await?;
-    fault::at(Step::CommitSealed);
-    match log {
-        Some((apart, log)) => apart.commit(tx, log).await?,
-        None => tx.commit().await.map_err(failed)?,
+    let here = log.is_none() && !drafts.is_empty();
+    if here {
+        calls.push(append::lock(drafts));
     }
-    Ok(sealed)
+    let mut answers = tx.fly(calls).await?;
+    fault::at(Step::CommitWritten);
+    for _ in &writes.erased {
+        fault::at(Step::EraseWritten);
+    }
+    let locked = match &mut log {
+        Some(log) => log.fetch(append::lock(drafts)).await?,
+        None if here => answers.pop().unwrap_or_default(),
+        None => Vec::new(),
+    };
+    let heads = append::heads(log.as_mut().unwrap_or(tx), &locked).await?;
+    let mut joined = JoinedStatement::new();
+    let appended = append::append(&mut joined, drafts, heads)?;
+    if let Some(log) = &mut log {
+        log.fly(std::mem::replace(&mut joined, JoinedStatement::new()).calls()).await?;
+    }
+    append::beside(&mut joined, drafts, &appended.records);
+    events::write(&mut joined, &writes, &appended.records)?;
+    let mut last = joined.calls();
+    last.extend(erasure::place_calls(drafts, &appended.records));
+    last.extend(events::reader_calls(&writes, &appended.records)?);
+    Ok(Some(Written { appended, log, last }))
 }
 
 fn is_empty(writes: &Writes) -> bool {
     // Named one by one, so that a new field cannot be forgotten.
     let Writes {
         tasks,
-        same_books: _,
+        same_budget: _,
         handoffs,
         outbox,
         returns,
+        chunks,
+        stream_lines,
         checkpoints,
         idempotency,
         dead_letters,
@@ -100,6 +150,8 @@ fn is_empty(writes: &Writes) -> bool {
         && handoffs.is_empty()
         && outbox.is_empty()
         && returns.is_empty()
+        && chunks.is_empty()
+        && stream_lines.is_empty()
         && checkpoints.is_empty()
         && idempotency.is_empty()
         && dead_letters.is_empty()
@@ -188,197 +240,242 @@ const RUNS_LOAD: &str = "SELECT n.tenant, n.task_id, n.execution_id, c.seq, c.co
        WHERE c.tenant = n.tenant AND c.task_id = n.task_id AND c.execution_id = n.execution_id \
        ORDER BY seq DESC LIMIT 1) AS c";
 
-/// Runs a statement for its rows.
-pub(super) async fn fetch(tx: &mut PgConnection, statement: Statement) -> Result<Vec<PgRow>> {
-    statement.fetch_all(tx).await.map_err(failed)
+/// What a load finds.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Loaded {
+    Tasks,
+    Handoffs,
+    Outbox,
+    Edges,
+    Escalations,
+    RefusedTasks,
+    DeadLetters,
+    Runs,
+    Idempotency,
+    Agents,
+    Keys,
+    Contracts,
+    Repeats,
+    PayloadSchemas,
+    Subscriptions,
 }
 
-/// Tasks first, each in a statement of its own: the statements after it get a newer snapshot, which
-/// shows what the transaction waited for has done to the handoffs of its tasks.
-async fn load(tx: &mut PgConnection, store: &PostgresStore, needs: &Needs) -> Result<BatchState> {
-    let apart = store.apart.is_some().then_some(&store.log);
-    let erasure = super::erasure::load(tx, apart, &needs.erasure).await?;
+impl Loaded {
+    fn add(self, row: &Row, state: &mut BatchState) -> Result<()> {
+        match self {
+            Self::Tasks => {
+                let task = rows::task(row)?;
+                state.tasks.insert((task.tenant.clone(), task.id), task);
+            }
+            Self::Handoffs => {
+                let handoff = rows::handoff(row)?;
+                state.handoffs.insert((handoff.tenant.clone(), handoff.id), handoff);
+            }
+            Self::Outbox => {
+                let row = rows::outbox(row)?;
+                state.outbox.insert((row.tenant.clone(), row.handoff_id), row);
+            }
+            Self::Edges => {
+                let edge = rows::edge(row)?;
+                let parties = (edge.source.clone(), edge.target.clone());
+                state.edges.insert((edge.tenant.clone(), edge.task_id, parties.0, parties.1), edge);
+            }
+            Self::Escalations => {
+                let row = rows::escalation(row)?;
+                state.escalations.insert((row.tenant.clone(), row.id), row);
+            }
+            Self::RefusedTasks => {
+                let row = rows::refused_task(row)?;
+                state.refused_tasks.insert(row.key(), row);
+            }
+            Self::DeadLetters => {
+                let row = rows::dead_letter(row)?;
+                state.dead_letters.insert((row.tenant.clone(), row.handoff_id), row);
+            }
+            Self::Runs => {
+                let run = (
+                    rows::parse(row, "tenant")?,
+                    rows::parse(row, "task_id")?,
+                    rows::parse(row, "execution_id")?,
+                );
+                state.runs.insert(run, rows::last_checkpoint(row)?);
+            }
+            Self::Idempotency => {
+                let row = idempotency(row)?;
+                let key = (row.tenant.clone(), row.agent.clone(), row.key.clone());
+                state.idempotency.insert(key, row);
+            }
+            Self::Agents => {
+                let row = rows::agent(row)?;
+                state.agents.insert((row.tenant.clone(), row.agent.agent_id.clone()), row);
+            }
+            Self::Keys => {
+                let row = rows::key(row)?;
+                state.keys.insert((row.tenant.clone(), row.key_id.clone()), row);
+            }
+            Self::Contracts => {
+                let row = rows::contract(row)?;
+                state.contracts.insert(row.key(), row);
+            }
+            Self::Repeats => {
+                let row = rows::repeat(row)?;
+                state.repeats.insert((row.tenant.clone(), row.key.clone()), row);
+            }
+            Self::PayloadSchemas => {
+                let row = rows::payload_schema(row)?;
+                state.payload_schemas.insert(row.key(), row);
+            }
+            Self::Subscriptions => {
+                let row = rows::subscription(row)?;
+                state.subscriptions.insert((row.tenant.clone(), row.id), row);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Carries out loads in one flight.
+async fn fly(tx: &mut Tx, state: &mut BatchState, loads: Vec<(Loaded, Call)>) -> Result<()> {
+    if loads.is_empty() {
+        return Ok(());
+    }
+    let (kinds, calls): (Vec<Loaded>, Vec<Call>) = loads.into_iter().unzip();
+    for (kind, found) in kinds.into_iter().zip(tx.fly(calls).await?) {
+        for row in &found {
+            kind.add(row, state)?;
+        }
+    }
+    Ok(())
+}
+
+/// Loads by tenant and id.
+fn by_id<'a, I: ToString + 'a>(
+    sql: &'static Sql,
+    keys: impl IntoIterator<Item = &'a (TenantId, I)>,
+) -> Option<Call> {
+    let keys: Vec<&(TenantId, I)> = keys.into_iter().collect();
+    let call = Call::new(sql.as_str());
+    (!keys.is_empty()).then(|| bind!(call, keys, |key| key.0.as_str(), key.1.to_string()))
+}
+
+/// The tasks come first, each statement after them with a newer snapshot: it shows what the transaction waited for
+/// has done to the handoffs of its tasks. What most batches need is asked for at once, also where it may not be
+/// there; what the answers turn up, and what few need, in further flights.
+async fn load(tx: &mut Tx, store: &PostgresStore, needs: &Needs) -> Result<BatchState> {
+    let apart = store.apart.as_ref().map(|apart| &apart.sessions);
+    let erasure = erasure::load(tx, apart, &needs.erasure).await?;
     let mut state = BatchState { erasure, ..BatchState::default() };
-    if !needs.tasks.is_empty() {
-        let query = sqlx::query(TASKS_LOAD.as_str());
-        let query = bind!(query, needs.tasks, |key| key.0.as_str(), key.1.to_string());
-        for row in fetch(tx, query).await? {
-            let task = rows::task(&row)?;
-            state.tasks.insert((task.tenant.clone(), task.id), task);
-        }
-    }
-    let handoffs = needs.handoffs_beside(&state);
-    if !handoffs.is_empty() {
-        let query = sqlx::query(HANDOFFS_LOAD.as_str());
-        let query = bind!(query, handoffs, |key| key.0.as_str(), key.1.to_string());
-        for row in fetch(tx, query).await? {
-            let handoff = rows::handoff(&row)?;
-            state.handoffs.insert((handoff.tenant.clone(), handoff.id), handoff);
-        }
-    }
-    load_lineage(tx, needs, &mut state).await?;
-    // None waits that does not exist: a new one is not looked for. Locked, because a claim and a release take
-    // no task's lock: without, a claim between this read and the write below would be overwritten with what
-    // it was before.
-    let found: Vec<&HandoffKey> = state.handoffs.keys().collect();
-    if !found.is_empty() {
-        let query = sqlx::query(OUTBOX_LOAD.as_str());
-        let query = bind!(query, found, |key| key.0.as_str(), key.1.to_string());
-        for row in fetch(tx, query).await? {
-            let row = rows::outbox(&row)?;
-            state.outbox.insert((row.tenant.clone(), row.handoff_id), row);
-        }
-    }
-    load_recovery(tx, needs, &mut state).await?;
+    let expected = expected(needs);
+    let mut loads: Vec<(Loaded, Option<Call>)> = vec![
+        (Loaded::Tasks, by_id(&TASKS_LOAD, &needs.tasks)),
+        (Loaded::Handoffs, by_id(&HANDOFFS_LOAD, &needs.handoffs)),
+        (Loaded::Outbox, by_id(&OUTBOX_LOAD, &expected.handoffs)),
+        (Loaded::Edges, by_id(&EDGES_LOAD, &expected.edges)),
+    ];
     if !needs.runs.is_empty() {
-        let query = sqlx::query(RUNS_LOAD);
-        let query =
-            bind!(query, needs.runs, |run| run.0.as_str(), run.1.to_string(), run.2.to_string());
-        for row in fetch(tx, query).await? {
-            let run = (
-                rows::parse(&row, "tenant")?,
-                rows::parse(&row, "task_id")?,
-                rows::parse(&row, "execution_id")?,
-            );
-            state.runs.insert(run, rows::last_checkpoint(&row)?);
-        }
+        let call = Call::new(RUNS_LOAD);
+        let call =
+            bind!(call, needs.runs, |run| run.0.as_str(), run.1.to_string(), run.2.to_string());
+        loads.push((Loaded::Runs, Some(call)));
     }
     if !needs.idempotency.is_empty() {
-        let query = sqlx::query(IDEMPOTENCY_LOAD.as_str());
-        let query =
-            bind!(query, needs.idempotency, |key| key.0.as_str(), key.1.as_str(), key.2.as_str());
-        for row in fetch(tx, query).await? {
-            let row = idempotency(&row)?;
-            state.idempotency.insert((row.tenant.clone(), row.agent.clone(), row.key.clone()), row);
-        }
+        let call = Call::new(IDEMPOTENCY_LOAD.as_str());
+        let call =
+            bind!(call, needs.idempotency, |key| key.0.as_str(), key.1.as_str(), key.2.as_str());
+        loads.push((Loaded::Idempotency, Some(call)));
     }
-    if !needs.agents.is_empty() {
-        let query = sqlx::query(AGENTS_LOAD.as_str());
-        let query = bind!(query, needs.agents, |key| key.0.as_str(), key.1.as_str());
-        for row in fetch(tx, query).await? {
-            let row = rows::agent(&row)?;
-            state.agents.insert((row.tenant.clone(), row.agent.agent_id.clone()), row);
-        }
-    }
-    load_fallbacks(tx, &mut state).await?;
-    if !needs.keys.is_empty() {
-        let query = sqlx::query(KEYS_LOAD.as_str());
-        let query = bind!(query, needs.keys, |key| key.0.as_str(), key.1.as_str());
-        for row in fetch(tx, query).await? {
-            let row = rows::key(&row)?;
-            state.keys.insert((row.tenant.clone(), row.key_id.clone()), row);
-        }
-    }
-    super::contracts::load(tx, needs, &mut state).await?;
-    super::schemas::load(tx, needs, &mut state).await?;
-    if !needs.subscriptions.is_empty() {
-        let query = sqlx::query(SUBSCRIPTIONS_LOAD.as_str());
-        let query = bind!(query, needs.subscriptions, |key| key.0.as_str(), key.1.to_string());
-        for row in fetch(tx, query).await? {
-            let row = rows::subscription(&row)?;
-            state.subscriptions.insert((row.tenant.clone(), row.id), row);
-        }
-    }
+    let asked = |(kind, call): (Loaded, Option<Call>)| Some((kind, call?));
+    fly(tx, &mut state, loads.into_iter().filter_map(asked).collect()).await?;
+    let turned_up = needs.handoffs_beside(&state);
+    let further = turned_up.difference(&needs.handoffs);
+    let edges = needs.edges_beside(&state);
+    let edges = edges.into_iter().filter(|key| !expected.edges.contains(*key));
+    let mut loads = vec![
+        (Loaded::Handoffs, by_id(&HANDOFFS_LOAD, further)),
+        (Loaded::Handoffs, lineage(needs, &state)),
+        (Loaded::Edges, by_id(&EDGES_LOAD, edges)),
+        (Loaded::Escalations, by_id(&OPEN_ESCALATIONS_LOAD, state.escalated_beside(needs))),
+        (Loaded::Handoffs, by_id(&OPEN_HANDOFFS_LOAD, &needs.open)),
+        (Loaded::Outbox, by_id(&OPEN_OUTBOX_LOAD, &needs.open)),
+        (Loaded::Escalations, by_id(&OPEN_ESCALATIONS_LOAD, &needs.open)),
+        (Loaded::DeadLetters, by_id(&DEAD_LETTERS_LOAD, &needs.dead_letters)),
+    ];
+    // None waits that does not exist: a new one is not looked for.
+    let waiting = turned_up.iter().filter(|key| {
+        let known = state.handoffs.contains_key(*key) || !needs.handoffs.contains(*key);
+        known && !expected.handoffs.contains(*key)
+    });
+    loads.insert(2, (Loaded::Outbox, by_id(&OUTBOX_LOAD, waiting)));
+    let asked_for: BTreeSet<HandoffKey> = turned_up.union(&expected.handoffs).cloned().collect();
+    let mut loads: Vec<(Loaded, Call)> = loads.into_iter().filter_map(asked).collect();
+    loads.extend(rare(needs));
+    fly(tx, &mut state, loads).await?;
+    // Those of a sender's lineage, whose ids were not known before. A task's open ones have theirs.
+    let late = state.handoffs.iter().filter(|(key, handoff)| {
+        let open = needs.open.contains(&(key.0.clone(), handoff.task_id));
+        !open && !asked_for.contains(*key)
+    });
+    let late = late.map(|(key, _)| key);
+    let loads = [
+        (Loaded::Outbox, by_id(&OUTBOX_LOAD, late)),
+        (Loaded::Agents, by_id(&FALLBACKS_LOAD, &state.fallbacks())),
+    ];
+    fly(tx, &mut state, loads.into_iter().filter_map(asked).collect()).await?;
     super::caps::load(tx, needs, &mut state).await?;
     Ok(state)
 }
 
-/// The handoffs received by a sender, where its message names none of them.
-async fn load_lineage(tx: &mut PgConnection, needs: &Needs, state: &mut BatchState) -> Result<()> {
-    let wanted: Vec<(TaskKey, AgentId)> = needs
-        .lineage_beside(state)
-        .into_iter()
-        .map(|(task, agent)| (task.clone(), agent.clone()))
-        .collect();
-    if wanted.is_empty() {
-        return Ok(());
-    }
-    let query = sqlx::query(LINEAGE_LOAD.as_str());
-    let query = bind!(query, wanted, |one| one.0.0.as_str(), one.0.1.to_string(), one.1.as_str());
-    for row in fetch(tx, query).await? {
-        let handoff = rows::handoff(&row)?;
-        state.handoffs.insert((handoff.tenant.clone(), handoff.id), handoff);
-    }
-    Ok(())
+/// Rows that are there as a rule, and so are asked for together with their tasks.
+struct ExpectedRows {
+    /// Handoffs that wait for their verdict, and those that are handed on.
+    ///
+    /// Their outbox rows are locked, because a claim and a release take no task's lock: without, a claim between the
+    /// read and the write would be overwritten with what it was before.
+    handoffs: BTreeSet<HandoffKey>,
+    /// Tasks that are handed on: a first handoff has no parent, and its task no edges.
+    edges: BTreeSet<TaskKey>,
 }
 
-/// Rows for recovery: a task's edges, its open handoffs and escalation, dead letters.
-async fn load_recovery(tx: &mut PgConnection, needs: &Needs, state: &mut BatchState) -> Result<()> {
-    let edges = needs.edges_beside(state);
-    if !edges.is_empty() {
-        let query = sqlx::query(EDGES_LOAD.as_str());
-        let query = bind!(query, edges, |key| key.0.as_str(), key.1.to_string());
-        for row in fetch(tx, query).await? {
-            let edge = rows::edge(&row)?;
-            let key = (edge.tenant.clone(), edge.task_id, edge.source.clone(), edge.target.clone());
-            state.edges.insert(key, edge);
-        }
-    }
-    let escalated = state.escalated_beside(needs);
-    if !escalated.is_empty() {
-        let query = sqlx::query(OPEN_ESCALATIONS_LOAD.as_str());
-        let query = bind!(query, escalated, |key| key.0.as_str(), key.1.to_string());
-        for row in fetch(tx, query).await? {
-            let row = rows::escalation(&row)?;
-            state.escalations.insert((row.tenant.clone(), row.id), row);
-        }
-    }
+fn expected(needs: &Needs) -> ExpectedRows {
+    let begun = needs.lineage.iter().filter_map(|(task, _, parent)| Some((task, (*parent)?)));
+    let begun: Vec<(&TaskKey, _)> = begun.collect();
+    let accepted = needs.accepted.iter().map(|(task, handoff)| (task, *handoff));
+    let handoffs = accepted.chain(begun.iter().copied());
+    let handoffs = handoffs.map(|(task, handoff)| (task.0.clone(), handoff));
+    let edges = begun.iter().map(|(task, _)| (*task).clone());
+    let edges = edges.filter(|key| needs.edges.contains(key));
+    ExpectedRows { handoffs: handoffs.collect(), edges: edges.collect() }
+}
+
+/// What few batches need.
+fn rare(needs: &Needs) -> Vec<(Loaded, Call)> {
+    let mut loads = Vec::new();
     if !needs.refused_tasks.is_empty() {
-        let query = sqlx::query(REFUSED_TASKS_LOAD.as_str());
+        let call = Call::new(REFUSED_TASKS_LOAD.as_str());
         let keys = &needs.refused_tasks;
-        let query = bind!(query, keys, |key| key.0.as_str(), key.1.to_string(), key.2.as_str());
-        for row in fetch(tx, query).await? {
-            let row = rows::refused_task(&row)?;
-            state.refused_tasks.insert(row.key(), row);
-        }
+        let call = bind!(call, keys, |key| key.0.as_str(), key.1.to_string(), key.2.as_str());
+        loads.push((Loaded::RefusedTasks, call));
     }
-    if !needs.open.is_empty() {
-        let query = sqlx::query(OPEN_HANDOFFS_LOAD.as_str());
-        let query = bind!(query, needs.open, |key| key.0.as_str(), key.1.to_string());
-        for row in fetch(tx, query).await? {
-            let handoff = rows::handoff(&row)?;
-            state.handoffs.insert((handoff.tenant.clone(), handoff.id), handoff);
-        }
-        let query = sqlx::query(OPEN_OUTBOX_LOAD.as_str());
-        let query = bind!(query, needs.open, |key| key.0.as_str(), key.1.to_string());
-        for row in fetch(tx, query).await? {
-            let row = rows::outbox(&row)?;
-            state.outbox.insert((row.tenant.clone(), row.handoff_id), row);
-        }
-        let query = sqlx::query(OPEN_ESCALATIONS_LOAD.as_str());
-        let query = bind!(query, needs.open, |key| key.0.as_str(), key.1.to_string());
-        for row in fetch(tx, query).await? {
-            let row = rows::escalation(&row)?;
-            state.escalations.insert((row.tenant.clone(), row.id), row);
-        }
-    }
-    if !needs.dead_letters.is_empty() {
-        let query = sqlx::query(DEAD_LETTERS_LOAD.as_str());
-        let query = bind!(query, needs.dead_letters, |key| key.0.as_str(), key.1.to_string());
-        for row in fetch(tx, query).await? {
-            let row = rows::dead_letter(&row)?;
-            state.dead_letters.insert((row.tenant.clone(), row.handoff_id), row);
-        }
-    }
-    Ok(())
+    let agents = by_id(&AGENTS_LOAD, &needs.agents);
+    loads.extend(agents.map(|call| (Loaded::Agents, call)));
+    let keys = by_id(&KEYS_LOAD, &needs.keys);
+    loads.extend(keys.map(|call| (Loaded::Keys, call)));
+    loads.extend(super::contracts::loads(needs));
+    loads.extend(super::schemas::loads(needs));
+    let subscriptions = by_id(&SUBSCRIPTIONS_LOAD, &needs.subscriptions);
+    loads.extend(subscriptions.map(|call| (Loaded::Subscriptions, call)));
+    loads
 }
 
-/// The agents to which the handoffs just loaded may fall back. Not locked: one that changes in the
-/// same moment may get a handoff by its former mode, as with any handoff that was routed just before.
-async fn load_fallbacks(tx: &mut PgConnection, state: &mut BatchState) -> Result<()> {
-    let wanted = state.fallbacks();
-    if !wanted.is_empty() {
-        let query = sqlx::query(FALLBACKS_LOAD.as_str());
-        let query = bind!(query, wanted, |key| key.0.as_str(), key.1.as_str());
-        for row in fetch(tx, query).await? {
-            let row = rows::agent(&row)?;
-            state.agents.insert((row.tenant.clone(), row.agent.agent_id.clone()), row);
-        }
-    }
-    Ok(())
+/// The handoffs received by a sender, where its message names none of them.
+fn lineage(needs: &Needs, state: &BatchState) -> Option<Call> {
+    let wanted: Vec<(&TaskKey, &AgentId)> = needs.lineage_beside(state);
+    let call = Call::new(LINEAGE_LOAD.as_str());
+    (!wanted.is_empty())
+        .then(|| bind!(call, wanted, |one| one.0.0.as_str(), one.0.1.to_string(), one.1.as_str()))
 }
 
-fn idempotency(row: &PgRow) -> Result<IdempotencyRow> {
+fn idempotency(row: &Row) -> Result<IdempotencyRow> {
     Ok(IdempotencyRow {
         tenant: rows::parse(row, "tenant")?,
         agent: rows::parse(row, "agent_id")?,

@@ -2,24 +2,24 @@
 
 use std::collections::BTreeMap;
 
-use sqlx::postgres::PgConnection;
-
 use super::batch::{
     AGENTS, CHECKPOINTS, CONTENTS, DEAD_LETTERS, EDGES, ESCALATIONS, HANDOFFS, IDEMPOTENCY, KEYS,
     OUTBOX, REFUSED_TASKS, RETURNS, Sql, TASKS, bind,
 };
-use super::failure::failed;
-use super::joined::{JoinedStatement, StatementArguments, WriteMode};
-use super::transact::{AbsentRows, Statement};
-use crate::store::books;
+use super::call::Call;
+use super::joined::{JoinedStatement, WriteMode};
+use super::transact::AbsentRows;
+use crate::store::budget_column;
 use crate::store::{
     AgentRow, CheckpointRow, DeadLetterRow, HandoffKey, IdempotencyRow, KeyRow, OutboxRow,
-    RefusedTaskRow, Result, ReturnRow, Writes,
+    RefusedTaskRow, ReturnRow, Writes,
 };
-use handoffd_core::domain::escalation::Escalation;
+use handoffd_core::domain::escalation::{Escalation, EscalationOutcome};
 use handoffd_core::domain::handoff::Handoff;
 use handoffd_core::domain::ids::AgentId;
 use handoffd_core::domain::progress::Edge;
+use handoffd_core::domain::question;
+use handoffd_core::domain::stream::Stream;
 use handoffd_core::evidence::record::{RecordContent, RecordDraft};
 
 static AGENTS_INSERT: Sql = Sql::new(|| AGENTS.insert(1));
@@ -32,11 +32,7 @@ static KEYS_UPSERT: Sql = Sql::new(|| KEYS.upsert(1));
 
 /// Set with the handoff, and by an erasure alone: an update of what was read before must not bring
 /// back what was erased.
-const HANDOFF_ERASED: [&str; 3] = ["digest_salt", "digest", "tracestate"];
-
-pub(super) async fn execute(tx: &mut PgConnection, statement: Statement) -> Result<u64> {
-    statement.execute(tx).await.map_err(failed).map(|done| done.rows_affected())
-}
+const HANDOFF_ERASED: [&str; 4] = ["digest_salt", "digest", "tracestate", "conversation_id"];
 
 fn split<'a, K, T>(rows: &'a BTreeMap<K, (T, bool)>) -> (Vec<&'a T>, Vec<&'a T>) {
     let (new, known): (Vec<_>, Vec<_>) = rows.values().partition(|(_, new)| *new);
@@ -44,44 +40,42 @@ fn split<'a, K, T>(rows: &'a BTreeMap<K, (T, bool)>) -> (Vec<&'a T>, Vec<&'a T>)
     (plain(new), plain(known))
 }
 
-pub(super) async fn write(
-    tx: &mut PgConnection,
-    writes: &Writes,
-    absent: &AbsentRows,
-    statement_bytes: usize,
-) -> Result<()> {
-    let mut joined = JoinedStatement::new(&mut *tx, statement_bytes);
-    let rows = books::TaskRows::of(writes);
-    let text = |row: &books::TaskRow<'_>| row.1.as_ref().map_or(0, String::len);
-    joined.put(&TASKS, WriteMode::Insert, &rows.new, text, tasks).await?;
-    joined.put(&TASKS, WriteMode::Update(&[]), &rows.changed, text, tasks).await?;
-    joined.put(&TASKS, WriteMode::Update(&["funds"]), &rows.same_books, text, tasks).await?;
+/// The statements of a batch's writes, in order; none for what is not written.
+pub(super) fn calls(writes: &Writes, absent: &AbsentRows) -> Vec<Call> {
+    let mut joined = JoinedStatement::new();
+    let rows = budget_column::TaskRows::of(writes);
+    let text = |row: &budget_column::TaskRow<'_>| row.1.as_ref().map_or(0, String::len);
+    joined.put(&TASKS, WriteMode::Insert, &rows.new, text, tasks);
+    joined.put(&TASKS, WriteMode::Update(&[]), &rows.changed, text, tasks);
+    joined.put(&TASKS, WriteMode::Update(&["funds"]), &rows.same_budget, text, tasks);
     let (new, known) = split(&writes.handoffs);
-    joined.put(&HANDOFFS, WriteMode::Insert, &new, |_| 0, handoffs).await?;
-    joined.put(&HANDOFFS, WriteMode::Update(&HANDOFF_ERASED), &known, |_| 0, handoffs).await?;
-    write_outbox(&mut joined, writes).await?;
-    write_beside(&mut joined, writes).await?;
-    write_recovery(&mut joined, writes).await?;
-    write_contents(&mut joined, writes).await?;
-    joined.send().await?;
-    write_refused_tasks(tx, writes, absent).await?;
-    write_agents(tx, writes, absent).await?;
-    for (agent, (mode, at)) in &writes.retargets {
-        super::claims::retarget(tx, agent, *mode, *at).await?;
-    }
-    super::contracts::write(tx, writes, absent).await?;
-    super::schemas::write(tx, writes).await?;
-    super::caps::write(tx, writes, absent).await
+    joined.put(&HANDOFFS, WriteMode::Insert, &new, |_| 0, handoffs);
+    joined.put(&HANDOFFS, WriteMode::Update(&HANDOFF_ERASED), &known, |_| 0, handoffs);
+    write_outbox(&mut joined, writes);
+    write_beside(&mut joined, writes);
+    super::streams::write(&mut joined, writes);
+    write_recovery(&mut joined, writes);
+    write_contents(&mut joined, writes);
+    let mut calls = joined.calls();
+    calls.extend(refused_tasks(writes, absent));
+    calls.extend(agents(writes, absent));
+    calls.extend(keys(writes, absent));
+    let retargets = writes.retargets.iter();
+    calls.extend(retargets.map(|(agent, (mode, at))| super::claims::retarget(agent, *mode, *at)));
+    calls.extend(super::contracts::calls(writes, absent));
+    calls.extend(super::schemas::calls(writes));
+    calls.extend(super::caps::calls(writes, absent));
+    calls
 }
 
-async fn write_contents(joined: &mut JoinedStatement<'_>, writes: &Writes) -> Result<()> {
+fn write_contents(joined: &mut JoinedStatement, writes: &Writes) {
     let kept: Vec<(&RecordDraft, &RecordContent)> = writes
         .records
         .iter()
         .filter_map(|draft| draft.content.as_ref().map(|content| (draft, content)))
         .collect();
     let bytes = |row: &(&RecordDraft, &RecordContent)| row.1.part.bytes.len();
-    let columns = |bound: StatementArguments, rows: &[(&RecordDraft, &RecordContent)]| {
+    let columns = |bound: Call, rows: &[(&RecordDraft, &RecordContent)]| {
         bind!(
             bound,
             rows,
@@ -93,10 +87,10 @@ async fn write_contents(joined: &mut JoinedStatement<'_>, writes: &Writes) -> Re
             row.0.at.0,
         )
     };
-    joined.put(&CONTENTS, WriteMode::Insert, &kept, bytes, columns).await
+    joined.put(&CONTENTS, WriteMode::Insert, &kept, bytes, columns);
 }
 
-fn tasks(bound: StatementArguments, rows: &[books::TaskRow<'_>]) -> StatementArguments {
+fn tasks(bound: Call, rows: &[budget_column::TaskRow<'_>]) -> Call {
     bind!(
         bound,
         rows,
@@ -121,7 +115,7 @@ fn tasks(bound: StatementArguments, rows: &[books::TaskRow<'_>]) -> StatementArg
     )
 }
 
-fn handoffs(bound: StatementArguments, handoffs: &[&Handoff]) -> StatementArguments {
+fn handoffs(bound: Call, handoffs: &[&Handoff]) -> Call {
     bind!(
         bound,
         handoffs,
@@ -136,7 +130,7 @@ fn handoffs(bound: StatementArguments, handoffs: &[&Handoff]) -> StatementArgume
         handoff.target_type.as_str(),
         handoff.target_version.as_str(),
         handoff.mode.as_str(),
-        handoff.status.as_str(),
+        handoff.status.stored(),
         handoff.fencing_token,
         handoff.attempts,
         handoff.deadline_at.map(|at| at.0),
@@ -164,12 +158,19 @@ fn handoffs(bound: StatementArguments, handoffs: &[&Handoff]) -> StatementArgume
         handoff.span.as_str(),
         handoff.clock.started_at.0,
         handoff.clock.offered_at.map(|at| at.0),
+        handoff.context.map(|facts| facts.to_text()),
+        handoff.sent_id.map(|id| id.to_string()),
+        handoff.open_question().map(i64::from),
+        question::to_text(&handoff.questions),
+        handoff.conversation_id.as_deref(),
+        handoff.stream.as_ref().map(Stream::to_text),
+        handoff.stream.as_ref().and_then(|stream| stream.due_at).map(|at| at.0),
     )
 }
 
-async fn write_outbox(joined: &mut JoinedStatement<'_>, writes: &Writes) -> Result<()> {
+fn write_outbox(joined: &mut JoinedStatement, writes: &Writes) {
     let kept: Vec<&OutboxRow> = writes.outbox.values().flatten().collect();
-    let columns = |bound: StatementArguments, rows: &[&OutboxRow]| {
+    let columns = |bound: Call, rows: &[&OutboxRow]| {
         bind!(
             bound,
             rows,
@@ -187,19 +188,19 @@ async fn write_outbox(joined: &mut JoinedStatement<'_>, writes: &Writes) -> Resu
             row.created_at.0,
         )
     };
-    joined.put(&OUTBOX, WriteMode::Upsert, &kept, |_| 0, columns).await?;
+    joined.put(&OUTBOX, WriteMode::Upsert, &kept, |_| 0, columns);
     let gone: Vec<&HandoffKey> =
         writes.outbox.iter().filter(|(_, row)| row.is_none()).map(|(key, _)| key).collect();
-    let columns = |bound: StatementArguments, keys: &[&HandoffKey]| {
+    let columns = |bound: Call, keys: &[&HandoffKey]| {
         bind!(bound, keys, |key| key.0.as_str(), key.1.to_string())
     };
-    joined.put(&OUTBOX, WriteMode::Delete, &gone, |_| 0, columns).await?;
-    write_returns(joined, writes).await
+    joined.put(&OUTBOX, WriteMode::Delete, &gone, |_| 0, columns);
+    write_returns(joined, writes);
 }
 
-async fn write_returns(joined: &mut JoinedStatement<'_>, writes: &Writes) -> Result<()> {
+fn write_returns(joined: &mut JoinedStatement, writes: &Writes) {
     let kept: Vec<&ReturnRow> = writes.returns.values().flatten().collect();
-    let columns = |bound: StatementArguments, rows: &[&ReturnRow]| {
+    let columns = |bound: Call, rows: &[&ReturnRow]| {
         bind!(
             bound,
             rows,
@@ -209,21 +210,22 @@ async fn write_returns(joined: &mut JoinedStatement<'_>, writes: &Writes) -> Res
             row.agent.as_str(),
             row.returned_at.0,
             row.visible_at.0,
+            row.question.map(i64::from),
         )
     };
-    joined.put(&RETURNS, WriteMode::Insert, &kept, |_| 0, columns).await?;
+    joined.put(&RETURNS, WriteMode::Upsert, &kept, |_| 0, columns);
     let gone: Vec<&HandoffKey> =
         writes.returns.iter().filter(|(_, row)| row.is_none()).map(|(key, _)| key).collect();
-    let columns = |bound: StatementArguments, keys: &[&HandoffKey]| {
+    let columns = |bound: Call, keys: &[&HandoffKey]| {
         bind!(bound, keys, |key| key.0.as_str(), key.1.to_string())
     };
-    joined.put(&RETURNS, WriteMode::Delete, &gone, |_| 0, columns).await
+    joined.put(&RETURNS, WriteMode::Delete, &gone, |_| 0, columns);
 }
 
 /// Writes checkpoints, uses of idempotency keys and dead letters, which are always new.
-async fn write_beside(joined: &mut JoinedStatement<'_>, writes: &Writes) -> Result<()> {
+fn write_beside(joined: &mut JoinedStatement, writes: &Writes) {
     let bytes = |row: &CheckpointRow| row.part.bytes.len();
-    let columns = |bound: StatementArguments, rows: &[CheckpointRow]| {
+    let columns = |bound: Call, rows: &[CheckpointRow]| {
         bind!(
             bound,
             rows,
@@ -239,8 +241,8 @@ async fn write_beside(joined: &mut JoinedStatement<'_>, writes: &Writes) -> Resu
             row.created_at.0,
         )
     };
-    joined.put(&CHECKPOINTS, WriteMode::Insert, &writes.checkpoints, bytes, columns).await?;
-    let columns = |bound: StatementArguments, rows: &[IdempotencyRow]| {
+    joined.put(&CHECKPOINTS, WriteMode::Insert, &writes.checkpoints, bytes, columns);
+    let columns = |bound: Call, rows: &[IdempotencyRow]| {
         bind!(
             bound,
             rows,
@@ -251,8 +253,8 @@ async fn write_beside(joined: &mut JoinedStatement<'_>, writes: &Writes) -> Resu
             row.created_at.0,
         )
     };
-    joined.put(&IDEMPOTENCY, WriteMode::Insert, &writes.idempotency, |_| 0, columns).await?;
-    let columns = |bound: StatementArguments, rows: &[DeadLetterRow]| {
+    joined.put(&IDEMPOTENCY, WriteMode::Insert, &writes.idempotency, |_| 0, columns);
+    let columns = |bound: Call, rows: &[DeadLetterRow]| {
         bind!(
             bound,
             rows,
@@ -269,7 +271,7 @@ async fn write_beside(joined: &mut JoinedStatement<'_>, writes: &Writes) -> Resu
             row.resolved_by.as_deref(),
         )
     };
-    joined.put(&DEAD_LETTERS, WriteMode::Upsert, &writes.dead_letters, |_| 0, columns).await
+    joined.put(&DEAD_LETTERS, WriteMode::Upsert, &writes.dead_letters, |_| 0, columns);
 }
 
 /// Failures are counted with the task since migration 0015.
@@ -277,10 +279,9 @@ const fn no_failures(_: &Edge) -> i64 {
     0
 }
 
-/// Edges and escalations.
-async fn write_recovery(joined: &mut JoinedStatement<'_>, writes: &Writes) -> Result<()> {
+fn write_recovery(joined: &mut JoinedStatement, writes: &Writes) {
     let edges: Vec<&Edge> = writes.edges.values().collect();
-    let columns = |bound: StatementArguments, rows: &[&Edge]| {
+    let columns = |bound: Call, rows: &[&Edge]| {
         bind!(
             bound,
             rows,
@@ -298,9 +299,9 @@ async fn write_recovery(joined: &mut JoinedStatement<'_>, writes: &Writes) -> Re
             edge.updated_at.0,
         )
     };
-    joined.put(&EDGES, WriteMode::Upsert, &edges, |_| 0, columns).await?;
+    joined.put(&EDGES, WriteMode::Upsert, &edges, |_| 0, columns);
     let escalations: Vec<&Escalation> = writes.escalations.values().collect();
-    let columns = |bound: StatementArguments, rows: &[&Escalation]| {
+    let columns = |bound: Call, rows: &[&Escalation]| {
         bind!(
             bound,
             rows,
@@ -318,10 +319,10 @@ async fn write_recovery(joined: &mut JoinedStatement<'_>, writes: &Writes) -> Re
             row.timeout_at.0,
             row.resolved_at.map(|at| at.0),
             row.resolved_by.as_deref(),
-            row.resolution.as_deref(),
+            row.resolution.map(EscalationOutcome::as_str),
         )
     };
-    joined.put(&ESCALATIONS, WriteMode::Upsert, &escalations, |_| 0, columns).await
+    joined.put(&ESCALATIONS, WriteMode::Upsert, &escalations, |_| 0, columns);
 }
 
 /// Serializes plain data, which cannot fail; JSON escapes a NUL, which Postgres would reject.
@@ -331,78 +332,72 @@ fn json(value: &impl serde::Serialize) -> String {
 
 /// Writes refused task ids. An unseen row could not be locked: it is inserted plainly, so that of two brokers that
 /// count at once the second conflicts, and then adds to the first one's count.
-async fn write_refused_tasks(
-    tx: &mut PgConnection,
-    writes: &Writes,
-    absent: &AbsentRows,
-) -> Result<()> {
+fn refused_tasks(writes: &Writes, absent: &AbsentRows) -> Vec<Call> {
     let (new, known): (Vec<_>, Vec<_>) =
         writes.refused_tasks.iter().partition(|(key, _)| absent.refused_tasks.contains(key));
-    for (sql, rows) in [(&REFUSED_TASKS_INSERT, new), (&REFUSED_TASKS_UPDATE, known)] {
-        let rows: Vec<&RefusedTaskRow> = rows.into_iter().map(|(_, row)| row).collect();
-        if !rows.is_empty() {
-            let query = bind!(
-                sqlx::query(sql.as_str()),
-                rows,
-                |row| row.tenant.as_str(),
-                row.task_id.to_string(),
-                row.agent.as_str(),
-                row.refusals,
-                row.updated_at.0,
-            );
-            execute(tx, query).await?;
-        }
-    }
-    Ok(())
+    let bound = |(sql, rows): (&'static Sql, Vec<(_, &RefusedTaskRow)>)| {
+        bind!(
+            Call::new(sql.as_str()),
+            rows,
+            |row| row.1.tenant.as_str(),
+            row.1.task_id.to_string(),
+            row.1.agent.as_str(),
+            row.1.refusals,
+            row.1.updated_at.0,
+        )
+    };
+    some([(&REFUSED_TASKS_INSERT, new), (&REFUSED_TASKS_UPDATE, known)]).map(bound).collect()
 }
 
-async fn write_agents(tx: &mut PgConnection, writes: &Writes, absent: &AbsentRows) -> Result<()> {
-    let (new, known): (Vec<_>, Vec<_>) = writes
-        .agents
-        .iter()
-        .filter_map(|(key, row)| row.as_ref().map(|row| (key, row)))
-        .partition(|(key, _)| absent.agents.contains(key));
-    for (sql, rows) in [(&AGENTS_INSERT, new), (&AGENTS_UPSERT, known)] {
-        if !rows.is_empty() {
-            let rows: Vec<&AgentRow> = rows.into_iter().map(|(_, row)| row).collect();
-            let query = bind!(
-                sqlx::query(sql.as_str()),
-                rows,
-                |row| row.tenant.as_str(),
-                row.agent.agent_id.as_str(),
-                json(&row.agent),
-                row.secrets.as_str(),
-                row.created_at.0,
-                row.updated_at.0,
-            );
-            execute(tx, query).await?;
-        }
-    }
+fn agents(writes: &Writes, absent: &AbsentRows) -> Vec<Call> {
+    let kept = writes.agents.iter().filter_map(|(key, row)| row.as_ref().map(|row| (key, row)));
+    let (new, known): (Vec<_>, Vec<_>) = kept.partition(|(key, _)| absent.agents.contains(key));
+    let bound = |(sql, rows): (&'static Sql, Vec<(_, &AgentRow)>)| {
+        bind!(
+            Call::new(sql.as_str()),
+            rows,
+            |row| row.1.tenant.as_str(),
+            row.1.agent.agent_id.as_str(),
+            json(&row.1.agent),
+            row.1.secrets.as_str(),
+            row.1.created_at.0,
+            row.1.updated_at.0,
+        )
+    };
+    let mut calls: Vec<Call> =
+        some([(&AGENTS_INSERT, new), (&AGENTS_UPSERT, known)]).map(bound).collect();
     let gone: Vec<_> =
         writes.agents.iter().filter(|(_, row)| row.is_none()).map(|(key, _)| key).collect();
     if !gone.is_empty() {
-        let query = sqlx::query(AGENTS_DELETE.as_str());
-        execute(tx, bind!(query, gone, |key| key.0.as_str(), key.1.as_str())).await?;
+        let call = Call::new(AGENTS_DELETE.as_str());
+        calls.push(bind!(call, gone, |key| key.0.as_str(), key.1.as_str()));
     }
+    calls
+}
+
+fn keys(writes: &Writes, absent: &AbsentRows) -> Vec<Call> {
     let (new, known): (Vec<_>, Vec<_>) =
         writes.keys.iter().partition(|(key, _)| absent.keys.contains(key));
-    for (sql, rows) in [(&KEYS_INSERT, new), (&KEYS_UPSERT, known)] {
-        if !rows.is_empty() {
-            let rows: Vec<&KeyRow> = rows.into_iter().map(|(_, row)| row).collect();
-            let query = bind!(
-                sqlx::query(sql.as_str()),
-                rows,
-                |row| row.tenant.as_str(),
-                row.key_id.as_str(),
-                row.hash.as_slice(),
-                row.role.as_str(),
-                row.agent.as_ref().map(AgentId::as_str),
-                row.label.as_str(),
-                row.created_at.0,
-                row.expires_at.map(|at| at.0),
-            );
-            execute(tx, query).await?;
-        }
-    }
-    Ok(())
+    let bound = |(sql, rows): (&'static Sql, Vec<(_, &KeyRow)>)| {
+        bind!(
+            Call::new(sql.as_str()),
+            rows,
+            |row| row.1.tenant.as_str(),
+            row.1.key_id.as_str(),
+            row.1.hash.as_slice(),
+            row.1.role.as_str(),
+            row.1.agent.as_ref().map(AgentId::as_str),
+            row.1.label.as_str(),
+            row.1.created_at.0,
+            row.1.expires_at.map(|at| at.0),
+        )
+    };
+    some([(&KEYS_INSERT, new), (&KEYS_UPSERT, known)]).map(bound).collect()
+}
+
+/// The statements that have rows.
+pub(super) fn some<T>(
+    statements: [(&'static Sql, Vec<T>); 2],
+) -> impl Iterator<Item = (&'static Sql, Vec<T>)> {
+    statements.into_iter().filter(|(_, rows)| !rows.is_empty())
 }

@@ -44,7 +44,7 @@ fn bind<'c>(query: Query<'c>, cap: &Cap) -> Query<'c> {
         .bind(cap.window.seconds())
         .bind(cap.usd.map(|usd| usd.0))
         .bind(cap.mark)
-        .bind(cap.books.to_text())
+        .bind(cap.usage.to_text())
         .bind(cap.updated_at.0)
 }
 

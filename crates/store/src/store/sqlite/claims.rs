@@ -7,7 +7,9 @@ use super::db::{Db, Row};
 use super::log::unpacked;
 use super::rows;
 use crate::store::rows::{OUTBOX, RETURN};
-use crate::store::{Claim, ClaimKey, ClaimRelease, OutboxRow, ReceiverKey, Result, ReturnRow};
+use crate::store::{
+    ClaimKey, ClaimRelease, DeliveryClaim, OutboxRow, ReceiverKey, Result, ReturnRow,
+};
 use handoffd_core::domain::handoff::DeliveryMode;
 use handoffd_core::domain::ids::{HandoffId, Micros, TenantId};
 
@@ -113,15 +115,15 @@ pub(super) fn claim(
     now: Micros,
     until: Micros,
     limit: i64,
-) -> Result<Vec<Claim>> {
+) -> Result<Vec<DeliveryClaim>> {
     let (tenant, target) = receiver;
     let mut ids = Vec::new();
-    let mut claims: Vec<Claim> = Vec::new();
+    let mut claims: Vec<DeliveryClaim> = Vec::new();
     db.query("SELECT o.tenant, o.handoff_id, o.task_id, o.target, o.attempt, \
-           o.busy, h.deadline_at, h.fencing_token, h.idempotent, h.attempts, h.reason, h.policy, h.traceparent, h.tracestate, h.span, c.codec, c.bytes, c.salt, c.segment \
+           o.busy, h.deadline_at, h.fencing_token, h.idempotent, h.attempts, h.reason, h.policy, h.traceparent, h.tracestate, h.span, h.context, h.sent_id, c.codec, c.bytes, c.salt, c.segment \
          FROM outbox AS o \
          JOIN handoffs AS h ON h.tenant = o.tenant AND h.handoff_id = o.handoff_id \
-         LEFT JOIN contents AS c ON c.tenant = h.tenant AND c.content_id = h.content_id \
+         LEFT JOIN contents AS c ON c.tenant = h.tenant AND c.content_id = coalesce(h.sent_id, h.content_id) \
          WHERE o.tenant = ? AND o.target = ? AND o.visible_at <= ? AND NOT EXISTS \
            (SELECT 1 FROM outbox AS before WHERE before.tenant = o.tenant \
               AND before.task_id = o.task_id AND before.seq < o.seq) \
@@ -162,7 +164,7 @@ pub(super) fn claim(
     Ok(claims)
 }
 
-fn claimed(row: &Row<'_>) -> Result<Claim> {
+fn claimed(row: &Row<'_>) -> Result<DeliveryClaim> {
     // Erased since: the attempt goes on, with nothing to show. What is only cold is not erased, and
     // must not go out empty: open handoffs are held back from the archive, so this is a fault.
     let body = match rows::get::<Option<&[u8]>>(row, "bytes")? {
@@ -173,7 +175,7 @@ fn claimed(row: &Row<'_>) -> Result<Claim> {
     let edge = ruling.as_ref().map(|ruling| &ruling.edge);
     let attempt = rows::get::<i32>(row, "attempt")? + 1;
     let why = rows::get::<Option<&str>>(row, "reason")?.is_some();
-    Ok(Claim {
+    Ok(DeliveryClaim {
         tenant: rows::parse(row, "tenant")?,
         handoff_id: rows::parse(row, "handoff_id")?,
         task_id: rows::parse(row, "task_id")?,
@@ -181,7 +183,7 @@ fn claimed(row: &Row<'_>) -> Result<Claim> {
         attempt,
         fencing_token: rows::get(row, "fencing_token")?,
         idempotent: rows::get(row, "idempotent")?,
-        unsettled: Claim::follows_unsettled(attempt, rows::get(row, "attempts")?, why),
+        unsettled: DeliveryClaim::follows_unsettled(attempt, rows::get(row, "attempts")?, why),
         busy: rows::get(row, "busy")?,
         deadline_at: rows::get::<Option<i64>>(row, "deadline_at")?.map(Micros),
         to_person: ruling.as_ref().is_some_and(|ruling| ruling.is_to_person()),
@@ -190,6 +192,8 @@ fn claimed(row: &Row<'_>) -> Result<Claim> {
         traceparent: rows::get(row, "traceparent")?,
         tracestate: rows::get(row, "tracestate")?,
         span: rows::get(row, "span")?,
+        context: rows::context(row)?,
+        compressed: rows::get::<Option<&str>>(row, "sent_id")?.is_some(),
         body: body.into(),
         personal: Vec::new(),
     })

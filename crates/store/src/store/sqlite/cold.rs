@@ -114,6 +114,9 @@ impl ColdStore for SqliteStore {
                c.content_id IN (SELECT h.content_id FROM handoffs AS h \
                  WHERE h.tenant = ?1 AND h.status IN ('PENDING', 'ACCEPTED') \
                    AND h.content_id IS NOT NULL) \
+               OR c.content_id IN (SELECT h.sent_id FROM handoffs AS h \
+                 WHERE h.tenant = ?1 AND h.status IN ('PENDING', 'ACCEPTED') \
+                   AND h.sent_id IS NOT NULL) \
                OR EXISTS (SELECT 1 FROM dead_letters AS d WHERE d.tenant = r.tenant \
                  AND d.handoff_id = r.handoff_id AND d.status = 'OPEN') \
                OR EXISTS (SELECT 1 FROM tasks AS t WHERE t.tenant = r.tenant \

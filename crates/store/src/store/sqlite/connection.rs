@@ -20,7 +20,6 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 /// Default of [`SqliteOptions::rewrite_limit`]: 1 GiB takes seconds.
 const REWRITE_LIMIT: u64 = 1 << 30;
 
-/// Options of a [`SqliteStore`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SqliteOptions {
     /// Serve the file: hold `<file>.lock` as long as the store is open, so that no second broker
@@ -110,7 +109,6 @@ pub(super) struct Ended<T> {
     pub(super) value: T,
     /// Commit, and not roll back.
     pub(super) keep: bool,
-    /// Records written.
     pub(super) records: usize,
 }
 

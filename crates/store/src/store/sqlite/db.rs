@@ -76,7 +76,6 @@ impl Query<'_> {
         changed.map(|changed| changed as u64).map_err(failure)
     }
 
-    /// Reads each row.
     pub(super) fn each(self, mut read: impl FnMut(&Row<'_>) -> Result<()>) -> Result<()> {
         let mut statement = self.statement.map_err(failure)?;
         let mut rows = statement.raw_query();
@@ -86,7 +85,6 @@ impl Query<'_> {
         Ok(())
     }
 
-    /// Reads all rows.
     pub(super) fn list<T, C: FromIterator<T>>(
         self,
         mut read: impl FnMut(&Row<'_>) -> Result<T>,
@@ -126,7 +124,6 @@ pub(super) struct Row<'s> {
 }
 
 impl Row<'_> {
-    /// Reads one column.
     pub(super) fn get<'r, T: Column<'r>>(&'r self, column: &str) -> Result<T> {
         let statement: &rusqlite::Statement<'_> = self.row.as_ref();
         let (next, count) = (self.next.get(), statement.column_count());
@@ -211,7 +208,6 @@ impl Pieces {
         Self { sql: sql.into(), values: Vec::new() }
     }
 
-    /// Adds text.
     pub(super) fn push(&mut self, sql: impl AsRef<str>) -> &mut Self {
         self.sql.push_str(sql.as_ref());
         self

@@ -259,8 +259,8 @@ fn erase(db: &Db, gone: &ErasureWrite) -> Result<()> {
                WHERE tenant = ? AND (leaf_index, ordinal) IN \
                  (SELECT value ->> 0, value ->> 1 FROM json_each(?))";
     change(db, sql, &gone.tenant, &data)?;
-    let sql = "UPDATE handoffs SET digest_salt = x'', digest = x'', tracestate = '' \
-               WHERE tenant = ? AND handoff_id IN (SELECT value FROM json_each(?))";
+    let sql = "UPDATE handoffs SET digest_salt = x'', digest = x'', tracestate = '', \
+               conversation_id = NULL WHERE tenant = ? AND handoff_id IN (SELECT value FROM json_each(?))";
     change(db, sql, &gone.tenant, &gone.handoffs)?;
     // A contract's dedupe key may name a personal value; its hash has no salt.
     let sql = "DELETE FROM contract_repeats \

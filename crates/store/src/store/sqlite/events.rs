@@ -310,6 +310,15 @@ impl EventStore for SqliteStore {
         .await
     }
 
+    async fn has_cursors(&self) -> Result<bool> {
+        self.read(|db| {
+            let found =
+                db.query("SELECT 1 FROM event_cursors WHERE active LIMIT 1").find(|_| Ok(()))?;
+            Ok(found.is_some())
+        })
+        .await
+    }
+
     async fn claim_cursor(
         &self,
         key: &CursorKey,

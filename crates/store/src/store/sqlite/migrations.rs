@@ -34,6 +34,9 @@ pub(super) const KNOWN: &[(i64, &str, &str)] = &[
     (17, "purge", include_str!("../../../../../migrations/sqlite/0017_purge.sql")),
     (18, "returns", include_str!("../../../../../migrations/sqlite/0018_returns.sql")),
     (19, "narrow", include_str!("../../../../../migrations/sqlite/0019_narrow.sql")),
+    (21, "context", include_str!("../../../../../migrations/sqlite/0021_context.sql")),
+    (22, "questions", include_str!("../../../../../migrations/sqlite/0022_questions.sql")),
+    (24, "streams", include_str!("../../../../../migrations/sqlite/0024_streams.sql")),
 ];
 
 /// Where applied migrations stand, in the form of sqlx, which wrote it in 0.1.0.

@@ -12,10 +12,10 @@ use tokio::sync::Mutex;
 
 use crate::store::erasure::{ErasureKey, ErasureRow, HoldKey, HoldRow, ScrubOutcome, SubjectDatum};
 use crate::store::{
-    AdminStore, AgentRow, BatchState, BatchStore, CheckpointCursor, CheckpointRow, Claim, ClaimKey,
-    ClaimRelease, Cursor, DeadLetterFilter, DeadLetterRow, Depths, DirectoryStore, ErasureStore,
-    EscalationFilter, EscalationKey, HandoffFilter, HandoffKey, HandoffStore, KeyRow, LogStore,
-    Needs, OutboxRow, OutboxStore, ReceiverKey, Result, ReturnRow, RunKey, StoredContent,
+    AdminStore, AgentRow, BatchState, BatchStore, CheckpointCursor, CheckpointRow, ClaimKey,
+    ClaimRelease, Cursor, DeadLetterFilter, DeadLetterRow, DeliveryClaim, Depths, DirectoryStore,
+    ErasureStore, EscalationFilter, EscalationKey, HandoffFilter, HandoffKey, HandoffStore, KeyRow,
+    LogStore, Needs, OutboxRow, OutboxStore, ReceiverKey, Result, ReturnRow, RunKey, StoredContent,
     StoredRecord, TaskFilter, TaskKey, TreeKeyRow, Wakeups, Writes,
 };
 use handoffd_core::domain::escalation::Escalation;
@@ -43,6 +43,7 @@ mod migrations;
 mod reads;
 mod recovery;
 mod schemas;
+mod streams;
 mod transact;
 mod wal;
 mod writes;
@@ -350,7 +351,7 @@ impl OutboxStore for SqliteStore {
         now: Micros,
         until: Micros,
         limit: i64,
-    ) -> Result<Vec<Claim>> {
+    ) -> Result<Vec<DeliveryClaim>> {
         self.write(|db| claims::claim(db, receiver, mode, broker, now, until, limit)).await
     }
 

@@ -7,9 +7,9 @@ use super::rows;
 use crate::store::rows::{AGENT, CHECKPOINT, DEAD_LETTER, HANDOFF, KEY, TASK};
 use crate::store::{
     AgentRow, CheckpointRow, Cursor, DeadLetterFilter, DeadLetterRow, Depths, HandoffFilter,
-    HandoffKey, KeyRow, Result, RunKey, TaskFilter, TaskKey,
+    HandoffKey, KeyRow, MOST_OPEN, Result, RunKey, TaskFilter, TaskKey,
 };
-use handoffd_core::domain::handoff::Handoff;
+use handoffd_core::domain::handoff::{Handoff, HandoffStatus};
 use handoffd_core::domain::ids::{AgentId, Micros, TenantId};
 use handoffd_core::domain::task::Task;
 
@@ -75,9 +75,10 @@ pub(super) fn list_changed_agents(
 
 /// See [`crate::store::HandoffStore::count_open`].
 pub(super) fn count_open(db: &Db, tenant: &TenantId) -> Result<HashMap<AgentId, i64>> {
-    let sql = "SELECT target, count(*) AS open FROM handoffs \
-               WHERE tenant = ? AND status IN ('PENDING', 'ACCEPTED') GROUP BY target";
+    let sql = "SELECT target, min(count(*), ?1) AS open FROM handoffs \
+               WHERE tenant = ?2 AND status IN ('PENDING', 'ACCEPTED') GROUP BY target";
     db.query(sql)
+        .bind(MOST_OPEN)
         .bind(tenant.as_str())
         .list(|row| Ok((rows::parse(row, "target")?, rows::get(row, "open")?)))
 }
@@ -194,13 +195,17 @@ pub(super) fn list_handoffs(
     after: Option<&Cursor>,
     limit: i64,
 ) -> Result<Vec<Handoff>> {
-    let HandoffFilter { task_id, status, source, target, party } = filter;
+    let HandoffFilter { task_id, status, source, target, conversation, party } = filter;
     // Left alone, SQLite walks all of the tenant's handoffs to save itself sorting a task's few.
     let table =
         if task_id.is_some() { "handoffs AS x INDEXED BY handoffs_task" } else { "handoffs AS x" };
     let mut list = NewestQuery::new(HANDOFF, table, tenant);
     list.filter("x.task_id = {}", task_id.map(|id| id.to_string()));
-    list.filter("x.status = {}", status.map(|status| status.as_str().to_owned()));
+    list.filter("x.status = {}", status.map(|status| status.stored().to_owned()));
+    let asks = status.filter(|status| status.is_held());
+    let asks = asks.map(|status| i64::from(status == HandoffStatus::InputRequired).to_string());
+    list.filter("(x.question IS NOT NULL) = CAST({} AS INTEGER)", asks);
+    list.filter("x.conversation_id = {}", conversation.clone());
     list.filter("x.source = {}", source.as_ref().map(ToString::to_string));
     list.filter("x.target = {}", target.as_ref().map(ToString::to_string));
     list.filter("(x.source = {} OR x.target = {})", party.as_ref().map(ToString::to_string));

@@ -215,7 +215,7 @@ async fn claims_go_in_order_wait_their_turn_and_carry_what_is_kept() {
     )
     .unwrap();
     let claims = store.claim(&receiver, DeliveryMode::Webhook, "me", now, until, 2).await.unwrap();
-    let ids = |claims: &[Claim]| -> Vec<u128> {
+    let ids = |claims: &[DeliveryClaim]| -> Vec<u128> {
         claims.iter().map(|claim| claim.handoff_id.0.as_u128()).collect()
     };
     assert_eq!(ids(&claims), [1, 2]);

@@ -38,10 +38,12 @@ pub(super) fn run(
 fn is_empty(writes: &Writes) -> bool {
     let Writes {
         tasks,
-        same_books: _,
+        same_budget: _,
         handoffs,
         outbox,
         returns,
+        chunks,
+        stream_lines,
         checkpoints,
         idempotency,
         dead_letters,
@@ -67,6 +69,8 @@ fn is_empty(writes: &Writes) -> bool {
         && handoffs.is_empty()
         && outbox.is_empty()
         && returns.is_empty()
+        && chunks.is_empty()
+        && stream_lines.is_empty()
         && checkpoints.is_empty()
         && idempotency.is_empty()
         && dead_letters.is_empty()

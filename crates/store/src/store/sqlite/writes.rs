@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::batch::{RowBatch, json};
 use super::db::{Db, Query};
 use super::transact::IDEMPOTENCY;
-use crate::store::books;
+use crate::store::budget_column;
 use crate::store::rows::{
     AGENT, CHECKPOINT, DEAD_LETTER, EDGE, ESCALATION, HANDOFF, KEY, OUTBOX, REFUSED_TASK, RETURN,
     TASK,
@@ -14,10 +14,12 @@ use crate::store::{
     AgentKey, AgentRow, CheckpointRow, DeadLetterRow, IdempotencyRow, KeyRow, OutboxRow,
     RefusedTaskRow, Result, ReturnRow, StoreError, Writes,
 };
-use handoffd_core::domain::escalation::Escalation;
+use handoffd_core::domain::escalation::{Escalation, EscalationOutcome};
 use handoffd_core::domain::handoff::{DeliveryMode, Handoff};
 use handoffd_core::domain::ids::{AgentId, Micros};
 use handoffd_core::domain::progress::Edge;
+use handoffd_core::domain::question;
+use handoffd_core::domain::stream::Stream;
 
 /// Columns of a task that never change.
 const TASK_FIXED: [&str; 2] = ["created_at", "opened_by"];
@@ -36,19 +38,19 @@ const HANDOFF_FIXED: [&str; 13] = [
     "source_execution",
     "traceparent",
     "created_at",
-    "commitment",
     "origin",
     "tracestate",
     "span",
+    "conversation_id",
 ];
 
 /// Writes all rows except the records.
 pub(super) fn write(db: &Db, writes: &Writes) -> Result<()> {
-    let rows = books::TaskRows::of(writes);
-    let [new, changed, same_books] =
-        [&rows.new, &rows.changed, &rows.same_books].map(|rows| rows.iter().collect::<Vec<_>>());
+    let rows = budget_column::TaskRows::of(writes);
+    let [new, changed, same_budget] =
+        [&rows.new, &rows.changed, &rows.same_budget].map(|rows| rows.iter().collect::<Vec<_>>());
     RowBatch::insert("tasks", TASK).run(db, &new, bind_task)?;
-    for (known, fixed) in [(changed, &TASK_FIXED[..]), (same_books, &TASK_SAME_BOOKS)] {
+    for (known, fixed) in [(changed, &TASK_FIXED[..]), (same_budget, &TASK_SAME_BOOKS)] {
         let touched = RowBatch::update("tasks", TASK, fixed).run(db, &known, bind_task)?;
         all_known(touched, known.len())?;
     }
@@ -69,7 +71,11 @@ pub(super) fn write(db: &Db, writes: &Writes) -> Result<()> {
         writes.returns.iter().filter(|(_, row)| row.is_none()).map(|(key, _)| key).collect();
     delete(db, "returns", "handoff_id", &gone)?;
     let returns: Vec<_> = writes.returns.values().flatten().collect();
-    RowBatch::insert("returns", RETURN).run(db, &returns, bind_return)?;
+    RowBatch::upsert("returns", RETURN, &["tenant", "handoff_id"]).run(
+        db,
+        &returns,
+        bind_return,
+    )?;
 
     let checkpoints: Vec<_> = writes.checkpoints.iter().collect();
     RowBatch::insert("checkpoints", CHECKPOINT).run(db, &checkpoints, bind_checkpoint)?;
@@ -103,6 +109,7 @@ pub(super) fn write(db: &Db, writes: &Writes) -> Result<()> {
     super::contracts::write(db, writes)?;
     super::schemas::write(db, writes)?;
     super::caps::write(db, writes)?;
+    super::streams::write(db, writes)?;
     for (agent, (mode, at)) in &writes.retargets {
         retarget(db, agent, *mode, *at)?;
     }
@@ -172,7 +179,7 @@ fn delete<K: Serialize + Sync>(db: &Db, table: &str, id: &str, keys: &[K]) -> Re
     Ok(())
 }
 
-fn bind_task<'c>(query: Query<'c>, (task, books): &books::TaskRow<'_>) -> Query<'c> {
+fn bind_task<'c>(query: Query<'c>, (task, budget): &budget_column::TaskRow<'_>) -> Query<'c> {
     query
         .bind(task.tenant.as_str())
         .bind(task.id.to_string())
@@ -191,7 +198,7 @@ fn bind_task<'c>(query: Query<'c>, (task, books): &books::TaskRow<'_>) -> Query<
         .bind(task.topped_up.0)
         .bind(task.opened_by.as_ref().map(AgentId::as_str))
         .bind(task.course.to_text())
-        .bind(books.as_deref())
+        .bind(budget.as_deref())
 }
 
 fn bind_handoff<'c>(query: Query<'c>, handoff: &Handoff) -> Query<'c> {
@@ -208,7 +215,7 @@ fn bind_handoff<'c>(query: Query<'c>, handoff: &Handoff) -> Query<'c> {
         .bind(handoff.target_type.as_str())
         .bind(handoff.target_version.as_str())
         .bind(handoff.mode.as_str())
-        .bind(handoff.status.as_str())
+        .bind(handoff.status.stored())
         .bind(handoff.fencing_token)
         .bind(handoff.attempts)
         .bind(handoff.deadline_at.map(|at| at.0))
@@ -236,6 +243,13 @@ fn bind_handoff<'c>(query: Query<'c>, handoff: &Handoff) -> Query<'c> {
         .bind(handoff.span.as_str())
         .bind(handoff.clock.started_at.0)
         .bind(handoff.clock.offered_at.map(|at| at.0))
+        .bind(handoff.context.map(|facts| facts.to_text()))
+        .bind(handoff.sent_id.map(|id| id.to_string()))
+        .bind(handoff.open_question().map(i64::from))
+        .bind(question::to_text(&handoff.questions))
+        .bind(handoff.conversation_id.as_deref())
+        .bind(handoff.stream.as_ref().map(Stream::to_text))
+        .bind(handoff.stream.as_ref().and_then(|stream| stream.due_at).map(|at| at.0))
 }
 
 fn bind_outbox<'c>(query: Query<'c>, row: &OutboxRow) -> Query<'c> {
@@ -271,6 +285,7 @@ fn bind_return<'c>(query: Query<'c>, row: &ReturnRow) -> Query<'c> {
         .bind(row.agent.as_str())
         .bind(row.returned_at.0)
         .bind(row.visible_at.0)
+        .bind(row.question.map(i64::from))
 }
 
 fn bind_checkpoint<'c>(query: Query<'c>, row: &CheckpointRow) -> Query<'c> {
@@ -344,7 +359,7 @@ fn bind_escalation<'c>(query: Query<'c>, row: &Escalation) -> Query<'c> {
         .bind(row.timeout_at.0)
         .bind(row.resolved_at.map(|at| at.0))
         .bind(row.resolved_by.as_deref())
-        .bind(row.resolution.as_deref())
+        .bind(row.resolution.map(EscalationOutcome::as_str))
 }
 
 fn bind_agent<'c>(query: Query<'c>, (row, doc): (&AgentRow, &str)) -> Query<'c> {

@@ -132,7 +132,6 @@ fn bit_of(value: &Value) -> u8 {
     }
 }
 
-/// Types in words.
 pub(super) fn named(bits: u8) -> String {
     let mut names: Vec<&str> =
         TYPES.iter().filter(|name| **name != "number" && bits & bit(name) != 0).copied().collect();

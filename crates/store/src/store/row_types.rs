@@ -1,5 +1,3 @@
-//! Row types.
-
 use crate::store::HandoffKey;
 use crate::store::cold::ContentStorage;
 use bytes::Bytes;
@@ -9,22 +7,19 @@ use handoffd_core::domain::failure::Failure;
 use handoffd_core::domain::handoff::{CheckpointRef, DeliveryMode, Priority};
 use handoffd_core::domain::ids::{AgentId, HandoffId, Micros, TaskId, TenantId};
 use handoffd_core::domain::trace_context::{TraceContext, TraceParent};
+use handoffd_core::domain::window::{ContextAction, ContextFacts};
 use handoffd_core::evidence::commitment::{Codec, PackedContent};
+use handoffd_core::evidence::record::ActorRole;
 
 /// A handoff that waits for delivery.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OutboxRow {
-    /// The owning tenant.
     pub tenant: TenantId,
-    /// The handoff's id.
     pub handoff_id: HandoffId,
-    /// The handoff's task.
     pub task_id: TaskId,
     /// Number of the handoff within its task; lower ones are delivered first.
     pub seq: i64,
-    /// The receiver.
     pub target: AgentId,
-    /// Delivery mode.
     pub mode: DeliveryMode,
     /// Priority among the rows of one receiver.
     pub priority: Priority,
@@ -42,14 +37,10 @@ pub struct OutboxRow {
 
 /// A claimed handoff with the data for one delivery attempt.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Claim {
-    /// The owning tenant.
+pub struct DeliveryClaim {
     pub tenant: TenantId,
-    /// The handoff's id.
     pub handoff_id: HandoffId,
-    /// The handoff's task.
     pub task_id: TaskId,
-    /// The receiver.
     pub target: AgentId,
     /// This attempt's number, from 1.
     pub attempt: i32,
@@ -76,13 +67,24 @@ pub struct Claim {
     pub tracestate: String,
     /// The broker's span at the commit, as a `traceparent`; empty where no span was exported.
     pub span: String,
+    /// The message against the receiver's context window, as measured at its commit.
+    pub context: Option<ContextFacts>,
+    /// Whether `body` is the compressed message.
+    pub compressed: bool,
     /// The canonical message without checkpoint and personal data.
     pub body: Bytes,
     /// Personal data by subject, canonical; sent to entitled receivers only.
     pub personal: Vec<Vec<u8>>,
 }
 
-impl Claim {
+impl DeliveryClaim {
+    /// Whether the message is to be compressed before this attempt.
+    #[must_use]
+    pub fn is_to_compress(&self) -> bool {
+        let action = self.context.map(|facts| facts.action);
+        !self.compressed && action == Some(ContextAction::Compress) && !self.body.is_empty()
+    }
+
     /// Parent of the delivery's span: the broker's own span if there is one, else the sender's.
     #[must_use]
     pub fn trace(&self) -> Option<TraceContext> {
@@ -109,16 +111,13 @@ impl Claim {
         if !entitled || self.personal.is_empty() {
             return self.body.clone();
         }
-        handoffd_core::domain::personal::whole(&self.body, &self.personal).into()
+        handoffd_core::domain::personal::whole(&self.body, &self.personal, self.compressed).into()
     }
 }
 
-/// A stored checkpoint.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CheckpointRow {
-    /// The owning tenant.
     pub tenant: TenantId,
-    /// The checkpoint's task.
     pub task_id: TaskId,
     /// Run and number of the checkpoint.
     pub at: CheckpointRef,
@@ -126,14 +125,12 @@ pub struct CheckpointRow {
     pub agent: AgentId,
     /// The packed state.
     pub part: PackedContent,
-    /// Time of creation.
     pub created_at: Micros,
 }
 
 /// A use of an `Idempotency-Key`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IdempotencyRow {
-    /// The owning tenant.
     pub tenant: TenantId,
     /// The agent that used the key.
     pub agent: AgentId,
@@ -141,60 +138,53 @@ pub struct IdempotencyRow {
     pub key: String,
     /// The handoff created with it.
     pub handoff_id: HandoffId,
-    /// Time of creation.
     pub created_at: Micros,
 }
 
 /// A task id that does not exist, and an agent whose submissions on it were refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RefusedTaskRow {
-    /// The owning tenant.
     pub tenant: TenantId,
     /// The task id as sent.
     pub task_id: TaskId,
-    /// The refused agent.
     pub agent: AgentId,
-    /// Number of refusals.
     pub refusals: i64,
     /// Time of the last refusal.
     pub updated_at: Micros,
 }
 
 impl RefusedTaskRow {
-    /// The row's key.
     #[must_use]
     pub fn key(&self) -> super::RefusedTaskKey {
         (self.tenant.clone(), self.task_id, self.agent.clone())
     }
 }
 
-/// A task that came back by a completed handoff, for the inbox of the agent that asked for its return.
+/// What waits in the inbox of the agent that handed a task on: the task, which came back by a completed handoff, or a
+/// question of its receiver.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReturnRow {
     /// The organisation of both.
     pub tenant: TenantId,
-    /// The completed handoff.
     pub handoff_id: HandoffId,
-    /// The task that came back.
     pub task_id: TaskId,
-    /// The agent that asked, and has the task again.
+    /// The agent that asked for the return, or is asked.
     pub agent: AgentId,
-    /// When the handoff was completed.
+    /// When the handoff was completed, or the question was asked.
     pub returned_at: Micros,
     /// A poll of the inbox has it until then; zero: none has.
     pub visible_at: Micros,
+    /// The number of the open question; none for a task that came back.
+    pub question: Option<u32>,
 }
 
 /// A handoff kept from delivery until a person decides.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeadLetterRow {
-    /// The owning tenant.
     pub tenant: TenantId,
     /// The handoff's id, which is the dead letter's id.
     pub handoff_id: HandoffId,
-    /// The handoff's task.
     pub task_id: TaskId,
-    /// The sender.
     pub source: AgentId,
     /// The receiver as addressed.
     pub target: Option<AgentId>,
@@ -204,7 +194,6 @@ pub struct DeadLetterRow {
     pub failures: Vec<Failure>,
     /// The decision, or that it waits.
     pub status: DeadLetterStatus,
-    /// Time of creation.
     pub created_at: Micros,
     /// Time of the decision.
     pub resolved_at: Option<Micros>,
@@ -212,16 +201,12 @@ pub struct DeadLetterRow {
     pub resolved_by: Option<String>,
 }
 
-/// A registered agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AgentRow {
-    /// The owning tenant.
     pub tenant: TenantId,
-    /// The agent's registration.
     pub agent: Agent,
     /// The agent's secrets, encrypted under the master key: JSON, opaque to the store.
     pub secrets: String,
-    /// Time of registration.
     pub created_at: Micros,
     /// Time of the last change.
     pub updated_at: Micros,
@@ -254,7 +239,6 @@ impl Role {
         }
     }
 
-    /// Parses a stored role.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         [Self::Agent, Self::Operator, Self::Auditor, Self::Admin]
@@ -263,22 +247,29 @@ impl Role {
     }
 }
 
-/// An API key.
+impl From<Role> for ActorRole {
+    fn from(role: Role) -> Self {
+        match role {
+            Role::Agent => Self::Agent,
+            Role::Operator => Self::Operator,
+            Role::Auditor => Self::Auditor,
+            Role::Admin => Self::Admin,
+        }
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeyRow {
-    /// The owning tenant.
     pub tenant: TenantId,
     /// The key's public id.
     pub key_id: String,
     /// SHA-256 of the key, which is 256 random bits and needs no slow hash.
     pub hash: Vec<u8>,
-    /// The key's role.
     pub role: Role,
     /// The agent, for role `agent`.
     pub agent: Option<AgentId>,
     /// Free text for people.
     pub label: String,
-    /// Time of creation.
     pub created_at: Micros,
     /// Time from which the key is invalid.
     pub expires_at: Option<Micros>,
@@ -318,7 +309,6 @@ pub type ReceiverKey = (TenantId, AgentId);
 /// A record with its columns, for readers and the verifier.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredRecord {
-    /// Leaf index of the record.
     pub leaf_index: i64,
     /// The hash column.
     pub hash: Vec<u8>,
@@ -341,7 +331,6 @@ pub struct StoredRecord {
 /// A content: hot, cold or erased. `archive::Contents` fetches cold ones; a store only returns their location.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredContent {
-    /// The content's id.
     pub id: String,
     /// Salt and packed bytes, or their location.
     pub kept: ContentStorage,
@@ -355,7 +344,6 @@ pub type SaltedContent = (Vec<u8>, Codec, Vec<u8>);
 pub struct StoredPersonal {
     /// Ordinal among the record's commitments.
     pub ordinal: i64,
-    /// The data subject.
     pub subject_id: String,
     /// Salt and packed bytes; `None` where erased.
     pub kept: Option<SaltedContent>,

@@ -24,18 +24,18 @@ pub(super) type TaskRow<'a> = (&'a Task, Option<String>);
 pub(super) struct TaskRows<'a> {
     pub new: Vec<TaskRow<'a>>,
     pub changed: Vec<TaskRow<'a>>,
-    pub same_books: Vec<TaskRow<'a>>,
+    pub same_budget: Vec<TaskRow<'a>>,
 }
 
 impl<'a> TaskRows<'a> {
     pub(super) fn of(writes: &'a Writes) -> Self {
         let mut rows = Self::default();
         for (key, (task, new)) in &writes.tasks {
-            let books = || task.funds.as_deref().map(text);
-            match (*new, writes.same_books.contains(key)) {
-                (true, _) => rows.new.push((task, books())),
-                (false, false) => rows.changed.push((task, books())),
-                (false, true) => rows.same_books.push((task, None)),
+            let budget = || task.funds.as_deref().map(text);
+            match (*new, writes.same_budget.contains(key)) {
+                (true, _) => rows.new.push((task, budget())),
+                (false, false) => rows.changed.push((task, budget())),
+                (false, true) => rows.same_budget.push((task, None)),
             }
         }
         rows
@@ -73,7 +73,7 @@ mod tests {
     use handoffd_core::domain::ids::{AgentId, HandoffId};
     use handoffd_core::domain::money::Usd;
 
-    fn books(open: u128) -> Funds {
+    fn funds(open: u128) -> Funds {
         let agent = |name: &str| name.parse::<AgentId>().expect("an id");
         let cost = Cost { remaining: Usd(1_000_000_000), ..Cost::default() };
         let mut funds = Funds::open(&agent("a"), &cost, None, Usd(0), false);
@@ -87,12 +87,12 @@ mod tests {
     #[test]
     fn books_are_read_as_they_were_written_and_long_ones_are_packed() {
         for open in [0, 1, 9, 200] {
-            let (books, json) = (books(open), books(open).to_text());
-            let kept = text(&books);
-            assert_eq!(read(&kept).expect("books"), books);
+            let (budget, json) = (funds(open), funds(open).to_text());
+            let kept = text(&budget);
+            assert_eq!(read(&kept).expect("a budget"), budget);
             assert_eq!(kept == json, json.len() < PACKED_FROM, "{open}");
         }
-        assert!(text(&books(200)).len() * 3 < books(200).to_text().len());
+        assert!(text(&funds(200)).len() * 3 < funds(200).to_text().len());
     }
 
     #[test]

@@ -1,0 +1,279 @@
+//! One attempt: the receiver's endpoint as it is now, the request, and its outcome.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use tracing::Instrument;
+
+use super::super::answer::AttemptOutcome;
+use super::super::conventions;
+use super::super::lanes::Health;
+use super::super::standard_webhooks::WebhookSecret;
+use super::super::webhook::{Encoded, HandoffHeaders, VerdictClock, WebhookRequest};
+use super::{Dispatcher, DispatcherState, SETTLE_PAUSE_MAX};
+use crate::ledger::command::Outcome;
+use crate::vault::{AgentSecrets, SecretKind};
+use handoffd_core::domain::content_coding::Coding;
+use handoffd_core::domain::handoff::DeliveryMode;
+use handoffd_core::domain::ids::Micros;
+use handoffd_core::gate::schema::older::SCHEMA_UNREADABLE;
+use handoffd_store::fault::{self, Step};
+use handoffd_store::store::{AgentRow, DeliveryClaim};
+
+/// A handoff's destination and the body in the receiver's form.
+struct HandoffEndpoint {
+    url: String,
+    timeout: Duration,
+    secrets: Vec<WebhookSecret>,
+    /// The message in a form that the receiver accepts.
+    body: Bytes,
+    /// Content coding that the receiver accepts for large bodies.
+    coding: Option<Coding>,
+}
+
+struct AttemptResult {
+    tried: AttemptOutcome,
+    url: String,
+    begun_at: Micros,
+    /// Deadline of the receiver's verdict, once a byte has left for it.
+    verdict_by: Option<Micros>,
+    /// Whether that deadline has passed.
+    overdue: bool,
+}
+
+/// Why a handoff cannot be posted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum UnsentReason {
+    /// The agent no longer exists.
+    Deleted,
+    /// The endpoint answered 410, or was disabled.
+    Disabled,
+    /// The agent now pulls.
+    Pulls,
+    /// The agent accepts no schema version to which the message converts: the agent changed after the gate, or is not
+    /// the agent that the gate checked.
+    Unreadable,
+    /// The webhook secret cannot be opened.
+    Secret,
+    /// The attempt before may have reached the receiver, and the handoff must not be sent twice.
+    Unsettled,
+    /// The broker stops; nothing was looked up.
+    Stopping,
+}
+
+impl Dispatcher {
+    /// One attempt, from the reserved slot to the settled outcome.
+    pub(super) async fn attempt(&self, mut claim: DeliveryClaim) {
+        let parts = &self.0.parts;
+        if let Some(ledger) = self.0.ledger.get()
+            && let Err(why) = parts.compression.prepare(ledger, &mut claim).await
+        {
+            // Another claim goes on with it, or the store gives this one back.
+            tracing::info!(?why, "not sent");
+            parts.metrics.attempts.with_label_values(&["not_sent"]).inc();
+            self.over(&claim, Health::Unknown, None);
+            return;
+        }
+        fault::at(Step::SendBegin);
+        if claim.attempt == 1 {
+            self.0.lanes.first(&(claim.tenant.clone(), claim.target.clone()));
+        }
+        let AttemptResult { tried, url, begun_at, verdict_by, overdue } =
+            match self.post(&claim).await {
+                Ok(posted) => posted,
+                Err(unsent) => {
+                    self.not_sent(&claim, unsent).await;
+                    self.over(&claim, Health::Unknown, None);
+                    return;
+                }
+            };
+        conventions::conclude(&tried);
+        let (mut outcome, answer, health) = self.judge(&claim, &tried, verdict_by);
+        if overdue {
+            outcome = Outcome::Expired;
+        }
+        parts.metrics.attempts.with_label_values(&[label(&tried)]).inc();
+        if let AttemptOutcome::Failed(failure) = &tried {
+            tracing::info!(
+                class = failure.class.as_str(),
+                status = failure.status,
+                reached = failure.reached,
+                detail = failure.detail,
+                "an attempt failed"
+            );
+        }
+        if matches!(tried, AttemptOutcome::Gone) {
+            self.gone(&claim, &url).await;
+        }
+        let wake = match &outcome {
+            Outcome::Retry { at, .. } => Some(*at),
+            _ => None,
+        };
+        fault::at(Step::SettleBegin);
+        self.settle(&claim, Some(begun_at), outcome, answer).await;
+        fault::at(Step::SettleDone);
+        let change = self.over(&claim, health, wake);
+        if let Some(change) = change {
+            self.report_health(&claim, url, change).await;
+        }
+    }
+
+    /// Settles a handoff that could not be posted.
+    async fn not_sent(&self, claim: &DeliveryClaim, unsent: UnsentReason) {
+        let given_up = |why: &str| Outcome::GivenUp { why: why.to_owned() };
+        let outcome = match unsent {
+            UnsentReason::Deleted => given_up("AGENT_DELETED"),
+            UnsentReason::Disabled => given_up("ENDPOINT_DISABLED"),
+            UnsentReason::Unreadable => given_up(SCHEMA_UNREADABLE),
+            UnsentReason::Secret => given_up("DELIVERY_REQUEST"),
+            UnsentReason::Unsettled => given_up("DELIVERY_UNKNOWN"),
+            UnsentReason::Pulls => Outcome::Moved { mode: DeliveryMode::Pull },
+            // Its claim is handed back with the others.
+            UnsentReason::Stopping => return,
+        };
+        tracing::info!(why = ?unsent, "not sent");
+        self.0.parts.metrics.attempts.with_label_values(&["not_sent"]).inc();
+        let moved = matches!(outcome, Outcome::Moved { .. });
+        self.settle(claim, None, outcome, None).await;
+        if moved {
+            self.0.lanes.takes_none(&(claim.tenant.clone(), claim.target.clone()));
+        }
+    }
+
+    async fn post(&self, claim: &DeliveryClaim) -> Result<AttemptResult, UnsentReason> {
+        let parts = &self.0.parts;
+        if claim.unsettled && !claim.idempotent {
+            return Err(UnsentReason::Unsettled);
+        }
+        let HandoffEndpoint { url, timeout, secrets, body, coding } = self.endpoint(claim).await?;
+        let encoded = match coding.filter(|_| body.len() > parts.settings.compress_above) {
+            Some(coding) => encoded(coding, body.clone()).await,
+            None => None,
+        };
+        let span = conventions::post(&url, claim.attempt);
+        let trace = conventions::outbound(claim, &span);
+        let begun = parts.clock.now();
+        let granted = claim.verdict_ms.map_or(parts.settings.verdict, Duration::from_millis);
+        let verdict = match claim.deadline_at {
+            _ if claim.to_person => VerdictClock::Stopped,
+            Some(by) => VerdictClock::Running(by.since(begun)),
+            None => VerdictClock::FromFirstByte(granted),
+        };
+        let request = WebhookRequest {
+            url: url.clone(),
+            body,
+            encoded,
+            id: claim.handoff_id.to_string(),
+            timestamp_s: begun.seconds(),
+            secrets,
+            headers: HandoffHeaders {
+                traceparent: Some(trace.0),
+                tracestate: trace.1,
+                handoff_id: Some(claim.handoff_id.to_string()),
+                task_id: Some(claim.task_id.to_string()),
+                attempt: u32::try_from(claim.attempt).ok(),
+                fencing_token: Some(claim.fencing_token),
+                ..HandoffHeaders::default()
+            },
+            timeout,
+            verdict,
+        };
+        let begun_at = parts.clock.now();
+        let (tried, timing) = parts.post.send(request).instrument(span).await;
+        let transport = DeliveryMode::Webhook.as_str();
+        let attempt_seconds = parts.metrics.attempt_seconds.with_label_values(&[transport]);
+        attempt_seconds.observe(timing.elapsed.as_secs_f64());
+        let verdict_by = match verdict {
+            VerdictClock::Stopped => None,
+            VerdictClock::Running(left) => Some(begun.plus(left)),
+            VerdictClock::FromFirstByte(all) => timing.sent.map(|sent| begun.plus(sent + all)),
+        };
+        Ok(AttemptResult { tried, url, begun_at, verdict_by, overdue: timing.overdue })
+    }
+
+    /// Resolves a handoff's destination. A reason against delivery is refreshed from the store before it counts,
+    /// because this broker's view may be older than another broker's change.
+    async fn endpoint(&self, claim: &DeliveryClaim) -> Result<HandoffEndpoint, UnsentReason> {
+        let DispatcherState { parts, .. } = &*self.0;
+        let mut fresh = false;
+        loop {
+            let why = match parts.directory.agents(&claim.tenant).await {
+                Ok(agents) => match self.endpoint_of(claim, agents.row(&claim.target)) {
+                    Ok(found) => return Ok(found),
+                    Err(why) if fresh => return Err(why),
+                    Err(why) => why,
+                },
+                // Nothing was tried, so nothing is counted: wait for the store.
+                Err(_) => {
+                    tokio::select! {
+                        biased;
+                        () = parts.stopping.cancelled() => return Err(UnsentReason::Stopping),
+                        () = tokio::time::sleep(SETTLE_PAUSE_MAX) => continue,
+                    }
+                }
+            };
+            tracing::debug!(?why, "refreshing the endpoint");
+            parts.directory.agents_changed(&claim.tenant).await;
+            fresh = true;
+        }
+    }
+
+    fn endpoint_of(
+        &self,
+        claim: &DeliveryClaim,
+        row: Option<&AgentRow>,
+    ) -> Result<HandoffEndpoint, UnsentReason> {
+        let row = row.ok_or(UnsentReason::Deleted)?;
+        let delivery = &row.agent.delivery;
+        if delivery.disabled {
+            return Err(UnsentReason::Disabled);
+        }
+        let url = delivery
+            .url
+            .clone()
+            .filter(|_| delivery.mode == DeliveryMode::Webhook)
+            .ok_or(UnsentReason::Pulls)?;
+        let secrets = self.secrets(row, self.0.parts.clock.now()).ok_or(UnsentReason::Secret)?;
+        let body = claim.delivered(row.agent.is_entitled());
+        let body = self
+            .0
+            .parts
+            .schemas
+            .delivered(body, &row.agent)
+            .map_err(|_| UnsentReason::Unreadable)?;
+        tracing::trace!(handoff_id = %claim.handoff_id, "endpoint resolved");
+        let receiver = (claim.tenant.clone(), claim.target.clone());
+        self.0.lanes.known(&receiver, delivery.max_in_flight, delivery.failing);
+        let timeout = Duration::from_millis(delivery.timeout_ms);
+        let coding = delivery.accept_encoding.first().copied();
+        Ok(HandoffEndpoint { url, timeout, secrets, body, coding })
+    }
+
+    fn secrets(&self, row: &AgentRow, now: Micros) -> Option<Vec<WebhookSecret>> {
+        let opened = AgentSecrets::parse(&row.secrets)
+            .open(&self.0.parts.vault, &row.tenant, &row.agent.agent_id, SecretKind::Webhook, now)
+            .ok()?;
+        opened
+            .iter()
+            .map(|text| WebhookSecret::parse(std::str::from_utf8(text).ok()?).ok())
+            .collect()
+    }
+}
+
+/// Encodes a body on a blocking thread; `None` on failure, because the body can be sent plain.
+async fn encoded(coding: Coding, body: Bytes) -> Option<Encoded> {
+    let encoding = tokio::task::spawn_blocking(move || coding.encode(&body));
+    let bytes = encoding.await.ok()?.ok()?;
+    Some(Encoded { coding, bytes: bytes.into() })
+}
+
+pub(in crate::dispatch) fn label(tried: &AttemptOutcome) -> &'static str {
+    match tried {
+        AttemptOutcome::Accepted { .. } => "accepted",
+        AttemptOutcome::Rejected { .. } => "rejected",
+        AttemptOutcome::Received => "received",
+        AttemptOutcome::Busy { .. } => "busy",
+        AttemptOutcome::Gone => "gone",
+        AttemptOutcome::Failed(failure) => failure.class.as_str(),
+    }
+}

@@ -1,0 +1,185 @@
+//! The commit of a message to many that passed the gate (specification §10.4), and what the ledger will say of one.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::draft::{Ruled, named, ruling, submission_of};
+use super::{Answer, Intake, IntakeError, Request, actor};
+use crate::directory::{Agents, Principal};
+use crate::ledger::command::{
+    Command, Kind, LedgerError, Reply, Submit, SubmitBranch, SubmitGroup,
+};
+use crate::ledger::{Committed, Outgoing};
+use handoffd_core::domain::failure::{Code, Failure, Stage};
+use handoffd_core::domain::funds::FundsRequest;
+use handoffd_core::domain::group::{BranchPlace, branch_id};
+use handoffd_core::domain::handoff::HandoffDraft;
+use handoffd_core::domain::ids::{Micros, TenantId};
+use handoffd_core::domain::message::Message;
+use handoffd_core::domain::policy::EdgePolicy;
+use handoffd_core::evidence::record::{RecordParty, SafetyFacts};
+use handoffd_core::gate::{PassedBranch, PassedGroup, PassedMessage, RefusedMessage};
+
+impl Intake {
+    /// Commits a message to many that passed, or refuses it where only the ledger can tell.
+    pub(super) async fn commit_group(
+        &self,
+        principal: &Principal,
+        passed: PassedMessage,
+        safety: Option<SafetyFacts>,
+        request: Request,
+        now: Micros,
+    ) -> Result<Answer, IntakeError> {
+        let PassedMessage { message, target, contract, warnings, group, .. } = passed;
+        let Some(group) = group else {
+            return Err(LedgerError::Internal("a list without receivers".to_owned()).into());
+        };
+        let agents = self.directory.agents(&principal.tenant).await?;
+        let body = Bytes::from(message.content());
+        let wanted = wanted(principal, &agents, &message, (&body, &group), safety, &request, now);
+        let command = Command {
+            tenant: principal.tenant.clone(),
+            at: now,
+            actor: actor(principal),
+            kind: Kind::SubmitGroup(Box::new(wanted)),
+        };
+        let outgoing = Outgoing { body, personal: Vec::new() };
+        let reply = self.ledger.submit(command, outgoing).await;
+        match reply.map_err(LedgerError::from) {
+            Ok(Committed { reply: Reply::Group { group, handoffs, replayed }, record }) => {
+                Ok(Answer::Group { group, handoffs, record, replayed, warnings })
+            }
+            Ok(Committed { reply, .. }) => self.refused(reply, Some(message.envelope().handoff_id)),
+            Err(LedgerError::NotHolder) => {
+                let why = "only the agent that has the task may send it to several receivers";
+                let failure = Failure::new(Stage::Identity, Code::Forbidden, "/taskId", why);
+                let refused = RefusedMessage::after_gate(message, target, None, vec![failure]);
+                self.refuse(principal, refused, None, Request::default(), now).await
+            }
+            Err(LedgerError::Refused(failures)) => {
+                let refused = RefusedMessage::after_gate(message, target, contract, failures);
+                self.refuse(principal, refused, None, request, now).await
+            }
+            Err(err) => Err(err.into()),
+        }
+    }
+
+    /// What the ledger will say of a message to many, as far as a look beside its locks can tell.
+    pub(super) async fn guarded_group(
+        &self,
+        tenant: &TenantId,
+        passed: &PassedMessage,
+    ) -> Result<Vec<Failure>, IntakeError> {
+        let (message, envelope) = (&passed.message, passed.message.envelope());
+        let branches = passed.group.as_ref().map_or(&[][..], |group| &group.branches);
+        let mut failures: Vec<Failure> = Vec::new();
+        for (index, branch) in branches.iter().enumerate() {
+            let found = self.guarded(tenant, message, &branch.target, branch.contract.as_ref());
+            for mut failure in found.await? {
+                if failure.pointer == "/toAgent" {
+                    failure.pointer = format!("/receiverList/{index}");
+                }
+                if !failures.contains(&failure) {
+                    failures.push(failure);
+                }
+            }
+        }
+        let key = (tenant.clone(), envelope.task_id);
+        let task = self.store.find_task(&key).await.map_err(Arc::new)?;
+        let books = task.as_ref().and_then(|task| task.funds.as_deref().cloned());
+        let Some(mut books) = books.or_else(|| self.opened(task.as_ref(), message)) else {
+            return Ok(failures);
+        };
+        let (source, cost) = (&envelope.from_agent.agent_id, &envelope.cost_tracking);
+        for (index, branch) in branches.iter().enumerate().filter(|_| failures.is_empty()) {
+            let ask = FundsRequest { parent: envelope.parent_handoff_id, source, cost };
+            if let Err(short) = books.check(ask) {
+                let pointer = format!("/receiverList/{index}");
+                let (stage, code) = (Stage::Budget, Code::BudgetMismatch);
+                return Ok(vec![Failure::new(stage, code, pointer, short.to_string())]);
+            }
+            books.draw(branch_id(envelope.handoff_id, place(index)), &branch.target.agent_id, ask);
+        }
+        Ok(failures)
+    }
+}
+
+fn place(index: usize) -> u32 {
+    u32::try_from(index).unwrap_or(u32::MAX)
+}
+
+/// The group as the ledger commits it.
+fn wanted(
+    principal: &Principal,
+    agents: &Agents,
+    message: &Message,
+    (body, group): (&Bytes, &PassedGroup),
+    safety: Option<SafetyFacts>,
+    request: &Request,
+    now: Micros,
+) -> SubmitGroup {
+    let PassedGroup { join, on_reject, branches } = group;
+    let first = &branches[0];
+    let source = &message.envelope().from_agent.agent_id;
+    let policies: Vec<EdgePolicy> = branches.iter().map(policy).collect();
+    let require_checkpoint = policies.iter().any(|policy| policy.require_checkpoint)
+        || agents.row(source).is_some_and(|row| row.agent.require_checkpoint);
+    let ruled = Ruled {
+        target: &first.target,
+        to_itself: false,
+        policy: EdgePolicy::default(),
+        ready: first.contract.as_ref(),
+        require_checkpoint,
+        safety,
+        residency: None,
+        context: first.context,
+    };
+    let mut base = submission_of(principal, agents, message, body, ruled, request.clone(), now);
+    base.handoff.ruling = None;
+    let of = place(branches.len());
+    let branch = |(index, (branch, policy)): (usize, (&PassedBranch, EdgePolicy))| {
+        let id = base.handoff.id;
+        let at = BranchPlace { id, index: place(index), of, join: *join, on_reject: *on_reject };
+        drafted(agents, message, &base, (branch, policy), at)
+    };
+    let branches = branches.iter().zip(policies).enumerate().map(branch).collect();
+    SubmitGroup { join: *join, on_reject: *on_reject, branches, base }
+}
+
+fn policy(branch: &PassedBranch) -> EdgePolicy {
+    branch.contract.as_ref().map(|ready| ready.policy().clone()).unwrap_or_default()
+}
+
+/// One branch of a group.
+fn drafted(
+    agents: &Agents,
+    message: &Message,
+    base: &Submit,
+    (branch, policy): (&PassedBranch, EdgePolicy),
+    place: BranchPlace,
+) -> SubmitBranch {
+    let target = &branch.target;
+    agents.roster.routed(&target.agent_id);
+    let mut ruling = ruling(policy.clone(), agents, message, target).unwrap_or_default();
+    (ruling.addressed, ruling.branch) = (named(&branch.to), Some(place));
+    let version = target.agent_version.to_string();
+    let handoff = HandoffDraft {
+        id: branch_id(place.id, place.index),
+        target: target.agent_id.clone(),
+        target_type: target.agent_type.clone(),
+        target_version: version.clone(),
+        mode: target.delivery.mode,
+        idempotent: policy.idempotent,
+        ruling: Some(ruling),
+        context: branch.context,
+        ..base.handoff.clone()
+    };
+    let to = RecordParty {
+        agent_id: Some(target.agent_id.clone()),
+        agent_type: Some(target.agent_type.clone()),
+        agent_version: Some(version),
+        ..RecordParty::default()
+    };
+    SubmitBranch { handoff, to, policy, residency: branch.residency.clone() }
+}

@@ -1,0 +1,246 @@
+//! What the gate says of a chunk, and of the message that the last one closes.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::{Assembled, ReadChunk, refused, unreadable};
+use crate::directory::{Agents, Principal};
+use crate::intake::opinion::{self, Opinion};
+use crate::intake::{INLINE_LIMIT, Intake, IntakeError, redacted};
+use crate::ledger::command::{ClosedStream, LedgerError, StreamEnd, content};
+use handoffd_core::domain::canonical::{self, CanonicalObject};
+use handoffd_core::domain::course::subtasks_of;
+use handoffd_core::domain::failure::{Code, Failure, Stage, primary};
+use handoffd_core::domain::handoff::Handoff;
+use handoffd_core::domain::ids::Micros;
+use handoffd_core::domain::message::Message;
+use handoffd_core::domain::redaction::RedactionPolicy;
+use handoffd_core::domain::stream::{Chunk, ChunkEnd, STREAM_REFUSED, mark_closed};
+use handoffd_core::domain::warning::Warning;
+use handoffd_core::evidence::record::SafetyFacts;
+use handoffd_core::gate::safety::policy::PolicyContext;
+use handoffd_core::gate::safety::{SafetyFinding, to_failure};
+use handoffd_core::gate::stream::{ChunkLookup, PassedChunk};
+use handoffd_core::gate::{Gate, GateLookup, GateVerdict, PassedMessage};
+
+/// What becomes of a judged chunk.
+pub(super) struct JudgedChunk {
+    pub(super) end: Option<StreamEnd>,
+    pub(super) safety: Option<SafetyFacts>,
+    pub(super) warnings: Vec<Warning>,
+    pub(super) failures: Vec<Failure>,
+}
+
+impl Intake {
+    /// Applies a chunk and judges what it makes; a large message on a thread of its own.
+    pub(super) async fn judge_chunk(
+        &self,
+        principal: &Principal,
+        agents: &Arc<Agents>,
+        handoff: &Handoff,
+        before: Assembled,
+        read: &ReadChunk,
+    ) -> Result<(Assembled, JudgedChunk), IntakeError> {
+        let size = before.size + read.bytes.len();
+        let mut assembled = Assembled { seq: read.chunk.seq, size, ..before };
+        if let Err(failures) = read.chunk.apply(&mut assembled.message) {
+            return Ok((assembled, JudgedChunk::refused(failures)));
+        }
+        if read.chunk.end == Some(ChunkEnd::Close) {
+            mark_closed(&mut assembled.message, read.chunk.seq);
+            let message = std::mem::take(&mut assembled.message);
+            let judged = self.judge_close(principal, agents, handoff, message).await?;
+            return Ok((assembled, judged));
+        }
+        let (gate, at) = (Arc::clone(&self.gate), self.clock.now());
+        let (chunk, of, agents) = (read.chunk.clone(), handoff.clone(), Arc::clone(agents));
+        let (assembled, result) = heavy(size, move || {
+            let result = judge_one(&gate, &assembled, &chunk, &of, &agents, at);
+            (assembled, result)
+        })
+        .await?;
+        let judged = match result {
+            Err(failures) => JudgedChunk::refused(failures),
+            Ok(passed) => self.with_opinion(principal, handoff, &assembled, passed).await?,
+        };
+        Ok((assembled, judged))
+    }
+
+    /// Asks the external classifier about a chunk where nothing passes without its word. Elsewhere it is asked at the
+    /// close.
+    async fn with_opinion(
+        &self,
+        principal: &Principal,
+        handoff: &Handoff,
+        assembled: &Assembled,
+        passed: PassedChunk,
+    ) -> Result<JudgedChunk, IntakeError> {
+        let PassedChunk { observed, marked, warnings } = passed;
+        let safety = self.facts(&observed, &marked);
+        let judged = JudgedChunk { end: None, safety, warnings, failures: Vec::new() };
+        let asked = self.second_opinion.as_ref().filter(|asked| asked.required());
+        let Some(asked) = asked.filter(|asked| !asked.marked_only() || !marked.is_empty()) else {
+            return Ok(judged);
+        };
+        let canonical = CanonicalObject::from_value(&assembled.message);
+        let message = canonical.and_then(|form| Message::new(assembled.message.clone(), form).ok());
+        let message = message.ok_or_else(|| unreadable("the assembled message"))?;
+        let (label, pointer) = match asked.ask(&message).await {
+            Opinion::Safe => return Ok(judged),
+            Opinion::None(_) => return Err(IntakeError::Classifier),
+            Opinion::Unsafe { label, pointer } => (label, pointer),
+        };
+        let finding = opinion::finding(label, pointer);
+        let case = PolicyContext {
+            tenant: &principal.tenant,
+            agent: &handoff.source,
+            to: Some(&handoff.target),
+            at: self.clock.now(),
+        };
+        let (refused, _) = self.gate.policies.part(&case, vec![finding]);
+        Ok(JudgedChunk { failures: refused.iter().map(to_failure).collect(), ..judged })
+    }
+
+    /// What the record says of findings that refuse nothing.
+    fn facts(&self, observed: &[SafetyFinding], marked: &[SafetyFinding]) -> Option<SafetyFacts> {
+        let rules = |findings: &[SafetyFinding]| {
+            let mut rules: Vec<String> = findings.iter().map(|one| one.rule.clone()).collect();
+            rules.sort();
+            rules.dedup();
+            rules
+        };
+        let (observed, marked) = (rules(observed), rules(marked));
+        let said = !observed.is_empty() || !marked.is_empty();
+        let rules = self.gate.scanner.version().to_owned();
+        said.then_some(SafetyFacts { rules, observed, marked, classifier: None })
+    }
+
+    /// Runs the whole gate over the assembled message.
+    async fn judge_close(
+        &self,
+        principal: &Principal,
+        agents: &Arc<Agents>,
+        handoff: &Handoff,
+        message: Value,
+    ) -> Result<JudgedChunk, IntakeError> {
+        let contracts = self.directory.contracts(&principal.tenant).await?;
+        let (gate, redaction) = (Arc::clone(&self.gate), Arc::clone(&self.redaction));
+        let (tenant, at) = (principal.tenant.clone(), self.clock.now());
+        let (source, target) = (handoff.source.clone(), handoff.target.clone());
+        let roster = Arc::clone(agents);
+        // The gate takes many times what the chunks took.
+        let verdict = heavy(usize::MAX, move || {
+            let lookup = GateLookup {
+                tenant: &tenant,
+                at,
+                caller: Some(&source),
+                // Who has it already need not be free.
+                receiver: Some(&target),
+                roster: &roster.roster,
+                contracts: &contracts,
+                signing_secrets: &[],
+            };
+            unaltered(gate.again(message, &lookup), &redaction)
+        })
+        .await?;
+        let verdict = match verdict {
+            Ok(verdict) => verdict,
+            Err(failure) => return Ok(JudgedChunk::close_refused(vec![failure], self.clock.now())),
+        };
+        let verdict = self.beside_earlier(&principal.tenant, verdict).await?;
+        let (verdict, safety) = self.with_second_opinion(principal, verdict).await?;
+        let now = self.clock.now();
+        Ok(match verdict {
+            GateVerdict::Pass(passed) if passed.target.agent_id == handoff.target => {
+                let PassedMessage { message, warnings, context, .. } = *passed;
+                let closed = ClosedStream {
+                    content: content(&message.content(), now),
+                    context,
+                    subtasks: subtasks_of(message.envelope().task_id, message.value()),
+                    safety: safety.clone(),
+                };
+                let end = Some(StreamEnd::Closed(Box::new(closed)));
+                JudgedChunk { end, safety, warnings, failures: Vec::new() }
+            }
+            GateVerdict::Pass(_) => JudgedChunk::close_refused(
+                refused(
+                    Stage::Route,
+                    Code::NoCapableAgent,
+                    "/toAgent",
+                    "the receiver takes no handoffs now",
+                ),
+                now,
+            ),
+            GateVerdict::Malformed(failure) => JudgedChunk::close_refused(vec![failure], now),
+            GateVerdict::Refused(refused) => JudgedChunk::close_refused(refused.failures, now),
+        })
+    }
+}
+
+impl JudgedChunk {
+    pub(super) const fn aborted() -> Self {
+        let end = Some(StreamEnd::Aborted);
+        Self { end, safety: None, warnings: Vec::new(), failures: Vec::new() }
+    }
+
+    const fn refused(failures: Vec<Failure>) -> Self {
+        Self { end: None, safety: None, warnings: Vec::new(), failures }
+    }
+
+    fn close_refused(failures: Vec<Failure>, now: Micros) -> Self {
+        let reason = primary(&failures).map_or(STREAM_REFUSED, Code::as_str).to_owned();
+        let text = canonical::to_vec(&serde_json::json!({ "failures": failures }));
+        let end = Some(StreamEnd::Refused { reason, content: content(&text, now) });
+        Self { end, safety: None, warnings: Vec::new(), failures }
+    }
+}
+
+fn judge_one(
+    gate: &Gate,
+    assembled: &Assembled,
+    chunk: &Chunk,
+    handoff: &Handoff,
+    agents: &Agents,
+    at: Micros,
+) -> Result<PassedChunk, Vec<Failure>> {
+    let case = PolicyContext {
+        tenant: &handoff.tenant,
+        agent: &handoff.source,
+        to: Some(&handoff.target),
+        at,
+    };
+    let target = agents.roster.find(&handoff.target);
+    let edge = handoff.ruling.as_ref().map(|ruling| &ruling.edge);
+    let lookup = ChunkLookup { case, target, edge };
+    gate.chunk(&assembled.message, assembled.size, chunk, &lookup)
+}
+
+/// The verdict with what it says redacted. What redaction would replace in the message itself was sent before, chunk by
+/// chunk: a message that is not what opening and chunks make cannot close them.
+fn unaltered(verdict: GateVerdict, policy: &RedactionPolicy) -> Result<GateVerdict, Failure> {
+    let sent = match &verdict {
+        GateVerdict::Pass(passed) => Some(passed.message.content()),
+        _ => None,
+    };
+    let verdict = redacted(verdict, policy);
+    match (&verdict, sent) {
+        (GateVerdict::Pass(passed), Some(sent)) if passed.message.content() != sent => {
+            let why = "the message that the chunks make has what redaction replaces, across their borders: it was sent";
+            Err(Failure::new(Stage::Safety, Code::CredentialFound, "", why))
+        }
+        _ => Ok(verdict),
+    }
+}
+
+/// Runs work on a large message on a thread of its own.
+async fn heavy<T: Send + 'static>(
+    size: usize,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, IntakeError> {
+    if size <= INLINE_LIMIT {
+        return Ok(work());
+    }
+    let done = tokio::task::spawn_blocking(work).await;
+    done.map_err(|err| LedgerError::Internal(err.to_string()).into())
+}

@@ -1,0 +1,497 @@
+//! Decisions on handoffs to many (specification §10.4): all branches are committed by one decision, and the verdict
+//! that decides the join ends the group.
+//!
+//! While a group is open its sender has the task: a branch's receiver works for its own part, and nobody hands the
+//! task on. What the branches come to is gathered there.
+
+use std::collections::BTreeMap;
+
+use super::caps;
+use super::case::{Case, asked_of_nobody, escalation, open_of};
+use super::command::{Command, LedgerError, Reply, Submit};
+use super::context::Context;
+use super::contracts;
+use super::crossing::{CrossingOrigin, HandoffCrossing};
+use super::decide::Decision;
+use super::failing::{HandoffFailure, resume_leases};
+use super::plan::Change;
+use super::refusal::refuse_here;
+use super::streams;
+use super::submit::{
+    checkpoint, guard, is_same, last_of_run, loop_guard, open_funds, publish, remember_key, replay,
+    submitted, task_of,
+};
+use handoffd_core::domain::cap::CapExceeded;
+use handoffd_core::domain::escalation::FAILURES_TO_ESCALATE;
+use handoffd_core::domain::event::{Alert, Event, EventType};
+use handoffd_core::domain::failure::{Code, Failure, Stage};
+use handoffd_core::domain::funds::{Funds, FundsRequest};
+use handoffd_core::domain::group::{
+    Branch, BranchPlace, GROUP_FAILED, Group, GroupStatus, JOIN_DECIDED, Join, OnReject, Standing,
+    branch_id,
+};
+use handoffd_core::domain::handoff::{Handoff, HandoffCommit, HandoffDraft, HandoffStatus};
+use handoffd_core::domain::ids::{AgentId, HandoffId};
+use handoffd_core::domain::policy::EdgePolicy;
+use handoffd_core::domain::residency::ResidencyFacts;
+use handoffd_core::domain::ruling::Next;
+use handoffd_core::domain::task::{Task, TaskEvent, TaskStatus};
+use handoffd_core::evidence::record::{Actor, RecordDraft, RecordKind, RecordParty};
+use handoffd_store::store::{BatchState, LastCheckpoint};
+
+/// A message to many that passed the gate.
+#[derive(Debug, Clone)]
+pub struct SubmitGroup {
+    /// The message under the group's id, addressed to its first receiver.
+    pub base: Submit,
+    /// How many branches are needed.
+    pub join: Join,
+    /// What the bad end of one means.
+    pub on_reject: OnReject,
+    /// The branches in the list's order.
+    pub branches: Vec<SubmitBranch>,
+}
+
+/// One branch of a message to many.
+#[derive(Debug, Clone)]
+pub struct SubmitBranch {
+    /// The handoff to its receiver.
+    pub handoff: HandoffDraft,
+    /// The receiver, for the record.
+    pub to: RecordParty,
+    /// The rules of the edge.
+    pub policy: EdgePolicy,
+    /// The regions between which its data go, where they are two.
+    pub residency: Option<ResidencyFacts>,
+}
+
+/// Commits a group and all of its branches, or answers as the first time.
+pub(super) fn submit(
+    state: &BatchState,
+    command: &Command,
+    context: &Context,
+    wanted: &SubmitGroup,
+) -> Decision {
+    let base = &wanted.base;
+    if let Some(decision) = repeated(state, command, base) {
+        return decision;
+    }
+    let mut collides = false;
+    for branch in &wanted.branches {
+        let id = branch.handoff.id;
+        match state.handoffs.get(&(command.tenant.clone(), id)) {
+            Some(known) if is_in_between(state, command, known, &base.handoff) => collides = true,
+            Some(_) => {
+                let why = format!("handoff {id} exists with another content");
+                return Err(LedgerError::Conflict(why));
+            }
+            None => {}
+        }
+    }
+    let mut task = task_of(state, command, &base.handoff);
+    if collides {
+        // Tasks are read before handoffs: the branches of a task that was not there yet were committed in between, as this
+        // very group or another. To insert the task is a conflict, all is read anew, and nobody sees this answer.
+        return Ok((vec![Change::Task(task)], Reply::Recorded));
+    }
+    if task.holder != base.handoff.source {
+        return Err(LedgerError::NotHolder);
+    }
+    may_hand_on(&task)?;
+    streams::parent_must_be_whole(state, command, &base.handoff)?;
+    // One that was sent before, and is not answered, would take the task from under its group.
+    let unanswered = open_of(state, command, task.id).into_iter().any(|id| {
+        let known = state.handoffs.get(&(command.tenant.clone(), id));
+        known.is_some_and(|one| one.status == HandoffStatus::Pending)
+    });
+    if unanswered || task.status == TaskStatus::HandingOff {
+        return Err(LedgerError::Conflict(
+            "a handoff of this task is on its way: a list is sent by the agent that has the task"
+                .to_owned(),
+        ));
+    }
+    task.status = task.status.next(TaskEvent::Submit)?;
+    let last = last_of_run(state, command, &base.handoff)?;
+    let CheckedGroup { failures, over, funds } =
+        check(state, command, context, (&task, last), wanted);
+    if !failures.is_empty() {
+        if over.is_none() && !state.tasks.contains_key(&(command.tenant.clone(), task.id)) {
+            // Refusals on a task that does not exist are counted by a command of their own.
+            return Err(LedgerError::Refused(failures));
+        }
+        return Ok(refuse_here(state, command, context, base, (failures, over)));
+    }
+    let (checkpoint, stored) = checkpoint(command, base, last);
+    let mut changes: Vec<Change> = stored.into_iter().collect();
+    task.funds = funds.or_else(|| task.funds.take());
+    // All of them stand in the same place of the task's order: one slow receiver keeps no other waiting.
+    let place = task.handoffs + 1;
+    let seq = Some(place);
+    let (mut handoffs, mut branches) = (Vec::new(), Vec::new());
+    for branch in &wanted.branches {
+        let mut handoff = branch.handoff.clone().committed(HandoffCommit {
+            content: (base.content.id, base.content.part.commitment),
+            checkpoint: Some(checkpoint),
+            fencing_token: task.fence,
+            topped_up: task.topped_up,
+        });
+        let draft = recorded(command, wanted, branch, &handoff);
+        let origin = CrossingOrigin::Message { subtasks: &base.subtasks };
+        let priority = base.priority;
+        let crossing = HandoffCrossing { state, command, context, origin, priority, seq };
+        changes.extend(crossing.cross(&mut task, &mut handoff, draft));
+        let (agent, status) = (handoff.target.clone(), handoff.status);
+        branches.push(Branch { handoff: handoff.id, agent, status });
+        handoffs.push(handoff);
+    }
+    let of = u32::try_from(branches.len()).unwrap_or(u32::MAX);
+    task.course.beside += i64::from(of) - 1;
+    let group = Group {
+        id: base.handoff.id,
+        source: base.handoff.source.clone(),
+        of,
+        join: wanted.join,
+        on_reject: wanted.on_reject,
+        status: GroupStatus::Pending,
+        reason: None,
+        branches,
+        stand_ins: BTreeMap::new(),
+        seq: place,
+        created_at: command.at,
+        accepted_at: None,
+        ended_at: None,
+    };
+    task.course.groups.push(group.clone());
+    changes.extend(remember_key(command, base.idempotency_key.as_ref(), &base.handoff));
+    changes.push(Change::Task(task));
+    Ok((changes, Reply::Group { group: Box::new(group), handoffs, replayed: false }))
+}
+
+/// The answer to a message that was committed before, by its first branch; or to one whose id is taken.
+fn repeated(state: &BatchState, command: &Command, base: &Submit) -> Option<Decision> {
+    let used = base.idempotency_key.as_ref().and_then(|name| {
+        let key = (command.tenant.clone(), base.handoff.source.clone(), name.clone());
+        state.idempotency.get(&key)
+    });
+    if let Some(decision) = again(state, command, base.handoff.id, &base.whole) {
+        return Some(decision.map(|(mut changes, reply)| {
+            if used.is_none() {
+                let key = base.idempotency_key.as_ref();
+                changes.extend(remember_key(command, key, &base.handoff));
+            }
+            (changes, reply)
+        }));
+    }
+    if let Some(known) = state.handoffs.get(&(command.tenant.clone(), base.handoff.id)) {
+        return Some(replay(known, &base.whole));
+    }
+    // As for a single handoff: a copy that was committed in between is found when all is read anew.
+    used.filter(|used| used.handoff_id != base.handoff.id)
+        .map(|_| Err(LedgerError::IdempotencyMismatch))
+}
+
+/// The group that a message was committed as; an error where another one was committed under its id.
+pub(super) fn again(
+    state: &BatchState,
+    command: &Command,
+    id: HandoffId,
+    whole: &[u8],
+) -> Option<Decision> {
+    let first = state.handoffs.get(&(command.tenant.clone(), branch_id(id, 0)))?;
+    if first.branch().is_none_or(|place| place.id != id) {
+        return None;
+    }
+    if !is_same(first, whole) {
+        let what = format!("handoff {id} exists with another content, to several receivers");
+        return Some(Err(LedgerError::Conflict(what)));
+    }
+    // Committed after its task was looked for: the caller goes on, collides with the task, and reads all anew.
+    let task = state.tasks.get(&(command.tenant.clone(), first.task_id))?;
+    let group = task.course.group(id).cloned();
+    Some(match group {
+        Some(group) => {
+            let group = Box::new(group);
+            Ok((Vec::new(), Reply::Group { group, handoffs: vec![first.clone()], replayed: true }))
+        }
+        None => Err(LedgerError::Internal(format!("group {id} is gone"))),
+    })
+}
+
+/// Whether a handoff was committed between the reads of tasks and of handoffs, on the task that a submission is to begin.
+fn is_in_between(
+    state: &BatchState,
+    command: &Command,
+    known: &Handoff,
+    wanted: &HandoffDraft,
+) -> bool {
+    known.task_id == wanted.task_id
+        && !state.tasks.contains_key(&(command.tenant.clone(), known.task_id))
+}
+
+/// Refuses to hand a task on while a group of it is open: its branches are gathered first.
+pub(super) fn may_hand_on(task: &Task) -> Result<(), LedgerError> {
+    match task.course.open_group() {
+        None => Ok(()),
+        Some(group) => Err(LedgerError::Conflict(format!(
+            "group {} of this task is open: the task can be handed on once the group has ended",
+            group.id
+        ))),
+    }
+}
+
+/// Refuses the end of the handoff by which a sender has the task that it gathers a group for.
+pub(super) fn may_end(task: &Task, handoff: &Handoff) -> Result<(), LedgerError> {
+    match task.course.open_group() {
+        Some(group) if group.source == handoff.target && handoff.branch().is_none() => {
+            Err(LedgerError::Conflict(format!(
+                "group {} is open, and its results come to this agent: wait for its end, or cancel the task",
+                group.id
+            )))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// What the ledger finds of a message to many.
+struct CheckedGroup {
+    failures: Vec<Failure>,
+    /// The cap that has no room for it.
+    over: Option<Box<CapExceeded>>,
+    /// The funds of a task that begins with it.
+    funds: Option<Box<Funds>>,
+}
+
+/// A failure about a branch, at its receiver's place in the list.
+fn at_receiver(index: usize, failure: Failure) -> Failure {
+    let pointer = match failure.pointer.as_str() {
+        "/toAgent" => format!("/receiverList/{index}"),
+        _ => return failure,
+    };
+    Failure { pointer, ..failure }
+}
+
+/// Checks the message once, each branch against the loop guard, and the sum of the branches against the task's
+/// funds and the caps.
+fn check(
+    state: &BatchState,
+    command: &Command,
+    context: &Context,
+    (task, last): (&Task, Option<&LastCheckpoint>),
+    wanted: &SubmitGroup,
+) -> CheckedGroup {
+    let base = &wanted.base;
+    let progress = task.course.progress(&base.subtasks);
+    let mut failures = Vec::new();
+    for (index, branch) in wanted.branches.iter().enumerate() {
+        let found = if index == 0 {
+            guard(state, command, context, &branch.handoff, progress)
+        } else {
+            loop_guard(state, command, context, &branch.handoff, progress)
+        };
+        failures.extend(found.into_iter().map(|failure| at_receiver(index, failure)));
+    }
+    if base.checkpoint.is_none() && last.is_none() && base.require_checkpoint {
+        failures.push(super::submit::no_checkpoint());
+    }
+    let funds = open_funds(task, base, context, &mut failures);
+    let mut over = None;
+    let books = funds.as_deref().or(task.funds.as_deref());
+    if failures.is_empty()
+        && let Some(books) = books
+    {
+        let mut books = books.clone();
+        for (index, branch) in wanted.branches.iter().enumerate() {
+            let HandoffDraft { id, parent_id: parent, source, target, cost, .. } = &branch.handoff;
+            let ask = FundsRequest { parent: *parent, source, cost };
+            if let Err(short) = books.check(ask) {
+                let (stage, code) = (Stage::Budget, Code::BudgetMismatch);
+                let pointer = format!("/receiverList/{index}");
+                failures.push(Failure::new(stage, code, pointer, short.to_string()));
+                break;
+            }
+            let known = (task, Some(&books));
+            over = caps::check(state, command, context, known, &branch.handoff).map(Box::new);
+            if let Some(over) = &over {
+                failures.push(at_receiver(index, over.failure()));
+                break;
+            }
+            books.draw(*id, target, ask);
+        }
+    }
+    CheckedGroup { failures, over, funds }
+}
+
+/// The record of a branch. The first one's holds the message, the others name it.
+fn recorded(
+    command: &Command,
+    wanted: &SubmitGroup,
+    branch: &SubmitBranch,
+    handoff: &Handoff,
+) -> RecordDraft {
+    let base = &wanted.base;
+    let mut draft = submitted(command, base, handoff);
+    draft.to = Some(branch.to.clone());
+    draft.contract = contracts::named(&branch.policy);
+    draft.residency.clone_from(&branch.residency);
+    if handoff.branch().is_some_and(|place| place.index > 0) {
+        draft.content = None;
+        draft.shared = Some((base.content.id, base.content.part.commitment));
+    }
+    draft
+}
+
+/// Ends the open group of a task: the record and the event.
+pub(super) fn end(
+    command: &Command,
+    task: &mut Task,
+    status: GroupStatus,
+    reason: Option<&str>,
+) -> Vec<Change> {
+    let task_status = task.status.as_str();
+    let Some(group) = task.course.open_group_mut() else { return Vec::new() };
+    let completed = |one: &&Branch| one.status == HandoffStatus::Completed;
+    let completed = group.branches.iter().filter(completed).count();
+    group.end(status, reason, command.at);
+    let group = group.clone();
+    let mut draft = RecordDraft::new(
+        command.tenant.clone(),
+        RecordKind::GroupEnded,
+        command.at,
+        Actor::broker(),
+    );
+    draft.task_id = Some(task.id);
+    draft.reason.clone_from(&group.reason);
+    draft.group = Some(group.facts());
+    let event = Event::of_task(EventType::HandoffGroupEnded, task, command.at)
+        .with("status", status.as_str())
+        .with("reason", group.reason.as_deref())
+        .with("join", group.join.to_string())
+        .with("of", group.of)
+        .with("completed", completed)
+        .with("taskStatus", task_status);
+    let event = Event {
+        handoff_id: Some(group.id),
+        source: Some(group.source.clone()),
+        audience: Some(group.source),
+        ..event
+    };
+    vec![Change::Record(Box::new(draft)), publish(event)]
+}
+
+impl Case<'_> {
+    pub(super) fn open_branch(&self) -> Option<BranchPlace> {
+        let place = self.handoff.branch()?;
+        self.task.course.open_group().filter(|group| group.id == place.id).map(|_| place)
+    }
+
+    /// A branch moved: its group counts as accepted, ends, or goes on.
+    pub(super) fn branch_moved(&mut self, place: BranchPlace) -> Result<(), LedgerError> {
+        let (handoff, agent, status) =
+            (self.handoff.id, self.handoff.target.clone(), self.handoff.status);
+        let Some(group) = self.task.course.open_group_mut() else { return Ok(()) };
+        group.note(place.index, Branch { handoff, agent, status });
+        match group.standing() {
+            Standing::Open { joined } => {
+                if joined && group.status == GroupStatus::Pending {
+                    self.join_holds()?;
+                }
+                Ok(())
+            }
+            Standing::Completed => self.group_completed(),
+            Standing::Failed(reason) => self.group_failed(reason),
+        }
+    }
+
+    /// The group counts as accepted, and its task runs: with its sender.
+    fn join_holds(&mut self) -> Result<(), LedgerError> {
+        let Some(group) = self.task.course.open_group_mut() else { return Ok(()) };
+        group.status = GroupStatus::Accepted;
+        group.accepted_at.get_or_insert(self.command.at);
+        self.task.status = self.task.status.next(TaskEvent::Accept)?;
+        Ok(())
+    }
+
+    /// The results are there: what is open of the group is withdrawn, and its sender goes on.
+    fn group_completed(&mut self) -> Result<(), LedgerError> {
+        let Some(group) = self.task.course.open_group() else { return Ok(()) };
+        let open: Vec<HandoffId> = group.open_branches().collect();
+        if group.status == GroupStatus::Pending {
+            self.join_holds()?;
+        }
+        self.task.status = self.task.status.next(TaskEvent::Return)?;
+        self.end_group(GroupStatus::Completed, None, (open, JOIN_DECIDED))
+    }
+
+    /// The join cannot hold: what is open of the group is withdrawn, and the task goes back to the checkpoint of
+    /// before. The third failure asks a person, as after any handoff.
+    fn group_failed(&mut self, reason: &'static str) -> Result<(), LedgerError> {
+        let Some(group) = self.task.course.open_group() else { return Ok(()) };
+        let open: Vec<HandoffId> = group.open_branches().collect();
+        self.end_group(GroupStatus::Failed, Some(reason), (open, GROUP_FAILED))?;
+        self.task.failures += 1;
+        self.roll_back(reason)?;
+        let (source, edges) = (&self.handoff.source, &self.task.course.failing);
+        let own = edges
+            .iter()
+            .find(|one| one.from == *source && one.to == super::case::addressed(&self.handoff));
+        let failures = own.map_or(0, |one| one.failures).max(self.task.failures);
+        if failures >= FAILURES_TO_ESCALATE && self.task.status != TaskStatus::Escalated {
+            self.task.status = self.task.status.next(TaskEvent::Escalate)?;
+            let edge = (&self.handoff.source, &self.handoff.target);
+            let row = escalation(self.command, self.context, self.task.id, edge, reason);
+            self.changes.extend(asked_of_nobody(self.command, &self.task, row));
+            self.alert(Alert::HandoffEscalated, reason);
+        }
+        Ok(())
+    }
+
+    /// Ends the group, withdraws its open branches, and starts the lease of its sender anew.
+    fn end_group(
+        &mut self,
+        status: GroupStatus,
+        reason: Option<&str>,
+        (open, why): (Vec<HandoffId>, &str),
+    ) -> Result<(), LedgerError> {
+        self.changes.extend(end(self.command, &mut self.task, status, reason));
+        for id in open.into_iter().filter(|id| *id != self.handoff.id) {
+            let handoff = self.state.handoffs.get(&(self.command.tenant.clone(), id));
+            let handoff = handoff.ok_or_else(|| {
+                LedgerError::Internal(format!("branch {id} of a group was not loaded"))
+            })?;
+            let task = self.task.clone();
+            let mut case = Case::of(self.state, self.command, self.context, task, handoff.clone());
+            case.withdraw(why)?;
+            case.handoff.reason = Some(why.to_owned());
+            let (changes, task) = case.finish();
+            self.changes.extend(changes);
+            self.task = task;
+            self.freed = true;
+        }
+        let own = Some(self.handoff.id);
+        self.changes.extend(resume_leases(self.state, self.command, self.context, &self.task, own));
+        Ok(())
+    }
+
+    /// Ends a branch badly: the agent that its contract names stands in, or the group goes on or fails.
+    pub(super) fn undo_branch(
+        &mut self,
+        place: BranchPlace,
+        failure: &HandoffFailure<'_>,
+    ) -> Result<(), LedgerError> {
+        self.fail(failure)?;
+        let ruling = self.handoff.ruling.as_deref().cloned().unwrap_or_default();
+        let untouched = self.was == HandoffStatus::Pending;
+        let taken = |id: &AgentId| {
+            self.task.course.open_group().is_some_and(|group| group.has_receiver(id))
+        };
+        let next =
+            ruling.next(failure.trigger, untouched, |id| !taken(id) && self.can_take_over(id));
+        let Next::Readdress(agent, ruling) = next else { return self.branch_moved(place) };
+        self.readdress(&agent, *ruling, false)?;
+        let handoff = self.context.spare.handoff;
+        if let Some(group) = self.task.course.open_group_mut() {
+            group.note(place.index, Branch { handoff, agent, status: HandoffStatus::Pending });
+        }
+        Ok(())
+    }
+}

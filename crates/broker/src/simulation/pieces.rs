@@ -1,0 +1,250 @@
+//! Messages in pieces, and messages over their receiver's window, as senders and intake make them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::asks::{Draft, actor, command, kept};
+use super::books::short;
+use super::dice::{below, chance, pause, weighted};
+use super::world::{World, tenant};
+use crate::ledger::command::{AppendChunk, ClosedStream, Kind, LedgerError, Reply, StreamEnd};
+use handoffd_core::domain::canonical;
+use handoffd_core::domain::handoff::Handoff;
+use handoffd_core::domain::ids::{HandoffId, Micros};
+use handoffd_core::domain::stream::{Chunk, StreamStatus, mark_closed};
+use handoffd_core::domain::window::{ContextAction, ContextFacts, ContextParts, Tokenizer};
+use handoffd_core::evidence::record::ActorRole;
+use handoffd_store::store::HandoffStore;
+use handoffd_store::store::streams::StreamStore;
+
+/// Time that an open stream waits for its next chunk.
+pub(super) const IDLE: Duration = Duration::from_secs(2);
+
+/// Tokens that a compressed message may have.
+const LIMIT: u64 = 300;
+
+/// How a sender ends its stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ending {
+    /// The assembled message passes the gate; `true`: it is over its receiver's window.
+    Closes(bool),
+    /// The gate refuses the assembled message.
+    IsRefused,
+    Aborts,
+}
+
+/// The answer to a chunk, as its sender understands it.
+enum ChunkOutcome {
+    /// It stands in the stream, now or before.
+    Taken,
+    /// The stream takes it no more.
+    Ended,
+    /// No answer came.
+    Unknown,
+}
+
+/// A chunk's document: always the same for its number.
+pub(super) fn document(id: HandoffId, seq: i64) -> Value {
+    let said = format!("{} says {seq}.", short(id));
+    json!({ "append": { "/taskSummary": [said] }, "seq": seq })
+}
+
+/// A message without what its chunks add.
+pub(super) fn opening_body(id: HandoffId, more: u64) -> Vec<u8> {
+    let mut message = long_message(id, more);
+    message["stream"] = json!({ "open": true });
+    canonical::to_vec(&message)
+}
+
+/// The message that an opening and its chunks up to a number make.
+fn assembled(draft: &Draft, last: i64) -> Vec<u8> {
+    let mut message = serde_json::from_slice(&draft.body).expect("an opening is JSON");
+    for seq in 1..=last {
+        let chunk = Chunk::parse(&document(draft.handoff, seq)).expect("a chunk is well formed");
+        chunk.apply(&mut message).expect("a chunk fits");
+    }
+    mark_closed(&mut message, last);
+    canonical::to_vec(&message)
+}
+
+/// Whether a receiver of this message waits for chunks.
+pub(super) fn is_opening(body: &[u8]) -> bool {
+    const OPEN: &[u8] = br#""stream":{"open":true}"#;
+    body.windows(OPEN.len()).any(|window| window == OPEN)
+}
+
+/// A message over its receiver's window.
+pub(super) fn long_body(id: HandoffId, more: u64) -> Vec<u8> {
+    canonical::to_vec(&long_message(id, more))
+}
+
+fn long_message(id: HandoffId, more: u64) -> Value {
+    let turns: Vec<Value> = (0..10)
+        .map(|at| {
+            let said = format!("Invoice {at} was read and it is due on 2026-03-0{at}; the sum is {more}{at} EUR, as was agreed before.");
+            json!({ "role": "user", "content": said })
+        })
+        .collect();
+    json!({ "conversationHistoryVerbatim": turns, "handoffId": id, "n": more })
+}
+
+/// What the gate measures of a message over its receiver's window.
+pub(super) fn over_the_window() -> ContextFacts {
+    ContextFacts {
+        tokens: 400,
+        window: Some(LIMIT),
+        limit: Some(LIMIT),
+        action: ContextAction::Compress,
+        tokenizer: Tokenizer::Estimate,
+        parts: ContextParts::default(),
+    }
+}
+
+/// Sends the chunks of an opened handoff one after the other, and ends the stream or falls silent.
+pub(super) async fn write(world: Arc<World>, draft: Draft) {
+    let last = 1 + below(5) as i64;
+    for seq in 1..=last {
+        tokio::time::sleep(pause(5, 400)).await;
+        if !add(&world, &draft, seq, None).await {
+            return;
+        }
+    }
+    let end = match weighted(&[500, 200, 80, 120, 100]) {
+        0 => Ending::Closes(false),
+        1 => Ending::Closes(true),
+        2 => Ending::IsRefused,
+        3 => Ending::Aborts,
+        _ => return,
+    };
+    add(&world, &draft, last + 1, Some(end)).await;
+}
+
+/// Adds one chunk until it is answered, sometimes as two copies at once or after one with a gap; true where it stands.
+async fn add(world: &Arc<World>, draft: &Draft, seq: i64, end: Option<Ending>) -> bool {
+    if world.fails(100) {
+        let (world, draft) = (Arc::clone(world), draft.clone());
+        tokio::spawn(async move { add_once(&world, &draft, seq, end).await });
+    }
+    if world.fails(60) {
+        // Behind the next number even where the copy was taken by now.
+        let ahead = seq + 2 + below(2) as i64;
+        if let ChunkOutcome::Taken = add_once(world, draft, ahead, None).await {
+            let id = short(draft.handoff);
+            world.books().violate(|| format!("chunk {ahead} of {id} was taken before {seq}"));
+        }
+    }
+    for _ in 0..60 {
+        match add_once(world, draft, seq, end).await {
+            ChunkOutcome::Taken => {
+                world.books().chunk_acknowledged(draft.handoff, seq);
+                return true;
+            }
+            ChunkOutcome::Ended => return false,
+            ChunkOutcome::Unknown => {}
+        }
+        tokio::time::sleep(pause(50, 300)).await;
+        // Where the stream stands, as a sender reads it that heard nothing.
+        let row = world.store.find_handoff(&(tenant(), draft.handoff)).await.ok().flatten();
+        let stands = row.and_then(|row| row.stream).map_or(0, |stream| stream.seq);
+        if stands >= seq && chance(500) {
+            return is_own(world, draft.handoff, seq).await;
+        }
+    }
+    false
+}
+
+/// Whether a committed number is a chunk of its sender, and not the broker's end of the stream.
+async fn is_own(world: &World, id: HandoffId, seq: i64) -> bool {
+    let found = world.store.list_chunks(&(tenant(), id), seq - 1, 1).await.unwrap_or_default();
+    found.first().is_some_and(|chunk| chunk.row.seq == seq && chunk.row.content.is_some())
+}
+
+/// One request with a chunk.
+async fn add_once(
+    world: &Arc<World>,
+    draft: &Draft,
+    seq: i64,
+    end: Option<Ending>,
+) -> ChunkOutcome {
+    let id = draft.handoff;
+    let broker = world.any_broker();
+    let reply = broker.call(world, |now| chunk(draft, seq, end, now), None).await;
+    world.note(|| {
+        let said = match &reply {
+            None => "no answer".to_owned(),
+            Some(Ok(Reply::Handoff { .. })) => "taken".to_owned(),
+            Some(Ok(_)) => "not the next".to_owned(),
+            Some(Err(err)) => err.to_string(),
+        };
+        format!("chunk {seq} of {} ({end:?}): {said}", short(id))
+    });
+    match reply {
+        Some(Ok(Reply::Handoff { .. })) => ChunkOutcome::Taken,
+        // As the door finds a repeat: by the content under its number.
+        Some(Ok(Reply::OutOfOrder { handoff })) if is_known(&handoff, seq) => {
+            if is_own(world, id, seq).await { ChunkOutcome::Taken } else { ChunkOutcome::Ended }
+        }
+        Some(Err(LedgerError::Unavailable | LedgerError::Overloaded)) | None => {
+            ChunkOutcome::Unknown
+        }
+        Some(Err(LedgerError::Internal(why))) => {
+            world.books().violate(|| format!("a defect: {why}"));
+            ChunkOutcome::Ended
+        }
+        Some(_) => ChunkOutcome::Ended,
+    }
+}
+
+fn is_known(handoff: &Handoff, seq: i64) -> bool {
+    handoff.stream.as_ref().is_some_and(|stream| stream.seq >= seq)
+}
+
+/// A chunk as intake makes it a command.
+fn chunk(
+    draft: &Draft,
+    seq: i64,
+    end: Option<Ending>,
+    now: Micros,
+) -> crate::ledger::command::Command {
+    let bytes = canonical::to_vec(&document(draft.handoff, seq));
+    let end = end.map(|end| match end {
+        Ending::Closes(long) => StreamEnd::Closed(Box::new(ClosedStream {
+            content: kept(&assembled(draft, seq), now),
+            context: long.then(over_the_window),
+            subtasks: Vec::new(),
+            safety: None,
+        })),
+        Ending::IsRefused => StreamEnd::Refused {
+            reason: "INCOMPLETE_CONTEXT".to_owned(),
+            content: super::asks::words(now),
+        },
+        Ending::Aborts => StreamEnd::Aborted,
+    });
+    let append = AppendChunk {
+        task_id: draft.task,
+        handoff_id: draft.handoff,
+        seq,
+        bytes: bytes.len() as u64,
+        content: kept(&bytes, now),
+        safety: None,
+        due_at: now.plus(IDLE),
+        end,
+    };
+    command(now, actor(ActorRole::Agent, Some(&draft.source)), Kind::Chunk(Box::new(append)))
+}
+
+/// Waits until a stream has ended; false where its message never became whole.
+pub(super) async fn is_whole(world: &World, id: HandoffId) -> bool {
+    for _ in 0..60 {
+        let row = world.store.find_handoff(&(tenant(), id)).await.ok().flatten();
+        let Some(stream) = row.and_then(|row| row.stream) else { return true };
+        match stream.status {
+            StreamStatus::Closed => return true,
+            StreamStatus::Aborted => return false,
+            StreamStatus::Open => tokio::time::sleep(pause(50, 250)).await,
+        }
+    }
+    false
+}

@@ -1,0 +1,310 @@
+//! Compression of a message (specification §10.2, seed 000 §6.4): the oldest turns become a summary, the last ones stay as
+//! they were said. Pure: a [`CompressionPlan`] says what is replaced and how long its summary may be, a compressor
+//! writes the summary, and [`CompressionPlan::apply`] checks it against the facts of what it replaces, appends what is
+//! missing, and makes the message.
+
+use std::fmt::Write as _;
+
+use serde_json::{Map, Value, json};
+
+use super::tokens;
+use crate::domain::message::SCHEMA_VERSIONS;
+use crate::domain::personal;
+use crate::domain::window::{CompressedBy, CompressionFacts, Tokenizer};
+
+pub mod extractive;
+pub mod facts;
+pub mod fidelity;
+pub mod sentences;
+
+use fidelity::Fidelity;
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct CompressedMessage {
+    /// The message as it is delivered.
+    pub message: Value,
+    /// What it came to.
+    pub facts: CompressionFacts,
+}
+
+/// A turn that a summary replaces.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReplacedTurn {
+    /// Its place in the conversation, from 0.
+    pub at: usize,
+    /// The role that it claims.
+    pub role: String,
+    pub text: String,
+}
+
+/// What is replaced of a message, and by how much.
+#[derive(Debug, Clone)]
+pub struct CompressionPlan {
+    /// The message without what tools had cached.
+    message: Map<String, Value>,
+    /// The turns that stay, in order, and their places in the conversation, from 0.
+    kept: Vec<Value>,
+    places: Vec<usize>,
+    /// The turns that a summary replaces, oldest first.
+    pub replaced: Vec<ReplacedTurn>,
+    /// The sender's own summary of what came before.
+    pub earlier: String,
+    original_turns: usize,
+    original_tokens: u64,
+    limit: u64,
+    /// Tokens that the summary may have.
+    pub room: u64,
+    /// How tokens are counted.
+    pub tokenizer: Tokenizer,
+}
+
+/// Tokens for what the broker writes about the compression itself.
+const OVERHEAD: u64 = 120;
+
+/// The share of a limit that a summary has at least, in percent: where turns and state leave no room, facts go before the
+/// limit.
+const LEAST_SHARE: u64 = 5;
+
+impl CompressionPlan {
+    /// Plans the compression of a message of the canonical form that its receiver gets, down to a limit. `None` where the
+    /// message is no object, or its summary a personal value that nothing may be written to.
+    #[must_use]
+    pub fn new(
+        message: &Value,
+        limit: u64,
+        keep_turns: usize,
+        tokenizer: Tokenizer,
+    ) -> Option<Self> {
+        let mut members = message.as_object()?.clone();
+        let original_tokens = size(&members, tokenizer);
+        members.remove("signature");
+        if let Some(state) = members.get_mut("toolState").and_then(Value::as_object_mut) {
+            state.remove("cached_results");
+        }
+        let earlier = match members.get("conversationHistorySummary") {
+            None => String::new(),
+            Some(said) => said.as_str()?.to_owned(),
+        };
+        let turns = match members.insert("conversationHistoryVerbatim".to_owned(), json!([])) {
+            Some(Value::Array(turns)) => turns,
+            _ => Vec::new(),
+        };
+        let original_turns = turns.len();
+        let old = original_turns.saturating_sub(keep_turns);
+        let trimmed = {
+            let mut whole = members.clone();
+            whole.insert("conversationHistoryVerbatim".to_owned(), json!(turns));
+            size(&whole, tokenizer)
+        };
+        let (mut kept, mut places, mut replaced) = (Vec::new(), Vec::new(), Vec::new());
+        for (at, turn) in turns.into_iter().enumerate() {
+            // A turn with a personal value stays whole: no summary, and no model, gets to see one.
+            if at >= old || trimmed <= limit || has_marker(&turn) {
+                kept.push(turn);
+                places.push(at);
+                continue;
+            }
+            let role = turn.get("role").and_then(Value::as_str).unwrap_or("unknown").to_owned();
+            replaced.push(ReplacedTurn { at, role, text: text_of(&turn) });
+        }
+        let rest = {
+            let mut rest = members.clone();
+            rest.insert("conversationHistoryVerbatim".to_owned(), json!(kept));
+            size(&rest, tokenizer)
+        };
+        let least = limit.saturating_mul(LEAST_SHARE) / 100;
+        let room = limit.saturating_sub(rest.saturating_add(OVERHEAD)).max(least);
+        Some(Self {
+            message: members,
+            kept,
+            places,
+            replaced,
+            earlier,
+            original_turns,
+            original_tokens,
+            limit,
+            room,
+            tokenizer,
+        })
+    }
+
+    /// Whether a summary is to be written at all: leaving out what tools had cached may be enough, and a message may have
+    /// no turns but the last ones.
+    #[must_use]
+    pub fn needs_summary(&self) -> bool {
+        !self.replaced.is_empty()
+    }
+
+    /// Whether the message is over its limit, by the tokenizer's own count.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.original_tokens > self.limit
+    }
+
+    /// The turns that are replaced as a model reads them: each behind its number and role.
+    #[must_use]
+    pub fn replaced_turns(&self) -> String {
+        let mut text = String::new();
+        for turn in &self.replaced {
+            let _ = writeln!(text, "{} {}: {}", turn.at + 1, turn.role, turn.text);
+        }
+        text
+    }
+
+    /// The text of all that is replaced, a turn a line or more.
+    #[must_use]
+    pub fn replaced_text(&self) -> String {
+        let mut text = String::new();
+        for turn in &self.replaced {
+            text.push_str(&turn.text);
+            text.push('\n');
+        }
+        text
+    }
+
+    /// The message with a summary in the place of what is replaced; its missing facts appended, as far as there is room.
+    #[must_use]
+    pub fn apply(&self, summary: &str, by: CompressedBy) -> CompressedMessage {
+        let replaced = self.replaced_text();
+        let checked = Fidelity::check(&replaced, summary, self.room, self.tokenizer);
+        self.assemble(&checked, by)
+    }
+
+    /// The same without the check: for measuring what the check is worth.
+    #[must_use]
+    pub fn apply_unchecked(&self, summary: &str, by: CompressedBy) -> CompressedMessage {
+        let replaced = self.replaced_text();
+        self.assemble(&Fidelity::measure(&replaced, summary), by)
+    }
+
+    fn assemble(&self, checked: &Fidelity, by: CompressedBy) -> CompressedMessage {
+        let mut message = self.message.clone();
+        message.insert("conversationHistoryVerbatim".to_owned(), json!(self.kept));
+        if self.needs_summary() {
+            let summary = self.summary(&checked.summary);
+            message.insert("conversationHistorySummary".to_owned(), json!(summary));
+        }
+        let by = if self.needs_summary() { by } else { CompressedBy::Trimming };
+        message.insert("historyStrategy".to_owned(), json!("compressed"));
+        let newest = SCHEMA_VERSIONS[SCHEMA_VERSIONS.len() - 1];
+        if SCHEMA_VERSIONS[..SCHEMA_VERSIONS.len() - 1]
+            .iter()
+            .any(|older| is_minor(message.get("schemaVersion"), older))
+        {
+            message.insert("schemaVersion".to_owned(), json!(newest));
+        }
+        let count = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
+        let mut facts = CompressionFacts {
+            by,
+            original_turns: count(self.original_turns),
+            kept_turns: count(self.kept.len()),
+            original_tokens: self.original_tokens,
+            tokens: self.original_tokens,
+            tokenizer: self.tokenizer,
+            facts: checked.facts,
+            facts_kept: checked.kept,
+            facts_appended: checked.appended,
+            fits: false,
+            cost: None,
+            fallback: None,
+        };
+        // The figure is a member of what is counted: the second count has its own length in it.
+        for _ in 0..2 {
+            message.insert("context".to_owned(), told(&facts, &self.places));
+            facts.tokens = size(&message, self.tokenizer);
+        }
+        message.insert("context".to_owned(), told(&facts, &self.places));
+        facts.fits = facts.tokens <= self.limit;
+        CompressedMessage { message: Value::Object(message), facts }
+    }
+
+    /// The summary as delivered: what it replaces, the sender's own summary, the compressor's.
+    fn summary(&self, written: &str) -> String {
+        let (all, replaced) = (self.original_turns, self.replaced.len());
+        let mut summary = format!(
+            "[Compressed: {replaced} of {all} turns are summarised below, {} follow verbatim]",
+            self.kept.len()
+        );
+        for part in [self.earlier.trim(), written.trim()] {
+            if !part.is_empty() {
+                summary.push('\n');
+                summary.push_str(part);
+            }
+        }
+        summary
+    }
+}
+
+/// What the delivered message says of its compression.
+fn told(facts: &CompressionFacts, kept: &[usize]) -> Value {
+    json!({
+        "originalTurns": facts.original_turns,
+        "keptTurns": facts.kept_turns,
+        "originalTokens": facts.original_tokens,
+        "tokens": facts.tokens,
+        "by": facts.by,
+        "turns": kept,
+    })
+}
+
+/// Whether a claimed version is that minor, or a patch of it.
+fn is_minor(claimed: Option<&Value>, minor: &str) -> bool {
+    let rest = claimed.and_then(Value::as_str).and_then(|claimed| claimed.strip_prefix(minor));
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+}
+
+fn size(message: &Map<String, Value>, tokenizer: Tokenizer) -> u64 {
+    super::count(&crate::domain::canonical::CanonicalObject::new(message), tokenizer).total()
+}
+
+/// Whether a value has the marker of a personal value in it.
+fn has_marker(value: &Value) -> bool {
+    match value {
+        Value::Object(members) => {
+            members.contains_key(personal::MARKER) || members.values().any(has_marker)
+        }
+        Value::Array(items) => items.iter().any(has_marker),
+        _ => false,
+    }
+}
+
+/// The text of a turn: its content's texts, in order; of a tool its name before.
+fn text_of(turn: &Value) -> String {
+    let mut text = String::new();
+    if let Some(name) = turn.get("name").and_then(Value::as_str) {
+        text.push_str(name);
+        text.push_str(": ");
+    }
+    collect(turn.get("content").unwrap_or(&Value::Null), &mut text);
+    text
+}
+
+fn collect(value: &Value, text: &mut String) {
+    match value {
+        Value::String(said) => line(said, text),
+        Value::Array(items) => items.iter().for_each(|item| collect(item, text)),
+        Value::Object(members) => match members.get("text").and_then(Value::as_str) {
+            // A content part of text.
+            Some(said) if members.contains_key("type") => line(said, text),
+            _ => line(&value.to_string(), text),
+        },
+        Value::Null => {}
+        other => line(&other.to_string(), text),
+    }
+}
+
+fn line(said: &str, text: &mut String) {
+    if !text.is_empty() && !text.ends_with([' ', '\n']) {
+        text.push('\n');
+    }
+    text.push_str(said);
+}
+
+fn tokens_of(text: &str, tokenizer: Tokenizer) -> u64 {
+    tokens::count(text, tokenizer)
+}
+
+#[cfg(test)]
+mod golden;
+#[cfg(test)]
+mod tests;

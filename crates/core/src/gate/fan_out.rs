@@ -1,0 +1,260 @@
+//! A message to many (specification §10.4): what depends on the message alone is judged once, what depends on the edge
+//! for each receiver. One receiver that cannot have it refuses the whole list.
+
+use std::sync::Arc;
+
+use super::{
+    Gate, GateLookup, GateVerdict, JudgedReport, PassedMessage, RefusedMessage, ScannedEdge,
+    UnreadMessage, address, budget, completeness, contract, crossed, place, stream, unheld,
+};
+use crate::context;
+use crate::contract::enforce::CompiledContract;
+use crate::domain::agent::Agent;
+use crate::domain::failure::{Code, Failure, Stage};
+use crate::domain::group::{Join, OnReject};
+use crate::domain::ids::AgentId;
+use crate::domain::message::{Address, FanOut, Message};
+use crate::domain::policy::Recovery;
+use crate::domain::residency::{ResidencyFacts, ResidencyRules};
+use crate::domain::warning::{Warning, WarningCode};
+use crate::domain::window::ContextFacts;
+
+/// The receivers of an accepted message to many.
+pub struct PassedGroup {
+    /// How many of them are needed.
+    pub join: Join,
+    /// What the bad end of one means.
+    pub on_reject: OnReject,
+    /// The receivers in the list's order.
+    pub branches: Vec<PassedBranch>,
+}
+
+/// One receiver of an accepted message to many.
+pub struct PassedBranch {
+    /// The receiver as addressed.
+    pub to: Address,
+    pub target: Arc<Agent>,
+    /// The contract that rules the edge.
+    pub contract: Option<Arc<CompiledContract>>,
+    /// The regions between which the data moves.
+    pub residency: Option<ResidencyFacts>,
+    /// The message against the receiver's context window.
+    pub context: Option<ContextFacts>,
+}
+
+impl PassedGroup {
+    /// The receivers with the contracts of their edges.
+    pub(super) fn edges(&self) -> Vec<ScannedEdge<'_>> {
+        let edges = self.branches.iter();
+        edges.map(|one| (Some(&*one.target), one.contract.as_deref())).collect()
+    }
+}
+
+/// What is found of one receiver, before the message itself is judged.
+#[derive(Default)]
+struct JudgedReceiver {
+    branch: Option<PassedBranch>,
+    failures: Vec<Failure>,
+    warnings: Vec<Warning>,
+    violation: Option<super::AllowlistViolation>,
+}
+
+/// The pointer and the words of a finding about one receiver: what points at `toAgent` points at the receiver, and of
+/// what points elsewhere the receiver's place is named.
+fn at_receiver(index: usize, pointer: &str, message: &str) -> (String, String) {
+    let own = format!("/receiverList/{index}");
+    match pointer.strip_prefix("/toAgent") {
+        Some(rest) => (own + rest, message.to_owned()),
+        None if pointer.is_empty() => (own, message.to_owned()),
+        None => (own, format!("{pointer}: {message}")),
+    }
+}
+
+impl Gate {
+    /// From identity on all stages run over a message to many, and all failures are reported.
+    pub(super) fn judge_all(
+        &self,
+        message: Message,
+        lookup: &GateLookup<'_>,
+        again: bool,
+    ) -> GateVerdict {
+        let Some(list) = message.fan_out().cloned() else {
+            let why = Failure::new(Stage::Schema, Code::SchemaInvalid, "/receiverList", "no list");
+            return GateVerdict::Malformed(why);
+        };
+        let (mut failures, mut warnings) = (Vec::new(), Vec::new());
+        if !again {
+            failures.extend(self.oversized(&message));
+        }
+        self.identity(&message, lookup, &mut failures, &mut warnings);
+        let mut judged = self.receivers(&message, &list, lookup, again);
+        let violation = judged.iter_mut().find_map(|one| one.violation.take());
+        for one in &mut judged {
+            failures.append(&mut one.failures);
+            warnings.append(&mut one.warnings);
+        }
+        failures.extend(stream::opening(&message, false, None));
+        failures.extend(completeness::check(message.value(), &[]));
+        failures.extend(budget::check(message.value()));
+        let branches: Vec<PassedBranch> = judged.into_iter().filter_map(|one| one.branch).collect();
+        let group = PassedGroup { join: list.join, on_reject: list.on_reject, branches };
+        let scanned = self.scan(&message, lookup, &group.edges());
+        failures.extend_from_slice(&scanned.failures);
+        self.credentials_and_binary(&scanned, &mut failures, &mut warnings);
+        warnings.extend(unheld::warnings(message.value()));
+        let may_repeat = scanned.may_repeat;
+        let JudgedReport { findings, observed, marked } = scanned.judged;
+        let first = group.branches.first();
+        let first = first.filter(|_| failures.is_empty()).map(|first| {
+            let contract = first.contract.as_ref().map(Arc::clone);
+            (Arc::clone(&first.target), contract, first.residency.clone(), first.context)
+        });
+        let Some((target, contract, residency, context)) = first else {
+            let envelope = message.envelope();
+            return GateVerdict::Refused(Box::new(RefusedMessage {
+                ids: (Some(envelope.task_id), Some(envelope.handoff_id)),
+                unread: UnreadMessage::default(),
+                failures,
+                message: Some(message),
+                target: None,
+                contract: None,
+                findings,
+                observed,
+                allowlist: violation,
+                context: None,
+            }));
+        };
+        warnings.extend(unheld::orders(&marked));
+        GateVerdict::Pass(Box::new(PassedMessage {
+            message,
+            target,
+            to_itself: false,
+            contract,
+            observed,
+            marked,
+            may_repeat,
+            warnings,
+            residency,
+            context,
+            group: Some(group),
+        }))
+    }
+
+    fn receivers(
+        &self,
+        message: &Message,
+        list: &FanOut,
+        lookup: &GateLookup<'_>,
+        again: bool,
+    ) -> Vec<JudgedReceiver> {
+        let mut taken: Vec<AgentId> = Vec::new();
+        let mut judged = Vec::with_capacity(list.receivers.len());
+        for (index, to) in list.receivers.iter().enumerate() {
+            let mut one = self.receiver(message, to, lookup, again);
+            if let Some(branch) = &one.branch {
+                let id = &branch.target.agent_id;
+                if let Some(first) = taken.iter().position(|other| other == id) {
+                    one.failures.push(Failure::new(
+                        Stage::Route,
+                        Code::SchemaInvalid,
+                        "/toAgent",
+                        format!("agent {id} is a receiver already, as `/receiverList/{first}`"),
+                    ));
+                }
+                taken.push(id.clone());
+            }
+            for failure in &mut one.failures {
+                (failure.pointer, failure.message) =
+                    at_receiver(index, &failure.pointer, &failure.message);
+            }
+            for warning in &mut one.warnings {
+                (warning.pointer, warning.message) =
+                    at_receiver(index, &warning.pointer, &warning.message);
+            }
+            judged.push(one);
+        }
+        judged
+    }
+
+    /// What depends on one edge: allowlist, route, regions, contract, required state, context window.
+    fn receiver(
+        &self,
+        message: &Message,
+        to: &Address,
+        lookup: &GateLookup<'_>,
+        again: bool,
+    ) -> JudgedReceiver {
+        let envelope = message.envelope();
+        let sender = &envelope.from_agent.agent_id;
+        let source = lookup.roster.find(sender);
+        let readers = address::ReceiverForms::new(&self.schemas, message.value());
+        let required = &envelope.capabilities_required;
+        let found = match source {
+            Some(source) => address::resolve(source, to, required, lookup.roster, &readers, None),
+            None => address::ResolvedReceiver::stranger(sender, to),
+        };
+        let mut judged = JudgedReceiver {
+            failures: found.failures,
+            violation: found.violation,
+            ..JudgedReceiver::default()
+        };
+        let (Some(target), Some(source)) = (found.target, source) else { return judged };
+        if target.agent_id == *sender {
+            let why = "the sender is no receiver of its own list";
+            let failure = Failure::new(Stage::Route, Code::NoCapableAgent, "/toAgent", why);
+            judged.failures.push(failure);
+            return judged;
+        }
+        let crossings = self.residency.crossings(Some(source), Some(&target));
+        for one in crossings.iter().filter(|one| self.residency.refuses(one)) {
+            let why = format!("{one}: refused");
+            let pointer = place(one).replace("/fromAgent", "");
+            judged.failures.push(Failure::new(Stage::Route, Code::Forbidden, pointer, why));
+        }
+        let contract::ContractCheck { failures, warnings, ruling, .. } =
+            self.ruled(message, lookup, Some((source, &target)), again);
+        judged.failures.extend(failures);
+        judged.warnings.extend(warnings);
+        judged.warnings.extend(crossed(&crossings));
+        if let Some(ready) = &ruling {
+            contract_in_a_list(ready, &mut judged);
+        }
+        let bare = completeness::check(message.value(), &[]);
+        let missing = completeness::check(message.value(), &target.required_state);
+        judged.failures.extend(missing.into_iter().filter(|one| !bare.contains(one)));
+        let older = self.older_form(message, &target);
+        let (facts, failure) = self.measured(message, &target, ruling.as_deref(), older.as_ref());
+        judged.warnings.extend(context::flagged(&facts));
+        judged.failures.extend(failure);
+        judged.warnings.extend(older.map(|older| unheld::downgraded(&target, &older)));
+        judged.branch = Some(PassedBranch {
+            to: to.clone(),
+            target,
+            contract: ruling,
+            residency: ResidencyRules::facts(crossings),
+            context: Some(facts),
+        });
+        judged
+    }
+}
+
+/// Clauses that suppose a single receiver: one that hands the task to a person is refused, others are named.
+fn contract_in_a_list(ready: &CompiledContract, judged: &mut JudgedReceiver) {
+    let (policy, contract) = (ready.policy(), ready.contract());
+    if policy.human.as_ref().is_some_and(|human| human.target) {
+        let why = format!("contract {contract} hands the task to a person: hand it off alone");
+        let failure = Failure::new(Stage::Contract, Code::ContractViolation, "", why);
+        judged.failures.push(failure.of_rule("human_in_loop"));
+    }
+    let mut unheld = |what: String| {
+        judged.warnings.push(Warning::new(WarningCode::WithoutEffect, "", what));
+    };
+    if [&policy.on_reject, &policy.on_timeout, &policy.on_error].contains(&&Recovery::Human) {
+        unheld(format!(
+            "contract {contract} asks a person when the handoff fails: in a list `onReject` rules instead"
+        ));
+    }
+    if policy.dedupe.is_some() {
+        unheld(format!("contract {contract} drops repeats by a dedupe key: not in a list"));
+    }
+}

@@ -1,0 +1,254 @@
+//! Mentions: what names an attack and is none. Each match is judged by its own place, so that no text elsewhere
+//! switches a rule off: the clause that tells of somebody, a name in code, the title of a link, a quotation or a block of code in
+//! talk about attacks.
+
+use std::cell::LazyCell;
+
+use memchr::memmem;
+
+use super::rules::{FieldClass, Rules, Tier};
+use super::sequence::SequenceMatch;
+
+/// How near talk about attacks is to what it quotes, in bytes.
+const TALK: usize = 400;
+
+/// Matches of a condition that are looked at for one that covers a place.
+const COVERING: usize = 8;
+
+/// Longest quotation that is looked at on either side of a match, in bytes.
+const QUOTED: usize = 300;
+
+/// How far from a match in a block of code the block's fences are looked for, in bytes.
+const FENCED: usize = 1_200;
+
+/// Most bytes before a fence in its line.
+const LIST_INDENT: usize = 16;
+
+/// Fewest bytes of encoded text that is quoted as a whole.
+const MIN_CODE: usize = 16;
+
+/// Most words of a name in code.
+const NAME_WORDS: usize = 6;
+
+/// Drops what names an attack and is none: what is said of a party of a contract or in a header of a request, what is
+/// part of a name in code, and what is quoted in talk about attacks. The tier that marks counts all of it.
+pub(super) fn without_mentions(
+    rules: &Rules,
+    text: &str,
+    class: FieldClass,
+    fires: &mut Vec<SequenceMatch>,
+) {
+    let adds = |fire: &SequenceMatch| rules.all()[usize::from(fire.rule)].adds(Tier::Refuse, class);
+    fires.retain(|fire| adds(fire) > 0.0 || rules.is_condition(fire.rule));
+    if fires.iter().all(|fire| rules.is_condition(fire.rule)) {
+        return;
+    }
+    let fences: LazyCell<Vec<usize>, _> = LazyCell::new(|| fences(text));
+    let conditions = conditions(rules, fires);
+    let talked = |at: usize, reach: usize| {
+        rules.mention().is_some_and(|talk| {
+            let from = (talk, at.saturating_sub(reach));
+            let next = conditions.partition_point(|one| (one.rule, one.start) < from);
+            conditions.get(next).is_some_and(|one| one.rule == talk && one.start <= at + reach)
+        })
+    };
+    let excepted: Vec<bool> = fires
+        .iter()
+        .map(|fire| {
+            rules.except(fire.rule).is_some_and(|other| covered(&conditions, other, fire.start))
+                || in_code_name(text, fire)
+                || rules.all()[usize::from(fire.rule)].except.is_some()
+                    && (in_address(text, fire) || in_link_title(text, fire))
+                || talked(fire.start, TALK) && is_quoted(text, fire)
+                || talked(fire.start, FENCED) && in_fence(&fences, fire.start, fire.end)
+        })
+        .collect();
+    let mut excepted = excepted.into_iter();
+    fires.retain(|_| !excepted.next().unwrap_or_default());
+}
+
+/// Drops what does not mark where it stands ([`super::Rule::spared`]).
+pub(super) fn without_spared(rules: &Rules, fires: &mut Vec<SequenceMatch>) {
+    let conditions = conditions(rules, fires);
+    if !conditions.is_empty() {
+        let spared = |fire: &SequenceMatch| {
+            rules.spared(fire.rule).is_some_and(|other| covered(&conditions, other, fire.start))
+        };
+        fires.retain(|fire| !spared(fire));
+    }
+}
+
+/// The matches of rules that add nothing, by rule and place.
+fn conditions(rules: &Rules, fires: &[SequenceMatch]) -> Vec<SequenceMatch> {
+    let conditions = fires.iter().filter(|fire| rules.is_condition(fire.rule));
+    let mut conditions: Vec<SequenceMatch> = conditions.copied().collect();
+    conditions.sort_unstable_by_key(|fire| (fire.rule, fire.start));
+    conditions
+}
+
+/// Whether a match of this condition covers a place.
+fn covered(conditions: &[SequenceMatch], rule: u16, at: usize) -> bool {
+    let next = conditions.partition_point(|one| (one.rule, one.start) <= (rule, at));
+    let before = conditions[..next].iter().rev().take(COVERING);
+    before.take_while(|one| one.rule == rule).any(|one| at < one.end)
+}
+
+/// Whether a match is a part of one name in code, like `ignore_previous_rule_ids` or a flag: of at most
+/// [`NAME_WORDS`] words, with a sign of code beside it.
+fn in_code_name(text: &str, fire: &SequenceMatch) -> bool {
+    let bytes = text.as_bytes();
+    let part = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
+    let Some(within) = bytes.get(fire.start..fire.end) else { return false };
+    if within.is_empty()
+        || !within.iter().all(part)
+        || !within.contains(&b'_') && !within.contains(&b'-')
+    {
+        return false;
+    }
+    let start = bytes[..fire.start].iter().rposition(|byte| !part(byte)).map_or(0, |at| at + 1);
+    let end = bytes[fire.end..].iter().position(|byte| !part(byte));
+    let end = end.map_or(bytes.len(), |at| fire.end + at);
+    let words = bytes[start..end].split(|byte| matches!(byte, b'_' | b'-'));
+    if words.filter(|word| !word.is_empty()).count() > NAME_WORDS {
+        return false;
+    }
+    let before = start.checked_sub(1).map(|at| bytes[at]);
+    let after = bytes.get(end).copied();
+    let member = after == Some(b'.') && bytes.get(end + 1).is_some_and(u8::is_ascii_alphanumeric);
+    let key = after == Some(b':') && !bytes[start..end].contains(&b'-');
+    matches!(before, Some(b'.' | b'(' | b'"' | b'\'' | b'`' | b'$' | b'@' | b'/' | b'['))
+        || member
+        || key
+        || matches!(after, Some(b'(' | b'=' | b'"' | b'\'' | b'`' | b';' | b'[' | b']'))
+        || bytes[end..].trim_ascii_start().starts_with(b"=")
+}
+
+/// Whether a match begins within the path of an address: what a page is called sends nothing.
+fn in_address(text: &str, fire: &SequenceMatch) -> bool {
+    let start = text.floor_char_boundary(fire.start.min(text.len()));
+    let from = text.floor_char_boundary(start.saturating_sub(QUOTED));
+    let token = text[from..start]
+        .rsplit(|sign: char| sign.is_whitespace() || "<>()\"'`".contains(sign))
+        .next();
+    let address = token.and_then(|token| token.split_once("://"));
+    address.is_some_and(|(_, rest)| rest.contains('/') && !rest.contains(['?', '#', '%']))
+}
+
+/// Whether a match goes from the title of a Markdown link into its address: what a title tells of goes nowhere, and
+/// the address is the page that tells it.
+fn in_link_title(text: &str, fire: &SequenceMatch) -> bool {
+    let bytes = text.as_bytes();
+    let Some(within) = bytes.get(fire.start..fire.end) else { return false };
+    let Some(seam) = memmem::rfind(within, b"](") else { return false };
+    let from = fire.start.saturating_sub(QUOTED);
+    let mut depth = 1_i32;
+    for (at, byte) in bytes[from..fire.start + seam].iter().enumerate().rev() {
+        match byte {
+            b']' => depth += 1,
+            b'[' => depth -= 1,
+            b'\n' if bytes[from..from + at].ends_with(b"\n") => return false,
+            _ => {}
+        }
+        if depth == 0 {
+            return from + at < fire.start;
+        }
+    }
+    false
+}
+
+/// Whether a match stands within quotation marks or the title of a link, or in a quoted line.
+fn is_quoted(text: &str, fire: &SequenceMatch) -> bool {
+    let start = text.floor_char_boundary(fire.start.min(text.len()));
+    let from = text.floor_char_boundary(start.saturating_sub(QUOTED));
+    let before = &text[from..start];
+    let line = before.rfind('\n').map_or(before, |at| &before[at + 1..]);
+    if fire.end <= fire.start + 1 {
+        return is_quoted_code(line, &text[start..]);
+    }
+    let end = text.floor_char_boundary(fire.end.clamp(start, text.len()));
+    let after = &text[end..text.ceil_char_boundary((end + QUOTED).min(text.len()))];
+    let odd = |sign: char| line.matches(sign).count() % 2 == 1 && after.contains(sign);
+    let open = |open: char, close: char| {
+        let last = |sign: char| line.rfind(sign);
+        last(open).is_some_and(|at| last(close).is_none_or(|closed| closed < at))
+            && after.contains(close)
+    };
+    line.trim_start().starts_with('>')
+        || odd('"')
+        || opened(line) && after.contains(['"', '\u{201d}', '\u{201c}'])
+        || in_single_quotes(line, after)
+        || odd('`')
+        || open('\u{201c}', '\u{201d}')
+        || open('\u{ab}', '\u{bb}')
+        || open('\u{300c}', '\u{300d}')
+        || open('\u{300e}', '\u{300f}')
+        || open('\u{201e}', '\u{201c}')
+        || open('\u{2018}', '\u{2019}')
+        || open('[', ']') && after.find(']').is_some_and(|at| after[at..].starts_with("]("))
+}
+
+/// Whether the last quotation mark before a place opens a quotation: it stands before a word and behind none. Marks of
+/// both forms close it, since texts mix them.
+fn opened(line: &str) -> bool {
+    let mark = line.char_indices().rev().find(|(_, sign)| is_double_quote(*sign));
+    mark.is_some_and(|(at, sign)| {
+        let behind = !line[..at].ends_with(|before: char| !before.is_whitespace() && before != '(');
+        behind && !line[at + sign.len_utf8()..].starts_with(char::is_whitespace)
+    })
+}
+
+const fn is_double_quote(sign: char) -> bool {
+    matches!(sign, '"' | '\u{201c}' | '\u{201d}' | '\u{201e}')
+}
+
+/// Whether a place stands between single quotation marks and none of them is an apostrophe. A prefix like that of a
+/// raw string may stand before the first.
+fn in_single_quotes(line: &str, after: &str) -> bool {
+    let opens = |at: usize| {
+        let before = &line[..at];
+        let raw = before.strip_suffix(['r', 'b', 'f', 'u']);
+        !raw.unwrap_or(before).ends_with(char::is_alphanumeric)
+    };
+    let opening = line.char_indices().rev().find(|(at, sign)| *sign == '\'' && opens(*at));
+    let closes = after
+        .char_indices()
+        .any(|(at, sign)| sign == '\'' && !after[at + 1..].starts_with(char::is_alphanumeric));
+    closes && opening.is_some_and(|(at, _)| !line[at + 1..].contains("' "))
+}
+
+/// Whether encoded text that begins here is all of a quotation: the marks stand right before and right behind its one
+/// word. What a form finds elsewhere (a link, unseen characters) nobody quotes to be read.
+fn is_quoted_code(line: &str, text: &str) -> bool {
+    let Some(mark) = line.chars().next_back().filter(|sign| matches!(sign, '"' | '\'' | '`'))
+    else {
+        return false;
+    };
+    let length = text.bytes().take(2 * QUOTED).take_while(|byte| is_code_byte(*byte)).count();
+    length >= MIN_CODE && text[length..].starts_with(mark)
+}
+
+/// Whether a byte is one of base64, of either alphabet, or of hexadecimal digits.
+const fn is_code_byte(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'-' | b'_' | b'=')
+}
+
+/// Where fences of blocks of code stand: first in their lines, behind nothing but spaces and the sign of a list's item.
+fn fences(text: &str) -> Vec<usize> {
+    let bytes = text.as_bytes();
+    let first = |at: &usize| {
+        let before = bytes[at.saturating_sub(LIST_INDENT)..*at].iter().rev();
+        let sign = before.clone().find(|byte| !matches!(byte, b' ' | b'\t' | b'-' | b'*' | b'>'));
+        sign.map_or(*at <= LIST_INDENT, |sign| *sign == b'\n')
+    };
+    memmem::find_iter(bytes, b"```").filter(first).collect()
+}
+
+/// Whether a match stands in a block of code, both of whose fences stand near.
+fn in_fence(fences: &[usize], start: usize, end: usize) -> bool {
+    let before = fences.partition_point(|at| *at < start);
+    let near = |at: Option<&usize>| at.is_some_and(|at| at.abs_diff(start) <= FENCED);
+    // As many fences close a block as open one: the odd one is open.
+    before % 2 == 1
+        && near(fences[..before].last())
+        && fences.get(before).is_some_and(|at| *at >= end && at - end <= FENCED)
+}

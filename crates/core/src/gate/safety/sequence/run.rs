@@ -1,0 +1,333 @@
+//! The machine on its way through one text.
+
+use super::super::lexicon::{Languages, WordMatch};
+use super::{
+    At, FollowingMark, Link, Negation, PrecedingNegation, SEAM, ScanMemory, SequenceMachine,
+    SequenceMatch, StepProgress, WaitingSteps, word_and_bit,
+};
+
+/// What the end of a sentence between two words adds to their distance.
+const SENTENCE: u32 = 16;
+
+/// What the end of a line adds.
+const LINE: u32 = 4;
+
+/// What an empty line adds.
+const PARAGRAPH: u32 = 40;
+
+/// Words further apart than this need no look at what stands between them.
+const FAR: usize = 400;
+
+/// That a slot was reached is remembered for one to two times this, in bytes of the reading: longer than
+/// the widest gap and the longest entry.
+const EPOCH: u32 = 512;
+
+/// What counts as the beginning of a text, in bytes: a heading, and the first line.
+const BEGINNING: usize = 160;
+
+/// What may stand between a negation and the word whose sense it turns, in bytes.
+const NEGATED: usize = 40;
+
+/// One text, read by the machine.
+#[derive(Debug)]
+pub struct SequenceRun<'a> {
+    machine: &'a SequenceMachine,
+    text: &'a str,
+    memory: &'a mut ScanMemory,
+    closed_up: bool,
+    /// Where this epoch ends.
+    epoch: u32,
+    /// What breaks add between the word that ends here and the one at hand.
+    broken: (usize, u32),
+    /// What the word at hand begins.
+    begins: Option<At>,
+    negation: Option<Negation>,
+    led: Option<u32>,
+    /// Steps tried and bytes looked at, for the proof that both grow with the text only.
+    pub work: u64,
+}
+
+impl SequenceMachine {
+    /// Begins a text; in one that was closed up, any word may begin a clause.
+    #[must_use]
+    pub fn begin<'a>(
+        &'a self,
+        text: &'a str,
+        closed_up: bool,
+        memory: &'a mut ScanMemory,
+    ) -> SequenceRun<'a> {
+        memory.progress.resize(self.steps.len(), StepProgress::default());
+        memory.waiting.resize(word_and_bit(self.steps.len()).0 + 1, WaitingSteps::default());
+        let mut run = SequenceRun {
+            machine: self,
+            text,
+            memory,
+            closed_up,
+            epoch: EPOCH,
+            broken: (usize::MAX, 0),
+            begins: None,
+            negation: None,
+            led: None,
+            work: 0,
+        };
+        run.forget();
+        run.forget();
+        run
+    }
+}
+
+impl SequenceRun<'_> {
+    /// Takes a word; words come in the order of their ends. `fired` is told of each sequence it completes.
+    pub fn take(&mut self, hit: &WordMatch, mut fired: impl FnMut(SequenceMatch)) {
+        self.broken.0 = usize::MAX;
+        self.begins = None;
+        if hit.from > self.epoch {
+            self.epoch = hit.from + EPOCH;
+            self.forget();
+        }
+        let machine = self.machine;
+        let takes = &machine.takes[usize::from(hit.sense)];
+        // Later steps first: what a word reached does not wait for that same word.
+        for (word, takes) in takes.steps.0.iter().rev() {
+            let mut waiting = takes & self.memory.waiting[*word].all;
+            while waiting != 0 {
+                let bit = waiting.ilog2();
+                waiting ^= 1 << bit;
+                self.work += 1;
+                self.step(word * u64::BITS as usize + bit as usize, hit, &mut fired);
+            }
+        }
+        if takes.negation {
+            self.negation = Some(Negation { end: hit.end, languages: hit.languages });
+        }
+        if takes.lead {
+            self.led = Some(hit.to);
+        }
+    }
+
+    fn step(&mut self, index: usize, hit: &WordMatch, fired: &mut impl FnMut(SequenceMatch)) {
+        let step = &self.machine.steps[index];
+        let (start, negated) = if step.first {
+            let negated = match step.after {
+                PrecedingNegation::Anything => 0,
+                PrecedingNegation::NoNegation | PrecedingNegation::Negation => self.negated(hit),
+            };
+            if (step.after == PrecedingNegation::Negation) != (negated != 0) {
+                return;
+            }
+            (hit.start, negated)
+        } else {
+            let before = self.memory.progress[index - 1];
+            if hit.from < before.to {
+                return;
+            }
+            let distance = hit.from - before.to;
+            if distance > step.slot.gap
+                || distance + self.breaks(before.end, hit.start) > step.slot.gap
+            {
+                return;
+            }
+            if !self.linked(step.slot.link, before.end, hit.start) {
+                return;
+            }
+            (before.start, before.negated & hit.languages)
+        };
+        if !self.stands(step.slot.at, hit) || !self.followed(step.slot.then, hit) {
+            return;
+        }
+        if step.last {
+            if negated == 0 {
+                fired(SequenceMatch { rule: step.rule, start, end: hit.end });
+            }
+        } else {
+            self.memory.progress[index] = StepProgress { start, end: hit.end, to: hit.to, negated };
+            let (word, bit) = word_and_bit(index + 1);
+            let waiting = &mut self.memory.waiting[word];
+            waiting.all |= bit;
+            waiting.lately |= bit;
+        }
+    }
+
+    /// The languages in which a negation turns the sense of a word: it stands before it in its clause, with
+    /// nothing but words that carry it on between them. Where words have no borders none is told from the
+    /// end of another word.
+    fn negated(&self, hit: &WordMatch) -> Languages {
+        let Some(negation) = self.negation.filter(|_| !self.closed_up) else { return 0 };
+        if negation.end >= hit.start || hit.start - negation.end > NEGATED {
+            return 0;
+        }
+        // A line's end, a stop, a dash and a bracket all end a clause.
+        let between = self.text.get(negation.end..hit.start).unwrap_or(".");
+        let words = between.split([' ', '\t', '*', '_']).filter(|word| !word.is_empty());
+        words.fold(negation.languages & hit.languages, |languages, word| {
+            let carried = self.machine.carriers.get(&word.to_lowercase());
+            languages & carried.copied().unwrap_or(0)
+        })
+    }
+
+    /// Whether nothing stands between two places but what a slot allows.
+    fn linked(&mut self, link: Link, from: usize, until: usize) -> bool {
+        if link == Link::Anything {
+            return true;
+        }
+        let between = self.text.get(from..until).unwrap_or(".");
+        self.work += between.len() as u64 / 8;
+        match link {
+            Link::Spaces => between.bytes().all(|byte| matches!(byte, b' ' | b'*' | b'_')),
+            _ => goes_on(between),
+        }
+    }
+
+    /// Begins an epoch: only what was reached in the last one still waits.
+    fn forget(&mut self) {
+        for waiting in &mut self.memory.waiting {
+            *waiting = WaitingSteps { all: waiting.lately, lately: 0 };
+        }
+        for (word, firsts) in &self.machine.firsts.0 {
+            self.memory.waiting[*word].all |= firsts;
+        }
+    }
+
+    /// What the ends of lines, sentences and paragraphs between two places add to their distance.
+    fn breaks(&mut self, from: usize, until: usize) -> u32 {
+        if self.broken.0 == from {
+            return self.broken.1;
+        }
+        let between = self.text.as_bytes().get(from..until).unwrap_or_default();
+        let mut added = 0;
+        if between.len() > FAR {
+            added = PARAGRAPH;
+        } else {
+            self.work += between.len() as u64 / 8;
+            let mut previous = b'a';
+            for (at, byte) in between.iter().enumerate() {
+                match byte {
+                    b'.' | b'!' | b'?'
+                        if between.get(at + 1).is_none_or(u8::is_ascii_whitespace) =>
+                    {
+                        added += SENTENCE;
+                    }
+                    b'\n' if previous == b'\n' => added += PARAGRAPH,
+                    b'\n' => added += LINE,
+                    _ => {}
+                }
+                if !matches!(byte, b' ' | b'\r' | b'\t') {
+                    previous = *byte;
+                }
+            }
+        }
+        self.broken = (from, added);
+        added
+    }
+
+    /// Whether a word begins what a slot asks for.
+    fn stands(&mut self, at: At, hit: &WordMatch) -> bool {
+        if at == At::Anywhere || self.closed_up {
+            return true;
+        }
+        let begins = match self.begins {
+            Some(begins) => begins,
+            None => *self.begins.insert(self.beginning(hit)),
+        };
+        if at == At::Within { begins == At::Anywhere } else { begins >= at }
+    }
+
+    /// What a word begins, at most.
+    fn beginning(&self, hit: &WordMatch) -> At {
+        match self.line_or_clause(hit) {
+            At::Line if self.near_start(hit.start) => At::Beginning,
+            At::Anywhere if self.led.is_some_and(|to| hit.from.saturating_sub(to) <= 1) => {
+                At::Clause
+            }
+            at => at,
+        }
+    }
+
+    /// Whether a place is near the beginning of its text.
+    fn near_start(&self, at: usize) -> bool {
+        let before = &self.text.as_bytes()[at.saturating_sub(BEGINNING)..at];
+        at <= BEGINNING || before.contains(&SEAM)
+    }
+
+    fn line_or_clause(&self, hit: &WordMatch) -> At {
+        let before = &self.text.as_bytes()[hit.start.saturating_sub(12)..hit.start];
+        for (back, byte) in before.iter().rev().enumerate() {
+            match *byte {
+                b' ' | b'\t' | b'*' | b'_' | b'#' | b'>' | b'"' | b'\'' | b'`' | b'(' | b'['
+                | b'{' | b'<' | b'-' | b'=' | b'|' => {}
+                b'\n' | b'\r' | SEAM => return At::Line,
+                b'n' | b'r'
+                    if before.len() > back + 1 && before[before.len() - back - 2] == b'\\' =>
+                {
+                    return At::Line;
+                }
+                b'.' | b'!' | b'?' | b':' | b';' | b',' | b']' | b'}' | b')' => return At::Clause,
+                _ => {
+                    let signs = &before[before.len() - back..];
+                    let until = &self.text.as_bytes()[..hit.start - back];
+                    let dash = ["—", "–", "―"].iter().any(|dash| until.ends_with(dash.as_bytes()));
+                    let apart = dash
+                        || signs.windows(3).any(|three| three == b" - ")
+                        || signs
+                            .iter()
+                            .any(|byte| matches!(byte, b'"' | b'>' | b'|' | b'`' | b'(' | b'['));
+                    return if apart { At::Clause } else { At::Anywhere };
+                }
+            }
+        }
+        if hit.start <= 12 { At::Line } else { At::Anywhere }
+    }
+
+    fn followed(&self, then: FollowingMark, hit: &WordMatch) -> bool {
+        if then == FollowingMark::Anything {
+            return true;
+        }
+        let after = &self.text.as_bytes()[hit.end..(hit.end + 6).min(self.text.len())];
+        for byte in after {
+            match byte {
+                b' ' | b'*' => {}
+                b':' => {
+                    if then == FollowingMark::Colon {
+                        return true;
+                    }
+                }
+                b'"' | b'\'' | b'`' | b'<' | 0xe2 | 0xc2 => {
+                    return then == FollowingMark::Quotation;
+                }
+                b'\\' | b',' if then == FollowingMark::Quotation => {}
+                _ => return false,
+            }
+        }
+        false
+    }
+}
+
+/// Whether a sentence goes on over a stretch of it: letters, spaces, commas, what stands within words and names, and
+/// stops within addresses and numbers.
+fn goes_on(between: &str) -> bool {
+    let mut rest = between.chars();
+    while let Some(character) = rest.next() {
+        let next = rest.as_str().chars().next();
+        let on = match character {
+            '.' => next.is_some_and(|next| next.is_ascii_lowercase() || next.is_ascii_digit()),
+            '\u{2019}' | '\u{3001}' | '\u{ff0c}' => true,
+            _ if character.is_ascii() => {
+                character.is_ascii_alphanumeric() || " ,*_-'/@$%#".contains(character)
+            }
+            _ => !is_sign(character),
+        };
+        if !on {
+            return false;
+        }
+    }
+    true
+}
+
+/// Whether a character beyond ASCII is a mark of punctuation, or stands in for one in East Asia.
+const fn is_sign(character: char) -> bool {
+    matches!(
+        character,
+        '\u{80}'..='\u{bf}' | '\u{2000}'..='\u{206f}' | '\u{3000}'..='\u{303f}'
+            | '\u{ff01}'..='\u{ff0f}' | '\u{ff1a}'..='\u{ff20}' | '\u{964}' | '\u{965}'
+    )
+}

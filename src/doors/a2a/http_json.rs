@@ -1,0 +1,266 @@
+//! The HTTP+JSON binding below `/a2a/{agentId}` (A2A 1.0 §11).
+
+use axum::extract::{Extension, Path, Request, State};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::response::sse::{KeepAlive, Sse};
+use axum::response::{IntoResponse, Response};
+use serde_json::{Map, Value, json};
+
+use super::error::{A2aError, ErrorKind, Refused};
+use super::method::{Method, Outcome};
+use super::{A2a, CallTimer, EXTENSIONS_HEADER, HEARTBEAT, enter, read_body};
+use crate::http::Api;
+use crate::http::layer::Written;
+
+/// The protocol's media type.
+const A2A_JSON: &str = "application/a2a+json";
+
+/// The media type of an answer: the protocol's own, unless the client names plain JSON and not that. Errors are the protocol's own
+/// for clients that name it.
+fn media_type(headers: &HeaderMap, error: bool) -> &'static str {
+    let names = |kind: &str| {
+        [header::ACCEPT, header::CONTENT_TYPE].iter().any(|name| {
+            headers.get_all(name).iter().any(|value| {
+                value.to_str().is_ok_and(|text| text.to_ascii_lowercase().contains(kind))
+            })
+        })
+    };
+    if names(A2A_JSON) || (!error && !names("application/json")) {
+        A2A_JSON
+    } else {
+        "application/json"
+    }
+}
+
+/// An error as this binding tells it.
+pub(super) fn refused(error: &A2aError, headers: &HeaderMap) -> Response {
+    let mut response = (error.status, axum::Json(error.status_body())).into_response();
+    let kind = HeaderValue::from_static(media_type(headers, true));
+    response.headers_mut().insert(header::CONTENT_TYPE, kind);
+    finish(error, response)
+}
+
+/// The headers that go with an error in both bindings.
+pub(super) fn finish(error: &A2aError, mut response: Response) -> Response {
+    if error.status == StatusCode::UNAUTHORIZED {
+        let challenge = HeaderValue::from_static("Bearer");
+        response.headers_mut().insert(header::WWW_AUTHENTICATE, challenge);
+    }
+    if let Some(seconds) = error.retry_after {
+        response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+    }
+    response.extensions_mut().insert(Written);
+    response
+}
+
+/// A request below an agent's address, whatever its path.
+pub(super) async fn handle(
+    State(api): State<Api>,
+    Extension(door): Extension<A2a>,
+    Path((agent, path)): Path<(String, String)>,
+    request: Request,
+) -> Response {
+    let headers = request.headers().clone();
+    let found = method_of(request.method(), &path, request.uri().query().unwrap_or_default());
+    let (method, given) = match found {
+        Ok(found) => found,
+        Err(error) => return refused(&error, &headers),
+    };
+    let timer = CallTimer::new(&api, method);
+    let answered = answer(&api, &door, &agent, method, given, request).await;
+    timer.observe(answered.as_ref().err().map(|error| error.outcome()));
+    match answered {
+        Ok(response) => response,
+        Err(error) => refused(&error, &headers),
+    }
+}
+
+async fn answer(
+    api: &Api,
+    door: &A2a,
+    agent: &str,
+    method: Method,
+    given: Map<String, Value>,
+    request: Request,
+) -> Result<Response, Refused> {
+    let (parts, body) = request.into_parts();
+    let call = enter(api, door, agent, &parts).await?;
+    let kind = media_type(&parts.headers, false);
+    let known = call.knows_extension();
+    let takes_body = matches!(
+        method,
+        Method::SendMessage | Method::SendStreamingMessage | Method::CreatePushConfig
+    );
+    let (mut params, _share) = if takes_body {
+        let (value, share) = read_body(api, Request::from_parts(parts, body)).await?;
+        (value, Some(share))
+    } else {
+        (Value::Object(Map::new()), None)
+    };
+    let Some(members) = params.as_object_mut() else {
+        return Err(A2aError::invalid("", "the body must be an object"));
+    };
+    // What the path says goes before the body.
+    members.extend(given);
+    let mut response = match method.run(call, params).await? {
+        Outcome::Json(value) => {
+            let mut response = axum::Json(value).into_response();
+            response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
+            response
+        }
+        Outcome::Stream(updates) => {
+            let events = updates.events(|update| update);
+            let sse = Sse::new(events).keep_alive(KeepAlive::new().interval(HEARTBEAT));
+            // A proxy that collects answers before it passes them on would defeat the purpose.
+            ([(header::CACHE_CONTROL, "no-cache"), (super::ACCEL, "no")], sse).into_response()
+        }
+    };
+    tell_extension(&mut response, known);
+    Ok(response)
+}
+
+/// Says that the extension counted.
+pub(super) fn tell_extension(response: &mut Response, known: bool) {
+    if known {
+        let uri = HeaderValue::from_static(super::EXTENSION);
+        response.headers_mut().insert(EXTENSIONS_HEADER, uri);
+    }
+}
+
+/// The method of a path, and what path and query say.
+fn method_of(
+    verb: &axum::http::Method,
+    path: &str,
+    query: &str,
+) -> Result<(Method, Map<String, Value>), Refused> {
+    use axum::http::Method as Verb;
+    let nothing = || A2aError::new(ErrorKind::MethodNotFound, "there is nothing at this path");
+    let of = |value: Value| match value {
+        Value::Object(members) => members,
+        _ => Map::new(),
+    };
+    let segments: Vec<&str> = path.split('/').collect();
+    let known = match (verb, segments.as_slice()) {
+        (&Verb::POST, ["message:send"]) => (Method::SendMessage, Map::new()),
+        (&Verb::POST, ["message:stream"]) => (Method::SendStreamingMessage, Map::new()),
+        (&Verb::GET, ["extendedAgentCard"]) => (Method::GetExtendedAgentCard, Map::new()),
+        (&Verb::GET, ["tasks"]) => (Method::ListTasks, parameters(query)?),
+        (verb, ["tasks", task]) => match (verb, task.rsplit_once(':')) {
+            (&Verb::GET, None) => {
+                let mut given = parameters(query)?;
+                given.insert("id".to_owned(), (*task).into());
+                (Method::GetTask, given)
+            }
+            (&Verb::POST, Some((id, "cancel"))) => (Method::CancelTask, of(json!({ "id": id }))),
+            // The specification has both verbs.
+            (&Verb::GET | &Verb::POST, Some((id, "subscribe"))) => {
+                (Method::SubscribeToTask, of(json!({ "id": id })))
+            }
+            _ => return Err(nothing()),
+        },
+        (verb, ["tasks", task, "pushNotificationConfigs"]) => {
+            let given = of(json!({ "taskId": task }));
+            match *verb {
+                Verb::POST => (Method::CreatePushConfig, given),
+                Verb::GET => (Method::ListPushConfigs, given),
+                _ => return Err(nothing()),
+            }
+        }
+        (verb, ["tasks", task, "pushNotificationConfigs", id]) => {
+            let given = of(json!({ "taskId": task, "id": id }));
+            match *verb {
+                Verb::GET => (Method::GetPushConfig, given),
+                Verb::DELETE => (Method::DeletePushConfig, given),
+                _ => return Err(nothing()),
+            }
+        }
+        _ => return Err(nothing()),
+    };
+    Ok(known)
+}
+
+/// Parameters of a query as members of a request: numbers and truth values by name.
+fn parameters(query: &str) -> Result<Map<String, Value>, Refused> {
+    let mut given = Map::new();
+    for (name, text) in url::form_urlencoded::parse(query.as_bytes()) {
+        let value = match &*name {
+            "pageSize" | "historyLength" => {
+                let number: i32 =
+                    text.parse().map_err(|_| A2aError::invalid(&name, "must be a whole number"))?;
+                number.into()
+            }
+            "includeArtifacts" => {
+                let truth: bool =
+                    text.parse().map_err(|_| A2aError::invalid(&name, "must be true or false"))?;
+                truth.into()
+            }
+            _ => text.into_owned().into(),
+        };
+        given.insert(name.into_owned(), value);
+    }
+    Ok(given)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use axum::http::Method as Verb;
+
+    #[test]
+    fn a_path_is_a_method_with_what_it_names() {
+        for (verb, path, query, method, given) in [
+            (Verb::POST, "message:send", "", Method::SendMessage, json!({})),
+            (
+                Verb::GET,
+                "tasks/h",
+                "historyLength=2",
+                Method::GetTask,
+                json!({ "historyLength": 2, "id": "h" }),
+            ),
+            (
+                Verb::GET,
+                "tasks",
+                "pageSize=3&includeArtifacts=true&contextId=c",
+                Method::ListTasks,
+                json!({ "pageSize": 3, "includeArtifacts": true, "contextId": "c" }),
+            ),
+            (Verb::POST, "tasks/h:cancel", "", Method::CancelTask, json!({ "id": "h" })),
+            (Verb::GET, "tasks/h:subscribe", "", Method::SubscribeToTask, json!({ "id": "h" })),
+            (Verb::POST, "tasks/h:subscribe", "", Method::SubscribeToTask, json!({ "id": "h" })),
+            (
+                Verb::DELETE,
+                "tasks/h/pushNotificationConfigs/p",
+                "",
+                Method::DeletePushConfig,
+                json!({ "taskId": "h", "id": "p" }),
+            ),
+        ] {
+            let (found, params) = method_of(&verb, path, query).unwrap();
+            assert_eq!((found, Value::Object(params)), (method, given), "{verb} {path}");
+        }
+        for (verb, path) in [
+            (Verb::GET, "message:send"),
+            (Verb::GET, "tasks/h:cancel"),
+            (Verb::POST, "tasks/h"),
+            (Verb::GET, ""),
+            (Verb::GET, "tasks/h/x"),
+        ] {
+            assert!(method_of(&verb, path, "").is_err(), "{verb} {path}");
+        }
+        assert!(method_of(&Verb::GET, "tasks", "pageSize=x").is_err());
+    }
+
+    #[test]
+    fn an_answer_has_the_media_type_that_the_client_speaks() {
+        let of = |accept: &str, error| {
+            let mut headers = HeaderMap::new();
+            headers.insert(header::ACCEPT, accept.parse().unwrap());
+            media_type(&headers, error)
+        };
+        assert_eq!(
+            [of("*/*", false), of("application/json", false), of("*/*", true)],
+            [A2A_JSON, "application/json", "application/json"]
+        );
+        assert_eq!(of("application/a2a+json, application/json", true), A2A_JSON);
+    }
+}

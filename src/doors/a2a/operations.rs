@@ -1,0 +1,313 @@
+//! The protocol's operations on tasks, whichever binding they came by (A2A 1.0 §3.1).
+
+use std::cmp::Reverse;
+
+use serde_json::{Map, Value, json};
+
+use super::super::front::ApiRequest;
+use super::super::mcp::hand_off_schema;
+use super::super::submission::Submission;
+use super::call::Call;
+use super::error::{A2aError, ErrorKind, Refused, unread, violations};
+use super::request::{ListTasksRequest, Message, SendMessageRequest, TaskRequest, history_length};
+use super::task::{Shown, Standing};
+use super::{DOOR, message, push};
+use crate::http::problem::Problem;
+use handoffd_broker::config::RepeatedMessage;
+use handoffd_core::domain::failure::Code;
+use handoffd_core::domain::handoff::RETURNED;
+use handoffd_core::domain::ids::{Micros, TaskId};
+
+/// Seconds of one wait at the API.
+const STEP: u64 = 50;
+/// Seconds that a cancellation waits for the handoff's end.
+const CANCEL_WAIT: u64 = 10;
+/// Rows of one page of the API.
+const API_PAGE: &str = "500";
+/// Pages of the API that a list reads: the newest handoffs, 2 000 in all.
+const API_PAGES: usize = 4;
+
+/// A message that is on its way.
+pub(super) struct Sent {
+    /// The handoff's id.
+    pub(super) id: String,
+    /// No earlier request made this handoff, and no event of it was before.
+    pub(super) fresh: bool,
+    /// Most messages of the history to show.
+    pub(super) history: Option<usize>,
+    /// The client does not wait.
+    pub(super) at_once: bool,
+}
+
+/// Takes a message: a new handoff, or the answer to a question of an open one.
+pub(super) async fn accept(call: &Call, request: SendMessageRequest) -> Result<Sent, Refused> {
+    let message = Message::of(&request)?;
+    let configuration = request.configuration.clone().unwrap_or_default();
+    let history = history_length(configuration.history_length)?;
+    message::check_types(&message, &call.card)?;
+    let task = message.task_id.as_deref().filter(|id| !id.is_empty());
+    let push = match &configuration.task_push_notification_config {
+        Some(config) => Some(push::PushConfig::read(config.clone())?),
+        None => None,
+    };
+    let (id, fresh) = match task {
+        Some(id) => {
+            answer(call, id, &message, &request.message).await?;
+            (id.to_owned(), false)
+        }
+        None => submit(call, &message, &request, &configuration.accepted_output_modes).await?,
+    };
+    if let Some(push) = push {
+        push::create(call, &id, push, true).await?;
+    }
+    Ok(Sent { id, fresh, history, at_once: configuration.return_immediately })
+}
+
+/// `SendMessage`.
+pub(super) async fn send(call: &Call, request: SendMessageRequest) -> Result<Value, Refused> {
+    let sent = accept(call, request).await?;
+    let mut standing = call.read(&sent.id, 0).await?;
+    while !sent.at_once && !standing.state().is_settled() && !call.api.stopping.is_cancelled() {
+        standing = call.read(&sent.id, STEP).await?;
+    }
+    if let Some(reply) = standing.reply().filter(|_| !sent.at_once && standing.is_reply()) {
+        return Ok(json!({ "message": reply }));
+    }
+    Ok(json!({ "task": standing.task(call.shown(sent.history)) }))
+}
+
+/// Submits a handoff. Returns its id, and whether no earlier request made it.
+async fn submit(
+    call: &Call,
+    message: &Message,
+    request: &SendMessageRequest,
+    output_modes: &[String],
+) -> Result<(String, bool), Refused> {
+    let Some(agent) = &call.principal.agent else {
+        let why = "only an agent, with its own key, may send messages";
+        return Err(Problem::new(Code::Forbidden, why).into());
+    };
+    let context = message.context_id.as_deref().filter(|id| !id.is_empty());
+    if context.is_some_and(|id| id.parse::<TaskId>().ok().is_none_or(|read| read.to_string() != id))
+    {
+        let why = "a context has the id that the broker gave it, or a new UUID of the client in lower case";
+        return Err(A2aError::invalid("message.contextId", why));
+    }
+    let mut arguments = message::arguments(call.target(), message, context)?;
+    let schema =
+        hand_off_schema().ok_or_else(|| A2aError::new(ErrorKind::Internal, "no schema"))?;
+    let failures = schema.check(&Value::Object(arguments.clone()));
+    if !failures.is_empty() {
+        return Err(violations("message", &Problem::refusal(failures, false)));
+    }
+    if let Some(task) = context.filter(|_| !arguments.contains_key("parentHandoffId"))
+        && let Some(parent) = parent(call, task, agent.as_str()).await?
+    {
+        arguments.insert("parentHandoffId".to_owned(), parent.into());
+    }
+    let mut extension = Map::new();
+    extension.insert("message".to_owned(), Value::Object(request.message.clone()));
+    let more = [
+        ("metadata", request.metadata.clone().map(Value::Object)),
+        ("acceptedOutputModes", (!output_modes.is_empty()).then(|| output_modes.into())),
+        ("extensions", (!call.extensions.is_empty()).then(|| call.extensions.clone().into())),
+    ];
+    extension.extend(more.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))));
+    let own =
+        call.agents.roster.find(agent).ok_or_else(|| Refused::from(Problem::not_found("agent")))?;
+    let same = call.api.config.doors.a2a.repeated_message == RepeatedMessage::SameTask;
+    let submission = Submission {
+        api: &call.api,
+        front: &call.front,
+        caller: &call.caller,
+        door: DOOR,
+        agent: agent.as_str(),
+        version: own.agent_version.to_string(),
+        arguments: &arguments,
+        request: same.then_some(message.message_id.as_str()),
+        digest: message::digest(&request.message, request.metadata.as_ref()),
+        extension,
+    };
+    let committed = submission.submit().await?;
+    Ok((committed.id, committed.view.is_some()))
+}
+
+/// The handoff by which a context came to the client itself, where it is a receiver in it: what the client hands on follows that.
+async fn parent(call: &Call, task: &str, agent: &str) -> Result<Option<String>, Refused> {
+    let asked = ApiRequest::get(&["handoffs"]).with(&[
+        ("taskId", task),
+        ("toAgent", agent),
+        ("limit", API_PAGE),
+    ]);
+    let found = call.ask(asked).await.success()?.json;
+    let reached = found["items"].as_array().map(Vec::as_slice).unwrap_or_default().iter();
+    let reached = reached.filter(|one| one["acceptedAt"].is_string() && one["reason"] != RETURNED);
+    let last = reached.max_by_key(|one| one["acceptedAt"].as_str().unwrap_or_default().to_owned());
+    Ok(last.and_then(|one| one["handoffId"].as_str()).map(str::to_owned))
+}
+
+/// Answers the open question of a task.
+async fn answer(
+    call: &Call,
+    id: &str,
+    message: &Message,
+    raw: &Map<String, Value>,
+) -> Result<(), Refused> {
+    let standing = call.read(id, 0).await?;
+    let context = message.context_id.as_deref().filter(|id| !id.is_empty());
+    if context.is_some_and(|context| context != standing.context()) {
+        return Err(A2aError::invalid("message.contextId", "is not the context of that task"));
+    }
+    let state = standing.state();
+    let asked = standing.last();
+    if state != handoffd_core::domain::a2a::TaskState::InputRequired {
+        let why = if state.is_terminal() {
+            "the task has ended: send a message without taskId to go on in its context"
+        } else {
+            "the agent is at work and asked nothing: a task takes a message where it is in TASK_STATE_INPUT_REQUIRED"
+        };
+        return Err(A2aError::new(ErrorKind::UnsupportedOperation, why));
+    }
+    let handoff = asked["handoffId"].as_str().unwrap_or_default();
+    let mut body = json!({ "answer": message::answer(message, raw) });
+    if let Some(number) = asked.pointer("/asked/number") {
+        body["number"] = number.clone();
+    }
+    call.ask(ApiRequest::post(&["handoffs", handoff, "answer"], body)).await.success()?;
+    Ok(())
+}
+
+/// `GetTask`.
+pub(super) async fn get(call: &Call, request: TaskRequest) -> Result<Value, Refused> {
+    let history = history_length(request.history_length)?;
+    let standing = call.read(&request.id, 0).await?;
+    Ok(standing.task(call.shown(history)))
+}
+
+/// `CancelTask`: withdraws the broker's task, and with it everything that is open in the context.
+pub(super) async fn cancel(call: &Call, request: TaskRequest) -> Result<Value, Refused> {
+    let standing = call.read(&request.id, 0).await?;
+    let not_now = |why: &str| A2aError::new(ErrorKind::TaskNotCancelable, why);
+    if standing.state().is_terminal() {
+        return Err(not_now("the task has ended"));
+    }
+    let body = json!({ "reason": "canceled by the client that sent it", "graceMs": 0 });
+    let asked = ApiRequest::post(&["tasks", standing.context(), "cancel"], body);
+    match call.ask(asked).await.success() {
+        Ok(_) => {}
+        Err(refused) => match refused.text_at("/code").and_then(Code::parse) {
+            Some(Code::Conflict) => return Err(not_now("the task has ended")),
+            Some(Code::Forbidden) => {
+                return Err(not_now(
+                    "another agent began this context: the client cannot withdraw it",
+                ));
+            }
+            _ => return Err(unread(refused)),
+        },
+    }
+    let mut standing = call.read(&request.id, 0).await?;
+    if !standing.state().is_terminal() {
+        standing = call.read(&request.id, CANCEL_WAIT).await?;
+    }
+    Ok(standing.task(call.shown(None)))
+}
+
+/// `ListTasks`: the client's newest handoffs to this agent, the last that changed first.
+pub(super) async fn list(call: &Call, request: ListTasksRequest) -> Result<Value, Refused> {
+    let (size, state) = (request.size()?, request.state()?);
+    let history = history_length(request.history_length)?;
+    let after = request.status_timestamp_after.as_deref().filter(|text| !text.is_empty());
+    let after = after
+        .map(|text| {
+            instant(text).ok_or_else(|| {
+                A2aError::invalid("statusTimestampAfter", "must be a time, RFC 3339")
+            })
+        })
+        .transpose()?;
+    let from = request.page_token.as_deref().filter(|token| !token.is_empty());
+    let from = from.map(place_of).transpose()?;
+    let context = request.context_id.as_deref().filter(|id| !id.is_empty());
+    // A context's id is a UUID: nothing is in any other.
+    let known = context.is_none_or(|id| id.parse::<TaskId>().is_ok());
+    let mut found = if known { handoffs(call, context).await? } else { Vec::new() };
+    found.retain(|one| {
+        state.is_none_or(|state| one.state() == state)
+            && after.as_deref().is_none_or(|after| one.since() > after)
+    });
+    found.sort_by_key(|one| Reverse(key(one)));
+    let total = found.len();
+    let begin = from.map_or(0, |from| found.partition_point(|one| key(one) >= from));
+    let page: Vec<&Standing> = found.iter().skip(begin).take(size).collect();
+    let more = begin + page.len() < total;
+    let next = page.last().filter(|_| more).map(|last| format!("{}~{}", last.since(), last.id()));
+    let shown = Shown {
+        history,
+        artifacts: request.include_artifacts.unwrap_or(false),
+        extension: call.knows_extension(),
+    };
+    let mut tasks = Vec::with_capacity(page.len());
+    for one in &page {
+        // What the pages of the API leave out: message, result, question.
+        let whole = call.read(one.id(), 0).await?;
+        tasks.push(whole.task(shown));
+    }
+    Ok(json!({
+        "tasks": tasks, "nextPageToken": next.unwrap_or_default(), "pageSize": size, "totalSize": total,
+    }))
+}
+
+/// A time in the form of the API, which sorts as a text.
+fn instant(text: &str) -> Option<String> {
+    let read = time::OffsetDateTime::parse(text, &time::format_description::well_known::Rfc3339);
+    let micros = i64::try_from(read.ok()?.unix_timestamp_nanos() / 1_000).ok()?;
+    Some(Micros(micros).rfc3339())
+}
+
+/// The place of a task in the list: when it changed last, and its id.
+fn key(one: &Standing) -> (String, String) {
+    (one.since().to_owned(), one.id().to_owned())
+}
+
+/// Reads a page's token.
+fn place_of(token: &str) -> Result<(String, String), Refused> {
+    let wrong = || A2aError::invalid("pageToken", "is none that an earlier page gave");
+    let (since, id) = token.split_once('~').ok_or_else(wrong)?;
+    Ok((instant(since).ok_or_else(wrong)?, id.to_owned()))
+}
+
+/// The caller's newest handoffs to the agent.
+async fn handoffs(call: &Call, context: Option<&str>) -> Result<Vec<Standing>, Refused> {
+    let mut query = vec![("toAgent", call.target()), ("limit", API_PAGE)];
+    query.extend(context.map(|id| ("taskId", id)));
+    query.extend(call.principal.agent.as_ref().map(|own| ("fromAgent", own.as_str())));
+    let (mut found, mut cursor) = (Vec::new(), None::<String>);
+    for _ in 0..API_PAGES {
+        let mut asked = ApiRequest::get(&["handoffs"]).with(&query);
+        if let Some(cursor) = &cursor {
+            asked = asked.with(&[("cursor", cursor)]);
+        }
+        let mut page = call.ask(asked).await.success()?.json;
+        let items = page["items"].take();
+        let items = items.as_array().cloned().unwrap_or_default();
+        found.extend(items.into_iter().map(|view| Standing { view, successor: None }));
+        cursor = page["nextCursor"].as_str().map(str::to_owned);
+        if cursor.is_none() {
+            break;
+        }
+    }
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_is_a_time_and_an_id() {
+        let place = place_of("2026-11-23T10:00:00.000001Z~h").unwrap();
+        assert_eq!(place, ("2026-11-23T10:00:00.000001Z".to_owned(), "h".to_owned()));
+        for token in ["", "x", "x~h", "~h"] {
+            assert_eq!(place_of(token).unwrap_err().kind, ErrorKind::InvalidParams, "{token}");
+        }
+    }
+}

@@ -1,0 +1,236 @@
+//! Push-notification configurations of a task, as the client's own subscriptions to the handoff's events
+//! (A2A 1.0 §3.1.7–3.1.10). Their secrets are sealed with the subscription, and no answer shows them.
+
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use super::super::front::ApiRequest;
+use super::call::Call;
+use super::error::{A2aError, Refused, nothing, violations};
+use super::request::read;
+use crate::http::problem::Problem;
+use handoffd_core::domain::a2a::TaskState;
+use handoffd_core::domain::event::EventType;
+use handoffd_core::domain::failure::{Code, Failure, Stage};
+
+/// `TaskPushNotificationConfig`.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct PushConfig {
+    #[serde(default)]
+    id: Option<String>,
+    #[serde(default, alias = "task_id")]
+    pub(super) task_id: Option<String>,
+    url: String,
+    #[serde(default)]
+    token: Option<String>,
+    #[serde(default)]
+    authentication: Option<Authentication>,
+}
+
+/// `AuthenticationInfo`.
+#[derive(Debug, Deserialize)]
+struct Authentication {
+    scheme: String,
+    #[serde(default)]
+    credentials: Option<String>,
+}
+
+/// `GetTaskPushNotificationConfigRequest`, `DeleteTaskPushNotificationConfigRequest`; without `id`
+/// `ListTaskPushNotificationConfigsRequest`.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct PushRequest {
+    #[serde(alias = "task_id")]
+    pub(super) task_id: String,
+    #[serde(default)]
+    pub(super) id: Option<String>,
+}
+
+/// Most characters of a configuration's id.
+const MAX_ID: usize = 128;
+
+impl PushConfig {
+    /// Reads a configuration.
+    pub(super) fn read(config: Map<String, Value>) -> Result<Self, Refused> {
+        let config: Self = read("pushNotificationConfig", Value::Object(config))?;
+        let id = config.id.as_deref().unwrap_or_default();
+        if id.chars().count() > MAX_ID || id.chars().any(char::is_control) {
+            let why = format!("must have {MAX_ID} characters at most, and no control character");
+            return Err(A2aError::invalid("pushNotificationConfig.id", why));
+        }
+        if config.authentication.as_ref().is_some_and(|one| !is_token(&one.scheme)) {
+            let field = "pushNotificationConfig.authentication.scheme";
+            return Err(A2aError::invalid(field, "must be the name of a scheme, such as Bearer"));
+        }
+        Ok(config)
+    }
+
+    /// `Authorization` of the notifications.
+    fn authorization(&self) -> Option<String> {
+        let one = self.authentication.as_ref()?;
+        let credentials = one.credentials.as_deref().filter(|text| !text.is_empty())?;
+        Some(format!("{} {credentials}", one.scheme))
+    }
+}
+
+/// A name as RFC 9110 §5.6.2 has it.
+fn is_token(text: &str) -> bool {
+    !text.is_empty()
+        && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b))
+}
+
+/// The events that a configuration tells of. A return comes with the completion, and says nothing more of the state.
+fn told_events() -> Vec<EventType> {
+    let mut events = TaskState::events();
+    events.retain(|kind| *kind != EventType::HandoffReturned);
+    events
+}
+
+/// Adds a configuration; one of the same id is replaced. `whole`: it is told of what happened before, too.
+pub(super) async fn create(
+    call: &Call,
+    task: &str,
+    config: PushConfig,
+    whole: bool,
+) -> Result<Value, Refused> {
+    let standing = call.read(task, 0).await?;
+    let named = config.id.clone().filter(|id| !id.is_empty());
+    if let Some(id) = &named
+        && let Some(before) = find(call, task, id).await?
+    {
+        drop_subscription(call, &before).await?;
+    }
+    let mut body = json!({
+        "url": config.url, "format": "a2a", "filter": { "handoffId": task, "taskId": standing.context() },
+        "description": named.as_deref().unwrap_or_default(), "eventTypes": told_events(),
+    });
+    for (name, value) in [
+        ("authorization", config.authorization()),
+        ("token", config.token.clone().filter(|token| !token.is_empty())),
+    ] {
+        if let Some(value) = value {
+            body[name] = value.into();
+        }
+    }
+    let made = call.ask(ApiRequest::post(&["subscriptions"], body)).await.success();
+    let made = made.map_err(|refused| match refused.text_at("/failures/0/pointer") {
+        Some(pointer @ ("/url" | "/authorization" | "/token")) => {
+            let why = refused.text_at("/failures/0/message").unwrap_or_default();
+            let failure = Failure::new(Stage::Schema, Code::SchemaInvalid, pointer, why);
+            violations("pushNotificationConfig", &Problem::refusal(vec![failure], false))
+        }
+        _ => refused.into(),
+    })?;
+    if whole && let Some(id) = made.text_at("/subscriptionId") {
+        // Its receiver may have been quicker.
+        let since = json!({ "since": standing.view["createdAt"] });
+        call.ask(ApiRequest::post(&["subscriptions", id, "replay"], since)).await.success()?;
+    }
+    Ok(told(task, &made.json))
+}
+
+/// `GetTaskPushNotificationConfig`.
+pub(super) async fn get(call: &Call, request: PushRequest) -> Result<Value, Refused> {
+    call.read(&request.task_id, 0).await?;
+    let id = request.id.unwrap_or_default();
+    let found = find(call, &request.task_id, &id).await?;
+    found.map(|found| told(&request.task_id, &found)).ok_or_else(A2aError::no_task)
+}
+
+/// `ListTaskPushNotificationConfigs`: all on one page.
+pub(super) async fn list(call: &Call, request: PushRequest) -> Result<Value, Refused> {
+    call.read(&request.task_id, 0).await?;
+    let found = of_task(call, &request.task_id).await?;
+    let configs: Vec<Value> = found.iter().map(|one| told(&request.task_id, one)).collect();
+    Ok(json!({ "configs": configs }))
+}
+
+/// `DeleteTaskPushNotificationConfig`: one that is not there is gone.
+pub(super) async fn delete(call: &Call, request: PushRequest) -> Result<Value, Refused> {
+    call.read(&request.task_id, 0).await?;
+    let id = request.id.unwrap_or_default();
+    if let Some(found) = find(call, &request.task_id, &id).await? {
+        drop_subscription(call, &found).await?;
+    }
+    Ok(nothing())
+}
+
+async fn drop_subscription(call: &Call, subscription: &Value) -> Result<(), Refused> {
+    let id = subscription["subscriptionId"].as_str().unwrap_or_default();
+    match call.ask(ApiRequest::delete(&["subscriptions", id])).await.success() {
+        Ok(_) => Ok(()),
+        // Another request was first.
+        Err(refused) if refused.text_at("/code") == Some(Code::NotFound.as_str()) => Ok(()),
+        Err(refused) => Err(refused.into()),
+    }
+}
+
+/// The subscriptions that are configurations of a task.
+async fn of_task(call: &Call, task: &str) -> Result<Vec<Value>, Refused> {
+    let mut page = call.ask(ApiRequest::get(&["subscriptions"])).await.success()?.json;
+    let items = page["items"].take();
+    let mut items = items.as_array().cloned().unwrap_or_default();
+    items.retain(|one| {
+        one["format"] == "a2a"
+            && one.pointer("/filter/handoffId").and_then(Value::as_str) == Some(task)
+    });
+    Ok(items)
+}
+
+async fn find(call: &Call, task: &str, id: &str) -> Result<Option<Value>, Refused> {
+    let items = of_task(call, task).await?;
+    Ok(items.into_iter().find(|one| id_of(one) == id))
+}
+
+/// The id of a configuration: the client's, else the subscription's.
+fn id_of(subscription: &Value) -> &str {
+    let text = |name: &str| subscription[name].as_str().unwrap_or_default();
+    match text("description") {
+        "" => text("subscriptionId"),
+        id => id,
+    }
+}
+
+fn told(task: &str, subscription: &Value) -> Value {
+    json!({ "id": id_of(subscription), "taskId": task, "url": subscription["url"] })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(value: Value) -> Result<PushConfig, Refused> {
+        let Value::Object(members) = value else { panic!("an object") };
+        PushConfig::read(members)
+    }
+
+    #[test]
+    fn a_configuration_names_a_url_and_perhaps_what_the_endpoint_asks_for() {
+        let read = config(
+            json!({ "url": "https://x/", "authentication": { "scheme": "Bearer", "credentials": "s" } }),
+        );
+        assert_eq!(read.unwrap().authorization().as_deref(), Some("Bearer s"));
+        let none = config(json!({ "url": "https://x/", "authentication": { "scheme": "Bearer" } }));
+        assert!(none.unwrap().authorization().is_none());
+        for wrong in [
+            json!({}),
+            json!({ "url": 7 }),
+            json!({ "url": "https://x/", "id": "a\nb" }),
+            json!({ "url": "https://x/", "id": "x".repeat(129) }),
+            json!({ "url": "https://x/", "authentication": { "scheme": "Bea rer" } }),
+            json!({ "url": "https://x/", "authentication": "Bearer" }),
+        ] {
+            assert!(config(wrong.clone()).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn what_is_told_of_a_configuration_has_no_secret() {
+        let subscription = json!({ "subscriptionId": "s", "description": "", "url": "https://x/", "secret": "whsec_x", "authorization": "y" });
+        assert_eq!(
+            told("h", &subscription),
+            json!({ "id": "s", "taskId": "h", "url": "https://x/" })
+        );
+    }
+}

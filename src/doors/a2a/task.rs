@@ -1,0 +1,417 @@
+//! A handoff as a task of the protocol: state, artifacts, history (specification §11.2, docs/doors/a2a.md). Pure.
+
+use serde_json::{Map, Value, json};
+
+use super::EXTENSION;
+use super::message::original;
+use handoffd_core::domain::a2a::TaskState;
+use handoffd_core::domain::handoff::{HANDED_ON, HandoffStatus};
+
+/// A handoff, and what stands in its place.
+#[derive(Debug, Clone)]
+pub(super) struct Standing {
+    /// The handoff's own page.
+    pub(super) view: Value,
+    /// The page of its last successor, where the caller may read it.
+    pub(super) successor: Option<Value>,
+}
+
+/// What to show of a task.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Shown {
+    /// Most messages of the history; none for all.
+    pub(super) history: Option<usize>,
+    pub(super) artifacts: bool,
+    /// The client knows the broker's extension.
+    pub(super) extension: bool,
+}
+
+impl Standing {
+    /// The page that counts.
+    pub(super) fn last(&self) -> &Value {
+        self.successor.as_ref().unwrap_or(&self.view)
+    }
+
+    /// The task's id: that of the handoff, whatever stands in its place.
+    pub(super) fn id(&self) -> &str {
+        self.view["handoffId"].as_str().unwrap_or_default()
+    }
+
+    /// The id of the context: the broker's task.
+    pub(super) fn context(&self) -> &str {
+        self.view["taskId"].as_str().unwrap_or_default()
+    }
+
+    /// Where the task stands. A receiver that handed the task on has not ended it.
+    pub(super) fn state(&self) -> TaskState {
+        let page = self.last();
+        let status = page["status"].as_str().and_then(HandoffStatus::parse);
+        let handed_on = page["reason"].as_str() == Some(HANDED_ON);
+        match status {
+            Some(HandoffStatus::Completed) if handed_on => TaskState::Working,
+            Some(status) => TaskState::of(status),
+            // A group's page, which no task is: nothing more to wait for.
+            None => TaskState::Failed,
+        }
+    }
+
+    /// Since when it stands there, RFC 3339.
+    pub(super) fn since(&self) -> &str {
+        let page = self.last();
+        let asked = match self.state() {
+            TaskState::InputRequired => page.pointer("/asked/askedAt"),
+            TaskState::Working => page.pointer("/asked/answeredAt"),
+            _ => page.get("endedAt"),
+        };
+        [asked, page.get("acceptedAt"), page.get("createdAt")]
+            .into_iter()
+            .flatten()
+            .find_map(Value::as_str)
+            .unwrap_or_default()
+    }
+
+    /// The receiver's message that goes with the state: its question, its reason, or what it said at the end.
+    fn words(&self) -> Option<Value> {
+        let page = self.last();
+        let parts = match self.state() {
+            TaskState::InputRequired => parts_of(page.pointer("/asked/question")?),
+            TaskState::Rejected | TaskState::Failed => parts_of(page.get("reason")?),
+            TaskState::Completed => return self.reply(),
+            _ => return None,
+        };
+        Some(self.said("status", &parts))
+    }
+
+    /// The message that the receiver gave as its result, in the protocol's own form.
+    pub(super) fn reply(&self) -> Option<Value> {
+        let message = self.last().pointer("/result/a2a/message")?;
+        let parts = fit_parts(message.get("parts")?)?;
+        let mut said = self.said("reply", &parts);
+        for name in ["messageId", "metadata", "extensions"] {
+            if let Some(value) = message.get(name) {
+                said[name] = value.clone();
+            }
+        }
+        Some(said)
+    }
+
+    /// Whether the receiver answered with a message and nothing else.
+    pub(super) fn is_reply(&self) -> bool {
+        self.state() == TaskState::Completed
+            && self.reply().is_some()
+            && self.artifacts().is_empty()
+    }
+
+    /// A message of the receiver. Its id is the same each time it is told.
+    fn said(&self, what: &str, parts: &[Value]) -> Value {
+        let number = self.last().pointer("/asked/number").and_then(Value::as_u64).unwrap_or(0);
+        json!({
+            "messageId": format!("{}-{what}-{number}", self.id()),
+            "contextId": self.context(), "taskId": self.id(), "role": "ROLE_AGENT", "parts": parts,
+        })
+    }
+
+    /// The receiver's result. Artifacts in the protocol's own form (`result.a2a.artifacts`) come out as they went in; any other
+    /// result is one artifact.
+    pub(super) fn artifacts(&self) -> Vec<Value> {
+        let page = self.last();
+        let Some(result) = page.get("result").filter(|result| !result.is_null()) else {
+            return Vec::new();
+        };
+        let own = result.pointer("/a2a/artifacts").and_then(Value::as_array);
+        let mut artifacts: Vec<Value> = own
+            .map(Vec::as_slice)
+            .unwrap_or_default()
+            .iter()
+            .enumerate()
+            .filter_map(|(place, one)| fit_artifact(one, place))
+            .collect();
+        let whole = own.map_or(0, Vec::len) == artifacts.len();
+        let rest = match result {
+            Value::Object(members) if whole && members.contains_key("a2a") => {
+                let mut rest = members.clone();
+                rest.remove("a2a");
+                (!rest.is_empty()).then_some(Value::Object(rest))
+            }
+            // What is no artifact of the protocol is told as it is.
+            _ => {
+                artifacts.clear();
+                Some(result.clone())
+            }
+        };
+        if let Some(rest) = rest {
+            artifacts.push(
+                json!({ "artifactId": "result", "name": "result", "parts": parts_of(&rest) }),
+            );
+        }
+        artifacts
+    }
+
+    /// The messages that were exchanged, oldest first.
+    fn history(&self) -> Vec<Value> {
+        let own = |mut message: Map<String, Value>| {
+            message.insert("contextId".to_owned(), self.context().into());
+            message.insert("taskId".to_owned(), self.id().into());
+            Value::Object(message)
+        };
+        let mut history: Vec<Value> =
+            self.view.get("message").and_then(original).map(own).into_iter().collect();
+        let Some(asked) = self.last().get("asked") else { return history };
+        let number = asked["number"].as_u64().unwrap_or(0);
+        if let Some(question) =
+            asked.get("question").filter(|_| self.state() != TaskState::InputRequired)
+        {
+            history.push(self.said("status", &parts_of(question)));
+        }
+        if let Some(answer) = asked.get("answer") {
+            history.push(json!({
+                "messageId": format!("{}-answer-{number}", self.id()),
+                "contextId": self.context(), "taskId": self.id(), "role": "ROLE_USER", "parts": parts_of(answer),
+            }));
+        }
+        history
+    }
+
+    /// `TaskStatus`.
+    pub(super) fn status(&self) -> Value {
+        let mut status = json!({ "state": self.state(), "timestamp": self.since() });
+        if let Some(words) = self.words() {
+            status["message"] = words;
+        }
+        status
+    }
+
+    /// What the broker knows of it and the protocol has no field for, for clients that know the extension.
+    pub(super) fn metadata(&self) -> Value {
+        let page = self.last();
+        let mut known = Map::new();
+        for name in [
+            "status",
+            "reason",
+            "toAgent",
+            "deadlineAt",
+            "iterations",
+            "conversationSummary",
+            "durationMs",
+        ] {
+            if let Some(value) = page.get(name).filter(|value| !value.is_null()) {
+                known.insert(name.to_owned(), value.clone());
+            }
+        }
+        for name in ["successorId", "receipt", "context", "traceparent"] {
+            if let Some(value) = self.view.get(name).filter(|value| !value.is_null()) {
+                known.insert(name.to_owned(), value.clone());
+            }
+        }
+        json!({ EXTENSION: known })
+    }
+
+    /// `Task`.
+    pub(super) fn task(&self, shown: Shown) -> Value {
+        let mut task =
+            json!({ "id": self.id(), "contextId": self.context(), "status": self.status() });
+        if shown.artifacts {
+            let artifacts = self.artifacts();
+            if !artifacts.is_empty() {
+                task["artifacts"] = artifacts.into();
+            }
+        }
+        let mut history = self.history();
+        if let Some(most) = shown.history {
+            history.drain(..history.len().saturating_sub(most));
+        }
+        if !history.is_empty() {
+            task["history"] = history.into();
+        }
+        if shown.extension {
+            task["metadata"] = self.metadata();
+        }
+        task
+    }
+
+    /// `TaskStatusUpdateEvent`.
+    pub(super) fn update(&self, metadata: &Value) -> Value {
+        json!({ "statusUpdate": {
+            "taskId": self.id(), "contextId": self.context(), "status": self.status(), "metadata": metadata,
+        } })
+    }
+
+    /// `TaskArtifactUpdateEvent`s, each artifact in one piece.
+    pub(super) fn artifact_updates(&self) -> Vec<Value> {
+        let update = |artifact| {
+            json!({ "artifactUpdate": {
+                "taskId": self.id(), "contextId": self.context(), "artifact": artifact, "lastChunk": true,
+            } })
+        };
+        self.artifacts().into_iter().map(update).collect()
+    }
+}
+
+/// A text as a text part, anything else as data; parts in the protocol's own form as they are.
+fn parts_of(value: &Value) -> Vec<Value> {
+    if let Some(parts) = value.as_object().filter(|it| it.len() == 1).and_then(|it| it.get("parts"))
+        && let Some(parts) = fit_parts(parts)
+    {
+        return parts;
+    }
+    vec![match value {
+        Value::String(text) => json!({ "text": text, "mediaType": "text/plain" }),
+        data => json!({ "data": data, "mediaType": "application/json" }),
+    }]
+}
+
+/// Parts that fit the protocol: each has exactly one content.
+fn fit_parts(parts: &Value) -> Option<Vec<Value>> {
+    let parts = parts.as_array().filter(|parts| !parts.is_empty())?;
+    let fits = |part: &Value| {
+        let Some(members) = part.as_object() else { return false };
+        let texts = ["text", "raw", "url"].map(|name| members.get(name));
+        let known = ["filename", "mediaType"].map(|name| members.get(name));
+        texts.iter().flatten().count() + usize::from(members.contains_key("data")) == 1
+            && texts.into_iter().chain(known).flatten().all(Value::is_string)
+            && members.get("metadata").is_none_or(Value::is_object)
+    };
+    parts.iter().all(fits).then(|| parts.clone())
+}
+
+/// An artifact that fits the protocol; one without an id gets its place.
+fn fit_artifact(artifact: &Value, place: usize) -> Option<Value> {
+    let members = artifact.as_object()?;
+    let parts = fit_parts(members.get("parts")?)?;
+    let mut artifact = Map::new();
+    let id = members.get("artifactId").and_then(Value::as_str).filter(|id| !id.is_empty());
+    let id = id.map_or_else(|| format!("artifact-{}", place + 1), str::to_owned);
+    artifact.insert("artifactId".to_owned(), id.into());
+    for name in ["name", "description"] {
+        if let Some(text) = members.get(name).filter(|value| value.is_string()) {
+            artifact.insert(name.to_owned(), text.clone());
+        }
+    }
+    artifact.insert("parts".to_owned(), parts.into());
+    if let Some(metadata) = members.get("metadata").filter(|value| value.is_object()) {
+        artifact.insert("metadata".to_owned(), metadata.clone());
+    }
+    let uris = members.get("extensions").and_then(Value::as_array);
+    if let Some(uris) = uris.filter(|uris| uris.iter().all(Value::is_string)) {
+        artifact.insert("extensions".to_owned(), uris.clone().into());
+    }
+    Some(Value::Object(artifact))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn standing(more: Value) -> Standing {
+        let mut view = json!({
+            "handoffId": "h", "taskId": "t", "status": "PENDING", "reason": null, "createdAt": "2026-11-23T10:00:00.000000Z",
+            "message": { "extensions": { "a2a": { "message": { "messageId": "m", "role": "ROLE_USER", "parts": [{ "text": "x" }] } } } },
+        });
+        let Value::Object(more) = more else { panic!("an object") };
+        for (name, value) in more {
+            view[name] = value;
+        }
+        Standing { view, successor: None }
+    }
+
+    const ALL: Shown = Shown { history: None, artifacts: true, extension: false };
+
+    #[test]
+    fn a_pending_handoff_is_a_submitted_task_with_its_message() {
+        let task = standing(json!({})).task(ALL);
+        assert_eq!(
+            task["status"],
+            json!({ "state": "TASK_STATE_SUBMITTED", "timestamp": "2026-11-23T10:00:00.000000Z" })
+        );
+        assert_eq!(
+            task["history"],
+            json!([{ "messageId": "m", "role": "ROLE_USER", "parts": [{ "text": "x" }], "contextId": "t", "taskId": "h" }])
+        );
+        assert!(task.get("artifacts").is_none() && task.get("metadata").is_none());
+        let none = standing(json!({})).task(Shown { history: Some(0), extension: true, ..ALL });
+        assert!(none.get("history").is_none());
+        assert_eq!(none["metadata"][EXTENSION]["status"], "PENDING");
+    }
+
+    #[test]
+    fn a_question_is_the_message_of_its_state_and_then_part_of_the_history() {
+        let asked =
+            json!({ "number": 1, "question": "Which?", "askedAt": "2026-11-23T10:00:02.000000Z" });
+        let task = standing(json!({ "status": "INPUT_REQUIRED", "asked": asked })).task(ALL);
+        assert_eq!(
+            task["status"]["message"]["parts"],
+            json!([{ "text": "Which?", "mediaType": "text/plain" }])
+        );
+        assert_eq!(
+            (task["status"]["timestamp"].as_str(), task["history"].as_array().unwrap().len()),
+            (Some("2026-11-23T10:00:02.000000Z"), 1)
+        );
+        let asked = json!({ "number": 1, "question": "Which?", "answer": { "n": 2 }, "answeredAt": "2026-11-23T10:00:03.000000Z" });
+        let task = standing(json!({ "status": "ACCEPTED", "asked": asked })).task(ALL);
+        assert_eq!(
+            task["status"],
+            json!({ "state": "TASK_STATE_WORKING", "timestamp": "2026-11-23T10:00:03.000000Z" })
+        );
+        let roles: Vec<&str> = task["history"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|one| one["role"].as_str().unwrap())
+            .collect();
+        assert_eq!(roles, ["ROLE_USER", "ROLE_AGENT", "ROLE_USER"]);
+        assert_eq!(task["history"][2]["parts"][0]["data"], json!({ "n": 2 }));
+    }
+
+    #[test]
+    fn a_result_is_one_artifact_and_the_protocols_own_come_out_as_they_went_in() {
+        let of = |result: Value| {
+            standing(json!({ "status": "COMPLETED", "result": result })).artifacts()
+        };
+        assert_eq!(
+            of(json!("done")),
+            [
+                json!({ "artifactId": "result", "name": "result", "parts": [{ "text": "done", "mediaType": "text/plain" }] })
+            ]
+        );
+        assert_eq!(of(json!({ "sum": 7 }))[0]["parts"][0]["data"], json!({ "sum": 7 }));
+        let own = json!({ "artifactId": "f", "name": "out", "parts": [{ "raw": "dGNr", "filename": "o.txt", "mediaType": "text/plain" }], "metadata": { "k": 1 } });
+        let told =
+            of(json!({ "a2a": { "artifacts": [own, { "parts": [{ "text": "x" }] }] }, "sum": 7 }));
+        assert_eq!(
+            (&told[0], &told[1]["artifactId"], &told[2]["parts"][0]["data"]),
+            (&own, &json!("artifact-2"), &json!({ "sum": 7 }))
+        );
+        // What is no artifact of the protocol is not lost.
+        let wrong = json!({ "a2a": { "artifacts": [{ "parts": [{}] }] } });
+        assert_eq!(of(wrong.clone())[0]["parts"][0]["data"], wrong);
+        assert!(of(Value::Null).is_empty());
+    }
+
+    #[test]
+    fn a_receivers_own_message_is_the_answer_where_there_is_no_artifact() {
+        let reply =
+            json!({ "a2a": { "message": { "messageId": "r", "parts": [{ "text": "hello" }] } } });
+        let answered = standing(json!({ "status": "COMPLETED", "result": reply }));
+        assert!(answered.is_reply() && answered.artifacts().is_empty());
+        let said = answered.reply().unwrap();
+        assert_eq!(
+            (&said["messageId"], &said["role"], &said["contextId"]),
+            (&json!("r"), &json!("ROLE_AGENT"), &json!("t"))
+        );
+    }
+
+    #[test]
+    fn a_successor_counts_and_a_task_that_was_handed_on_has_not_ended() {
+        let mut redirected = standing(json!({ "status": "REJECTED", "reason": "BUSY" }));
+        assert_eq!(redirected.status()["message"]["parts"][0]["text"], "BUSY");
+        redirected.successor = Some(
+            json!({ "handoffId": "h2", "taskId": "t", "status": "ACCEPTED", "acceptedAt": "2026-11-23T10:00:09.000000Z" }),
+        );
+        assert_eq!(
+            (redirected.state(), redirected.id(), redirected.since()),
+            (TaskState::Working, "h", "2026-11-23T10:00:09.000000Z")
+        );
+        let handed = standing(json!({ "status": "COMPLETED", "reason": HANDED_ON }));
+        assert_eq!(handed.state(), TaskState::Working);
+    }
+}

@@ -1,0 +1,213 @@
+//! The API's router, called in this process in a caller's name.
+
+use axum::Router;
+use axum::body::Body;
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, header};
+use axum::response::Response;
+use serde_json::Value;
+use tower_service::Service;
+use url::form_urlencoded::{Serializer, byte_serialize};
+
+use crate::http::arrival::Arrival;
+use crate::http::layer::Door;
+use crate::http::{Api, router};
+
+/// The API as a door calls it. Cheap to clone.
+#[derive(Clone)]
+pub(super) struct FrontDoor {
+    router: Router,
+    door: Door,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct ApiRequest {
+    method: Method,
+    target: String,
+    body: Option<Value>,
+}
+
+impl ApiRequest {
+    /// A request of these path segments, not encoded.
+    fn new(method: Method, segments: &[&str]) -> Self {
+        let encoded = |segment: &&str| byte_serialize(segment.as_bytes()).collect::<String>();
+        let path: Vec<String> = segments.iter().map(encoded).collect();
+        Self { method, target: format!("/{}", path.join("/")), body: None }
+    }
+
+    pub(super) fn get(segments: &[&str]) -> Self {
+        Self::new(Method::GET, segments)
+    }
+
+    pub(super) fn post(segments: &[&str], body: Value) -> Self {
+        Self { body: Some(body), ..Self::new(Method::POST, segments) }
+    }
+
+    pub(super) fn delete(segments: &[&str]) -> Self {
+        Self::new(Method::DELETE, segments)
+    }
+
+    pub(super) fn put(segments: &[&str], body: Value) -> Self {
+        Self { body: Some(body), ..Self::new(Method::PUT, segments) }
+    }
+
+    /// Adds parameters to the query.
+    pub(super) fn with(mut self, pairs: &[(&str, &str)]) -> Self {
+        if !pairs.is_empty() {
+            let mark = if self.target.contains('?') { '&' } else { '?' };
+            let query = Serializer::new(String::new()).extend_pairs(pairs).finish();
+            self.target = format!("{}{mark}{query}", self.target);
+        }
+        self
+    }
+}
+
+/// What the API answered.
+#[derive(Debug, Clone)]
+pub(super) struct ApiAnswer {
+    pub(super) status: StatusCode,
+    /// The body as JSON; null for any other.
+    pub(super) json: Value,
+    /// The body as text, where it is not JSON.
+    pub(super) text: String,
+    /// Seconds after which to try again.
+    pub(super) retry_after: Option<u64>,
+}
+
+impl ApiAnswer {
+    /// The answer where it is a success, and the refusal where it is not.
+    pub(super) fn success(self) -> Result<Self, Self> {
+        if self.status.is_success() { Ok(self) } else { Err(self) }
+    }
+
+    /// A text member of the body.
+    pub(super) fn text_at(&self, pointer: &str) -> Option<&str> {
+        self.json.pointer(pointer).and_then(Value::as_str)
+    }
+}
+
+/// In whose name a door calls, and under which trace: the headers of the caller's request that the API reads.
+#[derive(Debug, Clone)]
+pub(super) struct CallerHeaders {
+    headers: HeaderMap,
+    arrival: Arrival,
+}
+
+impl CallerHeaders {
+    /// Takes what counts of a request. `trace` is `traceparent` and `tracestate` where the protocol itself carries them:
+    /// they go before the headers.
+    pub(super) fn of(parts: &Parts, trace: Option<(&str, Option<&str>)>) -> Self {
+        const TRACE: [&str; 2] = ["traceparent", "tracestate"];
+        let mut headers = HeaderMap::new();
+        let mut keep = |name: HeaderName| {
+            for value in parts.headers.get_all(&name) {
+                headers.append(name.clone(), value.clone());
+            }
+        };
+        keep(header::AUTHORIZATION);
+        keep(HeaderName::from_static("x-api-key"));
+        match trace {
+            None => TRACE.map(|name| keep(HeaderName::from_static(name))),
+            Some((parent, state)) => {
+                [(TRACE[0], Some(parent)), (TRACE[1], state)].map(|(name, value)| {
+                    if let Some(value) = value.and_then(|value| HeaderValue::from_str(value).ok()) {
+                        headers.insert(HeaderName::from_static(name), value);
+                    }
+                })
+            }
+        };
+        let arrival = parts.extensions.get::<Arrival>().copied().unwrap_or_else(Arrival::now);
+        Self { headers, arrival }
+    }
+
+    /// The trace context, as headers.
+    pub(super) fn headers(&self) -> &HeaderMap {
+        &self.headers
+    }
+}
+
+impl FrontDoor {
+    pub(super) fn new(api: Api, door: &'static str) -> Self {
+        Self { router: router::router(api), door: Door(door) }
+    }
+
+    /// Opens a stream of the API behind an event of that id. Returns the body as it comes.
+    ///
+    /// # Errors
+    /// The API's refusal.
+    pub(super) async fn open(
+        &self,
+        caller: &CallerHeaders,
+        asked: ApiRequest,
+        after: Option<&str>,
+    ) -> Result<Body, ApiAnswer> {
+        let mut request = self.request(caller, asked);
+        if let Some(after) = after.and_then(|id| HeaderValue::from_str(id).ok()) {
+            request.headers_mut().insert(HeaderName::from_static("last-event-id"), after);
+        }
+        let answered = self.router.clone().call(request).await;
+        let Ok(response) = answered;
+        if response.status().is_success() {
+            return Ok(response.into_body());
+        }
+        Err(read(response).await)
+    }
+
+    /// Calls the API. A request that cannot be built names nothing: it is answered as one for an unknown path.
+    pub(super) async fn call(&self, caller: &CallerHeaders, asked: ApiRequest) -> ApiAnswer {
+        let answered = self.router.clone().call(self.request(caller, asked)).await;
+        let Ok(response) = answered;
+        read(response).await
+    }
+
+    fn request(&self, caller: &CallerHeaders, asked: ApiRequest) -> Request<Body> {
+        let body = asked.body.map(|body| serde_json::to_vec(&body).unwrap_or_default());
+        let length = body.as_ref().map(Vec::len);
+        let body = body.map_or_else(Body::empty, Body::from);
+        let mut request = Request::new(body);
+        *request.method_mut() = asked.method;
+        *request.uri_mut() = asked.target.parse().unwrap_or_default();
+        *request.headers_mut() = caller.headers.clone();
+        if let Some(length) = length {
+            let json = HeaderValue::from_static("application/json");
+            request.headers_mut().insert(header::CONTENT_TYPE, json);
+            request.headers_mut().insert(header::CONTENT_LENGTH, HeaderValue::from(length));
+        }
+        request.extensions_mut().insert(caller.arrival);
+        request.extensions_mut().insert(self.door);
+        request
+    }
+}
+
+/// Reads an answer to its end.
+async fn read(response: Response) -> ApiAnswer {
+    let (parts, body) = response.into_parts();
+    let bytes = axum::body::to_bytes(body, usize::MAX).await.unwrap_or_default();
+    let of = |name: HeaderName| parts.headers.get(name).and_then(|value| value.to_str().ok());
+    let is_json = of(header::CONTENT_TYPE)
+        .and_then(|kind| kind.split(';').next())
+        .is_some_and(|kind| kind.trim().ends_with("json"));
+    let (json, text) = if is_json {
+        (serde_json::from_slice(&bytes).unwrap_or_default(), String::new())
+    } else {
+        (Value::Null, String::from_utf8_lossy(&bytes).into_owned())
+    };
+    let retry_after = of(header::RETRY_AFTER).and_then(|text| text.parse().ok());
+    ApiAnswer { status: parts.status, json, text, retry_after }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_segment_and_a_parameter_cannot_become_more_than_one() {
+        let asked =
+            ApiRequest::get(&["handoffs", "../keys?x=1#y"]).with(&[("wait", "5&until=ended")]);
+        assert_eq!(asked.target, "/handoffs/..%2Fkeys%3Fx%3D1%23y?wait=5%26until%3Dended");
+        assert_eq!(
+            ApiRequest::get(&["tasks"]).with(&[]).with(&[("a", "1")]).with(&[("b", "2")]).target,
+            "/tasks?a=1&b=2"
+        );
+    }
+}

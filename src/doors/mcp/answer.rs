@@ -1,0 +1,317 @@
+//! What a tool answers: text for the model, structured content for programs, refusals it can act on (specification §11.1).
+
+use std::fmt::Write;
+
+use rmcp::model::{CallToolResult, ContentBlock, JsonObject, MetaObject};
+use serde_json::{Map, Value, json};
+
+use super::super::front::ApiAnswer;
+use crate::http::problem::{self, Problem};
+use handoffd_core::domain::failure::Code;
+
+/// Most findings that a refusal's text lists; the structured content has all.
+const SHOWN: usize = 10;
+
+/// What a tool answers.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct ToolAnswer {
+    /// For the model: a sentence, or a guarded block.
+    pub(super) text: String,
+    /// For programs; also told to the model, as JSON after the text.
+    pub(super) structured: Value,
+    /// The tool did not do what was asked.
+    pub(super) is_error: bool,
+    /// Metadata of the result.
+    pub(super) meta: Map<String, Value>,
+}
+
+impl ToolAnswer {
+    /// The tool did what was asked.
+    pub(super) fn done(text: impl Into<String>, structured: Value) -> Self {
+        Self { text: text.into(), structured, is_error: false, meta: Map::new() }
+    }
+
+    /// The tool did not do what was asked.
+    pub(super) fn failed(text: impl Into<String>, structured: Value) -> Self {
+        Self { is_error: true, ..Self::done(text, structured) }
+    }
+
+    /// A refusal by the API: its problem document, and in words what to do about it.
+    pub(super) fn refused(answer: &ApiAnswer) -> Self {
+        Self::failed(sentence(&answer.json, answer.retry_after), answer.json.clone())
+    }
+
+    /// A refusal by the door itself.
+    pub(super) fn problem(problem: &Problem) -> Self {
+        let details = problem::details(problem, "/mcp", "");
+        let mut document = serde_json::to_value(details).unwrap_or_default();
+        if let Some(members) = document.as_object_mut() {
+            members.remove("requestId");
+        }
+        Self::failed(sentence(&document, None), document)
+    }
+
+    /// The outcome as a metric's label.
+    pub(super) fn outcome(&self) -> &'static str {
+        match (self.is_error, self.structured.get("status").and_then(Value::as_u64)) {
+            (false, _) => "ok",
+            (true, Some(500..)) => "failed",
+            (true, _) => "refused",
+        }
+    }
+}
+
+impl From<ToolAnswer> for CallToolResult {
+    fn from(answer: ToolAnswer) -> Self {
+        let mut content = vec![ContentBlock::text(answer.text)];
+        if !answer.structured.is_null() {
+            content.push(ContentBlock::text(answer.structured.to_string()));
+        }
+        let mut result =
+            if answer.is_error { Self::error(content) } else { Self::success(content) };
+        if !answer.structured.is_null() {
+            result.structured_content = Some(answer.structured);
+        }
+        if !answer.meta.is_empty() {
+            result.meta = Some(MetaObject(answer.meta));
+        }
+        result
+    }
+}
+
+/// A tool's answer as the result within a task of the Tasks extension.
+pub(super) fn as_task_result(answer: ToolAnswer) -> JsonObject {
+    match serde_json::to_value(CallToolResult::from(answer)) {
+        Ok(Value::Object(members)) => members,
+        _ => JsonObject::new(),
+    }
+}
+
+/// A problem in words: what is wrong and where, then what to do.
+fn sentence(problem: &Value, retry_after: Option<u64>) -> String {
+    let text = |name: &str| problem.get(name).and_then(Value::as_str).unwrap_or_default();
+    let code = text("code");
+    let detail = match text("detail") {
+        "" => "the broker gave no reason",
+        detail => detail,
+    };
+    let mut said =
+        format!("Refused ({}): {detail}", if code.is_empty() { "no code" } else { code });
+    let failures = problem.get("failures").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+    for failure in failures.iter().take(SHOWN) {
+        let of = |name: &str| failure.get(name).and_then(Value::as_str).unwrap_or_default();
+        let place = place(of("pointer"));
+        let _ = write!(said, "\n- {place}: {}", of("message"));
+    }
+    if failures.len() > SHOWN {
+        let _ = write!(said, "\n- and {} more", failures.len() - SHOWN);
+    }
+    if let Some(advice) = Code::parse(code).map(advice) {
+        let _ = write!(said, "\n{advice}");
+    }
+    if let Some(seconds) = retry_after {
+        let _ = write!(said, " Wait {seconds} s first.");
+    }
+    said
+}
+
+/// Members of the message, and the arguments of `hand_off` that become them.
+pub(super) const ARGUMENTS: [(&str, &str); 18] = [
+    ("toAgent", "target"),
+    ("taskDescription", "task"),
+    ("taskSummary", "task"),
+    ("conversationHistorySummary", "summary"),
+    ("completedSubtasks", "completed"),
+    ("remainingSubtasks", "remaining"),
+    ("currentState", "context"),
+    ("relevantContext", "excerpts"),
+    ("constraints", "constraints"),
+    ("reason", "reason"),
+    ("capabilitiesRequired", "capabilities"),
+    ("priority", "priority"),
+    ("returnTo", "returnTo"),
+    ("parentHandoffId", "parentHandoffId"),
+    ("checkpoint", "checkpoint"),
+    ("conversationId", "conversationId"),
+    ("contractId", "contractId"),
+    ("provenance", "provenance"),
+];
+
+/// A place in words: the argument that it stands for, where there is one.
+fn place(pointer: &str) -> String {
+    let mut segments = pointer.trim_start_matches('/').split('/');
+    let first = segments.next().unwrap_or_default();
+    match ARGUMENTS.iter().find(|(member, _)| *member == first) {
+        _ if pointer.is_empty() => "the whole".to_owned(),
+        Some((member, argument)) if member != argument => format!("`{argument}` ({pointer})"),
+        _ => format!("`{}`", pointer.trim_start_matches('/')),
+    }
+}
+
+/// What a model does about a refusal.
+fn advice(code: Code) -> &'static str {
+    match code {
+        Code::InvalidRequest
+        | Code::SchemaInvalid
+        | Code::UnsupportedMediaType
+        | Code::MethodNotAllowed => "Correct the named arguments and call the tool again.",
+        Code::IncompleteContext | Code::ContractViolation => {
+            "Say what is missing, in one sentence for each place, and call hand_off again."
+        }
+        Code::Forbidden => {
+            "Choose a target that find_agents shows, or ask an operator for the permission."
+        }
+        Code::NoCapableAgent => {
+            "No agent takes this now: call find_agents, choose another target, or try later."
+        }
+        Code::BudgetExhausted | Code::BudgetMismatch => {
+            "Give spentUsd and budgetUsd that fit what is left, or ask an operator to top the task up."
+        }
+        Code::LoopDetected => {
+            "Do not hand off along this edge again: finish a subtask first, or ask a person."
+        }
+        Code::SafetyViolation => {
+            "Leave the named text out. A person decides about what was sent; do not send it again."
+        }
+        Code::CredentialFound => "Leave the secret out: name where the receiver finds it.",
+        Code::StaleLease => {
+            "You do not hold this handoff any more: stop working on it, and call take_next."
+        }
+        Code::Conflict => "Read how it stands with get_handoff before you go on.",
+        Code::NotFound => "Check the id: it is one that an earlier answer gave.",
+        Code::MaxIterations => {
+            "The handoff allows fewer rounds: fail it, or say iterations as they were within its limit."
+        }
+        Code::ContextTooLarge | Code::PayloadTooLarge => "Shorten what you hand over.",
+        Code::LineageMismatch => {
+            "Give the parentHandoffId and taskId of the handoff that you hold."
+        }
+        Code::SignatureInvalid => "This agent has to sign its messages: it cannot submit by MCP.",
+        Code::Unauthenticated => "The key is not valid: ask for another.",
+        Code::Overloaded | Code::Unavailable => "Call the tool again.",
+        Code::Internal => "The broker failed: an operator finds the request by its id.",
+    }
+}
+
+/// An answer without what others wrote: it goes into a model only by the guarded blocks.
+pub(super) fn without_words(mut view: Value) -> Value {
+    if let Some(members) = view.as_object_mut() {
+        for name in ["result", "conversationSummary", "message"] {
+            members.remove(name);
+        }
+        if let Some(asked) = members.get_mut("asked").and_then(Value::as_object_mut) {
+            asked.remove("question");
+            asked.remove("answer");
+        }
+    }
+    view
+}
+
+/// What a handoff's state means, in a sentence.
+pub(super) fn state(view: &Value) -> String {
+    let of = |pointer: &str| view.pointer(pointer).and_then(Value::as_str);
+    let id = of("/handoffId").unwrap_or_default();
+    let to = of("/toAgent/agentId").unwrap_or("the receiver");
+    let because = of("/reason").map_or(String::new(), |reason| format!(" ({reason})"));
+    match of("/status").unwrap_or_default() {
+        "PENDING" => {
+            format!("Handoff {id} waits for {to}. Call check_handoff with this handoffId.")
+        }
+        "ACCEPTED" => {
+            format!("{to} works on handoff {id}. Call check_handoff with this handoffId.")
+        }
+        "INPUT_REQUIRED" => format!(
+            "{to} asks the sender of handoff {id}. The sender calls answer with this handoffId; {to} waits by check_handoff."
+        ),
+        "COMPLETED" if of("/reason") == Some("HANDED_ON") => {
+            format!("{to} handed the task on to another agent. get_trace shows where it is.")
+        }
+        "COMPLETED" => format!("Handoff {id} is completed by {to}, without a result."),
+        "NO_OP" => "You are the target: go on with the task yourself.".to_owned(),
+        "DEAD_LETTERED" => format!(
+            "Handoff {id} is held for a person{because}: it reaches nobody before that. Do not send it again."
+        ),
+        "CANCELED" => format!("Handoff {id} is canceled{because}."),
+        ended => format!(
+            "Handoff {id} ended as {ended}{because}. Unless another agent stands in (successorId), the task is yours again: \
+             hand it off once more with its taskId, or do it yourself."
+        ),
+    }
+}
+
+/// The structured content of an answer that has only a state to tell.
+pub(super) fn ids(view: &Value) -> Value {
+    json!({ "handoffId": view["handoffId"], "taskId": view["taskId"], "status": view["status"] })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_names_the_argument_and_what_to_do() {
+        let problem = json!({
+            "code": "INCOMPLETE_CONTEXT", "detail": "the receiver needs more", "status": 422,
+            "failures": [
+                { "pointer": "/currentState/lease", "message": "is missing" },
+                { "pointer": "/remainingSubtasks", "message": "is empty" },
+                { "pointer": "", "message": "is odd" },
+            ],
+        });
+        let said = sentence(&problem, None);
+        let expected = [
+            "Refused (INCOMPLETE_CONTEXT): the receiver needs more",
+            "- `context` (/currentState/lease): is missing",
+            "- `remaining` (/remainingSubtasks): is empty",
+            "- the whole: is odd",
+            "Say what is missing, in one sentence for each place, and call hand_off again.",
+        ];
+        assert_eq!(said, expected.join("\n"));
+        let busy = json!({ "code": "OVERLOADED", "detail": "busy", "failures": [] });
+        assert_eq!(
+            sentence(&busy, Some(2)),
+            "Refused (OVERLOADED): busy\nCall the tool again. Wait 2 s first."
+        );
+    }
+
+    #[test]
+    fn a_long_refusal_is_counted_and_not_listed() {
+        let failures: Vec<Value> =
+            (0..25).map(|n| json!({ "pointer": format!("/x/{n}"), "message": "bad" })).collect();
+        let said = sentence(
+            &json!({ "code": "SCHEMA_INVALID", "detail": "d", "failures": failures }),
+            None,
+        );
+        assert_eq!(said.lines().count(), SHOWN + 3);
+        assert!(said.contains("- and 15 more"), "{said}");
+    }
+
+    #[test]
+    fn every_code_has_an_advice() {
+        for code in Code::ALL {
+            assert!(advice(code).ends_with('.'), "{}", code.as_str());
+        }
+    }
+
+    #[test]
+    fn what_others_wrote_is_not_in_the_structured_content() {
+        let view = json!({ "status": "COMPLETED", "result": "Ignore …", "conversationSummary": "x", "message": {} });
+        assert_eq!(without_words(view), json!({ "status": "COMPLETED" }));
+    }
+
+    #[test]
+    fn the_outcome_is_a_bounded_word() {
+        let of = |is_error, status: Value| {
+            ToolAnswer { is_error, ..ToolAnswer::done("", json!({ "status": status })) }.outcome()
+        };
+        assert_eq!(
+            [
+                of(false, json!(200)),
+                of(true, json!(422)),
+                of(true, json!(503)),
+                of(true, json!("REJECTED"))
+            ],
+            ["ok", "refused", "failed", "refused"]
+        );
+    }
+}

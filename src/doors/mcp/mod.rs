@@ -1,0 +1,140 @@
+//! The Model Context Protocol at `/mcp`: Streamable HTTP without sessions (specification §11.1, docs/doors/mcp.md).
+//!
+//! `rmcp` reads and writes the protocol, 2026-07-28 and the versions before it; this room has the tools. Whatever has to last is in
+//! the broker's log, so any broker answers any request.
+
+mod answer;
+mod call;
+mod hand_off;
+mod receive;
+mod server;
+mod task;
+mod tools;
+mod wait;
+
+use std::any::Any;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{Extension, FromRequest, Request, State};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use axum::response::Response;
+use axum::routing::any;
+use rmcp::transport::streamable_http_server::session::never::NeverSessionManager;
+use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
+
+use self::server::McpServer;
+use super::front::FrontDoor;
+use super::names::Names;
+use crate::http::Api;
+use crate::http::auth::Caller;
+use crate::http::extract::{JsonBytes, parse};
+use crate::http::layer::Written;
+use crate::http::problem::Problem;
+use handoffd_core::domain::failure::Code;
+use handoffd_core::gate::schema::DocumentSchema;
+
+/// The door's name in metrics, traces and `extensions`.
+const DOOR: &str = "mcp";
+const PATH: &str = "/mcp";
+/// An answer of the door's own that is no protocol message: most bytes of its text.
+const MAX_TEXT: usize = 4096;
+
+type McpService = StreamableHttpService<McpServer, NeverSessionManager>;
+
+/// Keeps a large body's share of the budget for as long as its request is at work.
+#[derive(Clone)]
+struct BodyShare(
+    #[expect(dead_code, reason = "held, not read")] Option<Arc<dyn Any + Send + Sync>>,
+);
+
+/// The schema of `hand_off`'s arguments, to which other doors map theirs.
+pub(super) fn hand_off_schema() -> Option<&'static DocumentSchema> {
+    tools::find("hand_off").map(|known| &known.schema)
+}
+
+pub(super) fn routes(api: &Api) -> Router<Api> {
+    Router::new().route(PATH, any(handle)).layer(Extension(service(api)))
+}
+
+fn service(api: &Api) -> McpService {
+    let server = McpServer::new(api.clone(), FrontDoor::new(api.clone(), DOOR));
+    let settings = &api.config.server;
+    let Names { hosts, origins } = Names::of(settings);
+    let config = StreamableHttpServerConfig::default()
+        .with_legacy_session_mode(false)
+        .with_json_response(true)
+        .with_max_request_body_bytes(settings.max_body_bytes)
+        .with_allowed_hosts(hosts)
+        .with_allowed_origins(origins)
+        .enforce_origin_validation();
+    StreamableHttpService::new(
+        move || Ok(server.clone()),
+        Arc::new(NeverSessionManager::default()),
+        config,
+    )
+}
+
+async fn handle(
+    State(api): State<Api>,
+    Extension(service): Extension<McpService>,
+    Caller(principal): Caller,
+    request: Request,
+) -> Result<Response, Problem> {
+    let (mut parts, body) = request.into_parts();
+    parts.extensions.insert(principal);
+    let mut share = BodyShare(None);
+    let body = if parts.method == Method::POST {
+        let whole = Request::from_parts(parts.clone(), body);
+        let read = JsonBytes::from_request(whole, &api).await?;
+        // The API reads no document with two members of one name; the protocol's parser would take the last.
+        parse(read.bytes.clone()).await?;
+        let read = read.into_body();
+        share = BodyShare(read.guard);
+        decoded(&mut parts.headers, read.bytes.len());
+        Body::from(read.bytes)
+    } else {
+        body
+    };
+    parts.extensions.insert(share);
+    let response = service.handle(Request::from_parts(parts, body)).await;
+    answered(response.map(Body::new)).await
+}
+
+/// The headers of a body that was read and decoded.
+fn decoded(headers: &mut HeaderMap, length: usize) {
+    headers.remove(header::CONTENT_ENCODING);
+    headers.remove(header::TRANSFER_ENCODING);
+    headers.insert(header::CONTENT_LENGTH, HeaderValue::from(length));
+}
+
+/// Messages of the protocol go out as they are; what the protocol's library refuses in plain text becomes a problem.
+async fn answered(mut response: Response) -> Result<Response, Problem> {
+    let kind = response.headers().get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
+    let message = kind.is_some_and(|kind| {
+        kind.starts_with("application/json") || kind.starts_with("text/event-stream")
+    });
+    if message || response.status().is_success() {
+        response.extensions_mut().insert(Written);
+        return Ok(response);
+    }
+    let status = response.status();
+    if status == StatusCode::METHOD_NOT_ALLOWED {
+        return Ok(response);
+    }
+    let (_, body) = response.into_parts();
+    let text = axum::body::to_bytes(body, MAX_TEXT).await.unwrap_or_default();
+    let code = match status {
+        StatusCode::FORBIDDEN => Code::Forbidden,
+        StatusCode::UNSUPPORTED_MEDIA_TYPE => Code::UnsupportedMediaType,
+        StatusCode::PAYLOAD_TOO_LARGE => Code::PayloadTooLarge,
+        status if status.is_server_error() => Code::Internal,
+        _ => Code::InvalidRequest,
+    };
+    let mut detail = String::from_utf8_lossy(&text).into_owned();
+    if status == StatusCode::FORBIDDEN {
+        detail.push_str("; server.public_url names the address by which clients reach the broker");
+    }
+    Err(Problem { status, ..Problem::new(code, detail) })
+}

@@ -1,0 +1,169 @@
+//! The receiver's tools: `take_next`, and its verdicts.
+
+use serde_json::{Map, Value, json};
+
+use super::super::front::ApiRequest;
+use super::answer::{ToolAnswer, ids, without_words};
+use super::call::ToolCall;
+use super::hand_off::{meta_of, wait_of};
+use super::wait::Progress;
+
+/// Claims the next handoff, or a task that came back; waits for one where there is none.
+pub(super) async fn take_next(call: &ToolCall<'_>) -> Result<ToolAnswer, ToolAnswer> {
+    let agent = call.agent()?.to_owned();
+    let progress = Progress::new(call, wait_of(&call.arguments));
+    loop {
+        let seconds = progress.step().to_string();
+        let asked =
+            ApiRequest::get(&["agents", &agent, "inbox"]).with(&[("wait", &seconds), ("max", "1")]);
+        // Not cut short: what a poll has claimed would then be held by nobody until its claim runs out.
+        let inbox =
+            call.ask(asked).await.success().map_err(|refused| ToolAnswer::refused(&refused))?;
+        if let Some(item) = inbox.json.pointer("/items/0") {
+            return Ok(handoff(call, item).await);
+        }
+        if let Some(item) = inbox.json.pointer("/returns/0") {
+            return Ok(returned(call, item).await);
+        }
+        if let Some(item) = inbox.json.pointer("/questions/0") {
+            return Ok(question(call, item).await);
+        }
+        if progress.step() == 0 {
+            let structured = json!({ "empty": true });
+            return Ok(ToolAnswer::done(
+                "Nothing waits for you. Call take_next again.",
+                structured,
+            ));
+        }
+        progress.tell("nothing waits yet".to_owned()).await;
+    }
+}
+
+/// A claimed handoff: its context as a guarded block, its ids as structured content.
+async fn handoff(call: &ToolCall<'_>, item: &Value) -> ToolAnswer {
+    let id = item["handoffId"].as_str().unwrap_or_default();
+    let block = call.ask(ApiRequest::get(&["handoffs", id, "prompt"])).await;
+    let message = &item["message"];
+    let mut structured = item.clone();
+    if let Some(members) = structured.as_object_mut() {
+        members.remove("message");
+        members
+            .insert("fromAgent".to_owned(), json!({ "agentId": message["fromAgent"]["agentId"] }));
+        members.insert("costTracking".to_owned(), message["costTracking"].clone());
+    }
+    match block.success() {
+        Ok(block) => {
+            ToolAnswer { meta: meta_of(message), ..ToolAnswer::done(block.text, structured) }
+        }
+        // It is claimed all the same: the ids are needed to reject it.
+        Err(refused) => ToolAnswer::failed(ToolAnswer::refused(&refused).text, structured),
+    }
+}
+
+/// A task that came back with its result.
+async fn returned(call: &ToolCall<'_>, item: &Value) -> ToolAnswer {
+    let id = item["handoffId"].as_str().unwrap_or_default();
+    let block = call.ask(ApiRequest::get(&["handoffs", id, "result", "prompt"])).await;
+    let mut structured = item.clone();
+    if let Some(members) = structured.as_object_mut() {
+        members.remove("completion");
+        members.insert("returned".to_owned(), true.into());
+    }
+    let text = block.success().map_or_else(
+        |_| "A task came back to you, without a result.".to_owned(),
+        |block| block.text,
+    );
+    ToolAnswer::done(text, structured)
+}
+
+/// A question of a receiver to this agent.
+async fn question(call: &ToolCall<'_>, item: &Value) -> ToolAnswer {
+    let id = item["handoffId"].as_str().unwrap_or_default();
+    let block = call.ask(ApiRequest::get(&["handoffs", id, "question", "prompt"])).await;
+    let mut structured = item.clone();
+    if let Some(members) = structured.as_object_mut() {
+        members.remove("question");
+        members.insert("asked".to_owned(), true.into());
+    }
+    let call_answer = format!("Call answer with handoffId {id}.");
+    let text = block
+        .success()
+        .map_or_else(|_| call_answer.clone(), |block| format!("{}\n{call_answer}", block.text));
+    ToolAnswer::done(text, structured)
+}
+
+/// A verdict by the receiver.
+pub(super) async fn verdict(call: &ToolCall<'_>, verb: &str) -> Result<ToolAnswer, ToolAnswer> {
+    let id = call.text("handoffId").unwrap_or_default().to_owned();
+    let body = body(verb, &call.arguments);
+    let answer = call.ask(ApiRequest::post(&["handoffs", &id, verb], body)).await;
+    let answer = answer.success().map_err(|refused| ToolAnswer::refused(&refused))?;
+    let text = match verb {
+        "accept" => {
+            "You hold the task. Do it; call heartbeat while you work, then complete or fail."
+        }
+        "reject" => "Rejected: the task goes back to its sender.",
+        "heartbeat" => "The lease runs anew.",
+        "complete" => "Completed.",
+        _ => "Given up: the task goes back to its sender.",
+    };
+    let mut structured = ids(&answer.json);
+    structured["deadlineAt"] = answer.json["deadlineAt"].clone();
+    if let Some(warnings) = answer.json.get("warnings") {
+        structured["warnings"] = warnings.clone();
+    }
+    Ok(ToolAnswer::done(text, without_words(structured)))
+}
+
+/// The body of a verdict.
+fn body(verb: &str, arguments: &Map<String, Value>) -> Value {
+    let mut body = Map::new();
+    let mut put = |argument: &str, member: &str| {
+        if let Some(value) = arguments.get(argument) {
+            body.insert(member.to_owned(), value.clone());
+        }
+    };
+    put("fencingToken", "fencingToken");
+    match verb {
+        "reject" => {
+            put("reason", "reason");
+            put("details", "details");
+        }
+        "complete" => {
+            put("result", "result");
+            put("summary", "conversationSummary");
+            put("iterations", "iterations");
+        }
+        "fail" => put("error", "error"),
+        _ => {}
+    }
+    if let Some(spent) = arguments.get("spentUsd") {
+        body.insert("costTracking".to_owned(), json!({ "costSpentSoFarUSD": spent }));
+    }
+    Value::Object(body)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_verdict_says_what_the_tool_was_given() {
+        let of = |verb: &str, value: Value| body(verb, value.as_object().unwrap());
+        assert_eq!(
+            of("accept", json!({ "handoffId": "x", "fencingToken": 3 })),
+            json!({ "fencingToken": 3 })
+        );
+        let given = json!({ "fencingToken": 3, "result": [1], "summary": "s", "iterations": 2, "spentUsd": 0.5 });
+        let expected = json!({
+            "fencingToken": 3, "result": [1], "conversationSummary": "s", "iterations": 2, "costTracking": { "costSpentSoFarUSD": 0.5 },
+        });
+        assert_eq!(of("complete", given), expected);
+        let given = json!({ "fencingToken": 3, "reason": "NO", "details": "d" });
+        assert_eq!(of("reject", given.clone()), given);
+        assert_eq!(
+            of("fail", json!({ "fencingToken": 3, "error": "E" })),
+            json!({ "fencingToken": 3, "error": "E" })
+        );
+    }
+}

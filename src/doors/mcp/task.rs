@@ -1,0 +1,44 @@
+//! The Tasks extension (SEP-2663): a handoff as a task of the protocol. Its `taskId` is the `handoffId`, so it is durable before
+//! it is answered, and any broker knows it.
+
+use rmcp::model::{DetailedTask, Task, TaskPayload, TaskStatus};
+use serde_json::Value;
+
+use super::answer::{ToolAnswer, as_task_result, state};
+use super::wait::Standing;
+use handoffd_core::domain::handoff::HandoffStatus;
+
+/// How often a client should ask, in milliseconds.
+const POLL_MS: u64 = 5_000;
+
+/// The status of a handoff in the protocol's words. A tool that failed is `completed`, with `isError` in its result:
+/// `failed` is for errors of the protocol.
+fn status_of(standing: &Standing) -> TaskStatus {
+    match standing.status() {
+        Some(HandoffStatus::Canceled) => TaskStatus::Cancelled,
+        _ if standing.has_ended() => TaskStatus::Completed,
+        _ => TaskStatus::Working,
+    }
+}
+
+/// A handoff as the task that stands for it.
+pub(super) fn task_of(standing: &Standing) -> Task {
+    let view = &standing.view;
+    let text = |name: &str| view.get(name).and_then(Value::as_str);
+    let created = text("createdAt").unwrap_or_default();
+    let changed = text("endedAt").or_else(|| text("acceptedAt")).unwrap_or(created);
+    let id = text("handoffId").unwrap_or_default();
+    Task::new(id, status_of(standing), created, changed)
+        .with_poll_interval_ms(POLL_MS)
+        .with_status_message(state(view))
+}
+
+/// The task with its result, where it has ended.
+pub(super) fn detailed(task: Task, result: ToolAnswer) -> DetailedTask {
+    let payload = match task.status {
+        TaskStatus::Completed => TaskPayload::Completed { result: as_task_result(result) },
+        TaskStatus::Cancelled => TaskPayload::Cancelled,
+        _ => TaskPayload::Working,
+    };
+    DetailedTask::new(task, payload)
+}

@@ -1,0 +1,159 @@
+//! A submission by a door: the message from its arguments, one commit, and the same handoff when the request is repeated.
+
+use serde_json::{Map, Value};
+
+use super::front::{ApiAnswer, ApiRequest, CallerHeaders, FrontDoor};
+use super::message::{Funds, Ids, MessageContext, build};
+use crate::http::Api;
+use crate::http::extract::trace_context;
+use crate::http::problem::Problem;
+use handoffd_core::domain::failure::Code;
+use handoffd_core::domain::trace_context::TraceParent;
+use handoffd_store::clock;
+
+/// A handoff that is committed.
+#[derive(Debug, Clone)]
+pub(super) struct Committed {
+    /// Its id.
+    pub(super) id: String,
+    /// What the API answered; none where the request repeated an earlier one.
+    pub(super) view: Option<Value>,
+}
+
+/// Why a submission was refused.
+#[derive(Debug)]
+pub(super) enum Refusal {
+    /// By the API.
+    Api(Box<ApiAnswer>),
+    /// By the door itself.
+    Door(Box<Problem>),
+}
+
+impl From<ApiAnswer> for Refusal {
+    fn from(answer: ApiAnswer) -> Self {
+        Self::Api(Box::new(answer))
+    }
+}
+
+impl From<Problem> for Refusal {
+    fn from(problem: Problem) -> Self {
+        Self::Door(Box::new(problem))
+    }
+}
+
+/// A submission in an agent's name.
+pub(super) struct Submission<'a> {
+    pub(super) api: &'a Api,
+    pub(super) front: &'a FrontDoor,
+    pub(super) caller: &'a CallerHeaders,
+    /// The door's name.
+    pub(super) door: &'static str,
+    /// The sender.
+    pub(super) agent: &'a str,
+    /// The sender's registered version.
+    pub(super) version: String,
+    /// As `hand_off` has them.
+    pub(super) arguments: &'a Map<String, Value>,
+    /// The sender's own id of the request; the same one again is the same handoff.
+    pub(super) request: Option<&'a str>,
+    /// The digest by which a repeated request is known.
+    pub(super) digest: String,
+    /// What the protocol says and the message has no field for.
+    pub(super) extension: Map<String, Value>,
+}
+
+impl Submission<'_> {
+    /// Submits it.
+    ///
+    /// # Errors
+    /// The API's refusal, or the door's own.
+    pub(super) async fn submit(mut self) -> Result<Committed, Refusal> {
+        let ids = self
+            .request
+            .map_or_else(random_ids, |request| Ids::derived(self.door, self.agent, request));
+        let digest = std::mem::take(&mut self.digest);
+        if let Some(request) = self.request {
+            if let Some(earlier) = self.earlier(&ids.handoff, &digest).await? {
+                return Ok(earlier);
+            }
+            self.extension.insert("requestId".to_owned(), request.into());
+            self.extension.insert("argumentsDigest".to_owned(), digest.as_str().into());
+        }
+        let context = self.context(ids.clone()).await;
+        let message = build(self.arguments, context);
+        let asked = ApiRequest::post(&["handoffs"], message);
+        match self.front.call(self.caller, asked).await.success() {
+            Ok(answer) => Ok(Committed {
+                id: answer.text_at("/handoffId").unwrap_or(&ids.handoff).to_owned(),
+                view: Some(answer.json),
+            }),
+            // The same request came twice at once, and the other one was first.
+            Err(refused)
+                if self.request.is_some()
+                    && refused.text_at("/code") == Some(Code::Conflict.as_str()) =>
+            {
+                self.earlier(&ids.handoff, &digest).await?.ok_or_else(|| refused.into())
+            }
+            Err(refused) => Err(refused.into()),
+        }
+    }
+
+    /// The handoff that an earlier request with this id made.
+    async fn earlier(&self, id: &str, digest: &str) -> Result<Option<Committed>, Refusal> {
+        let asked = ApiRequest::get(&["handoffs", id]).with(&[("include", "message")]);
+        let found: ApiAnswer = match self.front.call(self.caller, asked).await.success() {
+            Ok(found) => found,
+            Err(refused) if refused.text_at("/code") == Some(Code::NotFound.as_str()) => {
+                return Ok(None);
+            }
+            Err(refused) => return Err(refused.into()),
+        };
+        // An erased or withheld message cannot be compared; its id says enough.
+        let before = found.text_at(&format!("/message/extensions/{}/argumentsDigest", self.door));
+        if before.is_some_and(|before| before != digest) {
+            let why = "this id was used for a request that said something else: take another";
+            return Err(Problem::new(Code::Conflict, why).into());
+        }
+        Ok(Some(Committed { id: id.to_owned(), view: None }))
+    }
+
+    async fn context(&mut self, ids: Ids) -> MessageContext {
+        let text = |name: &str| self.arguments.get(name).and_then(Value::as_str);
+        let (mut funds, mut parent_task) = (None, None);
+        // What cannot be read counts as unknown here: the gate says what is wrong with it.
+        if let Some(parent) = text("parentHandoffId") {
+            let asked = ApiRequest::get(&["handoffs", parent]);
+            if let Ok(found) = self.front.call(self.caller, asked).await.success() {
+                funds = Funds::of(&found.json["costTracking"]);
+                parent_task = found.text_at("/taskId").map(str::to_owned);
+            }
+        } else if let Some(task) = text("taskId") {
+            let asked = ApiRequest::get(&["tasks", task]);
+            if let Ok(found) = self.front.call(self.caller, asked).await.success() {
+                funds = Funds::of(&found.json);
+            }
+        }
+        let trace = trace_context(self.caller.headers());
+        let traceparent = trace
+            .as_ref()
+            .map(|trace| trace.parent)
+            .or_else(|| TraceParent::new(clock::random(), clock::random(), 1));
+        MessageContext {
+            agent: self.agent.to_owned(),
+            version: std::mem::take(&mut self.version),
+            ids,
+            timestamp: self.api.now().rfc3339(),
+            traceparent: traceparent.map(|parent| parent.to_string()).unwrap_or_default(),
+            tracestate: trace.map(|trace| trace.state).filter(|state| !state.is_empty()),
+            funds,
+            parent_task,
+            door: self.door,
+            extension: std::mem::take(&mut self.extension),
+        }
+    }
+}
+
+fn random_ids() -> Ids {
+    let id = || clock::random_id().to_string();
+    Ids { handoff: id(), task: id(), execution: id() }
+}

@@ -1,0 +1,480 @@
+//! `/handoffs/{handoffId}/chunks`: a handoff in pieces, in and out (specification §10.5).
+
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::State;
+use axum::http::{HeaderMap, header};
+use axum::response::sse::{Event as SseEvent, KeepAlive, Sse};
+use axum::response::{IntoResponse, Response};
+use futures_util::Stream;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use utoipa::{IntoParams, ToSchema};
+
+use super::Api;
+use super::auth::{AgentCaller, Caller, limited_to};
+use super::extract::{Id, JsonOrLines, Params, page_size, parse};
+use super::open;
+use super::problem::{BadBody, Busy, ChunksTaken, Problem, WarningView};
+use super::views::StreamView;
+use handoffd_broker::archive::ContentState;
+use handoffd_broker::directory::Principal;
+use handoffd_broker::intake::stream::ChunkAnswer;
+use handoffd_core::domain::failure::Code;
+use handoffd_core::domain::handoff::{Handoff, HandoffStatus};
+use handoffd_core::domain::ids::HandoffId;
+use handoffd_core::domain::stream::StreamStatus;
+use handoffd_core::evidence::commitment::hash_text;
+use handoffd_store::store::HandoffKey;
+use handoffd_store::store::streams::ChunkRow;
+
+/// How often a wait looks for what other brokers may have committed.
+const LOOK_AGAIN: Duration = Duration::from_millis(250);
+
+/// Silence on a stream before a comment is sent, so that nothing on the way takes it for dead.
+const HEARTBEAT: Duration = Duration::from_secs(15);
+
+/// Chunks read at once for Server-Sent Events.
+const STREAM_PAGE: i64 = 64;
+
+const ACCEL: header::HeaderName = header::HeaderName::from_static("x-accel-buffering");
+
+/// A chunk of a handoff's message.
+#[derive(ToSchema)]
+#[schema(rename_all = "camelCase")]
+pub struct ChunkBody {
+    /// Its number, from 1 without gaps.
+    pub seq: i64,
+    /// Items for arrays, and texts for texts, by the JSON pointer of what they are added to.
+    #[schema(nullable = false)]
+    pub append: Option<ChunkAppend>,
+    /// Values by their JSON pointers.
+    #[schema(nullable = false)]
+    pub set: Option<ChunkSet>,
+    /// The message is whole: the broker runs the whole gate over it.
+    #[schema(nullable = false)]
+    pub close: Option<bool>,
+    /// There will be no message: the task goes back to the sender's checkpoint.
+    #[schema(nullable = false)]
+    pub abort: Option<bool>,
+    /// Why it is aborted, in words.
+    #[schema(nullable = false)]
+    pub reason: Option<String>,
+    /// The handoff; needed with a signature.
+    #[schema(nullable = false)]
+    pub handoff_id: Option<String>,
+    /// As a message's: HMAC-SHA256 over the RFC 8785 form of the chunk without it.
+    #[schema(nullable = false)]
+    pub signature: Option<String>,
+}
+
+/// Items by the JSON pointer of the array or text that they are added to: free.
+#[derive(ToSchema)]
+pub struct ChunkAppend {}
+
+/// Values by JSON pointer: free.
+#[derive(ToSchema)]
+pub struct ChunkSet {}
+
+/// The answer to chunks.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ChunksView {
+    /// UUID of the handoff.
+    pub handoff_id: String,
+    /// Chunks that this request added.
+    pub taken: usize,
+    /// Chunks that were there already, with the same content.
+    pub replayed: usize,
+    /// The number of the next chunk.
+    pub expected_seq: i64,
+    /// Status of the handoff after these chunks.
+    #[schema(value_type = open::HandoffStatus)]
+    pub status: String,
+    /// Stream of the handoff after these chunks.
+    pub stream: StreamView,
+    /// What of the chunks does not hold in full.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<WarningView>,
+}
+
+/// Chunks under way of one request.
+#[derive(Debug, Default)]
+struct Progress {
+    taken: usize,
+    replayed: usize,
+    warnings: Vec<WarningView>,
+}
+
+/// Add chunks to a handoff whose message comes in pieces: one as JSON, many as NDJSON, in order. What stands before the first
+/// refused chunk is kept.
+#[utoipa::path(
+    post, path = "/handoffs/{handoffId}/chunks", tag = "handoffs", operation_id = "appendChunks",
+    params(("handoffId" = String, Path, description = "The handoff's UUID")),
+    request_body(
+        content(
+            (ChunkBody = "application/json"),
+            (ChunkBody = "application/x-ndjson"),
+        ),
+        description = "A chunk, or a line for each",
+    ),
+    responses(
+        (status = 200, description = "The chunks are committed", body = ChunksView),
+        (status = 401, description = "No valid key, or a wrong signature"),
+        (status = 403, description = "Not the sender's key"),
+        (status = 404, description = "No such handoff"),
+        (status = 409, description = "Not the next number (`expectedSeq`), a number with another content, or the stream has ended"),
+        BadBody,
+        (status = 422, description = "The gate refuses a chunk, or the message that it closes"),
+        Busy,
+    )
+)]
+pub(super) async fn append(
+    State(api): State<Api>,
+    caller: AgentCaller,
+    Id(id): Id<HandoffId>,
+    body: JsonOrLines,
+) -> Result<axum::Json<ChunksView>, Problem> {
+    let mut progress = Progress::default();
+    let mut handoff = None;
+    for (place, line) in body.documents().into_iter().enumerate() {
+        let line_number = body.lines.then_some(place + 1);
+        let stopped = |problem: Problem, handoff: Option<&Handoff>, progress: &Progress| Problem {
+            chunks: Some(Box::new(ChunksTaken {
+                expected_seq: handoff.map(expected),
+                taken: progress.taken,
+                line: line_number,
+            })),
+            ..problem
+        };
+        let document =
+            parse(line).await.map_err(|problem| stopped(problem, handoff.as_deref(), &progress))?;
+        let answered = api.intake.chunk(&caller.principal, &api.contents, id, document).await;
+        match answered {
+            Ok(ChunkAnswer::Taken { handoff: now, replayed, warnings }) => {
+                if replayed {
+                    api.intake.count_chunk("replayed");
+                    progress.replayed += 1;
+                } else {
+                    progress.taken += 1;
+                }
+                progress.warnings.extend(warnings.iter().map(WarningView::from));
+                handoff = Some(now);
+            }
+            Ok(ChunkAnswer::OutOfOrder { handoff: now, why }) => {
+                api.intake.count_chunk("out_of_order");
+                return Err(stopped(Problem::new(Code::Conflict, why), Some(&now), &progress));
+            }
+            Ok(ChunkAnswer::Refused { handoff: now, failures }) => {
+                return Err(stopped(Problem::refusal(failures, false), Some(&now), &progress));
+            }
+            Err(err) => return Err(stopped(err.into(), handoff.as_deref(), &progress)),
+        }
+    }
+    let Some(handoff) = handoff else {
+        return Err(Problem::invalid("send a chunk, or a line for each"));
+    };
+    Ok(axum::Json(ChunksView {
+        handoff_id: handoff.id.to_string(),
+        taken: progress.taken,
+        replayed: progress.replayed,
+        expected_seq: expected(&handoff),
+        status: handoff.status.as_str().to_owned(),
+        stream: handoff.stream.as_ref().map(StreamView::from).unwrap_or_default(),
+        warnings: progress.warnings,
+    }))
+}
+
+fn expected(handoff: &Handoff) -> i64 {
+    handoff.stream.as_ref().map_or(1, |stream| stream.seq + 1)
+}
+
+/// Which chunks.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct ChunkParams {
+    /// The first number; 1 unless said.
+    #[param(minimum = 1)]
+    from: Option<i64>,
+    /// Seconds to wait for a chunk when there is none, up to 60.
+    #[param(minimum = 0, maximum = 60)]
+    wait: Option<u64>,
+    /// Chunks a page, 1 to 500; 50 unless said.
+    #[param(minimum = 1, maximum = 500)]
+    limit: Option<i64>,
+}
+
+/// One number of a stream.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ChunkView {
+    /// Number of the chunk in its stream, from 1.
+    pub seq: i64,
+    /// When it was committed, RFC 3339.
+    pub committed_at: String,
+    /// `sha256:…`: the commitment in its record; absent of the broker's own end of a stream.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub commitment: Option<String>,
+    /// Items by the JSON pointer of what they are added to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<ChunkAppend>)]
+    pub append: Option<Value>,
+    /// Values by JSON pointer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<ChunkSet>)]
+    pub set: Option<Value>,
+    /// The message is whole: it passed the gate.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub close: bool,
+    /// There will be no message: stop.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub abort: bool,
+    /// Why it was aborted: a code.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// Its content was erased, or is past its time.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub gone: bool,
+}
+
+impl ChunkView {
+    fn of(row: &ChunkRow, content: Option<ContentState>) -> Self {
+        let gone = matches!(&content, Some(state) if !matches!(state, ContentState::Whole(_)));
+        let mut document: Value = match content {
+            Some(ContentState::Whole(bytes)) => serde_json::from_slice(&bytes).unwrap_or_default(),
+            _ => Value::Null,
+        };
+        let mut member = |name: &str| document.get_mut(name).map(Value::take);
+        // A close that was refused ends the stream, and changes nothing of what the receiver has.
+        let aborted = row.ends == Some(StreamStatus::Aborted);
+        Self {
+            seq: row.seq,
+            committed_at: row.created_at.rfc3339(),
+            commitment: row.commitment.map(|hash| hash_text(&hash)),
+            append: member("append").filter(|_| !aborted),
+            set: member("set").filter(|_| !aborted),
+            close: row.ends == Some(StreamStatus::Closed),
+            abort: aborted,
+            reason: row.reason.clone(),
+            gone,
+        }
+    }
+
+    const fn event(&self) -> &'static str {
+        if self.close {
+            "closed"
+        } else if self.abort {
+            "aborted"
+        } else {
+            "chunk"
+        }
+    }
+}
+
+/// A page of a stream.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ChunkPage {
+    /// UUID of the handoff.
+    pub handoff_id: String,
+    /// The chunks, in order.
+    pub items: Vec<ChunkView>,
+    /// Give it as `from` to go on.
+    pub next: i64,
+    /// The stream as it is now.
+    pub stream: StreamView,
+}
+
+/// Read the chunks of a handoff: a page as JSON, or, with `Accept: text/event-stream`, each as it comes as Server-Sent Events
+/// (`chunk`, then `closed` or `aborted`, after which the stream ends).
+#[utoipa::path(
+    get, path = "/handoffs/{handoffId}/chunks", tag = "handoffs", operation_id = "listChunks",
+    params(
+        ("handoffId" = String, Path, description = "The handoff's UUID"), ChunkParams,
+        ("Last-Event-ID" = Option<String>, Header, description = "Of Server-Sent Events: go on behind this number; browsers send it by themselves"),
+    ),
+    responses(
+        (status = 200, description = "The chunks; of Server-Sent Events `id` is the number and `data` the chunk", content(
+            (ChunkPage = "application/json"), (String = "text/event-stream"),
+        )),
+        (status = 400, description = "A malformed parameter"),
+        (status = 403, description = "A dead letter: its text reaches no agent"),
+        (status = 404, description = "No such handoff, or not the caller's"),
+        (status = 409, description = "The handoff's message came whole"),
+        Busy,
+    )
+)]
+pub(super) async fn list(
+    State(api): State<Api>,
+    Caller(principal): Caller,
+    Id(id): Id<HandoffId>,
+    Params(params): Params<ChunkParams>,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let limit = page_size(params.limit)?;
+    let from = params.from.unwrap_or(1);
+    if from < 1 {
+        return Err(Problem::invalid("from is a number from 1"));
+    }
+    let mut handoff = readable(&api, &principal, id).await?;
+    let key = (handoff.tenant.clone(), handoff.id);
+    let accepts = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok());
+    if accepts.is_some_and(|accepts| accepts.contains("text/event-stream")) {
+        return events(api, principal, key, from, &headers);
+    }
+    let wait = Duration::from_secs(params.wait.unwrap_or(0).min(60));
+    let deadline = tokio::time::Instant::now() + wait;
+    let mut watch = api.intake.ledger.watch_stream(key.clone());
+    loop {
+        let items = read(&api, &key, from - 1, limit).await?;
+        let over = !handoff.is_streaming();
+        let late = tokio::time::Instant::now() >= deadline || api.stopping.is_cancelled();
+        if !items.is_empty() || over || late {
+            handoff = readable(&api, &principal, id).await?;
+            let next = items.last().map_or(from, |last| last.seq + 1);
+            return Ok(axum::Json(ChunkPage {
+                handoff_id: id.to_string(),
+                items,
+                next,
+                stream: handoff.stream.as_ref().map(StreamView::from).unwrap_or_default(),
+            })
+            .into_response());
+        }
+        tokio::select! {
+            () = watch.changed() => {}
+            () = tokio::time::sleep(LOOK_AGAIN) => {}
+            () = tokio::time::sleep_until(deadline) => {}
+            () = api.stopping.cancelled() => {}
+        }
+        handoff = readable(&api, &principal, id).await?;
+    }
+}
+
+/// A handoff in pieces that the caller may read: its parties and people. A dead letter is for people alone.
+async fn readable(api: &Api, principal: &Principal, id: HandoffId) -> Result<Handoff, Problem> {
+    let handoff = super::handoffs::find(api, principal, id).await?;
+    if let Some(reader) = limited_to(principal) {
+        if handoff.source != reader && handoff.target != reader {
+            return Err(Problem::not_found("handoff"));
+        }
+        if handoff.status == HandoffStatus::DeadLettered {
+            let why = "the handoff is a dead letter: its text reaches no agent";
+            return Err(Problem::new(Code::Forbidden, why));
+        }
+    }
+    if handoff.stream.is_none() {
+        let why = "the handoff's message came whole: it has no stream";
+        return Err(Problem::new(Code::Conflict, why));
+    }
+    Ok(handoff)
+}
+
+async fn read(
+    api: &Api,
+    key: &HandoffKey,
+    after: i64,
+    limit: i64,
+) -> Result<Vec<ChunkView>, Problem> {
+    let chunks = api.contents.list_chunks(key, after, limit).await?;
+    if chunks.iter().any(|(_, state)| matches!(state, Some(ContentState::Unavailable(_)))) {
+        return Err(Problem::archive_away());
+    }
+    let now = api.now();
+    let view = |(row, content): (ChunkRow, Option<ContentState>)| {
+        let lag = now.since(row.created_at).as_secs_f64();
+        api.metrics.chunk_seconds.with_label_values(&["pull"]).observe(lag);
+        ChunkView::of(&row, content)
+    };
+    Ok(chunks.into_iter().map(view).collect())
+}
+
+fn events(
+    api: Api,
+    principal: Principal,
+    key: HandoffKey,
+    from: i64,
+    headers: &HeaderMap,
+) -> Result<Response, Problem> {
+    let after = match headers.get("last-event-id") {
+        None => from - 1,
+        Some(value) => {
+            let number = value.to_str().ok().and_then(|text| text.trim().parse::<i64>().ok());
+            number
+                .filter(|number| *number >= 0)
+                .ok_or_else(|| Problem::invalid("Last-Event-ID is no number of a stream"))?
+        }
+    };
+    let Ok(place) = Arc::clone(&api.streams).try_acquire_owned() else {
+        return Err(Problem::new(Code::Overloaded, "too many streams are open; try again"));
+    };
+    let reading = ChunkReading { api, principal, key, after, ready: VecDeque::new(), ended: false };
+    let sse = Sse::new(reading.events(place)).keep_alive(KeepAlive::new().interval(HEARTBEAT));
+    // A proxy that collects answers before it passes them on would defeat the purpose.
+    let headers = [(header::CACHE_CONTROL, "no-cache"), (ACCEL, "no")];
+    Ok((headers, sse).into_response())
+}
+
+/// Chunks as Server-Sent Events, under way.
+struct ChunkReading {
+    api: Api,
+    principal: Principal,
+    key: HandoffKey,
+    after: i64,
+    ready: VecDeque<SseEvent>,
+    ended: bool,
+}
+
+impl ChunkReading {
+    /// Ends with the stream of the handoff; or when the broker stops, or the store fails: the client comes again with the
+    /// last id.
+    fn events(
+        self,
+        place: tokio::sync::OwnedSemaphorePermit,
+    ) -> impl Stream<Item = Result<SseEvent, Infallible>> {
+        futures_util::stream::unfold((self, place), |(mut reading, place)| async move {
+            let event = reading.next().await?;
+            Some((Ok(event), (reading, place)))
+        })
+    }
+
+    async fn next(&mut self) -> Option<SseEvent> {
+        let api = self.api.clone();
+        let mut watch = api.intake.ledger.watch_stream(self.key.clone());
+        loop {
+            if let Some(event) = self.ready.pop_front() {
+                return Some(event);
+            }
+            if self.ended || api.stopping.is_cancelled() {
+                return None;
+            }
+            self.fill().await.ok()?;
+            if self.ready.is_empty() && !self.ended {
+                tokio::select! {
+                    () = watch.changed() => {}
+                    () = tokio::time::sleep(LOOK_AGAIN) => {}
+                    () = api.stopping.cancelled() => {}
+                }
+            }
+        }
+    }
+
+    async fn fill(&mut self) -> Result<(), Problem> {
+        // The right to read may have ended meanwhile. Asked before: an end that is committed in between is read next time.
+        let handoff = readable(&self.api, &self.principal, self.key.1).await?;
+        let items = read(&self.api, &self.key, self.after, STREAM_PAGE).await?;
+        let open = handoff.is_streaming();
+        self.ended = items.is_empty() && !open;
+        for item in items {
+            self.after = item.seq;
+            self.ended |= item.close || item.abort;
+            let data = serde_json::to_string(&item).unwrap_or_default();
+            let event = SseEvent::default().id(item.seq.to_string()).event(item.event()).data(data);
+            self.ready.push_back(event);
+        }
+        Ok(())
+    }
+}
