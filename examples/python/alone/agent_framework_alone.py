@@ -1,0 +1,14 @@
+import asyncio
+
+from agent_framework import Agent
+from agent_framework.openai import OpenAIChatClient
+
+legal = Agent(client=OpenAIChatClient(), name="legal", instructions="Review clauses.")
+
+
+async def main() -> None:
+    intake = Agent(client=OpenAIChatClient(), name="intake", instructions="Route to legal.", tools=[legal.as_tool()])
+    print((await intake.run("Is clause 4.2 safe?")).text)
+
+
+asyncio.run(main())

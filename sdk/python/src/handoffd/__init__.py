@@ -1,0 +1,75 @@
+"""handoffd: structured, durable, audited handoffs between agents.
+
+    from handoffd import Client, Worker
+
+`Client` and `AsyncClient` speak to a broker, `build_handoff_message` and `validate_handoff_message` work without one, `Worker`
+takes handoffs, `verify_webhook` and `verify_receipt` check what a broker says.
+"""
+
+from . import errors, models
+from ._async.client import AsyncClient
+from ._sent import Sent
+from ._sync.client import Client
+from ._version import __version__
+from ._wire import UNSET, RetryPolicy
+from .building import AgentState, build_handoff_message, derived_execution_id, derived_id
+from .canonical import sign_message
+from .errors import (
+    AnswerError,
+    Fail,
+    Failure,
+    HandoffdError,
+    HandoffEndedBadly,
+    LeaseLost,
+    ProblemError,
+    Reject,
+    SignatureError,
+    TransportError,
+    WaitTimeout,
+)
+from .measuring import Measurement, estimate_tokens, measure_message
+from .receipts import VerifiedReceipt, verify_receipt
+from .validation import InvalidMessage, ValidationResult, validate_handoff_message
+from .webhooks import Delivery, verify_webhook
+from .worker import AsyncHandoff, Completed, Handoff, Worker
+
+__all__ = [
+    "UNSET",
+    "AgentState",
+    "AnswerError",
+    "AsyncClient",
+    "AsyncHandoff",
+    "Client",
+    "Completed",
+    "Delivery",
+    "Fail",
+    "Failure",
+    "Handoff",
+    "HandoffEndedBadly",
+    "HandoffdError",
+    "InvalidMessage",
+    "LeaseLost",
+    "Measurement",
+    "ProblemError",
+    "Reject",
+    "RetryPolicy",
+    "Sent",
+    "SignatureError",
+    "TransportError",
+    "ValidationResult",
+    "VerifiedReceipt",
+    "WaitTimeout",
+    "Worker",
+    "__version__",
+    "build_handoff_message",
+    "derived_execution_id",
+    "derived_id",
+    "errors",
+    "estimate_tokens",
+    "measure_message",
+    "models",
+    "sign_message",
+    "validate_handoff_message",
+    "verify_receipt",
+    "verify_webhook",
+]

@@ -1,0 +1,465 @@
+"""The client: one broker, one key."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from typing import Any
+
+import httpx2
+
+from .. import models
+from .._pause import async_sleep
+from .._sent import (
+    DEFAULT_URL,
+    FINAL,
+    HELD_S,
+    SENT_BEFORE,
+    Sent,
+    is_own,
+    local_admin_key,
+    sent_before,
+    sent_of,
+    setting,
+)
+from .._wire import Lines, Request, RetryPolicy, _bytes, _model, _text, _unexpected, quoted, refusal
+from ..building import AgentState, build_handoff_message, target_of
+from ..errors import HandoffdError, HandoffEndedBadly, NotFoundError, TransportError, WaitTimeout
+from . import services
+from .transport import AsyncTransport
+
+
+class Handoffs(services.Handoffs):
+    """Handoffs: submitting, waiting, reading, verdicts, the inbox."""
+
+    async def submit(
+        self,
+        message: Mapping[str, Any],
+        *,
+        wait: float | None = None,
+        idempotency_key: str | None = None,
+    ) -> Sent:
+        """Submits a message: the gate, one commit, then delivery.
+
+        A message whose `handoffId` the broker has already, from the same agent on the same task, counts as sent: the step was
+        done before. Sent again with another body it is not changed.
+
+        Args:
+            message: The message, as `build_handoff_message` makes it.
+            wait: Seconds, 60 at most, for which the broker holds the answer for the receiver's verdict.
+            idempotency_key: Makes a repeated submission safe whatever its ids.
+
+        Raises:
+            ProblemError: By code, with all `failures` of the gate: `SchemaInvalidError`, `ForbiddenError`,
+                `IncompleteContextError`, `BudgetExhaustedError`, `SafetyViolationError`, ...
+            TransportError: The broker did not answer; submit the same message again.
+        """
+        headers = {"idempotency-key": idempotency_key} if idempotency_key else {}
+        if wait:
+            headers["prefer"] = f"wait={max(1, round(wait))}"
+        try:
+            response = await self._transport.call("POST", "/handoffs", body=message, headers=headers, repeatable=True, wait=wait)
+        except SENT_BEFORE as refused:
+            try:
+                known = await self.get(message["handoffId"])
+            except NotFoundError:
+                raise refused from None
+            if not is_own(message, known):
+                raise
+            return sent_before(message, known)
+        answer = _model(models.SubmittedView, response)
+        return sent_of(message, answer, replayed=response.headers.get("idempotency-replayed") == "true")
+
+    async def wait_ended(self, handoff_id: str, *, timeout: float | None = None, follow: bool = True) -> models.HandoffView:
+        """Waits until a handoff has ended, and returns it with its `result`.
+
+        Args:
+            handoff_id: The handoff.
+            timeout: Seconds; without, for as long as it takes.
+            follow: Go on with the handoff that stands in its place, where the broker gave the message to another agent.
+
+        Raises:
+            WaitTimeout: It has not ended in that time.
+            NotFoundError: No such handoff, or not the caller's.
+            TransportError: The broker did not answer.
+        """
+        end = None if timeout is None else time.monotonic() + timeout
+        while True:
+            left = HELD_S if end is None else max(0.0, end - time.monotonic())
+            held = int(min(left, HELD_S))
+            handoff = await self.get(handoff_id, wait=held or None, until="ended" if held else None)
+            if handoff.status in FINAL:
+                if not follow or handoff.successor_id is None:
+                    return handoff
+                handoff_id = handoff.successor_id
+            elif end is not None and time.monotonic() >= end:
+                raise WaitTimeout(handoff_id, handoff.status, timeout or 0)
+            elif not held:
+                await async_sleep(min(left, 0.1))
+
+    async def prompt(self, handoff_id: str, *, turns: int | None = None) -> str:
+        """The handoff's context as one text, between marks that its content cannot forge.
+
+        Args:
+            handoff_id: The handoff.
+            turns: Turns of the conversation to show, counted from the end; 5 unless said.
+
+        Raises:
+            ForbiddenError: A dead letter.
+            NotFoundError: No such handoff, not the caller's, or its message is gone.
+        """
+        path = f"/handoffs/{quoted(handoff_id)}/prompt"
+        return _text(await self._transport.call("GET", path, query={"turns": turns}))
+
+    async def result_prompt(self, handoff_id: str) -> str:
+        """What the receiver said when it completed the handoff, as one text for a model's user turn, by the rules of `prompt`.
+
+        Args:
+            handoff_id: The handoff.
+
+        Raises:
+            ConflictError: The handoff is not completed.
+            NotFoundError: No such handoff, not the caller's, or it has no result (any more).
+        """
+        return _text(await self._transport.call("GET", f"/handoffs/{quoted(handoff_id)}/result/prompt"))
+
+    async def question_prompt(self, handoff_id: str) -> str:
+        """The receiver's last question, with its answer where there is one, as one text for a model's user turn, by the rules of
+        `prompt`.
+
+        Args:
+            handoff_id: The handoff.
+
+        Raises:
+            NotFoundError: No such handoff, not the caller's, or its receiver asked nothing.
+        """
+        return _text(await self._transport.call("GET", f"/handoffs/{quoted(handoff_id)}/question/prompt"))
+
+    async def append_chunks(self, handoff_id: str, chunks: Sequence[Mapping[str, Any]]) -> models.ChunksView:
+        """Adds chunks to a handoff whose message comes in pieces (`stream: {"open": true}`), in order.
+
+        Those before the first that is refused are kept. The same chunks again do nothing.
+
+        Args:
+            handoff_id: The handoff.
+            chunks: `{seq, append, set}` each, numbered from 1 without gaps; the last may have `close` or `abort`.
+
+        Raises:
+            ConflictError: A gap, another content under a number, or the stream has ended; `problem["expectedSeq"]` comes next.
+            ProblemError: The gate refuses a chunk; `problem["line"]` is its line, `problem["taken"]` how many were kept.
+        """
+        path = f"/handoffs/{quoted(handoff_id)}/chunks"
+        return _model(models.ChunksView, await self._transport.call("POST", path, body=Lines(chunks), repeatable=True))
+
+    async def read_chunks(self, handoff_id: str, *, after: int = 0, wait: int = 30) -> AsyncGenerator[models.ChunkView, None]:
+        """The chunks of a handoff whose message comes in pieces, in order, as they come; ends with the stream. The last one has
+        `close`, or `abort`.
+
+        Args:
+            handoff_id: The handoff.
+            after: The last number that was read.
+            wait: Seconds for which one request waits, 60 at most.
+
+        Raises:
+            ConflictError: The handoff's message came whole.
+            NotFoundError: No such handoff, or not the caller's.
+        """
+        next_ = after + 1
+        while True:
+            page = await self.chunks(handoff_id, from_=next_, wait=wait)
+            for one in page.items:
+                yield one
+            next_ = page.next
+            if not page.items and not page.stream.open:
+                return
+
+    async def prompt_messages(self, handoff_id: str, *, turns: int | None = None) -> models.PromptView:
+        """The same as turns for a chat API: one user turn, with its segments' origins. Arguments and errors as there."""
+        path = f"/handoffs/{quoted(handoff_id)}/prompt"
+        query = {"format": "messages", "turns": turns}
+        return _model(models.PromptView, await self._transport.call("GET", path, query=query))
+
+
+class Tasks(services.Tasks):
+    """Tasks: state, cost, checkpoints, trace, blame."""
+
+    async def trace(self, task_id: str) -> models.TraceView:
+        """Everything that happened on a task: handoffs, records, cost, verification.
+
+        Raises:
+            NotFoundError: No such task, or not the caller's.
+        """
+        return _model(models.TraceView, await self._transport.call("GET", f"/tasks/{quoted(task_id)}/trace"))
+
+    async def bundle(self, task_id: str, *, include_personal: bool | None = None) -> bytes:
+        """The regulator's bundle of a task: a zip that `handoffd verify` checks offline.
+
+        Args:
+            task_id: The task.
+            include_personal: Put personal data into it; for operators and admins.
+
+        Raises:
+            ForbiddenError: Agents get no bundle, auditors no personal data.
+            NotFoundError: No such task.
+        """
+        query = {"format": "bundle", "includePersonal": include_personal}
+        return _bytes(await self._transport.call("GET", f"/tasks/{quoted(task_id)}/trace", query=query))
+
+    async def watch(self, task_id: str, *, after: str | None = None) -> AsyncGenerator[dict[str, Any], None]:
+        """The task's events so far, then each as it happens, for as long as the broker keeps the stream open.
+
+        Args:
+            task_id: The task.
+            after: The `cursor` of the last event seen.
+
+        Raises:
+            NotFoundError: No such task, or not the caller's.
+            TransportError: The stream broke; go on with `after`.
+        """
+        headers = {**self._transport.headers, "accept": "text/event-stream"}
+        if after:
+            headers["last-event-id"] = after
+        request = Request("GET", f"/tasks/{quoted(task_id)}/events", headers=headers, wait=HELD_S)
+        url = self._transport.base_url + request.path
+        try:
+            async with self._transport.http.stream("GET", url, **request.arguments(30.0)) as response:
+                if response.status_code >= 400:
+                    await response.aread()
+                    raise refusal(response)
+                if not response.headers.get("content-type", "").startswith("text/event-stream"):
+                    raise _unexpected(response, "it is no stream of events")
+                data: list[str] = []
+                async for line in response.aiter_lines():
+                    if line.startswith("data:"):
+                        data.append(line[5:].removeprefix(" "))
+                    elif not line and data:
+                        yield json.loads("\n".join(data))
+                        data = []
+        except httpx2.TransportError as error:
+            raise TransportError(f"GET {url}: {error}", sent=True) from error
+
+
+class AsyncClient:
+    """One broker, one key: a service a resource, and `hand_off`.
+
+    Args:
+        url: The broker; `HANDOFFD_URL`, else `http://127.0.0.1:8080`.
+        api_key: The key; `HANDOFFD_API_KEY`.
+        agent_id: The agent of that key, for `hand_off` and workers; `HANDOFFD_AGENT_ID`.
+        agent_version: Its semantic version.
+        signing_secret: Signs each message that `hand_off` builds (`hss_…`); `HANDOFFD_SIGNING_SECRET`.
+        timeout: Seconds for one attempt, beside what the broker holds an answer for.
+        retries: When a request is sent again.
+        http: An own `httpx2` client, which stays the caller's to close.
+
+    Raises:
+        ValueError: The URL is no `http://` or `https://` URL, or the key cannot be in a header.
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        api_key: str | None = None,
+        *,
+        agent_id: str | None = None,
+        agent_version: str = "1.0.0",
+        signing_secret: str | None = None,
+        timeout: float = 30.0,
+        retries: RetryPolicy | None = None,
+        http: httpx2.AsyncClient | None = None,
+    ) -> None:
+        base = setting(url, "HANDOFFD_URL", DEFAULT_URL) or DEFAULT_URL
+        key = setting(api_key, "HANDOFFD_API_KEY")
+        self.agent_id = setting(agent_id, "HANDOFFD_AGENT_ID")
+        self.agent_version = agent_version
+        self.signing_secret = setting(signing_secret, "HANDOFFD_SIGNING_SECRET")
+        self.url, self.api_key = base, key
+        self.timeout, self.retries = timeout, retries or RetryPolicy()
+        self._transport = AsyncTransport(base, key, timeout=timeout, retries=self.retries, http=http)
+        self.agents = services.Agents(self._transport)
+        self.allowlist = services.Allowlist(self._transport)
+        self.audit = services.Audit(self._transport)
+        self.caps = services.Caps(self._transport)
+        self.contracts = services.Contracts(self._transport)
+        self.data_subjects = services.DataSubjects(self._transport)
+        self.dead_letters = services.DeadLetters(self._transport)
+        self.escalations = services.Escalations(self._transport)
+        self.events = services.Events(self._transport)
+        self.handoffs = Handoffs(self._transport)
+        self.keys = services.Keys(self._transport)
+        self.legal_holds = services.LegalHolds(self._transport)
+        self.schemas = services.Schemas(self._transport)
+        self.service = services.Service(self._transport)
+        self.subscriptions = services.Subscriptions(self._transport)
+        self.tasks = Tasks(self._transport)
+
+    @classmethod
+    def local(cls, url: str | None = None, *, data_dir: str | os.PathLike[str] = "handoffd-data") -> AsyncClient:
+        """The admin's client of a broker that `handoffd serve` started in this folder.
+
+        Args:
+            url: The broker, as for the class.
+            data_dir: Its data directory, with `admin.key`.
+
+        Raises:
+            HandoffdError: There is no key.
+        """
+        return cls(url, local_admin_key(data_dir))
+
+    async def aclose(self) -> None:
+        """Closes the connections."""
+        await self._transport.aclose()
+
+    async def __aenter__(self) -> AsyncClient:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    async def enroll(self, agent_id: str, **spec: Any) -> AsyncClient:
+        """Registers an agent where it is missing, makes a key for it, and returns its client. For operators.
+
+        Meant for development and tests: each call makes one more key. In production keys are made once and kept.
+
+        Args:
+            agent_id: The agent.
+            spec: Its fields, as for `agents.create`; those of a registered agent are changed to them.
+
+        Raises:
+            ForbiddenError: Not an operator's key.
+        """
+        try:
+            agent: models.AgentView = await self.agents.get(agent_id)
+            if spec:
+                agent = await self.agents.update(agent_id, **spec)
+        except NotFoundError:
+            agent = await self.agents.create(agent_id=agent_id, **spec)
+        key = await self.keys.create(role="agent", agent_id=agent_id, label="handoffd SDK")
+        return AsyncClient(
+            self.url,
+            key.api_key,
+            agent_id=agent_id,
+            agent_version=agent.agent_version,
+            timeout=self.timeout,
+            retries=self.retries,
+        )
+
+    async def hand_off(
+        self,
+        target: str | Mapping[str, Any],
+        task: str,
+        constraints: Sequence[str] | Mapping[str, Any] = (),
+        *,
+        wait: float | None = None,
+        window_tokens: int | None = None,
+        **state: Any,
+    ) -> Sent:
+        """Builds a message and submits it.
+
+        Args:
+            target: An agent's id, `type:<agentType>`, `capability:<name>`, or `toAgent` itself.
+            task: What the receiver is to do.
+            constraints: `key:value` texts, or a mapping of them.
+            wait: Seconds, 60 at most, for which the broker holds the answer for the receiver's verdict.
+            window_tokens: The receiver's context window, in tokens: older turns are left out above 80 % of it.
+            state: Further fields of `AgentState`.
+
+        Raises:
+            HandoffdError: The client has no `agent_id`.
+            ProblemError: As for `handoffs.submit`.
+            TransportError: The broker did not answer.
+        """
+        if self.agent_id is None:
+            raise HandoffdError("hand_off needs the client's agent_id")
+        given = AgentState(**{"agent_id": self.agent_id, "agent_version": self.agent_version, "task": task, **state})
+        message = build_handoff_message(
+            given, target, constraints, window_tokens=window_tokens, signing_secret=self.signing_secret
+        )
+        return await self.handoffs.submit(message, wait=wait)
+
+    async def hand_off_to_many(
+        self,
+        targets: Sequence[str | Mapping[str, Any]],
+        task: str,
+        constraints: Sequence[str] | Mapping[str, Any] = (),
+        *,
+        join: str = "all",
+        on_reject: str | None = None,
+        **arguments: Any,
+    ) -> Sent:
+        """Hands one message to several receivers: one commit, a handoff for each, and a group that gathers their results.
+
+        Args:
+            targets: 1 to 100, each as for `hand_off`.
+            task: What each of them is to do.
+            constraints: `key:value` texts, or a mapping of them.
+            join: How many are needed: `all`, `any`, `quorum:N`.
+            on_reject: `rollback` or `drop`; without it `rollback` for `all`, else `drop`.
+            arguments: As for `hand_off`.
+
+        Returns:
+            The group, as a handoff: `handoffs.wait_ended(sent.handoff_id)` has the results in the order of `targets`.
+
+        Raises:
+            ProblemError: As for `handoffs.submit`; one receiver that cannot have the message refuses the whole list.
+        """
+        receivers = [target_of(one) for one in targets]
+        if not receivers:
+            raise HandoffdError("hand_off_to_many needs a target")
+        members: dict[str, Any] = {"receiverList": receivers, "join": join, **(arguments.pop("fields", None) or {})}
+        if on_reject is not None:
+            members["onReject"] = on_reject
+        return await self.hand_off(receivers[0], task, constraints, fields=members, **arguments)
+
+    async def hand_off_and_wait(
+        self,
+        target: str | Mapping[str, Any],
+        task: str,
+        constraints: Sequence[str] | Mapping[str, Any] = (),
+        *,
+        timeout: float | None = None,
+        **arguments: Any,
+    ) -> models.HandoffView:
+        """Hands off and waits for the end.
+
+        Args:
+            target: As for `hand_off`.
+            task: What the receiver is to do.
+            constraints: `key:value` texts, or a mapping of them.
+            timeout: Seconds; without, for as long as it takes.
+            arguments: As for `hand_off`.
+
+        Returns:
+            The completed handoff, with its `result`.
+
+        Raises:
+            HandoffEndedBadly: It was rejected, failed, expired, dead-lettered or cancelled.
+            WaitTimeout: It has not ended in that time; it goes on.
+            ProblemError: As for `handoffs.submit`.
+        """
+        sent = await self.hand_off(target, task, constraints, **arguments)
+        ended = await self.handoffs.wait_ended(sent.handoff_id, timeout=timeout)
+        if ended.status != "COMPLETED":
+            raise HandoffEndedBadly(ended.handoff_id, ended.status, ended.reason)
+        return ended
+
+    async def restore(self, task_id: str, execution_id: str, *, seq: int | None = None) -> dict[str, Any] | None:
+        """The last checkpoint of a run, or an earlier one; `None` where there is none.
+
+        Args:
+            task_id: The task.
+            execution_id: The run.
+            seq: The checkpoint's number, from 1.
+
+        Raises:
+            ForbiddenError: Another agent's run.
+        """
+        try:
+            return (await self.tasks.checkpoint(task_id, execution_id, seq=seq)).state
+        except NotFoundError:
+            return None
+
+
+__all__ = ["AsyncClient", "Handoffs", "Tasks"]

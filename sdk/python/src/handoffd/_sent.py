@@ -1,0 +1,112 @@
+"""What both clients share: settings from the environment, the answer to a submission, states."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from . import models
+from .errors import (
+    BudgetExhaustedError,
+    BudgetMismatchError,
+    ConflictError,
+    HandoffdError,
+    LineageMismatchError,
+    LoopDetectedError,
+)
+
+DEFAULT_URL: Final = "http://127.0.0.1:8080"
+FINAL: Final = frozenset({"COMPLETED", "REJECTED", "EXPIRED", "FAILED", "DEAD_LETTERED", "CANCELED", "NO_OP"})
+"""States after which a handoff changes no more by itself."""
+SENT_BEFORE: Final = (
+    ConflictError,
+    BudgetExhaustedError,
+    BudgetMismatchError,
+    LineageMismatchError,
+    LoopDetectedError,
+)
+"""Refusals that a handoff which is committed already meets when it is sent again: its id is taken, its money is set aside."""
+HELD_S: Final = 30
+"""Seconds for which one request waits at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """A committed handoff."""
+
+    handoff_id: str
+    task_id: str
+    execution_id: str
+    """The sender's run, under which its checkpoint is stored."""
+    status: str
+    """`PENDING`, or what was waited for."""
+    replayed: bool = False
+    """Whether the broker had it already: the same step was done before."""
+    reason: str | None = None
+    """Why it ended badly, if it did while waited for."""
+    successor_id: str | None = None
+    """The handoff that stands in its place, if one does."""
+    receipt: models.Receipt | None = None
+    """Proof that its record is in the log; keep it, and check it with `verify_receipt`."""
+    warnings: Sequence[models.WarningView] = field(default=())
+    """What of the message does not hold in full."""
+
+
+def sent_of(message: Mapping[str, Any], answer: models.SubmittedView, *, replayed: bool) -> Sent:
+    """The answer to a submission."""
+    return Sent(
+        answer.handoff_id,
+        answer.task_id,
+        message["fromAgent"]["executionId"],
+        answer.status,
+        replayed,
+        answer.reason,
+        answer.successor_id,
+        answer.receipt,
+        tuple(answer.warnings or ()),
+    )
+
+
+def is_own(message: Mapping[str, Any], handoff: models.HandoffView) -> bool:
+    """Whether the broker's handoff is the one that this message stands for: the same id, sender and task."""
+    return (
+        handoff.handoff_id.lower() == str(message["handoffId"]).lower()
+        and handoff.task_id.lower() == str(message["taskId"]).lower()
+        and handoff.from_agent.agent_id == message["fromAgent"]["agentId"]
+    )
+
+
+def sent_before(message: Mapping[str, Any], handoff: models.HandoffView) -> Sent:
+    """The same for a handoff that the broker has already."""
+    return Sent(
+        handoff.handoff_id,
+        handoff.task_id,
+        handoff.from_agent.execution_id or message["fromAgent"]["executionId"],
+        handoff.status,
+        True,
+        handoff.reason,
+        handoff.successor_id,
+        handoff.receipt,
+        tuple(handoff.warnings or ()),
+    )
+
+
+def setting(given: str | None, variable: str, default: str | None = None) -> str | None:
+    """An argument, else the environment's variable."""
+    return given if given is not None else os.environ.get(variable, default)
+
+
+def local_admin_key(data_dir: str | os.PathLike[str]) -> str:
+    """The first admin key, which a broker without settings writes to its data directory.
+
+    Raises:
+        HandoffdError: There is no such file.
+    """
+    path = Path(data_dir) / "admin.key"
+    try:
+        return path.read_text().strip()
+    except OSError as error:
+        raise HandoffdError(f"no admin key at {path}: is `handoffd serve` running here? ({error})") from None

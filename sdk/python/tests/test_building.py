@@ -1,0 +1,190 @@
+"""The builder, the measuring, the canonical form: pure."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+import rfc8785
+from broker import REPOSITORY
+
+from handoffd import (
+    AgentState,
+    build_handoff_message,
+    canonical,
+    derived_execution_id,
+    derived_id,
+    estimate_tokens,
+    measure_message,
+    sign_message,
+    validate_handoff_message,
+)
+
+STATE = {"agent_id": "intake", "task": "Check clause 4.2"}
+
+
+def test_two_fields_are_enough_for_a_valid_message() -> None:
+    message = build_handoff_message(STATE, "legal")
+    assert validate_handoff_message(message)
+    assert message["toAgent"] == {"agentId": "legal"} and message["schemaVersion"] == "2.2"
+    # Nothing was done yet, and the message says so; what is to be done is what remains.
+    assert message["taskDescription"] == "INITIAL" and message["completedSubtasks"] == []
+    assert message["remainingSubtasks"] == [{"subtaskId": "task", "description": "Check clause 4.2"}]
+    assert message["taskSummary"] == "Check clause 4.2"
+
+
+@pytest.mark.parametrize(
+    ("target", "expected"),
+    [
+        ("legal", {"agentId": "legal"}),
+        ("type:reviewer", {"agentType": "reviewer", "agentVersion": "*"}),
+        ("capability:scoring", {"capability": "scoring"}),
+        ({"agentType": "reviewer", "agentVersion": "^2"}, {"agentType": "reviewer", "agentVersion": "^2"}),
+        ("a:b", {"agentId": "a:b"}),
+    ],
+)
+def test_targets(target: object, expected: object) -> None:
+    message = build_handoff_message(STATE, target)  # type: ignore[arg-type]
+    assert message["toAgent"] == expected and validate_handoff_message(message)
+
+
+def test_what_is_missing_in_lists_is_filled_in() -> None:
+    message = build_handoff_message(
+        AgentState(
+            agent_id="intake",
+            task="Score it",
+            completed=["Read it", {"subtaskId": "x", "result": 7, "note": None}],
+            remaining=["Score it"],
+            history=[
+                "Hello",
+                {"role": "assistant", "content": None, "tool_calls": [{"id": "c1"}]},
+                {"tool_call_id": "c1", "content": 5},
+            ],
+            tool_calls=[{"tool": "search", "input": {"q": "x"}, "output": "found " * 40}],
+            context=["clause text"],
+            state={"kept": None},
+        ),
+        "legal",
+        {"tone": "formal", "budgetUSD": "2.50"},
+    )
+    assert validate_handoff_message(message), validate_handoff_message(message).details
+    assert message["taskDescription"] == "Score it"
+    assert [one["result"] for one in message["completedSubtasks"]] == [{}, {"value": 7}]
+    assert "note" not in message["completedSubtasks"][1]
+    assert message["currentState"] == {"kept": None}, "content keeps its nulls"
+    assert message["conversationHistoryVerbatim"][1] == {"role": "assistant", "content": {"tool_calls": [{"id": "c1"}]}}
+    assert message["conversationHistoryVerbatim"][2]["role"] == "tool"
+    assert re.fullmatch("sha256:[0-9a-f]{64}", message["toolCallHistory"][0]["inputHash"])
+    assert 40 <= message["toolCallHistory"][0]["outputTokens"] <= 160
+    assert message["constraints"] == ["tone:formal", "budgetUSD:2.50"]
+
+
+def test_null_members_are_left_out_and_the_parent_is_not() -> None:
+    message = build_handoff_message({**STATE, "fields": {"reason": None, "priority": "high"}}, "legal")
+    assert "reason" not in message and "checkpoint" not in message and message["priority"] == "high"
+    assert message["parentHandoffId"] is None
+
+
+def test_a_repeated_step_has_the_same_ids_and_another_has_others() -> None:
+    def ids(**more: str) -> tuple[str, ...]:
+        message = build_handoff_message({**STATE, **more}, "legal")
+        assert validate_handoff_message(message)
+        return message["taskId"], message["handoffId"], message["fromAgent"]["executionId"]
+
+    assert ids(run="r", step="s") == ids(run="r", step="s")
+    assert ids(run="r", step="s")[0] == ids(run="r", step="t")[0]
+    assert ids(run="r", step="s")[1] != ids(run="r", step="t")[1]
+    assert ids(step="s") == ids(step="s") != ids(step="t")
+    assert ids(agent_id="other", run="r", step="s") != ids(run="r", step="s")
+    assert not set(ids()) & set(ids())
+    assert derived_id("a", "b") != derived_id("ab") and derived_execution_id("a")[14] == "4"
+
+
+def test_the_last_fifty_turns_travel_and_the_message_says_so() -> None:
+    history = [f"turn {n}" for n in range(73)]
+    tools = {"cached_results": {"a": 1}, "active_calls": ["c"]}
+    message = build_handoff_message({**STATE, "history": history, "tool_state": tools}, "legal")
+    assert [turn["content"] for turn in message["conversationHistoryVerbatim"]] == history[-50:]
+    assert message["metadata"] == {"original_history_length": 73, "trimmed": True}
+    assert message["historyStrategy"] == "last_k" and message["toolState"] == {"active_calls": ["c"]}
+    whole = build_handoff_message({**STATE, "history": history[:50], "tool_state": tools}, "legal")
+    assert "metadata" not in whole and whole["toolState"] == tools
+
+
+def test_a_message_is_cut_to_the_receivers_window() -> None:
+    history = ["word " * 200 for _ in range(40)]
+    message = build_handoff_message({**STATE, "history": history}, "legal", window_tokens=4000)
+    kept = len(message["conversationHistoryVerbatim"])
+    assert 0 < kept < 40 and not measure_message(message).over(4000)
+    more = {
+        **message,
+        "conversationHistoryVerbatim": [*message["conversationHistoryVerbatim"], *message["conversationHistoryVerbatim"][:2]],
+    }
+    assert measure_message(more).over(4000), "no more was cut than had to be"
+    assert message["metadata"]["original_history_length"] == 40
+
+
+def test_unknown_fields_are_refused() -> None:
+    with pytest.raises(TypeError):
+        build_handoff_message({**STATE, "tsk": "x"}, "legal")
+
+
+def test_the_trace_of_opentelemetry_is_carried() -> None:
+    from opentelemetry.sdk.trace import TracerProvider
+
+    with TracerProvider().get_tracer("test").start_as_current_span("step") as span:
+        message = build_handoff_message(STATE, "legal")
+        assert message["traceparent"].split("-")[1] == f"{span.get_span_context().trace_id:032x}"
+    assert build_handoff_message(STATE, "legal")["traceparent"] != message["traceparent"]
+
+
+def test_estimates_are_the_brokers() -> None:
+    # By the broker's table: sixty-fourths of a token by byte.
+    assert estimate_tokens("") == 0
+    assert estimate_tokens("hello world") == -(-(10 * 14 + 2) // 64)
+    assert estimate_tokens("審査") == -(-(2 * 62) // 64)
+    assert estimate_tokens('{"a_b":12}') == -(-(2 * 14 + 36 + 5 * 24 + 2 * 28) // 64)
+
+
+@pytest.mark.parametrize("name", sorted(p.name for p in (REPOSITORY / "tests/vectors/jcs/input").glob("*.json")))
+def test_the_canonical_form_is_that_of_the_published_vectors(name: str) -> None:
+    folder = REPOSITORY / "tests" / "vectors" / "jcs"
+    value = json.loads((folder / "input" / name).read_text())
+    assert canonical.encode(value) == (folder / "output" / name).read_bytes().rstrip(b"\n")
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        0.0,
+        -0.0,
+        1.0,
+        1e21,
+        1e20,
+        123456789012345680000.0,
+        1e-6,
+        1e-7,
+        5e-324,
+        1.7976931348623157e308,
+        0.1,
+        -1.5e-9,
+        333333333.33333329,
+    ],
+)
+def test_numbers_are_written_as_another_library_writes_them(value: float) -> None:
+    assert canonical.encode(value) == rfc8785.dumps(value)
+
+
+def test_the_signature_is_that_of_the_documented_example() -> None:
+    message = {
+        "taskId": "7d9e0f1a-2b3c-4d5e-8f60-718293a4b5c6",
+        "schemaVersion": "2.1",
+        "costTracking": {"costSpentSoFarUSD": 0.10, "costBudgetRemainingUSD": 3.0e-1},
+        "taskDescription": "Score §4.2",
+    }
+    signed = sign_message(message, "hss_only-for-this-page")
+    page = (REPOSITORY / "docs" / "signing.md").read_text()
+    assert signed["signature"] in page
+    assert canonical.is_signed(signed, "hss_only-for-this-page")
+    assert not canonical.is_signed({**signed, "taskId": "x"}, "hss_only-for-this-page")

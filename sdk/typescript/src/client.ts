@@ -1,0 +1,230 @@
+import {
+  type AgentState,
+  type BuildOptions,
+  buildHandoffMessage,
+  type Constraints,
+  type Target,
+  toTarget,
+} from "./build.js";
+import { HandoffdError, HandoffEndedBadlyError, NotFoundError } from "./errors.js";
+import {
+  Agents,
+  Allowlist,
+  Audit,
+  Caps,
+  Contracts,
+  DataSubjects,
+  DeadLetters,
+  Escalations,
+  Events,
+  Handoffs,
+  Keys,
+  LegalHolds,
+  Schemas,
+  type Sent,
+  ServiceStatus,
+  type SubmitOptions,
+  Subscriptions,
+  Tasks,
+  type WaitOptions,
+} from "./services.js";
+import { signHandoffMessage } from "./sign.js";
+import { Transport, type TransportOptions } from "./transport.js";
+import type { Agent, AgentSpec, Handoff } from "./types.js";
+
+/** Which broker, under which key, as which agent. */
+export interface ClientOptions extends Partial<TransportOptions> {
+  /** The agent of the key, for {@link Client.handOff} and workers; `HANDOFFD_AGENT_ID` unless said. */
+  readonly agentId?: string | undefined;
+  /** Semantic version of that agent; `1.0.0` unless said. */
+  readonly agentVersion?: string | undefined;
+  /** The agent's signing secret (`hss_…`): {@link Client.handOff} signs with it. `HANDOFFD_SIGNING_SECRET` unless said. */
+  readonly signingSecret?: string | undefined;
+}
+
+/** What a sender says of a handoff, its own id excepted: that is the client's. */
+export type Given = Omit<AgentState, "agentId"> & { readonly agentId?: never };
+
+/** How a message is built, and how it is submitted. */
+export type HandOffOptions = BuildOptions & SubmitOptions;
+
+/** Where a broker listens that was started without settings. */
+export const DEFAULT_URL = "http://127.0.0.1:8080";
+
+/**
+ * A client of one broker under one key. A property stands for each resource of the API.
+ *
+ * `url` and `key` are taken from `HANDOFFD_URL` and `HANDOFFD_API_KEY` unless said.
+ */
+export class Client {
+  readonly agents: Agents;
+  readonly allowlist: Allowlist;
+  readonly audit: Audit;
+  readonly caps: Caps;
+  readonly contracts: Contracts;
+  readonly dataSubjects: DataSubjects;
+  readonly deadLetters: DeadLetters;
+  readonly escalations: Escalations;
+  readonly events: Events;
+  readonly handoffs: Handoffs;
+  readonly keys: Keys;
+  readonly legalHolds: LegalHolds;
+  readonly schemas: Schemas;
+  readonly service: ServiceStatus;
+  readonly subscriptions: Subscriptions;
+  readonly tasks: Tasks;
+  /** The agent of the key. */
+  readonly agentId: string | undefined;
+  readonly #options: ClientOptions & { readonly url: string };
+
+  constructor(options: ClientOptions = {}) {
+    const url = options.url ?? environment("HANDOFFD_URL") ?? DEFAULT_URL;
+    const key = options.key ?? environment("HANDOFFD_API_KEY");
+    this.#options = { ...options, url, key };
+    this.agentId = options.agentId ?? environment("HANDOFFD_AGENT_ID");
+    const transport = new Transport(this.#options as TransportOptions);
+    this.agents = new Agents(transport);
+    this.allowlist = new Allowlist(transport);
+    this.audit = new Audit(transport);
+    this.caps = new Caps(transport);
+    this.contracts = new Contracts(transport);
+    this.dataSubjects = new DataSubjects(transport);
+    this.deadLetters = new DeadLetters(transport);
+    this.escalations = new Escalations(transport);
+    this.events = new Events(transport);
+    this.handoffs = new Handoffs(transport);
+    this.keys = new Keys(transport);
+    this.legalHolds = new LegalHolds(transport);
+    this.schemas = new Schemas(transport);
+    this.service = new ServiceStatus(transport);
+    this.subscriptions = new Subscriptions(transport);
+    this.tasks = new Tasks(transport);
+  }
+
+  /**
+   * Builds a message and submits it, signed where the client has a signing secret. A repeated `step` counts as sent.
+   *
+   * @param given What the receiver is to do, or the state of which the message is built.
+   * @throws HandoffdError where the client has no `agentId`.
+   * @throws ProblemError where the gate refuses; `failures` names each thing.
+   */
+  async handOff(
+    target: Target,
+    given: string | Given,
+    constraints: Constraints = [],
+    options: HandOffOptions = {},
+  ): Promise<Sent> {
+    return this.#send(target, given, constraints, options, {});
+  }
+
+  /**
+   * Hands one message to several receivers: one commit, a handoff for each, and a group that gathers their results in the order of
+   * `targets`. The answer is the group's: `handoffs.waitEnded(sent.handoffId)` has the results.
+   *
+   * @param options `join` says how many are needed (`all` unless said, `any`, `quorum:N`), `onReject` is `rollback` or `drop`.
+   * @throws ProblemError where the gate refuses; one receiver that cannot have the message refuses the whole list.
+   */
+  async handOffToMany(
+    targets: readonly Target[],
+    given: string | Given,
+    constraints: Constraints = [],
+    options: HandOffOptions & { readonly join?: string; readonly onReject?: "rollback" | "drop" } = {},
+  ): Promise<Sent> {
+    const { join = "all", onReject, ...rest } = options;
+    const [first] = targets;
+    if (first === undefined) throw new HandoffdError("handOffToMany needs a target");
+    const group = { schemaVersion: "2.2", receiverList: targets.map(toTarget), join };
+    return this.#send(first, given, constraints, rest, onReject ? { ...group, onReject } : group);
+  }
+
+  async #send(
+    target: Target,
+    given: string | Given,
+    constraints: Constraints,
+    options: HandOffOptions,
+    members: Record<string, unknown>,
+  ): Promise<Sent> {
+    const { maxTurns, windowTokens, countTokens, summarize, ...submit } = options;
+    const built = { maxTurns, windowTokens, countTokens, summarize };
+    const { agentVersion } = this.#options;
+    const state = typeof given === "string" ? { task: given } : given;
+    const from = { agentVersion, ...state, agentId: requiredAgent(this) };
+    const message = { ...(await buildHandoffMessage(from, target, constraints, built)), ...members };
+    const secret = this.#options.signingSecret ?? environment("HANDOFFD_SIGNING_SECRET");
+    return this.handoffs.submit(secret ? await signHandoffMessage(message, secret) : message, submit);
+  }
+
+  /**
+   * Hands off and waits for the end. Returns the completed handoff with its `result`.
+   *
+   * @throws HandoffEndedBadlyError where it was rejected, failed, expired, dead-lettered or cancelled.
+   * @throws WaitTimeoutError after `withinMs`; the handoff goes on.
+   */
+  async handOffAndWait(
+    target: Target,
+    given: string | Given,
+    constraints: Constraints = [],
+    options: HandOffOptions & WaitOptions = {},
+  ): Promise<Handoff> {
+    const { withinMs, ...rest } = options;
+    const sent = await this.handOff(target, given, constraints, rest);
+    const { signal, timeoutMs, retries } = options;
+    const ended = await this.handoffs.waitEnded(sent.handoffId, { withinMs, signal, timeoutMs, retries });
+    if (ended.status !== "COMPLETED")
+      throw new HandoffEndedBadlyError(ended.handoffId, ended.status, ended.reason ?? undefined);
+    return ended;
+  }
+
+  /** The last checkpoint of a run, or the one with the number `seq`; `undefined` where there is none. */
+  async restore(
+    taskId: string,
+    executionId: string,
+    seq?: number,
+  ): Promise<Record<string, unknown> | undefined> {
+    try {
+      const query = seq === undefined ? {} : { seq };
+      return (await this.tasks.checkpoint(taskId, executionId, query)).state ?? undefined;
+    } catch (error) {
+      if (error instanceof NotFoundError) return undefined;
+      throw error;
+    }
+  }
+
+  /**
+   * Registers an agent where it is missing, makes a key for it, and returns its client. A registered agent is changed to
+   * `spec`. For development and set-up scripts: each call makes one more key. The key of an admin.
+   */
+  async enroll(agentId: string, spec: AgentSpec = {}): Promise<Client> {
+    let agent: Agent;
+    try {
+      agent = await this.agents.get(agentId);
+      if (Object.keys(spec).length > 0) agent = await this.agents.update(agentId, spec);
+    } catch (error) {
+      if (!(error instanceof NotFoundError)) throw error;
+      agent = await this.agents.create({ ...spec, agentId });
+    }
+    const { apiKey } = await this.keys.create({ role: "agent", agentId, label: "handoffd SDK" });
+    return this.as(agentId, apiKey ?? "", { agentVersion: agent.agentVersion });
+  }
+
+  /** The same broker under the key of an agent. */
+  as(agentId: string, key: string, more: Pick<ClientOptions, "agentVersion" | "signingSecret"> = {}): Client {
+    const { signingSecret: _, agentVersion: __, ...kept } = this.#options;
+    return new Client({ ...kept, ...more, agentId, key });
+  }
+}
+
+/** The agent of a client that has to have one. */
+export function requiredAgent(client: Client): string {
+  if (!client.agentId) throw new HandoffdError("the client has no agentId");
+  return client.agentId;
+}
+
+/** An environment variable; none where the runtime has no environment or does not let it be read. */
+export function environment(name: string): string | undefined {
+  try {
+    return globalThis.process?.env[name] || undefined;
+  } catch {
+    return undefined;
+  }
+}

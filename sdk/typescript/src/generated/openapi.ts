@@ -1,0 +1,12373 @@
+// Made by scripts/generate.mjs; changes by hand are lost.
+
+export interface paths {
+    "/agents": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** List the tenant's agents. */
+        get: operations["listAgents"];
+        put?: never;
+        /** Register an agent; its key and secrets are shown this once. */
+        post: operations["createAgent"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/agents/match": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Find agents that could take something, best first: who takes work now, then by relevance to the task
+         *     (a matcher's where one is set and answers, else BM25), then by version.
+         */
+        get: operations["matchAgents"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/agents/{agentId}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Read one agent. */
+        get: operations["getAgent"];
+        put?: never;
+        post?: never;
+        /** Remove an agent; its keys stop working. */
+        delete: operations["deleteAgent"];
+        options?: never;
+        head?: never;
+        /**
+         * Change an agent: a list replaces, `[]` clears, an absent member leaves alone. An agent may change
+         *     its own `state`.
+         */
+        patch: operations["patchAgent"];
+        trace?: never;
+    };
+    "/agents/{agentId}/handoff-targets": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Read an agent's allowlist. */
+        get: operations["getHandoffTargets"];
+        /** Replace an agent's allowlist. */
+        put: operations["putHandoffTargets"];
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/agents/{agentId}/handoff-targets/{target}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Add one entry to an agent's allowlist. */
+        post: operations["addHandoffTarget"];
+        /** Take one entry out of an agent's allowlist. */
+        delete: operations["removeHandoffTarget"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/agents/{agentId}/handoff-tool": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Tool definitions for an agent's language model: `transfer_to_agent` and `handoff_to_specialist`, their
+         *     targets enumerated from the agent's allowlist, and the tools that contracts of its edges name
+         *     (`trigger.tool_call`). Without anybody to hand off to there are none, so that
+         *     the model never sees the choice (seed 003).
+         */
+        get: operations["getHandoffTool"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/agents/{agentId}/inbox": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Claim handoffs; waits for one where there is none. */
+        get: operations["pollInbox"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/agents/{agentId}/secrets/{kind}/rotate": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Replace an agent's signing or webhook secret; the old one stays valid for a while. */
+        post: operations["rotateSecret"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/allowlist": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** The whole allowlist as a graph. */
+        get: operations["getAllowlist"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/audit/checkpoint": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** The latest checkpoint of the caller's log: where witnesses are set, the latest that one cosigned. */
+        get: operations["getCheckpointNote"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/audit/keys": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** The public keys that sign the log's tree heads, or did. */
+        get: operations["listTreeKeys"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/audit/logs/{logId}/checkpoint": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** The latest checkpoint of a log: where witnesses are set, the latest that one cosigned. */
+        get: operations["getLogCheckpoint"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/audit/logs/{logId}/tile/{path}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** A tile of a log. */
+        get: operations["getLogTile"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/audit/proofs/consistency": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Proof that the log only grew between two sizes. */
+        get: operations["getConsistencyProof"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/audit/proofs/inclusion": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Proof that a record is in the log. */
+        get: operations["getInclusionProof"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/audit/records": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Records as they were hashed, in log order. */
+        get: operations["listRecords"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/audit/tile/{path}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** A tile of the caller's log. */
+        get: operations["getTile"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/audit/tree-head": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** The latest tree head: a signed statement of the log's size and root. */
+        get: operations["getTreeHead"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/caps": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List the tenant's caps with what of each is used now: those that operators set, and of the settings'
+         *     the tenant's own and those of agents that spent something.
+         */
+        get: operations["listCaps"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/caps/{window}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        /**
+         * Set a cap: what the tenant, or one of its agents, may spend within a window that moves on. What counts
+         *     already goes on counting, money and tokens alike; where there was no cap for that window, it begins empty.
+         */
+        put: operations["putCap"];
+        post?: never;
+        /** Take a cap away, or what it holds of one unit. Where the settings have one for that window, it counts again. */
+        delete: operations["deleteCap"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/contracts": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** List contracts, each in its highest version, by id; an agent sees those that speak of it. */
+        get: operations["listContracts"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/contracts/lint": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Lint contracts against this tenant's agents, or a registry sent along; writes nothing. */
+        post: operations["lintContracts"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/contracts/{contractId}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Read a contract. */
+        get: operations["getContract"];
+        /**
+         * Put a version of a contract. Versions are kept: the same again changes nothing, another content
+         *     needs another version.
+         */
+        put: operations["putContract"];
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/data-subjects/{subjectId}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** What is held on a person. */
+        get: operations["getDataSubject"];
+        put?: never;
+        post?: never;
+        /**
+         * Erase a person's data.
+         * @description Answers 200 with the certificate when it is done within the wait (`Prefer: wait=N`, else
+         *     `erasure.wait_ms`), and 202 with where to look when it takes longer. Asking again gives the same.
+         */
+        delete: operations["eraseDataSubject"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/data-subjects/{subjectId}/erasures/{erasureId}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Watch an erasure, or fetch its certificate again. */
+        get: operations["getErasure"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/dead-letters": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** List dead letters, newest first. */
+        get: operations["listDeadLetters"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/dead-letters/discard": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Discard many. */
+        post: operations["discardDeadLetters"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/dead-letters/release": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Release many: each is judged afresh, at the given rate. */
+        post: operations["releaseDeadLetters"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/dead-letters/{handoffId}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Read one dead letter with its message. */
+        get: operations["getDeadLetter"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/dead-letters/{handoffId}/discard": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Never deliver a dead letter. */
+        post: operations["discardDeadLetter"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/dead-letters/{handoffId}/release": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Deliver a dead letter after all. The gate judges it afresh; only the findings named in `waive` are
+         *     let pass. What it finds besides keeps the dead letter, and is the answer.
+         */
+        post: operations["releaseDeadLetter"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/escalations": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** List escalations, newest first. */
+        get: operations["listEscalations"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/escalations/{escalationId}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Read one escalation. */
+        get: operations["getEscalation"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/escalations/{escalationId}/resolve": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Decide on an escalation. Who and why become a record. */
+        post: operations["resolveEscalation"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/events": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Read the feed of events, oldest first; an agent sees those it has a part in. */
+        get: operations["listEvents"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/handoffs": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** List handoffs, newest first; an agent sees those it sends or receives. */
+        get: operations["listHandoffs"];
+        put?: never;
+        /** Submit a handoff: the gate, one commit, then delivery. */
+        post: operations["submitHandoff"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/handoffs/validate": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Ask what the gate and the ledger would say now; writes and reserves nothing. A message's sender asks
+         *     before it submits, its receiver about what it was sent, an operator for either (`as`).
+         */
+        post: operations["validateHandoff"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/handoffs/{handoffId}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Read one handoff, or a handoff to several receivers by the id of its message. */
+        get: operations["getHandoff"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/handoffs/{handoffId}/accept": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Take the task. */
+        post: operations["acceptHandoff"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/handoffs/{handoffId}/answer": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Answer the open question: the receiver works on under a new lease. The sender answers, or an operator. The answer fits
+         *     the question's schema, and the safety rules read it as they read a message.
+         */
+        post: operations["answerHandoff"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/handoffs/{handoffId}/ask": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Ask the sender: the handoff is INPUT_REQUIRED until the answer, and no lease runs. The safety rules read the question
+         *     as they read a message. One question is open at most; the same request again changes nothing.
+         */
+        post: operations["askHandoff"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/handoffs/{handoffId}/chunks": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Read the chunks of a handoff: a page as JSON, or, with `Accept: text/event-stream`, each as it comes as Server-Sent Events
+         *     (`chunk`, then `closed` or `aborted`, after which the stream ends).
+         */
+        get: operations["listChunks"];
+        put?: never;
+        /**
+         * Add chunks to a handoff whose message comes in pieces: one as JSON, many as NDJSON, in order. What stands before the first
+         *     refused chunk is kept.
+         */
+        post: operations["appendChunks"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/handoffs/{handoffId}/complete": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Done. The safety rules read the result as they read a message: 422 `SAFETY_VIOLATION` leaves the handoff as it is, and so
+         *     does 422 `MAX_ITERATIONS` for more rounds than the message allows.
+         */
+        post: operations["completeHandoff"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/handoffs/{handoffId}/fail": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Give up: the task goes back to the sender's checkpoint. */
+        post: operations["failHandoff"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/handoffs/{handoffId}/heartbeat": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Extend the lease. */
+        post: operations["heartbeatHandoff"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/handoffs/{handoffId}/history": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Read turns of the original conversation. */
+        get: operations["getHistory"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/handoffs/{handoffId}/prompt": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** The handoff's context as one user turn, between marks that its content cannot forge. */
+        get: operations["getPrompt"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/handoffs/{handoffId}/question/prompt": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * The receiver's last question, with its answer where there is one, as one user turn: for the model of the sender that is
+         *     to answer, and for that of the receiver that asked.
+         */
+        get: operations["getQuestionPrompt"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/handoffs/{handoffId}/reject": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Refuse the task: it goes back to the sender's checkpoint. */
+        post: operations["rejectHandoff"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/handoffs/{handoffId}/result/prompt": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * The handoff's result as one user turn for the model of the agent that asked, between marks that its content
+         *     cannot forge.
+         */
+        get: operations["getResultPrompt"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/keys": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** List the tenant's keys, without the keys. */
+        get: operations["listKeys"];
+        put?: never;
+        /** Make a key; it is shown this once. */
+        post: operations["createKey"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/keys/{keyId}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /** Revoke a key. */
+        delete: operations["revokeKey"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/legal-holds": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** List legal holds, released ones too. */
+        get: operations["listLegalHolds"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/legal-holds/{holdId}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Read one legal hold. */
+        get: operations["getLegalHold"];
+        /** Place a legal hold; placing the same again changes nothing. */
+        put: operations["placeLegalHold"];
+        post?: never;
+        /** Release a legal hold. */
+        delete: operations["releaseLegalHold"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/livez": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** The process runs. */
+        get: operations["livez"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/metrics": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Metrics in Prometheus' text format. */
+        get: operations["metrics"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/readyz": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** The broker takes requests: the store answers and no stop is under way. */
+        get: operations["readyz"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/schemas": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * The schemas that this broker knows: of messages, and with a key the tenant's payload schemas, each in
+         *     its highest version.
+         */
+        get: operations["listSchemas"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/schemas/events": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** The types of events that this broker tells of. */
+        get: operations["listEventSchemas"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/schemas/events/{type}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** The schema of one type of event, in the standard format: JSON Schema 2020-12. */
+        get: operations["getEventSchema"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/schemas/handoff/{version}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** One message schema: JSON Schema 2020-12. */
+        get: operations["getHandoffSchema"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/schemas/payloads": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** List the payload schemas, each with its highest version, by id. */
+        get: operations["listPayloadSchemas"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/schemas/payloads/{schemaId}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** List the versions of a payload schema, in the order in which they were registered. */
+        get: operations["listPayloadSchemaVersions"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/schemas/payloads/{schemaId}/compare": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Say what a version would change, and whether it could be registered so; writes nothing. */
+        post: operations["comparePayloadSchema"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/schemas/payloads/{schemaId}/{version}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Read one version of a payload schema. */
+        get: operations["getPayloadSchema"];
+        /**
+         * Register a version of a payload schema. Versions are kept: the same again changes nothing. The number
+         *     must say what changes: words a patch, an optional property a minor, what breaks senders or receivers a
+         *     major; what goes was deprecated in a release before.
+         */
+        put: operations["putPayloadSchema"];
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/subscriptions": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** List the tenant's subscriptions, without their secrets. */
+        get: operations["listSubscriptions"];
+        put?: never;
+        /** Subscribe to events. They are posted, signed after Standard Webhooks, from this moment on. */
+        post: operations["createSubscription"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/subscriptions/{subscriptionId}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Read one subscription, and how far it has been told. */
+        get: operations["getSubscription"];
+        put?: never;
+        post?: never;
+        /** End a subscription. */
+        delete: operations["deleteSubscription"];
+        options?: never;
+        head?: never;
+        /** Change a subscription: absent members stay; `enabled: true` switches it on again. */
+        patch: operations["changeSubscription"];
+        trace?: never;
+    };
+    "/subscriptions/{subscriptionId}/deliveries": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** The last attempts at telling a subscription, newest first. */
+        get: operations["listSubscriptionDeliveries"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/subscriptions/{subscriptionId}/replay": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Tell a subscription again of what happened since a cursor or a time, as far as it is kept. */
+        post: operations["replaySubscription"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/subscriptions/{subscriptionId}/secret/rotate": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Replace a subscription's secret; deliveries carry both signatures for a while. */
+        post: operations["rotateSubscriptionSecret"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/tasks": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** List tasks, newest first; an agent sees those it has a part in. */
+        get: operations["listTasks"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/tasks/{taskId}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Read one task. */
+        get: operations["getTask"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/tasks/{taskId}/blame": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Who wrote a value. */
+        get: operations["getBlame"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/tasks/{taskId}/budget": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Top a task's budget up: later handoffs may have that much more left than the relay would allow. */
+        post: operations["topUpTask"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/tasks/{taskId}/cancel": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Withdraw a task: its holder, the agent that began it, or an operator. Handoffs that wait are
+         *     withdrawn at once; whoever accepted one may still finish within the grace.
+         */
+        post: operations["cancelTask"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/tasks/{taskId}/checkpoints": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List the checkpoints of a task, newest first, over all of its runs; an agent sees its own. A
+         *     sender that crashed before its handoff finds here what it stored last.
+         */
+        get: operations["listCheckpoints"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/tasks/{taskId}/checkpoints/{executionId}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Read a run's last checkpoint, or one of its earlier ones; an agent reads its own only. */
+        get: operations["getCheckpoint"];
+        /** Store a checkpoint ahead of a handoff; the body is the state itself, a JSON object. */
+        put: operations["putCheckpoint"];
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/tasks/{taskId}/checkpoints/{executionId}/restore": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Make a stored checkpoint the task's current one: its holder, for a run of its own, or an operator. */
+        post: operations["restoreCheckpoint"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/tasks/{taskId}/complete": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Declare a task done: its current holder, or an operator. */
+        post: operations["completeTask"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/tasks/{taskId}/cost": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** What a task may spend, and who spent it: by agent, and as a tree of its handoffs. */
+        get: operations["getTaskCost"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/tasks/{taskId}/events": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Watch a task: its events so far, and each as it happens, as Server-Sent Events. */
+        get: operations["watchTask"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/tasks/{taskId}/trace": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Everything that happened on a task. */
+        get: operations["getTrace"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/what-if": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Say what would be said of the newest handoffs and the open dead letters if a candidate were put:
+         *     a contract, a payload schema, safety rules or policies. Each kept message is judged by the gate under
+         *     the present rules and under the candidate. Writes nothing.
+         */
+        post: operations["whatIf"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+}
+export type webhooks = Record<string, never>;
+/** The parts of the API's document. */
+export interface components {
+    schemas: {
+        /** @description What a receiver may say when it takes the task. */
+        AcceptBody: {
+            /**
+             * Format: int64
+             * @description The token that came with the delivery, where the header does not have it.
+             */
+            fencingToken?: number | null;
+        } & {
+            [key: string]: unknown;
+        };
+        /** @description What is held on a person. */
+        AccessReportView: {
+            /**
+             * Format: int64
+             * @description How many data there are.
+             */
+            count: number;
+            /** @description The data, in log order. */
+            data: components["schemas"]["DatumView"][];
+            /** @description Erasures of the person's data. */
+            erasures: components["schemas"]["PastErasureView"][];
+            /**
+             * Format: date-time
+             * @description When the broker made the report, RFC 3339.
+             */
+            generatedAt: string;
+            /** @description Legal holds on the person's data. */
+            holds: components["schemas"]["HoldView"][];
+            /** @description The person, as the caller named it. */
+            subjectId: string;
+        };
+        /** @description What a person decides on an escalation. */
+        Action: ("retry" | "reassign" | "rollback" | "cancel" | "complete") | (string & {});
+        /** @description Who acted. A later version may have more. */
+        ActorRole: ("agent" | "operator" | "auditor" | "admin" | "broker") | (string & {});
+        /** @description An agent as registered. */
+        Agent: {
+            /** @description Takes handoffs at all. */
+            acceptsHandoffs: boolean;
+            /** @description Its id, unique within the tenant. */
+            agentId: string;
+            /** @description What kind it is; handoffs are usually addressed to a type. */
+            agentType: string;
+            /** @description Version of the agent, semver. */
+            agentVersion: string;
+            /** @description Where its events go. Not shown to other agents. */
+            callbackUrl?: string | null;
+            /** @description What it can do; a handoff may require some. */
+            capabilities: string[];
+            card?: components["schemas"]["Card"] | null;
+            contextPolicy?: components["schemas"]["ContextPolicy"] | null;
+            /**
+             * Format: int64
+             * @description Size of its context window, in tokens.
+             */
+            contextWindowTokens?: number | null;
+            /** @description How and where it receives its handoffs. */
+            delivery: components["schemas"]["Delivery"];
+            /** @description For people and for matching. */
+            description: string;
+            /** @description Fields of knowledge that it covers. */
+            domains: string[];
+            /** @description Sample tasks, for matching. */
+            examples: string[];
+            /** @description Whom it may hand off to, by id or `type:<agentType>`; empty: nobody. */
+            handoffTargets: string[];
+            /** @description Free data of its owner. Not shown to other agents. */
+            metadata?: {
+                [key: string]: unknown;
+            } | null;
+            /** @description Name for people; the id unless set. */
+            name: string;
+            orders?: components["schemas"]["Orders"] | null;
+            /** @description What it may see and do. */
+            permissions: string[];
+            /** @description Where it is; none: in the broker's region. */
+            region?: string | null;
+            /** @description Refuse its handoffs without a checkpoint of its own. */
+            requireCheckpoint: boolean;
+            /** @description Refuse its messages without a signature. */
+            requireSignature: boolean;
+            /** @description Dotted paths that `currentState` must hold for it. */
+            requiredState: string[];
+            schemaVersions?: components["schemas"]["VersionRange"] | null;
+            /** @description What it is best at (seed 004). */
+            specialization?: string | null;
+            /** @description Whether it takes handoffs at the moment. */
+            state: components["schemas"]["AgentState"];
+            /** @description Who gets its failures. */
+            supervisorId?: string | null;
+            tokenizer?: components["schemas"]["Tokenizer"] | null;
+            /** @description What transfers of data to and from its region stand on: a code. */
+            transferBasis?: string | null;
+        };
+        /** @description The cost of one agent's handoffs on the task. */
+        AgentCostView: {
+            /** @description Id of the agent whose costs these are. */
+            agentId: string;
+            /**
+             * Format: double
+             * @description What it holds and may still spend or hand on.
+             */
+            heldUSD: number;
+            /**
+             * Format: double
+             * @description US dollars that it spent on the task.
+             */
+            spentUSD: number;
+            /** @description Tokens that it used. */
+            tokens: components["schemas"]["SpentTokensView"];
+        };
+        /** @description An endpoint is no longer called. */
+        AgentEndpointDisabledEvent: {
+            /** @description Its place in the tenant's feed. */
+            cursor: string;
+            data: {
+                agentId: string;
+                /** @description `delivery` or `callback`. */
+                endpoint?: string;
+                /** @description A code. */
+                reason?: string;
+            } & {
+                [key: string]: unknown;
+            };
+            /**
+             * Format: uuid
+             * @description The event's id, the same at every delivery.
+             */
+            id: string;
+            /**
+             * Format: date-time
+             * @description When it happened.
+             */
+            timestamp: string;
+            /** @constant */
+            type: "agent.endpoint_disabled";
+        } & {
+            [key: string]: unknown;
+        };
+        /** @description An endpoint is on its way to being disabled. */
+        AgentEndpointFailingEvent: {
+            /** @description Its place in the tenant's feed. */
+            cursor: string;
+            data: {
+                agentId: string;
+                /** @description `delivery` or `callback`. */
+                endpoint?: string;
+                /** @description How far on that way. */
+                percent?: number;
+                /** @description A code. */
+                reason?: string;
+            } & {
+                [key: string]: unknown;
+            };
+            /**
+             * Format: uuid
+             * @description The event's id, the same at every delivery.
+             */
+            id: string;
+            /**
+             * Format: date-time
+             * @description When it happened.
+             */
+            timestamp: string;
+            /** @constant */
+            type: "agent.endpoint_failing";
+        } & {
+            [key: string]: unknown;
+        };
+        /** @description A handoff was committed. */
+        AgentHandoffOccurredEvent: {
+            /** @description Its place in the tenant's feed. */
+            cursor: string;
+            data: {
+                /** @description The contract's name for events of this edge (observability.audit_event). */
+                auditEvent?: string;
+                conversation_id: string | null;
+                /** Format: uuid */
+                handoff_id: string;
+                /** @description Why the sender hands over, from the message. */
+                reason: string | null;
+                source_agent_id: string;
+                status?: string;
+                /** @description The message's taskSummary. */
+                summary: string | null;
+                target_agent_id: string;
+                /** Format: uuid */
+                task_id: string;
+                /** @description The handoff's trace context, W3C traceparent. */
+                traceparent?: string;
+            } & {
+                [key: string]: unknown;
+            };
+            /**
+             * Format: uuid
+             * @description The event's id, the same at every delivery.
+             */
+            id: string;
+            /**
+             * Format: date-time
+             * @description When it happened.
+             */
+            timestamp: string;
+            /** @constant */
+            type: "agent.handoff.occurred";
+        } & {
+            [key: string]: unknown;
+        };
+        /**
+         * @description What a caller says of an agent, on creation and in a patch: an absent member leaves alone, a
+         *     list replaces, `[]` clears (seed 003). Spellings in `snake_case` are understood.
+         */
+        AgentSpec: {
+            /**
+             * @description Takes handoffs at all.
+             * @default null
+             */
+            acceptsHandoffs?: boolean | null;
+            /**
+             * @description Its id; made by the broker when absent on creation, refused in a patch.
+             * @default null
+             */
+            agentId?: string | null;
+            /**
+             * @description What kind it is; handoffs are usually addressed to a type.
+             * @default null
+             */
+            agentType?: string | null;
+            /**
+             * @description Version of the agent, semver.
+             * @default null
+             */
+            agentVersion?: string | null;
+            /**
+             * @description Where its events go. Not shown to other agents. Null clears it.
+             * @default null
+             */
+            callbackUrl?: string | null;
+            /**
+             * @description What it can do; a handoff may require some.
+             * @default null
+             */
+            capabilities?: string[] | null;
+            /** @default null */
+            card?: components["schemas"]["Card"] | null;
+            /** @default null */
+            config?: components["schemas"]["OrbitConfig"] | null;
+            /** @default null */
+            contextPolicy?: components["schemas"]["ContextPolicy"] | null;
+            /**
+             * Format: int64
+             * @description Size of its context window, in tokens. Null clears it.
+             * @default null
+             */
+            contextWindowTokens?: number | null;
+            /** @default null */
+            delivery?: components["schemas"]["Delivery"] | null;
+            /**
+             * @description For people and for matching.
+             * @default null
+             */
+            description?: string | null;
+            /**
+             * @description Fields of knowledge that it covers.
+             * @default null
+             */
+            domains?: string[] | null;
+            /**
+             * @description Sample tasks, for matching.
+             * @default null
+             */
+            examples?: string[] | null;
+            /**
+             * @description Whom it may hand off to, by id or `type:<agentType>`; empty: nobody.
+             * @default null
+             */
+            handoffTargets?: string[] | null;
+            /**
+             * @description The same in Orbit's spelling.
+             * @default null
+             */
+            handoff_targets?: string[] | null;
+            /**
+             * @description Orbit's field; kept in `metadata`.
+             * @default null
+             */
+            instructions?: string | null;
+            /** @description Free data of its owner. Not shown to other agents. */
+            metadata?: {
+                [key: string]: unknown;
+            } | null;
+            /**
+             * @description Orbit's field; kept in `metadata`.
+             * @default null
+             */
+            model?: string | null;
+            /**
+             * @description Name for people; the id unless set.
+             * @default null
+             */
+            name?: string | null;
+            /** @default null */
+            orders?: components["schemas"]["Orders"] | null;
+            /**
+             * @description What it may see and do.
+             * @default null
+             */
+            permissions?: string[] | null;
+            /**
+             * @description Where it is; none: in the broker's region. Null clears it.
+             * @default null
+             */
+            region?: string | null;
+            /**
+             * @description Refuse its handoffs without a checkpoint of its own.
+             * @default null
+             */
+            requireCheckpoint?: boolean | null;
+            /**
+             * @description Refuse its messages without a signature.
+             * @default null
+             */
+            requireSignature?: boolean | null;
+            /**
+             * @description Dotted paths that `currentState` must hold for it.
+             * @default null
+             */
+            requiredState?: string[] | null;
+            /** @default null */
+            schemaVersions?: components["schemas"]["VersionRange"] | null;
+            /**
+             * @description What it is best at (seed 004). Null clears it.
+             * @default null
+             */
+            specialization?: string | null;
+            /** @default null */
+            state?: components["schemas"]["AgentState"] | null;
+            /**
+             * @description Who gets its failures. Null clears it.
+             * @default null
+             */
+            supervisorId?: string | null;
+            /** @default null */
+            tokenizer?: components["schemas"]["Tokenizer"] | null;
+            /**
+             * @description What transfers of data to and from its region stand on: a code. Null clears it.
+             * @default null
+             */
+            transferBasis?: string | null;
+        };
+        /** @description Whether an agent takes work now (seed 001: RUNNABLE). */
+        AgentState: ("RUNNABLE" | "BUSY" | "PAUSED") | (string & {});
+        /**
+         * @description An agent as shown: never with its secrets. Another agent sees neither `metadata` nor `callbackUrl`, and of
+         *     `delivery` the mode alone.
+         */
+        AgentView: components["schemas"]["Agent"] & {
+            /** @description The allowlist where Orbit keeps it. */
+            config: components["schemas"]["OrbitConfig"];
+            /**
+             * Format: date-time
+             * @description When it was registered, RFC 3339.
+             */
+            createdAt: string;
+            /** @description The allowlist in Orbit's spelling; the same as `handoffTargets`. */
+            handoff_targets: string[];
+            /** @description Entries of the allowlist that name nobody; they are kept, and ignored at run time. */
+            unknownTargets: string[];
+            /**
+             * Format: date-time
+             * @description When it last changed, RFC 3339.
+             */
+            updatedAt: string;
+            /** @description What of it does not hold in full; only in the answers to changes, and only where there is any. */
+            warnings?: components["schemas"]["WarningView"][];
+        };
+        /** @description The tenant's agents, by id. */
+        AgentsView: {
+            /** @description All agents of the tenant. */
+            items: components["schemas"]["AgentView"][];
+        };
+        /** @description Something that an operator should look at. */
+        AlertRaisedEvent: {
+            /** @description Its place in the tenant's feed. */
+            cursor: string;
+            data: {
+                agentId?: string;
+                /** @description What it is. */
+                alert: string;
+                /** @description The receiver's own words; gone once they are erased. */
+                detail?: string;
+                /** Format: uuid */
+                handoffId?: string;
+                /** @description A code. */
+                reason?: string;
+                sourceAgentId?: string;
+                status?: string;
+                /** Format: uuid */
+                subscriptionId?: string;
+                targetAgentId?: string;
+                /** Format: uuid */
+                taskId?: string;
+                /** @description The handoff's trace context, W3C traceparent. */
+                traceparent?: string;
+            } & {
+                [key: string]: unknown;
+            };
+            /**
+             * Format: uuid
+             * @description The event's id, the same at every delivery.
+             */
+            id: string;
+            /**
+             * Format: date-time
+             * @description When it happened.
+             */
+            timestamp: string;
+            /** @constant */
+            type: "alert.raised";
+        } & {
+            [key: string]: unknown;
+        };
+        /** @description The allowlists of all agents, as a graph. */
+        AllowlistView: {
+            /** @description The entries of their allowlists. */
+            edges: components["schemas"]["EdgeView"][];
+            /** @description The agents. */
+            nodes: components["schemas"]["NodeView"][];
+        };
+        /** @description The answer to a receiver's question. */
+        AnswerBody: {
+            /** @description The answer: of the form that the question's schema asks for, else free. */
+            answer: unknown;
+            /**
+             * Format: int32
+             * @description Which question it answers, from 1; the last one unless said.
+             */
+            number?: number | null;
+        };
+        /** @description A tool as Anthropic's messages take it. */
+        AnthropicTool: {
+            /** @description When to call it. */
+            description: string;
+            /** @description The schema of its arguments. */
+            input_schema: components["schemas"]["JsonSchema"];
+            /** @description Its name. */
+            name: string;
+        };
+        /** @description What a receiver asks. */
+        AskBody: {
+            /**
+             * Format: int64
+             * @description Milliseconds until the handoff expires without an answer, 30 days at most; `delivery.answer_timeout_ms` unless said.
+             */
+            answerWithinMs?: number | null;
+            /**
+             * Format: int64
+             * @description The token that came with the delivery, where the header does not have it.
+             */
+            fencingToken?: number | null;
+            /** @description The question: a text, or data of any form. */
+            question: unknown;
+            /** @description A JSON Schema (2020-12) that the answer has to fit; within the bounds of a contract's payload schema. */
+            schema?: {
+                [key: string]: unknown;
+            } | null;
+        };
+        /** @description A question of a receiver to the sender of its handoff, and its answer. */
+        AskedView: {
+            /** @description The answer; only on the handoff's own page, absent once erased. */
+            answer?: unknown;
+            /** @description When the handoff expires, or would have, without an answer, RFC 3339. */
+            answerBy: string;
+            /**
+             * Format: date-time
+             * @description When it was answered, RFC 3339.
+             */
+            answeredAt?: string | null;
+            /** @description The agent that answered; absent where a person did. */
+            answeredBy?: string | null;
+            /**
+             * Format: date-time
+             * @description When it was asked, RFC 3339.
+             */
+            askedAt: string;
+            /**
+             * Format: int32
+             * @description Its number among the questions of the handoff, from 1.
+             */
+            number: number;
+            /** @description The question; only on the handoff's own page, absent once erased. */
+            question?: unknown;
+            /** @description The schema that the answer has to fit; only on the handoff's own page. */
+            schema?: {
+                [key: string]: unknown;
+            } | null;
+            /** @description Whether the question waits for its answer. */
+            state: components["schemas"]["QuestionState"];
+        };
+        /** @description What a hop did to a value. */
+        BlameStep: {
+            /** @description Id of the agent that sent it. */
+            agentId: string | null;
+            /** @description The change that the step made to the value. */
+            change: components["schemas"]["ValueChange"];
+            /**
+             * Format: uuid
+             * @description UUID of the handoff.
+             */
+            handoffId: string;
+            /**
+             * Format: int64
+             * @description Its record's place in the log.
+             */
+            leafIndex: number;
+            /** @description `sha256:…` over the value's canonical form after it; null where there is none or the caller may not know. */
+            valueHash: string | null;
+        };
+        /** @description Who wrote a value. */
+        BlameView: {
+            /** @description False where an erased message may have had a part. */
+            certain: boolean;
+            /** @description The message was erased. */
+            erased: boolean;
+            /**
+             * Format: uuid
+             * @description The handoff whose message was looked at.
+             */
+            handoffId: string;
+            /** @description What happened to the value along the parents of that handoff, oldest first. */
+            history: components["schemas"]["BlameStep"][];
+            messageGone: components["schemas"]["GoneReason"] | null;
+            /** @description RFC 6901 pointer into the message. */
+            pointer: string;
+            /** @description The message has a value there; null where the message was erased. */
+            present: boolean | null;
+            removedBy: components["schemas"]["BlamedHop"] | null;
+            /**
+             * Format: uuid
+             * @description UUID of the task.
+             */
+            taskId: string;
+            /** @description The value; null where there is none. */
+            value: unknown;
+            /** @description `sha256:…` over the value's canonical form; null where there is none. */
+            valueHash: string | null;
+            /** @description What of the evidence was recomputed. */
+            verification: components["schemas"]["VerificationView"];
+            writtenBy: components["schemas"]["BlamedHop"] | null;
+        };
+        /** @description A hop that wrote or removed a value. */
+        BlamedHop: {
+            contract: components["schemas"]["RecordContract"] | null;
+            fromAgent: components["schemas"]["RecordParty"] | null;
+            /**
+             * Format: uuid
+             * @description UUID of the handoff.
+             */
+            handoffId: string;
+            /**
+             * Format: int64
+             * @description Its record's place in the log.
+             */
+            leafIndex: number;
+            /** @description `sha256:…` over the record: the leaf's hash. */
+            recordHash: string;
+            /**
+             * Format: date-time
+             * @description When it was committed, RFC 3339.
+             */
+            time: string | null;
+        };
+        /** @description Whom a change of a schema breaks. A later version may have more. */
+        BrokenSide: ("senders" | "receivers") | (string & {});
+        /** @description An addition to a budget. */
+        BudgetBody: {
+            /**
+             * Format: double
+             * @description US dollars to add: more than 0, up to a billion.
+             */
+            addUSD: number;
+            /** @description Why, 1 to 2 000 characters; kept with the record. */
+            reason: string;
+        };
+        /** @description Decide on many dead letters, 1 000 at most. */
+        BulkBody: {
+            /** @description Say what would happen, and change nothing. */
+            dryRun?: boolean;
+            /** @description Which; at least one condition. */
+            filter: components["schemas"]["BulkFilter"];
+            /**
+             * Format: int32
+             * @description Decisions a second, 1 to 1 000.
+             */
+            ratePerSecond?: number | null;
+            /** @description Why, 1 to 2 000 characters; kept with each record. */
+            reason: string;
+            /**
+             * @description For a release: the findings to waive, as for one; an entry that names nothing of a dead letter
+             *     is no matter here.
+             */
+            waive?: string[];
+        };
+        /** @description Which dead letters to decide on: those open that fit all that is said. */
+        BulkFilter: {
+            /**
+             * @description Kept at this time or later, RFC 3339.
+             * @default null
+             */
+            from?: string | null;
+            /**
+             * @description Only these handoffs, by their UUIDs.
+             * @default null
+             */
+            ids?: string[] | null;
+            /**
+             * @description With this primary reason.
+             * @default null
+             */
+            reason?: string | null;
+            /**
+             * @description Only from this sender.
+             * @default null
+             */
+            source?: string | null;
+            /**
+             * @description Only to this receiver.
+             * @default null
+             */
+            target?: string | null;
+            /**
+             * @description Kept before this time, RFC 3339.
+             * @default null
+             */
+            to?: string | null;
+        };
+        /** @description What came of one. */
+        BulkItem: {
+            /** @description Why it could not be decided on. */
+            error?: string | null;
+            /** @description The failures for which it stays a dead letter. */
+            failures?: components["schemas"]["FailureView"][];
+            /**
+             * Format: uuid
+             * @description UUID of the dead letter's handoff.
+             */
+            handoffId: string;
+            /** @description `released`, `discarded`, `refused` or `failed`; in a dry run, what would have come of it. */
+            result: string;
+        };
+        /** @description What came of all. */
+        BulkView: {
+            /** @description How many went as wished. */
+            done: number;
+            /** @description True where the request asked for a trial: nothing was changed. */
+            dryRun: boolean;
+            /** @description How many could not be decided on. */
+            failed: number;
+            /** @description One entry for each dead letter. */
+            items: components["schemas"]["BulkItem"][];
+            /** @description How many the filter found. */
+            matched: number;
+            /** @description More fit the filter than one call takes, or the broker is stopping: call again. */
+            more: boolean;
+            /** @description How many the gate refused again. */
+            refused: number;
+        };
+        /** @description A wish to withdraw a task. */
+        CancelBody: {
+            /**
+             * Format: int64
+             * @description How long who works on the task may still finish, in milliseconds, up to an hour; the broker's
+             *     `recovery.cancel_grace_ms` unless said.
+             */
+            graceMs?: number | null;
+            /** @description Why, 1 to 2 000 characters; kept with the record. */
+            reason: string;
+        };
+        /** @description What would be put. */
+        CandidateBody: {
+            contract?: components["schemas"]["ContractDocument"] | null;
+            /** @description Whether every edge must have a contract. */
+            requireContract?: boolean | null;
+            safety?: components["schemas"]["SafetyBody"] | null;
+            schema?: components["schemas"]["SchemaBody"] | null;
+        };
+        /** @description What a version would change, and whether it could be registered. */
+        CandidateView: {
+            /** @description It could be registered. */
+            accepted: boolean;
+            /** @description The version that it was held against; null where it is the first. */
+            against: string | null;
+            /** @description Receivers may get what they do not know. */
+            breaksReceivers: boolean;
+            /** @description What senders send today may be refused. */
+            breaksSenders: boolean;
+            /** @description The changes, what breaks first; 200 at most. */
+            changes: components["schemas"]["SchemaChangeView"][];
+            /** @description How many changes there are in all. */
+            changesInAll: number;
+            /** @description Why it could not. */
+            failures: components["schemas"]["FailureView"][];
+            needs: components["schemas"]["VersionStep"] | null;
+            /** @description The lowest number that it may have. */
+            nextVersion: string;
+        };
+        /** @description How much, of at least one of both; what is not said stays as it is. */
+        CapBody: {
+            /**
+             * Format: int64
+             * @description Tokens, read and written.
+             */
+            tokens?: number | null;
+            /** @description Decimal US dollars, as text so that they are exact: `"100.00"`. */
+            usd?: string | null;
+        };
+        /** @description A cap, and what of it is used now. Amounts are decimal US dollars, exactly. */
+        CapView: {
+            /** @description Whose; absent: the whole tenant's. */
+            agentId?: string | null;
+            /** @description The money comes from the settings; else an operator set it. */
+            default: boolean;
+            /** @description The tokens come from the settings; else an operator set them. */
+            defaultTokens: boolean;
+            /**
+             * Format: int64
+             * @description Tokens that are left; never less than none.
+             */
+            leftTokens?: number | null;
+            /** @description What is left; never less than nothing. */
+            leftUSD?: string | null;
+            /** @description Reserved by open handoffs. */
+            reservedUSD: string;
+            /**
+             * Format: int64
+             * @description Tokens spent within the window that ends now, where it holds any.
+             */
+            spentTokens?: number | null;
+            /** @description Spent within the window that ends now. */
+            spentUSD: string;
+            /**
+             * Format: int64
+             * @description How many tokens may count against it; absent: it holds none.
+             */
+            tokens?: number | null;
+            /** @description What may count against it; absent: it holds no money. */
+            usd?: string | null;
+            /** @description What of the cap does not hold as it reads, in the answer to its change; absent where there is nothing. */
+            warnings?: components["schemas"]["WarningView"][];
+            /** @description How long what was spent counts, an ISO 8601 duration. */
+            window: string;
+        };
+        /** @description All caps of a tenant. */
+        CapsView: {
+            /** @description The tenant's own first, then by agent; each by window. */
+            items: components["schemas"]["CapView"][];
+        };
+        /** @description What an agent's public description says of it to other protocols (docs/doors/a2a.md); an agent without one has none. */
+        Card: {
+            /**
+             * @description Media types of parts that the agent reads; a range such as `image/*` is one.
+             * @default [
+             *       "text/plain",
+             *       "application/json"
+             *     ]
+             */
+            inputModes?: string[];
+            /**
+             * @description Media types of what the agent makes.
+             * @default [
+             *       "text/plain",
+             *       "application/json"
+             *     ]
+             */
+            outputModes?: string[];
+            /**
+             * @description Shown without a key too, where the settings name the agent's tenant.
+             * @default false
+             */
+            public?: boolean;
+        };
+        /** @description A message of which something else would be said. */
+        ChangedVerdict: {
+            /** @description The verdict under the candidate rules. */
+            after: components["schemas"]["VerdictView"];
+            /** @description Under the present rules. */
+            before: components["schemas"]["VerdictView"];
+            /** @description What becomes of the verdict. */
+            change: components["schemas"]["WhatIfChange"];
+            /** @description Id of the agent that sent it. */
+            fromAgent: string;
+            /**
+             * Format: uuid
+             * @description UUID of the handoff; of a message to several receivers of the group.
+             */
+            handoffId: string;
+            /** @description Of a message to several receivers all of them, as addressed. */
+            receivers?: string[] | null;
+            /** @description Its status. */
+            status: components["schemas"]["HandoffStatus"];
+            /**
+             * Format: uuid
+             * @description UUID of the handoff's task.
+             */
+            taskId: string;
+            /** @description Id of the agent that received it; of several the first, as addressed. */
+            toAgent: string;
+        };
+        /** @description A checkpoint, by its run and its number. */
+        CheckpointRefView: {
+            /**
+             * Format: uuid
+             * @description The run whose state it is.
+             */
+            executionId: string;
+            /**
+             * Format: int64
+             * @description Its number within that run, from 1.
+             */
+            seq: number;
+        };
+        /** @description A checkpoint's state: free, the agent's own. */
+        CheckpointState: {
+            [key: string]: unknown;
+        };
+        /** @description A stored checkpoint. */
+        CheckpointView: {
+            /** @description The agent that stored it. */
+            agentId: string;
+            /** @description `sha256:…`: what records name it by. */
+            commitment: string;
+            /**
+             * Format: date-time
+             * @description When it was stored, RFC 3339.
+             */
+            createdAt: string;
+            /**
+             * Format: uuid
+             * @description The run whose state it is.
+             */
+            executionId: string;
+            /**
+             * Format: int64
+             * @description Its number within that run, from 1.
+             */
+            seq: number;
+            /** @description The state; not repeated when it is stored. */
+            state?: {
+                [key: string]: unknown;
+            } | null;
+            /**
+             * Format: uuid
+             * @description UUID of the task that it belongs to.
+             */
+            taskId: string;
+            /** @description What of the request does not hold in full. */
+            warnings?: components["schemas"]["WarningView"][];
+        };
+        /** @description Items by the JSON pointer of the array or text that they are added to: free. */
+        ChunkAppend: {
+            [key: string]: unknown;
+        };
+        /** @description A chunk of a handoff's message. */
+        ChunkBody: {
+            /** @description There will be no message: the task goes back to the sender's checkpoint. */
+            abort?: boolean;
+            /** @description Items for arrays, and texts for texts, by the JSON pointer of what they are added to. */
+            append?: components["schemas"]["ChunkAppend"];
+            /** @description The message is whole: the broker runs the whole gate over it. */
+            close?: boolean;
+            /**
+             * Format: uuid
+             * @description The handoff; needed with a signature.
+             */
+            handoffId?: string;
+            /** @description Why it is aborted, in words. */
+            reason?: string;
+            /**
+             * Format: int64
+             * @description Its number, from 1 without gaps.
+             */
+            seq: number;
+            /** @description Values by their JSON pointers. */
+            set?: components["schemas"]["ChunkSet"];
+            /** @description As a message's: HMAC-SHA256 over the RFC 8785 form of the chunk without it. */
+            signature?: string;
+        };
+        /** @description A page of a stream. */
+        ChunkPage: {
+            /**
+             * Format: uuid
+             * @description UUID of the handoff.
+             */
+            handoffId: string;
+            /** @description The chunks, in order. */
+            items: components["schemas"]["ChunkView"][];
+            /**
+             * Format: int64
+             * @description Give it as `from` to go on.
+             */
+            next: number;
+            /** @description The stream as it is now. */
+            stream: components["schemas"]["StreamView"];
+        };
+        /** @description Values by JSON pointer: free. */
+        ChunkSet: {
+            [key: string]: unknown;
+        };
+        /** @description One number of a stream. */
+        ChunkView: {
+            /** @description There will be no message: stop. */
+            abort?: boolean;
+            append?: components["schemas"]["ChunkAppend"] | null;
+            /** @description The message is whole: it passed the gate. */
+            close?: boolean;
+            /** @description `sha256:…`: the commitment in its record; absent of the broker's own end of a stream. */
+            commitment?: string | null;
+            /**
+             * Format: date-time
+             * @description When it was committed, RFC 3339.
+             */
+            committedAt: string;
+            /** @description Its content was erased, or is past its time. */
+            gone?: boolean;
+            /** @description Why it was aborted: a code. */
+            reason?: string | null;
+            /**
+             * Format: int64
+             * @description Number of the chunk in its stream, from 1.
+             */
+            seq: number;
+            set?: components["schemas"]["ChunkSet"] | null;
+        };
+        /** @description The answer to chunks. */
+        ChunksView: {
+            /**
+             * Format: int64
+             * @description The number of the next chunk.
+             */
+            expectedSeq: number;
+            /**
+             * Format: uuid
+             * @description UUID of the handoff.
+             */
+            handoffId: string;
+            /** @description Chunks that were there already, with the same content. */
+            replayed: number;
+            /** @description Status of the handoff after these chunks. */
+            status: components["schemas"]["HandoffStatus"];
+            /** @description Stream of the handoff after these chunks. */
+            stream: components["schemas"]["StreamView"];
+            /** @description Chunks that this request added. */
+            taken: number;
+            /** @description What of the chunks does not hold in full. */
+            warnings?: components["schemas"]["WarningView"][];
+        };
+        /** @description An event as CloudEvents 1.0 writes it. */
+        CloudEvent: {
+            /** @description Its place in the tenant's feed. */
+            cursor: string;
+            /** @description The data of the same event in the standard format. */
+            data: components["schemas"]["EventData"];
+            /** @description Always `application/json`. */
+            datacontenttype: string;
+            /** @description Where the schema of `data` is. */
+            dataschema: string;
+            /** @description The event's id, the same at every delivery. */
+            id: string;
+            /** @description The broker and the tenant. */
+            source: string;
+            /** @description Always `1.0`. */
+            specversion: string;
+            /** @description The task, and the handoff where there is one. */
+            subject?: string;
+            /**
+             * Format: date-time
+             * @description When it happened, RFC 3339.
+             */
+            time: string;
+            /** @description The handoff's trace context, W3C `traceparent`. */
+            traceparent?: string;
+            /** @description Type of the event, such as `handoff.accepted`. */
+            type: components["schemas"]["EventType"];
+        };
+        /** @description A coding that the broker reads and writes. */
+        Coding: ("zstd" | "gzip") | (string & {});
+        /** @description A version to compare. */
+        CompareBody: {
+            /** @description What senders would have to do. */
+            migration?: string | null;
+            /** @description The schema. */
+            schema: components["schemas"]["JsonSchema"];
+            /** @description The version that it would get; without, it is held against the highest release. */
+            version?: string | null;
+        };
+        /** @description What a version changes. */
+        ComparisonView: {
+            /** @description The version that it was held against; null where it is the first. */
+            against: string | null;
+            /** @description Receivers may get what they do not know. */
+            breaksReceivers: boolean;
+            /** @description What senders send today may be refused. */
+            breaksSenders: boolean;
+            /** @description The changes, what breaks first; 200 at most. */
+            changes: components["schemas"]["SchemaChangeView"][];
+            /** @description How many changes there are in all. */
+            changesInAll: number;
+            needs: components["schemas"]["VersionStep"] | null;
+            /** @description The lowest number that it may have. */
+            nextVersion: string;
+        };
+        /** @description What came of the task. */
+        CompleteBody: {
+            /** @description The conversation in condensed form. */
+            conversationSummary?: string | null;
+            costTracking?: components["schemas"]["SaidCost"] | null;
+            /**
+             * Format: int64
+             * @description The token that came with the delivery, where the header does not have it.
+             */
+            fencingToken?: number | null;
+            /**
+             * Format: int64
+             * @description How many rounds it took; more than the message's `maxIterations` (15 unless said) is refused.
+             */
+            iterations?: number | null;
+            /** @description Result of the receiver: any JSON. */
+            result?: unknown;
+        } & {
+            [key: string]: unknown;
+        };
+        /** @description What came of a task. */
+        CompleteTaskBody: {
+            /** @description Output of the task: any JSON. */
+            output?: unknown;
+        } & {
+            [key: string]: unknown;
+        };
+        /** @description Which compressor wrote a summary. A later version may have more. */
+        CompressedBy: ("extractive" | "model" | "trimming") | (string & {});
+        /** @description Proof that a tree continues an earlier one (RFC 6962). */
+        ConsistencyView: {
+            /**
+             * Format: int64
+             * @description Records of the earlier tree.
+             */
+            from: number;
+            /** @description The earlier tree's root, in base64. */
+            fromRootHash: string;
+            /** @description Each hash in base64, in the order of RFC 6962 §2.1.2. */
+            proof: string[];
+            /**
+             * Format: int64
+             * @description Records of the later tree.
+             */
+            to: number;
+            /** @description The later tree's root, in base64. */
+            toRootHash: string;
+            /** @description The signed note, where the later tree is the log's latest. */
+            treeHead?: string | null;
+        };
+        /** @description What becomes of a message over its receiver's limit. A later version may have more. */
+        ContextAction: ("none" | "flag" | "compress") | (string & {});
+        /** @description Tokens of a message by part. The parts have every member of the message, each once. */
+        ContextParts: {
+            /**
+             * Format: int64
+             * @description Every other member.
+             */
+            context: number;
+            /**
+             * Format: int64
+             * @description `currentState`, `completedSubtasks`, `remainingSubtasks`.
+             */
+            state: number;
+            /**
+             * Format: int64
+             * @description `conversationHistorySummary`, `taskSummary`.
+             */
+            summary: number;
+            /**
+             * Format: int64
+             * @description `toolCallHistory`, `toolState`.
+             */
+            tools: number;
+            /**
+             * Format: int64
+             * @description `conversationHistoryVerbatim`.
+             */
+            turns: number;
+        };
+        /** @description What becomes of a message over its receiver's limit. */
+        ContextPolicy: ("flag" | "compress" | "refuse") | (string & {});
+        /** @description The tokens of a message as its receiver gets it, and what the broker does about them (docs/context.md). */
+        ContextView: {
+            /** @description What becomes of it. */
+            action: components["schemas"]["ContextAction"];
+            /**
+             * Format: int64
+             * @description The most tokens of a message to it: a share of its window, or the contract's figure.
+             */
+            limit?: number | null;
+            /** @description The tokens by part. */
+            parts: components["schemas"]["ContextParts"];
+            /** @description How the tokens were counted. */
+            tokenizer: components["schemas"]["Tokenizer"];
+            /**
+             * Format: int64
+             * @description Tokens of the message.
+             */
+            tokens: number;
+            /**
+             * Format: int64
+             * @description The receiver's context window, in tokens.
+             */
+            window?: number | null;
+        };
+        /** @description A contract, as docs/contracts.md describes it: `id`, `version`, and its clauses. */
+        ContractDocument: {
+            [key: string]: unknown;
+        };
+        /** @description How far a contract conforms. A later version may have more. */
+        ContractLevel: ("L1" | "L2" | "L3") | (string & {});
+        /** @description What the broker knows of a contract. */
+        ContractMeta: {
+            /**
+             * Format: date-time
+             * @description When it was put, RFC 3339.
+             */
+            createdAt: string;
+            /** @description It is on its way out. */
+            deprecated: boolean;
+            /** @description What the linter found; only in the answer that put it. */
+            findings?: components["schemas"]["LintFinding"][] | null;
+            level?: components["schemas"]["ContractLevel"] | null;
+            /** @description What it lacks for the next level; only in the answer that put it. */
+            missing?: string[] | null;
+            /** @description SHA-256 over the document's canonical form (RFC 8785), in hexadecimal. */
+            sha256: string;
+            /** @description All versions that there are; only on the contract's own page. */
+            versions?: string[] | null;
+        };
+        /** @description A contract, or its text in JSON or YAML. */
+        ContractOrText: components["schemas"]["ContractDocument"] | string;
+        /** @description A contract as shown: its document, and beside it what the broker knows of it. */
+        ContractView: {
+            /** @description The contract's id. */
+            id: string;
+            /** @description What the broker knows of it. */
+            meta: components["schemas"]["ContractMeta"];
+            /** @description Its version. */
+            version: string;
+            /** @description What is taken and does not hold in full; only in the answer that put it. */
+            warnings?: components["schemas"]["WarningView"][] | null;
+        } & {
+            [key: string]: unknown;
+        };
+        /** @description One page with all contracts that the caller may see. */
+        ContractsView: {
+            /** @description Each in its highest version, by id. */
+            items: components["schemas"]["ContractView"][];
+        };
+        /** @description Turns of a conversation. */
+        ConversationView: {
+            /** @description The first turn of this answer. */
+            from: number;
+            /**
+             * Format: uuid
+             * @description UUID of the handoff.
+             */
+            handoffId: string;
+            /** @description The sender's own summary of what came before the first turn. */
+            summary?: string | null;
+            /** @description The turn after the last one of this answer. */
+            to: number;
+            /** @description Turns of the message in all. */
+            total: number;
+            /** @description The turns, as they were said. */
+            turns: components["schemas"]["HistoryTurn"][];
+        };
+        /** @description Cumulative cost as the message states it. */
+        CostView: {
+            /**
+             * Format: double
+             * @description US dollars that may still be spent.
+             */
+            costBudgetRemainingUSD: number;
+            /**
+             * Format: double
+             * @description US dollars so far.
+             */
+            costSpentSoFarUSD: number;
+            /** @description Tokens so far. */
+            tokenSpent: components["schemas"]["TokensView"];
+        };
+        /** @description A new agent, with its key and secrets, which are shown this once. */
+        CreatedAgentView: components["schemas"]["AgentView"] & {
+            /** @description Its key for this API. */
+            apiKey: string;
+            /** @description Secret that its messages are signed with; shown once. */
+            signingSecret: string;
+            /** @description The broker signs its deliveries with it. */
+            webhookSecret: string;
+        };
+        /** @description The agent that a datum was delivered to. */
+        DatumReceiver: {
+            /**
+             * Format: date-time
+             * @description When the receiver accepted, RFC 3339.
+             */
+            acceptedAt: string | null;
+            /** @description Id of the agent that received it. */
+            agentId: string;
+            /**
+             * Format: int32
+             * @description Delivery attempts begun so far.
+             */
+            attempts: number;
+            /** @description It is entitled to personal data, as it stands now. */
+            entitledNow: boolean;
+            /** @description Where the handoff stands. */
+            handoffStatus: components["schemas"]["HandoffStatus"];
+        };
+        /** @description The record that a datum came with. */
+        DatumRecord: {
+            /** @description Its kind. */
+            kind: components["schemas"]["RecordKind"];
+            /**
+             * Format: int64
+             * @description Its place in the log.
+             */
+            leafIndex: number;
+            /**
+             * Format: int64
+             * @description The datum's number within it.
+             */
+            ordinal: number;
+            /** @description `sha256:…` over the record: the leaf's hash. */
+            recordHash: string;
+            /**
+             * Format: date-time
+             * @description When it was made, RFC 3339.
+             */
+            time: string;
+        };
+        /** @description One datum of a person. */
+        DatumView: {
+            deliveredTo: components["schemas"]["DatumReceiver"] | null;
+            /** @description Id of the agent that sent it; null where its record names none. */
+            fromAgent: string | null;
+            /**
+             * Format: uuid
+             * @description UUID of the handoff; null where its record has none.
+             */
+            handoffId: string | null;
+            /** @description The datum: free, the sender's own. */
+            held: unknown;
+            /** @description The record that it came with. */
+            record: components["schemas"]["DatumRecord"];
+            /**
+             * Format: uuid
+             * @description UUID of the task; null where its record has none.
+             */
+            taskId: string | null;
+        };
+        /** @description Where a dead letter stands. A later version may have more. */
+        DeadLetterStatus: ("OPEN" | "RELEASED" | "DISCARDED") | (string & {});
+        /** @description A dead letter: a handoff kept for a person. */
+        DeadLetterView: {
+            /**
+             * Format: date-time
+             * @description When it was kept, RFC 3339.
+             */
+            createdAt: string;
+            /** @description Everything that the gate found. */
+            failures: components["schemas"]["FailureView"][];
+            /** @description Id of the agent that sent it. */
+            fromAgent: string;
+            /**
+             * Format: uuid
+             * @description The handoff's id, and the dead letter's.
+             */
+            handoffId: string;
+            message?: components["schemas"]["StoredMessage"] | null;
+            /** @description Code of the primary reason: an error's, or the end of the handoff that nobody decided on in time. */
+            reason: string;
+            /**
+             * Format: date-time
+             * @description When it was decided on, RFC 3339.
+             */
+            resolvedAt?: string | null;
+            /** @description By whom: a key's id. The words are with the record. */
+            resolvedBy?: string | null;
+            /** @description `OPEN`, `RELEASED` or `DISCARDED`. */
+            status: components["schemas"]["DeadLetterStatus"];
+            /**
+             * Format: uuid
+             * @description UUID of the handoff's task.
+             */
+            taskId: string;
+            /** @description To whom, where that was found. */
+            toAgent?: string | null;
+        };
+        /** @description What happens when nobody decides in time. A later version may have more. */
+        DefaultAction: ("resume" | "dead-letter") | (string & {});
+        /** @description Where and how an agent takes its handoffs. */
+        Delivery: {
+            /** @description Content codings that the endpoint takes, the preferred one first; large bodies go to it so. */
+            acceptEncoding?: components["schemas"]["Coding"][];
+            /**
+             * @description Set when the endpoint answered 410, or failed too often in a row; cleared by setting a delivery
+             *     anew.
+             */
+            disabled?: boolean;
+            failing?: components["schemas"]["Failing"] | null;
+            /**
+             * Format: int32
+             * @description How many handoffs may be on their way to it at once (1 to 1 000).
+             */
+            maxInFlight?: number;
+            /** @description `webhook` or `pull`. */
+            mode: string;
+            /**
+             * Format: int64
+             * @description How long one attempt may take, in milliseconds (100 to 120 000).
+             * @default 10000
+             */
+            timeoutMs?: number;
+            /** @description The webhook's URL; http or https. */
+            url?: string | null;
+        };
+        /** @description How an agent takes its handoffs. A later version may have more. */
+        DeliveryMode: ("webhook" | "pull") | (string & {});
+        /** @description The end of a dead letter. */
+        DiscardBody: {
+            /** @description Why, 1 to 2 000 characters; kept with the record. */
+            reason: string;
+        };
+        /** @description An entry of an allowlist. */
+        EdgeView: {
+            /** @description The agents that it names now. */
+            resolved: string[];
+            /** @description The agent whose allowlist it is. */
+            source: string;
+            /** @description An id, or `type:<agentType>`. */
+            target: string;
+            /** @description Whether it names nobody. */
+            unknown: boolean;
+        };
+        /** @description A request for an erasure. */
+        EraseBody: {
+            /** @description Words for people; kept with the record, outlive the erasure: name nobody in them. */
+            note?: string | null;
+            /** @description A code, `DATA_SUBJECT_REQUEST` unless said; stands in the records. */
+            reason?: string | null;
+            /** @description Your own reference to the request, e.g. a ticket; kept with the record, outlives the erasure. */
+            requestedBy?: string | null;
+        };
+        /** @description What an erasure took away. */
+        ErasedCounts: {
+            /**
+             * Format: int64
+             * @description Number of checkpoints that went so far.
+             */
+            checkpoints: number;
+            /**
+             * Format: int64
+             * @description Messages and other contents of records.
+             */
+            contents: number;
+            /**
+             * Format: int64
+             * @description Personal data, with their salts.
+             */
+            personalData: number;
+        };
+        /** @description Where an erasure stands. */
+        ErasureStatus: ("RUNNING" | "SCRUBBING" | "COMPLETED") | (string & {});
+        /** @description An erasure, and once it is done its certificate. */
+        ErasureView: {
+            /** @description What went so far. */
+            erased: components["schemas"]["ErasedCounts"];
+            /**
+             * Format: date-time
+             * @description When it was done.
+             */
+            erasedAt?: string | null;
+            /**
+             * Format: uuid
+             * @description UUID of the erasure.
+             */
+            erasureId: string;
+            /**
+             * Format: int64
+             * @description Data held when it was asked for.
+             */
+            held: number;
+            /** @description Why it was asked for: a code. */
+            reason: string;
+            receipt?: components["schemas"]["Receipt"] | null;
+            /**
+             * Format: date-time
+             * @description When it was asked for, RFC 3339.
+             */
+            requestedAt: string;
+            /** @description The data that the erasure covers. */
+            scope: components["schemas"]["Scope"];
+            /** @description `RUNNING`, `SCRUBBING` (no row holds any of it, files are being cleaned) or `COMPLETED`. */
+            status: components["schemas"]["ErasureStatus"];
+            /** @description What records name the person by: SHA-256 over a tag, `subjectSalt` and the id. */
+            subjectCommitment: string;
+            /** @description Whose data, as the caller named it. */
+            subjectId: string;
+            /** @description In hexadecimal; the broker keeps it nowhere, and makes it again for whoever brings the id. */
+            subjectSalt: string;
+        };
+        /** @description Why a request is refused; /docs/errors/{code} explains each. A later version may have more. */
+        ErrorCode: ("UNAUTHENTICATED" | "SIGNATURE_INVALID" | "SCHEMA_INVALID" | "FORBIDDEN" | "SAFETY_VIOLATION" | "CREDENTIAL_FOUND" | "BUDGET_EXHAUSTED" | "BUDGET_MISMATCH" | "LINEAGE_MISMATCH" | "LOOP_DETECTED" | "CONTEXT_TOO_LARGE" | "CONTRACT_VIOLATION" | "NO_CAPABLE_AGENT" | "INCOMPLETE_CONTEXT" | "CONFLICT" | "MAX_ITERATIONS" | "STALE_LEASE" | "NOT_FOUND" | "METHOD_NOT_ALLOWED" | "UNSUPPORTED_MEDIA_TYPE" | "PAYLOAD_TOO_LARGE" | "INVALID_REQUEST" | "OVERLOADED" | "UNAVAILABLE" | "INTERNAL") | (string & {});
+        /** @description Where a question to a person stands. A later version may have more. */
+        EscalationState: ("OPEN" | "RESOLVED" | "TIMED_OUT") | (string & {});
+        /** @description An escalation: a question that waits for a person. */
+        EscalationView: {
+            /** @description How the contract says that people are reached. */
+            channel?: string | null;
+            /** @description What happens when nobody decides in time: `resume` or `dead-letter`. */
+            defaultAction: components["schemas"]["DefaultAction"];
+            /**
+             * Format: uuid
+             * @description UUID of the escalation.
+             */
+            escalationId: string;
+            /** @description From whom the failing edge leads. */
+            fromAgent: string;
+            /**
+             * Format: uuid
+             * @description The handoff that failed; absent where submissions were refused.
+             */
+            handoffId?: string | null;
+            /**
+             * Format: date-time
+             * @description When it was opened, RFC 3339.
+             */
+            openedAt: string;
+            /** @description Why a person is asked: a code. */
+            reason: string;
+            /** @description What was decided: a code. */
+            resolution?: string | null;
+            /**
+             * Format: date-time
+             * @description When it was decided.
+             */
+            resolvedAt?: string | null;
+            /** @description By whom: a key's id, or `broker`. The words are with the record `ESCALATION_RESOLVED`. */
+            resolvedBy?: string | null;
+            /** @description The agent that takes over when nobody decides in time. */
+            resumeAs?: string | null;
+            /** @description `OPEN`, `RESOLVED` or `TIMED_OUT`. */
+            status: components["schemas"]["EscalationState"];
+            /**
+             * Format: uuid
+             * @description The task that waits.
+             */
+            taskId: string;
+            /**
+             * Format: date-time
+             * @description When it is decided without a person.
+             */
+            timeoutAt: string;
+            /** @description Id of the agent that the failing edge leads to. */
+            toAgent?: string | null;
+        };
+        /** @description An event, in the format that was asked for. */
+        Event: components["schemas"]["StandardEvent"] | components["schemas"]["CloudEvent"];
+        /** @description The data of an event: free; the type's schema at /schemas/events/{type} describes it. */
+        EventData: {
+            [key: string]: unknown;
+        };
+        /** @description The last attempts. */
+        EventDeliveriesView: {
+            /** @description Newest first; the last 1 000 are remembered. */
+            items: components["schemas"]["EventDeliveryView"][];
+        };
+        /** @description One attempt at telling a subscription of an event. */
+        EventDeliveryView: {
+            /**
+             * Format: date-time
+             * @description When the attempt ended, RFC 3339.
+             */
+            at: string;
+            /**
+             * Format: int32
+             * @description Of this event, from 1.
+             */
+            attempt: number;
+            /** @description The event's place in the feed. */
+            cursor: string;
+            /** @description What went wrong, in a sentence for people. */
+            detail?: string | null;
+            /**
+             * Format: double
+             * @description How long it took, in milliseconds.
+             */
+            durationMs: number;
+            /**
+             * Format: uuid
+             * @description The event; also its `webhook-id`.
+             */
+            eventId: string;
+            /**
+             * Format: int64
+             * @description The subscription's attempts, counted; give it as `before` to go on.
+             */
+            number: number;
+            /** @description `delivered`, `retry` (to be tried again), `set_aside` (refused too often), `gone` (410). */
+            outcome: components["schemas"]["EventOutcome"];
+            /**
+             * Format: int32
+             * @description HTTP status that the endpoint answered; absent where no answer came.
+             */
+            status?: number | null;
+            /** @description The event's type. */
+            type: components["schemas"]["EventType"];
+        };
+        /** @description How an event is written. */
+        EventFormat: ("standard" | "cloudevents" | "a2a") | (string & {});
+        /** @description What came of an attempt at telling a subscription. A later version may have more. */
+        EventOutcome: ("delivered" | "retry" | "set_aside" | "gone") | (string & {});
+        /** @description Where the schema of a type of event is. */
+        EventSchemaRef: {
+            /** @description The path of its schema. */
+            href: string;
+            /** @description The type. */
+            type: components["schemas"]["EventType"];
+        };
+        /** @description The types of events, with their schemas. */
+        EventSchemasView: {
+            /** @description One entry for each event type. */
+            items: components["schemas"]["EventSchemaRef"][];
+        };
+        /** @description What happened; /schemas/events/{type} has the form of each. A later version may have more. */
+        EventType: ("agent.handoff.occurred" | "handoff.accepted" | "handoff.rejected" | "handoff.completed" | "handoff.returned" | "handoff.input_required" | "handoff.input_provided" | "handoff.group_ended" | "handoff.rolled_back" | "handoff.dead_lettered" | "handoff.escalated" | "handoff.failed" | "handoff.expired" | "handoff.canceled" | "handoff.stream_closed" | "handoff.stream_aborted" | "agent.endpoint_disabled" | "agent.endpoint_failing" | "task.completed" | "task.canceled" | "task.budget_changed" | "alert.raised") | (string & {});
+        /** @description Why a receiver gives up. */
+        FailBody: {
+            costTracking?: components["schemas"]["SaidCost"] | null;
+            error?: components["schemas"]["SaidError"] | null;
+            /**
+             * Format: int64
+             * @description The token that came with the delivery, where the header does not have it.
+             */
+            fencingToken?: number | null;
+        } & {
+            [key: string]: unknown;
+        };
+        /** @description How far an endpoint is on its way to being disabled. */
+        Failing: {
+            /**
+             * Format: int32
+             * @description Failures in a row that counted.
+             */
+            failures: number;
+            /**
+             * Format: int32
+             * @description The last step told to operators: 50, 70, 90 or 100.
+             */
+            percent: number;
+        };
+        /** @description One finding of the gate, or of the request's check. */
+        FailureView: {
+            /** @description Code of the error; `docs/errors/` has a page on each. */
+            code: components["schemas"]["ErrorCode"];
+            /** @description What is wrong, in a sentence for people. */
+            message: string;
+            /** @description RFC 6901 pointer into the body. */
+            pointer: string;
+            /** @description Stage of the gate that found it. */
+            stage: components["schemas"]["GateStage"];
+        };
+        /** @description A page of the feed. */
+        FeedView: {
+            /** @description The events, in order; see `/schemas/events/{type}`. */
+            items: components["schemas"]["Event"][];
+            /** @description Give it as `since` to go on. A page may be empty and still move on. */
+            nextCursor: string;
+        };
+        /** @description The agent, task or handoff that a subscription is limited to. */
+        FilterView: {
+            /** @description Events that this agent has a part in. */
+            agentId?: string | null;
+            /**
+             * Format: uuid
+             * @description Events of this handoff.
+             */
+            handoffId?: string | null;
+            /**
+             * Format: uuid
+             * @description Events of this task.
+             */
+            taskId?: string | null;
+        };
+        /** @description Something that the gate found, without its words. */
+        GateFinding: {
+            /** @description Code of the error, as a refusal names it. */
+            code: components["schemas"]["ErrorCode"];
+            /** @description RFC 6901 pointer into the message. */
+            pointer: string;
+            /** @description The safety rule, or the contract's clause. */
+            rule: string | null;
+            /** @description Stage of the gate that found it. */
+            stage: components["schemas"]["GateStage"];
+        };
+        /** @description Where a failure was found. A later version may have more. */
+        GateStage: ("key" | "signature" | "schema" | "identity" | "allowlist" | "route" | "contract" | "completeness" | "budget" | "lineage" | "loop" | "safety" | "context" | "state") | (string & {});
+        /** @description Why a message is not there any more. A later version may have more. */
+        GoneReason: ("erasure" | "retention") | (string & {});
+        /** @description The receiver accepted. */
+        HandoffAcceptedEvent: {
+            /** @description Its place in the tenant's feed. */
+            cursor: string;
+            data: {
+                /** @description The contract's name for events of this edge (observability.audit_event). */
+                auditEvent?: string;
+                /** Format: uuid */
+                handoffId: string;
+                sourceAgentId: string;
+                /** @constant */
+                status: "ACCEPTED";
+                targetAgentId: string;
+                /** Format: uuid */
+                taskId: string;
+                /** @description The handoff's trace context, W3C traceparent. */
+                traceparent?: string;
+            } & {
+                [key: string]: unknown;
+            };
+            /**
+             * Format: uuid
+             * @description The event's id, the same at every delivery.
+             */
+            id: string;
+            /**
+             * Format: date-time
+             * @description When it happened.
+             */
+            timestamp: string;
+            /** @constant */
+            type: "handoff.accepted";
+        } & {
+            [key: string]: unknown;
+        };
+        /** @description One handoff of a group. */
+        HandoffBranch: {
+            /** @description Whether its receiver accepted it. */
+            acknowledged: boolean;
+            /** @description Id of the agent that receives it. */
+            agentId: string;
+            /**
+             * Format: date-time
+             * @description When it ended, RFC 3339.
+             */
+            endedAt?: string | null;
+            /**
+             * Format: uuid
+             * @description The handoff: the receiver's own, or the one that stands in its place.
+             */
+            handoffId: string;
+            /**
+             * Format: int32
+             * @description Its place in the list, from 0.
+             */
+            index: number;
+            /** @description Why it ended badly. */
+            reason?: string | null;
+            /** @description The receiver's result, as it gave it at `/complete`. */
+            result?: unknown;
+            /** @description Path of its own page. */
+            self: string;
+            /** @description Its status. */
+            status: components["schemas"]["HandoffStatus"];
+        };
+        /** @description The handoff was withdrawn. */
+        HandoffCanceledEvent: {
+            /** @description Its place in the tenant's feed. */
+            cursor: string;
+            data: {
+                /** @description The contract's name for events of this edge (observability.audit_event). */
+                auditEvent?: string;
+                /** @description The receiver's own words; gone once they are erased. */
+                detail?: string;
+                /** Format: uuid */
+                handoffId: string;
+                /** @description A code. */
+                reason?: string;
+                sourceAgentId: string;
+                /** @description The handoff's status. */
+                status: string;
+                targetAgentId: string;
+                /** Format: uuid */
+                taskId: string;
+                /** @description The handoff's trace context, W3C traceparent. */
+                traceparent?: string;
+            } & {
+                [key: string]: unknown;
+            };
+            /**
+             * Format: uuid
+             * @description The event's id, the same at every delivery.
+             */
+            id: string;
+            /**
+             * Format: date-time
+             * @description When it happened.
+             */
+            timestamp: string;
+            /** @constant */
+            type: "handoff.canceled";
+        } & {
+            [key: string]: unknown;
+        };
+        /** @description The receiver completed its part. */
+        HandoffCompletedEvent: {
+            /** @description Its place in the tenant's feed. */
+            cursor: string;
+            data: {
+                /** @description The contract's name for events of this edge (observability.audit_event). */
+                auditEvent?: string;
+                /** Format: uuid */
+                handoffId: string;
+                sourceAgentId: string;
+                /** @constant */
+                status: "COMPLETED";
+                targetAgentId: string;
+                /** Format: uuid */
+                taskId: string;
+                /** @description The handoff's trace context, W3C traceparent. */
+                traceparent?: string;
+            } & {
+                [key: string]: unknown;
+            };
+            /**
+             * Format: uuid
+             * @description The event's id, the same at every delivery.
+             */
+            id: string;
+            /**
+             * Format: date-time
+             * @description When it happened.
+             */
+            timestamp: string;
+            /** @constant */
+            type: "handoff.completed";
+        } & {
+            [key: string]: unknown;
+        };
+        /** @description What a hop cost. */
+        HandoffCost: {
+            /**
+             * Format: double
+             * @description What a model's summary of the message cost the operator; no part of the task's cost.
+             */
+            compressionUSD?: number;
+            /**
+             * Format: double
+             * @description What the receiver spent besides, in US dollars; absent in records of versions without books.
+             */
+            receiverSpentUSD?: number;
+            /**
+             * Format: double
+             * @description What the sender had spent, in US dollars; absent in records of versions without books.
+             */
+            senderSpentUSD?: number;
+            /** @description Tokens used, read and written. */
+            tokens: components["schemas"]["SpentTokensView"];
+            /**
+             * Format: double
+             * @description What was spent, in US dollars.
+             */
+            usd: number;
+        };
+        /** @description The handoff is kept for a person. */
+        HandoffDeadLetteredEvent: {
+            /** @description Its place in the tenant's feed. */
+            cursor: string;
+            data: {
+                /** @description The contract's name for events of this edge (observability.audit_event). */
+                auditEvent?: string;
+                /** @description The receiver's own words; gone once they are erased. */
+                detail?: string;
+                /** Format: uuid */
+                handoffId: string;
+                /** @description A code. */
+                reason?: string;
+                sourceAgentId: string;
+                /** @description The handoff's status. */
+                status: string;
+                targetAgentId: string;
+                /** Format: uuid */
+                taskId: string;
+                /** @description The handoff's trace context, W3C traceparent. */
+                traceparent?: string;
+            } & {
+                [key: string]: unknown;
+            };
+            /**
+             * Format: uuid
+             * @description The event's id, the same at every delivery.
+             */
+            id: string;
+            /**
+             * Format: date-time
+             * @description When it happened.
+             */
+            timestamp: string;
+            /** @constant */
+            type: "handoff.dead_lettered";
+        } & {
+            [key: string]: unknown;
+        };
+        /** @description A person is asked to act. */
+        HandoffEscalatedEvent: {
+            /** @description Its place in the tenant's feed. */
+            cursor: string;
+            data: {
+                /** @description The agent whose submissions were refused; only where no handoff was committed. */
+                agentId?: string;
+                /** @description The contract's name for events of this edge (observability.audit_event). */
+                auditEvent?: string;
+                /** @description The receiver's own words; gone once they are erased. */
+                detail?: string;
+                escalationId?: string;
+                /** Format: uuid */
+                handoffId?: string;
+                /** @description A code. */
+                reason?: string;
+                sourceAgentId?: string;
+                /** @description The handoff's status. */
+                status: string;
+                targetAgentId?: string;
+                /** Format: uuid */
+                taskId: string;
+                /** @description The handoff's trace context, W3C traceparent. */
+                traceparent?: string;
+            } & {
+                [key: string]: unknown;
+            };
+            /**
+             * Format: uuid
+             * @description The event's id, the same at every delivery.
+             */
+            id: string;
+            /**
+             * Format: date-time
+             * @description When it happened.
+             */
+            timestamp: string;
+            /** @constant */
+            type: "handoff.escalated";
+        } & {
+            [key: string]: unknown;
+        };
+        /** @description A deadline passed. */
+        HandoffExpiredEvent: {
+            /** @description Its place in the tenant's feed. */
+            cursor: string;
+            data: {
+                /** @description The contract's name for events of this edge (observability.audit_event). */
+                auditEvent?: string;
+                /** @description The receiver's own words; gone once they are erased. */
+                detail?: string;
+                /** Format: uuid */
+                handoffId: string;
+                /** @description A code. */
+                reason: string;
+                sourceAgentId: string;
+                /** @constant */
+                status: "EXPIRED";
+                targetAgentId: string;
+                /** Format: uuid */
+                taskId: string;
+                /** @description The handoff's trace context, W3C traceparent. */
+                traceparent?: string;
+            } & {
+                [key: string]: unknown;
+            };
+            /**
+             * Format: uuid
+             * @description The event's id, the same at every delivery.
+             */
+            id: string;
+            /**
+             * Format: date-time
+             * @description When it happened.
+             */
+            timestamp: string;
+            /** @constant */
+            type: "handoff.expired";
+        } & {
+            [key: string]: unknown;
+        };
+        /** @description The receiver failed, or delivery was given up. */
+        HandoffFailedEvent: {
+            /** @description Its place in the tenant's feed. */
+            cursor: string;
+            data: {
+                /** @description The contract's name for events of this edge (observability.audit_event). */
+                auditEvent?: string;
+                /** @description The receiver's own words; gone once they are erased. */
+                detail?: string;
+                /** Format: uuid */
+                handoffId: string;
+                /** @description A code. */
+                reason: string;
+                sourceAgentId: string;
+                /** @constant */
+                status: "FAILED";
+                targetAgentId: string;
+                /** Format: uuid */
+                taskId: string;
+                /** @description The handoff's trace context, W3C traceparent. */
+                traceparent?: string;
+            } & {
+                [key: string]: unknown;
+            };
+            /**
+             * Format: uuid
+             * @description The event's id, the same at every delivery.
+             */
+            id: string;
+            /**
+             * Format: date-time
+             * @description When it happened.
+             */
+            timestamp: string;
+            /** @constant */
+            type: "handoff.failed";
+        } & {
+            [key: string]: unknown;
+        };
+        /** @description A handoff to several receivers, or the place of one handoff in it. */
+        HandoffGroup: {
+            /** @description Its handoffs in the list's order; only of the group itself. */
+            branches?: components["schemas"]["HandoffBranch"][];
+            /** @description Its id: the `handoffId` of the message. */
+            groupId: string;
+            /**
+             * Format: int32
+             * @description The place of this handoff in the message's `receiverList`, from 0; absent of the group itself.
+             */
+            index?: number | null;
+            /** @description How many of them are needed: `all`, `any` or `quorum:N`. */
+            join: string;
+            /**
+             * Format: int32
+             * @description How many handoffs it has.
+             */
+            of: number;
+            /** @description What the bad end of one means: `rollback` or `drop`. */
+            onReject: string;
+        };
+        /** @description A handoff to several receivers ended: its join was decided, or its task was completed or canceled before. */
+        HandoffGroupEndedEvent: {
+            /** @description Its place in the tenant's feed. */
+            cursor: string;
+            data: {
+                /** @description How many of them were completed. */
+                completed: number;
+                /**
+                 * Format: uuid
+                 * @description The group's id: the `handoffId` of the message.
+                 */
+                handoffId: string;
+                /** @description How many of its handoffs were needed. */
+                join: string;
+                /** @description How many handoffs it had. */
+                of: number;
+                /** @description Why it failed or was withdrawn: a code. */
+                reason?: string | null;
+                sourceAgentId: string;
+                /**
+                 * @description What the group came to.
+                 * @enum {unknown}
+                 */
+                status: "COMPLETED" | "FAILED" | "CANCELED";
+                /** Format: uuid */
+                taskId: string;
+                /** @description Where the task stands now. */
+                taskStatus: string;
+            } & {
+                [key: string]: unknown;
+            };
+            /**
+             * Format: uuid
+             * @description The event's id, the same at every delivery.
+             */
+            id: string;
+            /**
+             * Format: date-time
+             * @description When it happened.
+             */
+            timestamp: string;
+            /** @constant */
+            type: "handoff.group_ended";
+        } & {
+            [key: string]: unknown;
+        };
+        /** @description The receiver's question was answered; the answer stands at `GET /handoffs/{handoffId}`. */
+        HandoffInputProvidedEvent: {
+            /** @description Its place in the tenant's feed. */
+            cursor: string;
+            data: {
+                /** @description The contract's name for events of this edge (observability.audit_event). */
+                auditEvent?: string;
+                /** Format: uuid */
+                handoffId: string;
+                /** @description The number of the question, from 1. */
+                question: number;
+                sourceAgentId: string;
+                /** @constant */
+                status: "ACCEPTED";
+                targetAgentId: string;
+                /** Format: uuid */
+                taskId: string;
+                /** @description The handoff's trace context, W3C traceparent. */
+                traceparent?: string;
+            } & {
+                [key: string]: unknown;
+            };
+            /**
+             * Format: uuid
+             * @description The event's id, the same at every delivery.
+             */
+            id: string;
+            /**
+             * Format: date-time
+             * @description When it happened.
+             */
+            timestamp: string;
+            /** @constant */
+            type: "handoff.input_provided";
+        } & {
+            [key: string]: unknown;
+        };
+        /** @description The receiver asks its sender something and waits for the answer; the question stands at `GET /handoffs/{handoffId}`. */
+        HandoffInputRequiredEvent: {
+            /** @description Its place in the tenant's feed. */
+            cursor: string;
+            data: {
+                /**
+                 * Format: date-time
+                 * @description Without an answer by then, the handoff expires.
+                 */
+                answerBy: string;
+                /** @description The contract's name for events of this edge (observability.audit_event). */
+                auditEvent?: string;
+                /** Format: uuid */
+                handoffId: string;
+                /** @description The number of the question, from 1. */
+                question: number;
+                sourceAgentId: string;
+                /** @constant */
+                status: "INPUT_REQUIRED";
+                targetAgentId: string;
+                /** Format: uuid */
+                taskId: string;
+                /** @description The handoff's trace context, W3C traceparent. */
+                traceparent?: string;
+            } & {
+                [key: string]: unknown;
+            };
+            /**
+             * Format: uuid
+             * @description The event's id, the same at every delivery.
+             */
+            id: string;
+            /**
+             * Format: date-time
+             * @description When it happened.
+             */
+            timestamp: string;
+            /** @constant */
+            type: "handoff.input_required";
+        } & {
+            [key: string]: unknown;
+        };
+        /**
+         * Handoff message
+         * @description A handoff message, in any version of its schema that the broker takes.
+         */
+        HandoffMessage: components["schemas"]["HandoffMessage2_2"] | components["schemas"]["HandoffMessage2_1"] | components["schemas"]["HandoffMessage2_0"];
+        /** @description One agent hands control over a task to another. Top-level fields are closed; members of nested objects are open. Follows EAAPL-MAG006 2.0.0, section 5.2. */
+        HandoffMessage2_0: {
+            /** @description What is done, oldest first. */
+            completedSubtasks: ({
+                /** @description When it was finished. */
+                completedAt: components["schemas"]["MessageDateTime"];
+                /** @description What it was about. */
+                description: string;
+                /** @description What came of it: an object whose members are of the sender's choosing. */
+                result: {
+                    [key: string]: unknown;
+                };
+                /** @description The subtask's name, unique within the task. */
+                subtaskId: string;
+            } & {
+                [key: string]: unknown;
+            })[];
+            /** @description Limits on how the task may be done. */
+            constraints: string[];
+            /** @description The older turns in condensed form; empty when nothing was condensed. */
+            conversationHistorySummary: string;
+            /** @description The most recent turns as they were, oldest first. */
+            conversationHistoryVerbatim: ({
+                /** @description What was said: text, or content parts. */
+                content: string | unknown[] | Record<string, never>;
+                /** @description Free data about the turn. */
+                metadata?: {
+                    [key: string]: unknown;
+                };
+                /** @description Of a tool's answer: the tool's name. */
+                name?: string;
+                /** @description Who spoke, for example `user`, `assistant`, `system`, `developer` or `tool`. */
+                role: string;
+                /** @description When it was said. */
+                timestamp?: components["schemas"]["MessageDateTime"];
+                /** @description Of a tool's answer: the call that it answers. */
+                tool_call_id?: string;
+            } & {
+                [key: string]: unknown;
+            })[];
+            /** @description The budget relay. */
+            costTracking: {
+                /** @description US dollars left. Zero or less passes the schema and is refused by the budget stage with its own code. */
+                costBudgetRemainingUSD: number;
+                /** @description US dollars spent on the task so far, cumulative. */
+                costSpentSoFarUSD: number;
+                /** @description Tokens spent on the task so far. */
+                tokenSpent: {
+                    /** @description Tokens written. */
+                    completion: number;
+                    /** @description Tokens read. */
+                    prompt: number;
+                } & {
+                    [key: string]: unknown;
+                };
+            } & {
+                [key: string]: unknown;
+            };
+            /** @description The state that the receiver goes on from; its members belong to the domain. */
+            currentState: {
+                [key: string]: unknown;
+            };
+            /** @description Who hands over. */
+            fromAgent: {
+                /** @description The sender's registered id. */
+                agentId: components["schemas"]["MessageAgentId"];
+                /** @description The sender's semantic version. */
+                agentVersion: string;
+                /** @description The run of the sender that this handoff ends; its checkpoint is stored under this id. */
+                executionId: components["schemas"]["MessageUuid"];
+            } & {
+                [key: string]: unknown;
+            };
+            /** @description Names this handoff; the sender chooses it and uses it again when it repeats a submission. */
+            handoffId: components["schemas"]["MessageUuid"];
+            /**
+             * Format: uuid
+             * @description The handoff by which the sender itself came to the task; null for the first of a task.
+             */
+            parentHandoffId: string | null;
+            /** @description Excerpts that the receiver should know. */
+            relevantContext: ({
+                /** @description The text. */
+                excerpt: string;
+                /** @description How much it matters, 0 to 1. */
+                relevanceScore: number;
+                /** @description Where it was taken from. */
+                source: string;
+            } & {
+                [key: string]: unknown;
+            })[];
+            /** @description What is left, in the order it should be done. */
+            remainingSubtasks: ({
+                /** @description What it is about. */
+                description: string;
+                /** @description The subtask's name, unique within the task. */
+                subtaskId: string;
+            } & {
+                [key: string]: unknown;
+            })[];
+            /** @description The version of this schema that the message follows: `2.0`, or with any patch number, as `2.0.0`. */
+            schemaVersion: string;
+            /** @description HMAC-SHA-256 under the sender's signing secret, over the RFC 8785 canonical form of the message without this field; optional. It is not among the fields listed for 2.0 and is allowed all the same, because the tampering section of the same source asks it of 2.0 messages. */
+            signature?: string;
+            /** @description What the receiver is to do. Exactly `INITIAL` marks a handoff before any work was done. */
+            taskDescription: string;
+            /** @description Names the task; the same in all its handoffs. */
+            taskId: components["schemas"]["MessageUuid"];
+            /** @description When the sender made the message. */
+            timestamp: components["schemas"]["MessageDateTime"];
+            /** @description Who should take the task over: a role and the versions of it that will do. */
+            toAgent: {
+                /** @description The role asked for. */
+                agentType: components["schemas"]["MessageAgentType"];
+                /** @description Which versions of that role will do. */
+                agentVersion: components["schemas"]["MessageVersionRange"];
+            } & {
+                [key: string]: unknown;
+            };
+            /** @description Tools called on the way. */
+            toolCallHistory: ({
+                /** @description When it was called. */
+                calledAt: components["schemas"]["MessageDateTime"];
+                /** @description The SHA-256 digest of the input: `sha256:` and hexadecimal digits, 64 of them where the digest is whole. */
+                inputHash: string;
+                /** @description Size of the output in tokens. */
+                outputTokens: number;
+                /** @description The tool's name. */
+                tool: string;
+            } & {
+                [key: string]: unknown;
+            })[];
+            /** @description The W3C Trace Context header value under which the sender works: of version 00, or of a later version, of which the parts of version 00 are read. An id of zeros alone is invalid: the broker begins a new trace, and says so in `warnings`. */
+            traceparent: string;
+        };
+        /** @description One agent hands control over a task to another. Top-level fields are closed; members of nested objects are open. Adds optional fields to 2.0. */
+        HandoffMessage2_1: {
+            /** @description Capabilities that the receiver must have, all of them. */
+            capabilitiesRequired?: string[];
+            /** @description The sender's state before the handoff, given back on a rollback and never sent to the receiver. */
+            checkpoint?: {
+                [key: string]: unknown;
+            };
+            /** @description What is done, oldest first. */
+            completedSubtasks: ({
+                /** @description When it was finished. */
+                completedAt: components["schemas"]["MessageDateTime"];
+                /** @description What it was about. */
+                description: string;
+                /** @description What came of it: an object whose members are of the sender's choosing. */
+                result: {
+                    [key: string]: unknown;
+                };
+                /** @description The subtask's name, unique within the task. */
+                subtaskId: string;
+            } & {
+                [key: string]: unknown;
+            })[];
+            /** @description Limits on how the task may be done. */
+            constraints: string[];
+            /** @description The contract that the sender means this handoff to follow. */
+            contractId?: string;
+            /** @description The older turns in condensed form; empty when nothing was condensed. */
+            conversationHistorySummary: string;
+            /** @description The most recent turns as they were, oldest first. */
+            conversationHistoryVerbatim: ({
+                /** @description What was said: text, or content parts. */
+                content: string | unknown[] | Record<string, never>;
+                /** @description Free data about the turn. */
+                metadata?: {
+                    [key: string]: unknown;
+                };
+                /** @description Of a tool's answer: the tool's name. */
+                name?: string;
+                /** @description Who spoke, for example `user`, `assistant`, `system`, `developer` or `tool`. */
+                role: string;
+                /** @description When it was said. */
+                timestamp?: components["schemas"]["MessageDateTime"];
+                /** @description Of a tool's answer: the call that it answers. */
+                tool_call_id?: string;
+            } & {
+                [key: string]: unknown;
+            })[];
+            /** @description The conversation that the task belongs to. */
+            conversationId?: string;
+            /** @description The sender's own key to find related messages by. */
+            correlationId?: string;
+            /** @description The budget relay. */
+            costTracking: {
+                /** @description US dollars left. Zero or less passes the schema and is refused by the budget stage with its own code. */
+                costBudgetRemainingUSD: number;
+                /** @description US dollars spent on the task so far, cumulative. */
+                costSpentSoFarUSD: number;
+                /** @description Tokens spent on the task so far. */
+                tokenSpent: {
+                    /** @description Tokens written. */
+                    completion: number;
+                    /** @description Tokens read. */
+                    prompt: number;
+                } & {
+                    [key: string]: unknown;
+                };
+            } & {
+                [key: string]: unknown;
+            };
+            /** @description The state that the receiver goes on from; its members belong to the domain. */
+            currentState: {
+                [key: string]: unknown;
+            };
+            /** @description Free members for what this schema has no field for. */
+            extensions?: {
+                [key: string]: unknown;
+            };
+            /** @description Who hands over. */
+            fromAgent: {
+                /** @description The sender's registered id. */
+                agentId: components["schemas"]["MessageAgentId"];
+                /** @description The sender's semantic version. */
+                agentVersion: string;
+                /** @description The run of the sender that this handoff ends; its checkpoint is stored under this id. */
+                executionId: components["schemas"]["MessageUuid"];
+            } & {
+                [key: string]: unknown;
+            };
+            /** @description Names this handoff; the sender chooses it and uses it again when it repeats a submission. */
+            handoffId: components["schemas"]["MessageUuid"];
+            /**
+             * @description How the conversation was carried over.
+             * @enum {string}
+             */
+            historyStrategy?: "full" | "summary" | "last_k" | "pointer";
+            /** @description How many rounds the receiver may take. */
+            maxIterations?: number;
+            /** @description Free data about the message. */
+            metadata?: {
+                [key: string]: unknown;
+            };
+            /**
+             * Format: uuid
+             * @description The handoff by which the sender itself came to the task; null for the first of a task.
+             */
+            parentHandoffId: string | null;
+            /** @description Personal data, kept apart from the audit log so that it can be erased. */
+            personalDataPayload?: {
+                /** @description Values elsewhere in the message that are personal: cut out of what is kept, and put back for receivers that are entitled. */
+                pointers?: {
+                    /** @description An RFC 6901 pointer to a value in a member that holds content, e.g. /currentState/customer/email. */
+                    pointer: string;
+                    /** @description The person's id in the sender's world. */
+                    subjectId: string;
+                }[];
+                /** @description One entry a person. */
+                subjects?: ({
+                    /** @description The data; members as the sender likes. */
+                    data: {
+                        [key: string]: unknown;
+                    };
+                    /** @description The person's id in the sender's world. */
+                    subjectId: string;
+                } & {
+                    [key: string]: unknown;
+                })[];
+            };
+            /** @description Agents to ask next, in order, where the receiver rejects or cannot be reached. Each has to stand on the sender's allowlist. */
+            preferredAgents?: string[];
+            /**
+             * @description How urgent it is.
+             * @enum {string}
+             */
+            priority?: "low" | "normal" | "high" | "urgent";
+            /** @description Where the content comes from. */
+            provenance?: {
+                [key: string]: unknown;
+            };
+            /** @description Why the sender hands over. */
+            reason?: string;
+            /** @description All receivers of a fan-out. */
+            receiverList?: (string | {
+                /** @description One named agent instead of a role. */
+                agentId?: components["schemas"]["MessageAgentId"];
+                /** @description The role asked for. */
+                agentType?: components["schemas"]["MessageAgentType"];
+                /** @description Which versions of that role will do. */
+                agentVersion?: components["schemas"]["MessageVersionRange"];
+                /** @description Any agent that has this capability. */
+                capability?: string;
+            })[];
+            /** @description Excerpts that the receiver should know. */
+            relevantContext: ({
+                /** @description The text. */
+                excerpt: string;
+                /** @description How much it matters, 0 to 1. */
+                relevanceScore: number;
+                /** @description Where it was taken from. */
+                source: string;
+            } & {
+                [key: string]: unknown;
+            })[];
+            /** @description What is left, in the order it should be done. */
+            remainingSubtasks: ({
+                /** @description What it is about. */
+                description: string;
+                /** @description The subtask's name, unique within the task. */
+                subtaskId: string;
+            } & {
+                [key: string]: unknown;
+            })[];
+            /** @description The version of this schema that the message follows: `2.1`, or with any patch number, as `2.1.0`. */
+            schemaVersion: string;
+            /** @description HMAC-SHA-256 under the sender's signing secret, over the RFC 8785 canonical form of the message without this field. */
+            signature?: string;
+            /** @description What the receiver is to do. Exactly `INITIAL` marks a handoff before any work was done. */
+            taskDescription: string;
+            /** @description Names the task; the same in all its handoffs. */
+            taskId: components["schemas"]["MessageUuid"];
+            /** @description The task in a few words. */
+            taskSummary?: string;
+            /** @description When the sender made the message. */
+            timestamp: components["schemas"]["MessageDateTime"];
+            /** @description Who should take the task over: at least one of `agentType`, `agentId` and `capability`. */
+            toAgent: ({
+                /** @description One named agent instead of a role. */
+                agentId?: components["schemas"]["MessageAgentId"];
+                /** @description The role asked for. */
+                agentType?: components["schemas"]["MessageAgentType"];
+                /** @description Which versions of that role will do. */
+                agentVersion?: components["schemas"]["MessageVersionRange"];
+                /** @description Any agent that has this capability. */
+                capability?: string;
+            } & {
+                [key: string]: unknown;
+            }) | unknown | unknown | unknown;
+            /** @description Tools called on the way. */
+            toolCallHistory: ({
+                /** @description When it was called. */
+                calledAt: components["schemas"]["MessageDateTime"];
+                /** @description The SHA-256 digest of the input: `sha256:` and hexadecimal digits, 64 of them where the digest is whole. */
+                inputHash: string;
+                /** @description Size of the output in tokens. */
+                outputTokens: number;
+                /** @description The tool's name. */
+                tool: string;
+            } & {
+                [key: string]: unknown;
+            })[];
+            /** @description State of tools that the receiver goes on using. */
+            toolState?: {
+                [key: string]: unknown;
+            };
+            /** @description The W3C Trace Context header value under which the sender works: of version 00, or of a later version, of which the parts of version 00 are read. An id of zeros alone is invalid: the broker begins a new trace, and says so in `warnings`. */
+            traceparent: string;
+            /** @description The W3C Trace Context header value that belongs to traceparent. One that cannot be read counts as absent. */
+            tracestate?: string;
+            /** @description The user on whose behalf the agents work. */
+            userId?: string;
+        };
+        /** @description One agent hands control over a task to another. Top-level fields are closed; members of nested objects are open. Adds `returnTo`, `context`, `stream` and the history strategy `compressed` to 2.1, and takes any UUID of RFC 9562 for `handoffId`, `taskId` and `parentHandoffId`, so that clients can derive them (version 5). */
+        HandoffMessage2_2: {
+            /** @description Capabilities that the receiver must have, all of them. */
+            capabilitiesRequired?: string[];
+            /** @description The sender's state before the handoff, given back on a rollback and never sent to the receiver. */
+            checkpoint?: {
+                [key: string]: unknown;
+            };
+            /** @description What is done, oldest first. */
+            completedSubtasks: ({
+                /** @description When it was finished. */
+                completedAt: components["schemas"]["MessageDateTime"];
+                /** @description What it was about. */
+                description: string;
+                /** @description What came of it: an object whose members are of the sender's choosing. */
+                result: {
+                    [key: string]: unknown;
+                };
+                /** @description The subtask's name, unique within the task. */
+                subtaskId: string;
+            } & {
+                [key: string]: unknown;
+            })[];
+            /** @description Limits on how the task may be done. */
+            constraints: string[];
+            /** @description Of a message that the broker compressed for its receiver: how much was replaced. The turns as they were said stay readable at `GET /handoffs/{handoffId}/history`. */
+            context?: {
+                /** @description Who wrote the summary, for example `extractive`, `model` or `trimming`. */
+                by: string;
+                /** @description Turns that follow verbatim. */
+                keptTurns: number;
+                /** @description Tokens of the message as submitted. */
+                originalTokens: number;
+                /** @description Turns of the message as submitted. */
+                originalTurns: number;
+                /** @description Tokens of this message. */
+                tokens: number;
+                /** @description The places of the turns that follow, in the conversation as submitted, from 0. */
+                turns?: number[];
+            } & {
+                [key: string]: unknown;
+            };
+            /** @description The contract that the sender means this handoff to follow. */
+            contractId?: string;
+            /** @description The older turns in condensed form; empty when nothing was condensed. */
+            conversationHistorySummary: string;
+            /** @description The most recent turns as they were, oldest first. */
+            conversationHistoryVerbatim: ({
+                /** @description What was said: text, or content parts. */
+                content: string | unknown[] | Record<string, never>;
+                /** @description Free data about the turn. */
+                metadata?: {
+                    [key: string]: unknown;
+                };
+                /** @description Of a tool's answer: the tool's name. */
+                name?: string;
+                /** @description Who spoke, for example `user`, `assistant`, `system`, `developer` or `tool`. */
+                role: string;
+                /** @description When it was said. */
+                timestamp?: components["schemas"]["MessageDateTime"];
+                /** @description Of a tool's answer: the call that it answers. */
+                tool_call_id?: string;
+            } & {
+                [key: string]: unknown;
+            })[];
+            /** @description The conversation that the task belongs to. */
+            conversationId?: string;
+            /** @description The sender's own key to find related messages by. */
+            correlationId?: string;
+            /** @description The budget relay. */
+            costTracking: {
+                /** @description US dollars left. Zero or less passes the schema and is refused by the budget stage with its own code. */
+                costBudgetRemainingUSD: number;
+                /** @description US dollars spent on the task so far, cumulative. */
+                costSpentSoFarUSD: number;
+                /** @description Tokens spent on the task so far. */
+                tokenSpent: {
+                    /** @description Tokens written. */
+                    completion: number;
+                    /** @description Tokens read. */
+                    prompt: number;
+                } & {
+                    [key: string]: unknown;
+                };
+            } & {
+                [key: string]: unknown;
+            };
+            /** @description The state that the receiver goes on from; its members belong to the domain. */
+            currentState: {
+                [key: string]: unknown;
+            };
+            /** @description Free members for what this schema has no field for. */
+            extensions?: {
+                [key: string]: unknown;
+            };
+            /** @description Who hands over. */
+            fromAgent: {
+                /** @description The sender's registered id. */
+                agentId: components["schemas"]["MessageAgentId"];
+                /** @description The sender's semantic version. */
+                agentVersion: string;
+                /** @description The run of the sender that this handoff ends; its checkpoint is stored under this id. */
+                executionId: components["schemas"]["MessageUuid"];
+            } & {
+                [key: string]: unknown;
+            };
+            /** @description Names this handoff; the sender chooses it and uses it again when it repeats a submission. */
+            handoffId: components["schemas"]["MessageAnyUuid"];
+            /**
+             * @description How the conversation was carried over; `compressed`: the broker put a summary in the place of the oldest turns.
+             * @enum {string}
+             */
+            historyStrategy?: "full" | "summary" | "last_k" | "pointer" | "compressed";
+            /** @description How many of the handoffs to `receiverList` are needed: `all` (unless said), `any`, or `quorum:N`. */
+            join?: string;
+            /** @description How many rounds the receiver may take. */
+            maxIterations?: number;
+            /** @description Free data about the message. */
+            metadata?: {
+                [key: string]: unknown;
+            };
+            /**
+             * @description What the bad end of one of the handoffs to `receiverList` means: `rollback` withdraws the others and puts the task back to the checkpoint of before (unless said, where `join` is `all`); `drop` goes on without it as long as the join can hold (unless said, otherwise).
+             * @enum {string}
+             */
+            onReject?: "rollback" | "drop";
+            /**
+             * Format: uuid
+             * @description The handoff by which the sender itself came to the task; null for the first of a task.
+             */
+            parentHandoffId: string | null;
+            /** @description Personal data, kept apart from the audit log so that it can be erased. */
+            personalDataPayload?: {
+                /** @description Values elsewhere in the message that are personal: cut out of what is kept, and put back for receivers that are entitled. */
+                pointers?: {
+                    /** @description An RFC 6901 pointer to a value in a member that holds content, e.g. /currentState/customer/email. */
+                    pointer: string;
+                    /** @description The person's id in the sender's world. */
+                    subjectId: string;
+                }[];
+                /** @description One entry a person. */
+                subjects?: ({
+                    /** @description The data; members as the sender likes. */
+                    data: {
+                        [key: string]: unknown;
+                    };
+                    /** @description The person's id in the sender's world. */
+                    subjectId: string;
+                } & {
+                    [key: string]: unknown;
+                })[];
+            };
+            /** @description Agents to ask next, in order, where the receiver rejects or cannot be reached. Each has to stand on the sender's allowlist. */
+            preferredAgents?: string[];
+            /**
+             * @description How urgent it is.
+             * @enum {string}
+             */
+            priority?: "low" | "normal" | "high" | "urgent";
+            /** @description Where the content comes from. */
+            provenance?: {
+                [key: string]: unknown;
+            };
+            /** @description Why the sender hands over. */
+            reason?: string;
+            /** @description The receivers of a handoff to many, 1 to 100, each once: the message goes to each as a handoff of its own, and `join` says how many of them are needed. `toAgent` is the first of them. */
+            receiverList?: (string | {
+                /** @description One named agent instead of a role. */
+                agentId?: components["schemas"]["MessageAgentId"];
+                /** @description The role asked for. */
+                agentType?: components["schemas"]["MessageAgentType"];
+                /** @description Which versions of that role will do. */
+                agentVersion?: components["schemas"]["MessageVersionRange"];
+                /** @description Any agent that has this capability. */
+                capability?: string;
+            })[];
+            /** @description Excerpts that the receiver should know. */
+            relevantContext: ({
+                /** @description The text. */
+                excerpt: string;
+                /** @description How much it matters, 0 to 1. */
+                relevanceScore: number;
+                /** @description Where it was taken from. */
+                source: string;
+            } & {
+                [key: string]: unknown;
+            })[];
+            /** @description What is left, in the order it should be done. */
+            remainingSubtasks: ({
+                /** @description What it is about. */
+                description: string;
+                /** @description The subtask's name, unique within the task. */
+                subtaskId: string;
+            } & {
+                [key: string]: unknown;
+            })[];
+            /**
+             * @description `source`: when the receiver completes the handoff, the task goes back to the sender with the result, and the handoff under which the sender holds the task stays open meanwhile.
+             * @enum {string}
+             */
+            returnTo?: "source";
+            /** @description The version of this schema that the message follows: `2.2`, or with any patch number, as `2.2.0`. */
+            schemaVersion: string;
+            /** @description HMAC-SHA-256 under the sender's signing secret, over the RFC 8785 canonical form of the message without this field. */
+            signature?: string;
+            /** @description The message comes in pieces: `open` true commits the part that is here, and chunks add to it until one closes the stream. */
+            stream?: {
+                /** @description Whether chunks follow. */
+                open: boolean;
+                /** @description The number of chunks in a message that the broker assembled. */
+                seq?: number;
+            };
+            /** @description What the receiver is to do. Exactly `INITIAL` marks a handoff before any work was done. */
+            taskDescription: string;
+            /** @description Names the task; the same in all its handoffs. */
+            taskId: components["schemas"]["MessageAnyUuid"];
+            /** @description The task in a few words. */
+            taskSummary?: string;
+            /** @description When the sender made the message. */
+            timestamp: components["schemas"]["MessageDateTime"];
+            /** @description Who should take the task over: at least one of `agentType`, `agentId` and `capability`. */
+            toAgent: ({
+                /** @description One named agent instead of a role. */
+                agentId?: components["schemas"]["MessageAgentId"];
+                /** @description The role asked for. */
+                agentType?: components["schemas"]["MessageAgentType"];
+                /** @description Which versions of that role will do. */
+                agentVersion?: components["schemas"]["MessageVersionRange"];
+                /** @description Any agent that has this capability. */
+                capability?: string;
+            } & {
+                [key: string]: unknown;
+            }) | unknown | unknown | unknown;
+            /** @description Tools called on the way. */
+            toolCallHistory: ({
+                /** @description When it was called. */
+                calledAt: components["schemas"]["MessageDateTime"];
+                /** @description The SHA-256 digest of the input: `sha256:` and hexadecimal digits, 64 of them where the digest is whole. */
+                inputHash: string;
+                /** @description Size of the output in tokens. */
+                outputTokens: number;
+                /** @description The tool's name. */
+                tool: string;
+            } & {
+                [key: string]: unknown;
+            })[];
+            /** @description State of tools that the receiver goes on using. */
+            toolState?: {
+                [key: string]: unknown;
+            };
+            /** @description The W3C Trace Context header value under which the sender works: of version 00, or of a later version, of which the parts of version 00 are read. An id of zeros alone is invalid: the broker begins a new trace, and says so in `warnings`. */
+            traceparent: string;
+            /** @description The W3C Trace Context header value that belongs to traceparent. One that cannot be read counts as absent. */
+            tracestate?: string;
+            /** @description The user on whose behalf the agents work. */
+            userId?: string;
+        };
+        /** @description The receiver rejected. */
+        HandoffRejectedEvent: {
+            /** @description Its place in the tenant's feed. */
+            cursor: string;
+            data: {
+                /** @description The contract's name for events of this edge (observability.audit_event). */
+                auditEvent?: string;
+                /** @description The receiver's own words; gone once they are erased. */
+                detail?: string;
+                /** Format: uuid */
+                handoffId: string;
+                /** @description A code. */
+                reason: string;
+                sourceAgentId: string;
+                /** @constant */
+                status: "REJECTED";
+                targetAgentId: string;
+                /** Format: uuid */
+                taskId: string;
+                /** @description The handoff's trace context, W3C traceparent. */
+                traceparent?: string;
+            } & {
+                [key: string]: unknown;
+            };
+            /**
+             * Format: uuid
+             * @description The event's id, the same at every delivery.
+             */
+            id: string;
+            /**
+             * Format: date-time
+             * @description When it happened.
+             */
+            timestamp: string;
+            /** @constant */
+            type: "handoff.rejected";
+        } & {
+            [key: string]: unknown;
+        };
+        /** @description The receiver completed its part, and the task went back to the agent that asked for its return (`returnTo`). */
+        HandoffReturnedEvent: {
+            /** @description Its place in the tenant's feed. */
+            cursor: string;
+            data: {
+                /** @description The contract's name for events of this edge (observability.audit_event). */
+                auditEvent?: string;
+                /** Format: uuid */
+                handoffId: string;
+                /** @description The agent that has the task again. */
+                returnedTo: string;
+                sourceAgentId: string;
+                /** @constant */
+                status: "COMPLETED";
+                targetAgentId: string;
+                /** Format: uuid */
+                taskId: string;
+                /** @description Where the task stands now. */
+                taskStatus: string;
+                /** @description The handoff's trace context, W3C traceparent. */
+                traceparent?: string;
+            } & {
+                [key: string]: unknown;
+            };
+            /**
+             * Format: uuid
+             * @description The event's id, the same at every delivery.
+             */
+            id: string;
+            /**
+             * Format: date-time
+             * @description When it happened.
+             */
+            timestamp: string;
+            /** @constant */
+            type: "handoff.returned";
+        } & {
+            [key: string]: unknown;
+        };
+        /** @description The task went back to its sender's checkpoint. */
+        HandoffRolledBackEvent: {
+            /** @description Its place in the tenant's feed. */
+            cursor: string;
+            data: {
+                /** @description The agent whose submissions were refused; only where no handoff was committed. */
+                agentId?: string;
+                /** @description The contract's name for events of this edge (observability.audit_event). */
+                auditEvent?: string;
+                /** @description The checkpoint that is the task's current one again. */
+                checkpoint: {
+                    /** Format: uuid */
+                    executionId: string;
+                    seq: number;
+                    /** @description The checkpoint itself; only to its owner, and only up to 256 KiB. */
+                    state?: unknown;
+                } | null;
+                /** @description The receiver's own words; gone once they are erased. */
+                detail?: string;
+                /** @description Failed handoffs of the task in a row. */
+                failures?: number;
+                /** Format: uuid */
+                handoffId?: string;
+                /** @description A code. */
+                reason: string;
+                sourceAgentId?: string;
+                /** @description The handoff's status. */
+                status: string;
+                targetAgentId?: string;
+                /** Format: uuid */
+                taskId: string;
+                taskStatus?: string;
+                /** @description The handoff's trace context, W3C traceparent. */
+                traceparent?: string;
+            } & {
+                [key: string]: unknown;
+            };
+            /**
+             * Format: uuid
+             * @description The event's id, the same at every delivery.
+             */
+            id: string;
+            /**
+             * Format: date-time
+             * @description When it happened.
+             */
+            timestamp: string;
+            /** @constant */
+            type: "handoff.rolled_back";
+        } & {
+            [key: string]: unknown;
+        };
+        /** @description Where a handoff stands. A later version may have more. */
+        HandoffStatus: ("PENDING" | "ACCEPTED" | "INPUT_REQUIRED" | "COMPLETED" | "REJECTED" | "EXPIRED" | "FAILED" | "DEAD_LETTERED" | "CANCELED" | "NO_OP") | (string & {});
+        /** @description The stream of a handoff ended without a whole message: the receiver stops. */
+        HandoffStreamAbortedEvent: {
+            /** @description Its place in the tenant's feed. */
+            cursor: string;
+            data: {
+                /** @description The contract's name for events of this edge (observability.audit_event). */
+                auditEvent?: string;
+                /** Format: uuid */
+                handoffId: string;
+                /** @description Why: a code. */
+                reason: string;
+                /** @description The last number of the stream. */
+                seq: number;
+                sourceAgentId: string;
+                /** @description The handoff's status. */
+                status: string;
+                targetAgentId: string;
+                /** Format: uuid */
+                taskId: string;
+                /** @description The handoff's trace context, W3C traceparent. */
+                traceparent?: string;
+            } & {
+                [key: string]: unknown;
+            };
+            /**
+             * Format: uuid
+             * @description The event's id, the same at every delivery.
+             */
+            id: string;
+            /**
+             * Format: date-time
+             * @description When it happened.
+             */
+            timestamp: string;
+            /** @constant */
+            type: "handoff.stream_aborted";
+        } & {
+            [key: string]: unknown;
+        };
+        /** @description The stream of a handoff was closed: the assembled message passed the gate and is the handoff's message. */
+        HandoffStreamClosedEvent: {
+            /** @description Its place in the tenant's feed. */
+            cursor: string;
+            data: {
+                /** @description The contract's name for events of this edge (observability.audit_event). */
+                auditEvent?: string;
+                /** Format: uuid */
+                handoffId: string;
+                /** @description The last number of the stream. */
+                seq: number;
+                sourceAgentId: string;
+                /** @description The handoff's status. */
+                status: string;
+                targetAgentId: string;
+                /** Format: uuid */
+                taskId: string;
+                /** @description The handoff's trace context, W3C traceparent. */
+                traceparent?: string;
+            } & {
+                [key: string]: unknown;
+            };
+            /**
+             * Format: uuid
+             * @description The event's id, the same at every delivery.
+             */
+            id: string;
+            /**
+             * Format: date-time
+             * @description When it happened.
+             */
+            timestamp: string;
+            /** @constant */
+            type: "handoff.stream_closed";
+        } & {
+            [key: string]: unknown;
+        };
+        /** @description A tool in one of the forms. */
+        HandoffTool: components["schemas"]["OpenAiTool"] | components["schemas"]["AnthropicTool"] | components["schemas"]["McpTool"];
+        /** @description A handoff and where it stands. */
+        HandoffView: {
+            /**
+             * Format: date-time
+             * @description When the receiver accepted.
+             */
+            acceptedAt?: string | null;
+            asked?: components["schemas"]["AskedView"] | null;
+            /**
+             * Format: int32
+             * @description Delivery attempts begun so far.
+             */
+            attempts: number;
+            checkpoint?: components["schemas"]["CheckpointRefView"] | null;
+            context?: components["schemas"]["ContextView"] | null;
+            /** @description The conversation that the sender named (`conversationId`). */
+            conversationId?: string | null;
+            /** @description The receiver's summary of its conversation, as it gave it at `/complete`; only on the handoff's own page. */
+            conversationSummary?: string | null;
+            /** @description What it cost, cumulative. */
+            costTracking: components["schemas"]["CostView"];
+            /**
+             * Format: date-time
+             * @description When it was committed, RFC 3339.
+             */
+            createdAt: string;
+            /**
+             * Format: date-time
+             * @description When the verdict or the lease is due, RFC 3339.
+             */
+            deadlineAt?: string | null;
+            /** @description `webhook` or `pull`. */
+            deliveryMode: components["schemas"]["DeliveryMode"];
+            /**
+             * Format: int64
+             * @description Milliseconds from acceptance to the end.
+             */
+            durationMs?: number | null;
+            /**
+             * Format: date-time
+             * @description When it ended, RFC 3339; null before.
+             */
+            endedAt?: string | null;
+            /**
+             * Format: int64
+             * @description The current fencing token.
+             */
+            fencingToken: number;
+            /** @description Who sent it. */
+            fromAgent: components["schemas"]["PartyView"];
+            group?: components["schemas"]["HandoffGroup"] | null;
+            /**
+             * Format: uuid
+             * @description UUID of the handoff.
+             */
+            handoffId: string;
+            /**
+             * Format: int64
+             * @description Rounds that the receiver took, as it said at `/complete`; only on the handoff's own page.
+             */
+            iterations?: number | null;
+            /** @description Paths of related resources. */
+            links: components["schemas"]["Links"];
+            message?: components["schemas"]["StoredMessage"] | null;
+            /**
+             * Format: uuid
+             * @description The handoff before it.
+             */
+            parentHandoffId?: string | null;
+            /** @description Why it ended badly, or why the last attempt failed; `HANDED_ON` where its receiver handed the task on. */
+            reason?: string | null;
+            receipt?: components["schemas"]["Receipt"] | null;
+            /**
+             * @description The receiver's result, as it gave it at `/complete`; only on the handoff's own page. Of a handoff to several
+             *     receivers that is completed: their results in the list's order, null where one gave none.
+             */
+            result?: unknown;
+            /** @description The agent that gets the task back when the receiver completes the handoff (`returnTo`). */
+            returnsTo?: string | null;
+            /** @description Its status. */
+            status: components["schemas"]["HandoffStatus"];
+            stream?: components["schemas"]["StreamView"] | null;
+            /**
+             * Format: uuid
+             * @description The handoff that stands in its place at last (a preferred agent, a supervisor, a person's decision), or, after a
+             *     wait for the end, by which its task came back; only on the handoff's own page.
+             */
+            successorId?: string | null;
+            /**
+             * Format: uuid
+             * @description UUID of its task.
+             */
+            taskId: string;
+            /** @description Who receives it, as the route resolved it. */
+            toAgent: components["schemas"]["PartyView"];
+            /** @description The trace context that counts, W3C `traceparent`. */
+            traceparent: string;
+            /** @description The `tracestate` that belongs to it; empty for none, and after an erasure. */
+            tracestate: string;
+            /** @description What of the request does not hold in full. */
+            warnings?: components["schemas"]["WarningView"][];
+        };
+        /** @description A receiver at work. */
+        HeartbeatBody: {
+            /**
+             * Format: int64
+             * @description The token that came with the delivery, where the header does not have it.
+             */
+            fencingToken?: number | null;
+        } & {
+            [key: string]: unknown;
+        };
+        /** @description A turn of a conversation: free, as in `conversationHistoryVerbatim`. */
+        HistoryTurn: {
+            [key: string]: unknown;
+        };
+        /** @description A page of a task's checkpoints, newest first, without their states. */
+        HistoryView: {
+            /** @description The checkpoints. */
+            items: components["schemas"]["CheckpointView"][];
+            /** @description Give this as `cursor` for the next page; absent on the last. */
+            nextCursor?: string | null;
+        };
+        /** @description A hold to place: on a person or on a task. */
+        HoldBody: {
+            /** @description Why, in words; told to whoever tries to erase. */
+            reason: string;
+            /** @description The person whose data may not be erased. */
+            subjectId?: string | null;
+            /**
+             * Format: uuid
+             * @description The task on which nobody's data may be erased.
+             */
+            taskId?: string | null;
+        };
+        /** @description A legal hold: data that no erasure may touch. */
+        HoldView: {
+            /** @description Id of the hold, as its maker named it. */
+            holdId: string;
+            /**
+             * Format: date-time
+             * @description When it was placed, RFC 3339.
+             */
+            placedAt: string;
+            /** @description Why it was placed, in words. */
+            reason: string;
+            /**
+             * Format: date-time
+             * @description When it was released.
+             */
+            releasedAt?: string | null;
+            /** @description The person whose data it holds; no longer named once it is released. */
+            subjectId?: string | null;
+            /**
+             * Format: uuid
+             * @description The task that it holds: nobody with data on it can be erased.
+             */
+            taskId?: string | null;
+        };
+        /** @description Legal holds, by id. */
+        HoldsView: {
+            /** @description The holds of this page. */
+            items: components["schemas"]["HoldView"][];
+            /** @description What to give as `after` for the next one. */
+            nextCursor?: string | null;
+        };
+        /** @description One handoff, with those that follow it. */
+        HopCostView: {
+            /** @description What its receiver handed on. */
+            children: components["schemas"]["HopCostView"][];
+            /** @description Id of the agent that sent it. */
+            fromAgentId: string;
+            /**
+             * Format: uuid
+             * @description UUID of the handoff.
+             */
+            handoffId: string;
+            /**
+             * Format: double
+             * @description What the receiver said at the end that it spent besides what it handed on.
+             */
+            receiverSpentUSD: number;
+            /**
+             * Format: double
+             * @description What its receiver holds of it.
+             */
+            reservedUSD: number;
+            /**
+             * Format: double
+             * @description What the sender had spent when it handed off, since it was last heard of. With what the receivers
+             *     spent, the hops of a task add up to `spentUSD`.
+             */
+            senderSpentUSD: number;
+            /**
+             * Format: double
+             * @description `costBudgetRemainingUSD` of its message.
+             */
+            statedRemainingUSD: number;
+            /**
+             * Format: double
+             * @description `costSpentSoFarUSD` of its message: cumulative along the path to it.
+             */
+            statedSpentUSD: number;
+            /** @description Its status. */
+            status: components["schemas"]["HandoffStatus"];
+            /** @description Id of the agent that received it. */
+            toAgentId: string;
+            /** @description Tokens of sender and receiver together. */
+            tokens: components["schemas"]["SpentTokensView"];
+        };
+        /** @description One claimed handoff. */
+        InboxItem: {
+            /**
+             * Format: int32
+             * @description Counts claims, from 1.
+             */
+            attempt: number;
+            /**
+             * Format: date-time
+             * @description Without a verdict by then, RFC 3339, the handoff returns to the inbox.
+             */
+            claimedUntil: string;
+            /**
+             * Format: int64
+             * @description Give this back with the verdict.
+             */
+            fencingToken: number;
+            /**
+             * Format: uuid
+             * @description UUID of the handoff.
+             */
+            handoffId: string;
+            /** @description Message of the handoff, as stored. */
+            message: components["schemas"]["StoredMessage"];
+            /**
+             * Format: uuid
+             * @description UUID of the handoff's task.
+             */
+            taskId: string;
+            /** @description Trace context of this delivery, W3C `traceparent`. */
+            traceparent: string;
+            /** @description What vendors say of it. */
+            tracestate?: string;
+            /**
+             * Format: date-time
+             * @description Without a verdict by then, RFC 3339, the handoff expires: the time runs from its first claim on. Absent
+             *     where a person decides.
+             */
+            verdictBy?: string | null;
+        };
+        /** @description What the call claimed, by kind. */
+        InboxView: {
+            /** @description The most urgent first, then the oldest; empty when the wait ran out. */
+            items: components["schemas"]["InboxItem"][];
+            /** @description Questions of receivers to this agent, the oldest first; absent for none. `POST /handoffs/{handoffId}/answer` answers. */
+            questions?: components["schemas"]["QuestionItem"][];
+            /** @description Tasks that came back to this agent, the oldest first; absent for none. */
+            returns?: components["schemas"]["ReturnItem"][];
+        };
+        /** @description Proof that a record is in the tree of a size (RFC 6962). */
+        InclusionView: {
+            /** @description The record's hash, in base64. */
+            leafHash: string;
+            /**
+             * Format: int64
+             * @description Place of the record in the log, from 0.
+             */
+            leafIndex: number;
+            /** @description From the leaf up, each hash in base64 (RFC 6962 §2.1.1). */
+            proof: string[];
+            /** @description The tree's root, in base64. */
+            rootHash: string;
+            /** @description The signed note, where the tree is the log's latest. */
+            treeHead?: string | null;
+            /**
+             * Format: int64
+             * @description Records of the tree that it is proven to be in.
+             */
+            treeSize: number;
+        };
+        /** @description A JSON Schema 2020-12 document. */
+        JsonSchema: {
+            [key: string]: unknown;
+        };
+        /** @description A key to make. */
+        KeyBody: {
+            /** @description The agent it is bound to; needed for role `agent`, and for no other. */
+            agentId?: string | null;
+            /** @description For people, 200 characters at most. */
+            label?: string;
+            /** @description What it may do. */
+            role: components["schemas"]["Role"];
+        };
+        /** @description A key, without the key. */
+        KeyView: {
+            /** @description The agent it is bound to. */
+            agentId?: string | null;
+            /** @description The key itself: only in the answer that made it. */
+            apiKey?: string | null;
+            /**
+             * Format: date-time
+             * @description When it was made, RFC 3339.
+             */
+            createdAt: string;
+            /**
+             * Format: date-time
+             * @description When it stopped working, or will.
+             */
+            expiresAt?: string | null;
+            /** @description Public name of the key; it opens nothing. */
+            keyId: string;
+            /** @description A name for people. */
+            label: string;
+            /** @description `agent`, `operator`, `auditor` or `admin`. */
+            role: components["schemas"]["Role"];
+        };
+        /** @description All keys of the tenant. */
+        KeysView: {
+            /** @description The keys, by age. */
+            items: components["schemas"]["KeyView"][];
+        };
+        /** @description Why a hold is released. */
+        LegalHoldReleaseBody: {
+            /** @description Why it is released, in words. */
+            reason?: string;
+        };
+        /** @description Where to go from here. */
+        Links: {
+            /** @description Path of the handoff's page. */
+            self: string;
+            /** @description Everything that happened on its task. */
+            trace: string;
+        };
+        /** @description What to lint: one contract, or several. */
+        LintBody: components["schemas"]["LintManyBody"] | components["schemas"]["ContractDocument"];
+        /** @description One finding of the linter. */
+        LintFinding: {
+            /** @description The column, from 1. */
+            column: number;
+            /** @description The line, from 1. */
+            line: number;
+            /** @description What is wrong, in a sentence for people. */
+            message: string;
+            /** @description Name of the rule that the contract breaks. */
+            rule: string;
+            /** @description How much it weighs. */
+            severity: components["schemas"]["Severity"];
+        };
+        /** @description Contracts to lint. */
+        LintManyBody: {
+            /** @description The contracts, a thousand at most. */
+            contracts: components["schemas"]["ContractOrText"][];
+            registry?: components["schemas"]["LintRegistryBody"] | null;
+        };
+        /** @description A registry of agents, as docs/contracts.md describes it. */
+        LintRegistryBody: {
+            [key: string]: unknown;
+        };
+        /** @description What the linter says. */
+        LintView: {
+            /** @description One a contract, in the order in which they were sent. */
+            contracts: components["schemas"]["LintedContract"][];
+        };
+        /** @description What the linter says of one contract. */
+        LintedContract: {
+            /** @description Where it stands in the request: `/contracts/0`, or empty where one was sent alone. */
+            file: string;
+            /** @description The linter's findings. */
+            findings: components["schemas"]["LintFinding"][];
+            /** @description The contract's id. */
+            id: string | null;
+            level: components["schemas"]["ContractLevel"] | null;
+            /** @description What it lacks for the next level. */
+            missing: string[];
+            /** @description What of the contract would be taken and not hold in full; absent where there is nothing. */
+            warnings?: components["schemas"]["WarningView"][] | null;
+        };
+        /** @description Agents that could take something, best first. */
+        MatchView: {
+            /** @description The agents. */
+            items: components["schemas"]["MatchedAgent"][];
+            /** @description The ranking in use: `capability`, `text`, or the name of the matcher. */
+            rankedBy: string;
+        };
+        /** @description An agent that could take something. */
+        MatchedAgent: {
+            /** @description Id of the agent that matches. */
+            agentId: string;
+            /** @description Its type. */
+            agentType: string;
+            /** @description Its version. */
+            agentVersion: string;
+            /** @description What it is for. */
+            description: string;
+            /** @description It takes work now. */
+            live: boolean;
+            /** @description Its name for people. */
+            name: string;
+            /**
+             * Format: double
+             * @description How well it fits; compares within one answer.
+             */
+            score: number;
+        };
+        /** @description A tool as the Model Context Protocol's `tools/list` gives it. */
+        McpTool: {
+            /** @description When to call it. */
+            description: string;
+            /** @description The schema of its arguments. */
+            inputSchema: components["schemas"]["JsonSchema"];
+            /** @description Its name. */
+            name: string;
+            /** @description Its name for people. */
+            title: string;
+        };
+        /** @description The name under which an agent is registered. */
+        MessageAgentId: string;
+        /** @description The role an agent plays; several agents may share one. */
+        MessageAgentType: string;
+        /**
+         * Format: uuid
+         * @description A UUID (RFC 9562) of any version from 1 to 8 in its hyphenated form; hexadecimal digits in either case.
+         */
+        MessageAnyUuid: string;
+        /**
+         * Format: date-time
+         * @description A point in time in the RFC 3339 profile of ISO 8601, offset included.
+         */
+        MessageDateTime: string;
+        /**
+         * Format: uuid
+         * @description A version 4 UUID (RFC 9562) in its hyphenated form; hexadecimal digits in either case.
+         */
+        MessageUuid: string;
+        /** @description A range of semantic versions as npm writes them, for example `>=1.5.0`, `^1.5 || ^2.0`; a bare version is that version alone, `*` takes any release. */
+        MessageVersionRange: string;
+        /** @description An agent as a node of the allowlist's graph. */
+        NodeView: {
+            /** @description Id of the agent. */
+            agentId: string;
+            /** @description Its type. */
+            agentType: string;
+        };
+        /** @description Messages that are not at hand, counted. */
+        NotReplayable: {
+            /** @description Messages in the archive. */
+            archived: number;
+            /** @description Number of messages that were erased. */
+            erased: number;
+        };
+        /** @description A safety rule that fired and is only recorded. */
+        ObservedRule: {
+            /** @description RFC 6901 pointer into the message. */
+            pointer: string;
+            /** @description The rule. */
+            rule: string;
+        };
+        /** @description A function as OpenAI's chat completions take it. */
+        OpenAiFunction: {
+            /** @description When to call it. */
+            description: string;
+            /** @description Its name. */
+            name: string;
+            /** @description The schema of its arguments. */
+            parameters: components["schemas"]["JsonSchema"];
+        };
+        /** @description A tool as OpenAI's chat completions take it. */
+        OpenAiTool: {
+            /** @description The function. */
+            function: components["schemas"]["OpenAiFunction"];
+            /** @description Always `function`. */
+            type: string;
+        };
+        /** @description Orbit's place for an agent's allowlist (seed 003). */
+        OrbitConfig: {
+            /** @description Whom it may hand off to, as `handoffTargets`. */
+            handoff_targets?: string[] | null;
+        };
+        /** @description Orbit's error object (seed 003). */
+        OrbitError: {
+            /** @description Code of the error, as in `code` beside it. */
+            code: components["schemas"]["ErrorCode"];
+            /** @description Sentence for people, as in `detail` beside it. */
+            message: string;
+            /**
+             * Format: int32
+             * @description Status code of the HTTP answer.
+             */
+            status: number;
+        };
+        /** @description The treatment of a place that reads like an order to an assistant inside a tool's output or data. Ordered by strictness. */
+        Orders: ("allow" | "mark" | "refuse") | (string & {});
+        /** @description One page of a list, newest first. */
+        Page_DeadLetterView: {
+            /** @description The rows of this page. */
+            items: {
+                /**
+                 * Format: date-time
+                 * @description When it was kept, RFC 3339.
+                 */
+                createdAt: string;
+                /** @description Everything that the gate found. */
+                failures: components["schemas"]["FailureView"][];
+                /** @description Id of the agent that sent it. */
+                fromAgent: string;
+                /**
+                 * Format: uuid
+                 * @description The handoff's id, and the dead letter's.
+                 */
+                handoffId: string;
+                message?: components["schemas"]["StoredMessage"] | null;
+                /** @description Code of the primary reason: an error's, or the end of the handoff that nobody decided on in time. */
+                reason: string;
+                /**
+                 * Format: date-time
+                 * @description When it was decided on, RFC 3339.
+                 */
+                resolvedAt?: string | null;
+                /** @description By whom: a key's id. The words are with the record. */
+                resolvedBy?: string | null;
+                /** @description `OPEN`, `RELEASED` or `DISCARDED`. */
+                status: components["schemas"]["DeadLetterStatus"];
+                /**
+                 * Format: uuid
+                 * @description UUID of the handoff's task.
+                 */
+                taskId: string;
+                /** @description To whom, where that was found. */
+                toAgent?: string | null;
+            }[];
+            /** @description Give this as `cursor` for the next page; absent on the last. */
+            nextCursor?: string | null;
+        };
+        /** @description One page of a list, newest first. */
+        Page_EscalationView: {
+            /** @description The rows of this page. */
+            items: {
+                /** @description How the contract says that people are reached. */
+                channel?: string | null;
+                /** @description What happens when nobody decides in time: `resume` or `dead-letter`. */
+                defaultAction: components["schemas"]["DefaultAction"];
+                /**
+                 * Format: uuid
+                 * @description UUID of the escalation.
+                 */
+                escalationId: string;
+                /** @description From whom the failing edge leads. */
+                fromAgent: string;
+                /**
+                 * Format: uuid
+                 * @description The handoff that failed; absent where submissions were refused.
+                 */
+                handoffId?: string | null;
+                /**
+                 * Format: date-time
+                 * @description When it was opened, RFC 3339.
+                 */
+                openedAt: string;
+                /** @description Why a person is asked: a code. */
+                reason: string;
+                /** @description What was decided: a code. */
+                resolution?: string | null;
+                /**
+                 * Format: date-time
+                 * @description When it was decided.
+                 */
+                resolvedAt?: string | null;
+                /** @description By whom: a key's id, or `broker`. The words are with the record `ESCALATION_RESOLVED`. */
+                resolvedBy?: string | null;
+                /** @description The agent that takes over when nobody decides in time. */
+                resumeAs?: string | null;
+                /** @description `OPEN`, `RESOLVED` or `TIMED_OUT`. */
+                status: components["schemas"]["EscalationState"];
+                /**
+                 * Format: uuid
+                 * @description The task that waits.
+                 */
+                taskId: string;
+                /**
+                 * Format: date-time
+                 * @description When it is decided without a person.
+                 */
+                timeoutAt: string;
+                /** @description Id of the agent that the failing edge leads to. */
+                toAgent?: string | null;
+            }[];
+            /** @description Give this as `cursor` for the next page; absent on the last. */
+            nextCursor?: string | null;
+        };
+        /** @description One page of a list, newest first. */
+        Page_HandoffView: {
+            /** @description The rows of this page. */
+            items: {
+                /**
+                 * Format: date-time
+                 * @description When the receiver accepted.
+                 */
+                acceptedAt?: string | null;
+                asked?: components["schemas"]["AskedView"] | null;
+                /**
+                 * Format: int32
+                 * @description Delivery attempts begun so far.
+                 */
+                attempts: number;
+                checkpoint?: components["schemas"]["CheckpointRefView"] | null;
+                context?: components["schemas"]["ContextView"] | null;
+                /** @description The conversation that the sender named (`conversationId`). */
+                conversationId?: string | null;
+                /** @description The receiver's summary of its conversation, as it gave it at `/complete`; only on the handoff's own page. */
+                conversationSummary?: string | null;
+                /** @description What it cost, cumulative. */
+                costTracking: components["schemas"]["CostView"];
+                /**
+                 * Format: date-time
+                 * @description When it was committed, RFC 3339.
+                 */
+                createdAt: string;
+                /**
+                 * Format: date-time
+                 * @description When the verdict or the lease is due, RFC 3339.
+                 */
+                deadlineAt?: string | null;
+                /** @description `webhook` or `pull`. */
+                deliveryMode: components["schemas"]["DeliveryMode"];
+                /**
+                 * Format: int64
+                 * @description Milliseconds from acceptance to the end.
+                 */
+                durationMs?: number | null;
+                /**
+                 * Format: date-time
+                 * @description When it ended, RFC 3339; null before.
+                 */
+                endedAt?: string | null;
+                /**
+                 * Format: int64
+                 * @description The current fencing token.
+                 */
+                fencingToken: number;
+                /** @description Who sent it. */
+                fromAgent: components["schemas"]["PartyView"];
+                group?: components["schemas"]["HandoffGroup"] | null;
+                /**
+                 * Format: uuid
+                 * @description UUID of the handoff.
+                 */
+                handoffId: string;
+                /**
+                 * Format: int64
+                 * @description Rounds that the receiver took, as it said at `/complete`; only on the handoff's own page.
+                 */
+                iterations?: number | null;
+                /** @description Paths of related resources. */
+                links: components["schemas"]["Links"];
+                message?: components["schemas"]["StoredMessage"] | null;
+                /**
+                 * Format: uuid
+                 * @description The handoff before it.
+                 */
+                parentHandoffId?: string | null;
+                /** @description Why it ended badly, or why the last attempt failed; `HANDED_ON` where its receiver handed the task on. */
+                reason?: string | null;
+                receipt?: components["schemas"]["Receipt"] | null;
+                /**
+                 * @description The receiver's result, as it gave it at `/complete`; only on the handoff's own page. Of a handoff to several
+                 *     receivers that is completed: their results in the list's order, null where one gave none.
+                 */
+                result?: unknown;
+                /** @description The agent that gets the task back when the receiver completes the handoff (`returnTo`). */
+                returnsTo?: string | null;
+                /** @description Its status. */
+                status: components["schemas"]["HandoffStatus"];
+                stream?: components["schemas"]["StreamView"] | null;
+                /**
+                 * Format: uuid
+                 * @description The handoff that stands in its place at last (a preferred agent, a supervisor, a person's decision), or, after a
+                 *     wait for the end, by which its task came back; only on the handoff's own page.
+                 */
+                successorId?: string | null;
+                /**
+                 * Format: uuid
+                 * @description UUID of its task.
+                 */
+                taskId: string;
+                /** @description Who receives it, as the route resolved it. */
+                toAgent: components["schemas"]["PartyView"];
+                /** @description The trace context that counts, W3C `traceparent`. */
+                traceparent: string;
+                /** @description The `tracestate` that belongs to it; empty for none, and after an erasure. */
+                tracestate: string;
+                /** @description What of the request does not hold in full. */
+                warnings?: components["schemas"]["WarningView"][];
+            }[];
+            /** @description Give this as `cursor` for the next page; absent on the last. */
+            nextCursor?: string | null;
+        };
+        /** @description One page of a list, newest first. */
+        Page_TaskView: {
+            /** @description The rows of this page. */
+            items: {
+                checkpoint?: components["schemas"]["CheckpointRefView"] | null;
+                checkpointState?: components["schemas"]["CheckpointState"] | null;
+                /**
+                 * Format: double
+                 * @description US dollars that may still be spent on it.
+                 */
+                costBudgetRemainingUSD: number;
+                /**
+                 * Format: double
+                 * @description US dollars that the task has cost so far: the sum of its hops, as in `/cost` and in the trace.
+                 */
+                costSpentSoFarUSD: number;
+                /**
+                 * Format: date-time
+                 * @description When it was first seen, RFC 3339.
+                 */
+                createdAt: string;
+                /**
+                 * Format: int64
+                 * @description Failures since it last went well: a handoff completed or handed on, or a person decided. Refused submissions
+                 *     count, and the third asks a person.
+                 */
+                failures: number;
+                /**
+                 * Format: int64
+                 * @description Handoffs committed on it.
+                 */
+                handoffs: number;
+                /** @description Which agent has it. */
+                holder: string;
+                /** @description The agent that began it, where that is known. */
+                openedBy?: string | null;
+                /** @description Its status. */
+                status: components["schemas"]["TaskStatus"];
+                /**
+                 * Format: uuid
+                 * @description UUID of the task.
+                 */
+                taskId: string;
+                /**
+                 * Format: double
+                 * @description US dollars that operators added.
+                 */
+                toppedUpUSD: number;
+                /**
+                 * Format: int64
+                 * @description Handoffs that wait for delivery.
+                 */
+                undelivered: number;
+                /**
+                 * Format: date-time
+                 * @description When it last changed, RFC 3339.
+                 */
+                updatedAt: string;
+                /** @description What of the request does not hold in full. */
+                warnings?: components["schemas"]["WarningView"][];
+            }[];
+            /** @description Give this as `cursor` for the next page; absent on the last. */
+            nextCursor?: string | null;
+        };
+        /** @description Who sends or receives. */
+        PartyView: {
+            /** @description Id of the agent. */
+            agentId: string;
+            /** @description Its type. */
+            agentType?: string | null;
+            /** @description Its version. */
+            agentVersion: string;
+            /**
+             * Format: uuid
+             * @description The agent's run, a UUID.
+             */
+            executionId?: string | null;
+        };
+        /** @description An erasure as an access report tells of it. */
+        PastErasureView: {
+            /**
+             * Format: int64
+             * @description Number of checkpoints that went.
+             */
+            checkpoints: number;
+            /**
+             * Format: int64
+             * @description Messages and other contents of records that went.
+             */
+            contents: number;
+            /**
+             * Format: date-time
+             * @description When it was done, RFC 3339.
+             */
+            erasedAt: string | null;
+            /**
+             * Format: uuid
+             * @description UUID of the erasure.
+             */
+            erasureId: string;
+            /**
+             * Format: int64
+             * @description Its record's place in the log.
+             */
+            leafIndex: number | null;
+            /**
+             * Format: int64
+             * @description Personal data that went, with their salts.
+             */
+            personalData: number;
+            /** @description Why it was asked for: a code. */
+            reason: string;
+            /**
+             * Format: date-time
+             * @description When it was asked for, RFC 3339.
+             */
+            requestedAt: string;
+            /** @description The data that the erasure covered. */
+            scope: components["schemas"]["Scope"];
+            /** @description Its status. */
+            status: components["schemas"]["ErasureStatus"];
+        };
+        /** @description A payload schema in its highest version. */
+        PayloadSchemaEntry: {
+            /**
+             * Format: date-time
+             * @description When that version was registered, RFC 3339.
+             */
+            createdAt: string;
+            /** @description The key that registered it. */
+            createdBy: string;
+            /** @description What senders have to do to move to that version; absent where nothing was said. */
+            migration?: string;
+            /** @description Its id. */
+            schemaId: string;
+            /** @description SHA-256 over that schema's canonical form (RFC 8785), in hexadecimal. */
+            sha256: string;
+            /** @description Its highest version. */
+            version: string;
+            /** @description How many versions there are. */
+            versions: number;
+        };
+        /** @description A version of a payload schema. */
+        PayloadSchemaMeta: {
+            /**
+             * Format: date-time
+             * @description When it was registered, RFC 3339.
+             */
+            createdAt: string;
+            /** @description The key that registered it. */
+            createdBy: string;
+            /** @description What senders have to do to move to this version; absent where nothing was said. */
+            migration?: string;
+            /** @description Its id. */
+            schemaId: string;
+            /** @description SHA-256 over the schema's canonical form (RFC 8785), in hexadecimal. */
+            sha256: string;
+            /** @description Its version. */
+            version: string;
+        };
+        /** @description The versions of a payload schema. */
+        PayloadSchemaVersionsView: {
+            /** @description In the order in which they were registered. */
+            items: components["schemas"]["PayloadSchemaMeta"][];
+            /** @description Its id. */
+            schemaId: string;
+            /** @description The highest release. */
+            version: string;
+        };
+        /** @description A version of a payload schema, with the schema. */
+        PayloadSchemaView: {
+            comparison?: components["schemas"]["ComparisonView"] | null;
+            /**
+             * Format: date-time
+             * @description When it was registered, RFC 3339.
+             */
+            createdAt: string;
+            /** @description The key that registered it. */
+            createdBy: string;
+            /** @description What senders have to do to move to this version; absent where nothing was said. */
+            migration?: string;
+            /** @description The schema. */
+            schema: components["schemas"]["JsonSchema"];
+            /** @description Its id. */
+            schemaId: string;
+            /** @description SHA-256 over the schema's canonical form (RFC 8785), in hexadecimal. */
+            sha256: string;
+            /** @description Its version. */
+            version: string;
+        };
+        /** @description The payload schemas of a tenant. */
+        PayloadSchemasView: {
+            /** @description Each in its highest version, by id. */
+            items: components["schemas"]["PayloadSchemaEntry"][];
+        };
+        /** @description RFC 9457, with the specification's extension members (§2.4). */
+        ProblemDetails: {
+            /** @description Code of the error; `docs/errors/` has a page on each. */
+            code: components["schemas"]["ErrorCode"];
+            /** @description A sentence for this very case. */
+            detail: string;
+            /** @description The same error in the form that clients of Orbit read. */
+            error: components["schemas"]["OrbitError"];
+            /**
+             * Format: int64
+             * @description Of chunks: the number of the next one.
+             */
+            expectedSeq?: number | null;
+            /** @description Everything that was found. */
+            failures: components["schemas"]["FailureView"][];
+            /** @description The path that was asked. */
+            instance: string;
+            /** @description Of chunks as NDJSON: the line of the refused one, from 1. */
+            line?: number | null;
+            /** @description The primary reason of a refusal; the same as `code`. */
+            reason: components["schemas"]["ErrorCode"];
+            /** @description Names this request in the broker's log. */
+            requestId: string;
+            /**
+             * Format: int32
+             * @description Status code of the HTTP answer.
+             */
+            status: number;
+            /**
+             * Format: uuid
+             * @description The handoff that goes to another agent in place of the refused one, as its contract says.
+             */
+            successorId?: string | null;
+            /** @description Of chunks: how many of the request were committed before the refused one. */
+            taken?: number | null;
+            taskStatus?: components["schemas"]["TaskStatus"] | null;
+            /** @description The code in a few words. */
+            title: string;
+            /** @description Where the code is explained. */
+            type: string;
+        };
+        /** @description How far a subscription has been told. */
+        ProgressView: {
+            /**
+             * Format: int64
+             * @description Attempts since its creation.
+             */
+            attempts: number;
+            /** @description The last event that it was told of, or passed over. */
+            cursor: string;
+            /**
+             * Format: date-time
+             * @description Since when every attempt failed, RFC 3339.
+             */
+            failingSince?: string | null;
+            /**
+             * Format: int32
+             * @description Failed attempts in a row.
+             */
+            failures: number;
+            /**
+             * Format: date-time
+             * @description When it is tried again, RFC 3339.
+             */
+            nextAttemptAt?: string | null;
+        };
+        /** @description The context as a chat model's messages. */
+        PromptView: {
+            /**
+             * Format: uuid
+             * @description UUID of the handoff.
+             */
+            handoffId: string;
+            /** @description Always one: everything is data within a single user turn. */
+            messages: components["schemas"]["Turn"][];
+            /** @description The random number that the marks of this answer carry. */
+            nonce: string;
+            /** @description What the turn is made of, in order: heading, pointer into the message, claimed role. */
+            segments: components["schemas"]["SegmentView"][];
+        };
+        /** @description A version to register. */
+        PutBody: {
+            /**
+             * @description What senders have to do to move to this version, 1 to 2 000 characters; needed where it asks for
+             *     more than the version before.
+             */
+            migration?: string | null;
+            /** @description The schema: JSON Schema 2020-12, at most 128 KiB, that refers only to itself. */
+            schema: components["schemas"]["JsonSchema"];
+        };
+        /** @description A question of a receiver to this agent, which sent it the handoff. */
+        QuestionItem: {
+            /** @description Without an answer by then, RFC 3339, the handoff expires. */
+            answerBy: string;
+            /**
+             * Format: date-time
+             * @description When it was asked, RFC 3339.
+             */
+            askedAt: string;
+            /** @description The agent that asks. */
+            askedBy: string;
+            /**
+             * Format: date-time
+             * @description Unless it is answered by then, RFC 3339, the item comes again.
+             */
+            claimedUntil: string;
+            /**
+             * Format: uuid
+             * @description UUID of the handoff.
+             */
+            handoffId: string;
+            /**
+             * Format: int32
+             * @description The number of the question, from 1.
+             */
+            number: number;
+            /** @description Question as the receiver asked it. */
+            question: unknown;
+            /** @description The schema that the answer has to fit. */
+            schema?: {
+                [key: string]: unknown;
+            } | null;
+            /**
+             * Format: uuid
+             * @description UUID of the handoff's task.
+             */
+            taskId: string;
+        };
+        /** @description Where a receiver's question stands. A later version may have more. */
+        QuestionState: ("OPEN" | "ANSWERED" | "CLOSED") | (string & {});
+        /**
+         * @description Proof that a handoff's record is in the log: the record's place, the path from it to the root of the
+         *     log's Merkle tree (RFC 6962 §2.1.1), and a signed tree head over that root.
+         */
+        Receipt: {
+            /** @description From the leaf up, each hash in base64. */
+            inclusionProof: string[];
+            /**
+             * Format: int64
+             * @description The record's place in it.
+             */
+            leafIndex: number;
+            /** @description Id of the log that holds the record. */
+            logId: string;
+            /** @description `sha256:…` over the record: the leaf's hash. */
+            recordHash: string;
+            /** @description A C2SP tlog-checkpoint: a signed note with the log's origin, size and root. */
+            treeHead: string;
+        };
+        /** @description A record of the log. */
+        Record: {
+            /** @description The actor that caused it. */
+            actor: components["schemas"]["RecordActor"];
+            /**
+             * Format: int64
+             * @description Attempts at delivery under a contract, by the time of the verdict.
+             */
+            attempts?: number;
+            /** @description What the contract calls the edge's events. */
+            auditEvent?: string;
+            /** @description `sha256:…`, a commitment to the checkpoint. */
+            checkpointCommitment?: string;
+            /** @description What the message's compression came to. */
+            compression?: components["schemas"]["RecordCompression"];
+            /** @description The message against its receiver's context window. */
+            context?: components["schemas"]["ContextView"];
+            /** @description The contract that ruled the edge, or that was put. */
+            contract?: components["schemas"]["RecordContract"];
+            /** @description What the message stated. */
+            costAtHandoff?: components["schemas"]["RecordCost"];
+            /** @description The erasure that the record is about. */
+            erasure?: components["schemas"]["RecordErasure"];
+            /** @description Who sent, as it was then. */
+            fromAgent?: components["schemas"]["RecordParty"];
+            /** @description The handoff's place in a handoff to several receivers; or what that came to. */
+            group?: components["schemas"]["RecordGroup"];
+            /**
+             * Format: uuid
+             * @description UUID of the handoff, where the event concerns one.
+             */
+            handoffId?: string;
+            /** @description Kind of the event that it records. */
+            kind: components["schemas"]["RecordKind"];
+            /**
+             * Format: int64
+             * @description Its place in the log, dense from 0.
+             */
+            leafIndex: number;
+            /** @description The legal hold that the record is about. */
+            legalHold?: components["schemas"]["RecordHold"];
+            /** @description Id of the log that holds it. */
+            logId: string;
+            /** @description `sha256:…`, a commitment to the message, or to what the actor said. */
+            messageCommitment?: string;
+            /**
+             * Format: uuid
+             * @description The handoff before it.
+             */
+            parentHandoffId?: string;
+            /** @description The payload schema that was registered. */
+            payloadSchema?: components["schemas"]["RecordContract"];
+            /** @description `sha256:…`, one commitment a person. */
+            personalDataCommitments?: string[];
+            /** @description `sha256:…` over the record before; null in the first. */
+            previousRecordHash: string | null;
+            /**
+             * Format: int32
+             * @description The number of the receiver's question, from 1; of a question and of its answer.
+             */
+            question?: number;
+            /** @description Why it happened: a code. */
+            reason?: string;
+            /** @description Between which regions the data went, and on what basis. */
+            residency?: components["schemas"]["RecordResidency"];
+            /** @description What went because it was past its time. */
+            retention?: components["schemas"]["RecordRetention"];
+            /** @description What the safety stage said of a message that passed. */
+            safety?: components["schemas"]["RecordSafety"];
+            /** @description What the task's budget counted with it. */
+            spent?: components["schemas"]["RecordSpent"];
+            /** @description The status that resulted. */
+            status?: string;
+            /** @description The stream with this record, where the message comes in pieces. */
+            stream?: components["schemas"]["RecordStream"];
+            /**
+             * Format: uuid
+             * @description UUID of the task, where the event concerns one.
+             */
+            taskId?: string;
+            /** @description The tenant that owns the log. */
+            tenant: string;
+            /**
+             * Format: date-time
+             * @description When, RFC 3339 with microseconds.
+             */
+            time: string;
+            /** @description Who received, as it was then. */
+            toAgent?: components["schemas"]["RecordParty"];
+            /**
+             * Format: int64
+             * @description The version of the record's form: 1.
+             */
+            v: number;
+        } & {
+            [key: string]: unknown;
+        };
+        /** @description The actor of a record. */
+        RecordActor: {
+            /** @description The agent, where it is one. */
+            agentId?: string;
+            /** @description The key used. */
+            keyId?: string;
+            /** @description Role of the actor: that of its key, or `broker`. */
+            role: components["schemas"]["ActorRole"];
+        } & {
+            [key: string]: unknown;
+        };
+        /** @description What an external classifier said. */
+        RecordClassifier: {
+            /** @description The model, or the style it speaks. */
+            by: string;
+            /** @description What it called it. */
+            label?: string;
+            /** @description `SAFE`, `UNSAFE`, or `NONE` where it gave no answer. */
+            verdict: string;
+        } & {
+            [key: string]: unknown;
+        };
+        /** @description What a compression came to: figures and codes. */
+        RecordCompression: {
+            /** @description Who wrote the summary. */
+            by: components["schemas"]["CompressedBy"];
+            /**
+             * Format: double
+             * @description What the call of a model cost.
+             */
+            costUSD?: number;
+            /**
+             * Format: int64
+             * @description Facts of what was replaced.
+             */
+            facts: number;
+            /**
+             * Format: int64
+             * @description Those of them that the fidelity check appended.
+             */
+            factsAppended: number;
+            /**
+             * Format: int64
+             * @description Those that what replaced it holds.
+             */
+            factsKept: number;
+            /** @description Why the embedded compressor took the model's place: a code. */
+            fallback?: string;
+            /** @description Whether the message is within its receiver's limit now. */
+            fits: boolean;
+            /**
+             * Format: int64
+             * @description Turns that stay as they were said.
+             */
+            keptTurns: number;
+            /**
+             * Format: int64
+             * @description Tokens of the message as submitted.
+             */
+            originalTokens: number;
+            /**
+             * Format: int64
+             * @description Turns of the message as submitted.
+             */
+            originalTurns: number;
+            /** @description How the tokens were counted. */
+            tokenizer: components["schemas"]["Tokenizer"];
+            /**
+             * Format: int64
+             * @description Tokens of the message as delivered.
+             */
+            tokens: number;
+        } & {
+            [key: string]: unknown;
+        };
+        /** @description A version of a contract or of a payload schema. */
+        RecordContract: {
+            /** @description Its id. */
+            id: string;
+            /** @description Its version. */
+            version: string;
+        } & {
+            [key: string]: unknown;
+        };
+        /** @description What a message stated, cumulative. */
+        RecordCost: {
+            /**
+             * Format: double
+             * @description US dollars that may still be spent.
+             */
+            costBudgetRemainingUSD: number;
+            /**
+             * Format: double
+             * @description US dollars so far.
+             */
+            costSpentSoFarUSD: number;
+            /** @description Tokens so far; records of older versions have `promptTokens` and `completionTokens` beside. */
+            tokenSpent?: components["schemas"]["TokensView"];
+        } & {
+            [key: string]: unknown;
+        };
+        /** @description Data that went from one region to another. */
+        RecordCrossing: {
+            /** @description The region that the data leave. */
+            from: string;
+            /** @description At which end: `sender` or `receiver`. */
+            party: string;
+            /** @description The region that the data enter. */
+            to: string;
+            /** @description What the transfer stands on: a code. */
+            transferBasis?: string;
+        } & {
+            [key: string]: unknown;
+        };
+        /** @description Erasure that a record starts or ends, with its counts. */
+        RecordErasure: {
+            /**
+             * Format: int64
+             * @description Checkpoints erased: on this page, or in all for `ERASURE_COMPLETED`.
+             */
+            checkpoints: number;
+            /**
+             * Format: int64
+             * @description Messages and other contents of records.
+             */
+            contents: number;
+            /**
+             * Format: int64
+             * @description Personal data erased: on this page, or in all for `ERASURE_COMPLETED`.
+             */
+            data: number;
+            /** @description UUID of the erasure. */
+            id: string;
+            /** @description How much: `personal-data` or `messages`. */
+            scope: string;
+            /** @description `sha256:…`, a salted commitment to the person's id. */
+            subjectCommitment: string;
+        } & {
+            [key: string]: unknown;
+        };
+        /** @description A fault in a record. */
+        RecordFault: {
+            /** @description What is wrong: a code. */
+            fault: string;
+            /**
+             * Format: int64
+             * @description The record's place in the log.
+             */
+            leafIndex: number;
+        } & {
+            [key: string]: unknown;
+        };
+        /** @description The place of a handoff among those of a message to several receivers; or the end of all of them. */
+        RecordGroup: {
+            /** @description The group: the `handoffId` of the message. */
+            id: string;
+            /**
+             * Format: int32
+             * @description The place in the message's list, from 0; absent of the group's end.
+             */
+            index?: number;
+            /** @description How many of them are needed: `all`, `any` or `quorum:N`. */
+            join: string;
+            /**
+             * Format: int32
+             * @description How many handoffs the group has.
+             */
+            of: number;
+            /** @description What the bad end of one means: `rollback` or `drop`. */
+            onReject: string;
+            /** @description What the group came to; only of its end. */
+            outcome?: components["schemas"]["HandoffStatus"];
+        } & {
+            [key: string]: unknown;
+        };
+        /** @description Legal hold that a record places or releases. */
+        RecordHold: {
+            /** @description Id of the hold, as its maker named it. */
+            id: string;
+            /** @description `sha256:…`, a salted commitment to the person's id. */
+            subjectCommitment?: string;
+        } & {
+            [key: string]: unknown;
+        };
+        /** @description The kind of a record. A later version may have more. */
+        RecordKind: ("HANDOFF" | "REFUSED" | "NO_OP" | "DEAD_LETTERED" | "ACCEPTED" | "REJECTED" | "INPUT_REQUESTED" | "INPUT_PROVIDED" | "COMPLETED" | "FAILED" | "EXPIRED" | "COMPRESSED" | "CHUNK" | "STREAM_CLOSED" | "RETURNED" | "GROUP_ENDED" | "ROLLED_BACK" | "CHECKPOINT" | "TASK_COMPLETED" | "TASK_CANCELED" | "CANCELED" | "ESCALATED" | "ESCALATION_RESOLVED" | "RELEASED" | "DISCARDED" | "RELEASE_REFUSED" | "BUDGET_CHANGED" | "CHECKPOINT_RESTORED" | "AGENT_CREATED" | "AGENT_UPDATED" | "AGENT_DELETED" | "ENDPOINT_DISABLED" | "ENDPOINT_FAILING" | "ENDPOINT_RECOVERED" | "SECRET_ROTATED" | "CONTRACT_PUT" | "PAYLOAD_SCHEMA_PUT" | "KEY_CREATED" | "KEY_REVOKED" | "TREE_KEY_CHANGED" | "SUBSCRIPTION_CREATED" | "SUBSCRIPTION_UPDATED" | "SUBSCRIPTION_DELETED" | "SUBSCRIPTION_DISABLED" | "SUBSCRIPTION_REPLAYED" | "ERASURE_REQUESTED" | "ERASED" | "ERASURE_COMPLETED" | "LEGAL_HOLD_PLACED" | "LEGAL_HOLD_RELEASED") | (string & {});
+        /** @description An agent as it was when the record was made. */
+        RecordParty: {
+            /** @description Id of the agent. */
+            agentId?: string;
+            /** @description Its type. */
+            agentType?: string;
+            /** @description Its version; of a sender the one that its message claims. */
+            agentVersion?: string;
+            /**
+             * Format: uuid
+             * @description The agent's run, a UUID.
+             */
+            executionId?: string;
+            /** @description Of a sender: the version that is registered of it. */
+            registeredVersion?: string;
+        } & {
+            [key: string]: unknown;
+        };
+        /** @description Between which regions the data of a record went. */
+        RecordResidency: {
+            /** @description One an end of the edge. */
+            crossings: components["schemas"]["RecordCrossing"][];
+        } & {
+            [key: string]: unknown;
+        };
+        /** @description What went because it was past its time. */
+        RecordRetention: {
+            /** @description What was recorded before this time went, RFC 3339. */
+            before: string;
+            /**
+             * Format: int64
+             * @description Checkpoints purged, counted.
+             */
+            checkpoints: number;
+            /**
+             * Format: int64
+             * @description Messages and other contents of records.
+             */
+            contents: number;
+            /**
+             * Format: int64
+             * @description Personal data purged, counted.
+             */
+            data: number;
+        } & {
+            [key: string]: unknown;
+        };
+        /** @description What the safety stage said of a message that passed: codes only. */
+        RecordSafety: {
+            /** @description The external classifier, where one was asked. */
+            classifier?: components["schemas"]["RecordClassifier"];
+            /** @description Rules that marked an order inside data. */
+            marked?: string[];
+            /** @description Rules that fired and were only observed. */
+            observed?: string[];
+            /** @description The version of the rules. */
+            rules: string;
+        } & {
+            [key: string]: unknown;
+        };
+        /** @description Money and tokens that the task's budget counted with a record. */
+        RecordSpent: {
+            /** @description Tokens that the task's budget counted. */
+            tokenSpent: components["schemas"]["TokensView"];
+            /**
+             * Format: double
+             * @description US dollars that the task's budget counted.
+             */
+            usd: number;
+        } & {
+            [key: string]: unknown;
+        };
+        /** @description What a record says of a stream. */
+        RecordStream: {
+            /**
+             * Format: int64
+             * @description The last number; 0 before the first chunk.
+             */
+            seq: number;
+            /** @description Where the stream stands. */
+            status: components["schemas"]["StreamStatus"];
+        } & {
+            [key: string]: unknown;
+        };
+        /** @description A record of the log. */
+        RecordView: {
+            /** @description What is kept, in base64, where it is no JSON. */
+            bytes?: string | null;
+            /**
+             * Format: int64
+             * @description Place of the record in the log, from 0.
+             */
+            leafIndex: number;
+            record?: components["schemas"]["Record"] | null;
+            /** @description `sha256:…` over a zero byte and the record: the leaf's hash. */
+            recordHash: string;
+        };
+        /** @description A page of the log. */
+        RecordsView: {
+            /**
+             * Format: int64
+             * @description `from` of the next page; absent at the log's end.
+             */
+            nextFrom?: number | null;
+            /** @description The records, in log order. */
+            records: components["schemas"]["RecordView"][];
+        };
+        /** @description Why a receiver refuses the task. */
+        RejectBody: {
+            /** @description In words, or as data: free. */
+            details?: unknown;
+            /**
+             * Format: int64
+             * @description The token that came with the delivery, where the header does not have it.
+             */
+            fencingToken?: number | null;
+            /** @description Why: a code such as `MISSING_CLAUSE_TEXT`; `REJECTED` unless said. */
+            reason?: string | null;
+        } & {
+            [key: string]: unknown;
+        };
+        /** @description A decision to release a dead letter. */
+        ReleaseBody: {
+            /** @description Why, 1 to 2 000 characters; kept with the record. */
+            reason: string;
+            /** @description The findings to waive: each by its pointer, as `CODE:pointer`, or as `rule:name`. */
+            waive?: string[];
+        };
+        /** @description From where on to tell again. */
+        ReplayBody: {
+            /** @description A cursor: everything behind it; or a time, RFC 3339: everything from then on. */
+            since: string;
+        };
+        /** @description A person's decision. */
+        ResolveBody: {
+            /** @description What a person decides on an escalation. */
+            action: components["schemas"]["Action"];
+            /** @description To whom; for `reassign`, and for no other action. */
+            agentId?: string | null;
+            /** @description Why, 1 to 2 000 characters; kept with the record. */
+            reason: string;
+        };
+        /** @description An escalation that was decided, and its task. */
+        ResolvedView: {
+            /** @description As it is now. */
+            escalation: components["schemas"]["EscalationView"];
+            /** @description Its task as it is now. */
+            task: components["schemas"]["TaskView"];
+        };
+        /** @description The checkpoint to restore. */
+        RestoreBody: {
+            /**
+             * Format: int64
+             * @description Its number within the run, from 1.
+             */
+            seq: number;
+        };
+        /** @description A task that came back: a receiver completed a handoff whose sender asked for the task's return. */
+        ReturnItem: {
+            /**
+             * Format: date-time
+             * @description Unless the agent hands the task on, completes or cancels it by then, RFC 3339, the item comes again.
+             */
+            claimedUntil: string;
+            /** @description The agent that completed the handoff. */
+            completedBy: string;
+            /** @description What the receiver said at `/complete`; absent where it said nothing, or that was erased. */
+            completion?: {
+                [key: string]: unknown;
+            } | null;
+            /**
+             * Format: uuid
+             * @description UUID of the completed handoff.
+             */
+            handoffId: string;
+            /**
+             * Format: date-time
+             * @description When it did, RFC 3339.
+             */
+            returnedAt: string;
+            /**
+             * Format: uuid
+             * @description The task that came back.
+             */
+            taskId: string;
+        };
+        /** @description What a key may do. */
+        Role: ("agent" | "operator" | "auditor" | "admin") | (string & {});
+        /** @description How to replace a secret. */
+        RotateBody: {
+            /**
+             * Format: int64
+             * @description How long the old one stays valid, in seconds.
+             */
+            overlapSeconds?: number | null;
+        };
+        /** @description How long the old secret stays valid. */
+        RotateSubscriptionBody: {
+            /**
+             * Format: int64
+             * @description In seconds, a year at most; `auth.rotation_overlap_s` unless said.
+             * @default null
+             */
+            overlapSeconds?: number | null;
+        };
+        /** @description A subscription's new secret. */
+        RotatedSecretView: {
+            /**
+             * Format: date-time
+             * @description Until when deliveries carry the old signature too, RFC 3339.
+             */
+            oldValidUntil: string;
+            /** @description The secret that deliveries are signed with from now on. */
+            secret: string;
+        };
+        /** @description A replaced secret: one of the two, by its kind. */
+        RotatedView: {
+            /**
+             * Format: date-time
+             * @description Until when the old one counts too, RFC 3339.
+             */
+            oldValidUntil: string;
+            /** @description Signs the agent's messages. */
+            signingSecret?: string | null;
+            /** @description The broker signs its deliveries to the agent with it. */
+            webhookSecret?: string | null;
+        };
+        /** @description What is not said is as it is now. */
+        SafetyBody: {
+            /** @description Exceptions, as `[[safety.exceptions]]` has them; all of them. */
+            exceptions?: components["schemas"]["SafetyExceptionBody"][] | null;
+            /** @description `enforce`, `observe` or `allow`: what becomes of a finding that no exception speaks of. */
+            mode?: string | null;
+            orders?: components["schemas"]["Orders"] | null;
+            rules?: components["schemas"]["SafetyRulesBody"] | null;
+        };
+        /** @description An exception of the safety stage, as `[[safety.exceptions]]` has it. */
+        SafetyExceptionBody: {
+            /** @description For messages of this agent. */
+            agent?: string | null;
+            /** @description For this field of the message. */
+            field?: string | null;
+            /** @description `enforce`, `observe` or `allow`. */
+            mode: string;
+            orders?: components["schemas"]["Orders"] | null;
+            /** @description For these rules and families; all of them where there is none. */
+            rules?: string[] | null;
+            /** @description The tenant for which the exception holds. */
+            tenant?: string | null;
+            /** @description For messages to this agent. */
+            to?: string | null;
+            /** @description Until then, RFC 3339. */
+            until?: string | null;
+        };
+        /** @description Safety rules, of the form of `config/safety-rules.json`. */
+        SafetyRulesBody: {
+            [key: string]: unknown;
+        };
+        /** @description What a receiver says was spent by then. */
+        SaidCost: {
+            /**
+             * Format: double
+             * @description US dollars spent on the task so far.
+             */
+            costSpentSoFarUSD?: number | null;
+            tokenSpent?: components["schemas"]["TokensView"] | null;
+        } & {
+            [key: string]: unknown;
+        };
+        /** @description Why a receiver gives up. */
+        SaidError: string | components["schemas"]["SaidErrorObject"];
+        /** @description Why a receiver gives up, as a code and in words. */
+        SaidErrorObject: {
+            /** @description Code of the receiver's own choice. */
+            code?: string | null;
+            /** @description Sentence for people on what failed. */
+            message?: string | null;
+        } & {
+            [key: string]: unknown;
+        };
+        /** @description A payload schema for every contract that names it, in whatever version. */
+        SchemaBody: {
+            /** @description The schema. */
+            schema: components["schemas"]["JsonSchema"];
+            /** @description Its id in the registry. */
+            schemaId: string;
+        };
+        /** @description What changed at a place of a schema. A later version may have more. */
+        SchemaChange: ("property-added" | "property-removed" | "required-added" | "required-removed" | "type-changed" | "narrowed" | "widened" | "incomparable" | "deprecated" | "annotation") | (string & {});
+        /** @description One change of a schema. */
+        SchemaChangeView: {
+            /** @description The side that the change breaks. */
+            breaks: components["schemas"]["BrokenSide"][];
+            /** @description Kind of change that was found. */
+            kind: components["schemas"]["SchemaChange"];
+            /** @description By how much it makes the version number rise. */
+            needs: components["schemas"]["VersionStep"];
+            /** @description RFC 6901 pointer into the schema. */
+            pointer: string;
+            /** @description What the change means, in a sentence for people. */
+            reason: string;
+        };
+        /** @description Where a schema is. */
+        SchemaRef: {
+            /** @description Path under which the schema is served. */
+            href: string;
+            /** @description `handoff`, or `payloads/{schemaId}`. */
+            name: string;
+            /** @description Its version. */
+            version: string;
+        };
+        /** @description Schemas, with where they are. */
+        SchemasView: {
+            /** @description One a version of the message's schema, and one a payload schema. */
+            items: components["schemas"]["SchemaRef"][];
+        };
+        /** @description How much an erasure takes. */
+        Scope: ("personal-data" | "messages") | (string & {});
+        /** @description One piece of the context and where it comes from. */
+        SegmentView: {
+            /** @description The role that a turn of the conversation claims; `unknown` where it is none that is known. */
+            claimedRole?: string;
+            /** @description Safety rules that marked an order in it; the block fences the place. */
+            orders?: string[];
+            /** @description RFC 6901 pointer into the message. */
+            pointer: string;
+            /** @description The heading it stands under. */
+            section: string;
+        };
+        /** @description How much a linter's finding weighs. A later version may have more. */
+        Severity: ("error" | "warning") | (string & {});
+        /** @description Tokens that agents reported as used, summed up. */
+        SpentTokensView: {
+            /**
+             * Format: int64
+             * @description Tokens that the agents' models wrote.
+             */
+            completion: number;
+            /**
+             * Format: int64
+             * @description Tokens that the agents' models read.
+             */
+            prompt: number;
+        };
+        /** @description An event in the standard format. */
+        StandardEvent: components["schemas"]["AgentHandoffOccurredEvent"] | components["schemas"]["HandoffAcceptedEvent"] | components["schemas"]["HandoffRejectedEvent"] | components["schemas"]["HandoffCompletedEvent"] | components["schemas"]["HandoffReturnedEvent"] | components["schemas"]["HandoffInputRequiredEvent"] | components["schemas"]["HandoffInputProvidedEvent"] | components["schemas"]["HandoffGroupEndedEvent"] | components["schemas"]["HandoffRolledBackEvent"] | components["schemas"]["HandoffDeadLetteredEvent"] | components["schemas"]["HandoffEscalatedEvent"] | components["schemas"]["HandoffFailedEvent"] | components["schemas"]["HandoffExpiredEvent"] | components["schemas"]["HandoffCanceledEvent"] | components["schemas"]["HandoffStreamClosedEvent"] | components["schemas"]["HandoffStreamAbortedEvent"] | components["schemas"]["AgentEndpointDisabledEvent"] | components["schemas"]["AgentEndpointFailingEvent"] | components["schemas"]["TaskCompletedEvent"] | components["schemas"]["TaskCanceledEvent"] | components["schemas"]["TaskBudgetChangedEvent"] | components["schemas"]["AlertRaisedEvent"];
+        /** @description A handoff message as the broker keeps and delivers it: values that were named as personal may be cut out, a refused message is as it came, and where the archive does not answer there is `{"unavailable": "cold"}` in its place. */
+        StoredMessage: components["schemas"]["HandoffMessage"] | {
+            [key: string]: unknown;
+        };
+        /** @description Where the stream of a handoff in pieces stands. A later version may have more. */
+        StreamStatus: ("OPEN" | "CLOSED" | "ABORTED") | (string & {});
+        /** @description The stream of a handoff whose message comes in pieces. */
+        StreamView: {
+            /**
+             * Format: int64
+             * @description Bytes of its chunks.
+             */
+            bytes: number;
+            /**
+             * Format: date-time
+             * @description When it ends unless a chunk comes, RFC 3339.
+             */
+            dueAt?: string | null;
+            /** @description Whether it takes chunks. */
+            open: boolean;
+            /** @description Why it was aborted: a code. */
+            reason?: string | null;
+            /**
+             * Format: int64
+             * @description The last committed number; 0 before the first chunk.
+             */
+            seq: number;
+            /** @description Whether the stream takes chunks, was closed or aborted. */
+            status: components["schemas"]["StreamStatus"];
+        };
+        /** @description The answer to a submission. */
+        SubmittedView: {
+            context?: components["schemas"]["ContextView"] | null;
+            group?: components["schemas"]["HandoffGroup"] | null;
+            /**
+             * Format: uuid
+             * @description UUID of the handoff.
+             */
+            handoffId: string;
+            /** @description Paths of related resources. */
+            links: components["schemas"]["Links"];
+            /** @description Why it ended badly, if it did while waited for. */
+            reason?: string | null;
+            receipt?: components["schemas"]["Receipt"] | null;
+            /** @description The receiver's result, where the request waited for the end (`until=ended`) and there is one. */
+            result?: unknown;
+            /** @description `PENDING`, `NO_OP`, or what was waited for. */
+            status: components["schemas"]["HandoffStatus"];
+            stream?: components["schemas"]["StreamView"] | null;
+            /**
+             * Format: uuid
+             * @description The handoff that stands in its place at last, where the broker gave the message to another agent while
+             *     it was waited for: `status` and `reason` are that one's.
+             */
+            successorId?: string | null;
+            /**
+             * Format: uuid
+             * @description UUID of the handoff's task.
+             */
+            taskId: string;
+            /** @description What of the message was taken and does not hold in full. */
+            warnings?: components["schemas"]["WarningView"][];
+        };
+        /** @description What a caller says of a subscription: the body that `domain::event::SubscriptionSpec` reads. */
+        SubscriptionBody: {
+            /** @description On creation: the value of `Authorization` that the endpoint asks for. It is kept sealed and never shown again. */
+            authorization?: string | null;
+            /** @description A name for people. */
+            description?: string | null;
+            /** @description Whether events are delivered. */
+            enabled?: boolean | null;
+            /** @description Which types; an empty list means all. */
+            eventTypes?: components["schemas"]["EventType"][] | null;
+            filter?: components["schemas"]["FilterView"] | null;
+            format?: components["schemas"]["EventFormat"] | null;
+            /** @description Where the endpoint is; none: in the broker's region. */
+            region?: string | null;
+            /** @description On creation: the value of `X-A2A-Notification-Token` that the endpoint asks for, kept likewise. */
+            token?: string | null;
+            /** @description What the transfer of events to that region stands on: a code. */
+            transferBasis?: string | null;
+            /** @description Where events are posted to; needed on creation. */
+            url?: string | null;
+        };
+        /** @description A subscription, without its secret. */
+        SubscriptionView: {
+            /**
+             * Format: date-time
+             * @description When it was made, RFC 3339.
+             */
+            createdAt: string;
+            /** @description A name for people. */
+            description: string;
+            /** @description Why the broker switched it off: `ENDPOINT_GONE` or `FAILING`. */
+            disabledReason?: string | null;
+            /** @description Whether events are delivered. */
+            enabled: boolean;
+            /** @description Which types; empty: all. */
+            eventTypes: components["schemas"]["EventType"][];
+            /** @description The agent, task or handoff that it is limited to. */
+            filter: components["schemas"]["FilterView"];
+            /** @description How events are written. */
+            format: components["schemas"]["EventFormat"];
+            /** @description The agent whose subscription it is; absent: the operators'. */
+            owner?: string | null;
+            progress?: components["schemas"]["ProgressView"] | null;
+            /** @description Where it is; none: in the broker's region. */
+            region?: string | null;
+            /** @description The secret that deliveries are signed with: only in the answer that made it. */
+            secret?: string | null;
+            /**
+             * Format: uuid
+             * @description Its id.
+             */
+            subscriptionId: string;
+            /** @description What the transfer of events to its region stands on: a code. */
+            transferBasis?: string | null;
+            /**
+             * Format: date-time
+             * @description When it was changed last, RFC 3339.
+             */
+            updatedAt: string;
+            /** @description Where events are posted to. */
+            url: string;
+            /** @description What of the subscription does not hold, in the answer to its change; absent where there is nothing. */
+            warnings?: components["schemas"]["WarningView"][];
+        };
+        /** @description All subscriptions of the tenant. */
+        SubscriptionsView: {
+            /** @description The subscriptions, by age. */
+            items: components["schemas"]["SubscriptionView"][];
+        };
+        /** @description The sums of a task. At any time `grantedUSD = spentUSD + reservedUSD + remainingUSD - overdrawnUSD`. */
+        SumsView: {
+            /**
+             * Format: double
+             * @description What may be spent in all: what the task began with, and what operators added.
+             */
+            grantedUSD: number;
+            /**
+             * Format: double
+             * @description What agents say that they spent beyond what they were given.
+             */
+            overdrawnUSD: number;
+            /**
+             * Format: double
+             * @description Neither spent nor set aside.
+             */
+            remainingUSD: number;
+            /**
+             * Format: double
+             * @description What handoffs that have not ended set aside for their receivers.
+             */
+            reservedUSD: number;
+            /**
+             * Format: double
+             * @description What was spent in all; never falls.
+             */
+            spentUSD: number;
+            /** @description Tokens of all agents on the task. */
+            tokens: components["schemas"]["SpentTokensView"];
+        };
+        /** @description An allowlist that replaces the present one. */
+        TargetsBody: {
+            /** @description Agents' ids, and `type:<agentType>` for all agents of a type. */
+            handoffTargets: string[];
+        };
+        /** @description Whom an agent may hand off to. */
+        TargetsView: {
+            /** @description The agent. */
+            agentId: string;
+            /** @description Agents by id, or `type:<agentType>`; empty: nobody. */
+            handoffTargets: string[];
+            /** @description Entries that name nobody; they are kept, and ignored at run time. */
+            unknownTargets: string[];
+            /** @description The same entries as warnings, each at its pointer; absent where there are none. */
+            warnings?: components["schemas"]["WarningView"][];
+        };
+        /** @description A task's budget was changed by a person. */
+        TaskBudgetChangedEvent: {
+            /** @description Its place in the tenant's feed. */
+            cursor: string;
+            data: {
+                /** @description A code. */
+                reason?: string;
+                remainingUSD?: number;
+                /** @description The task's status. */
+                status?: string;
+                /** Format: uuid */
+                taskId: string;
+            } & {
+                [key: string]: unknown;
+            };
+            /**
+             * Format: uuid
+             * @description The event's id, the same at every delivery.
+             */
+            id: string;
+            /**
+             * Format: date-time
+             * @description When it happened.
+             */
+            timestamp: string;
+            /** @constant */
+            type: "task.budget_changed";
+        } & {
+            [key: string]: unknown;
+        };
+        /** @description A task was withdrawn. */
+        TaskCanceledEvent: {
+            /** @description Its place in the tenant's feed. */
+            cursor: string;
+            data: {
+                /** @description A code. */
+                reason?: string;
+                /** @description The task's status. */
+                status?: string;
+                /** Format: uuid */
+                taskId: string;
+            } & {
+                [key: string]: unknown;
+            };
+            /**
+             * Format: uuid
+             * @description The event's id, the same at every delivery.
+             */
+            id: string;
+            /**
+             * Format: date-time
+             * @description When it happened.
+             */
+            timestamp: string;
+            /** @constant */
+            type: "task.canceled";
+        } & {
+            [key: string]: unknown;
+        };
+        /** @description A task is done. */
+        TaskCompletedEvent: {
+            /** @description Its place in the tenant's feed. */
+            cursor: string;
+            data: {
+                /** @description A code. */
+                reason?: string;
+                /** @description The task's status. */
+                status?: string;
+                /** Format: uuid */
+                taskId: string;
+            } & {
+                [key: string]: unknown;
+            };
+            /**
+             * Format: uuid
+             * @description The event's id, the same at every delivery.
+             */
+            id: string;
+            /**
+             * Format: date-time
+             * @description When it happened.
+             */
+            timestamp: string;
+            /** @constant */
+            type: "task.completed";
+        } & {
+            [key: string]: unknown;
+        };
+        /** @description What a task costs. */
+        TaskCostView: {
+            /** @description The cost by agent. */
+            agents: components["schemas"]["AgentCostView"][];
+            /** @description By handoff: those that follow none, with what follows them. */
+            hops: components["schemas"]["HopCostView"][];
+            /** @description Its status. */
+            status: components["schemas"]["TaskStatus"];
+            sums?: components["schemas"]["SumsView"] | null;
+            /**
+             * Format: uuid
+             * @description UUID of the task.
+             */
+            taskId: string;
+        };
+        /** @description Where a task stands. A later version may have more. */
+        TaskStatus: ("PENDING_HANDOFF" | "HANDING_OFF" | "RUNNING" | "ESCALATED" | "COMPLETED" | "CANCELED") | (string & {});
+        /** @description A task and where it stands. */
+        TaskView: {
+            checkpoint?: components["schemas"]["CheckpointRefView"] | null;
+            checkpointState?: components["schemas"]["CheckpointState"] | null;
+            /**
+             * Format: double
+             * @description US dollars that may still be spent on it.
+             */
+            costBudgetRemainingUSD: number;
+            /**
+             * Format: double
+             * @description US dollars that the task has cost so far: the sum of its hops, as in `/cost` and in the trace.
+             */
+            costSpentSoFarUSD: number;
+            /**
+             * Format: date-time
+             * @description When it was first seen, RFC 3339.
+             */
+            createdAt: string;
+            /**
+             * Format: int64
+             * @description Failures since it last went well: a handoff completed or handed on, or a person decided. Refused submissions
+             *     count, and the third asks a person.
+             */
+            failures: number;
+            /**
+             * Format: int64
+             * @description Handoffs committed on it.
+             */
+            handoffs: number;
+            /** @description Which agent has it. */
+            holder: string;
+            /** @description The agent that began it, where that is known. */
+            openedBy?: string | null;
+            /** @description Its status. */
+            status: components["schemas"]["TaskStatus"];
+            /**
+             * Format: uuid
+             * @description UUID of the task.
+             */
+            taskId: string;
+            /**
+             * Format: double
+             * @description US dollars that operators added.
+             */
+            toppedUpUSD: number;
+            /**
+             * Format: int64
+             * @description Handoffs that wait for delivery.
+             */
+            undelivered: number;
+            /**
+             * Format: date-time
+             * @description When it last changed, RFC 3339.
+             */
+            updatedAt: string;
+            /** @description What of the request does not hold in full. */
+            warnings?: components["schemas"]["WarningView"][];
+        };
+        /** @description How the tokens of a message were counted. A later version may have more. */
+        Tokenizer: ("o200k" | "cl100k" | "estimate") | (string & {});
+        /** @description Tokens by direction: read and written. */
+        TokensView: {
+            /**
+             * Format: int64
+             * @description Tokens that the agents' models wrote.
+             */
+            completion: number;
+            /**
+             * Format: int64
+             * @description Tokens that the agents' models read.
+             */
+            prompt: number;
+        };
+        /** @description Tools for a language model. */
+        ToolsView: {
+            /** @description The tools, in the form that was asked for. */
+            tools: components["schemas"]["HandoffTool"][];
+        };
+        /** @description An agent's part in a task. */
+        TraceAgent: {
+            /** @description Id of the agent. */
+            agentId: string;
+            /**
+             * Format: int64
+             * @description Handoffs that it received.
+             */
+            received: number;
+            /**
+             * Format: int64
+             * @description Handoffs that it sent.
+             */
+            sent: number;
+        };
+        /** @description What an agent spent. */
+        TraceAgentCost: {
+            /** @description Id of the agent whose costs these are. */
+            agentId: string;
+            /** @description Tokens used, read and written. */
+            tokens: components["schemas"]["SpentTokensView"];
+            /**
+             * Format: double
+             * @description What was spent, in US dollars.
+             */
+            usd: number;
+        };
+        /** @description A message against its receiver's context window, and how it grew. */
+        TraceContextSize: {
+            /** @description What becomes of it. */
+            action: components["schemas"]["ContextAction"];
+            /**
+             * Format: int64
+             * @description Tokens more than in the handoff before it.
+             */
+            growth?: number;
+            /**
+             * Format: int64
+             * @description The most tokens of a message to it.
+             */
+            limit?: number;
+            /** @description The tokens by part. */
+            parts: components["schemas"]["ContextParts"];
+            /** @description How the tokens were counted. */
+            tokenizer: components["schemas"]["Tokenizer"];
+            /**
+             * Format: int64
+             * @description Tokens of the message.
+             */
+            tokens: number;
+            /**
+             * Format: int64
+             * @description The receiver's context window, in tokens.
+             */
+            window?: number;
+        };
+        /** @description What a task cost, by its records. */
+        TraceCost: {
+            /** @description The cost by agent. */
+            perAgent: components["schemas"]["TraceAgentCost"][];
+            /** @description By handoff, in log order. */
+            perHop: components["schemas"]["TraceHopCost"][];
+            /**
+             * Format: double
+             * @description The plain sum of what the messages stated, in US dollars.
+             */
+            reportedSumUSD: number;
+            /** @description Tokens of all agents on the task. */
+            tokens: components["schemas"]["SpentTokensView"];
+            /**
+             * Format: double
+             * @description In all, in US dollars.
+             */
+            totalUSD: number;
+        };
+        /** @description A handoff as a trace tells of it. */
+        TraceHandoff: {
+            /**
+             * Format: date-time
+             * @description When the receiver accepted, RFC 3339.
+             */
+            acceptedAt?: string | null;
+            /**
+             * Format: int32
+             * @description Delivery attempts begun so far.
+             */
+            attempts?: number;
+            /**
+             * Format: date-time
+             * @description When it was committed, RFC 3339.
+             */
+            committedAt: string;
+            /** @description The message against its receiver's context window. */
+            context?: components["schemas"]["TraceContextSize"];
+            contract: components["schemas"]["RecordContract"] | null;
+            cost: components["schemas"]["HandoffCost"] | null;
+            costTracking: components["schemas"]["RecordCost"] | null;
+            /**
+             * Format: date-time
+             * @description When it ended, RFC 3339.
+             */
+            endedAt?: string | null;
+            fromAgent: components["schemas"]["RecordParty"] | null;
+            /** @description Its place among the handoffs of a message to several receivers. */
+            group?: components["schemas"]["RecordGroup"];
+            /**
+             * Format: uuid
+             * @description UUID of the handoff.
+             */
+            handoffId: string;
+            /**
+             * Format: int64
+             * @description Its record's place in the log.
+             */
+            leafIndex: number;
+            /** @description Why its message is not there any more. */
+            messageGone?: components["schemas"]["GoneReason"];
+            /**
+             * Format: uuid
+             * @description The handoff before it.
+             */
+            parentHandoffId: string | null;
+            /** @description Why it ended badly; null for an agent that has no part in it. */
+            reason?: string | null;
+            /** @description Between which regions the data went, and on what basis. */
+            residency?: components["schemas"]["RecordResidency"];
+            /** @description Its status. */
+            status?: components["schemas"]["HandoffStatus"];
+            /** @description Its stream, where the message comes in pieces; the chunks are at /handoffs/{handoffId}/chunks. */
+            stream?: components["schemas"]["RecordStream"];
+            /** @description What was to be done; null where the message is gone or not the caller's to read. */
+            taskDescription: string | null;
+            /**
+             * Format: uuid
+             * @description UUID of the task.
+             */
+            taskId: string;
+            toAgent: components["schemas"]["RecordParty"] | null;
+        };
+        /** @description What a handoff cost. */
+        TraceHopCost: {
+            /** @description Id of the agent that sent it. */
+            agentId: string;
+            /**
+             * Format: double
+             * @description What a model's summary of the message cost the operator; no part of the task's cost.
+             */
+            compressionUSD?: number;
+            /**
+             * Format: uuid
+             * @description UUID of the handoff.
+             */
+            handoffId: string;
+            /**
+             * Format: double
+             * @description What the receiver spent besides, in US dollars; absent in records of versions without books.
+             */
+            receiverSpentUSD?: number;
+            /**
+             * Format: double
+             * @description What the sender had spent, in US dollars; absent in records of versions without books.
+             */
+            senderSpentUSD?: number;
+            /** @description Tokens used, read and written. */
+            tokens: components["schemas"]["SpentTokensView"];
+            /**
+             * Format: double
+             * @description What was spent, in US dollars.
+             */
+            usd: number;
+        };
+        /** @description A record of the log as a trace shows it: with its hash, and with its content where the caller may read it. */
+        TraceRecord: {
+            /** @description The actor that caused it. */
+            actor: components["schemas"]["RecordActor"];
+            /**
+             * Format: int64
+             * @description Attempts at delivery under a contract, by the time of the verdict.
+             */
+            attempts?: number;
+            /** @description What the contract calls the edge's events. */
+            auditEvent?: string;
+            /** @description `sha256:…`, a commitment to the checkpoint. */
+            checkpointCommitment?: string;
+            /** @description What the message's compression came to. */
+            compression?: components["schemas"]["RecordCompression"];
+            /**
+             * @description The content: free, what the actor said. Absent where there is none, it is not the caller's to read, or it
+             *     was erased; a message stands with its handoff.
+             */
+            content?: unknown;
+            /** @description The message against its receiver's context window. */
+            context?: components["schemas"]["ContextView"];
+            /** @description The contract that ruled the edge, or that was put. */
+            contract?: components["schemas"]["RecordContract"];
+            /** @description What the message stated. */
+            costAtHandoff?: components["schemas"]["RecordCost"];
+            /** @description The erasure that the record is about. */
+            erasure?: components["schemas"]["RecordErasure"];
+            /** @description Who sent, as it was then. */
+            fromAgent?: components["schemas"]["RecordParty"];
+            /** @description The handoff's place in a handoff to several receivers; or what that came to. */
+            group?: components["schemas"]["RecordGroup"];
+            /**
+             * Format: uuid
+             * @description UUID of the handoff, where the event concerns one.
+             */
+            handoffId?: string;
+            /** @description Kind of the event that it records. */
+            kind: components["schemas"]["RecordKind"];
+            /**
+             * Format: int64
+             * @description Its place in the log, dense from 0.
+             */
+            leafIndex: number;
+            /** @description The legal hold that the record is about. */
+            legalHold?: components["schemas"]["RecordHold"];
+            /** @description Id of the log that holds it. */
+            logId: string;
+            /** @description `sha256:…`, a commitment to the message, or to what the actor said. */
+            messageCommitment?: string;
+            /**
+             * Format: uuid
+             * @description The handoff before it.
+             */
+            parentHandoffId?: string;
+            /** @description The payload schema that was registered. */
+            payloadSchema?: components["schemas"]["RecordContract"];
+            /** @description `sha256:…`, one commitment a person. */
+            personalDataCommitments?: string[];
+            /** @description `sha256:…` over the record before; null in the first. */
+            previousRecordHash: string | null;
+            /**
+             * Format: int32
+             * @description The number of the receiver's question, from 1; of a question and of its answer.
+             */
+            question?: number;
+            /** @description Why it happened: a code. */
+            reason?: string;
+            /** @description `sha256:…` over the record: the leaf's hash. */
+            recordHash: string;
+            /** @description Between which regions the data went, and on what basis. */
+            residency?: components["schemas"]["RecordResidency"];
+            /** @description What went because it was past its time. */
+            retention?: components["schemas"]["RecordRetention"];
+            /** @description What the safety stage said of a message that passed. */
+            safety?: components["schemas"]["RecordSafety"];
+            /** @description What the task's budget counted with it. */
+            spent?: components["schemas"]["RecordSpent"];
+            /** @description The status that resulted. */
+            status?: string;
+            /** @description The stream with this record, where the message comes in pieces. */
+            stream?: components["schemas"]["RecordStream"];
+            /**
+             * Format: uuid
+             * @description UUID of the task, where the event concerns one.
+             */
+            taskId?: string;
+            /** @description The tenant that owns the log. */
+            tenant: string;
+            /**
+             * Format: date-time
+             * @description When, RFC 3339 with microseconds.
+             */
+            time: string;
+            /** @description Who received, as it was then. */
+            toAgent?: components["schemas"]["RecordParty"];
+            /**
+             * Format: int64
+             * @description The version of the record's form: 1.
+             */
+            v: number;
+        } & {
+            [key: string]: unknown;
+        };
+        /** @description Everything that happened on a task. */
+        TraceView: {
+            /** @description The agents that had a part. */
+            agents: components["schemas"]["TraceAgent"][];
+            /** @description What the task cost, by its records. */
+            cost: components["schemas"]["TraceCost"];
+            /** @description One entry a boundary, in log order. */
+            handoffs: components["schemas"]["TraceHandoff"][];
+            /** @description Every record of the task, in log order. */
+            records: components["schemas"]["TraceRecord"][];
+            status: components["schemas"]["TaskStatus"] | null;
+            /**
+             * Format: uuid
+             * @description UUID of the task.
+             */
+            taskId: string;
+            /** @description What of the evidence was recomputed. */
+            verification: components["schemas"]["VerificationView"];
+        };
+        /** @description A tree head with what it says. */
+        TreeHeadView: {
+            /** @description Id of the log whose tree it is. */
+            logId: string;
+            /** @description What names the log in its tree heads, and its keys. */
+            origin: string;
+            /** @description The tree's root (RFC 6962 §2.1), in base64. */
+            rootHash: string;
+            /** @description The signed note (C2SP tlog-checkpoint). */
+            treeHead: string;
+            /**
+             * Format: int64
+             * @description Records in the tree.
+             */
+            treeSize: number;
+        };
+        /** @description A key that signs tree heads, or did. */
+        TreeKeyView: {
+            /**
+             * Format: date-time
+             * @description Since when, RFC 3339.
+             */
+            createdAt: string;
+            /** @description It signs the tree heads of now. */
+            current: boolean;
+            /** @description `name+hash+base64`, as C2SP signed-note has it (a "vkey"). */
+            key: string;
+            /**
+             * Format: date-time
+             * @description Until when; what it signed before stays signed.
+             */
+            retiredAt?: string | null;
+        };
+        /** @description The keys of a log. */
+        TreeKeysView: {
+            /** @description The keys, oldest first. */
+            keys: components["schemas"]["TreeKeyView"][];
+        };
+        /** @description A turn. */
+        Turn: {
+            /** @description Guarded block, as a model is to read it. */
+            content: string;
+            /** @description Always `user`. */
+            role: string;
+        };
+        /** @description What the gate would say. */
+        ValidationView: {
+            /** @description Everything that was found. */
+            failures?: components["schemas"]["FailureView"][];
+            reason?: components["schemas"]["ErrorCode"] | null;
+            /** @description Whether the gate would accept the message. */
+            valid: boolean;
+            /** @description What of the message would be taken and not hold in full. */
+            warnings?: components["schemas"]["WarningView"][];
+        };
+        /** @description What a hop did to a value. A later version may have more. */
+        ValueChange: ("set" | "changed" | "removed" | "erased") | (string & {});
+        /** @description What the gate says of a message. */
+        VerdictView: {
+            /** @description The contract that rules, with its version; of several receivers that of the first edge. */
+            contract: string | null;
+            /** @description Of a message to several receivers that passes, the contract of each edge in the list's order; null where none rules. */
+            contracts?: (string | null)[] | null;
+            /** @description Findings of the gate on the message. */
+            findings: components["schemas"]["GateFinding"][];
+            /** @description Safety rules that fired and are only recorded. */
+            observed: components["schemas"]["ObservedRule"][];
+            reason: components["schemas"]["ErrorCode"] | null;
+            /** @description Whether the message passes the gate. */
+            verdict: components["schemas"]["WhatIfVerdict"];
+        };
+        /** @description What of a task's evidence was recomputed while it was read. */
+        VerificationView: {
+            /**
+             * Format: int64
+             * @description Contents whose commitment was recomputed.
+             */
+            contents: number;
+            /**
+             * Format: int64
+             * @description Contents that are not there any more.
+             */
+            erased: number;
+            firstBad: components["schemas"]["RecordFault"] | null;
+            /** @description Nothing was found wrong. */
+            ok: boolean;
+            /**
+             * Format: int64
+             * @description Of these, what was past its time; absent where there is none.
+             */
+            purged?: number;
+            /**
+             * Format: int64
+             * @description Records whose hash was recomputed.
+             */
+            records: number;
+            /**
+             * Format: int64
+             * @description Contents that the archive does not give; absent where there is none.
+             */
+            unavailable?: number;
+        };
+        VersionRange: string;
+        /** @description By how much a version number has to rise. A later version may have more. */
+        VersionStep: ("patch" | "minor" | "major") | (string & {});
+        /** @description What is taken and does not hold in full; docs/warnings.md explains each. A later version may have more. */
+        WarningCode: ("WITHOUT_EFFECT" | "UNKNOWN_AGENT" | "ENDPOINT_REFUSED" | "NO_ROOM" | "CONTRACT_FINDING" | "BELOW_MINIMUM_LEVEL" | "CONTRACT_UNKNOWN" | "CLAUSE_NOT_ENFORCED" | "DEDUPE_KEY_ABSENT" | "TRACE_ID_ABSENT" | "RESIDENCY_CROSSING" | "AGENT_VERSION_MISMATCH" | "SCHEMA_DOWNGRADED" | "TRACE_RESTARTED" | "CREDENTIAL_FOUND" | "CONTEXT_OVER_LIMIT" | "EMBEDDED_BINARY" | "ORDER_IN_DATA") | (string & {});
+        /** @description A shortfall that refuses nothing: something was taken and does not hold in full. */
+        WarningView: {
+            /** @description Its code; `docs/warnings.md` explains each. */
+            code: components["schemas"]["WarningCode"];
+            /** @description What does not hold, and what does. */
+            message: string;
+            /** @description RFC 6901 pointer into the body. */
+            pointer: string;
+        };
+        /** @description A question of what other rules would decide. */
+        WhatIfBody: {
+            /** @description What would be put; at least one member. */
+            candidate: components["schemas"]["CandidateBody"];
+            /**
+             * Format: int64
+             * @description Judge so many of the newest open dead letters, 0 to 10 000; 500 unless said.
+             */
+            deadLetters?: number | null;
+            /**
+             * Format: int64
+             * @description Judge so many of the newest handoffs, 0 to 10 000; 500 unless said.
+             */
+            handoffs?: number | null;
+            /**
+             * Format: int64
+             * @description Judge for so many seconds, 1 to 60; 10 unless said.
+             */
+            seconds?: number | null;
+        };
+        /** @description What becomes of a verdict. A later version may have more. */
+        WhatIfChange: ("newlyRefused" | "newlyPassed" | "refusedDifferently" | "observedDifferently") | (string & {});
+        /** @description What would be said of some messages, counted. */
+        WhatIfCounts: {
+            /** @description All that were asked for, or all that there are, were looked at in the time. */
+            complete: boolean;
+            /** @description Messages that were examined. */
+            examined: number;
+            /** @description Are refused now, and would pass. */
+            newlyPassed: number;
+            /** @description Pass now, and would be refused. */
+            newlyRefused: number;
+            /** @description Messages that cannot be replayed. */
+            notReplayable: components["schemas"]["NotReplayable"];
+            /** @description Pass either way, and something else is recorded. */
+            observedDifferently: number;
+            /** @description Newly refused messages by the primary reason, a code. */
+            reasons: {
+                [key: string]: number;
+            };
+            /** @description Refused under the present rules, whatever was said then. */
+            refusedAtPresent: number;
+            /** @description Are refused either way, for something else. */
+            refusedDifferently: number;
+            /** @description Messages that were judged under both rules. */
+            replayed: number;
+            /** @description As it is now. */
+            same: number;
+        };
+        /** @description What the gate says. A later version may have more. */
+        WhatIfVerdict: ("pass" | "refuse") | (string & {});
+        /** @description What would be said. */
+        WhatIfView: {
+            /** @description Each message of which something else would be said. */
+            changed: components["schemas"]["ChangedVerdict"][];
+            /** @description Of the newest open dead letters. */
+            deadLetters: components["schemas"]["WhatIfCounts"];
+            /** @description Of the newest handoffs. */
+            handoffs: components["schemas"]["WhatIfCounts"];
+        };
+    };
+    responses: {
+        /** @description The store is away, or the broker takes no more requests */
+        Away: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["ProblemDetails"];
+            };
+        };
+        /** @description Not JSON, or a malformed header */
+        BadBody: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["ProblemDetails"];
+            };
+        };
+        /** @description Overloaded, or the store is away: nothing was written */
+        Busy: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["ProblemDetails"];
+            };
+        };
+        /** @description No valid key */
+        NoKey: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["ProblemDetails"];
+            };
+        };
+        /** @description Not application/json, or in a Content-Encoding other than those that the answer's Accept-Encoding names */
+        NotJson: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["ProblemDetails"];
+            };
+        };
+        /** @description Any other refusal: its `code` says why */
+        Refused: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["ProblemDetails"];
+            };
+        };
+        /** @description The body is too large, as it is or decoded */
+        TooLarge: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["ProblemDetails"];
+            };
+        };
+    };
+    parameters: never;
+    requestBodies: never;
+    headers: never;
+    pathItems: never;
+}
+export type $defs = Record<string, never>;
+/** The operations of the API's document, by id. */
+export interface operations {
+    listAgents: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description All agents, by id */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AgentsView"];
+                };
+            };
+            401: components["responses"]["NoKey"];
+            503: components["responses"]["Away"];
+            default: components["responses"]["Refused"];
+        };
+    };
+    createAgent: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description An agent */
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["AgentSpec"];
+            };
+        };
+        responses: {
+            /** @description The agent, with `apiKey`, `signingSecret` and `webhookSecret` */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CreatedAgentView"];
+                };
+            };
+            400: components["responses"]["BadBody"];
+            401: components["responses"]["NoKey"];
+            /** @description Not an operator */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            /** @description The id is taken */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["NotJson"];
+            /** @description The agent does not fit */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            503: components["responses"]["Busy"];
+            default: components["responses"]["Refused"];
+        };
+    };
+    matchAgents: {
+        parameters: {
+            query?: {
+                /** @description Agents that can do this. */
+                capability?: string;
+                /** @description Agents whose names, capabilities, description or examples fit this text. */
+                task?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The agents, fifty at most */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["MatchView"];
+                };
+            };
+            /** @description Neither capability nor task */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            401: components["responses"]["NoKey"];
+            503: components["responses"]["Away"];
+            default: components["responses"]["Refused"];
+        };
+    };
+    getAgent: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The agent's id */
+                agentId: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The agent, without its secrets; `unknownTargets` names allowlist entries that name nobody */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AgentView"];
+                };
+            };
+            401: components["responses"]["NoKey"];
+            /** @description No such agent */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            503: components["responses"]["Away"];
+            default: components["responses"]["Refused"];
+        };
+    };
+    deleteAgent: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The agent's id */
+                agentId: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Gone */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            401: components["responses"]["NoKey"];
+            /** @description Not an operator */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            /** @description No such agent */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            503: components["responses"]["Busy"];
+            default: components["responses"]["Refused"];
+        };
+    };
+    patchAgent: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The agent's id */
+                agentId: string;
+            };
+            cookie?: never;
+        };
+        /** @description What to change */
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["AgentSpec"];
+            };
+        };
+        responses: {
+            /** @description The agent as it is now */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AgentView"];
+                };
+            };
+            400: components["responses"]["BadBody"];
+            401: components["responses"]["NoKey"];
+            /** @description Not an operator */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            /** @description No such agent */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["NotJson"];
+            /** @description The change does not fit */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            503: components["responses"]["Busy"];
+            default: components["responses"]["Refused"];
+        };
+    };
+    getHandoffTargets: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The agent's id */
+                agentId: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The allowlist */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TargetsView"];
+                };
+            };
+            401: components["responses"]["NoKey"];
+            /** @description No such agent */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            503: components["responses"]["Away"];
+            default: components["responses"]["Refused"];
+        };
+    };
+    putHandoffTargets: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The agent's id */
+                agentId: string;
+            };
+            cookie?: never;
+        };
+        /** @description The list; a bare array is taken too */
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["TargetsBody"];
+            };
+        };
+        responses: {
+            /** @description The allowlist as it is now */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TargetsView"];
+                };
+            };
+            400: components["responses"]["BadBody"];
+            401: components["responses"]["NoKey"];
+            /** @description Not an operator */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            /** @description No such agent */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["NotJson"];
+            /** @description Not a list of targets */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            503: components["responses"]["Busy"];
+            default: components["responses"]["Refused"];
+        };
+    };
+    addHandoffTarget: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The agent's id */
+                agentId: string;
+                /** @description An agent's id, or `type:<agentType>` */
+                target: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The allowlist as it is now */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TargetsView"];
+                };
+            };
+            401: components["responses"]["NoKey"];
+            /** @description Not an operator */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            /** @description No such agent, or not a target */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            /** @description The list is full */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            503: components["responses"]["Busy"];
+            default: components["responses"]["Refused"];
+        };
+    };
+    removeHandoffTarget: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The agent's id */
+                agentId: string;
+                /** @description An agent's id, or `type:<agentType>` */
+                target: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The allowlist as it is now */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TargetsView"];
+                };
+            };
+            401: components["responses"]["NoKey"];
+            /** @description Not an operator */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            /** @description No such agent, or not a target */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            /** @description The list is full */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            503: components["responses"]["Busy"];
+            default: components["responses"]["Refused"];
+        };
+    };
+    getHandoffTool: {
+        parameters: {
+            query: {
+                /** @description `openai` (chat completions), `anthropic` (messages) or `mcp` (tools/list). */
+                style: "openai" | "anthropic" | "mcp";
+            };
+            header?: never;
+            path: {
+                /** @description The agent's id */
+                agentId: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The tools in that form; none where the agent reaches nobody */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ToolsView"];
+                };
+            };
+            /** @description No style, or an unknown one */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            401: components["responses"]["NoKey"];
+            /** @description No such agent */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            503: components["responses"]["Away"];
+            default: components["responses"]["Refused"];
+        };
+    };
+    pollInbox: {
+        parameters: {
+            query?: {
+                /** @description Seconds to wait for a handoff when there is none, up to 60. */
+                wait?: number;
+                /** @description Handoffs to claim at most, 1 to 100; 1 unless said. */
+                max?: number;
+            };
+            header?: never;
+            path: {
+                /** @description The agent's id */
+                agentId: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description What was claimed */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["InboxView"];
+                };
+            };
+            /** @description A malformed parameter */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            401: components["responses"]["NoKey"];
+            /** @description Not this agent's key */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            /** @description The agent takes its handoffs by webhook */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            /** @description The agent polls too often at once */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            503: components["responses"]["Busy"];
+            default: components["responses"]["Refused"];
+        };
+    };
+    rotateSecret: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The agent's id */
+                agentId: string;
+                /** @description `signing` or `webhook` */
+                kind: string;
+            };
+            cookie?: never;
+        };
+        /** @description How long the old secret stays valid */
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["RotateBody"];
+            };
+        };
+        responses: {
+            /** @description The new secret, shown this once */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RotatedView"];
+                };
+            };
+            400: components["responses"]["BadBody"];
+            401: components["responses"]["NoKey"];
+            /** @description Not an operator */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            /** @description No such agent or secret */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            /** @description Changed meanwhile */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["NotJson"];
+            /** @description The body does not fit */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            503: components["responses"]["Busy"];
+            default: components["responses"]["Refused"];
+        };
+    };
+    getAllowlist: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Every agent, and every entry of every list */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AllowlistView"];
+                };
+            };
+            401: components["responses"]["NoKey"];
+            503: components["responses"]["Away"];
+            default: components["responses"]["Refused"];
+        };
+    };
+    getCheckpointNote: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A C2SP tlog-checkpoint */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/plain": string;
+                };
+            };
+            401: components["responses"]["NoKey"];
+            /** @description An agent's key */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            /** @description The store is away */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            default: components["responses"]["Refused"];
+        };
+    };
+    listTreeKeys: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Every key, also those that were replaced */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TreeKeysView"];
+                };
+            };
+            401: components["responses"]["NoKey"];
+            /** @description An agent's key */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            /** @description The store is away */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            default: components["responses"]["Refused"];
+        };
+    };
+    getLogCheckpoint: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description As receipts and tree heads have it */
+                logId: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A C2SP tlog-checkpoint */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/plain": string;
+                };
+            };
+            /** @description No valid key, and `audit.public` is off */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            /** @description An agent's key */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            /** @description No such log, or not the caller's */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            /** @description The store is away */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            default: components["responses"]["Refused"];
+        };
+    };
+    getLogTile: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description As receipts and tree heads have it */
+                logId: string;
+                /** @description As at `/audit/tile/{path}` */
+                path: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Hashes of 32 bytes, or records each after its length in two bytes */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/octet-stream": string;
+                };
+            };
+            /** @description No valid key, and `audit.public` is off, or records are asked for and `audit.public_entries` is off */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            /** @description An agent's key */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            /** @description No such log, or not the caller's, or no such tile (yet) */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            /** @description The store is away */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            default: components["responses"]["Refused"];
+        };
+    };
+    getConsistencyProof: {
+        parameters: {
+            query: {
+                /** @description Records of the earlier tree. */
+                from: number;
+                /** @description Records of the later tree; all that the log has unless said. */
+                to?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The proof (RFC 6962 §2.1.2) */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ConsistencyView"];
+                };
+            };
+            /** @description A malformed parameter, or a size out of range */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            401: components["responses"]["NoKey"];
+            /** @description An agent's key */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            /** @description The store is away */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            default: components["responses"]["Refused"];
+        };
+    };
+    getInclusionProof: {
+        parameters: {
+            query?: {
+                /** @description The record's place. One of `leafIndex`, `recordHash` and `handoffId` is needed. */
+                leafIndex?: number;
+                /** @description `sha256:…`; found among the newest 65 536 records of the tree. */
+                recordHash?: string;
+                /** @description The handoff whose commit the record tells of. */
+                handoffId?: string;
+                /** @description Records of the tree; all that the log has unless said. */
+                treeSize?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The proof (RFC 6962 §2.1.1) */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["InclusionView"];
+                };
+            };
+            /** @description A malformed parameter, or a size or index out of range */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            401: components["responses"]["NoKey"];
+            /** @description An agent's key */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            /** @description No such record */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            /** @description The store is away */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            default: components["responses"]["Refused"];
+        };
+    };
+    listRecords: {
+        parameters: {
+            query?: {
+                /** @description The first record's place; 0 unless said. The log's size asks for what comes next. */
+                from?: number;
+                /** @description Records a page, 1 to 500; 50 unless said. */
+                limit?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description One page. Each `record` stands there in the bytes that were hashed: SHA-256 over a zero byte and these is `recordHash` */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RecordsView"];
+                };
+            };
+            /** @description A malformed parameter, or `from` beyond the log's end */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            401: components["responses"]["NoKey"];
+            /** @description An agent's key */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            /** @description The store is away */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            default: components["responses"]["Refused"];
+        };
+    };
+    getTile: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description `<L>/<N>[.p/<W>]` for hashes, `entries/<N>[.p/<W>]` for records; `<N>` in groups of three digits: `x001/x234/067` */
+                path: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Hashes of 32 bytes, or records each after its length in two bytes */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/octet-stream": string;
+                };
+            };
+            401: components["responses"]["NoKey"];
+            /** @description An agent's key */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            /** @description The log has no such tile (yet) */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            /** @description The store is away */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            default: components["responses"]["Refused"];
+        };
+    };
+    getTreeHead: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The tree head; with `Accept: text/plain` the signed note alone */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TreeHeadView"];
+                    "text/plain": string;
+                };
+            };
+            401: components["responses"]["NoKey"];
+            /** @description An agent's key */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            /** @description The store is away */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            default: components["responses"]["Refused"];
+        };
+    };
+    listCaps: {
+        parameters: {
+            query?: {
+                /** @description This agent's; the whole tenant's unless said. */
+                agentId?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The caps */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CapsView"];
+                };
+            };
+            /** @description A malformed parameter */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            401: components["responses"]["NoKey"];
+            /** @description An agent's key */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            503: components["responses"]["Away"];
+            default: components["responses"]["Refused"];
+        };
+    };
+    putCap: {
+        parameters: {
+            query?: {
+                /** @description This agent's; the whole tenant's unless said. */
+                agentId?: string;
+            };
+            header?: never;
+            path: {
+                /** @description An ISO 8601 duration from PT1M to P31D */
+                window: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["CapBody"];
+            };
+        };
+        responses: {
+            /** @description The cap as it is now */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CapView"];
+                };
+            };
+            400: components["responses"]["BadBody"];
+            401: components["responses"]["NoKey"];
+            /** @description Not an operator */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            /** @description No such agent */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["NotJson"];
+            /** @description The body does not fit */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            503: components["responses"]["Busy"];
+            default: components["responses"]["Refused"];
+        };
+    };
+    deleteCap: {
+        parameters: {
+            query?: {
+                /** @description This agent's; the whole tenant's unless said. */
+                agentId?: string;
+                /** @description `usd` or `tokens`: only what it holds of that; all of it unless said. */
+                unit?: string;
+            };
+            header?: never;
+            path: {
+                /** @description An ISO 8601 duration from PT1M to P31D */
+                window: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description It is gone */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description A malformed parameter */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            401: components["responses"]["NoKey"];
+            /** @description Not an operator */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            /** @description No operator set such a cap */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            503: components["responses"]["Busy"];
+            default: components["responses"]["Refused"];
+        };
+    };
+    listContracts: {
+        parameters: {
+            query?: {
+                /** @description Only contracts with this source. */
+                source?: string;
+                /** @description Only contracts with this target. */
+                target?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The contracts */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ContractsView"];
+                };
+            };
+            /** @description A malformed parameter */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            401: components["responses"]["NoKey"];
+            503: components["responses"]["Away"];
+            default: components["responses"]["Refused"];
+        };
+    };
+    lintContracts: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description One contract, or `{contracts: [contract, or its text], registry?}`, as JSON or YAML */
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["LintBody"];
+            };
+        };
+        responses: {
+            /** @description What the linter says */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["LintView"];
+                };
+            };
+            400: components["responses"]["BadBody"];
+            401: components["responses"]["NoKey"];
+            /** @description An agent's key */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["NotJson"];
+            /** @description Not what can be linted */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            503: components["responses"]["Away"];
+            default: components["responses"]["Refused"];
+        };
+    };
+    getContract: {
+        parameters: {
+            query?: {
+                /** @description A semver version; the highest unless said. */
+                version?: string;
+            };
+            header?: never;
+            path: {
+                /** @description The contract's id */
+                contractId: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The contract, with `meta`: hash, time, all versions */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ContractView"];
+                };
+            };
+            /** @description A malformed parameter */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            401: components["responses"]["NoKey"];
+            /** @description No such contract or version */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            503: components["responses"]["Away"];
+            default: components["responses"]["Refused"];
+        };
+    };
+    putContract: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The contract's id, kebab-case */
+                contractId: string;
+            };
+            cookie?: never;
+        };
+        /** @description The contract (docs/contracts.md), as `application/json` or `application/yaml` */
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ContractDocument"];
+            };
+        };
+        responses: {
+            /** @description It was there already */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ContractView"];
+                };
+            };
+            /** @description The contract, with `meta` and the linter's `level`, `missing` and `findings` in it, and `warnings`: what is taken and does not hold in full */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ContractView"];
+                };
+            };
+            400: components["responses"]["BadBody"];
+            401: components["responses"]["NoKey"];
+            /** @description Not an operator */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            /** @description This version has another content */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["NotJson"];
+            /** @description A clause cannot be enforced */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            503: components["responses"]["Busy"];
+            default: components["responses"]["Refused"];
+        };
+    };
+    getDataSubject: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The person's id, as senders wrote it */
+                subjectId: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Each datum with its record, handoff and task, and where it was delivered to */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AccessReportView"];
+                };
+            };
+            401: components["responses"]["NoKey"];
+            /** @description An agent's key */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            /** @description Nothing is or was held on this person */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            /** @description The store is away */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            default: components["responses"]["Refused"];
+        };
+    };
+    eraseDataSubject: {
+        parameters: {
+            query?: {
+                /**
+                 * @description `personal-data` (unless said), or `messages`: whole messages, replies and checkpoints of the
+                 *     handoffs that the person's data came with, too.
+                 */
+                scope?: string;
+            };
+            header?: never;
+            path: {
+                /** @description The person's id, as senders wrote it */
+                subjectId: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["EraseBody"];
+            };
+        };
+        responses: {
+            /** @description Erased: the certificate */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErasureView"];
+                };
+            };
+            /** @description Under way; Location says where it can be watched */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErasureView"];
+                };
+            };
+            400: components["responses"]["BadBody"];
+            401: components["responses"]["NoKey"];
+            /** @description Not an operator */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            /** @description Nothing is or was held on this person */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            /** @description A legal hold forbids it */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["NotJson"];
+            /** @description The body does not fit */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            503: components["responses"]["Busy"];
+            default: components["responses"]["Refused"];
+        };
+    };
+    getErasure: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The person's id, as senders wrote it */
+                subjectId: string;
+                /** @description The erasure's UUID */
+                erasureId: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The erasure */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErasureView"];
+                };
+            };
+            401: components["responses"]["NoKey"];
+            /** @description An agent's key */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            /** @description No such erasure of this person */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            503: components["responses"]["Away"];
+            default: components["responses"]["Refused"];
+        };
+    };
+    listDeadLetters: {
+        parameters: {
+            query?: {
+                /** @description `OPEN`, `RELEASED` or `DISCARDED`. */
+                status?: string;
+                /** @description With this primary reason. */
+                reason?: string;
+                /** @description Only from this sender. */
+                fromAgent?: string;
+                /** @description Only to this receiver. */
+                toAgent?: string;
+                /** @description `nextCursor` of the page before. */
+                cursor?: string;
+                /** @description Rows a page, 1 to 500; 50 unless said. */
+                limit?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description One page */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Page_DeadLetterView"];
+                };
+            };
+            /** @description A malformed parameter */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            401: components["responses"]["NoKey"];
+            /** @description An agent's key */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            503: components["responses"]["Away"];
+            default: components["responses"]["Refused"];
+        };
+    };
+    discardDeadLetters: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["BulkBody"];
+            };
+        };
+        responses: {
+            /** @description What came of each */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["BulkView"];
+                };
+            };
+            400: components["responses"]["BadBody"];
+            401: components["responses"]["NoKey"];
+            /** @description Not an operator */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["NotJson"];
+            /** @description The body does not fit */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            503: components["responses"]["Busy"];
+            default: components["responses"]["Refused"];
+        };
+    };
+    releaseDeadLetters: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["BulkBody"];
+            };
+        };
+        responses: {
+            /** @description What came of each */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["BulkView"];
+                };
+            };
+            400: components["responses"]["BadBody"];
+            401: components["responses"]["NoKey"];
+            /** @description Not an operator */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["NotJson"];
+            /** @description The body does not fit */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            503: components["responses"]["Busy"];
+            default: components["responses"]["Refused"];
+        };
+    };
+    getDeadLetter: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The handoff's UUID */
+                handoffId: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The dead letter */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DeadLetterView"];
+                };
+            };
+            401: components["responses"]["NoKey"];
+            /** @description An agent's key */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            /** @description No such dead letter */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            503: components["responses"]["Away"];
+            default: components["responses"]["Refused"];
+        };
+    };
+    discardDeadLetter: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The handoff's UUID */
+                handoffId: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["DiscardBody"];
+            };
+        };
+        responses: {
+            /** @description Discarded */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DeadLetterView"];
+                };
+            };
+            400: components["responses"]["BadBody"];
+            401: components["responses"]["NoKey"];
+            /** @description Not an operator */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            /** @description No such dead letter */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            /** @description Decided before */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["NotJson"];
+            /** @description The body does not fit */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            503: components["responses"]["Busy"];
+            default: components["responses"]["Refused"];
+        };
+    };
+    releaseDeadLetter: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The handoff's UUID */
+                handoffId: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ReleaseBody"];
+            };
+        };
+        responses: {
+            /** @description Released: it is on its way */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DeadLetterView"];
+                };
+            };
+            400: components["responses"]["BadBody"];
+            401: components["responses"]["NoKey"];
+            /** @description Not an operator, or the gate still forbids it */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            /** @description No such dead letter */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            /** @description Decided before, erased, or the task has ended */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["NotJson"];
+            /** @description Refused again, with what was found; or an entry names no finding */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            503: components["responses"]["Busy"];
+            default: components["responses"]["Refused"];
+        };
+    };
+    listEscalations: {
+        parameters: {
+            query?: {
+                /** @description `OPEN`, `RESOLVED` or `TIMED_OUT`. */
+                status?: string;
+                /** @description Only escalations of this task. */
+                taskId?: string;
+                /** @description `nextCursor` of the page before. */
+                cursor?: string;
+                /** @description Rows a page, 1 to 500; 50 unless said. */
+                limit?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description One page */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Page_EscalationView"];
+                };
+            };
+            /** @description A malformed parameter */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            401: components["responses"]["NoKey"];
+            /** @description An agent's key */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            503: components["responses"]["Away"];
+            default: components["responses"]["Refused"];
+        };
+    };
+    getEscalation: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The escalation's UUID */
+                escalationId: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The escalation */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["EscalationView"];
+                };
+            };
+            401: components["responses"]["NoKey"];
+            /** @description An agent's key */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            /** @description No such escalation */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            503: components["responses"]["Away"];
+            default: components["responses"]["Refused"];
+        };
+    };
+    resolveEscalation: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The escalation's UUID */
+                escalationId: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ResolveBody"];
+            };
+        };
+        responses: {
+            /** @description Decided */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ResolvedView"];
+                };
+            };
+            400: components["responses"]["BadBody"];
+            401: components["responses"]["NoKey"];
+            /** @description Not an operator */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            /** @description No such escalation */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            /** @description Decided before, or there is nothing to reassign */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["NotJson"];
+            /** @description The body does not fit, or the agent takes no handoffs */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            503: components["responses"]["Busy"];
+            default: components["responses"]["Refused"];
+        };
+    };
+    listEvents: {
+        parameters: {
+            query?: {
+                /** @description `nextCursor` of the page before, or a time, RFC 3339; from the oldest kept event on unless said. */
+                since?: string;
+                /** @description Types, separated by commas; all unless said. */
+                types?: string;
+                /** @description Only events that this agent has a part in. */
+                agentId?: string;
+                /** @description Only events of this task. */
+                taskId?: string;
+                /** @description Seconds to wait for an event when there is none, up to 60. */
+                wait?: number;
+                /** @description Events a page, 1 to 500; 50 unless said. */
+                limit?: number;
+                /** @description How events are written: `standard` unless said, or `cloudevents`. */
+                format?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description One page */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["FeedView"];
+                };
+            };
+            /** @description A malformed parameter */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            401: components["responses"]["NoKey"];
+            503: components["responses"]["Busy"];
+            default: components["responses"]["Refused"];
+        };
+    };
+    listHandoffs: {
+        parameters: {
+            query?: {
+                /** @description Only handoffs of this task. */
+                taskId?: string;
+                /** @description Only rows in this state. */
+                status?: string;
+                /** @description Only of this conversation (`conversationId` of the messages). */
+                conversationId?: string;
+                /** @description Only from this sender. */
+                fromAgent?: string;
+                /** @description Only to this receiver. */
+                toAgent?: string;
+                /** @description `nextCursor` of the page before. */
+                cursor?: string;
+                /** @description Rows a page, 1 to 500; 50 unless said. */
+                limit?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description One page */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Page_HandoffView"];
+                };
+            };
+            /** @description A malformed parameter */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            401: components["responses"]["NoKey"];
+            503: components["responses"]["Away"];
+            default: components["responses"]["Refused"];
+        };
+    };
+    submitHandoff: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Makes a repeated submission safe */
+                "Idempotency-Key"?: string | null;
+                /** @description `wait=N`: hold the answer up to N seconds (60 at most) for the verdict; `wait=N, until=ended`: for the end, with the result; `wait=N, until=asked`: for the end, or a question of the receiver */
+                Prefer?: string | null;
+                /** @description W3C trace context; a valid one goes before the message's, with its `tracestate` */
+                traceparent?: string | null;
+                /** @description What vendors say of that trace context */
+                tracestate?: string | null;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        /** @description The canonical handoff message; see /schemas/handoff/2.1 */
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["HandoffMessage"];
+            };
+        };
+        responses: {
+            /** @description The verdict came within the wait, or a handoff to oneself */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SubmittedView"];
+                };
+            };
+            /** @description Committed */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SubmittedView"];
+                };
+            };
+            400: components["responses"]["BadBody"];
+            /** @description No valid key, or a wrong signature */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            /** @description Not the key's agent, or not on the allowlist */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            /** @description The id exists with another content, or the task has ended */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["NotJson"];
+            /** @description Refused by the gate */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            /** @description Overloaded, or the store is away: nothing was written */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            default: components["responses"]["Refused"];
+        };
+    };
+    validateHandoff: {
+        parameters: {
+            query?: {
+                /** @description For operators: the agent, sender or receiver of the message, in whose place they ask. */
+                as?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description The canonical handoff message */
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["HandoffMessage"];
+            };
+        };
+        responses: {
+            /** @description What the gate would say */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ValidationView"];
+                };
+            };
+            400: components["responses"]["BadBody"];
+            401: components["responses"]["NoKey"];
+            /** @description `as` names another agent, and the key is no operator's */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            /** @description `as` names no agent */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["NotJson"];
+            503: components["responses"]["Away"];
+            default: components["responses"]["Refused"];
+        };
+    };
+    getHandoff: {
+        parameters: {
+            query?: {
+                /** @description `message`: show the stored message too. */
+                include?: string;
+                /** @description Seconds to hold the answer, 60 at most: until the handoff, or what stands in its place, has a verdict. */
+                wait?: number;
+                /**
+                 * @description With `wait`: `verdict` (unless said), `ended`, `asked` (ended, or a question waits for an answer), or `answered` (no
+                 *     question waits).
+                 */
+                until?: string;
+            };
+            header?: never;
+            path: {
+                /** @description The handoff's UUID */
+                handoffId: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The handoff */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HandoffView"];
+                };
+            };
+            /** @description A malformed parameter */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            401: components["responses"]["NoKey"];
+            /** @description No such handoff, or not the caller's */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            503: components["responses"]["Away"];
+            default: components["responses"]["Refused"];
+        };
+    };
+    acceptHandoff: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The token that came with the delivery; or `fencingToken` in the body */
+                "Handoff-Fencing-Token"?: number | null;
+            };
+            path: {
+                /** @description The handoff's UUID */
+                handoffId: string;
+            };
+            cookie?: never;
+        };
+        /** @description Further members are kept with the record */
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["AcceptBody"];
+            };
+        };
+        responses: {
+            /** @description The handoff as it is now */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HandoffView"];
+                };
+            };
+            400: components["responses"]["BadBody"];
+            401: components["responses"]["NoKey"];
+            /** @description Not the receiver's key */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            /** @description No such handoff */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            /** @description A stale token, or not in this state */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["NotJson"];
+            /** @description The token is missing, or the body does not fit */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            503: components["responses"]["Busy"];
+            default: components["responses"]["Refused"];
+        };
+    };
+    answerHandoff: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Makes a repeated answer safe */
+                "Idempotency-Key"?: string | null;
+            };
+            path: {
+                /** @description The handoff's UUID */
+                handoffId: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["AnswerBody"];
+            };
+        };
+        responses: {
+            /** @description The handoff as it is now */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HandoffView"];
+                };
+            };
+            400: components["responses"]["BadBody"];
+            401: components["responses"]["NoKey"];
+            /** @description Neither the sender's key nor an operator's */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            /** @description No such handoff, or no question of that number */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            /** @description No question is open, or it has another answer; or the Idempotency-Key was used for another answer */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["NotJson"];
+            /** @description The answer is missing or does not fit the question's schema, or the safety rules refuse it */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            503: components["responses"]["Busy"];
+            default: components["responses"]["Refused"];
+        };
+    };
+    askHandoff: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The token that came with the delivery; or `fencingToken` in the body */
+                "Handoff-Fencing-Token"?: number | null;
+                /** @description Makes a repeated question safe after its answer, too */
+                "Idempotency-Key"?: string | null;
+            };
+            path: {
+                /** @description The handoff's UUID */
+                handoffId: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["AskBody"];
+            };
+        };
+        responses: {
+            /** @description The handoff as it is now */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HandoffView"];
+                };
+            };
+            400: components["responses"]["BadBody"];
+            401: components["responses"]["NoKey"];
+            /** @description Not the receiver's key */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            /** @description No such handoff */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            /** @description A stale token, not in this state, or a question is open; or the Idempotency-Key was used for another question */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["NotJson"];
+            /** @description The token or the question is missing, the schema is none, or the safety rules refuse the question */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            503: components["responses"]["Busy"];
+            default: components["responses"]["Refused"];
+        };
+    };
+    listChunks: {
+        parameters: {
+            query?: {
+                /** @description The first number; 1 unless said. */
+                from?: number;
+                /** @description Seconds to wait for a chunk when there is none, up to 60. */
+                wait?: number;
+                /** @description Chunks a page, 1 to 500; 50 unless said. */
+                limit?: number;
+            };
+            header?: {
+                /** @description Of Server-Sent Events: go on behind this number; browsers send it by themselves */
+                "Last-Event-ID"?: string | null;
+            };
+            path: {
+                /** @description The handoff's UUID */
+                handoffId: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The chunks; of Server-Sent Events `id` is the number and `data` the chunk */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ChunkPage"];
+                    "text/event-stream": string;
+                };
+            };
+            /** @description A malformed parameter */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            401: components["responses"]["NoKey"];
+            /** @description A dead letter: its text reaches no agent */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            /** @description No such handoff, or not the caller's */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            /** @description The handoff's message came whole */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            503: components["responses"]["Busy"];
+            default: components["responses"]["Refused"];
+        };
+    };
+    appendChunks: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The handoff's UUID */
+                handoffId: string;
+            };
+            cookie?: never;
+        };
+        /** @description A chunk, or a line for each */
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ChunkBody"];
+                "application/x-ndjson": components["schemas"]["ChunkBody"];
+            };
+        };
+        responses: {
+            /** @description The chunks are committed */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ChunksView"];
+                };
+            };
+            400: components["responses"]["BadBody"];
+            /** @description No valid key, or a wrong signature */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            /** @description Not the sender's key */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            /** @description No such handoff */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            /** @description Not the next number (`expectedSeq`), a number with another content, or the stream has ended */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["NotJson"];
+            /** @description The gate refuses a chunk, or the message that it closes */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            503: components["responses"]["Busy"];
+            default: components["responses"]["Refused"];
+        };
+    };
+    completeHandoff: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The token that came with the delivery; or `fencingToken` in the body */
+                "Handoff-Fencing-Token"?: number | null;
+            };
+            path: {
+                /** @description The handoff's UUID */
+                handoffId: string;
+            };
+            cookie?: never;
+        };
+        /** @description Further members are kept with the record */
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["CompleteBody"];
+            };
+        };
+        responses: {
+            /** @description The handoff as it is now */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HandoffView"];
+                };
+            };
+            400: components["responses"]["BadBody"];
+            401: components["responses"]["NoKey"];
+            /** @description Not the receiver's key */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            /** @description No such handoff */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            /** @description A stale token, or not in this state */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["NotJson"];
+            /** @description The token is missing, or the body does not fit */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            503: components["responses"]["Busy"];
+            default: components["responses"]["Refused"];
+        };
+    };
+    failHandoff: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The token that came with the delivery; or `fencingToken` in the body */
+                "Handoff-Fencing-Token"?: number | null;
+            };
+            path: {
+                /** @description The handoff's UUID */
+                handoffId: string;
+            };
+            cookie?: never;
+        };
+        /** @description Further members are kept with the record */
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["FailBody"];
+            };
+        };
+        responses: {
+            /** @description The handoff as it is now */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HandoffView"];
+                };
+            };
+            400: components["responses"]["BadBody"];
+            401: components["responses"]["NoKey"];
+            /** @description Not the receiver's key */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            /** @description No such handoff */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            /** @description A stale token, or not in this state */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["NotJson"];
+            /** @description The token is missing, or the body does not fit */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            503: components["responses"]["Busy"];
+            default: components["responses"]["Refused"];
+        };
+    };
+    heartbeatHandoff: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The token that came with the delivery; or `fencingToken` in the body */
+                "Handoff-Fencing-Token"?: number | null;
+            };
+            path: {
+                /** @description The handoff's UUID */
+                handoffId: string;
+            };
+            cookie?: never;
+        };
+        /** @description Further members are kept with the record */
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["HeartbeatBody"];
+            };
+        };
+        responses: {
+            /** @description The handoff as it is now */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HandoffView"];
+                };
+            };
+            400: components["responses"]["BadBody"];
+            401: components["responses"]["NoKey"];
+            /** @description Not the receiver's key */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            /** @description No such handoff */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            /** @description A stale token, or not in this state */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["NotJson"];
+            /** @description The token is missing, or the body does not fit */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            503: components["responses"]["Busy"];
+            default: components["responses"]["Refused"];
+        };
+    };
+    getHistory: {
+        parameters: {
+            query?: {
+                /** @description The first turn, from 0; 0 unless said. */
+                from?: number;
+                /** @description The turn after the last one; 500 turns after `from` at most. */
+                to?: number;
+            };
+            header?: never;
+            path: {
+                /** @description The handoff's UUID */
+                handoffId: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The turns */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ConversationView"];
+                };
+            };
+            /** @description A malformed parameter */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            401: components["responses"]["NoKey"];
+            /** @description A dead letter: its text reaches no agent */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            /** @description No such handoff, not the caller's, or its message was erased or past its time */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            503: components["responses"]["Away"];
+            default: components["responses"]["Refused"];
+        };
+    };
+    getPrompt: {
+        parameters: {
+            query?: {
+                /** @description `text` (unless said) or `messages`. */
+                format?: string;
+                /** @description Turns of the conversation to show, counted from the end; 5 unless said. */
+                turns?: number;
+                /** @description The most tokens of the block, by the receiver's tokenizer; what does not fit is named at its end. */
+                maxTokens?: number;
+            };
+            header?: never;
+            path: {
+                /** @description The handoff's UUID */
+                handoffId: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The block as text, or as `messages` */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PromptView"];
+                    "text/plain": string;
+                };
+            };
+            /** @description A malformed parameter */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            401: components["responses"]["NoKey"];
+            /** @description A dead letter: its text reaches no agent */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            /** @description No such handoff, not the caller's, or its message was erased or past its time */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            503: components["responses"]["Away"];
+            default: components["responses"]["Refused"];
+        };
+    };
+    getQuestionPrompt: {
+        parameters: {
+            query?: {
+                /** @description `text` (unless said) or `messages`. */
+                format?: string;
+            };
+            header?: never;
+            path: {
+                /** @description The handoff's UUID */
+                handoffId: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The block as text, or as `messages` */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PromptView"];
+                    "text/plain": string;
+                };
+            };
+            /** @description A malformed parameter */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            401: components["responses"]["NoKey"];
+            /** @description A dead letter: its text reaches no agent */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            /** @description No such handoff, not the caller's, its receiver asked nothing, or the question was erased or past its time */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            503: components["responses"]["Away"];
+            default: components["responses"]["Refused"];
+        };
+    };
+    rejectHandoff: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The token that came with the delivery; or `fencingToken` in the body */
+                "Handoff-Fencing-Token"?: number | null;
+            };
+            path: {
+                /** @description The handoff's UUID */
+                handoffId: string;
+            };
+            cookie?: never;
+        };
+        /** @description Further members are kept with the record */
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["RejectBody"];
+            };
+        };
+        responses: {
+            /** @description The handoff as it is now */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HandoffView"];
+                };
+            };
+            400: components["responses"]["BadBody"];
+            401: components["responses"]["NoKey"];
+            /** @description Not the receiver's key */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            /** @description No such handoff */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            /** @description A stale token, or not in this state */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["NotJson"];
+            /** @description The token is missing, or the body does not fit */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            503: components["responses"]["Busy"];
+            default: components["responses"]["Refused"];
+        };
+    };
+    getResultPrompt: {
+        parameters: {
+            query?: {
+                /** @description `text` (unless said) or `messages`. */
+                format?: string;
+            };
+            header?: never;
+            path: {
+                /** @description The handoff's UUID */
+                handoffId: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The block as text, or as `messages` */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PromptView"];
+                    "text/plain": string;
+                };
+            };
+            /** @description A malformed parameter */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            401: components["responses"]["NoKey"];
+            /** @description No such handoff, not the caller's, or its receiver gave no result, or it was erased or past its time */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            /** @description The handoff is not completed */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            503: components["responses"]["Away"];
+            default: components["responses"]["Refused"];
+        };
+    };
+    listKeys: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The keys */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["KeysView"];
+                };
+            };
+            401: components["responses"]["NoKey"];
+            /** @description Not an admin */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            503: components["responses"]["Away"];
+            default: components["responses"]["Refused"];
+        };
+    };
+    createKey: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["KeyBody"];
+            };
+        };
+        responses: {
+            /** @description The key */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["KeyView"];
+                };
+            };
+            400: components["responses"]["BadBody"];
+            401: components["responses"]["NoKey"];
+            /** @description Not an admin */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["NotJson"];
+            /** @description The key does not fit */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            503: components["responses"]["Busy"];
+            default: components["responses"]["Refused"];
+        };
+    };
+    revokeKey: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The key's public name */
+                keyId: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Revoked */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["KeyView"];
+                };
+            };
+            401: components["responses"]["NoKey"];
+            /** @description Not an admin */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            /** @description No such key */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            /** @description The key that is used for this very request */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            503: components["responses"]["Busy"];
+            default: components["responses"]["Refused"];
+        };
+    };
+    listLegalHolds: {
+        parameters: {
+            query?: {
+                /** @description Only of this person. */
+                subjectId?: string;
+                /** @description `nextCursor` of the page before. */
+                cursor?: string;
+                /** @description Rows a page, 1 to 500; 50 unless said. */
+                limit?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description One page, by id */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HoldsView"];
+                };
+            };
+            /** @description A malformed parameter */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            401: components["responses"]["NoKey"];
+            /** @description An agent's key */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            503: components["responses"]["Away"];
+            default: components["responses"]["Refused"];
+        };
+    };
+    getLegalHold: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The hold */
+                holdId: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The hold */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HoldView"];
+                };
+            };
+            401: components["responses"]["NoKey"];
+            /** @description An agent's key */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            /** @description No such hold */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            503: components["responses"]["Away"];
+            default: components["responses"]["Refused"];
+        };
+    };
+    placeLegalHold: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description A code of your own: letters, digits, `.`, `_`, `-`, 64 at most; it stands in the audit log for ever, so name nobody in it */
+                holdId: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["HoldBody"];
+            };
+        };
+        responses: {
+            /** @description It was there */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HoldView"];
+                };
+            };
+            /** @description Placed */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HoldView"];
+                };
+            };
+            400: components["responses"]["BadBody"];
+            401: components["responses"]["NoKey"];
+            /** @description Not an operator */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            /** @description The id holds, or held, something else */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["NotJson"];
+            /** @description The hold does not fit */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            503: components["responses"]["Busy"];
+            default: components["responses"]["Refused"];
+        };
+    };
+    releaseLegalHold: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The hold */
+                holdId: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["LegalHoldReleaseBody"];
+            };
+        };
+        responses: {
+            /** @description Released, now or before */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HoldView"];
+                };
+            };
+            400: components["responses"]["BadBody"];
+            401: components["responses"]["NoKey"];
+            /** @description Not an operator */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            /** @description No such hold */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["NotJson"];
+            /** @description The body does not fit */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            503: components["responses"]["Busy"];
+            default: components["responses"]["Refused"];
+        };
+    };
+    livez: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description It runs */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/plain": string;
+                };
+            };
+            /** @description An unknown query parameter */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            default: components["responses"]["Refused"];
+        };
+    };
+    metrics: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Metrics */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/plain; version=0.0.4": string;
+                };
+            };
+            /** @description Metrics have a listener of their own */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            default: components["responses"]["Refused"];
+        };
+    };
+    readyz: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Ready */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/plain": string;
+                };
+            };
+            /** @description An unknown query parameter */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            /** @description Stopping, or the store is away */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            default: components["responses"]["Refused"];
+        };
+    };
+    listSchemas: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The schemas */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SchemasView"];
+                };
+            };
+            401: components["responses"]["NoKey"];
+            503: components["responses"]["Away"];
+            default: components["responses"]["Refused"];
+        };
+    };
+    listEventSchemas: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The types */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["EventSchemasView"];
+                };
+            };
+            /** @description An unknown query parameter */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            503: components["responses"]["Away"];
+            default: components["responses"]["Refused"];
+        };
+    };
+    getEventSchema: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description e.g. `handoff.rolled_back` */
+                type: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The schema */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/schema+json": components["schemas"]["JsonSchema"];
+                };
+            };
+            /** @description No such type */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            503: components["responses"]["Away"];
+            default: components["responses"]["Refused"];
+        };
+    };
+    getHandoffSchema: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description e.g. `2.1` */
+                version: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The schema */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/schema+json": components["schemas"]["JsonSchema"];
+                };
+            };
+            /** @description No such version */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            503: components["responses"]["Away"];
+            default: components["responses"]["Refused"];
+        };
+    };
+    listPayloadSchemas: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The schemas */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PayloadSchemasView"];
+                };
+            };
+            401: components["responses"]["NoKey"];
+            503: components["responses"]["Away"];
+            default: components["responses"]["Refused"];
+        };
+    };
+    listPayloadSchemaVersions: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The schema's id */
+                schemaId: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The versions */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PayloadSchemaVersionsView"];
+                };
+            };
+            401: components["responses"]["NoKey"];
+            /** @description No such schema */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            503: components["responses"]["Away"];
+            default: components["responses"]["Refused"];
+        };
+    };
+    comparePayloadSchema: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The schema's id */
+                schemaId: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["CompareBody"];
+            };
+        };
+        responses: {
+            /** @description What it would change */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CandidateView"];
+                };
+            };
+            400: components["responses"]["BadBody"];
+            401: components["responses"]["NoKey"];
+            /** @description An agent's key */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["NotJson"];
+            /** @description No schema, id or version */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            503: components["responses"]["Away"];
+            default: components["responses"]["Refused"];
+        };
+    };
+    getPayloadSchema: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The schema's id */
+                schemaId: string;
+                /** @description The version */
+                version: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The version, with its schema */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PayloadSchemaView"];
+                };
+            };
+            401: components["responses"]["NoKey"];
+            /** @description No such schema or version */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            503: components["responses"]["Away"];
+            default: components["responses"]["Refused"];
+        };
+    };
+    putPayloadSchema: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The schema's id, kebab-case */
+                schemaId: string;
+                /** @description A semantic version without build metadata */
+                version: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["PutBody"];
+            };
+        };
+        responses: {
+            /** @description It was there already */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PayloadSchemaView"];
+                };
+            };
+            /** @description Registered, with what it changes */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PayloadSchemaView"];
+                };
+            };
+            400: components["responses"]["BadBody"];
+            401: components["responses"]["NoKey"];
+            /** @description Not an operator */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            /** @description This version has another content, or its number does not say what changes: every fault with its pointer */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["NotJson"];
+            /** @description No schema, id or version */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            503: components["responses"]["Busy"];
+            default: components["responses"]["Refused"];
+        };
+    };
+    listSubscriptions: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The subscriptions */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SubscriptionsView"];
+                };
+            };
+            401: components["responses"]["NoKey"];
+            /** @description An auditor, or not the agent's to subscribe to */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            503: components["responses"]["Away"];
+            default: components["responses"]["Refused"];
+        };
+    };
+    createSubscription: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description `url` is needed */
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["SubscriptionBody"];
+            };
+        };
+        responses: {
+            /** @description The subscription, with its secret, shown this once */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SubscriptionView"];
+                };
+            };
+            400: components["responses"]["BadBody"];
+            401: components["responses"]["NoKey"];
+            /** @description An auditor, or not the agent's to subscribe to */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["NotJson"];
+            /** @description The subscription does not fit */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            503: components["responses"]["Busy"];
+            default: components["responses"]["Refused"];
+        };
+    };
+    getSubscription: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The subscription's UUID */
+                subscriptionId: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The subscription */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SubscriptionView"];
+                };
+            };
+            401: components["responses"]["NoKey"];
+            /** @description An auditor, or not the agent's to subscribe to */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            /** @description No such subscription */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            503: components["responses"]["Away"];
+            default: components["responses"]["Refused"];
+        };
+    };
+    deleteSubscription: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The subscription's UUID */
+                subscriptionId: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description It is gone */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            401: components["responses"]["NoKey"];
+            /** @description An auditor, or not the agent's to subscribe to */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            /** @description No such subscription */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            503: components["responses"]["Busy"];
+            default: components["responses"]["Refused"];
+        };
+    };
+    changeSubscription: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The subscription's UUID */
+                subscriptionId: string;
+            };
+            cookie?: never;
+        };
+        /** @description As on creation, each member optional */
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["SubscriptionBody"];
+            };
+        };
+        responses: {
+            /** @description The subscription as it is now */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SubscriptionView"];
+                };
+            };
+            400: components["responses"]["BadBody"];
+            401: components["responses"]["NoKey"];
+            /** @description An auditor, or not the agent's to subscribe to */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            /** @description No such subscription */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["NotJson"];
+            /** @description The change does not fit */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            503: components["responses"]["Busy"];
+            default: components["responses"]["Refused"];
+        };
+    };
+    listSubscriptionDeliveries: {
+        parameters: {
+            query?: {
+                /** @description Only attempts with a lower number: the last one of the page before. */
+                before?: number;
+                /** @description Rows a page, 1 to 500; 50 unless said. */
+                limit?: number;
+            };
+            header?: never;
+            path: {
+                /** @description The subscription's UUID */
+                subscriptionId: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description One page */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["EventDeliveriesView"];
+                };
+            };
+            /** @description A malformed parameter */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            401: components["responses"]["NoKey"];
+            /** @description An auditor, or not the agent's to subscribe to */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            /** @description No such subscription */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            503: components["responses"]["Away"];
+            default: components["responses"]["Refused"];
+        };
+    };
+    replaySubscription: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The subscription's UUID */
+                subscriptionId: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ReplayBody"];
+            };
+        };
+        responses: {
+            /** @description The subscription; it is told from there on, in order */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SubscriptionView"];
+                };
+            };
+            /** @description `since` is neither a cursor nor a time */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            401: components["responses"]["NoKey"];
+            /** @description An auditor, or not the agent's to subscribe to */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            /** @description No such subscription */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            /** @description The body does not fit */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            503: components["responses"]["Busy"];
+            default: components["responses"]["Refused"];
+        };
+    };
+    rotateSubscriptionSecret: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The subscription's UUID */
+                subscriptionId: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["RotateSubscriptionBody"];
+            };
+        };
+        responses: {
+            /** @description The secret, shown this once */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RotatedSecretView"];
+                };
+            };
+            400: components["responses"]["BadBody"];
+            401: components["responses"]["NoKey"];
+            /** @description An auditor, or not the agent's to subscribe to */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            /** @description No such subscription */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            /** @description Changed meanwhile */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["NotJson"];
+            /** @description The body does not fit */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            503: components["responses"]["Busy"];
+            default: components["responses"]["Refused"];
+        };
+    };
+    listTasks: {
+        parameters: {
+            query?: {
+                /** @description Only rows in this state. */
+                status?: string;
+                /** @description `nextCursor` of the page before. */
+                cursor?: string;
+                /** @description Rows a page, 1 to 500; 50 unless said. */
+                limit?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description One page */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Page_TaskView"];
+                };
+            };
+            /** @description A malformed parameter */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            401: components["responses"]["NoKey"];
+            503: components["responses"]["Away"];
+            default: components["responses"]["Refused"];
+        };
+    };
+    getTask: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The task's UUID */
+                taskId: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The task */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TaskView"];
+                };
+            };
+            401: components["responses"]["NoKey"];
+            /** @description No such task, or not the caller's */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            503: components["responses"]["Away"];
+            default: components["responses"]["Refused"];
+        };
+    };
+    getBlame: {
+        parameters: {
+            query: {
+                /** @description RFC 6901 pointer into the message, e.g. `/currentState/riskScore`. */
+                pointer: string;
+                /**
+                 * @description The handoff whose message is looked at: the task's last unless said; for an agent, the last
+                 *     that it sent or received.
+                 */
+                handoff?: string;
+            };
+            header?: never;
+            path: {
+                /** @description The task's UUID */
+                taskId: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Who wrote it. An agent may ask about the messages that it sent or received; hashes of others' values are left out */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["BlameView"];
+                };
+            };
+            /** @description Not a pointer, or a malformed parameter */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            401: components["responses"]["NoKey"];
+            /** @description No such task or handoff, or not the caller's */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            /** @description The store or the archive is away */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            default: components["responses"]["Refused"];
+        };
+    };
+    topUpTask: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The task's UUID */
+                taskId: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["BudgetBody"];
+            };
+        };
+        responses: {
+            /** @description The task as it is now */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TaskView"];
+                };
+            };
+            400: components["responses"]["BadBody"];
+            401: components["responses"]["NoKey"];
+            /** @description Not an operator */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            /** @description No such task */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            /** @description The task has ended */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["NotJson"];
+            /** @description The body does not fit */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            503: components["responses"]["Busy"];
+            default: components["responses"]["Refused"];
+        };
+    };
+    cancelTask: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The task's UUID */
+                taskId: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["CancelBody"];
+            };
+        };
+        responses: {
+            /** @description The task as it is now */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TaskView"];
+                };
+            };
+            400: components["responses"]["BadBody"];
+            401: components["responses"]["NoKey"];
+            /** @description Neither its holder nor who began it */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            /** @description No such task */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            /** @description It is done already */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["NotJson"];
+            /** @description The body does not fit */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            503: components["responses"]["Busy"];
+            default: components["responses"]["Refused"];
+        };
+    };
+    listCheckpoints: {
+        parameters: {
+            query?: {
+                /** @description `nextCursor` of the page before. */
+                cursor?: string;
+                /** @description Rows a page, 1 to 500; 50 unless said. */
+                limit?: number;
+            };
+            header?: never;
+            path: {
+                /** @description The task's UUID; it need not exist yet */
+                taskId: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description One page */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HistoryView"];
+                };
+            };
+            /** @description A malformed parameter */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            401: components["responses"]["NoKey"];
+            /** @description Not a UUID */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            503: components["responses"]["Away"];
+            default: components["responses"]["Refused"];
+        };
+    };
+    getCheckpoint: {
+        parameters: {
+            query?: {
+                /** @description Its number within the run, from 1; the last unless said. */
+                seq?: number;
+            };
+            header?: never;
+            path: {
+                /** @description The task's UUID */
+                taskId: string;
+                /** @description The UUID of the agent's run */
+                executionId: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The checkpoint with its state */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CheckpointView"];
+                };
+            };
+            /** @description An unknown parameter, or no number */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            401: components["responses"]["NoKey"];
+            /** @description No such checkpoint, or not the caller's */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            503: components["responses"]["Away"];
+            default: components["responses"]["Refused"];
+        };
+    };
+    putCheckpoint: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The task's UUID; it need not exist yet */
+                taskId: string;
+                /** @description The UUID of the agent's run */
+                executionId: string;
+            };
+            cookie?: never;
+        };
+        /** @description The state */
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["CheckpointState"];
+            };
+        };
+        responses: {
+            /** @description Stored */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CheckpointView"];
+                };
+            };
+            400: components["responses"]["BadBody"];
+            401: components["responses"]["NoKey"];
+            /** @description Another agent's run, or no agent's key */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            /** @description Not UUIDs */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            /** @description The task has ended */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["NotJson"];
+            /** @description Not an object */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            503: components["responses"]["Busy"];
+            default: components["responses"]["Refused"];
+        };
+    };
+    restoreCheckpoint: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The task's UUID */
+                taskId: string;
+                /** @description The UUID of the agent's run */
+                executionId: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["RestoreBody"];
+            };
+        };
+        responses: {
+            /** @description The task as it is now */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TaskView"];
+                };
+            };
+            400: components["responses"]["BadBody"];
+            401: components["responses"]["NoKey"];
+            /** @description Not its holder */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            /** @description No such task or checkpoint, or not the caller's */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            /** @description The task has ended, or a handoff is on its way */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["NotJson"];
+            /** @description The body does not fit */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            503: components["responses"]["Busy"];
+            default: components["responses"]["Refused"];
+        };
+    };
+    completeTask: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The task's UUID */
+                taskId: string;
+            };
+            cookie?: never;
+        };
+        /** @description What came of it; further members are kept too */
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["CompleteTaskBody"];
+            };
+        };
+        responses: {
+            /** @description The task as it is now */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TaskView"];
+                };
+            };
+            400: components["responses"]["BadBody"];
+            401: components["responses"]["NoKey"];
+            /** @description Not its holder */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            /** @description No such task */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            /** @description Not in this state */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["NotJson"];
+            /** @description The body does not fit */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            503: components["responses"]["Busy"];
+            default: components["responses"]["Refused"];
+        };
+    };
+    getTaskCost: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The task's UUID */
+                taskId: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Its books */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TaskCostView"];
+                };
+            };
+            401: components["responses"]["NoKey"];
+            /** @description No such task, or not the caller's */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            /** @description The store is away */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            default: components["responses"]["Refused"];
+        };
+    };
+    watchTask: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Go on behind this event; browsers send it by themselves. `now`: behind what is committed */
+                "Last-Event-ID"?: string | null;
+            };
+            path: {
+                /** @description The task's UUID */
+                taskId: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A stream; `id` is the event's cursor, `event` its type, `data` the event in the standard format */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/event-stream": string;
+                };
+            };
+            /** @description `Last-Event-ID` is no cursor */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            401: components["responses"]["NoKey"];
+            /** @description No such task, or not the caller's */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            503: components["responses"]["Busy"];
+            default: components["responses"]["Refused"];
+        };
+    };
+    getTrace: {
+        parameters: {
+            query?: {
+                /** @description `json` (unless said), or `bundle`: a zip for a regulator, which `handoffd verify` checks offline. */
+                format?: string;
+                /** @description Put personal data into the bundle; for operators and admins. */
+                includePersonal?: boolean;
+            };
+            header?: never;
+            path: {
+                /** @description The task's UUID */
+                taskId: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description One entry a boundary, every record, and the cost. An agent reads the words (content, task description, reason) of its own handoffs only. As a bundle: a zip, see docs/bundle.md */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TraceView"];
+                    "application/zip": string;
+                };
+            };
+            /** @description A malformed parameter */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            401: components["responses"]["NoKey"];
+            /** @description A bundle is not for agents, nor personal data for auditors */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            /** @description No such task, or not the caller's */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            /** @description The store is away */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            default: components["responses"]["Refused"];
+        };
+    };
+    whatIf: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["WhatIfBody"];
+            };
+        };
+        responses: {
+            /** @description Counts, and each message of which something else would be said, with both verdicts: codes, places and rules, never the content */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["WhatIfView"];
+                };
+            };
+            400: components["responses"]["BadBody"];
+            401: components["responses"]["NoKey"];
+            /** @description Not an operator */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["NotJson"];
+            /** @description The candidate cannot be put so */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            /** @description Another one is under way, or the store is away */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            default: components["responses"]["Refused"];
+        };
+    };
+}
