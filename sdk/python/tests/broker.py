@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import random
 import shutil
 import socket
 import subprocess
@@ -28,9 +30,11 @@ def binary() -> Path:
 
 
 def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
+    """A port below those that the system gives to connections: a broker that restarts gets it again."""
+    while True:
+        with socket.socket() as found, contextlib.suppress(OSError):
+            found.bind(("127.0.0.1", port := random.randrange(10_000, 30_000)))
+            return port
 
 
 class Broker:

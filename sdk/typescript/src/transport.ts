@@ -1,3 +1,4 @@
+import { concat } from "./bytes.js";
 import { AnswerError, ConnectionError, type HandoffdError, type Problem, toError } from "./errors.js";
 import type { operations } from "./generated/openapi.js";
 import { OPERATIONS } from "./generated/operations.js";
@@ -109,13 +110,13 @@ export class Transport {
 
   /** The answer of an operation, which is a success and was read to its end. Repeats are behind it. */
   async send<Id extends OperationId>(operation: Id, request: Request<Id> = {}): Promise<WholeAnswer> {
-    return this.#repeated(operation, request, async (response, what) => {
-      const bytes = new Uint8Array(await response.arrayBuffer());
+    return this.#repeated(operation, request, async (response, signal, what) => {
+      const bytes = await wholeBody(response, signal);
       return new WholeAnswer(response.status, response.headers, bytes, what);
     });
   }
 
-  /** The answer of an operation, which is a success and whose body comes as it is read. */
+  /** The answer of an operation, which is a success and whose body is read by {@link bodyParts}, for which no time is set. */
   async stream<Id extends OperationId>(operation: Id, request: Request<Id> = {}): Promise<Response> {
     return this.#repeated(operation, request, async (response) => response);
   }
@@ -123,7 +124,7 @@ export class Transport {
   async #repeated<Id extends OperationId, T>(
     operation: Id,
     request: Request<Id>,
-    read: (response: Response, what: string) => Promise<T>,
+    read: Reading<T>,
   ): Promise<T> {
     const most = request.retries ?? this.#options.retries ?? RETRIES;
     for (let tries = 0; ; tries++) {
@@ -140,14 +141,23 @@ export class Transport {
   async #once<Id extends OperationId, T>(
     operation: Id,
     request: Request<Id>,
-    read: (response: Response, what: string) => Promise<T>,
+    read: Reading<T>,
   ): Promise<{ readonly read: T } | Failed> {
     const [method, template] = OPERATIONS[operation];
     const url = this.#base + fill(template, request.path) + search(request.query);
     const timeoutMs =
       (request.timeoutMs ?? this.#options.timeoutMs ?? 30_000) + (request.waitSeconds ?? 0) * 1000;
-    const timeout = AbortSignal.timeout(timeoutMs);
-    const signal = request.signal ? AbortSignal.any([request.signal, timeout]) : timeout;
+    // Held here by strong references: signals that are derived from others get lost under garbage collection.
+    const ending = new AbortController();
+    const { signal } = ending;
+    let isLate = false;
+    const timer = setTimeout(() => {
+      isLate = true;
+      ending.abort();
+    }, timeoutMs);
+    const stop = (): void => ending.abort(request.signal?.reason);
+    request.signal?.addEventListener("abort", stop, { once: true });
+    if (request.signal?.aborted) stop();
     const headers = new Headers({
       accept: request.accept ?? "application/json",
       "user-agent": `handoffd-typescript/${VERSION}`,
@@ -165,17 +175,25 @@ export class Transport {
     }
     const mayRepeat = !NOT_REPEATABLE.has(operation);
     let response: Response;
+    let text: string;
     try {
       response = await (this.#options.fetch ?? fetch)(url, init);
       // A connection that breaks within the answer is a lost answer, too.
-      if (response.ok) return { read: await read(response, `${method} ${url}`) };
+      if (response.ok) return { read: await read(response, signal, `${method} ${url}`) };
+      text = await wholeBody(response, signal).then(utf8Text, (error: unknown) => {
+        if (request.signal?.aborted) throw error;
+        return "";
+      });
     } catch (cause) {
       if (request.signal?.aborted) throw request.signal.reason;
-      const why = timeout.aborted ? `no answer within ${timeoutMs} ms` : reason(cause);
+      const why = isLate ? `no answer within ${timeoutMs} ms` : reason(cause);
       return { error: new ConnectionError(`${method} ${url}: ${why}`, { cause }), repeatable: mayRepeat };
+    } finally {
+      clearTimeout(timer);
+      request.signal?.removeEventListener("abort", stop);
     }
     const retryAfterMs = retryAfter(response.headers.get("retry-after"));
-    const error = toError(await problemOf(response, template), retryAfterMs);
+    const error = toError(problemOf(response, text, template), retryAfterMs);
     const nothingWritten = error.code === "OVERLOADED" || error.code === "UNAVAILABLE";
     const away = response.status >= 500 && mayRepeat;
     return {
@@ -197,7 +215,7 @@ export class WholeAnswer {
   ) {}
 
   text(): string {
-    return new TextDecoder().decode(this.bytes);
+    return utf8Text(this.bytes);
   }
 
   /** @throws AnswerError where the body is no JSON. */
@@ -209,6 +227,41 @@ export class WholeAnswer {
       throw new AnswerError(`${this.what}: the answer ${this.status} (${type}) is no JSON`);
     }
   }
+}
+
+/** Makes something of a successful answer until the signal is aborted; the text names the request. */
+type Reading<T> = (response: Response, signal: AbortSignal, what: string) => Promise<T>;
+
+/**
+ * The parts of an answer's body as they come. The reader is cancelled here once the signal is aborted: behind the head,
+ * Node's fetch may have lost its own signal to garbage collection, and would wait for ever.
+ */
+export async function* bodyParts(
+  response: Response,
+  signal: AbortSignal | undefined,
+): AsyncGenerator<Uint8Array, void> {
+  if (!response.body) return;
+  const reader = response.body.getReader();
+  const stop = (): void => void reader.cancel(signal?.reason).catch(() => undefined);
+  signal?.addEventListener("abort", stop, { once: true });
+  if (signal?.aborted) stop();
+  try {
+    for (;;) {
+      const { done, value } = await reader.read();
+      signal?.throwIfAborted();
+      if (done) return;
+      yield value;
+    }
+  } finally {
+    signal?.removeEventListener("abort", stop);
+    await reader.cancel().catch(() => undefined);
+  }
+}
+
+async function wholeBody(response: Response, signal: AbortSignal): Promise<Uint8Array> {
+  const parts: Uint8Array[] = [];
+  for await (const part of bodyParts(response, signal)) parts.push(part);
+  return concat(...parts);
 }
 
 interface Failed {
@@ -232,6 +285,10 @@ export function sleep(ms: number, signal?: AbortSignal): Promise<void> {
     signal?.addEventListener("abort", stop, { once: true });
     return undefined;
   });
+}
+
+function utf8Text(bytes: Uint8Array): string {
+  return new TextDecoder().decode(bytes);
 }
 
 function reason(error: unknown): string {
@@ -265,8 +322,7 @@ function retryAfter(header: string | null): number | undefined {
 }
 
 /** The problem of an answer; what a proxy says instead becomes one with an empty `requestId`. */
-async function problemOf(response: Response, instance: string): Promise<Problem> {
-  const text = await response.text().catch(() => "");
+function problemOf(response: Response, text: string, instance: string): Problem {
   if (response.headers.get("content-type")?.includes("application/problem+json")) {
     try {
       const found = JSON.parse(text) as Partial<Problem> | null;

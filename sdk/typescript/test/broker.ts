@@ -48,7 +48,7 @@ export class Broker {
         log = (log + text).slice(-20_000);
       });
     const ready = (): Promise<boolean> =>
-      fetch(`${this.url}/readyz`).then(
+      fetch(`${this.url}/readyz`, { signal: AbortSignal.timeout(5_000) }).then(
         (answer) => answer.ok,
         () => false,
       );
@@ -86,13 +86,18 @@ export class Broker {
   }
 }
 
-/** A port that nothing listens on now. */
+/** A port that nothing listens on now, below those that the system gives to connections: a broker that restarts gets it again. */
 export async function freePort(): Promise<number> {
-  const server = createServer().listen(0, "127.0.0.1");
-  await once(server, "listening");
-  const address = server.address();
-  server.close();
-  await once(server, "close");
-  if (address === null || typeof address === "string") throw new Error("no port");
-  return address.port;
+  for (;;) {
+    const port = 10_000 + Math.floor(Math.random() * 20_000);
+    const server = createServer().listen(port, "127.0.0.1");
+    const isFree = await once(server, "listening").then(
+      () => true,
+      () => false,
+    );
+    if (!isFree) continue;
+    server.close();
+    await once(server, "close");
+    return port;
+  }
 }

@@ -2,6 +2,8 @@
 
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
+import { setFlagsFromString } from "node:v8";
+import { runInNewContext } from "node:vm";
 import { AnswerError, Client, ConnectionError, OverloadedError, ProblemError, Worker } from "../src/index.js";
 import { Broker } from "./broker.js";
 import { answer, type Liar, type Saying, startLiar } from "./liar.js";
@@ -174,11 +176,22 @@ describe("Retry-After", () => {
   });
 });
 
+/** Collects garbage again and again meanwhile, as a busy process does: fetch loses its signal by it. */
+async function collecting<T>(work: () => Promise<T>): Promise<T> {
+  setFlagsFromString("--expose-gc");
+  const timer = setInterval(runInNewContext("gc") as () => void, 10);
+  try {
+    return await work();
+  } finally {
+    clearInterval(timer);
+  }
+}
+
 describe("a client", () => {
   it("gives up a broker that never answers, also within its answer", async () => {
     const begins: Saying = (socket) => void socket.write("HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n{");
     await asked([() => undefined, begins], async (client, { seen }) => {
-      const call = client.agents.list({ timeoutMs: 200, retries: 1 });
+      const call = collecting(() => client.agents.list({ timeoutMs: 200, retries: 1 }));
       await assert.rejects(call, (error) => error instanceof ConnectionError && /200 ms/.test(error.message));
       assert.equal(seen.length, 2);
     });
@@ -189,7 +202,25 @@ describe("a client", () => {
     await asked([begins], async (client) => {
       const stop = new AbortController();
       setTimeout(() => stop.abort(new Error("enough")), 100);
-      await assert.rejects(client.agents.list({ signal: stop.signal }), /enough/);
+      await assert.rejects(
+        collecting(() => client.agents.list({ signal: stop.signal })),
+        /enough/,
+      );
+    });
+  });
+
+  it("ends a stream of events by its signal", async () => {
+    const head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: 999\r\n\r\n";
+    const begins: Saying = (socket) => void socket.write(`${head}data: {}\n\n`);
+    await asked([begins], async (client) => {
+      const stop = new AbortController();
+      const events = client.tasks.watch("t", { signal: stop.signal });
+      await events.next();
+      setTimeout(() => stop.abort(new Error("enough")), 100);
+      await assert.rejects(
+        collecting(() => events.next()),
+        /enough/,
+      );
     });
   });
 
@@ -207,30 +238,33 @@ describe("a client", () => {
     await liar.stop();
   });
 
-  it("goes on waiting over a restart of the broker", async () => {
+  it("goes on waiting over a restart of the broker", { timeout: 120_000 }, async (t) => {
     const broker = await Broker.start();
+    t.after(() => broker.stop());
     const receiver = await broker.agent("b");
     const sender = await broker.agent("a", { handoffTargets: ["b"] });
     const sent = await sender.handOff("b", "Check it");
     const ended = sender.handoffs.waitEnded(sent.handoffId, { withinMs: 60_000 });
     const fresh = sender.handOffAndWait("b", "And this", [], { withinMs: 60_000 });
-    while ((await broker.admin.handoffs.list()).items.length < 2) await sleep(20);
+    for (const until = Date.now() + 30_000; (await broker.admin.handoffs.list()).items.length < 2; await sleep(20))
+      assert.ok(Date.now() < until, "the second handoff is not at the broker");
     await sleep(300);
     await broker.kill();
     await sleep(1_000);
     await broker.restart();
     const worker = new Worker(receiver, (job) => job.task, { pollSeconds: 1, concurrency: 2 });
     const running = worker.run();
+    t.after(() => worker.stop());
     assert.deepEqual([(await ended).result, (await fresh).result], ["Check it", "And this"]);
     await worker.stop();
     await running;
-    await broker.stop();
   });
 });
 
 describe("a worker", () => {
-  it("tells its verdict to a broker that comes back, once", async () => {
+  it("tells its verdict to a broker that comes back, once", { timeout: 120_000 }, async (t) => {
     const broker = await Broker.start();
+    t.after(() => broker.stop());
     const enrolled = await broker.agent("b");
     const { apiKey } = await broker.admin.keys.create({ role: "agent", agentId: "b" });
     assert.ok(enrolled && apiKey);
@@ -246,12 +280,12 @@ describe("a worker", () => {
     };
     const worker = new Worker(receiver, work, { pollSeconds: 1 });
     const running = worker.run();
+    t.after(() => worker.stop());
     const done = await sender.handoffs.waitEnded(sent.handoffId, { withinMs: 60_000 });
     assert.deepEqual([done.status, done.result, done.attempts], ["COMPLETED", "Once", 1]);
     await worker.stop();
     await running;
     await back;
-    await broker.stop();
   });
 
   it("outlives a proxy in the broker's place, and stops without waiting for it", async () => {

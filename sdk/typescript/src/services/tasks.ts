@@ -1,7 +1,7 @@
 // Tasks, and events as they happen.
 
 import { AnswerError } from "../errors.js";
-import { type Answer, type Body, type CallOptions, sleep } from "../transport.js";
+import { type Answer, type Body, bodyParts, type CallOptions, sleep } from "../transport.js";
 import type { HandoffEvent } from "../types.js";
 import { pages, type Query_, Service, split } from "./service.js";
 
@@ -126,7 +126,6 @@ export class Tasks extends Service {
         path: { taskId },
         headers: { "last-event-id": after },
         accept: "text/event-stream",
-        timeoutMs: 2 ** 31 - 1,
         signal: options.signal,
       });
       if (!response.headers.get("content-type")?.startsWith("text/event-stream")) {
@@ -160,15 +159,14 @@ async function* serverSentEvents(
   response: Response,
   signal: AbortSignal | undefined,
 ): AsyncGenerator<{ id: string | undefined; data: string }, void> {
-  if (!response.body) return;
   const decoder = new TextDecoder();
-  const reader = response.body.getReader();
+  const parts = bodyParts(response, signal);
   let rest = "";
   let id: string | undefined;
   let data: string[] = [];
   try {
     for (;;) {
-      const { done, value } = await reader.read().catch((error: unknown) => {
+      const { done, value } = await parts.next().catch((error: unknown) => {
         if (signal?.aborted) throw error;
         return { done: true, value: undefined };
       });
@@ -185,6 +183,6 @@ async function* serverSentEvents(
       }
     }
   } finally {
-    await reader.cancel().catch(() => undefined);
+    await parts.return();
   }
 }
