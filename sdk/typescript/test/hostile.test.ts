@@ -246,7 +246,11 @@ describe("a client", () => {
     const sent = await sender.handOff("b", "Check it");
     const ended = sender.handoffs.waitEnded(sent.handoffId, { withinMs: 60_000 });
     const fresh = sender.handOffAndWait("b", "And this", [], { withinMs: 60_000 });
-    for (const until = Date.now() + 30_000; (await broker.admin.handoffs.list()).items.length < 2; await sleep(20))
+    for (
+      const until = Date.now() + 30_000;
+      (await broker.admin.handoffs.list()).items.length < 2;
+      await sleep(20)
+    )
       assert.ok(Date.now() < until, "the second handoff is not at the broker");
     await sleep(300);
     await broker.kill();
