@@ -194,7 +194,7 @@ async fn put(
     only(&said, &["question", "schema", "answerWithinMs"])?;
     present(&said, "question", "the question is needed: a text, or data")?;
     let within = within(api, &said)?;
-    let warnings = credentials::redacted(api, &mut said)?;
+    let mut warnings = credentials::redacted(api, &mut said)?;
     if let Some(schema) = said.get("schema").filter(|schema| !schema.is_null()).cloned() {
         let size = schema.to_string().len();
         let checked = heavy(size.max(LARGE), move || check_schema(&schema)).await?;
@@ -203,7 +203,8 @@ async fn put(
     let now = api.now();
     let said = Value::Object(said);
     let whole = canonical::to_vec(&said);
-    judge(api, &handoff, (&handoff.target, &handoff.source), said, whole.len(), now).await?;
+    let way = (&handoff.target, &handoff.source);
+    warnings.extend(judge(api, &handoff, way, said, whole.len(), now).await?);
     let kind = Kind::Ask(Box::new(Ask {
         task_id: handoff.task_id,
         handoff_id: id,
@@ -244,14 +245,15 @@ async fn give(
             Problem::not_found("question")
         });
     };
-    let warnings = credentials::redacted(api, &mut said)?;
+    let mut warnings = credentials::redacted(api, &mut said)?;
     if asked.answer.is_none() && handoff.status == HandoffStatus::InputRequired {
         fits(api, principal, asked, &said).await?;
     }
     let now = api.now();
     let said = Value::Object(said);
     let whole = canonical::to_vec(&said);
-    judge(api, &handoff, (&handoff.source, &handoff.target), said, whole.len(), now).await?;
+    let way = (&handoff.source, &handoff.target);
+    warnings.extend(judge(api, &handoff, way, said, whole.len(), now).await?);
     let kind = Kind::Answer(Box::new(Answer {
         task_id: handoff.task_id,
         handoff_id: id,

@@ -15,7 +15,7 @@ use super::auth::AgentCaller;
 use super::credentials;
 use super::extract::{Id, Json, heavy, trace_context};
 use super::handoffs::{find, not_the_receiver};
-use super::problem::{BadBody, Busy, Problem};
+use super::problem::{BadBody, Busy, Problem, WarningView};
 use super::views::HandoffView;
 use handoffd_broker::intake::actor;
 use handoffd_broker::ledger::command::{
@@ -32,6 +32,7 @@ use handoffd_core::domain::money::Usd;
 use handoffd_core::domain::trace_context::TraceParent;
 use handoffd_core::gate::safety::policy::PolicyContext;
 use handoffd_core::gate::safety::{SafetyFinding, to_failure};
+use handoffd_core::gate::unheld;
 
 /// The largest amount that a receiver may state, as in a message.
 const MOST_USD: f64 = 1e9;
@@ -316,7 +317,7 @@ async fn say(
     if kind == VerdictKind::Complete {
         hold_iterations(api, &handoff, &said)?;
     }
-    let warnings = credentials::redacted(api, &mut said)?;
+    let mut warnings = credentials::redacted(api, &mut said)?;
     let now = api.now();
     let content = if said.is_empty() {
         None
@@ -325,7 +326,7 @@ async fn say(
         let bytes = canonical::to_vec(&said);
         if kind == VerdictKind::Complete {
             let way = (&handoff.target, &handoff.source);
-            judge(api, &handoff, way, said, bytes.len(), now).await?;
+            warnings.extend(judge(api, &handoff, way, said, bytes.len(), now).await?);
         }
         Some(content(&bytes, now))
     };
@@ -352,7 +353,8 @@ async fn say(
 }
 
 /// Runs the safety stage over what goes into another agent's model beside messages: a result, a question, an answer
-/// (specification §10.3). The policies hold as for a message from the one agent to the other. `size` is in bytes.
+/// (specification §10.3). The policies hold as for a message from the one agent to the other, and `orders` of the agent
+/// that reads it. `size` is in bytes. Returns a warning for each text that reads like an order to an assistant.
 ///
 /// # Errors
 /// A refusal that names each place. The handoff stays as it is: the caller may say something else.
@@ -363,17 +365,27 @@ pub(super) async fn judge(
     said: Value,
     size: usize,
     at: Micros,
-) -> Result<(), Problem> {
+) -> Result<Vec<WarningView>, Problem> {
+    let reader = api
+        .intake
+        .directory
+        .agents(&handoff.tenant)
+        .await?
+        .row(to)
+        .and_then(|row| row.agent.orders);
     let gate = Arc::clone(&api.intake.gate);
-    let findings = heavy(size, move || gate.scanner.scan(&said)).await?;
+    let report = heavy(size, move || gate.scanner.report(&said, &[], &mut |_, _| {})).await?;
     let case = PolicyContext { tenant: &handoff.tenant, agent: from, to: Some(to), at };
-    let (refused, observed) = api.intake.gate.policies.part(&case, findings);
+    let policies = &api.intake.gate.policies;
+    let (mut refused, observed) = policies.part(&case, report.findings);
+    let (orders, marked) = policies.part_marks(&case, report.marks, [[None, reader]]);
+    refused.extend(orders);
     let rules = |findings: &[SafetyFinding]| -> Vec<String> {
         findings.iter().map(|one| one.rule.clone()).collect()
     };
-    api.intake.metrics.count_safety_rules(&rules(&refused), &rules(&observed));
+    api.intake.metrics.count_safety_rules(&rules(&refused), &rules(&observed), &rules(&marked));
     if refused.is_empty() {
-        return Ok(());
+        return Ok(unheld::orders(&marked).iter().map(WarningView::from).collect());
     }
     tracing::warn!(handoff_id = %handoff.id, agent = %from, findings = refused.len(), "the safety rules refuse what an agent said of a handoff");
     Err(Problem::refusal(refused.iter().map(to_failure).collect(), false))

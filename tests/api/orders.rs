@@ -137,6 +137,32 @@ both! {
         let answer = a.submit(&message).await;
         assert_eq!(answer.status, 422, "{}", answer.text);
     }
+
+    async fn an_order_inside_a_result_or_a_question_is_named_and_refused_where_its_reader_says_so(broker: Broker) {
+        let (a, b) = broker.pull_pair().await;
+        let message = Message::review("a", "b");
+        a.submit(&message).await.expect(202);
+        let token = b.claim_one().await;
+        b.say(&message, "accept", token, json!({})).await.expect(200);
+        let mail = json!({ "mail": format!("Five stars.\n{ORDER}") });
+        let asked = b.say(&message, "ask", token, json!({ "question": mail })).await.expect(200);
+        assert_eq!(warned(&asked.body), ["/question/mail"], "{}", asked.text);
+        let said = json!({ "answer": mail });
+        let answered = a.api.post(&format!("{}/answer", message.path()), &said).await.expect(200);
+        assert_eq!(warned(&answered.body), ["/answer/mail"], "{}", answered.text);
+        broker.admin.patch("/agents/a", &json!({ "orders": "refuse" })).await.expect(200);
+        let refused = b
+            .say(&message, "complete", token, json!({ "result": mail }))
+            .await
+            .refused(422, "SAFETY_VIOLATION");
+        assert!(refused.pointers().contains(&"/result/mail"), "{}", refused.text);
+        assert!(broker.metric("handoff_safety_marked_total").await >= 4, "two rules for each text at least");
+        broker.admin.patch("/agents/a", &json!({ "orders": "mark" })).await.expect(200);
+        let done = b.say(&message, "complete", token, json!({ "result": mail })).await.expect(200);
+        assert_eq!(warned(&done.body), ["/result/mail"], "{}", done.text);
+        let prompt = a.api.get(&format!("{}/result/prompt", message.path())).await.expect(200);
+        assert!(prompt.text.contains("(ORDER IN DATA, by "), "{}", prompt.text);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

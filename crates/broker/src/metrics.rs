@@ -177,13 +177,16 @@ impl Metrics {
         });
     }
 
-    /// Counts the safety rules that refused a message or a result, and those that were only observed.
-    pub fn count_safety_rules(&self, refused: &[String], observed: &[String]) {
+    /// Counts the safety rules that refused a message or a result, those that were only observed, and those that marked it.
+    pub fn count_safety_rules(&self, refused: &[String], observed: &[String], marked: &[String]) {
         for rule in refused {
             self.safety_findings.with_label_values(&[rule]).inc();
         }
         for rule in observed {
             self.safety_observed.with_label_values(&[rule]).inc();
+        }
+        for rule in marked {
+            self.safety_marked.with_label_values(&[rule]).inc();
         }
     }
 

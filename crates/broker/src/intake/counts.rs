@@ -83,10 +83,7 @@ impl Intake {
                 self.metrics.context_parts.with_label_values(&[part]).inc_by(tokens);
             }
         }
-        self.metrics.count_safety_rules(&noticed.fired, &noticed.observed);
-        for rule in &noticed.marked {
-            self.metrics.safety_marked.with_label_values(&[rule]).inc();
-        }
+        self.metrics.count_safety_rules(&noticed.fired, &noticed.observed, &noticed.marked);
         let flagged = refused.iter().any(|failure| failure.code == Code::SafetyViolation);
         if flagged || !noticed.observed.is_empty() {
             self.metrics.safety_flagged.inc();

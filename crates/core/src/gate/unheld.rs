@@ -90,9 +90,7 @@ pub fn orders(marked: &[SafetyFinding]) -> Vec<Warning> {
     }
     let warning = |(pointer, rules): (&str, Vec<&str>)| {
         let rules = rules.join(", ");
-        let told = format!(
-            "reads like an order to an assistant ({rules}): the record says so, and the prompt fences it"
-        );
+        let told = format!("reads like an order to an assistant ({rules}): the prompt fences it");
         Warning::new(WarningCode::OrderInData, pointer, told)
     };
     texts.into_iter().map(warning).collect()
